@@ -1,0 +1,51 @@
+"""The one owner of time limits: every wait has a deadline that says what it waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from crdebug.errors import DeadlineExpired
+from crdebug.ranks import RankSet
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """A point in time, counted from its creation.
+
+    seconds: how long from now.
+    """
+
+    seconds: float
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def left(self) -> float:
+        """Seconds that remain, never negative."""
+        return max(0.0, self.started + self.seconds - time.monotonic())
+
+    def expired(
+        self, what: str, *, ranks: RankSet | None = None, phase: str | None = None
+    ) -> DeadlineExpired:
+        """The error that says `what` was awaited in vain."""
+        return DeadlineExpired(what, self.seconds, ranks=ranks, phase=phase)
+
+    async def wait(
+        self,
+        awaitable: Awaitable[T],
+        what: str,
+        *,
+        ranks: RankSet | None = None,
+        phase: str | None = None,
+    ) -> T:
+        """Await, for at most the time that is left. Raises DeadlineExpired."""
+        try:
+            async with asyncio.timeout(self.left):
+                return await awaitable
+        except TimeoutError:
+            raise self.expired(what, ranks=ranks, phase=phase) from None

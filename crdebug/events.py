@@ -1,0 +1,106 @@
+"""What happens in a job, as values. They travel up: target -> session -> ui."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from crdebug.ranks import RankSet
+
+
+class StopReason(Enum):
+    """Why a rank stopped; the value is the word that users read."""
+
+    BREAKPOINT = "breakpoint"
+    WATCHPOINT = "watchpoint"
+    STEP = "step"
+    FINISH = "finish"
+    SIGNAL = "signal"
+    INTERRUPT = "interrupt"  # the user asked
+    FOLLOWED = "followed"  # all-stop: another rank stopped first
+    EXITED = "exited"
+    KILLED = "killed"
+    OTHER = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place in a program. address: the program counter. line: 0 if not known."""
+
+    address: int
+    function: str
+    file: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        where = f" at {self.file}:{self.line}" if self.file else ""
+        return f"{self.function or hex(self.address)}{where}"
+
+
+@dataclass(frozen=True, slots=True)
+class RankStopped:
+    """One rank stopped, or ended.
+
+    thread: the thread that caused it, in GDB's numbering, 0 if none.
+    detail: the breakpoint's number, the signal's name, or the exit status, as text.
+    location: None when the rank has ended.
+    """
+
+    rank: int
+    reason: StopReason
+    detail: str = ""
+    thread: int = 0
+    location: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RankRunning:
+    """One rank was resumed."""
+
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStopped:
+    """All-stop over the job: every rank that was resumed is stopped again, or has ended.
+
+    cause: the first stops, the ones that made the others stop; stops: one for each rank.
+    """
+
+    cause: tuple[RankStopped, ...]
+    stops: tuple[RankStopped, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GdbSays:
+    """A rank's GDB said something that belongs to no command."""
+
+    rank: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutput:
+    """The application wrote. stream: "stdout" or "stderr"."""
+
+    stream: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnded:
+    """The launcher ended. status: its exit status; 128 + n when signal n ended it."""
+
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A long operation moved on. operation: "checkpoint", …; phase: what it does now."""
+
+    operation: str
+    phase: str
+    ranks: RankSet = RankSet()
+
+
+Event = RankStopped | RankRunning | GroupStopped | GdbSays | JobOutput | JobEnded | Progress
