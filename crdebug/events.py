@@ -100,7 +100,7 @@ class Progress:
 
     operation: str
     phase: str
-    ranks: RankSet = RankSet()
+    ranks: RankSet | None = None
 
 
 Event = RankStopped | RankRunning | GroupStopped | GdbSays | JobOutput | JobEnded | Progress

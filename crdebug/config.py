@@ -1,0 +1,56 @@
+"""Where things are kept, and what a user can choose. No I/O but the environment."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def state_home() -> Path:
+    """Jobs and checkpoints: $CRDEBUG_HOME, else $XDG_STATE_HOME/crdebug (XDG base directories)."""
+    own = os.environ.get("CRDEBUG_HOME")
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(own) if own else Path(base) / "crdebug"
+
+
+def data_home() -> Path:
+    """What was installed for crdebug: $CRDEBUG_DATA, else $XDG_DATA_HOME/crdebug."""
+    own = os.environ.get("CRDEBUG_DATA")
+    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(own) if own else Path(base) / "crdebug"
+
+
+def cache_home() -> Path:
+    """The compiled native part: $CRDEBUG_CACHE, else $XDG_CACHE_HOME/crdebug."""
+    own = os.environ.get("CRDEBUG_CACHE")
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(own) if own else Path(base) / "crdebug"
+
+
+def criu_candidates() -> tuple[str, ...]:
+    """Programs to probe as CRIU, best first; $CRDEBUG_CRIU, if set, is the only one."""
+    own = os.environ.get("CRDEBUG_CRIU")
+    return (own,) if own else (str(data_home() / "criu" / "bin" / "criu"), "criu")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a user can choose for a session.
+
+    gdb: the debugger's program.  compiler: for the native part.
+    signal: the number of the waitpoint signal; 0 lets crdebug choose.
+    times in seconds: attach for all ranks to be attached; stop for a job to stop;
+    command for one answer of GDB; dump and restore for the CRS.
+    """
+
+    gdb: str = "gdb"
+    compiler: str = "cc"
+    signal: int = 0
+    launch: float = 120.0
+    attach: float = 120.0
+    stop: float = 30.0
+    command: float = 60.0
+    herd: float = 20.0
+    dump: float = 600.0
+    restore: float = 600.0
