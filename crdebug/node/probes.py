@@ -1,0 +1,371 @@
+"""What this machine can do, found by trying it; never inferred from a version.
+
+Every probe answers with data and raises nothing: what is missing is an answer too. They take
+from a few milliseconds (capabilities) to some tenths of a second (starting a GDB), so they are
+plain functions; call them in a thread if the event loop must not wait. crdebug.commands.doctor
+makes a report of them; the tests' tiers ask the three *_obstacle functions.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from crdebug import config
+from crdebug.node.ask import find_program, first_line, not_found, run
+from crdebug.node.criu_program import CriuAttempt, probe_criu, probe_criu_features
+from crdebug.node.criu_program import CriuProgram as CriuProgram
+from crdebug.node.criu_program import find_criu as find_criu
+
+LAUNCHERS = ("mpirun", "mpiexec")
+LAUNCHER_VARIANTS = ("", ".openmpi", ".mpich", ".hydra")
+
+# (name, bit), include/uapi/linux/capability.h
+CAPABILITIES = (
+    ("CAP_KILL", 5),
+    ("CAP_NET_ADMIN", 12),
+    ("CAP_SYS_PTRACE", 19),
+    ("CAP_SYS_ADMIN", 21),
+    ("CAP_SYS_RESOURCE", 24),
+    ("CAP_CHECKPOINT_RESTORE", 40),
+)
+
+NAMESPACES = ("pid", "net", "ipc", "uts", "mount")
+
+# Attach to the process named by the argument as a debugger would: from a process that is not its
+# parent, which is where Yama's ptrace_scope makes a difference.
+_PTRACE = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+libc.ptrace.restype = ctypes.c_long
+PTRACE_ATTACH, PTRACE_DETACH, WALL = 16, 17, 0x40000000
+pid = int(sys.argv[1])
+for request in (PTRACE_ATTACH, PTRACE_DETACH):
+    if libc.ptrace(request, pid, None, None) != 0:
+        sys.exit(os.strerror(ctypes.get_errno()))
+    if request == PTRACE_ATTACH:
+        os.waitpid(pid, WALL)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Whether something works.
+
+    works: it was tried, and did what it should.  said: what it said, one line.
+    path: the program, if there is one.  version: its own version text.
+    """
+
+    works: bool
+    said: str = ""
+    path: str | None = None
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GdbAnswer:
+    """A GDB: works means that it started and ran Python. python: the version inside it."""
+
+    works: bool
+    said: str = ""
+    path: str | None = None
+    version: str = ""
+    python: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """A program that starts MPI jobs. family is "Open MPI", "MPICH" or "" when unknown."""
+
+    path: str
+    family: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ptrace:
+    """works: a process that is not its parent could be traced. scope: Yama's, None without Yama."""
+
+    works: bool
+    said: str
+    scope: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Namespaces:
+    """works: all of them at once, with a fresh /proc. refused: those that fail on their own."""
+
+    works: bool
+    said: str
+    refused: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Free bytes where `path` is, or would be created."""
+
+    path: str
+    free: int
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The answers of all probes."""
+
+    python: Answer
+    gdb: GdbAnswer
+    cc: Answer
+    mpicc: Answer
+    mpifort: Answer
+    launchers: tuple[Launcher, ...]
+    criu: tuple[CriuAttempt, ...]
+    criu_features: tuple[tuple[str, bool], ...]
+    ptrace: Ptrace
+    namespaces: Namespaces
+    capabilities: tuple[tuple[str, bool], ...]
+    ip: Answer
+    tar: Answer
+    space: Space
+    kernel: str
+    root: bool
+
+
+# ---- debugger and compilers --------------------------------------------------------------------
+
+
+@functools.cache
+def probe_gdb(program: str = "gdb") -> GdbAnswer:
+    """Start this GDB and run Python in it."""
+    path = find_program(program)
+    if path is None:
+        return GdbAnswer(False, not_found(program))
+    version = first_line(run([path, "--version"]).out)
+    # -nx: the user's own start-up files must neither help nor break the answer
+    script = "python import platform; print('python', platform.python_version())"
+    ran = run([path, "-nx", "-batch", "-ex", script])
+    lines = [line for line in ran.out.splitlines() if line.startswith("python ")]
+    if not ran.ok or not lines:
+        said = first_line(ran.err) or first_line(ran.out) or f"exit status {ran.status}"
+        return GdbAnswer(False, said, path, version)
+    return GdbAnswer(True, "", path, version, lines[-1].split()[1])
+
+
+def _probe_compiler(name: str, suffix: str, source: str) -> Answer:
+    path = find_program(name)
+    if path is None:
+        return Answer(False, not_found(name))
+    version = first_line(run([path, "--version"]).out)
+    with tempfile.TemporaryDirectory(prefix="crdebug-probe-") as directory:
+        text = Path(directory, f"probe{suffix}")
+        text.write_text(source)
+        ran = run([path, "-o", "probe", text.name], cwd=directory)
+    errors = [line for line in ran.err.splitlines() if "error" in line.lower()]
+    said = "" if ran.ok else first_line("\n".join(errors) or ran.err) or "it does not say why"
+    return Answer(ran.ok, said, path, version)
+
+
+@functools.cache
+def probe_cc(program: str = "cc") -> Answer:
+    """Compile and link a C program with threads, as crdebug's native part is."""
+    return _probe_compiler(program, ".c", "#include <pthread.h>\nint main(void) { return 0; }\n")
+
+
+@functools.cache
+def probe_mpicc(program: str = "mpicc") -> Answer:
+    """Compile and link a C program with MPI."""
+    return _probe_compiler(
+        program, ".c", "#include <mpi.h>\nint main(void) { MPI_Init(0, 0); return 0; }\n"
+    )
+
+
+@functools.cache
+def probe_mpifort(program: str = "mpifort") -> Answer:
+    """Compile and link a Fortran program with MPI."""
+    source = "program probe\n  use mpi\n  integer :: e\n  call mpi_init(e)\nend program\n"
+    return _probe_compiler(program, ".f90", source)
+
+
+# ---- MPI ---------------------------------------------------------------------------------------
+
+
+@functools.cache
+def probe_launchers() -> tuple[Launcher, ...]:
+    """Every MPI launcher in PATH, one entry for each real file, in PATH's order."""
+    found: dict[str, Launcher] = {}
+    for directory in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        for name in (base + variant for base in LAUNCHERS for variant in LAUNCHER_VARIANTS):
+            path = Path(directory or ".", name).absolute()
+            if not (path.is_file() and os.access(path, os.X_OK)):
+                continue
+            real = str(path.resolve())
+            if real not in found:
+                found[real] = _launcher(path)
+    return tuple(found.values())
+
+
+def _launcher(path: Path) -> Launcher:
+    ran = run([str(path), "--version"])
+    family, version = mpi_family(ran.out + ran.err)
+    if family == "MPICH":
+        # hydra's own version can differ from the library's, which mpichversion tells
+        teller = path.with_name("mpichversion")
+        if teller.is_file():
+            version = mpi_family("MPICH\n" + run([str(teller)]).out)[1] or version
+    return Launcher(str(path), family, version)
+
+
+def mpi_family(text: str) -> tuple[str, str]:
+    """Family and version, read from what a launcher says to --version. Pure."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for line in lines:
+        # "mpirun (Open MPI) 4.1.4"; Open MPI 5 the same, or "prterun (PRRTE) 3.0.11"
+        if "(Open MPI)" in line or "PRRTE" in line:
+            return "Open MPI", line.split(")", 1)[-1].strip() or line
+    joined = text.lower()
+    if "hydra" in joined or "mpich" in joined:
+        for line in lines:
+            key, colon, value = line.partition(":")
+            if colon and key.strip().lower() in ("version", "mpich version"):
+                return "MPICH", value.strip()
+        return "MPICH", ""
+    return "", lines[0] if lines else ""
+
+
+# ---- the kernel's permissions ------------------------------------------------------------------
+
+
+def _status_field(name: str) -> str:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        key, _, value = line.partition(":")
+        if key == name:
+            return value.strip()
+    return ""
+
+
+def probe_capabilities() -> tuple[tuple[str, bool], ...]:
+    """Which of CAPABILITIES are effective in this process."""
+    effective = int(_status_field("CapEff") or "0", 16)
+    return tuple((name, bool(effective >> bit & 1)) for name, bit in CAPABILITIES)
+
+
+def _yama_scope() -> int | None:
+    try:
+        return int(Path("/proc/sys/kernel/yama/ptrace_scope").read_text())
+    except (OSError, ValueError):
+        return None
+
+
+@functools.cache
+def probe_ptrace() -> Ptrace:
+    """Let one child of ours trace another one, as GDB traces a rank."""
+    # `cat` waits for input that never comes, and ends by itself should we die
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as tracee:
+        try:
+            ran = run([sys.executable, "-I", "-c", _PTRACE, str(tracee.pid)])
+        finally:
+            tracee.kill()
+    return Ptrace(ran.ok, "" if ran.ok else first_line(ran.err), _yama_scope())
+
+
+@functools.cache
+def probe_namespaces() -> Namespaces:
+    """Start a program in new namespaces of all kinds that a job gets, with its own /proc."""
+    unshare = find_program("unshare")
+    if unshare is None:
+        return Namespaces(False, not_found("unshare"))
+    every = [f"--{name}" for name in NAMESPACES]
+    ran = run([unshare, *every, "--fork", "--kill-child", "--mount-proc", "cat", "/proc/1/comm"])
+    # PID 1 of a fresh /proc is the program itself; of the machine's it would be its init
+    if ran.ok and ran.out.strip() == "cat":
+        return Namespaces(True, "")
+    refused = tuple(
+        name for name in NAMESPACES if not run([unshare, f"--{name}", "--fork", "true"]).ok
+    )
+    said = first_line(ran.err) or "the new /proc is not the namespace's own"
+    return Namespaces(False, said, refused)
+
+
+# ---- the rest ----------------------------------------------------------------------------------
+
+
+def probe_program(name: str, version_option: str) -> Answer:
+    """Is this program there, and does it start?"""
+    path = find_program(name)
+    if path is None:
+        return Answer(False, not_found(name))
+    ran = run([path, version_option])
+    version = first_line(ran.out) or first_line(ran.err)
+    return Answer(ran.ok, "" if ran.ok else version, path, version)
+
+
+def probe_space(path: Path) -> Space:
+    """Free space at the nearest directory above `path` that exists."""
+    existing = next(place for place in (path, *path.parents) if place.exists())
+    return Space(str(path), shutil.disk_usage(existing).free)
+
+
+def probe_machine(*, gdb: str = "gdb", compiler: str = "cc") -> Machine:
+    """Ask everything; about a second."""
+    criu = probe_criu()
+    program = criu[-1].program if criu else None
+    return Machine(
+        python=Answer(sys.version_info >= (3, 11), "", sys.executable, platform.python_version()),
+        gdb=probe_gdb(gdb),
+        cc=probe_cc(compiler),
+        mpicc=probe_mpicc(),
+        mpifort=probe_mpifort(),
+        launchers=probe_launchers(),
+        criu=criu,
+        criu_features=probe_criu_features(program) if program else (),
+        ptrace=probe_ptrace(),
+        namespaces=probe_namespaces(),
+        capabilities=probe_capabilities(),
+        ip=probe_program("ip", "-Version"),
+        tar=probe_program("tar", "--version"),
+        space=probe_space(config.state_home()),
+        kernel=platform.release(),
+        root=os.geteuid() == 0,
+    )
+
+
+# ---- what stands in the way --------------------------------------------------------------------
+
+
+def debugging_obstacle() -> str | None:
+    """Why a program cannot be compiled and debugged here, or None."""
+    gdb, cc, ptrace = probe_gdb(), probe_cc(), probe_ptrace()
+    if not gdb.works:
+        return f"gdb: {gdb.said}"
+    if not cc.works:
+        return f"cc: {cc.said}"
+    return None if ptrace.works else f"ptrace: {ptrace.said}"
+
+
+def mpi_obstacle() -> str | None:
+    """Why an MPI program cannot be compiled, started and debugged here, or None."""
+    mpicc = probe_mpicc()
+    if not mpicc.works:
+        return f"mpicc: {mpicc.said}"
+    if not probe_launchers():
+        return f"mpi: {not_found(LAUNCHERS[0])}"
+    return debugging_obstacle()
+
+
+def checkpoint_obstacle() -> str | None:
+    """Why an MPI job cannot be checkpointed and restarted here, or None."""
+    if find_criu() is None:
+        return "criu: " + "; ".join(f"{one.candidate}: {one.said}" for one in probe_criu())
+    namespaces = probe_namespaces()
+    if not namespaces.works:
+        return f"namespaces: {namespaces.said}"
+    if find_program("ip") is None:
+        return f"ip: {not_found('ip')}"
+    return mpi_obstacle()
