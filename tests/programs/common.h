@@ -1,7 +1,7 @@
 // What the programs under test share: options, exact arithmetic, and checks that name the rank.
 //
 // The programs check their own state, and print only what does not depend on time, so that the
-// output of a run with checkpoints and restarts must equal that of an undisturbed one, byte for byte.
+// output of a run with checkpoints and restarts must equal an undisturbed run's, byte for byte.
 
 #ifndef CRDEBUG_TESTS_COMMON_H
 #define CRDEBUG_TESTS_COMMON_H
@@ -28,7 +28,7 @@ static volatile long step;
 static int my_rank;
 static int rank_count;
 
-// ---- checks ------------------------------------------------------------------------------------
+// ---- checks -----------------------------------------------------------------------------------
 
 // Says what is wrong, where and in which step, and ends the whole job with status 3.
 __attribute__((format(printf, 2, 3), noreturn)) static UNUSED void fail_at(int line,
@@ -52,7 +52,7 @@ __attribute__((format(printf, 2, 3), noreturn)) static UNUSED void fail_at(int l
         }                                \
     } while (0)
 
-// ---- options -----------------------------------------------------------------------------------
+// ---- options ----------------------------------------------------------------------------------
 
 // An option with a value: a number, or a text when `text` is set. A list ends with a null name.
 struct option_spec {
@@ -90,7 +90,7 @@ static UNUSED void parse_options(int argc, char **argv, const struct option_spec
     }
 }
 
-// ---- exact arithmetic ----------------------------------------------------------------------------
+// ---- exact arithmetic -------------------------------------------------------------------------
 
 #define FNV_START UINT64_C(14695981039346656037)
 
@@ -121,7 +121,7 @@ static UNUSED struct lcg lcg_power(struct lcg map, uint64_t count) {
     return result;
 }
 
-// ---- MPI ---------------------------------------------------------------------------------------
+// ---- MPI --------------------------------------------------------------------------------------
 
 static UNUSED void start_mpi(int *argc, char ***argv) {
     int provided;
@@ -160,7 +160,7 @@ static UNUSED void report(const char *text) {
     free(lines);
 }
 
-// ---- time --------------------------------------------------------------------------------------
+// ---- time -------------------------------------------------------------------------------------
 
 // Only to make a run longer; nothing that is printed depends on it.
 static UNUSED void pause_us(long microseconds) {

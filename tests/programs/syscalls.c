@@ -2,9 +2,9 @@
 //
 // Every call here returns EINTR when a signal handler runs, unless the handler was installed with
 // SA_RESTART for the few which honour that, see signal(7) "Interruption of system calls and library
-// functions by signal handlers"; glibc's wrapper passes it on in every one of them. epoll_wait,
-// sigtimedwait and recv with SO_RCVTIMEO return it even when a process is only stopped and continued,
-// by SIGSTOP or by a debugger, without any handler (ibid., "by stop signals").
+// functions by signal handlers"; glibc's wrapper passes it on, but for pthread_cond_timedwait.
+// epoll_wait, sigtimedwait and recv with SO_RCVTIMEO return it even when a process is only stopped
+// and continued, by SIGSTOP or by a debugger, without any handler (ibid., "by stop signals").
 //
 // --timeout-ms N  of each call
 // --rounds N      how often each thread makes its call
@@ -47,7 +47,7 @@ struct call {
     char wrong[96];
 };
 
-// ---- time --------------------------------------------------------------------------------------
+// ---- time -------------------------------------------------------------------------------------
 
 static struct timespec timeout(void) {
     return (struct timespec){timeout_ms / 1000, timeout_ms % 1000 * 1000000};
@@ -64,7 +64,7 @@ static struct timespec deadline(clockid_t clock) {
     return (struct timespec){at / 1000, at % 1000 * 1000000};
 }
 
-// ---- the calls -----------------------------------------------------------------------------------
+// ---- the calls --------------------------------------------------------------------------------
 
 static void make_pipe(struct call *call) {
     CHECK(pipe(call->fds) == 0, "pipe: %s", strerror(errno));
@@ -232,7 +232,7 @@ static struct call calls[] = {
 };
 enum { CALLS = sizeof calls / sizeof calls[0] };
 
-// ---- threads -------------------------------------------------------------------------------------
+// ---- threads ----------------------------------------------------------------------------------
 
 static void *call_thread(void *argument) {
     struct call *call = argument;

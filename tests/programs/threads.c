@@ -1,8 +1,8 @@
 // MPI ranks with two threads that compute without ever stopping while the main thread communicates.
 //
-// Each thread's state is a known function of its count of iterations, held in registers of a kind
-// of its own (general; vector, mask and x87), and compared with that function every BLOCK iterations:
-// a register that a checkpoint changed, or an iteration lost or repeated, is noticed within moments.
+// Each thread's state is a known function of its count of iterations, held in registers of a kind of
+// its own (general; vector, mask and x87), and compared with that function every BLOCK iterations: a
+// register that a checkpoint changed, or an iteration lost or repeated, is noticed within moments.
 //
 // --steps N       steps of the main thread
 // --quota N       blocks that each computing thread does at least; its state there is printed
@@ -37,7 +37,7 @@ static void give_way(void) {
     setpriority(PRIO_PROCESS, 0, 10);
 }
 
-// ---- general registers -------------------------------------------------------------------------
+// ---- general registers ------------------------------------------------------------------------
 
 static const struct lcg maps[4] = {
     {UINT64_C(6364136223846793005), UINT64_C(1442695040888963407)},
@@ -82,7 +82,7 @@ static void *integer_thread(void *unused) {
     return unused;
 }
 
-// ---- vector, mask and x87 registers -------------------------------------------------------------
+// ---- vector, mask and x87 registers -----------------------------------------------------------
 
 // state: LANES numbers modulo MODULUS to which `increment` is added, and a count.
 // Inlined in one function for each instruction set, so that the same source uses xmm, ymm, or zmm
@@ -170,7 +170,7 @@ static void *vector_thread(void *unused) {
     return unused;
 }
 
-// ---- the main thread -----------------------------------------------------------------------------
+// ---- the main thread --------------------------------------------------------------------------
 
 static uint64_t digest;
 
