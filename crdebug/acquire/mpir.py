@@ -1,0 +1,123 @@
+"""Who are the ranks? What a starter's MPIR symbols say.
+
+"The MPIR Process Acquisition Interface", version 1.0 (MPI Forum, 2010), sections 6 and 9. The
+symbols are read from the starter's memory, which needs neither its cooperation nor a debugger.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from crdebug.acquire.symbols import find_symbols
+from crdebug.errors import NotAvailable
+from crdebug.node import proc
+
+# MPIR_PROCDESC: char *host_name; char *executable_name; int pid; padded to 24 bytes.
+_ENTRY = struct.Struct("<QQi4x")
+_INNER = struct.Struct("<iI")  # struct rank of starter.c
+_NAMES = ("MPIR_proctable", "MPIR_proctable_size", "crdebug_ranks")
+_LONGEST = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class ProcDesc:
+    """An entry of the process table; its place in the table is the rank in MPI_COMM_WORLD.
+
+    pid: as this machine's processes are numbered here, outside any container.
+    """
+
+    rank: int
+    host: str
+    executable: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A process table and where it is.
+
+    address: of the first entry in the starter.  inner: the PIDs in the starter's own PID
+    namespace, empty for a starter that is not ours.
+    """
+
+    entries: tuple[ProcDesc, ...]
+    address: int
+    inner: tuple[int, ...]
+
+
+def _text(pid: int, address: int) -> str:
+    data = b""
+    while b"\0" not in data and len(data) < _LONGEST:
+        # Up to the page's end: the next page may not be mapped.
+        at = address + len(data)
+        data += proc.read_memory(pid, at, 4096 - at % 4096) or b"\0"
+    return data.partition(b"\0")[0].decode(errors="replace")
+
+
+def _integer(pid: int, address: int) -> int:
+    return int.from_bytes(proc.read_memory(pid, address, 4), "little", signed=True)
+
+
+def is_starter(pid: int) -> bool:
+    """Has the process the symbols of an MPIR starter?"""
+    try:
+        return {"MPIR_proctable", "MPIR_proctable_size"} <= find_symbols(pid, _NAMES).keys()
+    except (ProcessLookupError, PermissionError):
+        return False
+
+
+def read_table(pid: int) -> Table:
+    """The process table of a starter, with PIDs as the starter sees them.
+
+    Raises NotAvailable when there is none (yet), ProcessLookupError when the starter is gone.
+    """
+    symbols = find_symbols(pid, _NAMES)
+    if not {"MPIR_proctable", "MPIR_proctable_size"} <= symbols.keys():
+        raise NotAvailable(
+            f"process {pid} is no MPIR starter: it has no MPIR_proctable",
+            hint="name the launcher (mpirun), or a job of 'crdebug jobs'",
+        )
+    size = _integer(pid, symbols["MPIR_proctable_size"])
+    pointer = int.from_bytes(proc.read_memory(pid, symbols["MPIR_proctable"], 8), "little")
+    if size <= 0 or pointer == 0:
+        raise NotAvailable(
+            f"the process table of process {pid} is empty",
+            hint="its ranks are not started yet; try again",
+        )
+    data = proc.read_memory(pid, pointer, size * _ENTRY.size)
+    entries = []
+    for rank, (host, executable, rank_pid) in enumerate(_ENTRY.iter_unpack(data)):
+        entries.append(ProcDesc(rank, _text(pid, host), _text(pid, executable), rank_pid))
+    inner: tuple[int, ...] = ()
+    if "crdebug_ranks" in symbols:
+        ranks = int.from_bytes(proc.read_memory(pid, symbols["crdebug_ranks"], 8), "little")
+        pairs = _INNER.iter_unpack(proc.read_memory(pid, ranks, size * _INNER.size))
+        inner = tuple(inner_pid for inner_pid, _ in pairs)
+    return Table(tuple(entries), pointer, inner)
+
+
+def acquire(pid: int) -> tuple[ProcDesc, ...]:
+    """The complete, live process table of a starter, with PIDs as numbered here.
+
+    Our starter knows the PIDs of its own namespace; they are translated, and its table is corrected
+    so that any MPIR tool outside reads PIDs that it can use.
+
+    Raises NotAvailable when the table is missing, or a process of it is not there any more.
+    """
+    table = read_table(pid)
+    entries = table.entries
+    if table.inner:
+        outside = {proc.inner_pid(p): p for p in proc.processes_in_namespace_of(pid)}
+        translated = []
+        for entry, inner in zip(entries, table.inner, strict=True):
+            if inner not in outside:
+                raise NotAvailable(f"rank {entry.rank} (pid {inner} inside) has ended already")
+            translated.append(ProcDesc(entry.rank, entry.host, entry.executable, outside[inner]))
+            address = table.address + entry.rank * _ENTRY.size + 16
+            proc.write_memory(pid, address, outside[inner].to_bytes(4, "little"))
+        entries = tuple(translated)
+    for entry in entries:
+        if not proc.is_alive(entry.pid):
+            raise NotAvailable(f"rank {entry.rank} (pid {entry.pid}) has ended already")
+    return entries

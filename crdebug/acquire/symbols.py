@@ -1,0 +1,73 @@
+"""Where a symbol is in a running process, read from its ELF files, without a debugger."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from crdebug.node import proc
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """Names the content of a file, so that it is read once."""
+
+    path: str
+    device: int
+    inode: int
+    modified: int
+
+
+@lru_cache(maxsize=256)
+def _symbols_of(key: _Key, names: frozenset[str]) -> tuple[dict[str, int], int]:
+    """The values of defined symbols, and the lowest address of a loaded segment."""
+    found: dict[str, int] = {}
+    with open(key.path, "rb") as file:
+        elf = ELFFile(file)
+        base = min(s["p_vaddr"] for s in elf.iter_segments("PT_LOAD"))
+        for section in (".dynsym", ".symtab"):
+            table = elf.get_section_by_name(section)
+            if not isinstance(table, SymbolTableSection):
+                continue
+            for name in names - found.keys():
+                for symbol in table.get_symbol_by_name(name) or ():
+                    if symbol["st_shndx"] != "SHN_UNDEF":
+                        found[name] = symbol["st_value"]
+    return found, base
+
+
+def find_symbols(
+    pid: int,
+    names: Iterable[str],
+    *,
+    in_file: Callable[[str], bool] = lambda path: True,
+) -> dict[str, int]:
+    """The addresses of those of `names` that the process has; the program's own come first.
+
+    in_file chooses among the mapped files. Raises ProcessLookupError.
+    """
+    wanted = frozenset(names)
+    root = Path("/proc") / str(pid) / "root"
+    bases: dict[str, int] = {}
+    for mapping in proc.maps(pid):
+        if mapping.path.startswith("/") and mapping.path not in bases and in_file(mapping.path):
+            bases[mapping.path] = mapping.start - mapping.offset
+    addresses: dict[str, int] = {}
+    for path, start in bases.items():
+        file = f"{root}{path}"
+        try:
+            details = os.stat(file)
+            key = _Key(file, details.st_dev, details.st_ino, details.st_mtime_ns)
+            found, lowest = _symbols_of(key, wanted)
+        except (OSError, ELFError, ValueError):
+            continue  # deleted, or no ELF file
+        for name, value in found.items():
+            addresses.setdefault(name, start - lowest + value if lowest < start else value)
+    return addresses

@@ -1,0 +1,202 @@
+/* The part of crdebug inside each rank. Preloaded; inert in a process that is not a rank.
+ *
+ * The symbols and their meaning are those of Hursey et al., "Checkpoint/Restart-Enabled Parallel
+ * Debugging" (EuroMPI 2010), section 4. Between a signal's arrival and rt_sigreturn nothing here
+ * calls into libc: raw system calls leave errno, the heap and the lazy-binding tables as they were. */
+#define _GNU_SOURCE 1
+#include "crdebug.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#if !defined(__x86_64__) || !defined(__linux__)
+#error "crdebug's waitpoints know x86-64 Linux only: undo_eintr() needs the machine's registers"
+#endif
+
+#define EXPORT __attribute__((visibility("default")))
+
+EXPORT volatile int MPIR_debug_with_checkpoint = 0;
+EXPORT volatile int MPIR_checkpoint_debug_gate = 0;
+EXPORT struct crdebug_shim crdebug_shim = {
+    .abi = CRDEBUG_ABI, .size = sizeof(struct crdebug_shim), .rank = -1};
+
+static long raw_syscall(long number, long a, long b, long c, long d) {
+    long result;
+    register long r10 __asm__("r10") = d;
+    __asm__ volatile("syscall"
+                     : "=a"(result)
+                     : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10)
+                     : "rcx", "r11", "memory");
+    return result;
+}
+
+/* ---- waitpoint (all of it async-signal-safe) -------------------------------------------------- */
+
+static struct crdebug_thread *own_entry(void) {
+    int32_t tid = (int32_t)raw_syscall(SYS_gettid, 0, 0, 0, 0);
+    for (int i = 0; i < CRDEBUG_MAX_THREADS && crdebug_shim.threads[i].tid != 0; i++)
+        if (crdebug_shim.threads[i].tid == tid) return &crdebug_shim.threads[i];
+    return NULL;
+}
+
+EXPORT __attribute__((noinline)) int MPIR_checkpoint_debugger_detach(void) {
+    __asm__ volatile(""); /* empty, for debuggers to break on: keep it from being optimised away */
+    return 0;
+}
+
+/* Run by each waiting thread once the CRS is done: on continue and on restart. With a debugger
+ * around the thread goes on waiting for it; without one it opens the gate for all. */
+EXPORT void MPIR_checkpoint_debugger_crs_hook(int state) {
+    if (state == CRDEBUG_CRS_NONE || MPIR_debug_with_checkpoint) return;
+    MPIR_checkpoint_debug_gate = 1;
+    raw_syscall(SYS_futex, (long)&MPIR_checkpoint_debug_gate, FUTEX_WAKE_PRIVATE, INT_MAX, 0);
+}
+
+EXPORT void MPIR_checkpoint_debugger_breakpoint(void) {
+    __atomic_fetch_add(&crdebug_shim.waiting, 1, __ATOMIC_ACQ_REL);
+    /* A debugger that opens the gate by writing to it has stopped this thread to do so, which
+     * interrupts the wait: the kernel makes the call again and finds the new value. */
+    while (!MPIR_checkpoint_debug_gate)
+        raw_syscall(SYS_futex, (long)&MPIR_checkpoint_debug_gate, FUTEX_WAIT_PRIVATE, 0, 0);
+    __atomic_fetch_sub(&crdebug_shim.waiting, 1, __ATOMIC_ACQ_REL);
+}
+
+EXPORT void MPIR_checkpoint_debugger_waitpoint(void) {
+    struct crdebug_thread *own = own_entry();
+    if (own != NULL && own->exempt) return;
+    if (own != NULL && own->inside) {
+        /* The signal once more, to a thread that waits: the CRS is done (see crdebug.h). */
+        MPIR_checkpoint_debugger_crs_hook(crdebug_shim.crs_state);
+        return;
+    }
+    if (own != NULL) __atomic_store_n(&own->inside, 1, __ATOMIC_RELEASE);
+    MPIR_checkpoint_debugger_breakpoint();
+    if (own != NULL) __atomic_store_n(&own->inside, 0, __ATOMIC_RELEASE);
+}
+
+EXPORT void MPIR_checkpoint_debugger_signal_handler(int number) {
+    (void)number;
+    MPIR_checkpoint_debugger_waitpoint();
+}
+
+/* A system call that the kernel does not restart after a handler (signal(7), "Interruption of
+ * system calls") shows -EINTR in the interrupted context. The number of the call is lost by then;
+ * whoever queued the signal wrote it into our table before. Take the PC back on to the `syscall`
+ * instruction, so that the call is made again and the application never sees it. */
+static void undo_eintr(ucontext_t *context, int number) {
+    greg_t *registers = context->uc_mcontext.gregs;
+    if (number < 0 || registers[REG_RAX] != -EINTR) return;
+    const unsigned char *before = (const unsigned char *)(registers[REG_RIP] - 2);
+    if (before[0] != 0x0f || before[1] != 0x05) return;
+    registers[REG_RIP] -= 2;
+    registers[REG_RAX] = number;
+}
+
+static void on_signal(int number, siginfo_t *info, void *context) {
+    (void)info;
+    MPIR_checkpoint_debugger_signal_handler(number);
+    struct crdebug_thread *own = own_entry();
+    if (own == NULL || own->inside) return; /* the signal once more, in the waitpoint itself */
+    undo_eintr(context, own->syscall);
+    own->syscall = -1;
+}
+
+/* ---- the application's own use of the signal -------------------------------------------------- */
+
+typedef int sigaction_function(int, const struct sigaction *, struct sigaction *);
+typedef void (*handler_function)(int);
+typedef handler_function signal_function(int, handler_function);
+
+static void notice_clash(int number) {
+    if (crdebug_shim.rank >= 0 && number == crdebug_shim.signal) crdebug_shim.clash = 1;
+}
+
+EXPORT int sigaction(int number, const struct sigaction *new, struct sigaction *old) {
+    static sigaction_function *real;
+    if (real == NULL) *(void **)&real = dlsym(RTLD_NEXT, "sigaction");
+    if (new != NULL) notice_clash(number);
+    return real(number, new, old);
+}
+
+EXPORT handler_function signal(int number, handler_function handler) {
+    static signal_function *real;
+    if (real == NULL) *(void **)&real = dlsym(RTLD_NEXT, "signal");
+    notice_clash(number);
+    return real(number, handler);
+}
+
+/* ---- registration ----------------------------------------------------------------------------- */
+
+/* The launchers' own names for "which rank am I" and "how many": Open MPI, MPICH's and PMI-1
+ * launchers, Slurm, and any PMIx one (which tells no size in the environment). */
+static const char *const rank_names[][2] = {
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+    {"PMI_RANK", "PMI_SIZE"},
+    {"PMIX_RANK", "PMIX_SIZE"},
+    {"SLURM_PROCID", "SLURM_NTASKS"},
+};
+
+static int number_of(const char *name) {
+    const char *text = getenv(name);
+    if (text == NULL || *text == 0) return -1;
+    char *end;
+    long value = strtol(text, &end, 10);
+    return *end == 0 && value >= 0 && value < INT_MAX ? (int)value : -1;
+}
+
+static int ask_starter(const struct crdebug_register *request, struct crdebug_reply *reply) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = CRDEBUG_SOCKET};
+    int channel = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (channel < 0) return -1;
+    int ok = connect(channel, (const struct sockaddr *)&address, sizeof address) == 0 &&
+             send(channel, request, sizeof *request, MSG_NOSIGNAL) == (ssize_t)sizeof *request &&
+             recv(channel, reply, sizeof *reply, 0) == (ssize_t)sizeof *reply &&
+             reply->abi == CRDEBUG_ABI;
+    close(channel);
+    return ok ? 0 : -1;
+}
+
+static void install_handler(int number) {
+    /* All signals but ours are blocked in the waitpoint: no handler of the application's runs there.
+     * Ours once more makes a waiting thread run the hook. The alternate stack is not used: its memory does not lie below a stack pointer, so the frame
+     * would show in the application's memory after the walk out. */
+    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART | SA_NODEFER};
+    sigfillset(&action.sa_mask);
+    sigdelset(&action.sa_mask, number);
+    crdebug_shim.signal = 0; /* our own call is no clash */
+    if (sigaction(number, &action, NULL) != 0) crdebug_shim.clash = 1;
+    crdebug_shim.signal = number;
+}
+
+__attribute__((constructor)) static void start(void) {
+    int saved_errno = errno;
+    struct crdebug_register request = {.abi = CRDEBUG_ABI, .rank = -1};
+    struct crdebug_reply reply;
+    for (size_t i = 0; i < sizeof rank_names / sizeof *rank_names && request.rank < 0; i++) {
+        request.rank = number_of(rank_names[i][0]);
+        int size = number_of(rank_names[i][1]);
+        request.size = size > 0 ? size : 0;
+    }
+    if (request.rank < 0) return;
+    request.mpi = dlsym(RTLD_DEFAULT, "MPI_Init") != NULL;
+    if (readlink("/proc/self/exe", request.executable, sizeof request.executable - 1) < 0)
+        request.executable[0] = 0;
+    if (ask_starter(&request, &reply) == 0 && reply.accepted) {
+        int number = number_of("CRDEBUG_SIGNAL");
+        crdebug_shim.rank = request.rank;
+        install_handler(number > 0 ? number : CRDEBUG_DEFAULT_SIGNAL);
+        if (reply.hold) MPIR_checkpoint_debugger_breakpoint();
+    }
+    errno = saved_errno;
+}

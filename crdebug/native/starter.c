@@ -1,0 +1,419 @@
+/* The starter: PID 1 of a job's container.
+ *
+ *   starter [--hold] [--signal N] [--shim FILE] --job NAME --dir DIR --report FD -- LAUNCHER ARG...
+ *   starter --raise-loopback PID
+ *
+ * The first form makes the namespaces, writes the host PID of PID 1 to descriptor FD and leaves PID 1
+ * behind, which owns the job's stdio, reaps, forwards signals, answers the ranks' registrations,
+ * holds the MPIR symbols, and ends with the launcher's status. DIR (on the host) is mounted at
+ * CRDEBUG_DIR; the job's output is in its files `stdout` and `stderr`, and `events` gets a line
+ *   ranks N      all N ranks are in MPIR_proctable
+ *   failed TEXT  the container or the launcher could not be started
+ *   exit N       the launcher ended; 128 + signal number if a signal ended it
+ *
+ * The second form brings `lo` up in the network namespace of PID: the CRS restores it empty. */
+#define _GNU_SOURCE 1
+#include "crdebug.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- what debuggers read: "The MPIR Process Acquisition Interface", version 1.0, section 4 ---- */
+
+#define MAX_RANKS 65536
+typedef struct {
+    char *host_name;
+    char *executable_name;
+    int pid;
+} MPIR_PROCDESC;
+
+MPIR_PROCDESC *MPIR_proctable = NULL;
+int MPIR_proctable_size = 0;
+volatile int MPIR_being_debugged = 0;
+volatile int MPIR_debug_state = 0; /* 1: MPIR_DEBUG_SPAWNED, 2: MPIR_DEBUG_ABORTING */
+int MPIR_i_am_starter = 0;
+int MPIR_partial_attach_ok = 0;
+
+/* The checkpoint/restart extension of Hursey et al. (2010), section 4. */
+int MPIR_checkpointable = 1;
+char MPIR_checkpoint_command[256];
+char MPIR_restart_command[256] = "crdebug restart --debug";
+char MPIR_checkpoint_listing_command[256];
+char MPIR_controller_hostname[256];
+
+__attribute__((noinline)) void MPIR_Breakpoint(void) { __asm__ volatile(""); }
+
+/* ---- state -------------------------------------------------------------------------------------- */
+
+struct rank {
+    int pid; /* in this namespace; 0: not registered */
+    uint32_t mpi;
+};
+
+static struct options {
+    int hold, inside, report, signal;
+    const char *shim, *job, *dir;
+    char **launcher;
+} options = {.report = -1, .signal = CRDEBUG_DEFAULT_SIGNAL};
+
+/* The ranks with the PIDs of this namespace. MPIR_proctable starts with the same ones; crdebug puts
+ * the PIDs outside there, where debuggers are (crdebug/acquire/mpir.py). */
+struct rank *crdebug_ranks;
+static int ranks_size, ranks_registered;
+static int events = -1;
+static volatile sig_atomic_t child_pending, forward_pending[NSIG];
+
+static void tell(const char *format, ...) {
+    char line[512];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(line, sizeof line - 1, format, arguments);
+    va_end(arguments);
+    if (length < 0) return;
+    if (length > (int)sizeof line - 2) length = (int)sizeof line - 2;
+    line[length++] = '\n';
+    if (events < 0 || write(events, line, (size_t)length) != length) {
+        ssize_t ignored = write(2, line, (size_t)length);
+        (void)ignored;
+    }
+}
+
+static _Noreturn void fail(const char *what) {
+    tell("failed %s: %s", what, strerror(errno));
+    _exit(125);
+}
+
+/* ---- the container ------------------------------------------------------------------------------ */
+
+static int raise_loopback(void) {
+    struct ifreq request = {.ifr_flags = IFF_UP | IFF_RUNNING};
+    memcpy(request.ifr_name, "lo", 3);
+    int channel = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (channel < 0) return -1;
+    int result = ioctl(channel, SIOCSIFFLAGS, &request);
+    close(channel);
+    return result;
+}
+
+static int open_events(void) {
+    events = open(CRDEBUG_EVENTS, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    return events < 0 ? -1 : 0;
+}
+
+static void build_container(void) {
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) fail("make the mounts private");
+    if (mkdir(CRDEBUG_DIR, 0700) != 0 && errno != EEXIST) fail("mkdir " CRDEBUG_DIR);
+    if (mount(options.dir, CRDEBUG_DIR, NULL, MS_BIND, NULL) != 0) fail("mount " CRDEBUG_DIR);
+    if (open_events() != 0) fail("open " CRDEBUG_EVENTS);
+    /* Take away what is there first: the CRS cannot restore a mount that covers one of its kind. */
+    while (umount2("/proc", MNT_DETACH) == 0) continue;
+    while (umount2("/dev/shm", MNT_DETACH) == 0) continue;
+    while (umount2("/dev/pts", MNT_DETACH) == 0) continue;
+    if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) != 0)
+        fail("mount /proc");
+    /* MPI keeps its shared memory here. A tmpfs of the job's own is part of the image, so a restart
+     * takes it back too; on the host's it would keep what the job wrote after the checkpoint. */
+    if (mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777") != 0)
+        fail("mount /dev/shm");
+    /* Launchers give ranks a pseudo-terminal; of its own, so that incarnations can live side by side. */
+    if (mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
+              "newinstance,ptmxmode=0666,mode=0620") != 0)
+        fail("mount /dev/pts");
+    if (raise_loopback() != 0) fail("bring up the loopback interface");
+}
+
+static void open_stdio(void) {
+    static const struct {
+        const char *path;
+        int flags;
+    } files[3] = {{"/dev/null", O_RDONLY},
+                  {CRDEBUG_DIR "/stdout", O_WRONLY | O_APPEND | O_CREAT},
+                  {CRDEBUG_DIR "/stderr", O_WRONLY | O_APPEND | O_CREAT}};
+    for (int i = 0; i < 3; i++) {
+        int file = open(files[i].path, files[i].flags, 0600);
+        if (file < 0) fail(files[i].path);
+        if (file != i && (dup2(file, i) < 0 || close(file) != 0)) fail("dup2");
+    }
+}
+
+/* The tree must not hold descriptors that belong to the mount namespace outside: the CRS refuses. */
+static void close_others(void) {
+    long most = sysconf(_SC_OPEN_MAX);
+    if (syscall(SYS_close_range, 3u, ~0u, 0u) == 0) return;
+    for (int i = 3; i < most; i++) close(i);
+}
+
+/* ---- registration ------------------------------------------------------------------------------- */
+
+static int listen_for_ranks(void) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = CRDEBUG_SOCKET};
+    unlink(CRDEBUG_SOCKET);
+    int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (listener < 0 || bind(listener, (const struct sockaddr *)&address, sizeof address) != 0 ||
+        listen(listener, 4096) != 0)
+        fail("listen for the ranks");
+    /* Descriptors 0 to 2 are the job's; keep ours out of the way of a launcher that counts up. */
+    return listener;
+}
+
+static int reserve_ranks(int size) {
+    if (size > MAX_RANKS) return -1;
+    struct rank *more = realloc(crdebug_ranks, (size_t)size * sizeof *crdebug_ranks);
+    if (more == NULL) return -1;
+    memset(more + ranks_size, 0, (size_t)(size - ranks_size) * sizeof *more);
+    crdebug_ranks = more;
+    MPIR_PROCDESC *table = realloc(MPIR_proctable, (size_t)size * sizeof *table);
+    if (table == NULL) return -1;
+    memset(table + ranks_size, 0, (size_t)(size - ranks_size) * sizeof *table);
+    MPIR_proctable = table;
+    ranks_size = size;
+    return 0;
+}
+
+static void publish_if_complete(void) {
+    if (MPIR_proctable_size != 0 || ranks_registered < ranks_size) return;
+    MPIR_proctable_size = ranks_size;
+    MPIR_debug_state = 1;
+    tell("ranks %d", ranks_size);
+    MPIR_Breakpoint();
+}
+
+/* A process that another one with the same rank started (a shell's command, say) has the rank's
+ * environment too. The first to come is the rank; one that has MPI takes over from one without. */
+static int accept_rank(const struct crdebug_register *request, int pid) {
+    if (request->abi != CRDEBUG_ABI || request->rank < 0 || request->rank >= MAX_RANKS) return 0;
+    int size = request->size > request->rank ? request->size : request->rank + 1;
+    if (size > ranks_size && reserve_ranks(size) != 0) return 0;
+    struct rank *known = &crdebug_ranks[request->rank];
+    if (known->pid != 0 && known->pid != pid && !(request->mpi && !known->mpi)) return 0;
+    MPIR_PROCDESC *entry = &MPIR_proctable[request->rank];
+    char *host = strdup(MPIR_controller_hostname), *executable = strdup(request->executable);
+    if (host == NULL || executable == NULL) {
+        free(host);
+        free(executable);
+        return 0;
+    }
+    if (known->pid == 0) ranks_registered++;
+    free(entry->host_name);
+    free(entry->executable_name);
+    *entry = (MPIR_PROCDESC){host, executable, pid};
+    *known = (struct rank){pid, request->mpi};
+    return 1;
+}
+
+static void serve_rank(int listener) {
+    struct crdebug_register request;
+    struct ucred peer;
+    socklen_t length = sizeof peer;
+    int channel = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    if (channel < 0) return;
+    struct timeval patience = {.tv_sec = 5}; /* a rank that dies while it registers blocks nobody */
+    setsockopt(channel, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    if (recv(channel, &request, sizeof request, 0) == (ssize_t)sizeof request &&
+        getsockopt(channel, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0) {
+        request.executable[sizeof request.executable - 1] = 0;
+        int accepted = accept_rank(&request, peer.pid);
+        struct crdebug_reply reply = {CRDEBUG_ABI, (uint32_t)accepted,
+                                      (uint32_t)(accepted && options.hold)};
+        send(channel, &reply, sizeof reply, MSG_NOSIGNAL);
+        if (accepted) publish_if_complete();
+    }
+    close(channel);
+}
+
+/* ---- the launcher ------------------------------------------------------------------------------- */
+
+static const int forwarded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP};
+#define FORWARDED (sizeof forwarded / sizeof *forwarded)
+
+static void note_signal(int number) {
+    if (number == SIGCHLD)
+        child_pending = 1;
+    else
+        forward_pending[number] = 1;
+}
+
+static void block_signals(sigset_t *unblocked) {
+    sigset_t ours;
+    struct sigaction action = {.sa_handler = note_signal};
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGCHLD);
+    for (size_t i = 0; i < FORWARDED; i++) sigaddset(&ours, forwarded[i]);
+    sigprocmask(SIG_BLOCK, &ours, unblocked);
+    sigaction(SIGCHLD, &action, NULL);
+    for (size_t i = 0; i < FORWARDED; i++) sigaction(forwarded[i], &action, NULL);
+}
+
+static void prepare_environment(void) {
+    char text[8192];
+    const char *old = getenv("LD_PRELOAD");
+    if (options.shim != NULL) {
+        int length = snprintf(text, sizeof text, "%s%s%s", options.shim, old && *old ? ":" : "",
+                              old ? old : "");
+        if (length >= (int)sizeof text) fail("LD_PRELOAD is too long");
+        setenv("LD_PRELOAD", text, 1);
+    }
+    snprintf(text, sizeof text, "%d", options.signal);
+    setenv("CRDEBUG_SIGNAL", text, 1);
+}
+
+static pid_t start_launcher(const sigset_t *unblocked) {
+    pid_t child = fork();
+    if (child < 0) fail("fork");
+    if (child > 0) return child;
+    for (size_t i = 0; i < FORWARDED; i++) signal(forwarded[i], SIG_DFL);
+    signal(SIGCHLD, SIG_DFL);
+    sigprocmask(SIG_SETMASK, unblocked, NULL);
+    setpgid(0, 0);
+    prepare_environment();
+    execvp(options.launcher[0], options.launcher);
+    tell("failed %s: %s", options.launcher[0], strerror(errno));
+    _exit(errno == ENOENT ? 127 : 126);
+}
+
+static int status_of(int status) {
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* Reaps all that ended; returns the launcher's status once it is among them, else -1. */
+static int reap(pid_t launcher) {
+    int status, result = -1;
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
+        if (pid == launcher) result = status_of(status);
+    return result;
+}
+
+static void forward_signals(pid_t launcher) {
+    for (size_t i = 0; i < FORWARDED; i++)
+        if (forward_pending[forwarded[i]]) {
+            forward_pending[forwarded[i]] = 0;
+            kill(launcher, forwarded[i]);
+        }
+}
+
+static _Noreturn void run_container(void) {
+    sigset_t unblocked;
+    if (open_events() != 0) fail("open " CRDEBUG_EVENTS);
+    open_stdio();
+    block_signals(&unblocked);
+    int listener = listen_for_ranks();
+    MPIR_being_debugged = options.hold;
+    pid_t launcher = start_launcher(&unblocked);
+    for (;;) {
+        struct pollfd wanted = {.fd = listener, .events = POLLIN};
+        if (ppoll(&wanted, 1, NULL, &unblocked) > 0) serve_rank(listener);
+        if (child_pending) {
+            child_pending = 0;
+            int status = reap(launcher);
+            if (status >= 0) {
+                tell("exit %d", status);
+                _exit(status);
+            }
+        }
+        forward_signals(launcher);
+    }
+}
+
+/* ---- start -------------------------------------------------------------------------------------- */
+
+static _Noreturn void usage(const char *problem) {
+    fprintf(stderr, "starter: %s\n", problem);
+    exit(2);
+}
+
+static void parse(int count, char **arguments) {
+    options.inside = strcmp(arguments[0], "starter-inside") == 0;
+    int i = 1;
+    for (; i < count && strcmp(arguments[i], "--") != 0; i++) {
+        if (strcmp(arguments[i], "--hold") == 0) {
+            options.hold = 1;
+            continue;
+        }
+        if (i + 1 == count) usage("an option without its value");
+        const char *name = arguments[i], *value = arguments[++i];
+        if (strcmp(name, "--signal") == 0) options.signal = atoi(value);
+        else if (strcmp(name, "--shim") == 0) options.shim = value;
+        else if (strcmp(name, "--job") == 0) options.job = value;
+        else if (strcmp(name, "--dir") == 0) options.dir = value;
+        else if (strcmp(name, "--report") == 0) options.report = atoi(value);
+        else usage("an unknown option");
+    }
+    options.launcher = arguments + i + 1;
+    if (i + 1 >= count || options.job == NULL || options.dir == NULL || options.report < 0)
+        usage("wanted: --job NAME --dir DIR --report FD -- LAUNCHER ARG...");
+}
+
+static int enter_and_raise_loopback(const char *pid) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%s/ns/net", pid);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0 || setns(file, CLONE_NEWNET) != 0 || raise_loopback() != 0) {
+        perror("starter: --raise-loopback");
+        return 1;
+    }
+    return 0;
+}
+
+static void describe_job(void) {
+    snprintf(MPIR_checkpoint_command, sizeof MPIR_checkpoint_command, "crdebug checkpoint %s",
+             options.job);
+    snprintf(MPIR_checkpoint_listing_command, sizeof MPIR_checkpoint_listing_command,
+             "crdebug checkpoints %s", options.job);
+    gethostname(MPIR_controller_hostname, sizeof MPIR_controller_hostname - 1);
+}
+
+/* PID 1 starts this program anew: mapped from the mount namespace outside, its own file could not
+ * be found by the CRS in the one inside ("Can't lookup mount"). */
+static _Noreturn void become_init(char **arguments) {
+    static char self[4096];
+    if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) fail("readlink /proc/self/exe");
+    close_others();
+    setsid();
+    build_container();
+    arguments[0] = "starter-inside";
+    execv(self, arguments);
+    fail(self);
+}
+
+static int make_container(char **arguments) {
+    if (unshare(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) != 0) {
+        fprintf(stderr, "starter: cannot make namespaces: %s\n", strerror(errno));
+        return 1;
+    }
+    pid_t init = fork();
+    if (init < 0) {
+        perror("starter: fork");
+        return 1;
+    }
+    if (init == 0) become_init(arguments);
+    char text[32];
+    int length = snprintf(text, sizeof text, "%d\n", (int)init);
+    return write(options.report, text, (size_t)length) == length ? 0 : 1;
+}
+
+int main(int count, char **arguments) {
+    if (count == 3 && strcmp(arguments[1], "--raise-loopback") == 0)
+        return enter_and_raise_loopback(arguments[2]);
+    parse(count, arguments);
+    if (options.inside) {
+        describe_job();
+        run_container();
+    }
+    return make_container(arguments);
+}

@@ -1,0 +1,254 @@
+"""What /proc says of a process (proc(5)). Host PIDs and TIDs throughout, unless named otherwise.
+
+Every function raises ProcessLookupError when the process is gone, and PermissionError when it may
+not be looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """One thread. inner: its number in its own PID namespace. state: the letter of proc(5).
+
+    blocked, caught, ignored, pending: signal sets, bit n - 1 for signal n; pending is the thread's
+    own queue and the process's together.
+    """
+
+    tid: int
+    inner: int
+    name: str
+    state: str
+    tracer: int
+    blocked: int
+    caught: int
+    ignored: int
+    pending: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """A line of /proc/PID/maps."""
+
+    start: int
+    end: int
+    access: str
+    offset: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A line of /proc/PID/mountinfo. device: major:minor."""
+
+    number: int
+    device: str
+    point: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFile:
+    """A regular file that a process has open for writing.
+
+    path: as the process sees it.  mount: the mount's number, see `mounts`.
+    append: writes go to its end only.  deleted: it has no name any more.
+    """
+
+    path: str
+    mount: int
+    append: bool
+    size: int
+    deleted: bool
+
+
+def _gone(error: OSError, pid: int) -> OSError:
+    return ProcessLookupError(f"process {pid} is gone") if error.errno in (2, 3) else error
+
+
+def _read(pid: int, name: str) -> str:
+    try:
+        return (PROC / str(pid) / name).read_text(errors="surrogateescape")
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise _gone(error, pid) from None
+
+
+def status(pid: int, tid: int | None = None) -> dict[str, str]:
+    """The fields of /proc/PID/status, or of one of its threads."""
+    text = _read(pid, "status" if tid is None else f"task/{tid}/status")
+    pairs = (line.partition(":") for line in text.splitlines())
+    return {name: value.strip() for name, _, value in pairs}
+
+
+def tids(pid: int) -> tuple[int, ...]:
+    try:
+        return tuple(sorted(int(name) for name in os.listdir(PROC / str(pid) / "task")))
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise _gone(error, pid) from None
+
+
+def threads(pid: int) -> tuple[Thread, ...]:
+    """All threads, the oldest first; one that ends meanwhile is left out."""
+    found = []
+    for tid in tids(pid):
+        try:
+            fields = status(pid, tid)
+        except ProcessLookupError:
+            continue
+        found.append(
+            Thread(
+                tid=tid,
+                inner=int(fields["NSpid"].split()[-1]),
+                name=fields["Name"],
+                state=fields["State"][:1],
+                tracer=int(fields["TracerPid"]),
+                blocked=int(fields["SigBlk"], 16),
+                caught=int(fields["SigCgt"], 16),
+                ignored=int(fields["SigIgn"], 16),
+                pending=int(fields["SigPnd"], 16) | int(fields["ShdPnd"], 16),
+            )
+        )
+    return tuple(found)
+
+
+def started(pid: int) -> int:
+    """When the process started, in clock ticks after the machine's start: PID and this name a
+    process once and for all."""
+    return int(_read(pid, "stat").rpartition(")")[2].split()[19])
+
+
+def is_alive(pid: int, start: int | None = None) -> bool:
+    """Is there such a process (and no zombie), with this start if given?"""
+    try:
+        if start is not None and started(pid) != start:
+            return False
+        return status(pid)["State"][:1] not in "ZX"
+    except (ProcessLookupError, PermissionError, KeyError):
+        return False
+
+
+def namespace(pid: int, kind: str) -> str:
+    """The identity of a namespace: kind is "pid", "net", "mnt", …"""
+    try:
+        return os.readlink(PROC / str(pid) / "ns" / kind)
+    except FileNotFoundError as error:
+        raise _gone(error, pid) from None
+
+
+def _pids() -> Iterator[int]:
+    return (int(name) for name in os.listdir(PROC) if name.isdigit())
+
+
+def processes_in_namespace_of(pid: int) -> tuple[int, ...]:
+    """Every live process of the PID namespace of `pid`: the whole job container."""
+    wanted = namespace(pid, "pid")
+    found = []
+    for other in _pids():
+        try:
+            if namespace(other, "pid") == wanted and is_alive(other):
+                found.append(other)
+        except OSError:
+            continue
+    return tuple(sorted(found))
+
+
+def inner_pid(pid: int) -> int:
+    """The PID that the process has in its own PID namespace."""
+    return int(status(pid)["NSpid"].split()[-1])
+
+
+_MAPS = re.compile(r"(\w+)-(\w+) (\S{4}) (\w+) \S+ \d+ *(.*)")
+
+
+def maps(pid: int) -> tuple[Mapping, ...]:
+    found = []
+    for line in _read(pid, "maps").splitlines():
+        match = _MAPS.match(line)
+        if match is not None:
+            start, end, access, offset, path = match.groups()
+            found.append(Mapping(int(start, 16), int(end, 16), access, int(offset, 16), path))
+    return tuple(found)
+
+
+def _unescape(path: str) -> str:
+    return re.sub(r"\\(\d{3})", lambda match: chr(int(match[1], 8)), path)
+
+
+def mounts(pid: int) -> tuple[Mount, ...]:
+    found = []
+    for line in _read(pid, "mountinfo").splitlines():
+        fields = line.split()
+        kind = fields[fields.index("-") + 1]
+        found.append(Mount(int(fields[0]), fields[2], _unescape(fields[4]), kind))
+    return tuple(found)
+
+
+def files_open_for_writing(pid: int) -> tuple[OpenFile, ...]:
+    """The regular files among the descriptors of a process that may be written through them."""
+    directory = PROC / str(pid) / "fd"
+    try:
+        numbers = os.listdir(directory)
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise _gone(error, pid) from None
+    found = []
+    for number in numbers:
+        try:
+            info = directory / number
+            details = os.stat(info)
+            fields = _read(pid, f"fdinfo/{number}")
+            path = os.readlink(info)
+        except OSError:
+            continue  # closed meanwhile
+        flags = int(re.search(r"^flags:\s*(\d+)", fields, re.M)[1], 8)  # type: ignore[index]
+        mount = int(re.search(r"^mnt_id:\s*(\d+)", fields, re.M)[1])  # type: ignore[index]
+        if flags & os.O_ACCMODE == os.O_RDONLY or details.st_mode & 0o170000 != 0o100000:
+            continue
+        found.append(
+            OpenFile(
+                path=path.removesuffix(" (deleted)"),
+                mount=mount,
+                append=bool(flags & os.O_APPEND),
+                size=details.st_size,
+                deleted=details.st_nlink == 0,
+            )
+        )
+    return tuple(found)
+
+
+def resident(pid: int) -> int:
+    """Bytes of memory that an image of the process would hold, roughly: its resident pages."""
+    return int(_read(pid, "statm").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def environment(pid: int) -> dict[str, str]:
+    pairs = (item.partition("=") for item in _read(pid, "environ").split("\0") if item)
+    return {name: value for name, _, value in pairs}
+
+
+def read_memory(pid: int, address: int, size: int) -> bytes:
+    """Raises OSError (EIO) where nothing is mapped."""
+    try:
+        with open(PROC / str(pid) / "mem", "rb", buffering=0) as memory:
+            data = os.pread(memory.fileno(), size, address)
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise _gone(error, pid) from None
+    if len(data) < size and not is_alive(pid):
+        raise ProcessLookupError(f"process {pid} is gone")
+    return data
+
+
+def write_memory(pid: int, address: int, data: bytes) -> None:
+    """Write; read-only pages too (they become the process's own, as for a debugger)."""
+    try:
+        with open(PROC / str(pid) / "mem", "r+b", buffering=0) as memory:
+            os.pwrite(memory.fileno(), data, address)
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise _gone(error, pid) from None

@@ -1,0 +1,68 @@
+"""Being told when a file grows (inotify(7))."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_IN_MODIFY = 0x2
+_IN_NONBLOCK_CLOEXEC = os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class Follower:
+    """Reads what is appended to some files of a directory, from given offsets on.
+
+    Owns an inotify descriptor until `close`. A file that does not exist yet is empty.
+    """
+
+    def __init__(self, files: dict[Path, int]) -> None:
+        self._offsets = dict(files)
+        self._changed = asyncio.Event()
+        self._changed.set()  # what is there already counts
+        self._descriptor = _libc.inotify_init1(_IN_NONBLOCK_CLOEXEC)
+        if self._descriptor < 0:
+            error = ctypes.get_errno()
+            raise OSError(error, os.strerror(error))
+        for directory in {path.parent for path in files}:
+            # Modifications of any entry of the directory, so that files may still come to be.
+            _libc.inotify_add_watch(self._descriptor, os.fsencode(directory), _IN_MODIFY)
+        asyncio.get_running_loop().add_reader(self._descriptor, self._wake)
+
+    def _wake(self) -> None:
+        try:
+            os.read(self._descriptor, 65536)
+        except BlockingIOError:
+            return
+        self._changed.set()
+
+    def read(self) -> list[tuple[Path, bytes]]:
+        """What is new since the last read, without waiting."""
+        found = []
+        for path, offset in self._offsets.items():
+            try:
+                with open(path, "rb") as file:
+                    file.seek(offset)
+                    data = file.read()
+            except FileNotFoundError:
+                continue
+            if data:
+                self._offsets[path] = offset + len(data)
+                found.append((path, data))
+        return found
+
+    async def changes(self) -> AsyncIterator[list[tuple[Path, bytes]]]:
+        """What is new, each time that something is; for ever."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            news = self.read()
+            if news:
+                yield news
+
+    def close(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._descriptor)
+        os.close(self._descriptor)
