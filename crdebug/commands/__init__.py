@@ -1,0 +1,1 @@
+"""The user's commands: declared once, run on a session, answered with values."""

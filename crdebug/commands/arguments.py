@@ -1,0 +1,173 @@
+"""Typed arguments of commands, as data.
+
+An argument is declared once. Parsing, usage lines, help, completion and the manual read the
+declaration, and a command finds the value with the declared object as the key, so that the
+value's type is known (`call[COUNT]` is an int because COUNT is an `Argument[int]`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Generic, TypeVar
+
+from crdebug.commands.context import Context
+from crdebug.errors import BadInput
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Kind(Enum):
+    """Which part of a line an argument takes."""
+
+    WORD = "word"
+    REST = "rest"  # of the line, as typed
+    FLAG = "flag"  # --name, in front of the others
+    FORMAT = "format"  # /letters, on the command's name
+
+
+class _Missing(Enum):
+    MISSING = "missing"
+
+
+MISSING = _Missing.MISSING
+
+
+def _no_candidates(context: Context) -> Iterable[str]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Argument(Generic[T_co]):
+    """One argument of a command.
+
+    name: as the usage line shows it.  read: the text's value; raises BadInput.
+    default: the value when it is left out; without one it must be given.
+    candidates: what completion offers.
+    """
+
+    name: str
+    help: str
+    kind: Kind
+    read: Callable[[str], T_co]
+    default: T_co | _Missing = MISSING
+    candidates: Callable[[Context], Iterable[str]] = field(default=_no_candidates)
+
+    @property
+    def usage(self) -> str:
+        match self.kind:
+            case Kind.FORMAT:
+                return f"[/{self.name}]"
+            case Kind.FLAG:
+                return f"[{self.name}]"
+            case Kind.WORD | Kind.REST:
+                return self.name if self.default is MISSING else f"[{self.name}]"
+
+
+def integer(name: str, help: str, *, default: int | _Missing = MISSING) -> Argument[int]:
+    """A whole number from 1."""
+
+    def read(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or int(text) < 1:
+            raise BadInput(f"{name} is a whole number from 1, not '{text}'")
+        return int(text)
+
+    return Argument(name, help, Kind.WORD, read, default)
+
+
+def integers(
+    name: str, help: str, *, candidates: Callable[[Context], Iterable[str]] = _no_candidates
+) -> Argument[tuple[int, ...]]:
+    """Numbers and ranges of them, as GDB takes them: ``1 3-5``. None is the empty tuple."""
+    item = re.compile(r"(\d+)(?:-(\d+))?\Z")
+
+    def read(text: str) -> tuple[int, ...]:
+        numbers: list[int] = []
+        for word in text.replace(",", " ").split():
+            match = item.match(word)
+            if match is None or int(match[2] or match[1]) < int(match[1]):
+                raise BadInput(f"'{word}' is not a number or a range", hint="write 1 or 3-5")
+            numbers.extend(range(int(match[1]), int(match[2] or match[1]) + 1))
+        return tuple(dict.fromkeys(numbers))
+
+    return Argument(name, help, Kind.REST, read, (), candidates)
+
+
+def word(
+    name: str,
+    help: str,
+    *,
+    default: str | _Missing = MISSING,
+    candidates: Callable[[Context], Iterable[str]] = _no_candidates,
+) -> Argument[str]:
+    """One word."""
+    return Argument(name, help, Kind.WORD, str, default, candidates)
+
+
+def rest(
+    name: str,
+    help: str,
+    *,
+    default: str | _Missing = MISSING,
+    candidates: Callable[[Context], Iterable[str]] = _no_candidates,
+) -> Argument[str]:
+    """All that follows, as typed."""
+    return Argument(name, help, Kind.REST, str, default, candidates)
+
+
+def flag(name: str, help: str) -> Argument[bool]:
+    """``--name``: True when it is there."""
+    return Argument(name, help, Kind.FLAG, lambda text: True, False)
+
+
+def letters(name: str, help: str) -> Argument[str]:
+    """GDB's ``/format`` after a command's name; empty when it is left out."""
+    return Argument(name, help, Kind.FORMAT, str, "")
+
+
+Values = Mapping[Argument[object], object]
+
+
+def parse(arguments: Sequence[Argument[object]], usage: str, format: str, text: str) -> Values:
+    """The values of all arguments, from the text behind a command's name.
+
+    format: the letters behind a slash on the name.  usage: for the error's hint.
+    Raises BadInput for one that is missing, unreadable, or not expected.
+    """
+    values: dict[Argument[object], object] = {}
+    text = text.strip()
+    flags = {a.name: a for a in arguments if a.kind is Kind.FLAG}
+    while flags and text.split(maxsplit=1)[:1] and text.split(maxsplit=1)[0] in flags:
+        first, text = _first_word(text)
+        values[flags[first]] = True
+    for argument in arguments:
+        match argument.kind:
+            case Kind.FLAG:
+                taken = ""
+            case Kind.FORMAT:
+                taken, format = format, ""
+            case Kind.WORD:
+                taken, text = _first_word(text)
+            case Kind.REST:
+                taken, text = text, ""
+        if argument in values:
+            continue
+        if taken:
+            values[argument] = argument.read(taken)
+        elif argument.default is MISSING:
+            raise BadInput(f"{argument.name} is missing", hint=f"usage: {usage}")
+        else:
+            values[argument] = argument.default
+    if format:
+        raise BadInput(f"'/{format}' is not expected here", hint=f"usage: {usage}")
+    if text:
+        raise BadInput(f"'{text}' is not expected here", hint=f"usage: {usage}")
+    return values
+
+
+def _first_word(text: str) -> tuple[str, str]:
+    parts = text.split(maxsplit=1)
+    return (parts[0] if parts else ""), (parts[1] if len(parts) > 1 else "")

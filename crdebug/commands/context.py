@@ -1,0 +1,46 @@
+"""What a command needs to know besides its own line."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from crdebug.ranks import RankSet
+
+if TYPE_CHECKING:
+    from crdebug.session import Session
+
+
+async def agree(question: str) -> bool:
+    """The answer of a script: scripts are not asked."""
+    return True
+
+
+@dataclass(slots=True)
+class Context:
+    """The state of a conversation: it outlives a command, and is not the job's.
+
+    focus: the ranks a command addresses when it names none; None is all of them.
+    owns_job: the job was started (or restarted) here, so it ends with the session; a job that
+    was only attached to is let go instead.
+    confirm: asks the user before something is lost.
+    repeat: the line that an empty line stands for.
+    over: the session has ended, no command can run any more.
+    """
+
+    session: Session
+    focus: RankSet | None = None
+    owns_job: bool = True
+    confirm: Callable[[str], Awaitable[bool]] = agree
+    repeat: str = ""
+    over: bool = False
+
+    @property
+    def addressed(self) -> RankSet:
+        """The ranks of a command that names none."""
+        return self.session.ranks if self.focus is None else self.focus
+
+    def rank_set(self, text: str) -> RankSet:
+        """Read what stands between the brackets in front of a command. Raises BadInput."""
+        return RankSet.parse(text, self.session.ranks)

@@ -1,0 +1,100 @@
+"""Looking: info ranks, info threads, print, backtrace, gdb, echo."""
+
+from __future__ import annotations
+
+from crdebug.commands.arguments import integer, letters, rest
+from crdebug.commands.registry import Call, Family, Group, Requires
+from crdebug.commands.results import Backtraces, Printed, Ranks, Result, Said, Text, Threads, some
+
+INFO = Family("info", "Show the state of things", aliases=("i",))
+DATA = Group("data", "Looking at the job", families=(INFO,))
+
+EXPRESSION = rest("EXPR", "an expression in the program's language")
+FORMAT = letters("f", "GDB's format letter: x, d, u, o, t, c, f, a, s, z")
+FRAMES = integer("N", "show the innermost N frames only", default=0)
+GDB_COMMAND = rest("COMMAND", "what you would type at GDB's own prompt")
+ECHO = rest("TEXT", "what to show", default="")
+
+
+@DATA.command(
+    "info ranks",
+    "Show every rank: state, process, host, and where it is.",
+    requires=Requires.ANY,
+    ranks=True,
+)
+async def info_ranks(call: Call) -> Result:
+    return Ranks(tuple(r for r in call.context.session.info_ranks() if r.rank in call.ranks))
+
+
+@DATA.command(
+    "info threads",
+    "Show the threads of the ranks; equal ones as one line.",
+    ranks=True,
+)
+async def info_threads(call: Call) -> Result:
+    return Threads(some(await call.context.session.info_threads(call.ranks)))
+
+
+@DATA.command(
+    "print",
+    """
+Evaluate an expression on each rank; equal values are shown as one.
+
+Where it cannot be evaluated, GDB's own message follows the values.
+
+    [0,2-3] print x
+    print/x flags
+""",
+    aliases=("p", "inspect"),
+    arguments=(FORMAT, EXPRESSION),
+    ranks=True,
+)
+async def print_(call: Call) -> Result:
+    session = call.context.session
+    if call[FORMAT]:
+        # GDB's output is print without the history number and the newline.
+        command = f"output/{call[FORMAT]} {call[EXPRESSION]}"
+        return Printed(some(await session.gdb(call.ranks, command)))
+    return Printed(some(await session.evaluate(call.ranks, call[EXPRESSION])))
+
+
+@DATA.command(
+    "backtrace",
+    """
+Show the call stack of each rank, innermost frame first.
+
+Ranks whose frames are the same functions at the same lines are shown as one; arguments appear
+where all of them agree, and as (...) where they do not.
+""",
+    aliases=("bt", "where"),
+    arguments=(FRAMES,),
+    ranks=True,
+)
+async def backtrace(call: Call) -> Result:
+    return Backtraces(some(await call.context.session.backtrace(call.ranks, call[FRAMES])))
+
+
+@DATA.command(
+    "gdb",
+    """
+Pass a command to the ranks' GDBs, as typed.
+
+    [0] gdb info registers rip
+    gdb set var verbose = 1
+""",
+    arguments=(GDB_COMMAND,),
+    ranks=True,
+)
+async def gdb(call: Call) -> Result:
+    return Said(some(await call.context.session.gdb(call.ranks, call[GDB_COMMAND])))
+
+
+@DATA.command(
+    "echo",
+    "Show a text: a heading in a script's output.",
+    arguments=(ECHO,),
+    requires=Requires.ANY,
+    echoed=False,
+)
+async def echo(call: Call) -> Result:
+    return Text(call[ECHO])

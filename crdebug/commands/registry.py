@@ -1,0 +1,294 @@
+"""Commands, declared once.
+
+A module per help group declares its commands with `@GROUP.command(...)`; a `Registry` is made of
+groups. Reading a line, preconditions, help, completion and docs/commands.md derive from the
+declarations. (The shape is drgn's and delve's; declared preconditions are gdb.dap's.)
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeVar, assert_never, cast
+
+from crdebug.commands.arguments import Argument, Kind, Values, parse
+from crdebug.commands.context import Context
+from crdebug.commands.results import Nothing, Result
+from crdebug.errors import BadInput, Refused
+from crdebug.ranks import RankSet
+
+T = TypeVar("T")
+
+_RANKS = re.compile(r"\[([^\]]*)\]\s*")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_FORMAT = re.compile(r"\s*/(\S+)")
+
+
+class Requires(Enum):
+    """What must hold before a command may run."""
+
+    STOPPED = "the addressed ranks are stopped"
+    ALIVE = "the job has not ended"
+    ANY = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One command on its way: the handler's only parameter.
+
+    ranks: the addressed ones; all of the job's when the command takes no rank set.
+    """
+
+    context: Context
+    registry: Registry
+    ranks: RankSet
+    values: Values
+
+    def __getitem__(self, argument: Argument[T]) -> T:
+        return cast(T, self.values[argument])
+
+
+Handler = Callable[[Call], Awaitable[Result]]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A declared command.
+
+    name: one word, or two when it belongs to a family (``info ranks``).
+    help: the first line is the summary.  takes_ranks: a rank set may stand in front.
+    repeats: an empty line runs it again.  echoed: a script shows the line before it runs.
+    """
+
+    name: str
+    help: str
+    handler: Handler
+    aliases: tuple[str, ...] = ()
+    arguments: tuple[Argument[object], ...] = ()
+    requires: Requires = Requires.STOPPED
+    takes_ranks: bool = False
+    repeats: bool = False
+    echoed: bool = True
+
+    @property
+    def summary(self) -> str:
+        return self.help.partition("\n")[0]
+
+    @property
+    def details(self) -> str:
+        return self.help.partition("\n")[2].strip("\n")
+
+    @property
+    def usage(self) -> str:
+        formats = "".join(a.usage for a in self.arguments if a.kind is Kind.FORMAT)
+        words = [a.usage for a in self.arguments if a.kind is not Kind.FORMAT]
+        prefix = ["[[RANKS]]"] if self.takes_ranks else []
+        return " ".join([*prefix, self.name + formats, *words])
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A word that commands of two words begin with."""
+
+    name: str
+    summary: str
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Group:
+    """Commands that the help shows together. Filled at import, by the decorator."""
+
+    name: str
+    title: str
+    families: tuple[Family, ...] = ()
+    commands: list[Command] = field(default_factory=list)
+
+    def command(
+        self,
+        name: str,
+        help: str,
+        *,
+        aliases: tuple[str, ...] = (),
+        arguments: tuple[Argument[object], ...] = (),
+        requires: Requires = Requires.STOPPED,
+        ranks: bool = False,
+        repeats: bool = False,
+        echoed: bool = True,
+    ) -> Callable[[Handler], Handler]:
+        """Declare the decorated coroutine function as a command; see Command for the fields."""
+
+        def declare(handler: Handler) -> Handler:
+            self.commands.append(
+                Command(
+                    name=name,
+                    help=help.strip(),
+                    handler=handler,
+                    aliases=aliases,
+                    arguments=arguments,
+                    requires=requires,
+                    takes_ranks=ranks,
+                    repeats=repeats,
+                    echoed=echoed,
+                )
+            )
+            return handler
+
+        return declare
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line, taken apart. ranks: the text between the brackets, None if there are none."""
+
+    command: Command
+    ranks: str | None
+    format: str
+    rest: str
+
+
+class Registry:
+    """All commands of a conversation. An object, so that a test can build its own."""
+
+    def __init__(self, groups: Iterable[Group]) -> None:
+        self.groups = tuple(groups)
+        self.commands = tuple(c for group in self.groups for c in group.commands)
+        self.families = tuple(f for group in self.groups for f in group.families)
+        self._validate()
+
+    def _validate(self) -> None:
+        owners: tuple[Command | Family, ...] = (*self.commands, *self.families)
+        names = [name for owner in owners for name in (owner.name, *owner.aliases)]
+        twice = {name for name in names if names.count(name) > 1}
+        assert not twice, f"declared twice: {sorted(twice)}"
+        families = {family.name for family in self.families}
+        for command in self.commands:
+            first, _, second = command.name.partition(" ")
+            assert not second or first in families, f"no family for '{command.name}'"
+            assert command.summary, f"'{command.name}' has no help"
+
+    # ---- reading a line -----------------------------------------------------------------------
+
+    def read(self, line: str) -> Line:
+        """Take a line apart and find its command. Raises BadInput."""
+        text, ranks = line.strip(), None
+        prefix = _RANKS.match(text)
+        if prefix is not None:
+            ranks, text = prefix[1], text[prefix.end() :]
+            if not text:
+                raise BadInput(
+                    f"a command is missing after [{ranks}]", hint=f"write [{ranks}] print x"
+                )
+        command, text = self._find(text)
+        format = ""
+        if any(argument.kind is Kind.FORMAT for argument in command.arguments):
+            letters = _FORMAT.match(text)
+            if letters is not None:
+                format, text = letters[1], text[letters.end() :]
+        return Line(command, ranks, format, text.strip())
+
+    def _find(self, text: str) -> tuple[Command, str]:
+        word, text = _name(text)
+        owner = self._match(word, "", (*self._heads(), *self.families))
+        if isinstance(owner, Command):
+            return owner, text
+        members = self.members(owner)
+        second, text = _name(text.lstrip())
+        if not second:
+            raise BadInput(f"'{owner.name}' needs a subject", hint=_subjects(owner, members))
+        found = self._match(second, f"{owner.name} ", members)
+        assert isinstance(found, Command)
+        return found, text
+
+    def _heads(self) -> tuple[Command, ...]:
+        return tuple(c for c in self.commands if " " not in c.name)
+
+    def members(self, family: Family) -> tuple[Command, ...]:
+        """The commands that begin with the family's word."""
+        return tuple(c for c in self.commands if c.name.startswith(f"{family.name} "))
+
+    def _match(
+        self, word: str, before: str, owners: Sequence[Command | Family]
+    ) -> Command | Family:
+        """By name or alias, else by an unambiguous beginning of a name, as GDB does."""
+        name = before + word
+        for owner in owners:
+            if name == owner.name or name in owner.aliases:
+                return owner
+        matches = [owner for owner in owners if owner.name.startswith(name)] if word else []
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            names = ", ".join(sorted(owner.name for owner in matches))
+            raise BadInput(f"'{name}' is ambiguous: {names}", hint="type more of it")
+        close = difflib.get_close_matches(name, [owner.name for owner in owners], n=1)
+        guess = f"did you mean '{close[0]}'? " if close else ""
+        raise BadInput(
+            f"there is no command '{name}'",
+            hint=f"{guess}'help' lists them; 'gdb COMMAND' passes one to the ranks' GDBs",
+        )
+
+    # ---- running it ---------------------------------------------------------------------------
+
+    async def run(self, context: Context, line: str) -> Result:
+        """Run one line. An empty one repeats the last command that can be repeated.
+
+        Raises CrdebugError: BadInput for a line that cannot be read, Refused when the command's
+        precondition does not hold, or what the command raises.
+        """
+        text = line.strip() or context.repeat
+        if not text:
+            return Nothing()
+        if context.over:
+            raise Refused("the session is over", hint="'crdebug attach JOB' begins another one")
+        parsed = self.read(text)
+        command = parsed.command
+        values = parse(command.arguments, command.usage, parsed.format, parsed.rest)
+        ranks = self._addressed(context, parsed)
+        self._check(context, command, ranks)
+        context.repeat = text if command.repeats else ""
+        return await command.handler(Call(context, self, ranks, values))
+
+    def _addressed(self, context: Context, line: Line) -> RankSet:
+        if line.ranks is None:
+            return context.addressed if line.command.takes_ranks else context.session.ranks
+        if not line.command.takes_ranks:
+            raise BadInput(
+                f"'{line.command.name}' takes no rank set", hint="it is for the whole job"
+            )
+        return context.rank_set(line.ranks)
+
+    def _check(self, context: Context, command: Command, ranks: RankSet) -> None:
+        session = context.session
+        match command.requires:
+            case Requires.ANY:
+                return
+            case Requires.ALIVE | Requires.STOPPED:
+                if session.ended is not None:
+                    raise Refused(
+                        f"'{command.name}' needs a live job, and {session.job} has ended",
+                        hint="'restart' brings it back from a checkpoint, 'quit' leaves",
+                    )
+            case _:
+                assert_never(command.requires)
+        running = session.running & ranks
+        if command.requires is Requires.STOPPED and running:
+            raise Refused(
+                f"'{command.name}' needs stopped ranks",
+                ranks=running,
+                hint="'interrupt' stops the job",
+            )
+
+
+def _name(text: str) -> tuple[str, str]:
+    match = _NAME.match(text)
+    if match is None:
+        return text, ""
+    return match[0], text[match.end() :]
+
+
+def _subjects(family: Family, members: Iterable[Command]) -> str:
+    return "one of " + ", ".join(c.name.removeprefix(f"{family.name} ") for c in members)

@@ -1,0 +1,186 @@
+"""What commands answer. Values only: how they look is ui/render.py's business."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from crdebug.errors import CrdebugError
+from crdebug.events import GroupStopped
+from crdebug.ranks import RankSet
+from crdebug.target.answers import Answers
+
+if TYPE_CHECKING:
+    from crdebug.checkpoint.store import Checkpoint
+    from crdebug.target.breakpoints import Breakpoint
+    from crdebug.target.gdb import Frame, ThreadInfo
+    from crdebug.target.group import RankInfo
+
+T = TypeVar("T", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The job ran, and stands again."""
+
+    stop: GroupStopped
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """The value of one expression on each rank."""
+
+    answers: Answers[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the ranks' GDBs printed, as they printed it."""
+
+    answers: Answers[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Backtraces:
+    """The frames of each rank, innermost first."""
+
+    answers: Answers[tuple[Frame, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """The threads of each rank."""
+
+    answers: Answers[tuple[ThreadInfo, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """Who the ranks are and what they do."""
+
+    ranks: tuple[RankInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BreakpointSet:
+    """A breakpoint was set."""
+
+    breakpoint: Breakpoint
+
+
+@dataclass(frozen=True, slots=True)
+class BreakpointsDeleted:
+    """Breakpoints were deleted; none if there were none."""
+
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Breakpoints:
+    """The session's breakpoints."""
+
+    breakpoints: tuple[Breakpoint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointTaken:
+    """A checkpoint was taken, and is whole."""
+
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """The job is back at a checkpoint. ranks: where everybody is now."""
+
+    checkpoint: Checkpoint
+    incarnation: int
+    ranks: tuple[RankInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """The job's checkpoints, oldest first."""
+
+    checkpoints: tuple[Checkpoint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Text for the user: help, echo."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Killed:
+    """The job was ended on request."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The conversation is over. detached: the job runs on without a debugger."""
+
+    job: str
+    detached: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """There is nothing to say: an empty line, or the user answered no."""
+
+
+Result = (
+    Stopped
+    | Printed
+    | Said
+    | Backtraces
+    | Threads
+    | Ranks
+    | BreakpointSet
+    | BreakpointsDeleted
+    | Breakpoints
+    | CheckpointTaken
+    | Restarted
+    | Checkpoints
+    | Text
+    | Killed
+    | Left
+    | Nothing
+)
+
+
+@dataclass(eq=False)
+class NoRankAnswered(CrdebugError):
+    """Every rank that was asked failed.
+
+    problems: GDB's own messages, each with the ranks that gave it.
+    """
+
+    problems: tuple[tuple[RankSet, str], ...]
+
+    @classmethod
+    def of(cls, errors: Iterable[tuple[RankSet, str]]) -> NoRankAnswered:
+        problems = tuple(errors)
+        if len(problems) == 1:
+            ranks, text = problems[0]
+            return cls(text, problems, ranks=ranks)
+        return cls("no rank could answer", problems)
+
+    def clause(self) -> str:
+        if len(self.problems) == 1:
+            return self.problem
+        return "\n  ".join([self.problem, *(f"[{ranks}] {text}" for ranks, text in self.problems)])
+
+
+def some(answers: Answers[T]) -> Answers[T]:
+    """The answers, if any rank gave one: a command fails only when all its ranks do.
+
+    Raises NoRankAnswered.
+    """
+    if answers.errors and not answers.values:
+        raise NoRankAnswered.of(answers.merged_errors())
+    return answers

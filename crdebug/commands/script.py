@@ -1,0 +1,81 @@
+"""Scripts: one command a line, ``#`` comments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from crdebug.commands.context import Context
+from crdebug.commands.registry import Registry
+from crdebug.commands.results import Left, Result
+from crdebug.errors import BadInput, CrdebugError
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptLine:
+    """A command and where it stands. file: as the user named it."""
+
+    file: str
+    number: int
+    text: str
+
+
+@dataclass(eq=False)
+class ScriptFailed(CrdebugError):
+    """A line of a script failed; the lines after it were not run.
+
+    cause: what the line raised.
+    """
+
+    file: str
+    line: int
+    cause: CrdebugError
+
+    @classmethod
+    def at(cls, line: ScriptLine, cause: CrdebugError) -> ScriptFailed:
+        return cls(str(cause), line.file, line.number, cause)
+
+    def clause(self) -> str:
+        return f"{self.file}:{self.line}: {self.problem}"
+
+
+def read_script(file: str) -> tuple[ScriptLine, ...]:
+    """The commands of a file, without comments and blank lines. Raises BadInput."""
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"script {file} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"script {file} is not UTF-8 text") from error
+    lines = enumerate(text.splitlines(), start=1)
+    return tuple(
+        ScriptLine(file, number, line.strip())
+        for number, line in lines
+        if line.strip() and not line.lstrip().startswith("#")
+    )
+
+
+async def play(
+    lines: Iterable[ScriptLine],
+    registry: Registry,
+    context: Context,
+    *,
+    before: Callable[[str], None],
+    after: Callable[[Result], None],
+) -> None:
+    """Run lines until one fails or ends the session.
+
+    before: told each line that is worth showing; after: told each result.
+    Raises ScriptFailed at the first error.
+    """
+    for line in lines:
+        try:
+            if registry.read(line.text).command.echoed:
+                before(line.text)
+            result = await registry.run(context, line.text)
+        except CrdebugError as error:
+            raise ScriptFailed.at(line, error) from error
+        after(result)
+        if isinstance(result, Left):
+            return
