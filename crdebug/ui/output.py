@@ -1,0 +1,39 @@
+"""What the application writes, marked as such."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from crdebug.events import JobOutput
+
+_MARKS = {"stdout": "out| ", "stderr": "err| "}
+
+
+class OutputMarks:
+    """Puts a mark before each line of the application, and shows whole lines only.
+
+    write: takes a mark and a line. A line that has not ended yet is kept back until it has, or
+    until `flush`; its parts then end with a backslash, so that no part is taken for the whole.
+    """
+
+    def __init__(self, write: Callable[[str, str], None]) -> None:
+        self._write = write
+        self._kept: dict[str, str] = {}
+
+    def feed(self, output: JobOutput) -> None:
+        """Take what one stream brought."""
+        text = self._kept.pop(output.stream, "") + output.text
+        *lines, rest = text.split("\n")
+        for line in lines:
+            self._show(output.stream, line.removesuffix("\r"))
+        if rest:
+            self._kept[output.stream] = rest
+
+    def flush(self, *, final: bool = False) -> None:
+        """Show unfinished lines. final: nothing will finish them."""
+        kept, self._kept = self._kept, {}
+        for stream, text in kept.items():
+            self._show(stream, text if final else f"{text}\\")
+
+    def _show(self, stream: str, line: str) -> None:
+        self._write(_MARKS.get(stream, f"{stream}| "), line)

@@ -1,0 +1,80 @@
+"""Progress of long operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+from crdebug.events import Progress
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+
+class ProgressView(Protocol):
+    """Shows what a long operation does now."""
+
+    def show(self, progress: Progress) -> None: ...
+
+    def clear(self) -> None:
+        """Make room for other text; the operation may go on."""
+
+    def end(self) -> None:
+        """The operation is over."""
+
+
+def words(progress: Progress) -> str:
+    """``checkpoint: dump``."""
+    ranks = f" [{progress.ranks}]" if progress.ranks else ""
+    return f"{progress.operation}: {progress.phase}{ranks}"
+
+
+class PlainProgress:
+    """A line for each phase; a phase that is told again is not."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._last: tuple[str, str] | None = None
+
+    def show(self, progress: Progress) -> None:
+        phase = (progress.operation, progress.phase)
+        if phase != self._last:
+            self._last = phase
+            self._write(words(progress))
+
+    def clear(self) -> None:
+        pass
+
+    def end(self) -> None:
+        self._last = None
+
+
+class StatusLine:
+    """One line at the bottom of the terminal, with a spinner, that leaves nothing behind."""
+
+    def __init__(self, stream: Callable[[], TextIO]) -> None:
+        self._stream = stream
+        self._status: Status | None = None
+
+    def show(self, progress: Progress) -> None:
+        if self._status is None:
+            from rich.console import Console
+            from rich.status import Status
+            from rich.text import Text
+
+            self._status = Status(
+                Text(words(progress)), console=Console(file=self._stream()), spinner="line"
+            )
+            self._status.start()
+        else:
+            from rich.text import Text
+
+            self._status.update(Text(words(progress)))
+
+    def clear(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def end(self) -> None:
+        self.clear()

@@ -1,0 +1,157 @@
+"""Everything that is shown goes through one object, so that nothing lands in a half line."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TextIO, assert_never
+
+import click
+
+from crdebug.commands.results import Result
+from crdebug.events import (
+    Event,
+    GdbSays,
+    GroupStopped,
+    JobEnded,
+    JobOutput,
+    Progress,
+    RankRunning,
+    RankStopped,
+    StopReason,
+)
+from crdebug.ranks import RankSet
+from crdebug.ui import failures
+from crdebug.ui.output import OutputMarks
+from crdebug.ui.progress import PlainProgress, ProgressView, StatusLine
+from crdebug.ui.render import render
+from crdebug.ui.stops import describe, who
+
+PROMPT = "(crdebug) "
+
+_COLOURS = {"out| ": "cyan", "err| ": "yellow"}
+_ENDED = (StopReason.EXITED, StopReason.KILLED)
+
+
+class Screen:
+    """Shows results, events and errors.
+
+    terminal: colours, a status line, lines folded at the terminal's width; else plain text.
+    out, err: where to; asked each time, as a prompt puts its own streams there while it is shown.
+    Progress and errors go to err, all else to out.
+    """
+
+    def __init__(
+        self,
+        *,
+        terminal: bool,
+        out: Callable[[], TextIO] = lambda: sys.stdout,
+        err: Callable[[], TextIO] = lambda: sys.stderr,
+    ) -> None:
+        self.terminal = terminal
+        self._out = out
+        self._err = err
+        self._marks = OutputMarks(self._application_line)
+        self._lines: ProgressView = PlainProgress(lambda text: self._put(self._err(), text))
+        self._status: ProgressView = StatusLine(err) if terminal else self._lines
+        self._busy = 0
+
+    # ---- what is going on -----------------------------------------------------------------
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """While an operation runs: its own result will tell the stops, progress has a place."""
+        self._busy += 1
+        try:
+            yield
+        finally:
+            self._busy -= 1
+            self._status.end()
+            self._lines.end()
+
+    def result(self, result: Result) -> None:
+        """A command's answer."""
+        width = shutil.get_terminal_size().columns if self.terminal else 0
+        self.note(render(result, width))
+
+    def command(self, line: str) -> None:
+        """A line that was not typed: a script's."""
+        self.note(PROMPT + line)
+
+    def note(self, text: str) -> None:
+        """Something that crdebug says; nothing if it is empty."""
+        self._interlude()
+        if text:
+            self._put(self._out(), text)
+
+    def error(self, error: BaseException) -> int:
+        """Show an error; returns the exit status that goes with it."""
+        self._interlude()
+        text, status = failures.describe(error)
+        self._put(self._err(), self._coloured(text, "red"))
+        return status
+
+    def event(self, event: Event) -> None:
+        """A session's subscriber."""
+        match event:
+            case JobOutput():
+                self._status.clear()
+                self._marks.feed(event)
+            case JobEnded():
+                self._marks.flush(final=True)
+                self.note(f"the job ended with status {event.status}")
+            case Progress():
+                self._progress(event)
+            case GdbSays():
+                self.note(f"[{event.rank}] gdb: {event.text.rstrip()}")
+            case GroupStopped():
+                # Otherwise the command that resumed the ranks tells it.
+                if not self._busy and any(each.reason not in _ENDED for each in event.cause):
+                    self.note("\n".join(describe(event)))
+            case RankStopped():
+                if not self._busy and event.reason in _ENDED:
+                    self.note("\n".join(describe(GroupStopped((event,), (event,)))))
+            case RankRunning():
+                pass
+            case _:
+                assert_never(event)
+
+    def _progress(self, progress: Progress) -> None:
+        if progress.phase.startswith("MPIR_"):
+            # A line of the MPIR C/R protocol, for the program that started this one.
+            self._interlude()
+            self._put(self._err(), progress.phase)
+        elif self._busy:
+            self._status.show(progress)
+        else:
+            # Somebody else's request while the prompt is shown: no room for a status line.
+            self._lines.show(progress)
+
+    # ---- lines ----------------------------------------------------------------------------
+
+    def _interlude(self) -> None:
+        self._status.clear()
+        self._marks.flush()
+
+    def _application_line(self, mark: str, line: str) -> None:
+        self._put(self._out(), self._coloured(mark, _COLOURS.get(mark, "cyan")) + line)
+
+    def _coloured(self, text: str, colour: str) -> str:
+        return click.style(text, fg=colour) if self.terminal else text
+
+    def _put(self, stream: TextIO, text: str) -> None:
+        encoding = getattr(stream, "encoding", None) or "utf-8"
+        line = f"{text}\n".encode(encoding, "backslashreplace").decode(encoding)
+        try:
+            stream.write(line)
+            stream.flush()
+        except BrokenPipeError:
+            # Nobody reads any more (`| head`): that must not take the job down.
+            pass
+
+
+def ranks_line(job: str, ranks: RankSet) -> str:
+    """How a session introduces its job."""
+    return f"job {job}: {who(ranks)}"
