@@ -1,0 +1,207 @@
+"""What a rank under a debugger offers, whoever stands behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from crdebug.deadline import Deadline
+from crdebug.events import Event, Location, RankStopped, StopReason
+from crdebug.mi.records import Result
+
+
+class TargetState(Enum):
+    """What a target's process does; the value is the word that users read."""
+
+    IDLE = "no process"
+    STOPPED = "stopped"
+    RUNNING = "running"
+    EXITED = "exited"
+    DEAD = "gdb died"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame of a stack. level: 0 is the innermost. arguments: ``n=3, p=0x1000``."""
+
+    level: int
+    location: Location
+    arguments: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadInfo:
+    """One thread. number: GDB's. tid: the kernel's id (LWP). state: "stopped" or "running".
+
+    location: where its innermost frame is; None while it runs.
+    """
+
+    number: int
+    tid: int
+    name: str
+    location: Location | None
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class BreakpointRequest:
+    """What a target is asked to insert. location: as GDB reads it ("Linespec Locations").
+
+    ignore: hits that do not stop.
+    """
+
+    location: str
+    condition: str = ""
+    temporary: bool = False
+    ignore: int = 0
+    enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Inserted:
+    """What one GDB made of a request.
+
+    gdb_number: its own number for it.  locations: where it is; empty while it is pending.
+    """
+
+    gdb_number: int
+    locations: tuple[Location, ...]
+    hits: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BreakpointChanged:
+    """GDB resolved, moved or hit a breakpoint."""
+
+    rank: int
+    inserted: Inserted
+
+
+@dataclass(frozen=True, slots=True)
+class BreakpointGone:
+    """GDB deleted a breakpoint, of itself (a temporary one) or on a typed command."""
+
+    rank: int
+    gdb_number: int
+
+
+Notice = Event | BreakpointChanged | BreakpointGone
+"""What a target tells its subscriber; breakpoint numbers in it are GDB's own."""
+
+
+class Target(Protocol):
+    """One rank under one debugger.
+
+    Verbs that change the process's state (attach, detach, resume, step, next, finish, kill) are
+    refused (`Refused`, with rank and state) in any but the right state. After `detach` no
+    breakpoint is left in the process's memory and nothing traces it. Every verb raises GdbError
+    with GDB's own message, GdbDied, or DeadlineExpired.
+
+    Not thread-safe. One verb at a time, with one exception: `interrupt` may be called at any time.
+    """
+
+    subscriber: Callable[[Notice], None]
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def state(self) -> TargetState: ...
+
+    @property
+    def pid(self) -> int | None:
+        """The process, while there is one."""
+        ...
+
+    @property
+    def last_stop(self) -> RankStopped | None:
+        """How the process came to stop, or to end; None before the first stop and while it runs."""
+        ...
+
+    async def attach(self, pid: int, deadline: Deadline) -> RankStopped:
+        """Take hold of a process and stop it. Also for a process stopped by SIGSTOP."""
+        ...
+
+    async def detach(self, deadline: Deadline) -> None:
+        """Take breakpoints out and let the process go."""
+        ...
+
+    async def resume(self, deadline: Deadline) -> None:
+        """Returns when it runs; `stopped` waits for its stop."""
+        ...
+
+    async def step(self, count: int, deadline: Deadline) -> None:
+        """`count` source lines, into calls."""
+        ...
+
+    async def next(self, count: int, deadline: Deadline) -> None:
+        """`count` source lines, over calls."""
+        ...
+
+    async def finish(self, deadline: Deadline) -> None:
+        """Until the selected frame returns."""
+        ...
+
+    async def stopped(self) -> RankStopped:
+        """The stop of the present or last run.
+
+        Without a deadline: a program may run for as long as it likes. Ends with the stop, the end
+        of the process, or GdbDied; `interrupt` brings it about.
+        """
+        ...
+
+    async def interrupt(
+        self, deadline: Deadline, reason: StopReason = StopReason.INTERRUPT
+    ) -> RankStopped:
+        """Stop it if it runs. reason: what the stop counts as if it came by this interrupt.
+
+        A rank that stopped for a reason of its own meanwhile keeps that reason, and nothing of
+        the interrupt is left for later.
+        """
+        ...
+
+    async def evaluate(self, expression: str, deadline: Deadline, format: str = "") -> str:
+        """The value as GDB's print shows it. format: "/x" and the like."""
+        ...
+
+    async def backtrace(self, limit: int, deadline: Deadline) -> tuple[Frame, ...]:
+        """The selected thread's frames, innermost first; all of them if limit is 0."""
+        ...
+
+    async def threads(self, deadline: Deadline) -> tuple[ThreadInfo, ...]:
+        """All threads, in GDB's order."""
+        ...
+
+    async def select_thread(self, number: int, deadline: Deadline) -> None:
+        """Make a thread the one that step, backtrace and evaluate are about."""
+        ...
+
+    async def location(self, deadline: Deadline) -> Location:
+        """Where the selected frame is."""
+        ...
+
+    async def console(self, command: str, deadline: Deadline) -> str:
+        """One command of GDB's command line, and what it printed."""
+        ...
+
+    async def mi(self, command: str, deadline: Deadline) -> Result:
+        """One MI command."""
+        ...
+
+    async def insert_breakpoint(self, request: BreakpointRequest, deadline: Deadline) -> Inserted:
+        """Pending if the location is not known yet."""
+        ...
+
+    async def delete_breakpoint(self, gdb_number: int, deadline: Deadline) -> None:
+        """By GDB's own number."""
+        ...
+
+    async def kill(self, deadline: Deadline) -> None:
+        """End the process."""
+        ...
+
+    async def close(self, deadline: Deadline) -> None:
+        """End the debugger. A process that was attached to runs on."""
+        ...

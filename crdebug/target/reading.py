@@ -1,0 +1,137 @@
+"""GDB's records as values of ours. Pure.
+
+Field names are those of the GDB manual, "GDB/MI Async Records", "GDB/MI Frame Information",
+"GDB/MI Breakpoint Information" and "GDB/MI Thread Information".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from crdebug.events import Location, RankStopped, StopReason
+from crdebug.mi.records import MiTuple
+from crdebug.target.interface import Frame, Inserted, ThreadInfo
+
+_LWP = re.compile(r"(?:LWP|process) (\d+)")
+_HISTORY = re.compile(r"^\$\d+ = ", re.MULTILINE)
+_REASONS: Mapping[str, StopReason] = {
+    "breakpoint-hit": StopReason.BREAKPOINT,
+    "watchpoint-trigger": StopReason.WATCHPOINT,
+    "read-watchpoint-trigger": StopReason.WATCHPOINT,
+    "access-watchpoint-trigger": StopReason.WATCHPOINT,
+    "watchpoint-scope": StopReason.WATCHPOINT,
+    "end-stepping-range": StopReason.STEP,
+    "location-reached": StopReason.STEP,
+    "function-finished": StopReason.FINISH,
+    "signal-received": StopReason.SIGNAL,
+    "exited": StopReason.EXITED,
+    "exited-normally": StopReason.EXITED,
+    "exited-signalled": StopReason.KILLED,
+}
+
+
+def stop(rank: int, record: MiTuple) -> RankStopped:
+    """A ``*stopped`` record. detail: of a FINISH the returned value, of an OTHER GDB's word."""
+    word = record.text("reason", "")
+    reason = _REASONS.get(word, StopReason.OTHER)
+    detail = word
+    match reason:
+        case StopReason.BREAKPOINT:
+            detail = record.text("bkptno", "")
+        case StopReason.WATCHPOINT:
+            detail = _watchpoint(record)
+        case StopReason.SIGNAL | StopReason.KILLED:
+            detail = record.text("signal-name", "")
+        case StopReason.EXITED:
+            # GDB prints the status in octal.
+            detail = str(record.number("exit-code", 0, 8))
+        case StopReason.FINISH:
+            detail = record.text("return-value", "")
+        case StopReason.STEP:
+            detail = ""
+    frame = record.get("frame")
+    return RankStopped(
+        rank,
+        reason,
+        detail,
+        record.number("thread-id", 0),
+        location(frame) if isinstance(frame, MiTuple) else None,
+    )
+
+
+def _watchpoint(record: MiTuple) -> str:
+    for name in ("wpt", "hw-rwpt", "hw-awpt"):
+        found = record.get(name)
+        if isinstance(found, MiTuple):
+            return found.text("number", "")
+    return record.text("wpnum", "")
+
+
+def location(frame: MiTuple) -> Location:
+    """A frame's, or a breakpoint location's, place."""
+    return Location(
+        frame.number("addr", 0, 0),
+        frame.text("func", ""),
+        frame.text("file", ""),
+        frame.number("line", 0),
+    )
+
+
+def frames(listing: MiTuple, arguments: MiTuple) -> tuple[Frame, ...]:
+    """From the answers of -stack-list-frames and -stack-list-arguments."""
+    texts = {
+        entry.number("level"): ", ".join(
+            f"{argument.text('name', '?')}={argument.text('value', '...')}"
+            for argument in entry.list("args").tuples()
+        )
+        for entry in arguments.list("stack-args").tuples()
+    }
+    return tuple(
+        Frame(level, location(entry), texts.get(level, ""))
+        for entry in listing.list("stack").tuples()
+        for level in [entry.number("level")]
+    )
+
+
+def threads(listing: MiTuple) -> tuple[ThreadInfo, ...]:
+    """From the answer of -thread-info."""
+    found = []
+    for entry in listing.list("threads").tuples():
+        lwp = _LWP.search(entry.text("target-id", ""))
+        frame = entry.get("frame")
+        found.append(
+            ThreadInfo(
+                entry.number("id"),
+                int(lwp[1]) if lwp else 0,
+                entry.text("name", ""),
+                location(frame) if isinstance(frame, MiTuple) else None,
+                entry.text("state", ""),
+            )
+        )
+    return tuple(found)
+
+
+def breakpoint_(record: MiTuple) -> Inserted:
+    """A ``bkpt`` tuple. A breakpoint at several places has a list of locations."""
+    places = record.list("locations").tuples() if "locations" in record else (record,)
+    return Inserted(
+        record.number("number"),
+        tuple(location(place) for place in places if place.text("addr", "").startswith("0x")),
+        record.number("times", 0),
+    )
+
+
+def printed(text: str) -> str:
+    """The value in what print wrote: value history numbers differ from rank to rank."""
+    found = _HISTORY.search(text)
+    return (text[found.end() :] if found else text).rstrip("\n")
+
+
+def is_noise(log: str) -> bool:
+    """Whether a line of GDB's log says nothing new to a user.
+
+    It announces a stop's source line that it cannot show, and the lack of libthread_db, which is
+    intended (see startup).
+    """
+    return log[:1].isdigit() or log.startswith("warning: Unable to find libthread_db")

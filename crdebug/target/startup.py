@@ -1,0 +1,54 @@
+"""How a GDB for a rank is started."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+# Settings that must hold before anything else happens ("-iex"), each with its reason.
+_SETTINGS = (
+    "set mi-async on",  # GDB listens while its rank runs
+    "set pagination off",
+    "set confirm off",  # nobody is there to answer
+    "set width 0",
+    "set height 0",
+    "set style enabled off",
+    "set print thread-events off",
+    "set print entry-values no",  # only doubles the arguments in backtraces
+    # GDB runs outside the rank's PID namespace: libthread_db finds the thread ids of the inside in
+    # the rank's memory, and cannot match them with the LWPs that ptrace knows. (An empty search
+    # path would mean the default one.)
+    "set auto-load libthread-db off",
+    "set libthread-db-search-path /dev/null",
+    # Files are read here, by the names that the rank knows; with the default, target:, GDB would
+    # fetch each over a helper process in the rank's mount namespace, at every attach.
+    "set sysroot /",
+    "set breakpoint pending on",
+    "set debuginfod enabled off",
+    "set startup-with-shell off",
+    "set history save off",
+    # An internal error ends GDB, and so becomes an error of ours, not a question.
+    "maint set internal-error quit yes",
+    "maint set internal-error corefile no",
+    # The stop that crdebug itself brings about; see gdb.GdbTarget.interrupt.
+    "handle SIGSTOP nostop noprint nopass",
+)
+
+
+def command_line(gdb: str, scripts: Sequence[Path] = ()) -> tuple[str, ...]:
+    """The argument vector. gdb: the program. scripts: sourced in this order."""
+    return (gdb, "-nx", "-q", "--interpreter=mi3", *_options(scripts))
+
+
+def _options(scripts: Sequence[Path]) -> Iterator[str]:
+    for setting in _SETTINGS:
+        yield from ("-iex", setting)
+    for script in scripts:
+        yield from ("-x", str(script))
+
+
+def environment() -> Mapping[str, str]:
+    """Ours, but with messages in English, and text in UTF-8 whatever the terminal's locale is."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("LC_")}
+    return kept | {"LC_ALL": "C.UTF-8", "LANGUAGE": "C"}
