@@ -5,9 +5,9 @@
 // SIZE x SIZE points (256), STEPS time steps (1000), a line with the residual every INTERVAL steps
 // (100), also written to FILE if given.
 //
-// The result does not depend on the number of ranks, to the last bit: a point's new value comes from
-// the same numbers in the same order on whichever rank it lies, the residual is a maximum, and the
-// sum at the end is taken by one rank over the gathered plate.
+// The result does not depend on the number of ranks, to the last bit: a point's new value comes
+// from the same numbers in the same order on whichever rank it lies, the residual is a maximum, and
+// the sum at the end is taken by one rank over the gathered plate.
 
 #include <inttypes.h>
 #include <math.h>

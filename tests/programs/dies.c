@@ -1,0 +1,52 @@
+// MPI ranks of which one ends badly.
+//
+// --rank N        which one
+// --step N        in which step; 0: never
+// --how HOW       exit (without MPI_Finalize), segv, abort, or kill (by SIGKILL)
+// --status N      of exit
+// --steps N       steps of the others
+// --delay-us N    pause after each step
+
+#include "common.h"
+
+static long steps = 100, delay_us = 1000, rank, when = 20, status = 7;
+static const char *how = "exit";
+
+__attribute__((noinline)) static void die(void) {
+    if (strcmp(how, "exit") == 0) {
+        exit((int)status);
+    } else if (strcmp(how, "segv") == 0) {
+        *(volatile int *)8 = 1;
+    } else if (strcmp(how, "abort") == 0) {
+        abort();
+    } else {
+        kill(getpid(), SIGKILL);
+    }
+}
+
+// Every rank passes here once in each step.
+__attribute__((noinline)) static void work_step(void) {
+    if (step == when && my_rank == rank) {
+        die();
+    }
+    exchange(0);
+}
+
+int main(int argc, char **argv) {
+    parse_options(argc, argv,
+                  (struct option_spec[]){{"--rank", &rank, NULL},
+                                         {"--step", &when, NULL},
+                                         {"--how", NULL, &how},
+                                         {"--status", &status, NULL},
+                                         {"--steps", &steps, NULL},
+                                         {"--delay-us", &delay_us, NULL},
+                                         {NULL, NULL, NULL}});
+    start_mpi(&argc, &argv);
+    for (step = 1; step <= steps; step++) {
+        work_step();
+        pause_us(delay_us);
+    }
+    report("survived");
+    MPI_Finalize();
+    return 0;
+}
