@@ -1,0 +1,325 @@
+"""The architecture as a test: who may import whom, and who may touch what.
+
+    cli → ui → commands → session → {timeline, checkpoint, target, acquire}
+        → {node, mi, native} → {ranks, events, errors, deadline, config}
+
+The reasons are in docs/architecture.md. Every check is a function from a module's source to
+complaints, and is itself tested with a source that breaks the rule.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parents[2]
+
+# level 0 is the ground; an import must lead to a lower level, or stay in its own package
+LEVELS: dict[str, int] = {
+    **dict.fromkeys(("ranks", "events", "errors", "deadline", "config"), 0),
+    **dict.fromkeys(("node", "mi", "native"), 1),
+    **dict.fromkeys(("timeline", "checkpoint", "target", "acquire"), 2),
+    "session": 3,
+    "": 4,  # crdebug/__init__.py: the public API
+    "commands": 4,
+    "ui": 5,
+    "cli": 6,
+    "__main__": 7,
+}
+# Siblings that may be imported: what has no I/O knows its like, and the native part is compiled
+# by a program that node runs.
+SIBLINGS = {("native", "node")}
+
+TALKERS = ("ui", "cli", "__main__")
+
+# modules whose use is touching the operating system's processes
+PROCESS_MODULES = ("subprocess", "ctypes", "psutil", "multiprocessing", "pty")
+PROCESS_CALLS = re.compile(
+    r"os\.(kill|killpg|fork|forkpty|exec\w+|_?spawn\w+|posix_spawnp?|system|popen|wait\w*|setns"
+    r"|unshare|pidfd_open|abort)"
+    r"|signal\.(signal|raise_signal|pthread_kill|pidfd_send_signal|alarm|setitimer|sigwait\w*"
+    r"|sigtimedwait|pthread_sigmask)"
+    r"|asyncio\.create_subprocess_(exec|shell)"
+)
+PRINTING_CALLS = re.compile(r"print|input|sys\.(stdout|stderr|__stdout__|__stderr__)(\..*)?")
+PRINTING_MODULES = ("click", "rich", "prompt_toolkit")
+EXITING_CALLS = re.compile(r"(sys\.exit|os\._exit|exit|quit|SystemExit)")
+
+LIMIT = 450
+
+
+# ---- reading a module --------------------------------------------------------------------------
+
+
+def unit_of(module: str) -> str:
+    """The part of LEVELS that a module belongs to: crdebug.mi.records → mi, crdebug → ""."""
+    return module.partition(".")[2].partition(".")[0]
+
+
+def imported(tree: ast.AST, module: str) -> Iterator[tuple[int, str]]:
+    """Line and full name of everything imported, wherever in the module, for types only or not."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:  # relative: as the import system resolves it
+                parents = module.split(".")[: -node.level]
+                base = ".".join([*parents, base] if base else parents)
+            for alias in node.names:
+                yield node.lineno, f"{base}.{alias.name}"
+
+
+def dotted(node: ast.AST) -> str:
+    """The dotted name that an expression is, or "": os.kill."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        base = dotted(node.value)
+        return f"{base}.{node.attr}" if base else ""
+    return ""
+
+
+def uses(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of every use of a name; and `from os import kill` is a use too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute | ast.Name):
+            name = dotted(node)
+            if name:
+                yield node.lineno, name
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                yield node.lineno, f"{node.module}.{alias.name}"
+
+
+def strings(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and value of every string that is not a docstring, f-strings' parts included."""
+    documents = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield from [] if id(node) in documents else [(node.lineno, node.value)]
+
+
+# ---- the rules ---------------------------------------------------------------------------------
+
+
+def upward_imports(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    own = unit_of(module)
+    if own == "gdbscripts":
+        for line, name in imported(tree, module):
+            if name.startswith("crdebug") and unit_of(name) != "gdbscripts":
+                yield line, f"imports {name}, but runs inside GDB, whose Python has no crdebug"
+        return
+    for line, name in imported(tree, module):
+        if name != "crdebug" and not name.startswith("crdebug."):
+            continue
+        other = unit_of(name)
+        if other == "gdbscripts":
+            continue  # to find the files; what is in them, only GDB can import
+        if other not in LEVELS:
+            other = ""  # a name that the public API has: from crdebug import Session
+        allowed = LEVELS[other] < LEVELS[own] or own == other != ""
+        if not allowed and LEVELS[other] == LEVELS[own]:
+            allowed = LEVELS[own] == 0 or (own, other) in SIBLINGS
+        if not allowed:
+            direction = "beside" if LEVELS[other] == LEVELS[own] else "above"
+            what = f"crdebug.{other}" if other else "crdebug's public API"
+            yield line, f"imports {name}: {what} is {direction} crdebug.{own}; imports point down"
+
+
+def impure_protocol(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    if module != "crdebug.checkpoint.protocol":
+        return
+    for line, name in imported(tree, module):
+        if name.startswith("crdebug") and LEVELS.get(unit_of(name)) != 0:
+            yield line, f"imports {name}: the protocol is pure, it may use only level 0"
+        if name.split(".")[0] in ("asyncio", "os", "time", "socket", "threading"):
+            yield line, f"imports {name}: the protocol is pure, it does no I/O and has no clock"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AsyncFunctionDef | ast.Await):
+            yield node.lineno, "awaits: the protocol is pure, events in and instructions out"
+
+
+def touches_processes(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    own = unit_of(module)
+    if own in ("node", "gdbscripts"):
+        return
+    hint = "only crdebug.node touches processes, signals and /proc; put a function there"
+    for line, name in imported(tree, module):
+        if name.split(".")[0] in PROCESS_MODULES:
+            yield line, f"imports {name}: {hint}"
+    for line, name in uses(tree):
+        if PROCESS_CALLS.fullmatch(name):
+            yield line, f"uses {name}: {hint}"
+        if name.endswith(".add_signal_handler") and own not in TALKERS:
+            yield line, f"uses {name}: {hint} (and Ctrl-C is for cli and ui)"
+    for line, value in strings(tree):
+        if re.match(r"/proc(/|$)", value):
+            yield line, f"names {value!r}: {hint}"
+
+
+def prints(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    if unit_of(module) in (*TALKERS, "gdbscripts"):
+        return
+    hint = "only ui and cli print; return a value"
+    for line, name in imported(tree, module):
+        if name.split(".")[0] in PRINTING_MODULES:
+            yield line, f"imports {name}: {hint}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and PRINTING_CALLS.fullmatch(dotted(node.func)):
+            yield node.lineno, f"calls {dotted(node.func)}: {hint}"
+
+
+def exits(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    if unit_of(module) in ("cli", "__main__", "gdbscripts"):
+        return
+    for node in ast.walk(tree):
+        called = node.func if isinstance(node, ast.Call) else None
+        raised = node.exc if isinstance(node, ast.Raise) else None
+        name = dotted(called or raised or ast.Pass())
+        if EXITING_CALLS.fullmatch(name):
+            line = getattr(node, "lineno", 0)
+            yield line, f"uses {name}: only cli exits; raise an error of crdebug.errors"
+
+
+def knows_pygdbmi(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    if unit_of(module) == "mi":
+        return
+    for line, name in imported(tree, module):
+        if name.split(".")[0] == "pygdbmi":
+            yield line, f"imports {name}: only crdebug.mi knows pygdbmi"
+
+
+Rule = Callable[[str, ast.AST], Iterator[tuple[int, str]]]
+RULES: tuple[Rule, ...] = (
+    upward_imports,
+    impure_protocol,
+    touches_processes,
+    prints,
+    exits,
+    knows_pygdbmi,
+)
+
+
+def complaints(module: str, source: str) -> list[str]:
+    """Every rule that this source breaks, once for each line."""
+    if unit_of(module) not in (*LEVELS, "gdbscripts"):
+        return [f"{module}: has no place in the layers; give it one in LEVELS of test_layers.py"]
+    tree = ast.parse(source)
+    found = {f"{module}:{line}: {what}" for rule in RULES for line, what in rule(module, tree)}
+    return sorted(found)
+
+
+# ---- the package -------------------------------------------------------------------------------
+
+
+def sources() -> dict[str, Path]:
+    """Module name → file, of all that is installed as crdebug."""
+    found: dict[str, Path] = {}
+    for root, package in ((TOP / "crdebug", "crdebug"), (TOP / "gdbscripts", "crdebug.gdbscripts")):
+        for path in root.rglob("*.py"):
+            parts = [*package.split("."), *path.relative_to(root).with_suffix("").parts]
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+@pytest.mark.parametrize("module", sorted(sources()))
+def test_layers(module: str) -> None:
+    path = sources()[module]
+    # in a package's own file a relative import starts one level lower than in a module
+    name = f"{module}.__init__" if path.name == "__init__.py" and "." in module else module
+    assert not complaints(name, path.read_text())
+
+
+def too_long(name: str, text: str) -> list[str]:
+    lines = len(text.splitlines())
+    return [f"{name}: {lines} lines, and a file stays under {LIMIT}"] if lines >= LIMIT else []
+
+
+def test_files_stay_short() -> None:
+    found: list[str] = []
+    for directory in ("crdebug", "gdbscripts", "tests", "examples", "benchmarks", "scripts"):
+        for path in sorted((TOP / directory).rglob("*")):
+            if path.suffix in (".py", ".c", ".h") and path.is_file():
+                found += too_long(str(path.relative_to(TOP)), path.read_text())
+    assert not found
+
+
+# ---- the rules can fail ------------------------------------------------------------------------
+
+BAD = [
+    ("crdebug.node.pipe", "from crdebug.mi.transport import Transport", "beside"),
+    ("crdebug.mi.records", "import crdebug.target.gdb", "above"),
+    ("crdebug.checkpoint.driver", "from crdebug.target.group import TargetGroup", "beside"),
+    ("crdebug.target.gdb", "def f():\n    from crdebug import session", "above"),
+    ("crdebug.target.gdb", "from ..session import Session", "above"),
+    ("crdebug.target.gdb", "from crdebug import Session", "public API"),
+    ("crdebug.ranks", "import crdebug.node.ask", "above"),
+    ("crdebug.session", "from crdebug.commands.registry import Registry", "above"),
+    ("crdebug.ui.console", "from crdebug.cli import main", "above"),
+    ("crdebug.gdbscripts.rank_mi", "from crdebug.ranks import RankSet", "inside GDB"),
+    ("crdebug.checkpoint.protocol", "from crdebug.checkpoint.store import Checkpoint", "pure"),
+    ("crdebug.checkpoint.protocol", "import crdebug.node.ask", "pure"),
+    ("crdebug.checkpoint.protocol", "import asyncio", "pure"),
+    ("crdebug.checkpoint.protocol", "async def handle(): ...", "pure"),
+    ("crdebug.acquire.procfs", "import psutil", "only crdebug.node"),
+    ("crdebug.native.build", "import subprocess", "only crdebug.node"),
+    ("crdebug.session", "import os\nos.kill(1, 9)", "only crdebug.node"),
+    ("crdebug.session", "from os import kill", "only crdebug.node"),
+    ("crdebug.session", "import signal\nsignal.signal(2, None)", "only crdebug.node"),
+    ("crdebug.mi.transport", "await_ = asyncio.create_subprocess_exec", "only crdebug.node"),
+    ("crdebug.session", "loop.add_signal_handler(2, f)", "Ctrl-C"),
+    ("crdebug.target.gdb", "x = f'/proc/{pid}/status'", "names '/proc/'"),
+    ("crdebug.session", "print('here')", "only ui and cli print"),
+    ("crdebug.commands.data", "import sys\nsys.stdout.write('x')", "only ui and cli print"),
+    ("crdebug.commands.data", "from rich.console import Console", "only ui and cli print"),
+    ("crdebug.commands.data", "import click", "only ui and cli print"),
+    ("crdebug.commands.data", "raise SystemExit(1)", "only cli exits"),
+    ("crdebug.ui.console", "import sys\nsys.exit(1)", "only cli exits"),
+    ("crdebug.target.gdb", "from pygdbmi import gdbmiparser", "only crdebug.mi"),
+    ("crdebug.helpers", "", "no place in the layers"),
+]
+
+
+@pytest.mark.parametrize(("module", "source", "expected"), BAD)
+def test_a_broken_rule_is_found(module: str, source: str, expected: str) -> None:
+    found = complaints(module, source)
+    assert found
+    assert all(expected in complaint for complaint in found)
+
+
+GOOD = [
+    ("crdebug.deadline", "from crdebug.errors import DeadlineExpired"),
+    ("crdebug.mi.connection", "from crdebug.mi.records import Record\nfrom crdebug import errors"),
+    ("crdebug.mi.__init__", "from .records import Record"),
+    ("crdebug.mi.records", "from pygdbmi import gdbmiparser"),
+    ("crdebug.native.build", "from crdebug.node.ask import run"),
+    ("crdebug.commands.doctor", "from crdebug.node import probes"),
+    ("crdebug.target.gdb", "import signal\nname = signal.Signals(9).name"),
+    ("crdebug.target.gdb", '"""Reads nothing of /proc."""\ndef f():\n    "/proc/self"'),
+    ("crdebug.node.ask", "import subprocess, os\nos.kill(1, 0)\nx = '/proc/self'"),
+    ("crdebug.session", "async def f(self):\n    await self.kill()\n    self.exit()"),
+    ("crdebug.ui.render", "from rich.console import Console\nprint('x')"),
+    ("crdebug.cli", "import sys, click\nloop.add_signal_handler(2, f)\nsys.exit(1)"),
+    ("crdebug", "from crdebug.session import Session"),
+    ("crdebug.gdbscripts.rank_mi", "import gdb\nprint(gdb.VERSION)"),
+]
+
+
+@pytest.mark.parametrize(("module", "source"), GOOD)
+def test_what_the_rules_allow(module: str, source: str) -> None:
+    assert not complaints(module, source)
+
+
+def test_a_long_file_is_found() -> None:
+    assert not too_long("a.c", "x\n" * (LIMIT - 1))
+    assert too_long("a.c", "x\n" * LIMIT) == ["a.c: 450 lines, and a file stays under 450"]
