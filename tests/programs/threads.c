@@ -1,8 +1,8 @@
 // MPI ranks with two threads that compute without ever stopping while the main thread communicates.
 //
 // Each thread's state is a known function of its count of iterations, held in registers of a kind
-// of its own (general; vector, mask and x87), and compared with that function every BLOCK iterations:
-// a register that a checkpoint changed, or an iteration lost or repeated, is soon noticed.
+// of its own (general; vector, mask and x87), and compared with that function every BLOCK
+// iterations: a register that a checkpoint changed, or an iteration lost or repeated, soon shows.
 //
 // --steps N       steps of the main thread
 // --quota N       blocks that each computing thread does at least; its state there is printed

@@ -1,0 +1,105 @@
+"""Programs under test, compiled when a test first asks for one.
+
+The result is kept in crdebug's cache under a hash of all that it depends on, so a later session finds
+it; a stale one is never used. Safe for concurrent callers: a program appears by rename.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from crdebug.config import cache_home
+from crdebug.deadline import Deadline
+
+_TESTS = Path(__file__).parents[1]
+_SOURCES = _TESTS / "programs"
+_EXAMPLES = _TESTS.parent / "examples"
+
+# Without contraction into fused operations results have the same bits on every machine.
+FLAGS = (
+    *("-std=c11", "-Wall", "-Wextra", "-Werror", "-g", "-O1", "-D_GNU_SOURCE", "-pthread"),
+    "-ffp-contract=off",
+)
+_LIBRARIES = ("-lm",)
+_SECONDS = 120.0
+
+
+class CompileFailed(Exception):
+    """A program under test does not compile: the command, and what the compiler said."""
+
+
+def source(name: str) -> Path:
+    """The C file of a program in tests/programs, or of an example. Raises FileNotFoundError."""
+    candidates = (_SOURCES / f"{name}.c", _EXAMPLES / name / f"{name}.c")
+    for path in candidates:
+        if path.is_file():
+            return path
+    raise FileNotFoundError(
+        f"no program '{name}': {' and '.join(map(str, candidates))} are missing"
+    )
+
+
+def names() -> tuple[str, ...]:
+    """All programs in tests/programs."""
+    return tuple(sorted(path.stem for path in _SOURCES.glob("*.c")))
+
+
+def build(name: str, *, compiler: str = "mpicc", flags: Sequence[str] = ()) -> Path:
+    """The executable of a program, compiled if it is not there yet.
+
+    flags: for the compiler, besides the usual ones. Raises CompileFailed.
+    """
+    return _build(name, compiler, tuple(flags))
+
+
+@functools.cache
+def _build(name: str, compiler: str, flags: tuple[str, ...]) -> Path:
+    path = source(name)
+    inputs = [_identity(compiler).encode(), "\0".join((*FLAGS, *flags, *_LIBRARIES)).encode()]
+    inputs += [file.read_bytes() for file in (path, *sorted(path.parent.glob("*.h")))]
+    digest = hashlib.sha256()
+    for data in inputs:
+        digest.update(len(data).to_bytes(8, "little") + data)
+    directory = cache_home() / "programs" / digest.hexdigest()[:16]
+    executable = directory / name
+    if not executable.exists():
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=directory) as scratch:
+            output = Path(scratch) / name
+            _run([compiler, *FLAGS, *flags, "-o", str(output), str(path), *_LIBRARIES])
+            output.replace(executable)
+    return executable
+
+
+@functools.cache
+def _identity(compiler: str) -> str:
+    """What tells one compiler from another: its program, its version, and what a wrapper adds."""
+    program = shutil.which(compiler)
+    if program is None:
+        raise CompileFailed(f"there is no '{compiler}' to compile programs under test with")
+    told = [os.path.realpath(program), _run([compiler, "--version"])]
+    for option in ("--showme", "-show"):  # Open MPI's wrapper, MPICH's
+        asked = subprocess.run([compiler, option], capture_output=True, text=True, check=False)
+        if asked.returncode == 0:
+            told.append(asked.stdout)
+    return "\0".join(told)
+
+
+def _run(argv: Sequence[str]) -> str:
+    limit = Deadline(_SECONDS)
+    try:
+        ran = subprocess.run(
+            argv, capture_output=True, text=True, timeout=limit.seconds, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise CompileFailed(f"{' '.join(argv)}\nhas not ended in {limit.seconds:g} s") from None
+    if ran.returncode != 0:
+        raise CompileFailed(f"{' '.join(argv)}\n{ran.stdout}{ran.stderr}")
+    return ran.stdout
