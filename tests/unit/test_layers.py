@@ -41,7 +41,7 @@ PROCESS_MODULES = ("subprocess", "ctypes", "psutil", "multiprocessing", "pty")
 PROCESS_CALLS = re.compile(
     r"os\.(kill|killpg|fork|forkpty|exec\w+|_?spawn\w+|posix_spawnp?|system|popen|wait\w*|setns"
     r"|unshare|pidfd_open|abort)"
-    r"|signal\.(signal|raise_signal|pthread_kill|pidfd_send_signal|alarm|setitimer|sigwait\w*"
+    r"|signal\.(raise_signal|pthread_kill|pidfd_send_signal|alarm|setitimer|sigwait\w*"
     r"|sigtimedwait|pthread_sigmask)"
     r"|asyncio\.create_subprocess_(exec|shell)"
 )
@@ -158,9 +158,10 @@ def touches_processes(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
         if name.split(".")[0] in PROCESS_MODULES:
             yield line, f"imports {name}: {hint}"
     for line, name in uses(tree):
-        if PROCESS_CALLS.fullmatch(name):
+        sets_handler = name == "signal.signal" or name.endswith(".add_signal_handler")
+        if PROCESS_CALLS.fullmatch(name) and not sets_handler:
             yield line, f"uses {name}: {hint}"
-        if name.endswith(".add_signal_handler") and own not in TALKERS:
+        if sets_handler and own not in TALKERS:
             yield line, f"uses {name}: {hint} (and Ctrl-C is for cli and ui)"
     for line, value in strings(tree):
         if re.match(r"/proc(/|$)", value):
@@ -275,7 +276,8 @@ BAD = [
     ("crdebug.native.build", "import subprocess", "only crdebug.node"),
     ("crdebug.session", "import os\nos.kill(1, 9)", "only crdebug.node"),
     ("crdebug.session", "from os import kill", "only crdebug.node"),
-    ("crdebug.session", "import signal\nsignal.signal(2, None)", "only crdebug.node"),
+    ("crdebug.session", "import signal\nsignal.signal(2, None)", "Ctrl-C"),
+    ("crdebug.ui.console", "import signal\nsignal.raise_signal(2)", "only crdebug.node"),
     ("crdebug.mi.transport", "await_ = asyncio.create_subprocess_exec", "only crdebug.node"),
     ("crdebug.session", "loop.add_signal_handler(2, f)", "Ctrl-C"),
     ("crdebug.target.gdb", "x = f'/proc/{pid}/status'", "names '/proc/'"),
@@ -308,6 +310,7 @@ GOOD = [
     ("crdebug.target.gdb", '"""Reads nothing of /proc."""\ndef f():\n    "/proc/self"'),
     ("crdebug.node.ask", "import subprocess, os\nos.kill(1, 0)\nx = '/proc/self'"),
     ("crdebug.session", "async def f(self):\n    await self.kill()\n    self.exit()"),
+    ("crdebug.ui.console", "import signal\nsignal.signal(signal.SIGINT, before)"),
     ("crdebug.ui.render", "from rich.console import Console\nprint('x')"),
     ("crdebug.cli", "import sys, click\nloop.add_signal_handler(2, f)\nsys.exit(1)"),
     ("crdebug", "from crdebug.session import Session"),

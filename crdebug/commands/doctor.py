@@ -1,0 +1,223 @@
+"""`crdebug doctor`: can the main job run on this machine, and if not, what to do.
+
+The main job is to debug an MPI job, take checkpoints of it and restart it. What it needs and does
+not find is "missing"; what only some uses need is a "warning". Everything here but diagnose() is
+pure: crdebug.node.probes asks the machine, this page judges the answers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from crdebug.config import Settings
+from crdebug.node import probes
+from crdebug.node.criu_program import CriuAttempt
+from crdebug.node.probes import Answer, Machine
+
+Status = Literal["ok", "warning", "missing"]
+
+# below this a checkpoint of a few small ranks may not fit
+LITTLE_SPACE = 1 << 30
+
+# What the job container and CRIU use. The probes that really try decide; these explain.
+EXPECTED_CAPABILITIES = ("CAP_NET_ADMIN", "CAP_SYS_ADMIN", "CAP_SYS_PTRACE")
+
+_SETUP = "run scripts/setup"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at.
+
+    why: what crdebug needs it for.  what_to_do: empty when there is nothing to do.
+    detail: what was found, or what the machine said.
+    """
+
+    name: str
+    status: Status
+    why: str
+    what_to_do: str
+    detail: str
+
+
+def diagnose(settings: Settings | None = None) -> tuple[Finding, ...]:
+    """Probe this machine (about a second) and judge it."""
+    chosen = settings or Settings()
+    return judge(probes.probe_machine(gdb=chosen.gdb, compiler=chosen.compiler))
+
+
+def main_job_can_run(findings: Iterable[Finding]) -> bool:
+    """Whether an MPI job can be debugged, checkpointed and restarted here."""
+    return all(finding.status != "missing" for finding in findings)
+
+
+def judge(machine: Machine) -> tuple[Finding, ...]:
+    """What the answers mean, in the order in which a user would mend things."""
+    return (
+        _of_answer("python", machine.python, "crdebug runs in it", "use Python 3.11 or newer"),
+        _gdb(machine),
+        _ptrace(machine),
+        _of_answer("cc", machine.cc, "compiles crdebug's native part", _SETUP),
+        _of_answer("mpicc", machine.mpicc, "compiles the part that knows MPI", _SETUP),
+        *_launchers(machine),
+        _of_answer(
+            "mpifort",
+            machine.mpifort,
+            "only Fortran programs need it",
+            "for Fortran programs, install gfortran",
+            lacking="warning",
+        ),
+        *_criu(machine),
+        _namespaces(machine),
+        _capabilities(machine),
+        _of_answer("ip", machine.ip, "brings the loopback device of a job's network up", _SETUP),
+        _of_answer("tar", machine.tar, "CRIU stores the contents of tmpfs by it", _SETUP),
+        _space(machine),
+    )
+
+
+# ---- the findings ------------------------------------------------------------------------------
+
+
+def _of_answer(
+    name: str, answer: Answer, why: str, what_to_do: str, *, lacking: Status = "missing"
+) -> Finding:
+    if answer.works:
+        return Finding(name, "ok", why, "", _words(answer.version, answer.path))
+    return Finding(
+        name, lacking, why, what_to_do, _words(answer.said or answer.version, answer.path)
+    )
+
+
+def _words(what: str, path: str | None) -> str:
+    return ", ".join(part for part in (what, path) if part)
+
+
+def _gdb(machine: Machine) -> Finding:
+    gdb = machine.gdb
+    why = "one of it debugs each rank, with Python inside"
+    if gdb.works:
+        detail = _words(f"{gdb.version} with Python {gdb.python}", gdb.path)
+        return Finding("gdb", "ok", why, "", detail)
+    # Debian's gdb-minimal is such a GDB
+    mend = "install a GDB that has Python" if gdb.path else _SETUP
+    return Finding("gdb", "missing", why, mend, _words(gdb.said, gdb.path))
+
+
+def _ptrace(machine: Machine) -> Finding:
+    ptrace = machine.ptrace
+    why = "GDB attaches to ranks that it did not start"
+    scope = "no Yama" if ptrace.scope is None else f"Yama's ptrace_scope is {ptrace.scope}"
+    if ptrace.works:
+        return Finding("ptrace", "ok", why, "", scope)
+    if ptrace.scope == 3:
+        mend = "ptrace_scope 3 stays until the machine is started anew without it"
+    elif ptrace.scope:
+        mend = "run as root, or set kernel.yama.ptrace_scope to 0 by sysctl"
+    else:
+        mend = "allow ptrace: in a container, add CAP_SYS_PTRACE and a seccomp profile with it"
+    return Finding("ptrace", "missing", why, mend, _words(ptrace.said, scope))
+
+
+def _launchers(machine: Machine) -> tuple[Finding, ...]:
+    why = "starts the ranks"
+    if not machine.launchers:
+        return (Finding("mpi", "missing", why, _SETUP, "no mpirun or mpiexec in PATH"),)
+    return tuple(
+        Finding(
+            "mpi",
+            "ok" if launcher.family else "warning",
+            why,
+            "" if launcher.family else "crdebug was tried with Open MPI and MPICH only",
+            _words(f"{launcher.family} {launcher.version}".strip(), launcher.path),
+        )
+        for launcher in machine.launchers
+    )
+
+
+def _criu(machine: Machine) -> tuple[Finding, ...]:
+    why = "takes the checkpoints"
+    failed = "; ".join(_failure(attempt) for attempt in machine.criu if attempt.program is None)
+    program = machine.criu[-1].program if machine.criu else None
+    if program is None:
+        mend = _SETUP if machine.root else "run as root: CRIU needs it; then scripts/setup"
+        detail = f"on kernel {machine.kernel}: {failed or 'no candidate'}"
+        return (Finding("criu", "missing", why, mend, detail),)
+    detail = _words(f"{program.version} says '{program.checked}'", program.path)
+    found = Finding("criu", "ok", why, "", f"{detail} (not: {failed})" if failed else detail)
+    features = ", ".join(f"{name} {'yes' if has else 'no'}" for name, has in machine.criu_features)
+    return (
+        found,
+        # none of these is needed, so their lack is nothing to warn of
+        Finding("criu features", "ok", "would make checkpoints faster or smaller", "", features),
+    )
+
+
+def _failure(attempt: CriuAttempt) -> str:
+    return f"{attempt.candidate}: {attempt.said}"
+
+
+def _namespaces(machine: Machine) -> Finding:
+    namespaces = machine.namespaces
+    why = "a job has its own PIDs, network, IPC and mounts, to be restarted with the same"
+    if namespaces.works:
+        return Finding("namespaces", "ok", why, "", "pid, net, ipc, uts, mount with its own /proc")
+    refused = f"refused: {', '.join(namespaces.refused)}" if namespaces.refused else ""
+    mend = "in a container, run it privileged" if machine.root else "run as root"
+    return Finding("namespaces", "missing", why, mend, _words(namespaces.said, refused))
+
+
+def _capabilities(machine: Machine) -> Finding:
+    why = "the kernel asks for them when processes are traced, dumped and restored"
+    has = [name for name, held in machine.capabilities if held]
+    lacks = [name for name, held in machine.capabilities if not held]
+    told = f"has {', '.join(has) or 'none'}"
+    detail = f"{told}; not {', '.join(lacks)}" if lacks else told
+    expected = [name for name in lacks if name in EXPECTED_CAPABILITIES]
+    if not expected:
+        return Finding("capabilities", "ok", why, "", detail)
+    mend = "add them to the container" if machine.root else "run as root"
+    return Finding("capabilities", "warning", why, mend, detail)
+
+
+def _space(machine: Machine) -> Finding:
+    space = machine.space
+    why = "checkpoints are as large as the job's memory"
+    detail = f"{space.free / (1 << 30):.1f} GiB free for {space.path}"
+    if space.free >= LITTLE_SPACE:
+        return Finding("space", "ok", why, "", detail)
+    mend = "free some, or set CRDEBUG_HOME to a directory with more"
+    return Finding("space", "warning", why, mend, detail)
+
+
+# ---- the report --------------------------------------------------------------------------------
+
+
+def as_text(findings: Sequence[Finding]) -> str:
+    """One line for each finding, what to do below it, and the answer as the last line."""
+    width = max((len(finding.name) for finding in findings), default=0)
+    lines = []
+    for finding in findings:
+        lines.append(f"{finding.status:<7}  {finding.name:<{width}}  {finding.detail}")
+        if finding.status != "ok":
+            indent = " " * (width + 11)
+            lines += [f"{indent}why: {finding.why}", f"{indent}to do: {finding.what_to_do}"]
+    missing = [finding.name for finding in findings if finding.status == "missing"]
+    if missing:
+        lines.append(f"not ready: {', '.join(dict.fromkeys(missing))} missing")
+    else:
+        lines.append("ready: MPI jobs can be debugged, checkpointed and restarted here")
+    return "\n".join(lines)
+
+
+def as_json(findings: Sequence[Finding]) -> str:
+    """{"ready": ..., "findings": [...]}; fields and their names are those of Finding."""
+    report = {
+        "ready": main_job_can_run(findings),
+        "findings": [dataclasses.asdict(finding) for finding in findings],
+    }
+    return json.dumps(report, indent=2)
