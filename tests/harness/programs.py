@@ -1,7 +1,7 @@
 """Programs under test, compiled when a test first asks for one.
 
-The result is kept in crdebug's cache under a hash of all that it depends on, so a later session finds
-it; a stale one is never used. Safe for concurrent callers: a program appears by rename.
+The result is kept in crdebug's cache under a hash of all that it depends on: a later session finds
+it, and a stale one is never used. Safe for concurrent callers: a program appears by rename.
 """
 
 from __future__ import annotations
