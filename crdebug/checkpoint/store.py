@@ -1,8 +1,26 @@
-"""Checkpoints on disk."""
+"""Checkpoints on disk: whole, or not there.
+
+A checkpoint is made in a draft directory; its manifest is written last, and the directory then
+gets its number by one rename. What has no manifest is no checkpoint.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import contextlib
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from crdebug.checkpoint import manifest as manifests
+from crdebug.checkpoint.manifest import Manifest, Stamp
+from crdebug.errors import StoreError
+
+_BLOCK = 1 << 20
+_SPARE = 64 << 20  # bytes that must stay free besides an image
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +44,197 @@ class Checkpoint:
     @property
     def handle(self) -> str:
         return f"{self.job}:{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A checkpoint in the making."""
+
+    number: int
+    path: Path
+
+    @property
+    def images(self) -> Path:
+        return self.path / "images"
+
+    @property
+    def files(self) -> Path:
+        return self.path / "files"
+
+    @property
+    def run(self) -> Path:
+        return self.path / "run"
+
+
+def describe(manifest: Manifest) -> Checkpoint:
+    return Checkpoint(
+        job=manifest.job,
+        number=manifest.number,
+        time=manifest.time,
+        note=manifest.note,
+        size=sum(stamp.size for stamp in manifest.files.values()),
+        debugger=manifest.debugger,
+        incarnation=manifest.incarnation,
+        locations=tuple(rank.location for rank in manifest.ranks),
+    )
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _hash(path: Path) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb", buffering=0) as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _stamp(path: Path, sha256: str) -> Stamp:
+    details = path.stat()
+    return Stamp(sha256, details.st_size, details.st_ino, details.st_mtime_ns, details.st_ctime_ns)
+
+
+def _stamp_and_sync(path: Path) -> Stamp:
+    _sync(path)
+    return _stamp(path, _hash(path))
+
+
+class CheckpointStore:
+    """One job's checkpoints. Callers hold the job's lock while they change it."""
+
+    def __init__(self, job: str, root: Path) -> None:
+        self.job = job
+        self.root = root
+
+    def path(self, number: int) -> Path:
+        return self.root / str(number)
+
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers of all that has a manifest, in order."""
+        with contextlib.suppress(FileNotFoundError):
+            names = [entry.name for entry in os.scandir(self.root) if entry.name.isdigit()]
+            whole = [int(n) for n in names if (self.root / n / manifests.NAME).exists()]
+            return tuple(sorted(whole))
+        return ()
+
+    def list(self) -> tuple[Checkpoint, ...]:
+        """Every checkpoint whose manifest can be read, in order."""
+        found = []
+        for number in self.numbers():
+            with contextlib.suppress(StoreError):
+                found.append(describe(self.load(number)))
+        return tuple(found)
+
+    def load(self, number: int) -> Manifest:
+        """Raises StoreError when there is no such checkpoint, or its manifest is unreadable."""
+        if number not in self.numbers():
+            known = ", ".join(map(str, self.numbers())) or "none"
+            raise StoreError(
+                f"there is no checkpoint {self.job}:{number}",
+                hint=f"the job's checkpoints are: {known}",
+            )
+        manifest = manifests.read(self.path(number))
+        if (manifest.job, manifest.number) != (self.job, number):
+            raise StoreError(f"{self.path(number)} holds {manifest.job}:{manifest.number}")
+        return manifest
+
+    def verify(self, manifest: Manifest) -> None:
+        """Are all files that the manifest names there, unchanged? Raises StoreError.
+
+        A file with the stamp that it had when its hash was taken is not read again: nothing
+        changes a file's content and leaves its inode, size, mtime and ctime.
+        """
+        home = self.path(manifest.number)
+        for name, stamp in manifest.files.items():
+            path = home / name
+            try:
+                same = _stamp(path, stamp.sha256) == stamp or _hash(path) == stamp.sha256
+            except FileNotFoundError:
+                same = False
+            except OSError as error:
+                raise StoreError(f"cannot read {path}: {error.strerror}") from None
+            if not same:
+                what = "was changed" if path.exists() else "is missing"
+                raise StoreError(
+                    f"checkpoint {self.job}:{manifest.number} is damaged: {name} {what}",
+                    hint=f"use another one, or 'crdebug delete {self.job}:{manifest.number}'",
+                )
+
+    def require_space(self, size: int) -> None:
+        """Raises StoreError unless an image of so many bytes would fit."""
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        free = shutil.disk_usage(self.root).free
+        if free < size + _SPARE:
+            raise StoreError(
+                f"a checkpoint needs about {size >> 20} MiB and {_SPARE >> 20} MiB to spare, "
+                f"{free >> 20} MiB are free",
+                hint="delete checkpoints ('crdebug delete'), or set $CRDEBUG_HOME",
+            )
+
+    def begin(self) -> Draft:
+        """A fresh draft; what earlier ones left behind is removed."""
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for entry in list(os.scandir(self.root)):
+            if entry.name.startswith(".draft-"):
+                shutil.rmtree(entry.path, ignore_errors=True)
+        counter = self.root / "last"
+        last = int(counter.read_text()) if counter.exists() else 0
+        number = max(last, *self.numbers(), 0) + 1
+        draft = Draft(number, self.root / f".draft-{number}")
+        try:
+            for directory in (draft.path, draft.images, draft.files, draft.run):
+                directory.mkdir(mode=0o700)
+        except OSError as error:
+            self.discard(draft)
+            raise StoreError(f"cannot write to {self.root}: {error.strerror}") from None
+        return draft
+
+    def discard(self, draft: Draft) -> None:
+        shutil.rmtree(draft.path, ignore_errors=True)
+
+    def publish(self, draft: Draft, manifest: Manifest) -> Checkpoint:
+        """Make a draft a checkpoint; slow (it reads and syncs every file), so run in a thread.
+
+        manifest: without `files`, which are found here. Raises StoreError; the draft is gone then.
+        """
+        try:
+            paths = list(_files_below(draft.path))
+            for path in paths:
+                path.chmod(0o600)
+            with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+                stamps = list(pool.map(_stamp_and_sync, paths))
+            names = [str(path.relative_to(draft.path)) for path in paths]
+            whole = replace(manifest, files=dict(zip(names, stamps, strict=True)))
+            unfinished = draft.path / f".{manifests.NAME}"
+            unfinished.write_bytes(manifests.encode(whole))
+            unfinished.chmod(0o600)
+            _sync(unfinished)
+            unfinished.rename(draft.path / manifests.NAME)
+            _sync(draft.path)
+            draft.path.rename(self.path(draft.number))
+            (self.root / "last").write_text(str(draft.number))
+            _sync(self.root)
+        except OSError as error:
+            self.discard(draft)
+            raise StoreError(f"cannot publish the checkpoint: {error}") from None
+        return describe(whole)
+
+    def delete(self, number: int) -> None:
+        """Raises StoreError when there is none."""
+        if number not in self.numbers():
+            self.load(number)
+        # Without its manifest it is no checkpoint any more, whatever happens to the rest.
+        (self.path(number) / manifests.NAME).unlink()
+        shutil.rmtree(self.path(number), ignore_errors=True)
+
+
+def _files_below(root: Path) -> Iterator[Path]:
+    for directory, _, names in os.walk(root):
+        for name in sorted(names):
+            yield Path(directory) / name

@@ -1,7 +1,7 @@
 /* The starter: PID 1 of a job's container.
  *
  *   starter [--hold] [--signal N] [--shim FILE] --job NAME --dir DIR --report FD -- LAUNCHER ARG...
- *   starter --raise-loopback PID
+ *   starter --crs-action SOCKET
  *
  * The first form makes the namespaces, writes the host PID of PID 1 to descriptor FD and leaves PID 1
  * behind, which owns the job's stdio, reaps, forwards signals, answers the ranks' registrations,
@@ -11,7 +11,10 @@
  *   failed TEXT  the container or the launcher could not be started
  *   exit N       the launcher ended; 128 + signal number if a signal ended it
  *
- * The second form brings `lo` up in the network namespace of PID: the CRS restores it empty. */
+ * The second form is CRIU's action script (criu(8), --action-script): at setup-namespaces it brings
+ * `lo` up in the new network namespace, which CRIU restores empty; at post-dump and pre-resume, while
+ * all processes of the job are frozen, it tells SOCKET "ACTION PID\n" and waits for "go\n". Any other
+ * end of the conversation (crdebug has died, say) fails the action, and CRIU lets the job go. */
 #define _GNU_SOURCE 1
 #include "crdebug.h"
 
@@ -364,9 +367,33 @@ static int enter_and_raise_loopback(const char *pid) {
     snprintf(path, sizeof path, "/proc/%s/ns/net", pid);
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0 || setns(file, CLONE_NEWNET) != 0 || raise_loopback() != 0) {
-        perror("starter: --raise-loopback");
+        perror("starter: bring up the loopback interface");
         return 1;
     }
+    return 0;
+}
+
+static int ask_crdebug(const char *path, const char *action, const char *pid) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char text[64];
+    if (strlen(path) >= sizeof address.sun_path) return 1;
+    strcpy(address.sun_path, path);
+    int channel = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int length = snprintf(text, sizeof text, "%s %s\n", action, pid);
+    if (channel < 0 || connect(channel, (const struct sockaddr *)&address, sizeof address) != 0 ||
+        send(channel, text, (size_t)length, MSG_NOSIGNAL) != length) {
+        perror("starter: crdebug is not there");
+        return 1;
+    }
+    return recv(channel, text, 3, MSG_WAITALL) == 3 && memcmp(text, "go\n", 3) == 0 ? 0 : 1;
+}
+
+static int crs_action(const char *path) {
+    const char *action = getenv("CRTOOLS_SCRIPT_ACTION"), *pid = getenv("CRTOOLS_INIT_PID");
+    if (action == NULL || pid == NULL) return 0;
+    if (strcmp(action, "setup-namespaces") == 0) return enter_and_raise_loopback(pid);
+    if (strcmp(action, "post-dump") == 0 || strcmp(action, "pre-resume") == 0)
+        return ask_crdebug(path, action, pid);
     return 0;
 }
 
@@ -408,8 +435,7 @@ static int make_container(char **arguments) {
 }
 
 int main(int count, char **arguments) {
-    if (count == 3 && strcmp(arguments[1], "--raise-loopback") == 0)
-        return enter_and_raise_loopback(arguments[2]);
+    if (count == 3 && strcmp(arguments[1], "--crs-action") == 0) return crs_action(arguments[2]);
     parse(count, arguments);
     if (options.inside) {
         describe_job();

@@ -1,0 +1,144 @@
+"""CRIU as the checkpoint/restart service (criu(8)).
+
+The options were tried for whole trees of mpirun and its ranks in their own namespaces; each one's
+reason is beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from crdebug.checkpoint.crs import Frozen
+from crdebug.deadline import Deadline
+from crdebug.errors import CrdebugError, CrsFailed
+from crdebug.node import programs
+from crdebug.node.criu_program import CriuProgram
+
+_COMMON = (
+    "--tcp-established",  # the launcher's connections to its ranks
+    "--ext-unix-sk",
+    "--file-locks",
+    "--link-remap",  # files that were unlinked and have another name
+    "--ghost-limit",  # … or none: MPICH's shared memory is 4 MB of that, the default is 1 MB
+    "512M",
+    "--manage-cgroups=ignore",
+    "--empty-ns",  # of the network only loopback, which our action script brings up
+    "net",
+)
+# One machine, and all of it frozen: no packet can arrive meanwhile. The default calls iptables.
+_DUMP = ("--network-lock", "skip", "--leave-running")
+_RESTORE = ("--root", "/", "--restore-detached")
+# Said where a host forbids raising RLIMIT_NOFILE; CRIU carries on.
+_HARMLESS = "RLIMIT_NOFILE"
+_ERROR = re.compile(r"^\([\d.]+\)\s+(?:\d+: )?Error \([^)]*\): (.*)$")
+
+
+def errors_in(log: str) -> tuple[str, ...]:
+    """The first few causes that a log names, oldest first."""
+    found = (_ERROR.match(line) for line in log.splitlines())
+    texts = [match[1].strip() for match in found if match and _HARMLESS not in match[1]]
+    return tuple(texts[:4])
+
+
+class _Rendezvous:
+    """Where CRIU's action script meets us while the tree is frozen."""
+
+    def __init__(self, action: str, frozen: Frozen) -> None:
+        self._action = action
+        self._frozen = frozen
+        self.pid: int | None = None
+        self.error: BaseException | None = None
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            words = (await reader.readline()).decode().split()
+            if len(words) == 2 and words[0] == self._action:
+                self.pid = int(words[1])
+                await self._frozen(self.pid)
+            writer.write(b"go\n")
+            await writer.drain()
+        except BaseException as error:  # goes to whoever started the dump
+            self.error = error
+        finally:
+            writer.close()
+
+
+class Criu:
+    """CRIU behind the CRS seam. helper: our starter, which is its action script."""
+
+    def __init__(self, program: CriuProgram, helper: Path) -> None:
+        self._program = program
+        self._helper = helper
+
+    @property
+    def name(self) -> str:
+        return f"criu {self._program.version}"
+
+    async def dump(
+        self, pid: int, images: Path, mounts: Mapping[str, str], frozen: Frozen, deadline: Deadline
+    ) -> None:
+        external = [f"mnt[{point}]:{name}" for point, name in mounts.items()]
+        arguments = ["dump", "--tree", str(pid), *_COMMON, *_DUMP]
+        await self._run(arguments, external, images, _Rendezvous("post-dump", frozen), deadline)
+
+    async def restore(
+        self, images: Path, mounts: Mapping[str, str], frozen: Frozen, deadline: Deadline
+    ) -> int:
+        external = [f"mnt[{name}]:{point}" for name, point in mounts.items()]
+        meeting = _Rendezvous("pre-resume", frozen)
+        await self._run(["restore", *_COMMON, *_RESTORE], external, images, meeting, deadline)
+        assert meeting.pid is not None
+        return meeting.pid
+
+    async def _run(
+        self,
+        arguments: list[str],
+        external: list[str],
+        images: Path,
+        meeting: _Rendezvous,
+        deadline: Deadline,
+    ) -> None:
+        verb = arguments[0]
+        # A short path of its own: the name of a Unix socket has 108 bytes at most (unix(7)).
+        with tempfile.TemporaryDirectory(prefix="crdebug-") as work:
+            log = Path(work) / f"{verb}.log"
+            socket = Path(work) / "action"
+            server = await asyncio.start_unix_server(meeting.serve, socket)
+            try:
+                done = await programs.run(
+                    [
+                        self._program.path,
+                        *arguments,
+                        *(word for each in external for word in ("--external", each)),
+                        "--images-dir",
+                        str(images),
+                        "--work-dir",
+                        work,
+                        "--log-file",
+                        str(log),
+                        "-v1",
+                        "--action-script",
+                        f"{self._helper} --crs-action {socket}",
+                    ],
+                    deadline,
+                    f"the CRS to {verb}",
+                )
+            finally:
+                server.close()
+                await server.wait_closed()
+            if meeting.error is not None:
+                raise _as_error(meeting.error)
+            if done.status != 0 or meeting.pid is None:
+                text = log.read_text(errors="replace") if log.exists() else ""
+                said = errors_in(text) or errors_in(done.err) or tuple(done.err.splitlines()[-2:])
+                raise CrsFailed(f"criu {verb} failed (exit status {done.status})", said)
+
+
+def _as_error(error: BaseException) -> BaseException:
+    if isinstance(error, CrdebugError | OSError):
+        return error
+    return CrdebugError(f"internal error while the job was frozen: {error!r}")

@@ -1,0 +1,42 @@
+"""The checkpoint/restart service behind a seam (Hursey's CRS framework: one of several)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from crdebug.deadline import Deadline
+
+Frozen = Callable[[int], Awaitable[None]]
+"""Called while every process of the job is frozen, with the host PID of its first process."""
+
+
+class Crs(Protocol):
+    """Dumps and restores a whole tree of processes; a dump is whole or it is nothing."""
+
+    @property
+    def name(self) -> str:
+        """What the manifest calls it, with its version."""
+        ...
+
+    async def dump(
+        self, pid: int, images: Path, mounts: Mapping[str, str], frozen: Frozen, deadline: Deadline
+    ) -> None:
+        """Write the images of the tree under `pid`, which then runs on.
+
+        mounts: mount points to leave alone, each with the name to find it by on restore.
+        frozen: called once the images are written; if it raises, the tree runs on and there is no
+        image. Raises CrsFailed.
+        """
+        ...
+
+    async def restore(
+        self, images: Path, mounts: Mapping[str, str], frozen: Frozen, deadline: Deadline
+    ) -> int:
+        """Bring the tree back; returns the host PID of its first process.
+
+        mounts: by name, what to put there.  frozen: called with all of it restored and nothing
+        run yet; if it raises, the new tree is ended. Raises CrsFailed.
+        """
+        ...

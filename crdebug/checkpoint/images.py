@@ -1,0 +1,98 @@
+"""What the CRS's images say about the threads in them.
+
+CRIU writes one `core-TID.img` for each thread: two magic numbers, a length, and a protobuf message
+(criu: images/core.proto, images/core-x86.proto). Only the registers are read here.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from crdebug.errors import StoreError
+
+_EINTR = 4
+_WORD = 1 << 64
+# Field numbers: CoreEntry.thread_info, ThreadInfoX86.gpregs, UserX86RegsEntry.*
+_THREAD_INFO, _GPREGS, _AX, _ORIG_AX, _IP, _SP = 2, 2, 11, 16, 17, 20
+
+
+@dataclass(frozen=True, slots=True)
+class CoreThread:
+    """A thread's registers in an image. tid: in the job's PID namespace."""
+
+    tid: int
+    pc: int
+    sp: int
+    rax: int
+    orig_rax: int
+
+    @property
+    def interrupted_call(self) -> int:
+        """The number of the system call that the CRS broke off with EINTR, or -1.
+
+        It does so to the calls that only the kernel's restart block could take up again (poll,
+        nanosleep, a timed futex, …), and epoll_wait ends so whenever its thread is stopped.
+        """
+        inside = self.orig_rax < 1 << 32
+        return self.orig_rax if inside and self.rax == _WORD - _EINTR else -1
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """The fields of a protobuf message, by number (protobuf.dev: "Encoding")."""
+    at = 0
+    while at < len(data):
+        key, at = _varint(data, at)
+        number, wire = key >> 3, key & 7
+        if wire == 0:
+            value, at = _varint(data, at)
+            yield number, value
+        elif wire == 2:
+            length, at = _varint(data, at)
+            yield number, data[at : at + length]
+            at += length
+        else:
+            at += {1: 8, 5: 4}[wire]
+
+
+def _message(data: bytes, wanted: int) -> bytes:
+    for number, value in _fields(data):
+        if number == wanted and isinstance(value, bytes):
+            return value
+    raise KeyError(wanted)
+
+
+def read_threads(images: Path) -> tuple[CoreThread, ...]:
+    """Every thread of every process in the image. Raises StoreError when one cannot be read."""
+    found = []
+    for path in sorted(images.glob("core-*.img")):
+        try:
+            data = path.read_bytes()
+            (length,) = struct.unpack_from("<I", data, 8)
+            registers = _message(_message(data[12 : 12 + length], _THREAD_INFO), _GPREGS)
+            values = {n: v for n, v in _fields(registers) if isinstance(v, int)}
+            found.append(
+                CoreThread(
+                    tid=int(path.stem.removeprefix("core-")),
+                    pc=values[_IP],
+                    sp=values[_SP],
+                    rax=values[_AX],
+                    orig_rax=values[_ORIG_AX],
+                )
+            )
+        except (KeyError, IndexError, struct.error, OSError) as error:
+            raise StoreError(f"cannot read the image {path.name}: {error!r}") from None
+    return tuple(found)

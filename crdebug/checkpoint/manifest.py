@@ -1,0 +1,110 @@
+"""What proves a checkpoint whole, and what a restart needs besides the images.
+
+Written last; read strictly: an unknown version, a missing or a foreign field is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from crdebug.checkpoint.files import SavedFile
+from crdebug.errors import StoreError
+
+VERSION = 1
+NAME = "manifest.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadRecord:
+    """Where a thread was. tid: in the job's PID namespace. orig_rax: the system call's number it
+    was in; 2**64 - 1 if in none."""
+
+    tid: int
+    pc: int
+    sp: int
+    rax: int
+    orig_rax: int
+
+
+@dataclass(frozen=True, slots=True)
+class RankRecord:
+    """pid: in the job's PID namespace. location: for people. threads: empty without a debugger."""
+
+    rank: int
+    pid: int
+    executable: str
+    location: str
+    threads: tuple[ThreadRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """A file that belongs to the checkpoint: its content, and what shows without reading it that
+    it was not touched since."""
+
+    sha256: str
+    size: int
+    inode: int
+    modified: int
+    changed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """A file that the job's processes have mapped. build_id: of the ELF note, or "size:mtime"."""
+
+    path: str
+    build_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One checkpoint. time: seconds since 1970. output: lengths of stdout, stderr and events."""
+
+    version: int
+    job: str
+    number: int
+    time: float
+    note: str
+    debugger: bool
+    incarnation: int
+    argv: tuple[str, ...]
+    directory: str
+    host: str
+    kernel: str
+    crs: str
+    shim: str
+    signal: int
+    mounts: dict[str, str]
+    ranks: tuple[RankRecord, ...]
+    binaries: tuple[Binary, ...]
+    saved: tuple[SavedFile, ...]
+    files: dict[str, Stamp]
+
+
+def encode(manifest: Manifest) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
+
+
+def read(directory: Path) -> Manifest:
+    """The manifest of a checkpoint's directory. Raises StoreError."""
+    path = directory / NAME
+    try:
+        data = path.read_bytes()
+        version = msgspec.json.decode(data, type=dict[str, object]).get("version")
+        if version != VERSION:
+            raise StoreError(
+                f"{path} has version {version}, this crdebug reads version {VERSION}",
+                hint="use the crdebug that took the checkpoint",
+            )
+        return msgspec.json.decode(data, type=Manifest, strict=True)
+    except FileNotFoundError:
+        raise StoreError(f"{directory} holds no checkpoint: there is no {NAME}") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise StoreError(
+            f"{path} cannot be read: {error}",
+            hint="it was changed since it was written; delete the checkpoint",
+        ) from None
