@@ -85,7 +85,7 @@ class Command:
     def usage(self) -> str:
         formats = "".join(a.usage for a in self.arguments if a.kind is Kind.FORMAT)
         words = [a.usage for a in self.arguments if a.kind is not Kind.FORMAT]
-        prefix = ["[[RANKS]]"] if self.takes_ranks else []
+        prefix = ["[RANKS]"] if self.takes_ranks else []
         return " ".join([*prefix, self.name + formats, *words])
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from crdebug.commands.context import Context
 from crdebug.commands.registry import Registry
 from crdebug.commands.results import Left, Result
 from crdebug.errors import BadInput, CrdebugError
@@ -58,22 +57,21 @@ def read_script(file: str) -> tuple[ScriptLine, ...]:
 
 async def play(
     lines: Iterable[ScriptLine],
+    run: Callable[[str], Awaitable[Result]],
     registry: Registry,
-    context: Context,
-    *,
     before: Callable[[str], None],
     after: Callable[[Result], None],
 ) -> None:
     """Run lines until one fails or ends the session.
 
-    before: told each line that is worth showing; after: told each result.
+    run: runs one.  before: told each line that is worth showing.  after: told each result.
     Raises ScriptFailed at the first error.
     """
     for line in lines:
         try:
             if registry.read(line.text).command.echoed:
                 before(line.text)
-            result = await registry.run(context, line.text)
+            result = await run(line.text)
         except CrdebugError as error:
             raise ScriptFailed.at(line, error) from error
         after(result)

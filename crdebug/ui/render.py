@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from datetime import datetime
-from enum import Enum
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
 from crdebug.commands.results import (
@@ -32,6 +31,7 @@ from crdebug.ui.tables import table
 
 if TYPE_CHECKING:
     from crdebug.checkpoint.store import Checkpoint
+    from crdebug.events import Location
     from crdebug.target.answers import Answers
     from crdebug.target.breakpoints import Breakpoint
     from crdebug.target.gdb import Frame, ThreadInfo
@@ -63,7 +63,7 @@ def _lines(result: Result, width: int) -> Iterator[str]:
         case Ranks():
             yield _ranks(result.ranks, width)
         case BreakpointSet():
-            yield _breakpoint(result.breakpoint)
+            yield from _breakpoint(result.breakpoint)
         case BreakpointsDeleted():
             if not result.numbers:
                 yield "there are no breakpoints"
@@ -138,7 +138,7 @@ def _threads(answers: Answers[tuple[ThreadInfo, ...]], width: int) -> str:
     for rank, threads in answers.values.items():
         for thread in threads:
             where = "" if thread.location is None else str(thread.location)
-            key = (thread.number, thread.name, word(thread.state), where)
+            key = (thread.number, thread.name, thread.state, where)
             rows.setdefault(key, {})[rank] = thread.tid
     texts = []
     for (number, name, state, where), tids in sorted(rows.items(), key=lambda row: row[0]):
@@ -150,17 +150,12 @@ def _threads(answers: Answers[tuple[ThreadInfo, ...]], width: int) -> str:
 # ---- ranks ----------------------------------------------------------------------------------
 
 
-def word(state: object) -> str:
-    """The word for a state, whatever it is kept as."""
-    return str(state.value) if isinstance(state, Enum) else str(state)
-
-
 def _ranks(ranks: Iterable[RankInfo], width: int) -> str:
     rows = (
         (
             str(each.rank),
-            word(each.state),
-            str(each.pid),
+            each.state,
+            "" if each.pid is None else str(each.pid),
             each.host,
             each.executable,
             "" if each.location is None else str(each.location),
@@ -173,8 +168,7 @@ def _ranks(ranks: Iterable[RankInfo], width: int) -> str:
 def places(ranks: Iterable[RankInfo]) -> Iterator[str]:
     """Where ranks are, equal places as one."""
     known = (
-        (each.rank, word(each.state) if each.location is None else str(each.location))
-        for each in ranks
+        (each.rank, each.state if each.location is None else str(each.location)) for each in ranks
     )
     for each, place in classes(known):
         yield f"  [{each}] {place}"
@@ -183,25 +177,46 @@ def places(ranks: Iterable[RankInfo]) -> Iterator[str]:
 # ---- breakpoints ----------------------------------------------------------------------------
 
 
-def _breakpoint(each: Breakpoint) -> str:
+def _breakpoint(each: Breakpoint) -> Iterator[str]:
     kind = "temporary breakpoint" if each.temporary else "breakpoint"
     condition = f" if {each.condition}" if each.condition else ""
-    return f"{kind} {each.number} on [{each.ranks}]: {each.location}{condition}"
+    places = _places_of(each)
+    if len(places) == 1:
+        yield f"{kind} {each.number} on [{each.ranks}]: {places[0][1]}{condition}"
+    else:
+        yield f"{kind} {each.number} on [{each.ranks}]: {each.location}{condition}"
+        yield from (f"  [{ranks}] {place}" for ranks, place in places)
+    problems = classes(each.problems.items())
+    yield from (f"[{ranks}] error: {problem}" for ranks, problem in problems)
+
+
+def _places_of(each: Breakpoint) -> list[tuple[RankSet, str]]:
+    """Where it is, by ranks; one entry for a breakpoint that is at one place on all of them."""
+    placed = [(ranks, _together(locations)) for ranks, locations in each.merged_places()]
+    return [(ranks, text or f"{each.location} (pending)") for ranks, text in placed]
+
+
+def _together(locations: tuple[Location, ...]) -> str:
+    if len(locations) > 3:
+        return f"{len(locations)} places"
+    return ", ".join(dict.fromkeys(str(location) for location in locations))
 
 
 def _breakpoints(breakpoints: tuple[Breakpoint, ...], width: int) -> str:
     if not breakpoints:
         return "there are no breakpoints"
-    rows = (
-        (
-            str(each.number),
-            f"[{each.ranks}]",
-            str(each.location) + (f" if {each.condition}" if each.condition else ""),
-            "once" if each.temporary else "",
-        )
-        for each in breakpoints
-    )
-    return table(("number", "ranks", "location", ""), rows, width)
+    rows = [row for each in breakpoints for row in _breakpoint_rows(each)]
+    return table(("number", "ranks", "location", "hits", "condition"), rows, width)
+
+
+def _breakpoint_rows(each: Breakpoint) -> Iterator[tuple[str, ...]]:
+    words = [f"if {each.condition}"] if each.condition else []
+    words += ["once"] if each.temporary else []
+    words += [] if each.enabled else ["disabled"]
+    first = (str(each.number), str(each.hits), ", ".join(words))
+    for ranks, place in _places_of(each) or [(each.ranks, each.location)]:
+        yield first[0], f"[{ranks}]", place, first[1], first[2]
+        first = ("", "", "")
 
 
 # ---- checkpoints ----------------------------------------------------------------------------

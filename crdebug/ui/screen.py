@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -51,6 +52,7 @@ class Screen:
         err: Callable[[], TextIO] = lambda: sys.stderr,
     ) -> None:
         self.terminal = terminal
+        self._colours = terminal and "NO_COLOR" not in os.environ  # no-color.org
         self._out = out
         self._err = err
         self._marks = OutputMarks(self._application_line)
@@ -139,7 +141,7 @@ class Screen:
         self._put(self._out(), self._coloured(mark, _COLOURS.get(mark, "cyan")) + line)
 
     def _coloured(self, text: str, colour: str) -> str:
-        return click.style(text, fg=colour) if self.terminal else text
+        return click.style(text, fg=colour) if self._colours else text
 
     def _put(self, stream: TextIO, text: str) -> None:
         encoding = getattr(stream, "encoding", None) or "utf-8"

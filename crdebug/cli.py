@@ -1,0 +1,355 @@
+"""The command line: argv to a session or a job; the only place that exits.
+
+Imports are where they are needed, so that `crdebug --help` does not wait for what it does not use.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from crdebug.config import Settings
+
+if TYPE_CHECKING:
+    from crdebug.commands.context import Context
+    from crdebug.commands.registry import Registry
+    from crdebug.events import Event
+    from crdebug.jobs import JobInfo
+    from crdebug.session import Session
+    from crdebug.ui.conversation import Begin, LineSource
+    from crdebug.ui.screen import Screen
+
+T = TypeVar("T")
+Subscriber = Callable[["Event"], None]
+
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+
+
+class Program(click.Group):
+    """Turns exceptions into one sentence and an exit status."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except KeyboardInterrupt:
+            click.echo("crdebug: interrupted", err=True)
+            ctx.exit(EXIT_INTERRUPTED)
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno == errno.EPIPE:
+                raise  # click ends quietly when nobody reads any more
+            ctx.exit(_report(error))
+
+
+def _report(error: Exception) -> int:
+    from crdebug.commands.script import ScriptFailed
+    from crdebug.ui.failures import describe
+
+    text, status = describe(error)
+    # A script's error begins with file and line, as compilers' do, for editors to jump to.
+    click.secho(text if isinstance(error, ScriptFailed) else f"crdebug: {text}", fg="red", err=True)
+    return status
+
+
+class SignalNumber(click.ParamType[int]):
+    """A signal by number or name: 34, SIGTSTP, TSTP, SIGRTMIN+3."""
+
+    name = "signal"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        text = str(value).upper()
+        number = int(text) if text.isdigit() else _signal_named(text)
+        if number not in signal.valid_signals():
+            self.fail(f"'{value}' is not a signal; give a number or a name like SIGTSTP")
+        return number
+
+
+def _signal_named(text: str) -> int:
+    base, plus, offset = text.removeprefix("SIG").partition("+")
+    found = signal.Signals.__members__.get(f"SIG{base}")
+    if found is None or (plus and not (base == "RTMIN" and offset.isdigit())):
+        return -1
+    return found + int(offset or 0)
+
+
+_SCRIPTS = click.option(
+    "-x", "scripts", metavar="SCRIPT", multiple=True, help="Play a file of commands first."
+)
+_BATCH = click.option(
+    "--batch", is_flag=True, help="No console; the first error of a script ends it, status 1."
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="For programs.")
+_SIGNAL = click.option(
+    "--signal",
+    "signal_number",
+    type=SignalNumber(),
+    metavar="N|NAME",
+    default=0,
+    help="The waitpoint signal; by default one that the job does not use.",
+)
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="crdebug")
+def main() -> None:
+    """Debug an MPI job with one GDB per rank, take checkpoints, and go back to them."""
+
+
+# ---- under the debugger -----------------------------------------------------------------------
+
+
+@main.command(context_settings={"allow_interspersed_args": False})
+@_SCRIPTS
+@_BATCH
+@click.option(
+    "--stop-at",
+    type=click.Choice(["main", "none"]),
+    default="main",
+    show_default=True,
+    help="Where the ranks stop first: at main, or before it.",
+)
+@click.option("--no-debugger", is_flag=True, help="Only make the job one that can be checkpointed.")
+@click.option("--name", metavar="JOB", help="The job's name; by default the program's.")
+@_SIGNAL
+@click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- mpirun ...")
+@click.pass_context
+def run(
+    ctx: click.Context,
+    scripts: tuple[str, ...],
+    batch: bool,
+    stop_at: str,
+    no_debugger: bool,
+    name: str | None,
+    signal_number: int,
+    argv: tuple[str, ...],
+) -> None:
+    """Start a job: `crdebug run -- mpirun -n 4 ./heat`."""
+    settings = Settings(signal=signal_number)
+    if no_debugger:
+        if scripts or batch:
+            raise click.UsageError("-x and --batch are for the debugger; leave --no-debugger out")
+        ctx.exit(_wait(_run_detached(argv, name, settings)))
+
+    async def begin(subscriber: Subscriber) -> Session:
+        from crdebug.session import Session
+
+        return await Session.run(
+            argv,
+            name=name,
+            stop_at_main=stop_at == "main",
+            settings=settings,
+            subscriber=subscriber,
+        )
+
+    _debug(begin, scripts, batch)
+
+
+@main.command()
+@_SCRIPTS
+@_BATCH
+@click.argument("job", metavar="JOB|PID")
+def attach(job: str, scripts: tuple[str, ...], batch: bool) -> None:
+    """Attach to a running job, by name or by its starter's PID.
+
+    The job runs on when the session ends.
+    """
+
+    async def begin(subscriber: Subscriber) -> Session:
+        from crdebug.session import Session
+
+        return await Session.attach(job, subscriber=subscriber)
+
+    _debug(begin, scripts, batch, owns_job=False)
+
+
+@main.command()
+@_SCRIPTS
+@_BATCH
+@click.option("--debug/--no-debug", default=True, show_default=True, help="Under the debugger?")
+@click.argument("handle", metavar="JOB:N")
+@click.pass_context
+def restart(
+    ctx: click.Context, handle: str, debug: bool, scripts: tuple[str, ...], batch: bool
+) -> None:
+    """Bring a job back from a checkpoint.
+
+    With --debug, each recovered rank is announced on stderr as `MPIR_debug_info) HOST:PID` as soon
+    as it can be attached to.
+    """
+    if not debug:
+        if scripts or batch:
+            raise click.UsageError("-x and --batch are for the debugger; leave --no-debug out")
+        ctx.exit(_wait(_restart_detached(handle)))
+
+    async def begin(subscriber: Subscriber) -> Session:
+        from crdebug.session import Session
+
+        return await Session.restart_from(handle, settings=Settings(), subscriber=subscriber)
+
+    _debug(begin, scripts, batch)
+
+
+def _debug(begin: Begin, scripts: Sequence[str], batch: bool, *, owns_job: bool = True) -> None:
+    if batch and not scripts:
+        raise click.UsageError("--batch needs a script: -x SCRIPT")
+    from crdebug.ui.conversation import Plan, converse
+
+    plan = Plan(scripts, batch, owns_job)
+    _wait(converse(begin, plan, _screen(batch=batch), _source))
+
+
+def _source(registry: Registry, context: Context) -> LineSource:
+    from crdebug.ui.console import open_source
+
+    return open_source(registry, context)
+
+
+def _screen(*, batch: bool) -> Screen:
+    from crdebug.ui.screen import Screen
+
+    streams = sys.stdout.isatty() and sys.stderr.isatty()
+    return Screen(terminal=streams and not batch and os.environ.get("TERM") != "dumb")
+
+
+# ---- jobs without the debugger ----------------------------------------------------------------
+
+
+async def _run_detached(argv: Sequence[str], name: str | None, settings: Settings) -> int:
+    from crdebug import jobs
+
+    return await _follow(await jobs.run_detached(argv, name, settings))
+
+
+async def _restart_detached(handle: str) -> int:
+    from crdebug import jobs
+
+    screen = _screen(batch=False)
+    with screen.busy():
+        job = await jobs.restart(handle, screen.event)
+    return await _follow(job)
+
+
+async def _follow(job: JobInfo) -> int:
+    """Be the launcher's stand-in: its output, its status, and Ctrl-C ends the job."""
+    import asyncio
+
+    from crdebug import jobs
+
+    click.echo(f"crdebug: job {job.name}", err=True)
+    try:
+        return await jobs.follow(job.name, _relay)
+    except asyncio.CancelledError:
+        await jobs.kill(job.name)
+        raise
+
+
+def _relay(event: Event) -> None:
+    from crdebug.events import JobOutput
+
+    if isinstance(event, JobOutput):
+        stream = sys.stderr if event.stream == "stderr" else sys.stdout
+        stream.write(event.text)
+        stream.flush()
+
+
+@main.command()
+@click.option("--note", default="", metavar="TEXT", help="To recognise it by.")
+@click.option("--kill", is_flag=True, help="End the job when its checkpoint is whole.")
+@_JSON
+@click.argument("job")
+def checkpoint(job: str, note: str, kill: bool, as_json: bool) -> None:
+    """Take a checkpoint of a job, whether a debugger is attached or not."""
+    from crdebug import jobs
+    from crdebug.commands.results import CheckpointTaken
+    from crdebug.ui.listing import checkpoint_json
+    from crdebug.ui.render import render
+
+    screen = _screen(batch=False)
+    with screen.busy():
+        taken = _wait(jobs.take_checkpoint(job, note, kill, screen.event))
+    # The line that MPIR debuggers look for: the argument of MPIR_restart_command.
+    click.echo(f"MPIR_checkpoint_handle) {taken.handle}", err=True)
+    click.echo(checkpoint_json(taken) if as_json else render(CheckpointTaken(taken)))
+
+
+@main.command()
+@_JSON
+@click.argument("job", required=False)
+def checkpoints(job: str | None, as_json: bool) -> None:
+    """List the checkpoints of a job, or of all jobs."""
+    from crdebug import jobs
+    from crdebug.ui.listing import checkpoints_json
+    from crdebug.ui.render import checkpoint_table
+
+    found = _wait(jobs.list_checkpoints(job))
+    click.echo(checkpoints_json(found) if as_json else checkpoint_table(found))
+
+
+@main.command("jobs")
+@_JSON
+def jobs_(as_json: bool) -> None:
+    """List the jobs."""
+    from crdebug import jobs
+    from crdebug.ui.listing import job_table, jobs_json
+
+    found = _wait(jobs.list_jobs())
+    click.echo(jobs_json(found) if as_json else job_table(found))
+
+
+@main.command()
+@click.argument("handle", metavar="JOB:N")
+def delete(handle: str) -> None:
+    """Delete a checkpoint."""
+    from crdebug import jobs
+
+    _wait(jobs.delete(handle))
+    click.echo(f"checkpoint {handle} deleted")
+
+
+@main.command()
+@click.argument("job")
+def kill(job: str) -> None:
+    """End a job. Its checkpoints stay."""
+    from crdebug import jobs
+    from crdebug.commands.results import Killed
+    from crdebug.ui.render import render
+
+    _wait(jobs.kill(job))
+    click.echo(render(Killed(job)))
+
+
+@main.command()
+@click.argument("job")
+def release(job: str) -> None:
+    """Open the gates of a job whose debugger died, so that it runs on."""
+    from crdebug import jobs
+
+    for line in _wait(jobs.release(job)):
+        click.echo(line)
+
+
+@main.command()
+@_JSON
+@click.pass_context
+def doctor(ctx: click.Context, as_json: bool) -> None:
+    """Say what this machine has, what is missing, and what to do; status 0 if jobs can run."""
+    from crdebug.commands import doctor as doctors
+
+    report = doctors.diagnose()
+    click.echo(doctors.as_json(report) if as_json else doctors.as_text(report))
+    ctx.exit(0 if doctors.main_job_can_run(report) else 1)
+
+
+def _wait(work: Coroutine[object, object, T]) -> T:
+    import asyncio
+
+    return asyncio.run(work)

@@ -1,0 +1,113 @@
+"""The prompt."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.patch_stdout import patch_stdout
+
+from crdebug.commands.completion import complete
+from crdebug.commands.context import Context, agree
+from crdebug.commands.registry import Registry
+from crdebug.config import state_home
+from crdebug.ui.conversation import LineSource
+
+
+class CommandCompleter(Completer):
+    """The candidates of commands/completion.py as prompt_toolkit wants them."""
+
+    def __init__(self, registry: Registry, context: Context) -> None:
+        self._registry = registry
+        self._context = context
+
+    def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Completion]:
+        for each in complete(self._registry, self._context, document.text_before_cursor):
+            yield Completion(each.text, -each.typed, display_meta=each.summary)
+
+
+class Prompt:
+    """Lines typed at a terminal, with history and completion.
+
+    patched: what is written while the prompt is shown appears above it.
+    """
+
+    def __init__(self, registry: Registry, context: Context, *, patched: bool = True) -> None:
+        self._patched = patched
+        self._lines: PromptSession[str] = PromptSession(
+            history=_history(state_home() / "history"),
+            completer=CommandCompleter(registry, context),
+            complete_while_typing=False,
+            enable_history_search=True,
+        )
+        self._questions: PromptSession[str] = PromptSession(history=InMemoryHistory())
+
+    async def line(self, prompt: str) -> str:
+        return await self._ask(self._lines, prompt)
+
+    async def confirm(self, question: str) -> bool:
+        """GDB's way: the end of the input is a yes, Ctrl-C a no."""
+        while True:
+            try:
+                answer = (await self._ask(self._questions, f"{question} (y or n) ")).strip().lower()
+            except KeyboardInterrupt:
+                return False
+            except EOFError:
+                return True
+            if answer in ("y", "yes", "n", "no"):
+                return answer.startswith("y")
+
+    def clear(self) -> None:
+        for session in (self._lines, self._questions):
+            if session.app.is_running:
+                session.app.exit(exception=KeyboardInterrupt())
+
+    async def _ask(self, session: PromptSession[str], prompt: str) -> str:
+        # The streams are the prompt's only while it is shown: results are written at once.
+        with self._streams():
+            line: str = await session.prompt_async(prompt, handle_sigint=False)
+            return line
+
+    def _streams(self) -> AbstractContextManager[None]:
+        return patch_stdout(raw=True) if self._patched else nullcontext()
+
+
+class Pipe:
+    """Lines from a standard input that is not a terminal. Questions are answered yes, as by GDB."""
+
+    def __init__(self) -> None:
+        self.confirm = agree
+
+    async def line(self, prompt: str) -> str:
+        line: str = await asyncio.to_thread(sys.stdin.readline)
+        if not line:
+            raise EOFError
+        return line.rstrip("\n")
+
+    def clear(self) -> None:
+        """There is no line to clear: it was read whole."""
+
+
+def open_source(registry: Registry, context: Context) -> LineSource:
+    """The console's lines: a prompt on a terminal, else standard input as it comes."""
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        return Prompt(registry, context)
+    return Pipe()
+
+
+def _history(file: Path) -> History:
+    """Kept in a file if that can be written, and only its owner's to read."""
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.touch(mode=0o600)
+        with file.open("ab"):
+            return FileHistory(str(file))
+    except OSError:
+        return InMemoryHistory()

@@ -1,0 +1,204 @@
+"""A session and its user: scripts, then the console, then a clean end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from crdebug.commands.context import Context
+from crdebug.commands.registry import Registry
+from crdebug.commands.results import Left, Nothing, Result
+from crdebug.commands.script import ScriptFailed, ScriptLine, play, read_script
+from crdebug.commands.standard import standard
+from crdebug.errors import CrdebugError, Refused
+from crdebug.events import Event
+from crdebug.ui.render import places
+from crdebug.ui.screen import PROMPT, Screen, ranks_line
+
+if TYPE_CHECKING:
+    from crdebug.session import Session
+
+# The third Ctrl-C during one command gives up waiting for it: the first two asked nicely.
+_PATIENCE = 3
+
+Begin = Callable[[Callable[[Event], None]], Awaitable["Session"]]
+"""Starts, attaches or restarts; takes the subscriber of the session's events."""
+
+
+class LineSource(Protocol):
+    """Where the console's lines come from."""
+
+    async def line(self, prompt: str) -> str:
+        """The next line. Raises EOFError at the end, KeyboardInterrupt when it was cleared."""
+        ...
+
+    async def confirm(self, question: str) -> bool: ...
+
+    def clear(self) -> None:
+        """Begin the line again: what Ctrl-C does at the prompt."""
+
+
+OpenSource = Callable[[Registry, Context], LineSource]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a conversation is to do.
+
+    scripts: files, played in order.  batch: end at the first error, and after the scripts.
+    owns_job: see Context.
+    """
+
+    scripts: Sequence[str] = ()
+    batch: bool = False
+    owns_job: bool = True
+
+
+async def converse(begin: Begin, plan: Plan, screen: Screen, open_source: OpenSource) -> None:
+    """Hold a whole conversation. Raises CrdebugError: what went wrong in batch, or at the start.
+
+    A script that cannot be read is found before the job is started.
+    """
+    lines = [line for file in plan.scripts for line in read_script(file)]
+    with screen.busy():
+        session = await begin(screen.event)
+    talk = Conversation(session, plan, screen)
+    try:
+        with talk.interrupts():
+            await talk.hold(lines, open_source)
+    finally:
+        await talk.end()
+
+
+class Conversation:
+    """Runs lines one after the other; the first Ctrl-C during one interrupts the job."""
+
+    def __init__(self, session: Session, plan: Plan, screen: Screen) -> None:
+        self.registry = standard()
+        self.context = Context(session, owns_job=plan.owns_job)
+        self._plan = plan
+        self._screen = screen
+        self._source: LineSource | None = None
+        self._command: asyncio.Task[Result] | None = None
+        self._presses = 0
+        self._asking: set[asyncio.Task[None]] = set()
+
+    async def hold(self, lines: Sequence[ScriptLine], open_source: OpenSource) -> None:
+        """The scripts, then the console unless in batch. Raises ScriptFailed in batch."""
+        session = self.context.session
+        self._screen.note("\n".join([ranks_line(session.job, session.ranks), *self._places()]))
+        try:
+            await play(lines, self._run, self.registry, self._screen.command, self._screen.result)
+        except ScriptFailed as error:
+            if self._plan.batch:
+                raise
+            self._screen.error(error)
+        if not self._plan.batch and not self.context.over:
+            self._source = open_source(self.registry, self.context)
+            self.context.confirm = self._source.confirm
+            await self._console(self._source)
+
+    def _places(self) -> Iterator[str]:
+        return places(self.context.session.info_ranks())
+
+    async def _console(self, source: LineSource) -> None:
+        while not self.context.over:
+            try:
+                line = await source.line(PROMPT)
+            except KeyboardInterrupt:
+                continue
+            except EOFError:
+                line = "quit"
+            await self.execute(line)
+
+    async def execute(self, line: str) -> Result:
+        """One line at the console: whatever goes wrong is shown, and the console stays."""
+        try:
+            result = await self._run(line)
+        except Exception as error:  # also a bug must not end the session, and so the job
+            self._screen.error(error)
+            return Nothing()
+        self._screen.result(result)
+        return result
+
+    async def _run(self, line: str) -> Result:
+        self._presses = 0
+        self._command = asyncio.create_task(self.registry.run(self.context, line))
+        try:
+            with self._screen.busy():
+                result = await self._command
+        except asyncio.CancelledError:
+            if self._presses < _PATIENCE:
+                raise
+            raise Refused(
+                f"gave up waiting for '{line.strip()}'", hint="'info ranks' says who still runs"
+            ) from None
+        finally:
+            self._command = None
+        if self._presses and self._source is None:
+            # The user's Ctrl-C is for the script as well as for the job.
+            self._screen.result(result)
+            raise Refused("interrupted")
+        return result
+
+    # ---- Ctrl-C -------------------------------------------------------------------------------
+
+    @contextmanager
+    def interrupts(self) -> Iterator[None]:
+        """Take SIGINT for as long as the conversation lasts."""
+        loop = asyncio.get_running_loop()
+        before = signal.getsignal(signal.SIGINT)
+        loop.add_signal_handler(signal.SIGINT, self.interrupt)
+        try:
+            yield
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+            signal.signal(signal.SIGINT, before)
+
+    def interrupt(self) -> None:
+        """Ctrl-C: stop the job while a command runs, else clear the line."""
+        if self._command is None:
+            if self._source is not None:
+                self._source.clear()
+            return
+        self._presses += 1
+        if self._presses >= _PATIENCE:
+            self._command.cancel()
+            return
+        asking = asyncio.create_task(self._ask_to_stop())
+        self._asking.add(asking)
+        asking.add_done_callback(self._asking.discard)
+
+    async def _ask_to_stop(self) -> None:
+        try:
+            await self.context.session.interrupt()
+        except Exception as error:  # the pending command tells how it ended, this only helps
+            self._screen.error(error)
+
+    # ---- the end ------------------------------------------------------------------------------
+
+    async def end(self) -> None:
+        """Leave the job as promised: let go if it was attached to, else ended."""
+        context = self.context
+        session = context.session
+        try:
+            if not context.over and session.ended is None:
+                if context.owns_job:
+                    self._screen.note(f"the session is over: job {session.job} is killed")
+                else:
+                    await self._let_go(session)
+        finally:
+            with self._screen.busy():
+                await session.close()
+
+    async def _let_go(self, session: Session) -> None:
+        try:
+            await session.detach()
+        except CrdebugError as error:
+            self._screen.error(error)
+        else:
+            self._screen.result(Left(session.job, detached=True))
