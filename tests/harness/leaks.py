@@ -1,0 +1,196 @@
+"""What a test left behind: processes, PID namespaces, file descriptors, directories, mounts.
+
+Import the fixture in a tier's conftest.py, where it serves every test below:
+
+    from harness.leaks import no_leaks  # noqa: F401
+
+Processes are known by a mark in their environment, because a job's starter is a child of nobody we
+know, and a restored process is a child of the restorer's; so other users of the machine may start
+and end what they like meanwhile.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pytest
+
+from crdebug.config import state_home
+from crdebug.deadline import Deadline
+
+MARK = "CRDEBUG_TEST_MARK"
+# For processes that were ended and whose end is not complete, such as a killed job's.
+_GRACE = float(os.environ.get("CRDEBUG_TEST_GRACE", "10"))
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process. started: tells it from a later one with its PID.  namespace: of its PIDs."""
+
+    pid: int
+    started: float
+    namespace: str = field(compare=False)
+    what: str = field(compare=False)
+
+    def __str__(self) -> str:
+        return f"process {self.pid} ({self.what})"
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What there is now that a test can leave behind.
+
+    processes: descendants, and those that carry the mark.  namespaces: theirs, of PIDs.
+    files: open file descriptors of this process and what they are.
+    directories: of the state home.  mounts: mount points of this process's mount namespace.
+    """
+
+    processes: frozenset[Process]
+    namespaces: frozenset[str]
+    files: frozenset[tuple[int, str]]
+    directories: frozenset[Path]
+    mounts: frozenset[str]
+
+    @classmethod
+    def take(cls, mark: str, home: Path) -> Footprint:
+        """Look. mark: the value of MARK in the environment of the processes to find."""
+        processes = _processes(mark)
+        return cls(
+            processes=processes,
+            namespaces=frozenset(p.namespace for p in processes) - {_namespace(os.getpid())},
+            files=_files(),
+            directories=_directories(home),
+            mounts=_mounts(),
+        )
+
+    def left_since(self, before: Footprint) -> tuple[str, ...]:
+        """What is there now and was not before, as lines to read."""
+        new_processes = sorted(self.processes - before.processes, key=lambda p: p.pid)
+        new_namespaces = self.namespaces - before.namespaces
+        return (
+            *(str(process) for process in new_processes),
+            *(f"PID namespace {name}" for name in sorted(new_namespaces)),
+            *(f"descriptor {n}: {what}" for n, what in sorted(self.files - before.files)),
+            *(f"directory {path}" for path in sorted(self.directories - before.directories)),
+            *(f"mount {point}" for point in sorted(self.mounts - before.mounts)),
+        )
+
+
+def _namespace(pid: int) -> str:
+    try:
+        return str(Path(f"/proc/{pid}/ns/pid").readlink())
+    except OSError:
+        return ""  # a zombie has none, and nor has what is gone
+
+
+def _processes(mark: str) -> frozenset[Process]:
+    mine = psutil.Process()
+    descendants = {process.pid for process in mine.children(recursive=True)}
+    carried = f"{MARK}={mark}".encode()
+    found = set()
+    for process in psutil.process_iter():
+        if process.pid == mine.pid:
+            continue
+        try:
+            if process.pid not in descendants and not _carries(process.pid, carried):
+                continue
+            if process.status() == psutil.STATUS_ZOMBIE:
+                what = f"{process.name()}, ended and not waited for"
+            else:
+                what = " ".join(process.cmdline()) or process.name()
+            started = process.create_time()
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+        found.add(Process(process.pid, started, _namespace(process.pid), what))
+    return frozenset(found)
+
+
+def _carries(pid: int, carried: bytes) -> bool:
+    try:
+        return carried in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+def _files() -> frozenset[tuple[int, str]]:
+    found = set()
+    directory = Path("/proc/self/fd")
+    for entry in list(directory.iterdir()):
+        try:
+            found.add((int(entry.name), str(entry.readlink())))
+        except OSError:
+            continue  # the one that the directory was listed with
+    return frozenset(found)
+
+
+def _directories(home: Path) -> frozenset[Path]:
+    """Two levels: that a job or a checkpoint is there is enough to know."""
+    return frozenset(
+        path for pattern in ("*", "*/*") for path in home.glob(pattern) if path.is_dir()
+    )
+
+
+def _mounts() -> frozenset[str]:
+    # The fifth field is the mount point: proc(5), /proc/pid/mountinfo.
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    return frozenset(line.split()[4] for line in lines)
+
+
+def wait_ended(processes: frozenset[Process], deadline: Deadline) -> None:
+    """Wait until all have ended, or the deadline has passed; whose children they are is all one."""
+    poll = select.poll()
+    descriptors: set[int] = set()
+    try:
+        for process in processes:
+            try:
+                descriptor = os.pidfd_open(process.pid)
+            except ProcessLookupError:
+                continue
+            descriptors.add(descriptor)
+            poll.register(descriptor, select.POLLIN)
+        waiting = set(descriptors)
+        while waiting and deadline.left:
+            for descriptor, _ in poll.poll(deadline.left * 1000):
+                poll.unregister(descriptor)
+                waiting.discard(descriptor)
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _end(processes: frozenset[Process]) -> None:
+    """So that the next test does not find them. Only those that are still the same processes."""
+    for process in processes:
+        try:
+            now = psutil.Process(process.pid)
+            if now.create_time() == process.started:
+                now.kill()
+        except psutil.NoSuchProcess:
+            continue
+
+
+@pytest.fixture(autouse=True)
+def no_leaks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Fail a test that leaves anything behind; end the processes that it left."""
+    mark, home = uuid.uuid4().hex, state_home()
+    monkeypatch.setenv(MARK, mark)
+    before = Footprint.take(mark, home)
+    yield
+    # What only a reference cycle keeps open is not a leak yet; collect, so that it does not look
+    # like one at random.
+    gc.collect()
+    after = Footprint.take(mark, home)
+    if after.processes - before.processes:
+        wait_ended(after.processes - before.processes, Deadline(_GRACE))
+        after = Footprint.take(mark, home)
+    left = after.left_since(before)
+    _end(after.processes - before.processes)
+    if left:
+        pytest.fail("the test left behind:\n  " + "\n  ".join(left), pytrace=False)

@@ -1,0 +1,111 @@
+"""The leak check itself: what it finds, and that it finds nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from harness import leaks
+from harness.leaks import MARK, Footprint
+
+from crdebug.deadline import Deadline
+
+pytestmark = pytest.mark.unit
+
+ORPHAN = """
+import os, sys
+if os.fork() == 0:
+    os.setsid()
+    print(os.getpid(), flush=True)
+    os.close(1)
+    os.read(int(sys.argv[1]), 1)  # until the test closes its end
+"""
+
+
+def take(home: Path, mark: str = "none") -> Footprint:
+    return Footprint.take(mark, home)
+
+
+def test_nothing_is_left_when_nothing_happened(tmp_path: Path) -> None:
+    assert take(tmp_path).left_since(take(tmp_path)) == ()
+
+
+def test_a_descriptor_and_a_directory_are_told(tmp_path: Path) -> None:
+    before = take(tmp_path)
+    (tmp_path / "jobs" / "one" / "deep").mkdir(parents=True)
+    with Path("/dev/null").open() as file:
+        left = take(tmp_path).left_since(before)
+        assert left == (
+            f"descriptor {file.fileno()}: /dev/null",
+            f"directory {tmp_path}/jobs",
+            f"directory {tmp_path}/jobs/one",
+        )
+
+
+@pytest.fixture
+def orphan(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """The PID of a marked process whose parent has ended; it ends with the test."""
+    monkeypatch.setenv(MARK, "orphan")
+    reader, writer = os.pipe()
+    ran = subprocess.run(
+        [sys.executable, "-c", ORPHAN, str(reader)],
+        stdout=subprocess.PIPE,
+        pass_fds=[reader],
+        check=True,
+    )
+    os.close(reader)
+    yield int(ran.stdout)
+    os.close(writer)
+    leaks.wait_ended(take(Path("/nonexistent"), "orphan").processes, Deadline(10))
+
+
+def test_an_orphan_is_known_by_its_mark(tmp_path: Path, orphan: int) -> None:
+    assert [process.pid for process in take(tmp_path, "orphan").processes] == [orphan]
+    assert take(tmp_path, "another").processes == frozenset()
+
+
+def test_a_child_is_told_while_it_runs_and_until_it_is_waited_for(tmp_path: Path) -> None:
+    before = take(tmp_path)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        (process,) = take(tmp_path).processes - before.processes
+        assert process.pid == child.pid
+        assert process.what.endswith("-c input()")
+        child.kill()
+        leaks.wait_ended(frozenset({process}), Deadline(10))
+        (process,) = take(tmp_path).processes - before.processes
+        assert process.what.endswith("ended and not waited for")
+    assert take(tmp_path).processes == before.processes
+
+
+FORGETFUL = """
+import subprocess, sys
+from harness.leaks import no_leaks
+
+def test_one():
+    global child
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+
+def test_two():
+    pass
+"""
+
+
+def test_the_fixture_fails_the_test_that_leaks_and_no_other(tmp_path: Path) -> None:
+    (tmp_path / "test_forgetful.py").write_text(FORGETFUL)
+    tests = Path(__file__).parents[1]
+    environment = {**os.environ, "PYTHONPATH": str(tests), "CRDEBUG_HOME": str(tmp_path / "home")}
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio"]
+    ran = subprocess.run(
+        [*argv, "-c", os.devnull, "--rootdir", str(tmp_path), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        env={**environment, "CRDEBUG_TEST_GRACE": "0.1"},
+        check=False,
+    )
+    assert ran.returncode == 1, ran.stdout
+    assert "2 passed, 1 error" in ran.stdout
+    assert "the test left behind:\n  process " in ran.stdout
