@@ -93,7 +93,6 @@ _SIGNAL = click.option(
     "signal_number",
     type=SignalNumber(),
     metavar="N|NAME",
-    default=0,
     help="The waitpoint signal; by default one that the job does not use.",
 )
 
@@ -129,11 +128,11 @@ def run(
     stop_at: str,
     no_debugger: bool,
     name: str | None,
-    signal_number: int,
+    signal_number: int | None,
     argv: tuple[str, ...],
 ) -> None:
     """Start a job: `crdebug run -- mpirun -n 4 ./heat`."""
-    settings = Settings(signal=signal_number)
+    settings = Settings(signal=signal_number or 0)
     if no_debugger:
         if scripts or batch:
             raise click.UsageError("-x and --batch are for the debugger; leave --no-debugger out")

@@ -184,7 +184,8 @@ class Registry:
                 )
         command, text = self._find(text)
         format = ""
-        if any(argument.kind is Kind.FORMAT for argument in command.arguments):
+        # GDB takes a space before the slash too; only a command with a format has a use for it.
+        if text.startswith("/") or any(a.kind is Kind.FORMAT for a in command.arguments):
             letters = _FORMAT.match(text)
             if letters is not None:
                 format, text = letters[1], text[letters.end() :]

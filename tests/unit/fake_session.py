@@ -1,0 +1,231 @@
+"""A session without processes: it answers what a test has put in, and notes what was asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from crdebug.checkpoint.store import Checkpoint
+from crdebug.config import Settings
+from crdebug.errors import BadInput, CrdebugError, GdbError, Refused, StoreError
+from crdebug.events import (
+    Event,
+    GroupStopped,
+    JobEnded,
+    Location,
+    RankStopped,
+    StopReason,
+)
+from crdebug.ranks import RankSet
+from crdebug.target.answers import Answers
+from crdebug.target.breakpoints import Breakpoint
+from crdebug.target.group import RankInfo
+from crdebug.target.interface import Frame, ThreadInfo
+
+MAIN = Location(0x1000, "main", "heat.c", 80)
+RELAX = Location(0x2000, "relax", "heat.c", 41)
+POLL = Location(0x7F00, "poll")
+
+
+def stops(ranks: RankSet, reason: StopReason, detail: str = "", at: Location | None = RELAX):
+    """One stop for each rank."""
+    return tuple(RankStopped(rank, reason, detail, 1, at) for rank in ranks)
+
+
+def together(reason: StopReason, detail: str = "", size: int = 4) -> GroupStopped:
+    """All ranks stop for the same reason."""
+    at = None if reason in (StopReason.EXITED, StopReason.KILLED) else RELAX
+    all_of_them = stops(RankSet.span(size), reason, detail, at)
+    return GroupStopped(all_of_them, all_of_them)
+
+
+def a_checkpoint(number: int, job: str = "heat", note: str = "") -> Checkpoint:
+    return Checkpoint(
+        job=job,
+        number=number,
+        time=1_700_000_000.0,
+        note=note,
+        size=12_345_678,
+        debugger=True,
+        incarnation=1,
+        locations=(str(RELAX),) * 4,
+    )
+
+
+class FakeSession:
+    """The public face of crdebug.session.Session.
+
+    coming: what the next runs end with (a stop, or an error to raise), in order; a test that runs
+    more often gets a stop at a breakpoint.  values: by expression, an answer for each rank; an
+    error is that rank's error.  asked: every verb with what it was given.
+    hold: while it is not set, a run does not end; interrupt sets it.
+    """
+
+    def __init__(self, job: str = "heat", size: int = 4) -> None:
+        self.settings = Settings()
+        self.job = job
+        self.ranks = RankSet.span(size)
+        self.ended: int | None = None
+        self.running = RankSet()
+        self.incarnation = 1
+        self.directory = Path("/nowhere")
+        self.coming: deque[GroupStopped | Exception] = deque()
+        self.values: dict[str, Sequence[str | CrdebugError]] = {}
+        self.said: dict[str, Sequence[str]] = {}
+        self.frames: dict[int, tuple[Frame, ...]] = {}
+        self.asked: list[tuple[object, ...]] = []
+        self.hold = asyncio.Event()
+        self.hold.set()
+        self.started = asyncio.Event()
+        self.closed = False
+        self.on_close: Callable[[], None] = lambda: None
+        self._subscribers: list[Callable[[Event], None]] = []
+        self._breakpoints: dict[int, Breakpoint] = {}
+        self._checkpoints: list[Checkpoint] = []
+
+    # ---- beginning and end
+
+    def tell(self, event: Event) -> None:
+        for subscriber in tuple(self._subscribers):
+            subscriber(event)
+
+    def end(self, status: int) -> None:
+        self.ended = status
+        self.tell(JobEnded(status))
+
+    async def detach(self) -> None:
+        self.asked.append(("detach",))
+
+    async def kill(self) -> None:
+        self.asked.append(("kill",))
+        self.end(137)
+
+    async def close(self) -> None:
+        self.closed = True
+        self.on_close()
+
+    def subscribe(self, subscriber: Callable[[Event], None]) -> Callable[[], None]:
+        self._subscribers.append(subscriber)
+        return lambda: self._subscribers.remove(subscriber)
+
+    # ---- looking
+
+    def info_ranks(self) -> tuple[RankInfo, ...]:
+        state = "exited" if self.ended is not None else "stopped"
+        where = None if self.ended is not None else RELAX
+        return tuple(
+            RankInfo(rank, "node1", "heat", 100 + rank, state, where) for rank in self.ranks
+        )
+
+    async def info_threads(self, ranks: RankSet) -> Answers[tuple[ThreadInfo, ...]]:
+        def threads(rank: int) -> tuple[ThreadInfo, ...]:
+            return (
+                ThreadInfo(1, 100 + rank, "heat", RELAX, "stopped"),
+                ThreadInfo(2, 200 + rank, "progress", POLL, "stopped"),
+            )
+
+        return Answers({rank: threads(rank) for rank in ranks}, {})
+
+    async def evaluate(self, ranks: RankSet, expression: str) -> Answers[str]:
+        self.asked.append(("evaluate", str(ranks), expression))
+        found = self.values.get(expression)
+        if found is None:
+            text = f'No symbol "{expression}" in current context.'
+            return Answers({}, {rank: GdbError(text, expression) for rank in ranks})
+        return Answers(
+            {r: found[r] for r in ranks if isinstance(found[r], str)},
+            {r: found[r] for r in ranks if isinstance(found[r], CrdebugError)},
+        )
+
+    async def backtrace(self, ranks: RankSet, limit: int = 0) -> Answers[tuple[Frame, ...]]:
+        self.asked.append(("backtrace", str(ranks), limit))
+        default = (Frame(0, RELAX, "n=4"), Frame(1, MAIN, ""))
+        frames = {rank: self.frames.get(rank, default) for rank in ranks}
+        return Answers({rank: each[: limit or None] for rank, each in frames.items()}, {})
+
+    async def gdb(self, ranks: RankSet, command: str) -> Answers[str]:
+        self.asked.append(("gdb", str(ranks), command))
+        return Answers(
+            {rank: self.said.get(command, ("",) * len(self.ranks))[rank] for rank in ranks}, {}
+        )
+
+    # ---- running
+
+    async def resume(self, ranks: RankSet) -> GroupStopped:
+        return await self._run("resume", ranks)
+
+    async def step(self, ranks: RankSet, count: int = 1) -> GroupStopped:
+        return await self._run("step", ranks, count)
+
+    async def next(self, ranks: RankSet, count: int = 1) -> GroupStopped:
+        return await self._run("next", ranks, count)
+
+    async def finish(self, ranks: RankSet) -> GroupStopped:
+        return await self._run("finish", ranks)
+
+    async def _run(self, verb: str, ranks: RankSet, *more: int) -> GroupStopped:
+        self.asked.append((verb, str(ranks), *more))
+        self.running = ranks
+        self.started.set()
+        try:
+            await self.hold.wait()
+        finally:
+            self.running = RankSet()
+        if not self.coming:
+            return together(StopReason.BREAKPOINT, "1", len(self.ranks))
+        coming = self.coming.popleft()
+        if isinstance(coming, Exception):
+            raise coming
+        return coming
+
+    async def interrupt(self) -> None:
+        self.asked.append(("interrupt",))
+        self.hold.set()
+
+    # ---- breakpoints
+
+    async def add_breakpoint(
+        self, ranks: RankSet, location: str, *, condition: str = "", temporary: bool = False
+    ) -> Breakpoint:
+        if location == "nowhere":
+            raise GdbError('Function "nowhere" not defined.', "-break-insert nowhere", ranks=ranks)
+        number = len(self._breakpoints) + 1
+        places = {rank: (replace(RELAX, address=0x2000 + rank),) for rank in ranks}
+        made = Breakpoint(number, location, ranks, condition, temporary, places=places)
+        self._breakpoints[number] = made
+        return made
+
+    async def delete_breakpoint(self, number: int) -> None:
+        if number not in self._breakpoints:
+            raise BadInput(f"there is no breakpoint {number}")
+        del self._breakpoints[number]
+
+    def breakpoints(self) -> tuple[Breakpoint, ...]:
+        return tuple(self._breakpoints.values())
+
+    # ---- checkpoints
+
+    async def checkpoint(self, note: str = "") -> Checkpoint:
+        if self.ended is not None:
+            raise Refused("the job has ended")
+        taken = a_checkpoint(len(self._checkpoints) + 1, self.job, note)
+        self._checkpoints.append(taken)
+        return taken
+
+    async def restart(self, number: int | None = None) -> Checkpoint:
+        if not self._checkpoints:
+            raise StoreError("there is no checkpoint", hint="'checkpoint' takes one")
+        number = len(self._checkpoints) if number is None else number
+        if number > len(self._checkpoints):
+            raise StoreError(
+                f"there is no checkpoint {self.job}:{number}", hint="'info checkpoints' lists them"
+            )
+        self.incarnation += 1
+        self.ended = None
+        return self._checkpoints[number - 1]
+
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        return tuple(self._checkpoints)

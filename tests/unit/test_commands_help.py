@@ -1,0 +1,97 @@
+"""What derives from the declarations: help, completion, the manual."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+import pytest
+from fake_session import FakeSession
+
+from crdebug.commands.completion import complete
+from crdebug.commands.context import Context
+from crdebug.commands.docs import PAGE, markdown
+from crdebug.commands.results import Text
+from crdebug.commands.standard import standard
+from crdebug.errors import BadInput
+
+pytestmark = pytest.mark.unit
+
+REGISTRY = standard()
+
+
+async def text_of(line: str) -> str:
+    result = await REGISTRY.run(Context(FakeSession()), line)
+    assert isinstance(result, Text)
+    return result.text
+
+
+def test_the_manual_is_what_the_declarations_say() -> None:
+    found = PAGE.read_text(encoding="utf-8").splitlines()
+    wanted = markdown(REGISTRY).splitlines()
+    diff = "\n".join(difflib.unified_diff(found, wanted, str(PAGE), "declarations", lineterm=""))
+    assert not diff, f"run python -m crdebug.commands.docs\n{diff}"
+
+
+async def test_help_lists_every_command_with_its_summary() -> None:
+    text = await text_of("help")
+    for command in REGISTRY.commands:
+        assert re.search(rf"^  {command.name} +{re.escape(command.summary)}$", text, re.MULTILINE)
+
+
+async def test_help_for_a_group_a_family_and_a_command() -> None:
+    assert (await text_of("help breakpoints")).startswith("Breakpoints (breakpoints):\n  break ")
+    assert "info threads" in await text_of("help info")
+    text = await text_of("help p")
+    assert "Usage: [RANKS] print[/f] EXPR\nAlso: p, inspect\n" in text
+    assert "EXPR  an expression" in text
+    with pytest.raises(BadInput, match="there is no command 'nosuch'"):
+        await text_of("help nosuch")
+
+
+def test_every_command_is_worth_reading_about() -> None:
+    for command in REGISTRY.commands:
+        assert command.summary.endswith("."), command.name
+        assert len(command.summary) < 80, command.name
+        for argument in command.arguments:
+            assert argument.help, command.name
+
+
+# ---- completion -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def context() -> Context:
+    context = Context(FakeSession())
+    for line in ("break relax", "break main", "checkpoint"):
+        await REGISTRY.run(context, line)
+    return context
+
+
+@pytest.mark.parametrize(
+    ("before", "texts"),
+    [
+        ("con", ["continue"]),
+        ("de", ["delete", "detach"]),
+        ("info b", ["breakpoints"]),
+        ("i ", ["ranks", "threads", "breakpoints", "checkpoints"]),
+        ("[0-1] c", ["continue"]),
+        ("[0-1] info ", ["ranks", "threads"]),
+        ("[0-1] qu", []),
+        ("delete ", ["1", "2"]),
+        ("d 1", ["1"]),
+        ("restart ", ["1"]),
+        ("continue --", ["--to-end"]),
+        ("help check", ["checkpoints", "checkpoint"]),
+        ("print x", []),
+        ("nosuch ", []),
+        ("info nosuch more", []),
+    ],
+)
+def test_completion(context: Context, before: str, texts: list[str]) -> None:
+    assert [each.text for each in complete(REGISTRY, context, before)] == texts
+
+
+def test_completion_replaces_what_was_typed(context: Context) -> None:
+    (candidate,) = complete(REGISTRY, context, "[2] pri")
+    assert (candidate.text, candidate.typed) == ("print", 3)

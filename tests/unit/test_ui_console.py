@@ -1,0 +1,290 @@
+"""The conversation: prompt, Ctrl-C, Ctrl-D, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from fake_session import FakeSession, together
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import PipeInput, create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+from crdebug.commands.context import Context
+from crdebug.commands.registry import Registry
+from crdebug.commands.results import Nothing
+from crdebug.commands.script import ScriptFailed
+from crdebug.events import Event, StopReason
+from crdebug.ui import console
+from crdebug.ui.conversation import Plan, converse
+from crdebug.ui.screen import Screen
+
+pytestmark = pytest.mark.unit
+
+CTRL_C, CTRL_D, ENTER, TAB = "\x03", "\x04", "\r", "\t"
+
+
+@dataclass
+class Desk:
+    """A user at a terminal, with a session."""
+
+    keys: PipeInput
+    session: FakeSession = field(default_factory=FakeSession)
+    out: io.StringIO = field(default_factory=io.StringIO)
+    err: io.StringIO = field(default_factory=io.StringIO)
+    prompt: console.Prompt | None = None
+
+    async def talk(self, plan: Plan | None = None, typed: str = "") -> list[str]:
+        """Everything up to the end; what was shown, by lines."""
+        self.keys.send_text(typed)
+        screen = Screen(terminal=False, out=lambda: self.out, err=lambda: self.err)
+        await converse(self.begin, plan or Plan(), screen, self.open)
+        return self.out.getvalue().splitlines()
+
+    async def begin(self, subscriber: Callable[[Event], None]) -> FakeSession:
+        self.session.subscribe(subscriber)
+        return self.session
+
+    def open(self, registry: Registry, context: Context) -> console.Prompt:
+        self.prompt = console.Prompt(registry, context, patched=False)
+        return self.prompt
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("CRDEBUG_HOME", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+@asynccontextmanager
+async def desk() -> AsyncIterator[Desk]:
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        yield Desk(keys)
+
+
+INTRODUCTION = ["job heat: ranks 0-3", "  [0-3] relax at heat.c:41"]
+
+
+async def test_lines_are_run_and_ctrl_d_ends_after_a_question() -> None:
+    async with desk() as user:
+        user.session.values["x"] = ["5"] * 4
+        shown = await user.talk(typed=f"print x{ENTER}{CTRL_D}y{ENTER}")
+        assert shown == [*INTRODUCTION, "[0-3] = 5"]
+        assert user.session.closed
+
+
+async def test_a_no_stays_and_an_odd_answer_asks_again() -> None:
+    async with desk() as user:
+        shown = await user.talk(
+            typed=f"quit{ENTER}maybe{ENTER}n{ENTER}echo here{ENTER}q{ENTER}y{ENTER}"
+        )
+        assert shown == [*INTRODUCTION, "here"]
+
+
+async def test_ctrl_c_clears_the_line() -> None:
+    async with desk() as user:
+        shown = await user.talk(typed=f"frobnicate{CTRL_C}echo here{ENTER}{CTRL_D}{CTRL_D}")
+        assert shown == [*INTRODUCTION, "here"]
+        assert user.err.getvalue() == ""
+
+
+async def test_errors_are_shown_and_the_console_stays() -> None:
+    async with desk() as user:
+
+        async def broken(*args: object) -> None:
+            raise KeyError("x")
+
+        user.session.backtrace = broken  # type: ignore[assignment]
+        shown = await user.talk(typed=f"frob{ENTER}bt{ENTER}echo here{ENTER}q{ENTER}y{ENTER}")
+        assert shown[-1] == "here"
+        first, second, *trace = user.err.getvalue().splitlines()
+        assert first.startswith("there is no command 'frob'")
+        assert second == "this is a bug in crdebug, please report it: KeyError: 'x'"
+        assert trace[0].startswith("Traceback")
+
+
+async def test_an_empty_line_steps_again_and_tab_completes() -> None:
+    async with desk() as user:
+        await user.talk(typed=f"ste{TAB}{ENTER}{ENTER}{CTRL_D}{CTRL_D}")
+        assert user.session.asked == [("step", "0-3", 1)] * 2
+
+
+async def test_history_is_kept_between_sessions_for_its_owner_only(home: Path) -> None:
+    async with desk() as user:
+        await user.talk(typed=f"echo one{ENTER}{CTRL_D}{CTRL_D}")
+    assert (home / "history").stat().st_mode & 0o777 == 0o600
+    async with desk() as user:
+        await user.talk(typed=f"echo two{ENTER}{CTRL_D}{CTRL_D}")
+        assert user.prompt is not None
+        history = user.prompt._lines.history
+        assert list(history.load_history_strings()) == ["echo two", "echo one"]
+
+
+async def test_without_a_place_for_history_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("CRDEBUG_HOME", str(tmp_path / "file" / "state"))
+    async with desk() as user:
+        assert "here" in await user.talk(typed=f"echo here{ENTER}{CTRL_D}{CTRL_D}")
+
+
+# ---- Ctrl-C while the job runs ----------------------------------------------------------------
+
+
+async def test_ctrl_c_interrupts_the_job_and_the_console_stays() -> None:
+    async with desk() as user:
+        user.session.hold.clear()
+        user.session.coming.append(together(StopReason.INTERRUPT))
+        talking = asyncio.create_task(user.talk(typed=f"continue{ENTER}"))
+        await user.session.started.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+        await user.session.hold.wait()
+        user.keys.send_text(f"echo here{ENTER}{CTRL_D}{CTRL_D}")
+        assert (await talking)[len(INTRODUCTION) :] == [
+            "ranks 0-3 were interrupted: relax at heat.c:41",
+            "here",
+        ]
+
+
+async def test_the_third_ctrl_c_gives_up_waiting() -> None:
+    async with desk() as user:
+        user.session.hold.clear()
+        asked: list[int] = []
+        reached = asyncio.Event()
+
+        async def deaf() -> None:
+            asked.append(1)
+            reached.set()
+
+        user.session.interrupt = deaf  # type: ignore[method-assign]
+        talking = asyncio.create_task(user.talk(typed=f"continue{ENTER}"))
+        await user.session.started.wait()
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+            await reached.wait()
+            reached.clear()
+        os.kill(os.getpid(), signal.SIGINT)
+        user.keys.send_text(f"echo here{ENTER}{CTRL_D}{CTRL_D}")
+        assert (await talking)[-1] == "here"
+        assert len(asked) == 2
+        assert user.err.getvalue().startswith("gave up waiting for 'continue' (")
+
+
+async def test_a_signal_at_the_prompt_clears_the_line() -> None:
+    async with desk() as user:
+        talking = asyncio.create_task(user.talk())
+        while user.prompt is None or not user.prompt._lines.app.is_running:
+            await asyncio.sleep(0)
+        user.keys.send_text("frob")
+        while user.prompt._lines.default_buffer.text != "frob":
+            await asyncio.sleep(0)
+        os.kill(os.getpid(), signal.SIGINT)
+        while user.prompt._lines.default_buffer.text:
+            await asyncio.sleep(0)
+        user.keys.send_text(f"echo here{ENTER}{CTRL_D}{CTRL_D}")
+        assert (await talking)[-1] == "here"
+        assert user.err.getvalue() == ""
+
+
+async def test_sigint_is_given_back() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    async with desk() as user:
+        await user.talk(typed=CTRL_D * 2)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+# ---- scripts and ends -------------------------------------------------------------------------
+
+
+def script(directory: Path, text: str) -> str:
+    (directory / "heat.crdebug").write_text(text)
+    return str(directory / "heat.crdebug")
+
+
+async def test_batch_shows_lines_and_kills_what_it_started(tmp_path: Path) -> None:
+    async with desk() as user:
+        file = script(tmp_path, "echo --- one\nbreak relax\ncontinue\n")
+        assert await user.talk(Plan([file], batch=True)) == [
+            *INTRODUCTION,
+            "--- one",
+            "(crdebug) break relax",
+            "breakpoint 1 on [0-3]: relax at heat.c:41",
+            "(crdebug) continue",
+            "ranks 0-3 hit breakpoint 1: relax at heat.c:41",
+            "the session is over: job heat is killed",
+        ]
+        assert user.session.closed
+
+
+async def test_batch_lets_go_of_what_it_attached_to(tmp_path: Path) -> None:
+    async with desk() as user:
+        plan = Plan([script(tmp_path, "bt\n")], batch=True, owns_job=False)
+        shown = await user.talk(plan)
+        assert shown[-1] == "job heat runs on; 'crdebug attach heat' comes back to it"
+        assert user.session.asked[-1] == ("detach",)
+        assert user.session.closed
+
+
+async def test_batch_ends_at_the_first_error_and_the_job_with_it(tmp_path: Path) -> None:
+    async with desk() as user:
+        file = script(tmp_path, "bt\nprint nosuch\necho never\n")
+        with pytest.raises(ScriptFailed, match=r'heat\.crdebug:2: ranks 0-3: No symbol "nosuch"'):
+            await user.talk(Plan([file], batch=True))
+        assert user.session.closed
+        assert "never" not in user.out.getvalue()
+
+
+async def test_ctrl_c_ends_the_script_too(tmp_path: Path) -> None:
+    async with desk() as user:
+        user.session.hold.clear()
+        user.session.coming.append(together(StopReason.INTERRUPT))
+        file = script(tmp_path, "continue\necho never\n")
+        talking = asyncio.create_task(user.talk(Plan([file], batch=True)))
+        await user.session.started.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(ScriptFailed, match=r"heat\.crdebug:1: interrupted"):
+            await talking
+        assert "were interrupted" in user.out.getvalue()
+
+
+async def test_the_console_opens_after_a_script_even_one_that_failed(tmp_path: Path) -> None:
+    async with desk() as user:
+        plan = Plan([script(tmp_path, "frobnicate\necho never\n")])
+        shown = await user.talk(plan, typed=f"echo here{ENTER}{CTRL_D}{CTRL_D}")
+        assert "here" in shown and "never" not in shown
+        assert "heat.crdebug:1: there is no command" in user.err.getvalue()
+
+
+async def test_a_script_that_leaves_opens_no_console(tmp_path: Path) -> None:
+    async with desk() as user:
+        await user.talk(Plan([script(tmp_path, "detach\n")]))
+        assert user.prompt is None
+        assert user.session.asked == [("detach",)]
+
+
+async def test_the_session_is_closed_when_the_detach_fails(tmp_path: Path) -> None:
+    async with desk() as user:
+
+        async def refuse() -> None:
+            from crdebug.errors import Refused
+
+            raise Refused("no")
+
+        user.session.detach = refuse  # type: ignore[method-assign]
+        await user.talk(Plan([script(tmp_path, "bt\n")], batch=True, owns_job=False))
+        assert user.err.getvalue() == "no\n"
+        assert user.session.closed
+
+
+def test_nothing_has_no_text() -> None:
+    from crdebug.ui.render import render
+
+    assert render(Nothing()) == ""
