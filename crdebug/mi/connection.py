@@ -97,6 +97,11 @@ class Connection:
         await self._wait(pending, deadline)
         return "".join(pending.text)
 
+    def break_in(self) -> None:
+        """Make GDB give up the command that it works on (Ctrl-C), if it owes an answer."""
+        if self._pending:
+            self._transport.interrupt()
+
     async def close(self, deadline: Deadline) -> None:
         """Ask GDB to exit, see to it that it does, and end the reader. Idempotent.
 

@@ -28,6 +28,10 @@ class Transport(Protocol):
         """Queue bytes; never blocks. Bytes for a GDB that has ended are dropped."""
         ...
 
+    def interrupt(self) -> None:
+        """Send the other side SIGINT, which makes GDB give up what it is at."""
+        ...
+
     def last_words(self) -> str:
         """The end of what the other side wrote outside the protocol (its standard error)."""
         ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -69,6 +70,11 @@ class Pipe:
         pipe = self._transport.get_pipe_transport(0)
         if isinstance(pipe, asyncio.WriteTransport) and not pipe.is_closing():
             pipe.write(data)
+
+    def interrupt(self) -> None:
+        """Send it SIGINT; nothing if it has ended."""
+        if self._transport.get_returncode() is None:
+            self._transport.send_signal(signal.SIGINT)
 
     def last_words(self) -> str:
         """The end of its standard error."""

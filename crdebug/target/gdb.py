@@ -8,18 +8,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from crdebug.deadline import Deadline
-from crdebug.errors import CrdebugError, GdbDied, GdbError, Refused
-from crdebug.events import GdbSays, Location, RankRunning, RankStopped, StopReason
+from crdebug.errors import DeadlineExpired, GdbDied, GdbError, Refused
+from crdebug.events import Location, RankStopped, StopReason
 from crdebug.mi.connection import Connection
-from crdebug.mi.records import Async, Garbage, MiTuple, Record, Result, Stream, quote
+from crdebug.mi.records import Result, quote
 from crdebug.mi.transport import Transport
 from crdebug.node.pipe import Pipe
 from crdebug.node.stops import LocalStopSignals, StopSignals
 from crdebug.ranks import RankSet
 from crdebug.target import reading
 from crdebug.target.interface import (
-    BreakpointChanged,
-    BreakpointGone,
     BreakpointRequest,
     Frame,
     Inserted,
@@ -28,6 +26,7 @@ from crdebug.target.interface import (
     ThreadInfo,
 )
 from crdebug.target.startup import command_line, environment
+from crdebug.target.tracker import Tracker
 
 __all__ = ["Frame", "GdbTarget", "TargetState", "ThreadInfo"]
 
@@ -59,18 +58,14 @@ class GdbTarget:
         signals: StopSignals | None = None,
     ) -> None:
         self.subscriber = subscriber
-        self._rank = rank
         self._signals = signals or LocalStopSignals()
+        self._tracker = Tracker(rank, lambda notice: self.subscriber(notice))
         self._connection = Connection(
-            transport, rank=rank, subscriber=self._record, on_death=self._died
+            transport, rank=rank, subscriber=self._tracker.take, on_death=self._tracker.died
         )
-        self._state = TargetState.IDLE
-        self._pid: int | None = None
-        self._last_stop: RankStopped | None = None
-        self._stop: asyncio.Future[RankStopped] | None = None
-        self._asked: StopReason | None = None  # what a stop by SIGSTOP counts as
         self._unsettled = False  # a SIGSTOP was sent, and may still be somewhere
-        self._quiet = False  # stops and runs are our own business
+        self._heeding = False  # GDB stops for SIGSTOP
+        self._displaced = False  # threads show the inside of calls that they are to make again
         self._lock = asyncio.Lock()
 
     @classmethod
@@ -102,15 +97,15 @@ class GdbTarget:
 
     @property
     def rank(self) -> int:
-        return self._rank
+        return self._tracker.rank
 
     @property
     def state(self) -> TargetState:
-        return self._state
+        return self._tracker.state
 
     @property
     def pid(self) -> int | None:
-        return self._pid
+        return self._tracker.pid
 
     @property
     def gdb_pid(self) -> int:
@@ -119,27 +114,18 @@ class GdbTarget:
 
     @property
     def last_stop(self) -> RankStopped | None:
-        return self._last_stop
+        return self._tracker.last_stop
 
     @property
     def _ranks(self) -> RankSet:
-        return RankSet.of([self._rank])
+        return self._tracker.ranks
 
     def _require(self, verb: str, *states: TargetState) -> None:
         if self._connection.death is not None:
             death = self._connection.death
             raise GdbDied(death.problem, verb, death.status, ranks=self._ranks)
-        if self._state not in states:
-            raise Refused(f"cannot {verb}: the rank is {self._word()}", ranks=self._ranks)
-
-    def _word(self) -> str:
-        return {
-            TargetState.IDLE: "not attached",
-            TargetState.STOPPED: "stopped",
-            TargetState.RUNNING: "running",
-            TargetState.EXITED: "at its end",
-            TargetState.DEAD: "without its gdb",
-        }[self._state]
+        if self._tracker.state not in states:
+            raise Refused(f"cannot {verb}: the rank is {self._tracker.word}", ranks=self._ranks)
 
     # ---- acquiring and letting go -------------------------------------------------------------
 
@@ -165,20 +151,20 @@ class GdbTarget:
 
     async def _acquire(self, command: str, verb: str, deadline: Deadline) -> RankStopped:
         async with self._lock:
-            before, self._quiet = self._state, True
-            self._begin()
+            before, ended = self._tracker.state, self._tracker.last_stop
+            self._tracker.quiet = True
+            self._tracker.begin()
             try:
                 await self._connection.command(command, deadline)
-                stop = await deadline.wait(self._awaited(), f"the stop after {verb}")
+                stop = await deadline.wait(self._tracker.stopped(), f"the stop after {verb}")
                 # GDB sends a SIGSTOP of its own to a process that was stopped already.
                 self._unsettled = True
                 await self._settle(deadline)
-            except BaseException:
-                if self._state is TargetState.RUNNING and self._pid is None:
-                    self._state = before
+            except GdbError:
+                self._tracker.withdraw(before, ended)
                 raise
             finally:
-                self._quiet = False
+                self._tracker.quiet = False
             return stop
 
     async def detach(self, deadline: Deadline) -> None:
@@ -187,18 +173,41 @@ class GdbTarget:
             self._require("detach", TargetState.STOPPED)
             await self._settle(deadline)
             self._require("detach", TargetState.STOPPED)
+            await self._put_before_calls(deadline)
             await self._connection.command("-target-detach", deadline)
-            self._idle()
+            self._tracker.let_go()
+
+    async def walk_out(
+        self, before: Sequence[str], stop: RankStopped | None, deadline: Deadline
+    ) -> None:
+        """Lead every thread from the waitpoint to where it was; see gdbscripts/rank_mi.py.
+
+        before: for each thread "TID:PC:SP:RAX:ORIG_RAX" in hexadecimal, but for the TID.
+        stop: what counts as the last stop from now on; None for what it was after the attach.
+        Raises GdbError that names the threads that are somewhere else.
+        """
+        async with self._lock:
+            self._require("walk out", TargetState.STOPPED)
+            stop = stop or self._tracker.last_stop
+            self._tracker.quiet = True
+            try:
+                await self._connection.command(f"-crdebug-walk-out {' '.join(before)}", deadline)
+                self._displaced = True
+            finally:
+                self._tracker.quiet = False
+                if self._tracker.state is TargetState.STOPPED and stop is not None:
+                    self._tracker.restore(stop)
 
     async def kill(self, deadline: Deadline) -> None:
         """End the process. Refused while it runs; interrupt first."""
         async with self._lock:
             self._require("kill", TargetState.STOPPED)
             await self._connection.console("kill", deadline)
-            self._idle()
+            self._tracker.let_go()
 
     async def close(self, deadline: Deadline) -> None:
         """End the GDB: what it attached to runs on, what it started is killed. Idempotent."""
+        self._tracker.quiet = True
         await self._connection.close(deadline)
 
     # ---- running ------------------------------------------------------------------------------
@@ -220,70 +229,81 @@ class GdbTarget:
             self._require(verb, TargetState.STOPPED)
             await self._settle(deadline)
             self._require(verb, TargetState.STOPPED)
+            await self._put_before_calls(deadline)
             await self._start_running(command, deadline)
 
+    async def _put_before_calls(self, deadline: Deadline) -> None:
+        """Before threads run that `walk_out` shows inside a system call: see -crdebug-settle."""
+        if self._displaced:
+            self._displaced = False
+            await self._connection.command("-crdebug-settle", deadline)
+
     async def _start_running(self, command: str, deadline: Deadline) -> None:
-        before = self._last_stop
-        self._begin()
+        before = self._tracker.last_stop
+        self._tracker.begin()
         try:
             await self._connection.command(command, deadline)
         except GdbError:
             # It did not start: whoever waits for a stop gets the old one.
-            if before is not None and self._state is TargetState.RUNNING:
-                self._state = TargetState.STOPPED
-                self._last_stop = before
-                self._resolve(before)
+            self._tracker.withdraw(TargetState.STOPPED, before)
             raise
 
     async def stopped(self) -> RankStopped:
         self._require(
             "wait for a stop", TargetState.STOPPED, TargetState.RUNNING, TargetState.EXITED
         )
-        return await self._awaited()
-
-    async def _awaited(self) -> RankStopped:
-        if self._stop is None:
-            raise Refused(f"the rank is {self._word()}", ranks=self._ranks)
-        # Shielded: several may wait for the same stop, and one of them may give up.
-        return await asyncio.shield(self._stop)
+        return await self._tracker.stopped()
 
     async def interrupt(
         self, deadline: Deadline, reason: StopReason = StopReason.INTERRUPT
     ) -> RankStopped:
         async with self._lock:
             self._require("interrupt", TargetState.STOPPED, TargetState.RUNNING, TargetState.EXITED)
-            if self._state is TargetState.RUNNING:
-                self._asked = reason
+            if self._tracker.state is TargetState.RUNNING:
+                self._tracker.asked = reason
                 await self._heed_stops(True, deadline)
                 self._send_stop()
                 await deadline.wait(
-                    self._awaited(), "the rank to stop", ranks=self._ranks, phase="interrupt"
+                    self._tracker.stopped(),
+                    "the rank to stop",
+                    ranks=self._ranks,
+                    phase="interrupt",
                 )
             await self._settle(deadline)
-            return await self._awaited()
+            return await self._tracker.stopped()
 
     def _send_stop(self) -> None:
         # It may have stopped while GDB took note; then nothing is sent, and nothing left behind.
-        if self._state is TargetState.RUNNING and self._pid is not None:
-            self._unsettled = self._signals.send_stop(self._pid) is not None or self._unsettled
+        pid = self._tracker.pid
+        if (
+            self._tracker.state is TargetState.RUNNING
+            and pid is not None
+            and self._signals.send_stop(pid) is not None
+        ):
+            self._unsettled = True
 
     async def _heed_stops(self, heed: bool, deadline: Deadline) -> None:
-        words = "stop print" if heed else "nostop noprint"
-        await self._connection.console(f"handle SIGSTOP {words} nopass", deadline)
+        if heed is not self._heeding:
+            words = "stop print" if heed else "nostop noprint"
+            await self._connection.console(f"handle SIGSTOP {words} nopass", deadline)
+            self._heeding = heed
 
     async def _settle(self, deadline: Deadline) -> None:
         """Leave nothing of an interrupt behind; the class's docstring says what there may be."""
-        if self._unsettled and self._state is TargetState.STOPPED:
+        if self._unsettled:
             await self._consume_stops(deadline)
-        if self._asked is not None or self._unsettled:
-            if self._state is TargetState.STOPPED:
-                await self._heed_stops(False, deadline)
-            self._asked, self._unsettled = None, False
+            self._unsettled = False
+        if self._tracker.state is TargetState.STOPPED:
+            await self._heed_stops(False, deadline)
+            self._tracker.asked = None
 
     async def _consume_stops(self, deadline: Deadline) -> None:
         for _ in range(_SETTLE_ROUNDS):
-            pending = self._signals.pending_stops(self._pid) if self._pid is not None else ()
-            if not pending or self._state is not TargetState.STOPPED:
+            pid = self._tracker.pid
+            if pid is None or self._tracker.state is not TargetState.STOPPED:
+                return
+            pending = self._signals.pending_stops(pid)
+            if not pending:
                 return
             await self._heed_stops(True, deadline)
             await self._run_alone(pending[0], deadline)
@@ -292,27 +312,25 @@ class GdbTarget:
     async def _run_alone(self, lwp: int, deadline: Deadline) -> None:
         """Let one thread run into the SIGSTOP that is pending for it."""
         listing = (await self.mi("-thread-info", deadline)).payload
-        number = next(each.number for each in reading.threads(listing) if each.tid == lwp)
+        number = next((each.number for each in reading.threads(listing) if each.tid == lwp), 0)
         locking = (await self.mi("-gdb-show scheduler-locking", deadline)).payload.text("value")
-        own_stop, quiet = self._last_stop, self._quiet
+        own, quiet = self._tracker.last_stop, self._tracker.quiet
         await self.mi("-gdb-set scheduler-locking on", deadline)
-        self._quiet = True
+        self._tracker.quiet = True
         try:
             await self._start_running(f"-exec-continue --thread {number}", deadline)
             stop = await deadline.wait(
-                self._awaited(), "a pending SIGSTOP to arrive", ranks=self._ranks
+                self._tracker.stopped(), "a pending SIGSTOP to arrive", ranks=self._ranks
             )
         finally:
-            self._quiet = quiet
+            self._tracker.quiet = quiet
             if self._connection.death is None:
                 await self.mi(f"-gdb-set scheduler-locking {locking}", deadline)
-        if self._state is not TargetState.STOPPED:
+        if self._tracker.state is not TargetState.STOPPED:
             return
-        if stop.reason is StopReason.SIGNAL and stop.detail == "SIGSTOP" and own_stop is not None:
+        if reading.is_stop_signal(stop) and own is not None:
             await self.mi(f"-thread-select {listing.text('current-thread-id')}", deadline)
-            self._last_stop = own_stop
-            self._stop = asyncio.get_running_loop().create_future()
-            self._stop.set_result(own_stop)
+            self._tracker.restore(own)
         else:
             # GDB had kept another event of that thread back: it counts, and comes last.
             self.subscriber(stop)
@@ -345,10 +363,13 @@ class GdbTarget:
     async def console(self, command: str, deadline: Deadline) -> str:
         try:
             return await self._connection.console(command, deadline)
+        except DeadlineExpired:
+            # A function that was called in the rank, or a Python script, may never return.
+            self._connection.break_in()
+            raise
         finally:
             # A typed detach or kill of a running rank ends the run without a stop record.
-            if self._state is TargetState.RUNNING and self._pid is None and not self._quiet:
-                self._ended(RankStopped(self._rank, StopReason.KILLED, command))
+            self._tracker.end_without_record(command)
 
     async def mi(self, command: str, deadline: Deadline) -> Result:
         return await self._connection.command(command, deadline)
@@ -371,90 +392,3 @@ class GdbTarget:
 
     async def delete_breakpoint(self, gdb_number: int, deadline: Deadline) -> None:
         await self.mi(f"-break-delete {gdb_number}", deadline)
-
-    # ---- what GDB tells -----------------------------------------------------------------------
-
-    def _record(self, record: Record) -> None:
-        try:
-            match record:
-                case Async(kind="exec", name="running"):
-                    self._running()
-                case Async(kind="exec", name="stopped", payload=payload):
-                    self._stopped(payload)
-                case Async(kind="notify", name=name, payload=payload):
-                    self._notified(name, payload)
-                # GDB announces each stop on the console too, and the source line that it cannot
-                # show in the log; both are in the stop record.
-                case Stream(kind="log", text=text) if not reading.is_noise(text):
-                    self.subscriber(GdbSays(self._rank, text))
-                case Garbage(text=text):
-                    self.subscriber(GdbSays(self._rank, text))
-        except CrdebugError as error:  # a record of an unknown shape must not end the reader
-            self.subscriber(GdbSays(self._rank, str(error)))
-
-    def _notified(self, name: str, payload: MiTuple) -> None:
-        match name:
-            case "thread-group-started":
-                self._pid = payload.number("pid")
-            case "thread-group-exited":
-                self._pid = None
-                if self._state is TargetState.STOPPED:
-                    self._idle()
-            case "breakpoint-created" | "breakpoint-modified":
-                inserted = reading.breakpoint_(payload.tuple("bkpt"))
-                self.subscriber(BreakpointChanged(self._rank, inserted))
-            case "breakpoint-deleted":
-                self.subscriber(BreakpointGone(self._rank, payload.number("id")))
-
-    def _begin(self) -> None:
-        """A run begins: from here on there is a stop to wait for."""
-        self._stop = asyncio.get_running_loop().create_future()
-        self._last_stop = None
-        self._state = TargetState.RUNNING
-
-    def _running(self) -> None:
-        if self._pid is None or self._state in (TargetState.IDLE, TargetState.EXITED):
-            return
-        if self._state is TargetState.STOPPED:  # by a typed command
-            self._begin()
-        if not self._quiet:
-            self.subscriber(RankRunning(self._rank))
-
-    def _stopped(self, payload: MiTuple) -> None:
-        stop = reading.stop(self._rank, payload)
-        ours = stop.reason is StopReason.SIGNAL and stop.detail == "SIGSTOP" and not self._quiet
-        if ours and self._asked is not None:
-            stop = RankStopped(self._rank, self._asked, "", stop.thread, stop.location)
-        if stop.reason in (StopReason.EXITED, StopReason.KILLED):
-            self._ended(stop)
-            return
-        self._state = TargetState.STOPPED
-        self._settle_stop(stop)
-
-    def _ended(self, stop: RankStopped) -> None:
-        self._pid = None
-        self._state = TargetState.EXITED
-        self._settle_stop(stop)
-
-    def _settle_stop(self, stop: RankStopped) -> None:
-        self._last_stop = stop
-        self._resolve(stop)
-        if not self._quiet or self._state is TargetState.EXITED:
-            self.subscriber(stop)
-
-    def _resolve(self, stop: RankStopped) -> None:
-        if self._stop is None or self._stop.done():
-            self._stop = asyncio.get_running_loop().create_future()
-        self._stop.set_result(stop)
-
-    def _idle(self) -> None:
-        self._pid = None
-        self._state = TargetState.IDLE
-        self._stop = self._last_stop = None
-
-    def _died(self, death: GdbDied) -> None:
-        self._state = TargetState.DEAD
-        self._pid = None
-        if self._stop is not None and not self._stop.done():
-            self._stop.set_exception(death)
-            self._stop.exception()  # nobody may be waiting

@@ -135,3 +135,8 @@ def is_noise(log: str) -> bool:
     intended (see startup).
     """
     return log[:1].isdigit() or log.startswith("warning: Unable to find libthread_db")
+
+
+def is_stop_signal(stop: RankStopped) -> bool:
+    """Whether it came by SIGSTOP, which is how crdebug interrupts."""
+    return stop.reason is StopReason.SIGNAL and stop.detail == "SIGSTOP"

@@ -28,6 +28,8 @@ _SETTINGS = (
     "set debuginfod enabled off",
     "set startup-with-shell off",
     "set history save off",
+    # A function called from GDB that is interrupted leaves no frame of its own behind.
+    "set unwindonsignal on",
     # An internal error ends GDB, and so becomes an error of ours, not a question.
     "maint set internal-error quit yes",
     "maint set internal-error corefile no",

@@ -1,0 +1,211 @@
+"""Logical breakpoints: the user's objects, apart from what each rank's GDB has. Pure.
+
+A breakpoint belongs to the session: it survives detach and re-attach with the same GDB (GDB keeps
+its own), and goes into a new GDB by `requests`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from crdebug.errors import BadInput
+from crdebug.events import Location, RankStopped, StopReason
+from crdebug.ranks import RankSet
+from crdebug.target.interface import BreakpointRequest, Inserted
+
+
+@dataclass(frozen=True, slots=True)
+class Breakpoint:
+    """A user's breakpoint.
+
+    number: the user's, the same on all ranks.  location: as the user wrote it.
+    ranks: those that it is meant for and that have it.
+    temporary: each rank loses it with its first hit; with its last rank it goes as a whole.
+    ignore: hits on each rank that do not stop.
+    places: by rank; an empty tuple is pending: the location is not loaded yet.
+    problems: GDB's message, for the ranks that refused it.
+    hits: over all ranks.
+    """
+
+    number: int
+    location: str
+    ranks: RankSet
+    condition: str = ""
+    temporary: bool = False
+    ignore: int = 0
+    enabled: bool = True
+    places: Mapping[int, tuple[Location, ...]] = field(default_factory=dict)
+    problems: Mapping[int, str] = field(default_factory=dict)
+    hits: int = 0
+
+    @property
+    def pending(self) -> RankSet:
+        """The ranks that have it and do not know yet where it is."""
+        return RankSet.of(rank for rank in self.ranks if not self.places.get(rank))
+
+    def merged_places(self) -> tuple[tuple[RankSet, tuple[Location, ...]], ...]:
+        """Equal places as one class; addresses, which differ from rank to rank, do not count."""
+        classes: dict[tuple[tuple[str, str, int], ...], int] = {}
+        first: dict[tuple[tuple[str, str, int], ...], tuple[Location, ...]] = {}
+        for rank, places in self.places.items():
+            key = tuple((place.function, place.file, place.line) for place in places)
+            classes[key] = classes.get(key, 0) | 1 << rank
+            first.setdefault(key, places)
+        return tuple((RankSet(mask), first[key]) for key, mask in classes.items())
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A breakpoint and what the ranks' GDBs made of it.
+
+    hits: by rank, over all GDBs that this rank has had.  earlier: those of the GDBs before.
+    """
+
+    breakpoint: Breakpoint
+    gdb_numbers: dict[int, int] = field(default_factory=dict)
+    hits: dict[int, int] = field(default_factory=dict)
+    earlier: dict[int, int] = field(default_factory=dict)
+
+
+class BreakpointTable:
+    """The breakpoints of a group, and the way from GDB's numbers to the user's and back.
+
+    Numbers are not used again.
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[int, _Entry] = {}
+        self._logical: dict[tuple[int, int], int] = {}
+        self._last = 0
+
+    # ---- the user's side ----------------------------------------------------------------------
+
+    def all(self) -> tuple[Breakpoint, ...]:
+        """By number."""
+        return tuple(entry.breakpoint for entry in self._entries.values())
+
+    def get(self, number: int) -> Breakpoint:
+        """Raises BadInput for a number that is not there."""
+        return self._entry(number).breakpoint
+
+    def add(self, ranks: RankSet, request: BreakpointRequest) -> Breakpoint:
+        """A new breakpoint, in no GDB yet."""
+        self._last += 1
+        new = Breakpoint(
+            self._last,
+            request.location,
+            ranks,
+            request.condition,
+            request.temporary,
+            request.ignore,
+            request.enabled,
+        )
+        self._entries[new.number] = _Entry(new)
+        return new
+
+    def remove(self, number: int) -> Mapping[int, int]:
+        """Forget a breakpoint. Returns GDB's numbers for it, by rank. Raises BadInput."""
+        entry = self._entry(number)
+        del self._entries[number]
+        return entry.gdb_numbers
+
+    def change(
+        self, number: int, *, condition: str | None = None, enabled: bool | None = None
+    ) -> None:
+        """Note what was changed in the GDBs. Raises BadInput for a number that is not there."""
+        entry = self._entry(number)
+        if condition is not None:
+            entry.breakpoint = replace(entry.breakpoint, condition=condition)
+        if enabled is not None:
+            entry.breakpoint = replace(entry.breakpoint, enabled=enabled)
+
+    def gdb_numbers(self, number: int) -> Mapping[int, int]:
+        """GDB's numbers for a breakpoint, by rank. Raises BadInput."""
+        return dict(self._entry(number).gdb_numbers)
+
+    # ---- the ranks' side ----------------------------------------------------------------------
+
+    def bind(self, number: int, rank: int, inserted: Inserted) -> None:
+        """A rank's GDB has it now."""
+        entry = self._entry(number)
+        entry.gdb_numbers[rank] = inserted.gdb_number
+        entry.earlier[rank] = entry.hits.get(rank, 0)
+        self._logical[rank, inserted.gdb_number] = number
+        problems = {key: text for key, text in entry.breakpoint.problems.items() if key != rank}
+        entry.breakpoint = replace(entry.breakpoint, problems=problems)
+        self.changed(rank, inserted)
+
+    def refuse(self, number: int, rank: int, problem: str) -> None:
+        """A rank's GDB cannot have it: the rank drops out, and the reason stays."""
+        self._drop(self._entry(number), rank)
+        entry = self._entry(number)
+        problems = {**entry.breakpoint.problems, rank: problem}
+        entry.breakpoint = replace(entry.breakpoint, problems=problems)
+
+    def changed(self, rank: int, inserted: Inserted) -> None:
+        """A rank's GDB resolved, moved or hit a breakpoint; one that is not ours is passed over."""
+        entry = self._entries.get(self._logical.get((rank, inserted.gdb_number), 0))
+        if entry is None or rank not in entry.gdb_numbers:
+            return
+        entry.hits[rank] = entry.earlier.get(rank, 0) + inserted.hits
+        places = {**entry.breakpoint.places, rank: inserted.locations}
+        hits = sum(entry.hits.values())
+        entry.breakpoint = replace(entry.breakpoint, places=places, hits=hits)
+
+    def gone(self, rank: int, gdb_number: int) -> None:
+        """A rank's GDB deleted it. When no rank is left, the breakpoint is gone as a whole."""
+        # The way from GDB's number stays known: the stop that deleted it may be told later.
+        number = self._logical.get((rank, gdb_number), 0)
+        entry = self._entries.get(number)
+        if entry is not None and entry.gdb_numbers.get(rank) == gdb_number:
+            self._drop(entry, rank)
+            if not entry.breakpoint.ranks:
+                del self._entries[number]
+
+    def lost(self, rank: int) -> tuple[Breakpoint, ...]:
+        """A rank has lost its GDB. Returns the breakpoints to insert into a new one."""
+        self._logical = {key: number for key, number in self._logical.items() if key[0] != rank}
+        for entry in self._entries.values():
+            entry.gdb_numbers.pop(rank, None)
+        return self.missing(rank)
+
+    def missing(self, rank: int) -> tuple[Breakpoint, ...]:
+        """The breakpoints that are meant for a rank, and are not in its GDB."""
+        return tuple(
+            entry.breakpoint
+            for entry in self._entries.values()
+            if rank in entry.breakpoint.ranks and rank not in entry.gdb_numbers
+        )
+
+    def request(self, number: int) -> BreakpointRequest:
+        """What to ask a GDB for. Raises BadInput."""
+        wanted = self.get(number)
+        return BreakpointRequest(
+            wanted.location, wanted.condition, wanted.temporary, wanted.ignore, wanted.enabled
+        )
+
+    def translate(self, stop: RankStopped) -> RankStopped:
+        """A stop with the user's number in its detail; ``gdb 5`` for one that GDB was told of."""
+        if stop.reason not in (StopReason.BREAKPOINT, StopReason.WATCHPOINT):
+            return stop
+        if not stop.detail.isdigit():
+            return stop
+        number = self._logical.get((stop.rank, int(stop.detail)))
+        return replace(stop, detail=f"gdb {stop.detail}" if number is None else str(number))
+
+    def _entry(self, number: int) -> _Entry:
+        try:
+            return self._entries[number]
+        except KeyError:
+            known = ", ".join(str(each) for each in self._entries) or "none"
+            raise BadInput(
+                f"there is no breakpoint {number}", hint=f"the breakpoints: {known}"
+            ) from None
+
+    @staticmethod
+    def _drop(entry: _Entry, rank: int) -> None:
+        entry.gdb_numbers.pop(rank, None)
+        places = {key: value for key, value in entry.breakpoint.places.items() if key != rank}
+        ranks = entry.breakpoint.ranks - RankSet.of([rank])
+        entry.breakpoint = replace(entry.breakpoint, ranks=ranks, places=places)

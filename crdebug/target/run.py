@@ -1,0 +1,154 @@
+"""One run of a group: from the moment its ranks are let go until all of them stand again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal
+
+from crdebug.deadline import Deadline
+from crdebug.errors import CrdebugError, DeadlineExpired, GdbDied, Refused
+from crdebug.events import GroupStopped, RankStopped, StopReason
+from crdebug.ranks import RankSet
+from crdebug.target.interface import Target, TargetState
+
+
+class GroupRun:
+    """Lets targets run, and stops all of them when one stops for a reason that ends the run.
+
+    start: makes one target run; returns once it does.
+    completed: the reason that counts as done for one rank, and ends the run only when all ranks
+    have come to it; None if every stop ends it.
+    stop_seconds: how long the others may take to stop.
+    """
+
+    def __init__(
+        self,
+        targets: Sequence[Target],
+        verb: str,
+        start: Callable[[Target], Awaitable[None]],
+        completed: StopReason | None,
+        stop_seconds: float,
+    ) -> None:
+        self._verb = verb
+        self._start = start
+        self._completed = completed
+        self._stop_seconds = stop_seconds
+        self._asked = asyncio.Event()
+        self._check(targets)
+        self._alive = [each for each in targets if each.state is not TargetState.EXITED]
+        self._started = {each.rank: asyncio.Event() for each in self._alive}
+        self._stops: dict[int, RankStopped] = {}
+        self._errors: dict[int, CrdebugError] = {}
+
+    def ask_to_stop(self) -> None:
+        """The user's interrupt. Idempotent; the run returns by itself."""
+        self._asked.set()
+
+    def refuse(self, verb: str) -> Refused:
+        """The error for another run while this one lasts."""
+        ranks = RankSet.of(self._started)
+        return Refused(
+            f"cannot {verb}: a {self._verb} is under way", ranks=ranks, hint="interrupt it first"
+        )
+
+    def _check(self, targets: Sequence[Target]) -> None:
+        wrong = {
+            state: RankSet.of(each.rank for each in targets if each.state is state)
+            for state in (TargetState.RUNNING, TargetState.IDLE)
+        }
+        for state, ranks in wrong.items():
+            if ranks:
+                word = "running" if state is TargetState.RUNNING else "not attached"
+                raise Refused(f"cannot {self._verb}: {word}", ranks=ranks)
+        dead = RankSet.of(each.rank for each in targets if each.state is TargetState.DEAD)
+        if dead:
+            raise GdbDied("gdb had ended before", self._verb, None, ranks=dead)
+        if all(each.state is TargetState.EXITED for each in targets):
+            raise Refused(
+                f"cannot {self._verb}: no rank is alive",
+                ranks=RankSet.of(each.rank for each in targets),
+            )
+
+    async def until_stopped(self) -> GroupStopped:
+        """Run. See TargetGroup.resume for what it raises."""
+        runs = {asyncio.ensure_future(self._one(each)): each for each in self._alive}
+        asked = asyncio.ensure_future(self._asked.wait())
+        try:
+            await self._until_over(set(runs), asked)
+            followers = [each for run, each in runs.items() if not run.done()]
+            reason = StopReason.FOLLOWED if self._is_over() else StopReason.INTERRUPT
+            await self._stop(followers, reason)
+        finally:
+            for task in (*runs, asked):
+                task.cancel()
+            await asyncio.gather(*runs, asked, return_exceptions=True)
+        self._raise_first_error()
+        return self._result()
+
+    async def _one(self, target: Target) -> None:
+        """One rank's run; how it ended is noted, not raised."""
+        try:
+            try:
+                await self._start(target)
+            finally:
+                self._started[target.rank].set()
+            self._stops[target.rank] = await target.stopped()
+        except CrdebugError as error:
+            self._errors[target.rank] = error
+
+    async def _until_over(
+        self, runs: set[asyncio.Future[None]], asked: asyncio.Task[Literal[True]]
+    ) -> None:
+        waiting: set[asyncio.Future[None] | asyncio.Task[Literal[True]]] = {*runs, asked}
+        while runs & waiting and not asked.done() and not self._is_over():
+            _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+
+    def _is_over(self) -> bool:
+        """Whether a rank stopped for a reason that ends the run, or failed."""
+        return bool(self._errors) or any(
+            stop.reason is not self._completed for stop in self._stops.values()
+        )
+
+    async def _stop(self, followers: Sequence[Target], reason: StopReason) -> None:
+        deadline = Deadline(self._stop_seconds)
+        await asyncio.gather(*(self._stop_one(each, reason, deadline) for each in followers))
+
+    async def _stop_one(self, target: Target, reason: StopReason, deadline: Deadline) -> None:
+        # A rank that has not been let go yet cannot be interrupted; it will be in a moment.
+        try:
+            await deadline.wait(
+                self._started[target.rank].wait(),
+                f"the start of {self._verb}",
+                ranks=RankSet.of([target.rank]),
+            )
+            if target.rank not in self._errors:
+                self._stops[target.rank] = await target.interrupt(deadline, reason)
+        except CrdebugError as error:
+            self._errors.setdefault(target.rank, error)
+
+    def _raise_first_error(self) -> None:
+        """The gravest kind first, with all the ranks that have the same to say."""
+        if not self._errors:
+            return
+        kinds = (GdbDied, DeadlineExpired, CrdebugError)
+        first = next(
+            error for kind in kinds for error in self._errors.values() if isinstance(error, kind)
+        )
+        first.ranks = RankSet.of(
+            rank
+            for rank, error in self._errors.items()
+            if type(error) is type(first) and error.clause() == first.clause()
+        )
+        raise first
+
+    def _result(self) -> GroupStopped:
+        stops = tuple(self._stops[each.rank] for each in sorted(self._alive, key=_rank))
+        causes = tuple(
+            stop for stop in stops if stop.reason not in (StopReason.FOLLOWED, self._completed)
+        )
+        return GroupStopped(causes or stops, stops)
+
+
+def _rank(target: Target) -> int:
+    return target.rank

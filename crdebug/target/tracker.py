@@ -1,0 +1,168 @@
+"""What GDB's records say about the process: its state, its stops, who waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from crdebug.errors import CrdebugError, GdbDied, Refused
+from crdebug.events import GdbSays, RankRunning, RankStopped, StopReason
+from crdebug.mi.records import Async, Garbage, MiTuple, Record, Stream
+from crdebug.ranks import RankSet
+from crdebug.target import reading
+from crdebug.target.interface import BreakpointChanged, BreakpointGone, Notice, TargetState
+
+
+class Tracker:
+    """Follows one process through its GDB's records.
+
+    Written only from the connection's reader and from `begin`, `withdraw` and `let_go`. All of it
+    happens in GDB's order, before any coroutine that waits for an answer runs on: a stop that
+    comes right behind the answer is not missed.
+
+    asked: what a stop by SIGSTOP counts as; None when crdebug did not ask for one.
+    quiet: while set, runs and stops are crdebug's own business and are not told.
+    """
+
+    def __init__(self, rank: int, tell: Callable[[Notice], None]) -> None:
+        self.rank = rank
+        self.state = TargetState.IDLE
+        self.pid: int | None = None
+        self.last_stop: RankStopped | None = None
+        self.asked: StopReason | None = None
+        self.quiet = False
+        self._tell = tell
+        self._stop: asyncio.Future[RankStopped] | None = None
+
+    @property
+    def ranks(self) -> RankSet:
+        return RankSet.of([self.rank])
+
+    @property
+    def word(self) -> str:
+        """The state, for messages."""
+        return {
+            TargetState.IDLE: "not attached",
+            TargetState.STOPPED: "stopped",
+            TargetState.RUNNING: "running",
+            TargetState.EXITED: "at its end",
+            TargetState.DEAD: "without its gdb",
+        }[self.state]
+
+    async def stopped(self) -> RankStopped:
+        """The stop of the present or last run. Raises GdbDied, or Refused if there is none."""
+        if self._stop is None:
+            raise Refused(f"the rank is {self.word}", ranks=self.ranks)
+        # Shielded: several may wait for the same stop, and one of them may give up.
+        return await asyncio.shield(self._stop)
+
+    # ---- what crdebug does --------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """A run begins: from here on there is a stop to wait for."""
+        self._stop = asyncio.get_running_loop().create_future()
+        self.last_stop = None
+        self.state = TargetState.RUNNING
+
+    def withdraw(self, state: TargetState, last_stop: RankStopped | None) -> None:
+        """The run did not begin after all: back to the state and the stop before it."""
+        if self.state is TargetState.RUNNING:
+            self.state = state
+            if last_stop is None:
+                self._stop = None
+            else:
+                self.restore(last_stop)
+
+    def restore(self, stop: RankStopped) -> None:
+        """Make this the last stop, as if nothing had happened since."""
+        self.last_stop = stop
+        self._resolve(stop)
+
+    def let_go(self) -> None:
+        """There is no process any more."""
+        self.pid = None
+        if self.state is not TargetState.DEAD:
+            self.state = TargetState.IDLE
+        self._stop = self.last_stop = None
+
+    def end_without_record(self, detail: str) -> None:
+        """A typed detach or kill of a running rank ends its run without a stop record."""
+        if self.state is TargetState.RUNNING and self.pid is None and not self.quiet:
+            self._ended(RankStopped(self.rank, StopReason.KILLED, detail))
+
+    # ---- what GDB tells -----------------------------------------------------------------------
+
+    def take(self, record: Record) -> None:
+        """One record. Never raises: a record of an unknown shape is told as text."""
+        try:
+            match record:
+                case Async(kind="exec", name="running"):
+                    self._running()
+                case Async(kind="exec", name="stopped", payload=payload):
+                    self._stopped(payload)
+                case Async(kind="notify", name=name, payload=payload):
+                    self._notified(name, payload)
+                # GDB announces each stop on the console too, and the source line that it cannot
+                # show in the log; both are in the stop record.
+                case Stream(kind="log", text=text) if not reading.is_noise(text):
+                    self._tell(GdbSays(self.rank, text))
+                case Garbage(text=text):
+                    self._tell(GdbSays(self.rank, text))
+        except CrdebugError as error:
+            self._tell(GdbSays(self.rank, str(error)))
+
+    def died(self, death: GdbDied) -> None:
+        """GDB has ended; whoever waits for a stop is told so."""
+        waiting = self._stop is not None and not self._stop.done()
+        self.state = TargetState.DEAD
+        self.pid = None
+        if self._stop is not None and waiting:
+            self._stop.set_exception(death)
+            self._stop.exception()  # nobody may be waiting
+        elif not self.quiet:
+            self._tell(GdbSays(self.rank, str(death)))
+
+    def _notified(self, name: str, payload: MiTuple) -> None:
+        match name:
+            case "thread-group-started":
+                self.pid = payload.number("pid")
+            case "thread-group-exited":
+                self.pid = None
+                if self.state is TargetState.STOPPED:
+                    self.let_go()
+            case "breakpoint-created" | "breakpoint-modified":
+                inserted = reading.breakpoint_(payload.tuple("bkpt"))
+                self._tell(BreakpointChanged(self.rank, inserted))
+            case "breakpoint-deleted":
+                self._tell(BreakpointGone(self.rank, payload.number("id")))
+
+    def _running(self) -> None:
+        if self.pid is None or self.state in (TargetState.IDLE, TargetState.EXITED):
+            return
+        if self.state is TargetState.STOPPED:  # by a typed command
+            self.begin()
+        if not self.quiet:
+            self._tell(RankRunning(self.rank))
+
+    def _stopped(self, payload: MiTuple) -> None:
+        stop = reading.stop(self.rank, payload)
+        if self.asked is not None and reading.is_stop_signal(stop) and not self.quiet:
+            stop = RankStopped(self.rank, self.asked, "", stop.thread, stop.location)
+        if stop.reason in (StopReason.EXITED, StopReason.KILLED):
+            self._ended(stop)
+            return
+        self.state = TargetState.STOPPED
+        self.restore(stop)
+        if not self.quiet:
+            self._tell(stop)
+
+    def _ended(self, stop: RankStopped) -> None:
+        self.pid = None
+        self.state = TargetState.EXITED
+        self.restore(stop)
+        self._tell(stop)
+
+    def _resolve(self, stop: RankStopped) -> None:
+        if self._stop is None or self._stop.done():
+            self._stop = asyncio.get_running_loop().create_future()
+        self._stop.set_result(stop)
