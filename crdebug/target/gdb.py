@@ -26,12 +26,10 @@ from crdebug.target.interface import (
     ThreadInfo,
 )
 from crdebug.target.startup import command_line, environment
+from crdebug.target.stopping import Stopper
 from crdebug.target.tracker import Tracker
 
 __all__ = ["Frame", "GdbTarget", "TargetState", "ThreadInfo"]
-
-# More rounds would mean that somebody else keeps sending SIGSTOP.
-_SETTLE_ROUNDS = 16
 
 
 class GdbTarget:
@@ -39,14 +37,6 @@ class GdbTarget:
 
     Made by `launch`, or around any Transport. The GDB outlives `detach`: its symbol tables and
     its breakpoints are there for the next `attach`, of the same rank in a new incarnation.
-
-    How it interrupts. GDB's own -exec-interrupt sends SIGINT, which a process may block; so the
-    node sends SIGSTOP to one thread, and GDB is told to stop for it, and never to pass it on.
-    When the rank stops for a reason of its own at that moment, the SIGSTOP may (1) have been
-    merged with one of GDB's own, (2) be held back inside GDB, or (3) be pending in the kernel.
-    (2) is dropped at the next resume or detach, since GDB ignores SIGSTOP at all other times;
-    (3) is seen in /proc and taken out at once: only the thread that has it is let run, which
-    takes it before any instruction of its own.
     """
 
     def __init__(
@@ -58,13 +48,11 @@ class GdbTarget:
         signals: StopSignals | None = None,
     ) -> None:
         self.subscriber = subscriber
-        self._signals = signals or LocalStopSignals()
         self._tracker = Tracker(rank, lambda notice: self.subscriber(notice))
         self._connection = Connection(
             transport, rank=rank, subscriber=self._tracker.take, on_death=self._tracker.died
         )
-        self._unsettled = False  # a SIGSTOP was sent, and may still be somewhere
-        self._heeding = False  # GDB stops for SIGSTOP
+        self._stopper = Stopper(self._connection, self._tracker, signals or LocalStopSignals())
         self._displaced = False  # threads show the inside of calls that they are to make again
         self._lock = asyncio.Lock()
 
@@ -157,9 +145,9 @@ class GdbTarget:
             try:
                 await self._connection.command(command, deadline)
                 stop = await deadline.wait(self._tracker.stopped(), f"the stop after {verb}")
-                # GDB sends a SIGSTOP of its own to a process that was stopped already.
-                self._unsettled = True
-                await self._settle(deadline)
+                # GDB stops threads by SIGSTOP too, and some may not have arrived yet.
+                self._stopper.suspect()
+                await self._stopper.settle(deadline)
             except GdbError:
                 self._tracker.withdraw(before, ended)
                 raise
@@ -171,7 +159,7 @@ class GdbTarget:
         """Take breakpoints out of the process and let it go; the GDB stays. See `Target`."""
         async with self._lock:
             self._require("detach", TargetState.STOPPED)
-            await self._settle(deadline)
+            await self._stopper.settle(deadline)
             self._require("detach", TargetState.STOPPED)
             await self._put_before_calls(deadline)
             await self._connection.command("-target-detach", deadline)
@@ -227,7 +215,7 @@ class GdbTarget:
     async def _run(self, command: str, verb: str, deadline: Deadline) -> None:
         async with self._lock:
             self._require(verb, TargetState.STOPPED)
-            await self._settle(deadline)
+            await self._stopper.settle(deadline)
             self._require(verb, TargetState.STOPPED)
             await self._put_before_calls(deadline)
             await self._start_running(command, deadline)
@@ -259,81 +247,15 @@ class GdbTarget:
     ) -> RankStopped:
         async with self._lock:
             self._require("interrupt", TargetState.STOPPED, TargetState.RUNNING, TargetState.EXITED)
-            if self._tracker.state is TargetState.RUNNING:
-                self._tracker.asked = reason
-                await self._heed_stops(True, deadline)
-                self._send_stop()
-                await deadline.wait(
-                    self._tracker.stopped(),
-                    "the rank to stop",
-                    ranks=self._ranks,
-                    phase="interrupt",
-                )
-            await self._settle(deadline)
+            await self._stopper.stop(reason, deadline)
             return await self._tracker.stopped()
 
-    def _send_stop(self) -> None:
-        # It may have stopped while GDB took note; then nothing is sent, and nothing left behind.
-        pid = self._tracker.pid
-        if (
-            self._tracker.state is TargetState.RUNNING
-            and pid is not None
-            and self._signals.send_stop(pid) is not None
-        ):
-            self._unsettled = True
-
-    async def _heed_stops(self, heed: bool, deadline: Deadline) -> None:
-        if heed is not self._heeding:
-            words = "stop print" if heed else "nostop noprint"
-            await self._connection.console(f"handle SIGSTOP {words} nopass", deadline)
-            self._heeding = heed
-
-    async def _settle(self, deadline: Deadline) -> None:
-        """Leave nothing of an interrupt behind; the class's docstring says what there may be."""
-        if self._unsettled:
-            await self._consume_stops(deadline)
-            self._unsettled = False
-        if self._tracker.state is TargetState.STOPPED:
-            await self._heed_stops(False, deadline)
-            self._tracker.asked = None
-
-    async def _consume_stops(self, deadline: Deadline) -> None:
-        for _ in range(_SETTLE_ROUNDS):
-            pid = self._tracker.pid
-            if pid is None or self._tracker.state is not TargetState.STOPPED:
-                return
-            pending = self._signals.pending_stops(pid)
-            if not pending:
-                return
-            await self._heed_stops(True, deadline)
-            await self._run_alone(pending[0], deadline)
-        raise Refused("somebody keeps sending SIGSTOP to the rank", ranks=self._ranks)
-
-    async def _run_alone(self, lwp: int, deadline: Deadline) -> None:
-        """Let one thread run into the SIGSTOP that is pending for it."""
-        listing = (await self.mi("-thread-info", deadline)).payload
-        number = next((each.number for each in reading.threads(listing) if each.tid == lwp), 0)
-        locking = (await self.mi("-gdb-show scheduler-locking", deadline)).payload.text("value")
-        own, quiet = self._tracker.last_stop, self._tracker.quiet
-        await self.mi("-gdb-set scheduler-locking on", deadline)
-        self._tracker.quiet = True
-        try:
-            await self._start_running(f"-exec-continue --thread {number}", deadline)
-            stop = await deadline.wait(
-                self._tracker.stopped(), "a pending SIGSTOP to arrive", ranks=self._ranks
-            )
-        finally:
-            self._tracker.quiet = quiet
-            if self._connection.death is None:
-                await self.mi(f"-gdb-set scheduler-locking {locking}", deadline)
-        if self._tracker.state is not TargetState.STOPPED:
-            return
-        if reading.is_stop_signal(stop) and own is not None:
-            await self.mi(f"-thread-select {listing.text('current-thread-id')}", deadline)
-            self._tracker.restore(own)
-        else:
-            # GDB had kept another event of that thread back: it counts, and comes last.
-            self.subscriber(stop)
+    async def settle(self, deadline: Deadline) -> None:
+        """Make sure that no SIGSTOP of GDB's or ours is on its way to the stopped rank."""
+        async with self._lock:
+            self._require("settle", TargetState.STOPPED)
+            self._stopper.suspect()
+            await self._stopper.settle(deadline)
 
     # ---- looking ------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ class Tracker:
         self.last_stop: RankStopped | None = None
         self.asked: StopReason | None = None
         self.quiet = False
-        self._tell = tell
+        self.tell = tell
         self._stop: asyncio.Future[RankStopped] | None = None
 
     @property
@@ -105,11 +105,11 @@ class Tracker:
                 # GDB announces each stop on the console too, and the source line that it cannot
                 # show in the log; both are in the stop record.
                 case Stream(kind="log", text=text) if not reading.is_noise(text):
-                    self._tell(GdbSays(self.rank, text))
+                    self.tell(GdbSays(self.rank, text))
                 case Garbage(text=text):
-                    self._tell(GdbSays(self.rank, text))
+                    self.tell(GdbSays(self.rank, text))
         except CrdebugError as error:
-            self._tell(GdbSays(self.rank, str(error)))
+            self.tell(GdbSays(self.rank, str(error)))
 
     def died(self, death: GdbDied) -> None:
         """GDB has ended; whoever waits for a stop is told so."""
@@ -120,7 +120,7 @@ class Tracker:
             self._stop.set_exception(death)
             self._stop.exception()  # nobody may be waiting
         elif not self.quiet:
-            self._tell(GdbSays(self.rank, str(death)))
+            self.tell(GdbSays(self.rank, str(death)))
 
     def _notified(self, name: str, payload: MiTuple) -> None:
         match name:
@@ -132,9 +132,9 @@ class Tracker:
                     self.let_go()
             case "breakpoint-created" | "breakpoint-modified":
                 inserted = reading.breakpoint_(payload.tuple("bkpt"))
-                self._tell(BreakpointChanged(self.rank, inserted))
+                self.tell(BreakpointChanged(self.rank, inserted))
             case "breakpoint-deleted":
-                self._tell(BreakpointGone(self.rank, payload.number("id")))
+                self.tell(BreakpointGone(self.rank, payload.number("id")))
 
     def _running(self) -> None:
         if self.pid is None or self.state in (TargetState.IDLE, TargetState.EXITED):
@@ -142,7 +142,7 @@ class Tracker:
         if self.state is TargetState.STOPPED:  # by a typed command
             self.begin()
         if not self.quiet:
-            self._tell(RankRunning(self.rank))
+            self.tell(RankRunning(self.rank))
 
     def _stopped(self, payload: MiTuple) -> None:
         stop = reading.stop(self.rank, payload)
@@ -154,13 +154,13 @@ class Tracker:
         self.state = TargetState.STOPPED
         self.restore(stop)
         if not self.quiet:
-            self._tell(stop)
+            self.tell(stop)
 
     def _ended(self, stop: RankStopped) -> None:
         self.pid = None
         self.state = TargetState.EXITED
         self.restore(stop)
-        self._tell(stop)
+        self.tell(stop)
 
     def _resolve(self, stop: RankStopped) -> None:
         if self._stop is None or self._stop.done():

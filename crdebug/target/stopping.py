@@ -1,0 +1,146 @@
+"""Interrupting a rank so that nothing of the interrupt is left for later.
+
+GDB's own -exec-interrupt sends SIGINT, which a process may block, catch or wait for. So the node
+sends SIGSTOP, GDB is told to stop for it, and never to pass it on to the program.
+
+A rank may stop for a reason of its own at that very moment. Where is the SIGSTOP then?
+
+1. Held back inside GDB, as the event of a thread that was not the one to be reported. GDB drops
+   it when it lets the rank run or go, because at all times but those of an interrupt it is told to
+   ignore SIGSTOP.
+2. Queued in the kernel, for the process (ours) or for a thread (one of GDB's own, by which it stops
+   threads; or ours was taken in its stead, gdb/linux-nat.c, stop_wait_callback). A detach would
+   deliver it, and stop the program; GDB itself would drop one of its own kind by sending SIGCONT,
+   which the program may see. So it is taken out while the rank stands: one thread alone is let run
+   into it, with one more queued for the process behind it. A thread takes its own queue first,
+   then the process's, and both before any instruction (kernel/signal.c, get_signal). If GDB takes
+   the first for one of its own and says nothing, it reports the second: the thread cannot run on.
+
+That ours are queued for the process and GDB's for threads matters also for the interrupt itself:
+the kernel keeps one SIGSTOP in a queue, so in the same queue ours could be lost in one of GDB's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from crdebug.deadline import Deadline
+from crdebug.errors import DeadlineExpired, Refused
+from crdebug.events import RankStopped, StopReason
+from crdebug.mi.connection import Connection
+from crdebug.node.stops import PendingStops, StopSignals
+from crdebug.target import reading
+from crdebug.target.interface import TargetState
+from crdebug.target.tracker import Tracker
+
+# More rounds would mean that somebody else keeps sending SIGSTOP.
+_ROUNDS = 16
+# Somebody's SIGCONT takes every queued SIGSTOP with it: look again after so many seconds.
+_LOST_AFTER = 1.0
+
+
+class Stopper:
+    """Stops one rank; see the module. Calls must not overlap: its owner holds a lock."""
+
+    def __init__(self, connection: Connection, tracker: Tracker, signals: StopSignals) -> None:
+        self._connection = connection
+        self._tracker = tracker
+        self._signals = signals
+        self._unsettled = False  # a SIGSTOP was sent, and may still be somewhere
+        self._heeding = False  # GDB stops for SIGSTOP
+
+    async def stop(self, reason: StopReason, deadline: Deadline) -> None:
+        """Stop the rank if it runs, and `settle`. A stop by SIGSTOP counts as `reason`."""
+        if self._tracker.state is TargetState.RUNNING:
+            self._tracker.asked = reason
+            await self._heed_stops(True, deadline)
+            await self._send_until_stopped(deadline)
+        await self.settle(deadline)
+
+    def suspect(self) -> None:
+        """GDB may have left a SIGSTOP of its own: let the next `settle` look."""
+        self._unsettled = True
+
+    async def settle(self, deadline: Deadline) -> None:
+        """Leave no SIGSTOP behind. Cheap when there was no interrupt."""
+        if self._unsettled:
+            await self._consume(deadline)
+            self._unsettled = False
+        if self._tracker.state is TargetState.STOPPED:
+            await self._heed_stops(False, deadline)
+            self._tracker.asked = None
+
+    async def _send_until_stopped(self, deadline: Deadline) -> None:
+        while True:
+            pid = self._tracker.pid
+            # It may have stopped while GDB took note; then nothing is sent, nothing left behind.
+            if self._tracker.state is TargetState.RUNNING and pid is not None:
+                self._unsettled = self._signals.send_stop(pid) or self._unsettled
+            attempt = Deadline(min(_LOST_AFTER, deadline.left))
+            try:
+                await attempt.wait(self._tracker.stopped(), "the rank to stop")
+                return
+            except DeadlineExpired:
+                if deadline.left == 0.0:
+                    raise deadline.expired(
+                        "the rank to stop", ranks=self._tracker.ranks, phase="interrupt"
+                    ) from None
+
+    async def _heed_stops(self, heed: bool, deadline: Deadline) -> None:
+        if heed is not self._heeding:
+            words = "stop print" if heed else "nostop noprint"
+            await self._connection.console(f"handle SIGSTOP {words} nopass", deadline)
+            self._heeding = heed
+
+    def _pending(self) -> PendingStops:
+        pid = self._tracker.pid
+        if pid is None or self._tracker.state is not TargetState.STOPPED:
+            return PendingStops()
+        return self._signals.pending_stops(pid)
+
+    async def _consume(self, deadline: Deadline) -> None:
+        for _ in range(_ROUNDS):
+            pending, pid = self._pending(), self._tracker.pid
+            if not pending or pid is None:
+                return
+            await self._heed_stops(True, deadline)
+            if not pending.process:
+                self._signals.send_stop(pid)
+            await self._run_alone(pending.threads, deadline)
+        raise Refused("somebody keeps sending SIGSTOP to the rank", ranks=self._tracker.ranks)
+
+    async def _run_alone(self, lwps: tuple[int, ...], deadline: Deadline) -> None:
+        """Let one thread, of `lwps` if there are any, run into the SIGSTOP that awaits it."""
+        mi, tracker = self._connection.command, self._tracker
+        listing, setting = await asyncio.gather(
+            mi("-thread-info", deadline), mi("-gdb-show scheduler-locking", deadline)
+        )
+        selected = listing.payload.text("current-thread-id")
+        known = {each.tid: each.number for each in reading.threads(listing.payload)}
+        chosen = next((str(known[lwp]) for lwp in lwps if lwp in known), selected)
+        own, quiet = tracker.last_stop, tracker.quiet
+        tracker.quiet = True
+        try:
+            await mi("-gdb-set scheduler-locking on", deadline)
+            tracker.begin()
+            await mi(f"-exec-continue --thread {chosen}", deadline)
+            stop = await deadline.wait(
+                tracker.stopped(), "a queued SIGSTOP to arrive", ranks=tracker.ranks
+            )
+        finally:
+            tracker.quiet = quiet
+            tracker.withdraw(TargetState.STOPPED, own)
+            if self._connection.death is None:
+                await mi(f"-gdb-set scheduler-locking {setting.payload.text('value')}", deadline)
+        if tracker.state is TargetState.STOPPED:
+            await self._after(stop, own, selected, deadline)
+
+    async def _after(
+        self, stop: RankStopped, own: RankStopped | None, selected: str, deadline: Deadline
+    ) -> None:
+        if reading.is_stop_signal(stop) and own is not None:
+            await self._connection.command(f"-thread-select {selected}", deadline)
+            self._tracker.restore(own)
+        else:
+            # GDB had kept another event of that thread back: it counts, and comes last.
+            self._tracker.tell(stop)
