@@ -49,12 +49,10 @@ class Program(click.Group):
 
 
 def _report(error: Exception) -> int:
-    from crdebug.commands.script import ScriptFailed
     from crdebug.ui.failures import describe
 
     text, status = describe(error)
-    # A script's error begins with file and line, as compilers' do, for editors to jump to.
-    click.secho(text if isinstance(error, ScriptFailed) else f"crdebug: {text}", fg="red", err=True)
+    click.secho(f"crdebug: {text}", fg="red", err=True)
     return status
 
 
@@ -194,16 +192,26 @@ def restart(
 
         return await Session.restart_from(handle, settings=Settings(), subscriber=subscriber)
 
-    _debug(begin, scripts, batch)
+    _debug(begin, scripts, batch, announce=True)
 
 
-def _debug(begin: Begin, scripts: Sequence[str], batch: bool, *, owns_job: bool = True) -> None:
+def _debug(
+    begin: Begin,
+    scripts: Sequence[str],
+    batch: bool,
+    *,
+    owns_job: bool = True,
+    announce: bool = False,
+) -> None:
+    """Hold a conversation with the session that `begin` makes, and exit with its status."""
     if batch and not scripts:
         raise click.UsageError("--batch needs a script: -x SCRIPT")
     from crdebug.ui.conversation import Plan, converse
 
     plan = Plan(scripts, batch, owns_job)
-    _wait(converse(begin, plan, _screen(batch=batch), _source))
+    screen = _screen(batch=batch, announce=announce)
+    status = _wait(converse(begin, plan, screen, _source))
+    click.get_current_context().exit(status)
 
 
 def _source(registry: Registry, context: Context) -> LineSource:
@@ -212,11 +220,12 @@ def _source(registry: Registry, context: Context) -> LineSource:
     return open_source(registry, context)
 
 
-def _screen(*, batch: bool) -> Screen:
+def _screen(*, batch: bool = False, announce: bool = False) -> Screen:
     from crdebug.ui.screen import Screen
 
     streams = sys.stdout.isatty() and sys.stderr.isatty()
-    return Screen(terminal=streams and not batch and os.environ.get("TERM") != "dumb")
+    terminal = streams and not batch and os.environ.get("TERM") != "dumb"
+    return Screen(terminal=terminal, announce=announce)
 
 
 # ---- jobs without the debugger ----------------------------------------------------------------
@@ -231,7 +240,7 @@ async def _run_detached(argv: Sequence[str], name: str | None, settings: Setting
 async def _restart_detached(handle: str) -> int:
     from crdebug import jobs
 
-    screen = _screen(batch=False)
+    screen = _screen()
     with screen.busy():
         job = await jobs.restart(handle, screen.event)
     return await _follow(job)
@@ -272,7 +281,7 @@ def checkpoint(job: str, note: str, kill: bool, as_json: bool) -> None:
     from crdebug.ui.listing import checkpoint_json
     from crdebug.ui.render import render
 
-    screen = _screen(batch=False)
+    screen = _screen()
     with screen.busy():
         taken = _wait(jobs.take_checkpoint(job, note, kill, screen.event))
     # The line that MPIR debuggers look for: the argument of MPIR_restart_command.

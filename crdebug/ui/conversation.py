@@ -58,10 +58,11 @@ class Plan:
     owns_job: bool = True
 
 
-async def converse(begin: Begin, plan: Plan, screen: Screen, open_source: OpenSource) -> None:
-    """Hold a whole conversation. Raises CrdebugError: what went wrong in batch, or at the start.
+async def converse(begin: Begin, plan: Plan, screen: Screen, open_source: OpenSource) -> int:
+    """Hold a whole conversation; returns the exit status.
 
-    A script that cannot be read is found before the job is started.
+    Raises CrdebugError for what goes wrong at the start; a script that cannot be read is found
+    before the job is started.
     """
     lines = [line for file in plan.scripts for line in read_script(file)]
     with screen.busy():
@@ -69,7 +70,7 @@ async def converse(begin: Begin, plan: Plan, screen: Screen, open_source: OpenSo
     talk = Conversation(session, plan, screen)
     try:
         with talk.interrupts():
-            await talk.hold(lines, open_source)
+            return await talk.hold(lines, open_source)
     finally:
         await talk.end()
 
@@ -87,20 +88,21 @@ class Conversation:
         self._presses = 0
         self._asking: set[asyncio.Task[None]] = set()
 
-    async def hold(self, lines: Sequence[ScriptLine], open_source: OpenSource) -> None:
-        """The scripts, then the console unless in batch. Raises ScriptFailed in batch."""
+    async def hold(self, lines: Sequence[ScriptLine], open_source: OpenSource) -> int:
+        """The scripts, then the console unless in batch; returns the exit status."""
         session = self.context.session
         self._screen.note("\n".join([ranks_line(session.job, session.ranks), *self._places()]))
         try:
             await play(lines, self._run, self.registry, self._screen.command, self._screen.result)
         except ScriptFailed as error:
+            status = self._screen.error(error)
             if self._plan.batch:
-                raise
-            self._screen.error(error)
+                return status
         if not self._plan.batch and not self.context.over:
             self._source = open_source(self.registry, self.context)
             self.context.confirm = self._source.confirm
             await self._console(self._source)
+        return 0
 
     def _places(self) -> Iterator[str]:
         return places(self.context.session.info_ranks())
@@ -165,6 +167,7 @@ class Conversation:
             if self._source is not None:
                 self._source.clear()
             return
+        self._screen.break_line()
         self._presses += 1
         if self._presses >= _PATIENCE:
             self._command.cancel()

@@ -17,7 +17,10 @@ class ProgressView(Protocol):
     def show(self, progress: Progress) -> None: ...
 
     def clear(self) -> None:
-        """Make room for other text; the operation may go on."""
+        """Make room for other text."""
+
+    def again(self) -> None:
+        """The other text is written, and the operation goes on."""
 
     def end(self) -> None:
         """The operation is over."""
@@ -45,6 +48,9 @@ class PlainProgress:
     def clear(self) -> None:
         pass
 
+    def again(self) -> None:
+        pass
+
     def end(self) -> None:
         self._last = None
 
@@ -55,26 +61,31 @@ class StatusLine:
     def __init__(self, stream: Callable[[], TextIO]) -> None:
         self._stream = stream
         self._status: Status | None = None
+        self._progress: Progress | None = None
 
     def show(self, progress: Progress) -> None:
-        if self._status is None:
-            from rich.console import Console
-            from rich.status import Status
-            from rich.text import Text
+        from rich.text import Text
 
-            self._status = Status(
-                Text(words(progress)), console=Console(file=self._stream()), spinner="line"
-            )
-            self._status.start()
-        else:
-            from rich.text import Text
-
+        self._progress = progress
+        if self._status is not None:
             self._status.update(Text(words(progress)))
+            return
+        from rich.console import Console
+        from rich.status import Status
+
+        console = Console(file=self._stream())
+        self._status = Status(Text(words(progress)), console=console, spinner="line")
+        self._status.start()
 
     def clear(self) -> None:
         if self._status is not None:
             self._status.stop()
             self._status = None
 
+    def again(self) -> None:
+        if self._progress is not None:
+            self.show(self._progress)
+
     def end(self) -> None:
+        self._progress = None
         self.clear()

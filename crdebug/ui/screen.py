@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from crdebug.events import (
     JobEnded,
     JobOutput,
     Progress,
+    RankRestored,
     RankRunning,
     RankStopped,
     StopReason,
@@ -42,16 +44,19 @@ class Screen:
     terminal: colours, a status line, lines folded at the terminal's width; else plain text.
     out, err: where to; asked each time, as a prompt puts its own streams there while it is shown.
     Progress and errors go to err, all else to out.
+    announce: write the line that MPIR debuggers look for when a rank was restored (to err).
     """
 
     def __init__(
         self,
         *,
         terminal: bool,
+        announce: bool = False,
         out: Callable[[], TextIO] = lambda: sys.stdout,
         err: Callable[[], TextIO] = lambda: sys.stderr,
     ) -> None:
         self.terminal = terminal
+        self._announce = announce
         self._colours = terminal and "NO_COLOR" not in os.environ  # no-color.org
         self._out = out
         self._err = err
@@ -88,6 +93,11 @@ class Screen:
         if text:
             self._put(self._out(), text)
 
+    def break_line(self) -> None:
+        """The terminal has just shown ^C: what follows begins on a line of its own."""
+        if self.terminal:
+            self._put(self._out(), "")
+
     def error(self, error: BaseException) -> int:
         """Show an error; returns the exit status that goes with it."""
         self._interlude()
@@ -101,9 +111,10 @@ class Screen:
             case JobOutput():
                 self._status.clear()
                 self._marks.feed(event)
+                self._status.again()
             case JobEnded():
                 self._marks.flush(final=True)
-                self.note(f"the job ended with status {event.status}")
+                self.note(f"the job ended with status {exit_words(event.status)}")
             case Progress():
                 self._progress(event)
             case GdbSays():
@@ -115,17 +126,17 @@ class Screen:
             case RankStopped():
                 if not self._busy and event.reason in _ENDED:
                     self.note("\n".join(describe(GroupStopped((event,), (event,)))))
+            case RankRestored():
+                if self._announce:
+                    self._interlude()
+                    self._put(self._err(), f"MPIR_debug_info) {event.host}:{event.pid}")
             case RankRunning():
                 pass
             case _:
                 assert_never(event)
 
     def _progress(self, progress: Progress) -> None:
-        if progress.phase.startswith("MPIR_"):
-            # A line of the MPIR C/R protocol, for the program that started this one.
-            self._interlude()
-            self._put(self._err(), progress.phase)
-        elif self._busy:
+        if self._busy:
             self._status.show(progress)
         else:
             # Somebody else's request while the prompt is shown: no room for a status line.
@@ -152,6 +163,14 @@ class Screen:
         except BrokenPipeError:
             # Nobody reads any more (`| head`): that must not take the job down.
             pass
+
+
+def exit_words(status: int) -> str:
+    """An exit status; one above 128 with the signal that it stands for."""
+    try:
+        return f"{status} ({signal.Signals(status - 128).name})"
+    except ValueError:
+        return str(status)
 
 
 def ranks_line(job: str, ranks: RankSet) -> str:

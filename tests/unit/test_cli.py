@@ -22,7 +22,7 @@ from crdebug.checkpoint.store import Checkpoint
 from crdebug.cli import main
 from crdebug.config import Settings
 from crdebug.errors import BadInput, StoreError
-from crdebug.events import Event, JobOutput, Progress
+from crdebug.events import Event, JobOutput, Progress, RankRestored
 
 pytestmark = pytest.mark.unit
 
@@ -79,7 +79,7 @@ class World:
         self, handle: str, *, settings: Settings, subscriber: Callable[[Event], None]
     ) -> FakeSession:
         self._note("restart_from", handle)
-        subscriber(Progress("restart", "MPIR_debug_info) node1:100"))
+        subscriber(RankRestored(0, "node1", 100))
         return self.session
 
     # ---- crdebug.jobs

@@ -14,7 +14,6 @@ from crdebug.commands.standard import standard
 from crdebug.errors import BadInput, CrdebugError, GdbError, Refused, StoreError
 from crdebug.events import GroupStopped, StopReason
 from crdebug.ranks import RankSet
-from crdebug.session import Session
 
 pytestmark = pytest.mark.unit
 
@@ -355,6 +354,8 @@ async def test_kill_keeps_the_session(session: FakeSession, context: Context) ->
 
 
 def test_the_fake_session_has_the_face_of_the_real_one() -> None:
+    from crdebug.session import Session
+
     real = {name: member for name, member in vars(Session).items() if not name.startswith("_")}
     begin = {"run", "attach", "restart_from"}
     fake = FakeSession()

@@ -20,7 +20,6 @@ from prompt_toolkit.output import DummyOutput
 from crdebug.commands.context import Context
 from crdebug.commands.registry import Registry
 from crdebug.commands.results import Nothing
-from crdebug.commands.script import ScriptFailed
 from crdebug.events import Event, StopReason
 from crdebug.ui import console
 from crdebug.ui.conversation import Plan, converse
@@ -40,12 +39,13 @@ class Desk:
     out: io.StringIO = field(default_factory=io.StringIO)
     err: io.StringIO = field(default_factory=io.StringIO)
     prompt: console.Prompt | None = None
+    status: int | None = None
 
     async def talk(self, plan: Plan | None = None, typed: str = "") -> list[str]:
         """Everything up to the end; what was shown, by lines."""
         self.keys.send_text(typed)
         screen = Screen(terminal=False, out=lambda: self.out, err=lambda: self.err)
-        await converse(self.begin, plan or Plan(), screen, self.open)
+        self.status = await converse(self.begin, plan or Plan(), screen, self.open)
         return self.out.getvalue().splitlines()
 
     async def begin(self, subscriber: Callable[[Event], None]) -> FakeSession:
@@ -236,8 +236,12 @@ async def test_batch_lets_go_of_what_it_attached_to(tmp_path: Path) -> None:
 async def test_batch_ends_at_the_first_error_and_the_job_with_it(tmp_path: Path) -> None:
     async with desk() as user:
         file = script(tmp_path, "bt\nprint nosuch\necho never\n")
-        with pytest.raises(ScriptFailed, match=r'heat\.crdebug:2: ranks 0-3: No symbol "nosuch"'):
-            await user.talk(Plan([file], batch=True))
+        shown = await user.talk(Plan([file], batch=True))
+        assert user.status == 1
+        assert user.err.getvalue() == (
+            f'{file}:2: ranks 0-3: No symbol "nosuch" in current context.\n'
+        )
+        assert shown[-1] == "the session is over: job heat is killed"
         assert user.session.closed
         assert "never" not in user.out.getvalue()
 
@@ -250,8 +254,8 @@ async def test_ctrl_c_ends_the_script_too(tmp_path: Path) -> None:
         talking = asyncio.create_task(user.talk(Plan([file], batch=True)))
         await user.session.started.wait()
         os.kill(os.getpid(), signal.SIGINT)
-        with pytest.raises(ScriptFailed, match=r"heat\.crdebug:1: interrupted"):
-            await talking
+        await talking
+        assert (user.status, user.err.getvalue()) == (1, f"{file}:1: interrupted\n")
         assert "were interrupted" in user.out.getvalue()
 
 
@@ -260,6 +264,7 @@ async def test_the_console_opens_after_a_script_even_one_that_failed(tmp_path: P
         plan = Plan([script(tmp_path, "frobnicate\necho never\n")])
         shown = await user.talk(plan, typed=f"echo here{ENTER}{CTRL_D}{CTRL_D}")
         assert "here" in shown and "never" not in shown
+        assert user.status == 0
         assert "heat.crdebug:1: there is no command" in user.err.getvalue()
 
 

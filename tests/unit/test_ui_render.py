@@ -19,6 +19,7 @@ from crdebug.events import (
     JobOutput,
     Location,
     Progress,
+    RankRestored,
     RankRunning,
     RankStopped,
     StopReason,
@@ -30,7 +31,7 @@ from crdebug.target.interface import Frame
 from crdebug.ui import failures
 from crdebug.ui.output import OutputMarks
 from crdebug.ui.render import render
-from crdebug.ui.screen import Screen
+from crdebug.ui.screen import Screen, exit_words
 from crdebug.ui.stops import describe
 
 pytestmark = pytest.mark.unit
@@ -222,9 +223,11 @@ def test_output_comes_in_whole_marked_lines() -> None:
 
 
 class Streams:
-    def __init__(self, *, terminal: bool = False) -> None:
+    def __init__(self, *, terminal: bool = False, announce: bool = False) -> None:
         self.out, self.err = io.StringIO(), io.StringIO()
-        self.screen = Screen(terminal=terminal, out=lambda: self.out, err=lambda: self.err)
+        self.screen = Screen(
+            terminal=terminal, announce=announce, out=lambda: self.out, err=lambda: self.err
+        )
 
     def texts(self) -> tuple[str, str]:
         return self.out.getvalue(), self.err.getvalue()
@@ -265,11 +268,18 @@ def test_on_a_terminal_progress_leaves_nothing_in_the_output() -> None:
     assert re.sub(r"\x1b\[\d+m", "", out) == "out| x\n"
 
 
-def test_protocol_lines_are_passed_on_as_they_are() -> None:
-    streams = Streams(terminal=True)
-    with streams.screen.busy():
-        streams.screen.event(Progress("restart", "MPIR_debug_info) node1:100"))
-    assert streams.texts() == ("", "MPIR_debug_info) node1:100\n")
+@pytest.mark.parametrize(
+    ("status", "words"), [(0, "0"), (3, "3"), (137, "137 (SIGKILL)"), (255, "255")]
+)
+def test_a_status_that_stands_for_a_signal_names_it(status: int, words: str) -> None:
+    assert exit_words(status) == words
+
+
+@pytest.mark.parametrize("announce", [True, False])
+def test_restored_ranks_are_announced_where_somebody_waits_for_it(announce: bool) -> None:
+    streams = Streams(announce=announce)
+    streams.screen.event(RankRestored(0, "node1", 100))
+    assert streams.texts() == ("", "MPIR_debug_info) node1:100\n" if announce else "")
 
 
 def test_a_stop_is_told_once() -> None:
