@@ -141,14 +141,18 @@ def _launchers(machine: Machine) -> tuple[Finding, ...]:
 
 def _criu(machine: Machine) -> tuple[Finding, ...]:
     why = "takes the checkpoints"
-    failed = "; ".join(_failure(attempt) for attempt in machine.criu if attempt.program is None)
+    failed = [attempt for attempt in machine.criu if attempt.program is None]
     program = machine.criu[-1].program if machine.criu else None
     if program is None:
         mend = _SETUP if machine.root else "run as root: CRIU needs it; then scripts/setup"
-        detail = f"on kernel {machine.kernel}: {failed or 'no candidate'}"
+        detail = f"on kernel {machine.kernel}: {_failures(failed)}"
         return (Finding("criu", "missing", why, mend, detail),)
     detail = _words(f"{program.version} says '{program.checked}'", program.path)
-    found = Finding("criu", "ok", why, "", f"{detail} (not: {failed})" if failed else detail)
+    # that there is no private CRIU is the usual case; one that is there and fails is worth a word
+    broken = [attempt for attempt in failed if attempt.there]
+    if broken:
+        detail = f"{detail} (not {_failures(broken)})"
+    found = Finding("criu", "ok", why, "", detail)
     features = ", ".join(f"{name} {'yes' if has else 'no'}" for name, has in machine.criu_features)
     return (
         found,
@@ -157,8 +161,8 @@ def _criu(machine: Machine) -> tuple[Finding, ...]:
     )
 
 
-def _failure(attempt: CriuAttempt) -> str:
-    return f"{attempt.candidate}: {attempt.said}"
+def _failures(attempts: Iterable[CriuAttempt]) -> str:
+    return "; ".join(f"{attempt.candidate}: {attempt.said}" for attempt in attempts)
 
 
 def _namespaces(machine: Machine) -> Finding:

@@ -27,11 +27,15 @@ class CriuProgram:
 
 @dataclass(frozen=True, slots=True)
 class CriuAttempt:
-    """One candidate for the CRIU, tried by `criu check`. program is None when it failed."""
+    """One candidate for the CRIU, tried by `criu check`.
+
+    program is None when it failed, or is not there at all.  said: what it said of itself.
+    """
 
     candidate: str
     program: CriuProgram | None
     said: str
+    there: bool = True
 
 
 def find_criu() -> CriuProgram | None:
@@ -57,7 +61,7 @@ def try_criu(candidate: str) -> CriuAttempt:
     """Run `criu check` with this program; once for each state of its file."""
     path = find_program(candidate)
     if path is None:
-        return CriuAttempt(candidate, None, "there is no such program")
+        return CriuAttempt(candidate, None, "there is no such program", there=False)
     return _try_criu(candidate, path, Path(path).stat().st_mtime_ns)
 
 

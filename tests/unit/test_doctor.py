@@ -122,12 +122,15 @@ def test_what_only_some_need(
     assert main_job_can_run(findings)
 
 
-def test_a_failed_candidate_is_told_beside_the_one_that_works() -> None:
-    attempts = (CriuAttempt("/own/criu", None, "no such program"), WELL.criu[0])
-    finding = only(judge(replace(WELL, criu=attempts)), "criu")
+def test_a_broken_candidate_is_told_beside_the_one_that_works() -> None:
+    broken = CriuAttempt("/own/criu", None, "vdso")
+    finding = only(judge(replace(WELL, criu=(broken, WELL.criu[0]))), "criu")
     assert finding.status == "ok"
     assert "4.1.1" in finding.detail
-    assert "/own/criu: no such program" in finding.detail
+    assert "/own/criu: vdso" in finding.detail
+    absent = replace(broken, there=False)
+    finding = only(judge(replace(WELL, criu=(absent, WELL.criu[0]))), "criu")
+    assert "/own/criu" not in finding.detail
 
 
 def test_every_launcher_is_told() -> None:
