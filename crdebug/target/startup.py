@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from crdebug.config import cache_home
+
 # Settings that must hold before anything else happens ("-iex"), each with its reason.
 _SETTINGS = (
     "set mi-async on",  # GDB listens while its rank runs
@@ -44,7 +46,13 @@ def command_line(gdb: str, scripts: Sequence[Path] = ()) -> tuple[str, ...]:
 
 
 def _options(scripts: Sequence[Path]) -> Iterator[str]:
-    for setting in _SETTINGS:
+    # GDB reads the libraries' debug information again at every attach, and so does every rank's
+    # GDB; the index of it, once made, halves the time of an attach ("Index Files Speed Up GDB").
+    index_cache = (
+        f"set index-cache directory {cache_home() / 'gdb-index'}",
+        "set index-cache enabled on",
+    )
+    for setting in (*_SETTINGS, *index_cache):
         yield from ("-iex", setting)
     for script in scripts:
         yield from ("-x", str(script))
