@@ -82,7 +82,7 @@ class Connection:
         Raises GdbError with GDB's message, GdbDied, DeadlineExpired (the command itself is not
         taken back by that), BadInput for a command of several lines.
         """
-        return await self._wait(self._send(command, collect=False), deadline)
+        return await self._wait(self._send(command, command, collect=False), deadline)
 
     async def console(self, command: str, deadline: Deadline) -> str:
         """Run one command of GDB's command line; the text that it printed, warnings included.
@@ -92,8 +92,7 @@ class Connection:
         """
         if "\n" in command or "\r" in command:
             raise BadInput("a gdb command is one line", ranks=self._rank)
-        pending = self._send(f"-interpreter-exec console {quote(command)}", collect=True)
-        pending.command = command
+        pending = self._send(f"-interpreter-exec console {quote(command)}", command, collect=True)
         await self._wait(pending, deadline)
         return "".join(pending.text)
 
@@ -117,15 +116,16 @@ class Connection:
         finally:
             self._reader.cancel()
 
-    def _send(self, command: str, *, collect: bool) -> _Pending:
+    def _send(self, command: str, name: str, *, collect: bool) -> _Pending:
+        """name: what the command is called in errors."""
         if "\n" in command or "\r" in command or "\0" in command:
             raise BadInput("an MI command is one line", ranks=self._rank)
         if self._death is not None:
-            raise self._died(command)
+            raise self._died(name)
         self._last_token += 1
-        self._last_command = command
+        self._last_command = name
         answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        pending = self._pending[self._last_token] = _Pending(command, answer, collect)
+        pending = self._pending[self._last_token] = _Pending(name, answer, collect)
         self._transport.write(f"{self._last_token}{command}\n".encode())
         return pending
 

@@ -155,6 +155,8 @@ _RESULT = r'[^\s"=,{}\[\]]+="'
 _INNERMOST = re.compile(
     rf'\{{(?:{_RESULT}(?:,{_RESULT})*)?\}}|\[(?:(?:{_RESULT}|")(?:,(?:{_RESULT}|"))*)?\]'
 )
+# The commands of a breakpoint are strings in braces before MI 4, against the manual's grammar.
+_SCRIPT = re.compile(r'(?<=script=)\{("(?:[^"\\]|\\.)*"(?:,"(?:[^"\\]|\\.)*")*)\}')
 _WHOLE = re.compile(rf"\d*[\^*=+][\w-]+(?:,{_RESULT})*\Z")
 _STREAMS: Mapping[str, Literal["console", "log", "target"]] = {
     "~": "console",
@@ -184,10 +186,10 @@ def parse(line: bytes) -> Record:
     try:
         if mark in _STREAMS:
             return _stream(text, _STREAMS[mark])
-        if not _well_formed(text):
-            return Garbage(text, token if mark == "^" else None)
         # pygdbmi does not know status records; their syntax is that of the others.
-        known = text.replace("+", "=", 1) if mark == "+" else text
+        known = _SCRIPT.sub(r"[\1]", text.replace("+", "=", 1) if mark == "+" else text)
+        if not _well_formed(known):
+            return Garbage(text, token if mark == "^" else None)
         parsed = gdbmiparser.parse_response(known)
         name, payload = str(parsed["message"]), _tuple(parsed["payload"] or {})
     except (ValueError, LookupError, TypeError, AssertionError, RecursionError):
