@@ -1,6 +1,7 @@
 """The architecture as a test: who may import whom, and who may touch what.
 
-    cli → ui → commands → session → {timeline, checkpoint, target, acquire}
+    cli → ui → commands → session (and its parts, and job)
+        → {timeline, checkpoint, target, acquire}
         → {node, mi, native} → {ranks, events, errors, deadline, config}
 
 The reasons are in docs/architecture.md. Every check is a function from a module's source to
@@ -23,16 +24,20 @@ LEVELS: dict[str, int] = {
     **dict.fromkeys(("ranks", "events", "errors", "deadline", "config"), 0),
     **dict.fromkeys(("node", "mi", "native"), 1),
     **dict.fromkeys(("timeline", "checkpoint", "target", "acquire"), 2),
-    "session": 3,
-    "": 4,  # crdebug/__init__.py: the public API
-    "commands": 4,
-    "ui": 5,
-    "cli": 6,
-    "__main__": 7,
+    # the session level, in itself ordered: it composes those below, first without a debugger
+    "job": 3,
+    **dict.fromkeys(("control", "debuggers", "operation", "output"), 4),
+    "session": 5,
+    "jobs": 5,
+    "": 6,  # crdebug/__init__.py: the public API
+    "commands": 6,
+    "ui": 7,
+    "cli": 8,
+    "__main__": 9,
 }
-# Siblings that may be imported: what has no I/O knows its like, and the native part is compiled
-# by a program that node runs.
-SIBLINGS = {("native", "node")}
+# Siblings that may be imported; besides, level 0, which has no I/O, knows its like. The native
+# part is compiled by a program that node runs; jobs are named as sessions name them.
+SIBLINGS = {("native", "node"), ("jobs", "session")}
 
 TALKERS = ("ui", "cli", "__main__")
 
@@ -97,16 +102,27 @@ def uses(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"{node.module}.{alias.name}"
 
 
-def strings(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Line and value of every string that is not a docstring, f-strings' parts included."""
-    documents = {
-        id(node.value)
+def proc_paths(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and value of every string that is a path in /proc, or the beginning of one.
+
+    Not docstrings; nor "/proc/" alone, which only tells such paths from others. In an f-string, or
+    before a plus sign, it is the beginning of one.
+    """
+    documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    begun = {id(node.left) for node in ast.walk(tree) if isinstance(node, ast.BinOp)}
+    begun |= {
+        id(part)
         for node in ast.walk(tree)
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if isinstance(node, ast.JoinedStr)
+        for part in node.values
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield from [] if id(node) in documents else [(node.lineno, node.value)]
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+            continue
+        if id(node) in documents or (node.value == "/proc/" and id(node) not in begun):
+            continue
+        if re.match(r"/proc(/|$)", node.value):
+            yield node.lineno, node.value
 
 
 # ---- the rules ---------------------------------------------------------------------------------
@@ -163,9 +179,8 @@ def touches_processes(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield line, f"uses {name}: {hint}"
         if sets_handler and own not in TALKERS:
             yield line, f"uses {name}: {hint} (and Ctrl-C is for cli and ui)"
-    for line, value in strings(tree):
-        if re.match(r"/proc(/|$)", value):
-            yield line, f"names {value!r}: {hint}"
+    for line, value in proc_paths(tree):
+        yield line, f"names {value!r}: {hint}"
 
 
 def prints(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -281,6 +296,10 @@ BAD = [
     ("crdebug.mi.transport", "await_ = asyncio.create_subprocess_exec", "only crdebug.node"),
     ("crdebug.session", "loop.add_signal_handler(2, f)", "Ctrl-C"),
     ("crdebug.target.gdb", "x = f'/proc/{pid}/status'", "names '/proc/'"),
+    ("crdebug.target.gdb", "x = Path('/proc') / pid", "names '/proc'"),
+    ("crdebug.target.gdb", "x = '/proc/' + pid + '/status'", "names '/proc/"),
+    ("crdebug.job.record", "import crdebug.output", "above"),
+    ("crdebug.session", "from crdebug.jobs import all_jobs", "beside"),
     ("crdebug.session", "print('here')", "only ui and cli print"),
     ("crdebug.commands.data", "import sys\nsys.stdout.write('x')", "only ui and cli print"),
     ("crdebug.commands.data", "from rich.console import Console", "only ui and cli print"),
@@ -307,6 +326,7 @@ GOOD = [
     ("crdebug.native.build", "from crdebug.node.ask import run"),
     ("crdebug.commands.doctor", "from crdebug.node import probes"),
     ("crdebug.target.gdb", "import signal\nname = signal.Signals(9).name"),
+    ("crdebug.checkpoint.files", "own = path.startswith(('/proc/', '/sys/'))"),
     ("crdebug.target.gdb", '"""Reads nothing of /proc."""\ndef f():\n    "/proc/self"'),
     ("crdebug.node.ask", "import subprocess, os\nos.kill(1, 0)\nx = '/proc/self'"),
     ("crdebug.session", "async def f(self):\n    await self.kill()\n    self.exit()"),

@@ -20,7 +20,6 @@ def pytest_in(
     shutil.copy(TESTS / "conftest.py", directory)
     argv = [sys.executable, "-m", "pytest", "-c", str(TESTS.parent / "pyproject.toml")]
     argv += ["--rootdir", str(directory), "-p", "no:cacheprovider"]
-    argv += ["-o", "asyncio_default_fixture_loop_scope=function"]
     kept = {k: v for k, v in os.environ.items() if k not in ("CI", "CRDEBUG_REQUIRE_TIERS")}
     return subprocess.run(
         [*argv, *options, str(directory)],
