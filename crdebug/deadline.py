@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -49,3 +49,22 @@ class Deadline:
                 return await awaitable
         except TimeoutError:
             raise self.expired(what, ranks=ranks, phase=phase) from None
+
+    async def until(
+        self,
+        predicate: Callable[[], bool],
+        what: str,
+        *,
+        ranks: RankSet | None = None,
+        phase: str | None = None,
+    ) -> None:
+        """Wait for something that can only be looked at, not waited for (a value in /proc).
+
+        Looks again after pauses that grow from 0.2 to 20 ms. Raises DeadlineExpired.
+        """
+        pause = 0.0002
+        while not predicate():
+            if self.left == 0.0:
+                raise self.expired(what, ranks=ranks, phase=phase)
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, 0.02)

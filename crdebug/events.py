@@ -95,6 +95,15 @@ class JobEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class RankRestored:
+    """A rank is back, and it is safe to attach to it (MPIR_debug_info)."""
+
+    rank: int
+    host: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """A long operation moved on. operation: "checkpoint", …; phase: what it does now."""
 
@@ -103,4 +112,13 @@ class Progress:
     ranks: RankSet | None = None
 
 
-Event = RankStopped | RankRunning | GroupStopped | GdbSays | JobOutput | JobEnded | Progress
+Event = (
+    RankStopped
+    | RankRunning
+    | GroupStopped
+    | GdbSays
+    | JobOutput
+    | JobEnded
+    | RankRestored
+    | Progress
+)

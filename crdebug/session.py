@@ -1,30 +1,66 @@
 """The one object that commands, scripts and the Python API talk to.
 
-A session is one debugger (or none) on one job. Its verbs return values; what happens meanwhile
-arrives as events (crdebug.events) at the subscribers. Not thread-safe; one operation at a time.
+A session is one debugger on one job. Its verbs return values; what happens meanwhile arrives as
+events (crdebug.events) at the subscribers. Not thread-safe; one operation at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from crdebug.checkpoint.store import Checkpoint
+from crdebug.acquire.mpir import acquire
+from crdebug.checkpoint.driver import drive
+from crdebug.checkpoint.manifest import Manifest
+from crdebug.checkpoint.protocol import Phase, Protocol
+from crdebug.checkpoint.store import Checkpoint, describe
 from crdebug.config import Settings
-from crdebug.events import Event, GroupStopped
+from crdebug.control import ControlServer, Request, is_attended
+from crdebug.deadline import Deadline
+from crdebug.debuggers import attach_group, launch_gdb, to_main
+from crdebug.errors import BadInput, Refused
+from crdebug.events import Event, GroupStopped, Progress
+from crdebug.job.imaging import Imaging
+from crdebug.job.launch import await_ranks, end, launch
+from crdebug.job.ranks import RankShim
+from crdebug.job.record import JobDirectory, JobRecord, is_alive, told
+from crdebug.node import proc, signals
+from crdebug.operation import Operation, Whereabouts, lead_out, load_herd, refused_operation
+from crdebug.output import OutputRelay
 from crdebug.ranks import RankSet
 from crdebug.target.answers import Answers
 from crdebug.target.breakpoints import Breakpoint
-from crdebug.target.gdb import Frame, ThreadInfo
-from crdebug.target.group import RankInfo
+from crdebug.target.gdb import GdbTarget
+from crdebug.target.group import Identity, RankInfo, TargetGroup
+from crdebug.target.interface import BreakpointRequest, Frame, TargetState, ThreadInfo
 
 
 class Session:
-    """A job under the debugger."""
+    """A job under the debugger. Made by `run`, `attach` or `restart_from`; owns its GDBs until
+    `close` or `detach`."""
 
-    settings: Settings
+    def __init__(
+        self,
+        group: TargetGroup,
+        name: str,
+        settings: Settings,
+        subscriber: Callable[[Event], None] | None,
+    ) -> None:
+        self.settings = settings
+        self._name = name
+        self._group = group
+        self._subscribers: list[Callable[[Event], None]] = [subscriber] if subscriber else []
+        self._directory: JobDirectory | None = None
+        self._record: JobRecord | None = None
+        self._shims: tuple[RankShim, ...] = ()
+        self._relay: OutputRelay | None = None
+        self._control: ControlServer | None = None
+        self._over = False  # detached, or the job was killed
+        self._busy = asyncio.Lock()
+        group.subscriber = self._tell
 
-    # ---- how a session begins and ends ------------------------------------------------------
+    # ---- how a session begins and ends --------------------------------------------------------
 
     @classmethod
     async def run(
@@ -39,8 +75,29 @@ class Session:
         """Start a launcher command (``mpirun …``) in a job container and attach to all its ranks.
 
         With stop_at_main every rank is stopped at the first line of main, else before it.
+        Raises NotAvailable, Refused, and the launcher's last words if it ends early.
         """
-        raise NotImplementedError
+        settings = settings or Settings()
+        _tell_phase(subscriber, "run", "launch")
+        directory, record = await launch(argv, name=name, hold=True, settings=settings)
+        try:
+            shims = await await_ranks(directory, record, Deadline(settings.launch))
+            _tell_phase(subscriber, "run", "attach")
+            session = await cls._begin(directory, record, shims, settings, subscriber)
+        except BaseException:
+            await end(record, Deadline(settings.stop))
+            raise
+        try:
+            if stop_at_main:
+                _tell_phase(subscriber, "run", "main")
+                await to_main(session._group, shims, settings)
+            else:
+                for shim in shims:
+                    shim.set_gate(1)
+        except BaseException:
+            await session.close()
+            raise
+        return session
 
     @classmethod
     async def attach(
@@ -50,125 +107,412 @@ class Session:
         settings: Settings | None = None,
         subscriber: Callable[[Event], None] | None = None,
     ) -> Session:
-        """Attach to a running job, by name, or by the PID of an MPIR starter."""
-        raise NotImplementedError
+        """Attach to a running job, by name, or by the PID of an MPIR starter.
+
+        Threads that a crdebug before us left in their waitpoints are led out of them.
+        """
+        settings = settings or Settings()
+        if job.isdigit() and not JobDirectory(job).exists():
+            entries = acquire(int(job))
+            group = await attach_group(entries, 0, settings)
+            return cls(group, f"pid-{job}", settings, subscriber)
+        directory = JobDirectory(job)
+        record = directory.read()
+        if not is_alive(record):
+            raise Refused(
+                f"job '{job}' has ended", hint=f"'crdebug restart {job}:N' brings it back"
+            )
+        shims = await await_ranks(directory, record, Deadline(settings.attach))
+        session = await cls._begin(directory, record, shims, settings, subscriber)
+        try:
+            await session._lead_out_all()
+        except BaseException:
+            await session.detach()
+            raise
+        return session
+
+    @classmethod
+    async def restart_from(
+        cls,
+        handle: str,
+        *,
+        settings: Settings | None = None,
+        subscriber: Callable[[Event], None] | None = None,
+    ) -> Session:
+        """Bring a job back from a checkpoint (``JOB:N``), attached and stopped.
+
+        A job of that name that still runs without a debugger is ended once the new one is there.
+        """
+        settings = settings or Settings()
+        directory, number = parse_handle(handle)
+        record = directory.read()
+        manifest = directory.store.load(number)
+        if await is_attended(directory.session_socket):
+            raise Refused(
+                f"job '{directory.name}' is under a debugger", hint="use 'restart' at its prompt"
+            )
+        ranks = RankSet.of(each.rank for each in manifest.ranks)
+        launched = await asyncio.gather(
+            *(launch_gdb(rank, manifest.signal, settings) for rank in ranks)
+        )
+        group = TargetGroup(launched, settings=settings)
+        session = cls(group, directory.name, settings, subscriber)
+        session._directory, session._record = directory, record
+        try:
+            await session._restart(manifest)
+            await session._serve()
+        except BaseException:
+            await session.close()
+            raise
+        return session
+
+    @classmethod
+    async def _begin(
+        cls,
+        directory: JobDirectory,
+        record: JobRecord,
+        shims: tuple[RankShim, ...],
+        settings: Settings,
+        subscriber: Callable[[Event], None] | None,
+    ) -> Session:
+        if await is_attended(directory.session_socket):
+            raise Refused(
+                f"job '{directory.name}' is under another session already",
+                hint="end that one first",
+            )
+        group = await attach_group([shim.entry for shim in shims], record.signal, settings)
+        session = cls(group, directory.name, settings, subscriber)
+        session._directory, session._record, session._shims = directory, record, shims
+        for shim in shims:
+            shim.set_with_checkpoint(1)
+        run = directory.run(record.incarnation)
+        session._relay = OutputRelay(run, session._tell, from_now=False)
+        await session._serve()
+        return session
+
+    async def _serve(self) -> None:
+        assert self._directory is not None
+        self._control = ControlServer(self._directory.session_socket, self._requested)
+        await self._control.start()
+
+    async def _lead_out_all(self) -> None:
+        """After another crdebug's death: whoever waits in a waitpoint comes out."""
+        assert self._directory is not None
+        herd = load_herd(self._directory)
+
+        async def one(shim: RankShim) -> None:
+            target = self._group[shim.rank]
+            assert isinstance(target, GdbTarget)
+            if any(entry.inside for entry in shim.table()):
+                where = herd.get(shim.rank, Whereabouts(()))
+                await lead_out(target, shim, where, None, Deadline(self.settings.command))
+            elif shim.shim().waiting:
+                shim.set_gate(1)  # held before main
+
+        await asyncio.gather(*(one(shim) for shim in self._shims))
 
     async def detach(self) -> None:
         """Let the job run on without a debugger; the session is over."""
-        raise NotImplementedError
+        await self._group.stop_all()
+        for shim in self._shims:
+            if proc.is_alive(shim.pid):
+                shim.set_with_checkpoint(0)
+        answers = await self._group.detach_all()
+        self._over = True
+        await self.close()
+        for error in answers.errors.values():
+            raise error
 
     async def kill(self) -> None:
-        """End the job; its checkpoints stay."""
-        raise NotImplementedError
+        """End the job; its checkpoints stay. The session can still restart it."""
+        if self._record is None:
+            raise Refused(
+                "the job was not started by crdebug", hint="end its launcher, or 'detach'"
+            )
+        await self._end_processes()
+        if self._relay is not None:
+            self._relay.catch_up()
+
+    async def _end_processes(self) -> None:
+        """Ranks that are held by their GDBs end only once these take note of it, and PID 1 not
+        before its ranks (pid_namespaces(7))."""
+        assert self._record is not None
+        deadline = Deadline(self.settings.stop)
+        if is_alive(self._record):
+            signals.kill(self._record.pid, self._record.start)
+        stopped = self._group.in_state(TargetState.STOPPED)
+        await self._group.ask(stopped, lambda each: each.kill(deadline))
+        await end(self._record, deadline)
 
     async def close(self) -> None:
-        """End every GDB and all else that the session owns. Kills the job if it is still attached."""
-        raise NotImplementedError
+        """End every GDB and all else that the session owns. Kills a job still attached."""
+        try:
+            if not self._over and self._record is not None:
+                await self._end_processes()
+        finally:
+            self._over = True
+            if self._control is not None:
+                await self._control.close()
+            if self._relay is not None:
+                self._relay.catch_up()
+                await self._relay.stop()
+                self._relay = None
+            await self._group.close()
 
     # ---- state --------------------------------------------------------------------------------
 
     @property
     def job(self) -> str:
         """The job's name."""
-        raise NotImplementedError
+        return self._name
 
     @property
     def ranks(self) -> RankSet:
         """All ranks of the job."""
-        raise NotImplementedError
+        return self._group.ranks
+
+    @property
+    def group(self) -> TargetGroup:
+        """The ranks' debuggers, for what has no verb here."""
+        return self._group
 
     @property
     def ended(self) -> int | None:
         """The launcher's exit status once the job has ended, else None."""
-        raise NotImplementedError
+        if self._record is not None and not is_alive(self._record):
+            status = told(self._run_directory / "events").status
+            return 128 + 9 if status is None else status
+        if self._record is None and not self._group.in_state(*_ALIVE):
+            return 0
+        return None
+
+    @property
+    def _run_directory(self) -> Path:
+        assert self._directory is not None and self._record is not None
+        return self._directory.run(self._record.incarnation)
 
     @property
     def running(self) -> RankSet:
         """The ranks that run now."""
-        raise NotImplementedError
+        return self._group.running
 
     @property
     def incarnation(self) -> int:
         """Grows by one with each restart."""
-        raise NotImplementedError
+        return self._record.incarnation if self._record else 1
 
     def subscribe(self, subscriber: Callable[[Event], None]) -> Callable[[], None]:
         """Call `subscriber` with every event from now on; returns what ends that."""
-        raise NotImplementedError
+        self._subscribers.append(subscriber)
+        return lambda: self._subscribers.remove(subscriber)
+
+    def _tell(self, event: Event) -> None:
+        for subscriber in tuple(self._subscribers):
+            subscriber(event)
 
     def info_ranks(self) -> tuple[RankInfo, ...]:
         """One entry for each rank: state, pid, host, executable, location. Works while running."""
-        raise NotImplementedError
+        return self._group.info()
 
     async def info_threads(self, ranks: RankSet) -> Answers[tuple[ThreadInfo, ...]]:
-        raise NotImplementedError
+        return await self._group.threads(ranks)
 
     # ---- running ------------------------------------------------------------------------------
+
+    async def _run(self, run: Callable[[], Awaitable[GroupStopped]]) -> GroupStopped:
+        async with self._busy:
+            if self._over:
+                raise Refused(f"job '{self._name}' is not attached any more")
+            try:
+                return await run()
+            finally:
+                if self._relay is not None:
+                    self._relay.catch_up()
 
     async def resume(self, ranks: RankSet) -> GroupStopped:
         """continue: run these ranks until one of them stops; then stop the others.
 
         Raises Refused when a rank is not stopped, or when none of them is alive.
         """
-        raise NotImplementedError
+        return await self._run(lambda: self._group.resume(ranks))
 
     async def step(self, ranks: RankSet, count: int = 1) -> GroupStopped:
-        raise NotImplementedError
+        return await self._run(lambda: self._group.step(ranks, count))
 
     async def next(self, ranks: RankSet, count: int = 1) -> GroupStopped:
-        raise NotImplementedError
+        return await self._run(lambda: self._group.next(ranks, count))
 
     async def finish(self, ranks: RankSet) -> GroupStopped:
-        raise NotImplementedError
+        return await self._run(lambda: self._group.finish(ranks))
 
     async def interrupt(self) -> None:
         """Ask all running ranks to stop; the pending resume/step returns then. May be called
         while another verb runs (the one exception to one operation at a time)."""
-        raise NotImplementedError
+        await self._group.interrupt()
+
+    async def job_end(self) -> int:
+        """Wait until the launcher has ended, which it does soon after its last rank; returns its
+        status. Raises DeadlineExpired."""
+        deadline = Deadline(self.settings.stop)
+        if self._record is not None:
+            await signals.ended(self._record.pid, deadline, f"job '{self._name}' to end")
+        if self._relay is not None:
+            self._relay.catch_up()
+        status = self.ended
+        assert status is not None
+        return status
 
     # ---- looking ------------------------------------------------------------------------------
 
-    async def evaluate(self, ranks: RankSet, expression: str) -> Answers[str]:
-        """print: the value as GDB prints it."""
-        raise NotImplementedError
+    async def evaluate(self, ranks: RankSet, expression: str, format: str = "") -> Answers[str]:
+        """print: the value as GDB prints it. format: "/x" and the like."""
+        return await self._group.evaluate(ranks, expression, format)
 
     async def backtrace(self, ranks: RankSet, limit: int = 0) -> Answers[tuple[Frame, ...]]:
         """Innermost frame first; at most `limit` frames unless it is 0."""
-        raise NotImplementedError
+        return await self._group.backtrace(ranks, limit)
 
     async def gdb(self, ranks: RankSet, command: str) -> Answers[str]:
         """A command for the ranks' GDBs as typed; the answer is what GDB printed."""
-        raise NotImplementedError
+        return await self._group.console(ranks, command)
 
     # ---- breakpoints --------------------------------------------------------------------------
 
     async def add_breakpoint(
         self, ranks: RankSet, location: str, *, condition: str = "", temporary: bool = False
     ) -> Breakpoint:
-        raise NotImplementedError
+        request = BreakpointRequest(location, condition, temporary)
+        return await self._group.add_breakpoint(ranks, request)
 
     async def delete_breakpoint(self, number: int) -> None:
         """Raises BadInput for a number that is not there."""
-        raise NotImplementedError
+        await self._group.delete_breakpoint(number)
 
     def breakpoints(self) -> tuple[Breakpoint, ...]:
-        raise NotImplementedError
+        return self._group.table.all()
 
     # ---- checkpoints --------------------------------------------------------------------------
 
+    def _job(self, what: str) -> tuple[JobDirectory, JobRecord]:
+        if self._directory is None or self._record is None:
+            raise Refused(
+                f"cannot {what}: the job was not started by crdebug",
+                hint="start it with 'crdebug run'",
+            )
+        return self._directory, self._record
+
     async def checkpoint(self, note: str = "") -> Checkpoint:
-        """Take a checkpoint of the stopped job; every thread is then where it was."""
-        raise NotImplementedError
+        """Take a checkpoint of the stopped job; every thread is then where it was.
+
+        Raises Refused, naming ranks and threads, when it cannot be taken now; CrsFailed or
+        StoreError when it failed. The job is as before then.
+        """
+        async with self._busy:
+            directory, record = self._job("checkpoint")
+            if self.ended is not None:
+                raise Refused("the job has ended", hint="'restart' brings it back")
+            gone = self.ranks - self._group.in_state(TargetState.STOPPED, TargetState.DEAD)
+            if gone:
+                raise Refused("cannot checkpoint: not every rank is stopped", ranks=gone)
+            with directory.lock("checkpoint"):
+                operation = self._operation(directory, record, note)
+                machine = Protocol(self.ranks, restart=False, debugger=True)
+                await self._drive(machine, operation, "checkpoint")
+            if operation.checkpoint is None or machine.problems:
+                raise refused_operation(machine.problems, machine.held, self._name)
+            return operation.checkpoint
 
     async def restart(self, number: int | None = None) -> Checkpoint:
-        """Bring the job back to a checkpoint (the newest if None), attached and stopped."""
-        raise NotImplementedError
+        """Bring the job back to a checkpoint (the newest if None), attached and stopped.
+
+        When it fails before the checkpoint is back, the job is as before.
+        """
+        async with self._busy:
+            directory, _ = self._job("restart")
+            if self.running:
+                raise Refused("cannot restart: the job runs", ranks=self.running)
+            numbers = directory.store.numbers()
+            if number is None and not numbers:
+                raise BadInput("there is no checkpoint yet", hint="take one with 'checkpoint'")
+            manifest = directory.store.load(numbers[-1] if number is None else number)
+            await self._restart(manifest)
+            return describe(manifest)
+
+    async def _restart(self, manifest: Manifest) -> None:
+        directory, record = self._job("restart")
+        alive = is_alive(record)
+        with directory.lock("restart"):
+            operation = self._operation(directory, record, manifest=manifest)
+            machine = Protocol(self.ranks, restart=True, debugger=True, replaces=alive)
+            try:
+                await self._drive(machine, operation, "restart")
+            finally:
+                if operation.record is not record:
+                    await self._follow(operation.record, operation.shims)
+        if machine.problems:
+            raise refused_operation(machine.problems, machine.held, self._name)
+
+    def _operation(
+        self,
+        directory: JobDirectory,
+        record: JobRecord,
+        note: str = "",
+        manifest: Manifest | None = None,
+    ) -> Operation:
+        return Operation(
+            self._group,
+            Imaging(directory, self.settings),
+            record,
+            self._shims,
+            launch=lambda rank: launch_gdb(rank, record.signal, self.settings),
+            tell=self._tell,
+            note=note,
+            manifest=manifest,
+        )
+
+    async def _drive(self, machine: Protocol, operation: Operation, what: str) -> None:
+        def progress(phase: Phase, ranks: RankSet) -> None:
+            self._tell(Progress(what, phase.value, ranks))
+
+        await drive(machine, operation, progress)
+
+    async def _follow(self, record: JobRecord, shims: tuple[RankShim, ...]) -> None:
+        """Another incarnation is the job now."""
+        self._record, self._shims = record, shims
+        self._group.identities = {
+            shim.rank: Identity(shim.entry.host, shim.entry.executable) for shim in shims
+        }
+        if self._relay is not None:
+            await self._relay.stop()
+        self._relay = OutputRelay(self._run_directory, self._tell, from_now=True)
 
     def checkpoints(self) -> tuple[Checkpoint, ...]:
         """This job's whole checkpoints, oldest first."""
-        raise NotImplementedError
+        return self._directory.store.list() if self._directory is not None else ()
+
+    async def _requested(self, request: Request) -> int:
+        """Another crdebug asks for a checkpoint; a job that runs is stopped for it."""
+        if not self.running:
+            return (await self.checkpoint(request.note)).number
+        raise Refused("the job runs under its debugger", hint="interrupt it there first")
 
     @property
     def directory(self) -> Path:
         """Where the job's files are."""
-        raise NotImplementedError
+        return self._job("name its directory")[0].path
+
+
+_ALIVE = (TargetState.STOPPED, TargetState.RUNNING, TargetState.DEAD)
+
+
+def _tell_phase(subscriber: Callable[[Event], None] | None, what: str, phase: str) -> None:
+    if subscriber is not None:
+        subscriber(Progress(what, phase))
+
+
+def parse_handle(handle: str) -> tuple[JobDirectory, int]:
+    """JOB:N. Raises BadInput."""
+    name, colon, number = handle.rpartition(":")
+    if not colon or not number.isdigit():
+        raise BadInput(f"'{handle}' is no handle", hint="write JOB:N; 'crdebug checkpoints'")
+    return JobDirectory(name), int(number)

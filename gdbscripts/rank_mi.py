@@ -4,23 +4,32 @@ Loaded by `crdebug.target` with `-x`; runs in GDB's own Python (3.9 or later, GD
 `gdb.MICommand`), so it imports nothing of crdebug's. x86-64 Linux.
 
 -crdebug-threads
-    {threads=[{tid, pc, sp, rax, orig_rax}]}: each thread's state. All values are hexadecimal text of
+    {selected=TID, threads=[{tid, pc, sp, rax, orig_rax}]}: each thread's state. All values are hexadecimal text of
     64 bits but `tid`, which is the kernel's number in this GDB's PID namespace.
 -crdebug-registers
     {threads=[{tid, registers={name=value}}]}: every register of every thread, vectors too.
--crdebug-walk-out TID:PC:SP:RAX:ORIG_RAX...
+-crdebug-unblock SIGNAL TID...
+    Take a signal out of the set that these threads block. GDB is their tracer, so it may.
+-crdebug-walk-out SELECT TID:PC:SP:RAX:ORIG_RAX...
     Lead each thread from the waitpoint to where its own signal frame says it was; the arguments are
-    what `-crdebug-threads` said before (an absent thread is believed to be where its frame says).
-    {threads=[{tid, pc, sp}]}, or an error that names the threads that did not arrive.
+    what `-crdebug-threads` said before. A thread without one may be elsewhere, and then stays.
+    SELECT is the TID of the thread to select in the end, or 0. GDB answers as soon as the first
+    thread runs; what became of it is told by
+-crdebug-walked-out
+    An error names the threads that did not arrive.
 -crdebug-settle
     To be called before a thread runs on: see `settle`.
 """
+
+import ctypes
+import os
 
 import gdb
 
 GATE = "MPIR_checkpoint_debug_gate"
 WORD = (1 << 64) - 1
 EINTR = 4
+SYSCALL = b"\x0f\x05"
 # What the kernel leaves in the result register of an interrupted call, for itself to act on when
 # the thread goes on (include/linux/errno.h): restart always, unless a handler ran, ...
 RESTART_CODES = {-512 & WORD, -513 & WORD, -514 & WORD, -516 & WORD}
@@ -28,6 +37,7 @@ RESTART_CODES = {-512 & WORD, -513 & WORD, -514 & WORD, -516 & WORD}
 # Threads that show the inside of a system call which the kernel knows nothing about any more:
 # LWP -> number of the call.
 unsettled = {}
+walking = []  # not empty while threads are led out
 
 
 def register(name):
@@ -88,6 +98,7 @@ class Alone:
     """Only the selected thread runs, and no breakpoint of the user's counts a hit."""
 
     def __enter__(self):
+        walking.append(self)
         self.locking = gdb.parameter("scheduler-locking")
         gdb.execute("set scheduler-locking on", to_string=True)
         self.disabled = [point for point in gdb.breakpoints() or () if point.enabled]
@@ -98,17 +109,34 @@ class Alone:
         for point in self.disabled:
             point.enabled = True
         gdb.execute(f"set scheduler-locking {self.locking}", to_string=True)
+        walking.remove(self)
 
 
-def run_to(thread, address):
-    point = gdb.Breakpoint(f"*{address:#x}", internal=True)
+def run_to(thread, addresses):
+    """Run one thread until it is at one of the addresses."""
+    points = []
     try:
-        point.silent = True
-        point.thread = thread.num
+        for address in addresses:
+            point = gdb.Breakpoint(f"*{address:#x}", internal=True)
+            points.append(point)
+            point.silent = True
+            point.thread = thread.num
         gdb.execute("continue", to_string=True)
     finally:
-        if point.is_valid():
-            point.delete()
+        for point in points:
+            if point.is_valid():
+                point.delete()
+
+
+def ways_out(frame):
+    """Where a thread may come out: where its frame says, or on the `syscall` instruction before.
+
+    The shim's handler takes it back there if the kernel broke its system call off with EINTR.
+    """
+    pc = int(frame.pc())
+    code = bytes(gdb.selected_inferior().read_memory(pc - 2, 2))
+    broken_off = int(frame.read_register("rax")) & WORD == -EINTR & WORD
+    return [pc, pc - 2] if broken_off and code == SYSCALL else [pc]
 
 
 def walk_out(thread, before):
@@ -116,14 +144,15 @@ def walk_out(thread, before):
     thread.switch()
     frame = saved_frame()
     if frame is None:
-        return "is not in a waitpoint"
-    pc, sp = int(frame.pc()), int(frame.read_register("sp")) & WORD
-    run_to(thread, pc)
+        return "is not in a waitpoint" if before else ""
+    addresses, sp = ways_out(frame), int(frame.read_register("sp")) & WORD
+    run_to(thread, addresses)
     if not thread.is_valid():
         return "ended on its way out"
     thread.switch()
-    if register("pc") != pc or register("sp") != sp:
-        return f"is at {register('pc'):#x} instead of {pc:#x}"
+    pc = register("pc")
+    if pc not in addresses or register("sp") != sp:
+        return f"is at {pc:#x} instead of {addresses[0]:#x}"
     if before is None:
         return ""
     if was_interrupted(before) and pc in (before["pc"], before["pc"] - 2):
@@ -137,14 +166,14 @@ def walk_out(thread, before):
     return ""
 
 
-def settle():
+def settle(keep=False):
     """Threads shown inside a call by `walk_out` are put before it, so that they make it again.
 
     The kernel would do that itself for a thread that it interrupted; but its memory of the call
-    (the restart block, `Documentation/admin-guide` "restart_syscall(2)") did not survive the way
-    through the waitpoint.
+    (the restart block, see restart_syscall(2)) did not survive the way through the waitpoint.
+    keep: a function is called in the rank; GDB gives the thread its old registers back after that.
     """
-    if not unsettled:
+    if not unsettled or walking:
         return
     with Selection():
         for thread in threads():
@@ -152,11 +181,18 @@ def settle():
             if number is None:
                 continue
             thread.switch()
-            if register("orig_rax") == number:
+            now = state()
+            if now["orig_rax"] == number and was_interrupted(now):
                 gdb.execute("set var $pc = $pc - 2", to_string=True)
                 gdb.execute(f"set var $rax = {number:#x}", to_string=True)
                 gdb.execute("set var $orig_rax = -1", to_string=True)
-    unsettled.clear()
+    if not keep:
+        unsettled.clear()
+
+
+def before_call(event):
+    if isinstance(event, gdb.InferiorCallPreEvent):
+        settle(keep=True)
 
 
 class Threads(gdb.MICommand):
@@ -167,7 +203,7 @@ class Threads(gdb.MICommand):
                 thread.switch()
                 row = {name: f"{value:#x}" for name, value in state().items()}
                 found.append({"tid": str(thread.ptid[1]), **row})
-        return {"threads": found}
+        return {"selected": str(gdb.selected_thread().ptid[1]), "threads": found}
 
 
 class Registers(gdb.MICommand):
@@ -186,10 +222,32 @@ class Registers(gdb.MICommand):
         return {"threads": found}
 
 
-class WalkOut(gdb.MICommand):
+PTRACE_GETSIGMASK, PTRACE_SETSIGMASK = 0x420A, 0x420B  # ptrace(2), since Linux 3.11
+
+
+class Unblock(gdb.MICommand):
     def invoke(self, arguments):
+        number, *tids = (int(text) for text in arguments)
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
+        mask = ctypes.c_uint64()
+        for tid in tids:
+            for request in (PTRACE_GETSIGMASK, PTRACE_SETSIGMASK):
+                if libc.ptrace(request, tid, ctypes.sizeof(mask), ctypes.byref(mask)) != 0:
+                    error = os.strerror(ctypes.get_errno())
+                    raise gdb.GdbError(f"thread {tid} keeps signal {number} blocked: {error}")
+                mask.value &= ~(1 << (number - 1))
+        return {}
+
+
+class WalkOut(gdb.MICommand):
+    problems = ["was not asked for"]
+
+    def invoke(self, arguments):
+        WalkOut.problems = ["did not end"]
         before = {}
-        for text in arguments:
+        selected = int(arguments[0])
+        for text in arguments[1:]:
             tid, *values = text.split(":")
             names = ("pc", "sp", "rax", "orig_rax")
             before[int(tid)] = {name: int(value, 16) for name, value in zip(names, values)}
@@ -198,13 +256,27 @@ class WalkOut(gdb.MICommand):
         with Selection(), Alone():
             set_gate(1)
             for thread in threads():
-                problem = walk_out(thread, before.get(thread.ptid[1]))
+                try:
+                    problem = walk_out(thread, before.get(thread.ptid[1]))
+                except (gdb.error, RuntimeError) as error:
+                    problem = f"cannot be led out: {error}"
                 if problem:
-                    problems.append(f"thread {thread.num} (tid {thread.ptid[1]}) {problem}")
+                    name = f"thread {thread.num} (tid {thread.ptid[1]})" if thread.is_valid() else ""
+                    problems.append(f"{name} {problem}")
             set_gate(0)
-        if problems:
-            raise gdb.GdbError("; ".join(problems))
-        return {}
+        for thread in threads():
+            if thread.ptid[1] == selected:
+                thread.switch()
+        WalkOut.problems = problems
+
+
+class WalkedOut(gdb.MICommand):
+    def invoke(self, arguments):
+        if walking:
+            return {"state": "walking"}
+        if WalkOut.problems:
+            raise gdb.GdbError("; ".join(WalkOut.problems))
+        return {"state": "out"}
 
 
 class Settle(gdb.MICommand):
@@ -213,7 +285,14 @@ class Settle(gdb.MICommand):
         return {}
 
 
+Unblock("-crdebug-unblock")
 Threads("-crdebug-threads")
 Registers("-crdebug-registers")
 WalkOut("-crdebug-walk-out")
+WalkedOut("-crdebug-walked-out")
 Settle("-crdebug-settle")
+
+# Whoever lets threads run, by a typed command or by calling a function, meets `settle` first.
+gdb.events.inferior_call.connect(before_call)
+for name in "continue step next stepi nexti finish until advance jump signal detach".split():
+    gdb.execute(f"define hook-{name}\npython settle()\nend", to_string=True)

@@ -34,7 +34,7 @@ _DUMP = ("--network-lock", "skip", "--leave-running")
 _RESTORE = ("--root", "/", "--restore-detached")
 # Said where a host forbids raising RLIMIT_NOFILE; CRIU carries on.
 _HARMLESS = "RLIMIT_NOFILE"
-_ERROR = re.compile(r"^\([\d.]+\)\s+(?:\d+: )?Error \([^)]*\): (.*)$")
+_ERROR = re.compile(r"^(?:\([\d.]+\))?\s*(?:\d+: )?Error \([^)]*\): (.*)$")
 
 
 def errors_in(log: str) -> tuple[str, ...]:
@@ -106,7 +106,10 @@ class Criu:
         # A short path of its own: the name of a Unix socket has 108 bytes at most (unix(7)).
         with tempfile.TemporaryDirectory(prefix="crdebug-") as work:
             log = Path(work) / f"{verb}.log"
-            socket = Path(work) / "action"
+            socket = Path(work) / "socket"
+            script = Path(work) / "action"
+            script.write_text(f"#!/bin/sh\nexec '{self._helper}' --crs-action '{socket}'\n")
+            script.chmod(0o700)
             server = await asyncio.start_unix_server(meeting.serve, socket)
             try:
                 done = await programs.run(
@@ -122,7 +125,7 @@ class Criu:
                         str(log),
                         "-v1",
                         "--action-script",
-                        f"{self._helper} --crs-action {socket}",
+                        str(script),
                     ],
                     deadline,
                     f"the CRS to {verb}",

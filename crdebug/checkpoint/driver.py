@@ -21,7 +21,7 @@ class Actions(Seam):
     Each returns when it is done, and raises CrdebugError (RankLost when the rank has ended).
     """
 
-    async def record(self, rank: int) -> None: ...
+    async def record_threads(self, rank: int) -> None: ...
     async def herd(self, rank: int) -> None: ...
     async def detach(self, rank: int) -> None: ...
     async def await_waitpoint(self, rank: int) -> None: ...
@@ -37,7 +37,7 @@ class Actions(Seam):
 async def _carry_out(actions: Actions, instruction: protocol.Instruction) -> None:
     match instruction:
         case protocol.Record(rank):
-            await actions.record(rank)
+            await actions.record_threads(rank)
         case protocol.Herd(rank):
             await actions.herd(rank)
         case protocol.Detach(rank):

@@ -31,13 +31,15 @@ class ThreadRecord:
 
 @dataclass(frozen=True, slots=True)
 class RankRecord:
-    """pid: in the job's PID namespace. location: for people. threads: empty without a debugger."""
+    """pid: in the job's PID namespace. location: for people. threads: empty without a debugger.
+    selected: the TID of the debugger's thread, 0 if there was none."""
 
     rank: int
     pid: int
     executable: str
     location: str
     threads: tuple[ThreadRecord, ...]
+    selected: int
 
 
 @dataclass(frozen=True, slots=True)

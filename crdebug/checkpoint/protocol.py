@@ -10,6 +10,8 @@ only once, for every rank to be in its waitpoint before the dump:
     (all ranks WAITING: Dump)
     WAITING  -Attach->  ATTACHED  -WalkOut->  OUT
 
+A restart begins with Restore, and its ranks at DETACHED (all WAITING: Announce).
+
 A failure before the dump leaves it out: ranks that were herded by then go up the same ladder
 without the stop in the middle, the others stay where they are. So every path ends with the job
 stopped in its debuggers as before, or with the ranks that are held named.
@@ -300,8 +302,9 @@ class Protocol:
     def _after_restore(self) -> list[Instruction]:
         if not self.debugger:
             return []
-        self.rungs = dict.fromkeys(self.ranks, Rung.WAITING)
-        return [Announce()]
+        # The image holds the threads in their waitpoints, or the signals that lead them there.
+        self.rungs = dict.fromkeys(self.ranks, Rung.DETACHED)
+        return self._climb_all(Rung.DETACHED)
 
     def _rank_failed(self, instruction: RankInstruction, lost: bool) -> list[Instruction]:
         rank = instruction.rank
@@ -359,8 +362,8 @@ class Protocol:
         if any(at < rung for at in self.rungs.values()):
             return []
         if rung is Rung.WAITING:
-            self.phase = Phase.DUMP
-            return [Dump()]
+            self.phase = Phase.ATTACH if self.restart else Phase.DUMP
+            return [Announce() if self.restart else Dump()]
         return self._climb_all(rung)
 
     def _step(self, rank: int) -> Instruction:

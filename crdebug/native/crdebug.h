@@ -16,11 +16,16 @@
 
 enum crdebug_crs_state { CRDEBUG_CRS_NONE = 0, CRDEBUG_CRS_CONTINUE = 1, CRDEBUG_CRS_RESTART = 2 };
 
+enum crdebug_thread_flags {
+    CRDEBUG_EXEMPT = 1,  /* the waitpoint lets it pass */
+    CRDEBUG_BLOCKED = 2, /* it blocked the signal, which was unblocked from outside: block it again */
+};
+
 /* One thread that is to be herded. Written from outside while the thread is stopped. */
 struct crdebug_thread {
     int32_t tid;     /* in the job's PID namespace; 0 ends the list */
     int32_t syscall; /* number of the system call it was stopped in, or -1 */
-    uint32_t exempt; /* 1: the waitpoint lets it pass */
+    uint32_t flags;  /* enum crdebug_thread_flags */
     uint32_t inside; /* written by the thread: 1 while it is in the waitpoint */
 };
 

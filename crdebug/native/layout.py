@@ -16,6 +16,7 @@ ABI = 1
 MAX_THREADS = 2048
 DEFAULT_SIGNAL = 62
 CRS_CONTINUE, CRS_RESTART = 1, 2
+EXEMPT, BLOCKED = 1, 2
 
 _HEADER = struct.Struct("<IIiiIIiI")
 _THREAD = struct.Struct("<iiII")
@@ -28,12 +29,12 @@ CRS_STATE_OFFSET = 24
 class ThreadEntry:
     """A thread that is to be herded. tid: in the job's namespace. syscall: -1 if in none.
 
-    inside: it is in the waitpoint.
+    flags: EXEMPT, BLOCKED. inside: it is in the waitpoint.
     """
 
     tid: int
     syscall: int = -1
-    exempt: bool = False
+    flags: int = 0
     inside: bool = False
 
 
@@ -60,7 +61,7 @@ class Shim:
 
 def pack_threads(entries: Iterable[ThreadEntry]) -> bytes:
     """The table of threads, with its end mark. Raises NotAvailable when there are too many."""
-    packed = [_THREAD.pack(e.tid, e.syscall, e.exempt, e.inside) for e in entries]
+    packed = [_THREAD.pack(e.tid, e.syscall, e.flags, e.inside) for e in entries]
     if len(packed) > MAX_THREADS - 1:
         raise NotAvailable(f"{len(packed)} threads are more than the shim's table holds")
     return b"".join(packed) + bytes(_THREAD.size)
@@ -68,8 +69,8 @@ def pack_threads(entries: Iterable[ThreadEntry]) -> bytes:
 
 def unpack_threads(data: bytes) -> tuple[ThreadEntry, ...]:
     found = []
-    for tid, syscall, exempt, inside in _THREAD.iter_unpack(data[: MAX_THREADS * _THREAD.size]):
+    for tid, syscall, flags, inside in _THREAD.iter_unpack(data[: MAX_THREADS * _THREAD.size]):
         if tid == 0:
             break
-        found.append(ThreadEntry(tid, syscall, bool(exempt), bool(inside)))
+        found.append(ThreadEntry(tid, syscall, flags, bool(inside)))
     return tuple(found)

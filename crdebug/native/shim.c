@@ -74,7 +74,7 @@ EXPORT void MPIR_checkpoint_debugger_breakpoint(void) {
 
 EXPORT void MPIR_checkpoint_debugger_waitpoint(void) {
     struct crdebug_thread *own = own_entry();
-    if (own != NULL && own->exempt) return;
+    if (own != NULL && own->flags & CRDEBUG_EXEMPT) return;
     if (own != NULL && own->inside) {
         /* The signal once more, to a thread that waits: the CRS is done (see crdebug.h). */
         MPIR_checkpoint_debugger_crs_hook(crdebug_shim.crs_state);
@@ -110,6 +110,9 @@ static void on_signal(int number, siginfo_t *info, void *context) {
     if (own == NULL || own->inside) return; /* the signal once more, in the waitpoint itself */
     undo_eintr(context, own->syscall);
     own->syscall = -1;
+    if (own->flags & CRDEBUG_BLOCKED) /* what sigaddset() does */
+        ((ucontext_t *)context)->uc_sigmask.__val[0] |= 1ul << (number - 1);
+    own->flags = 0;
 }
 
 /* ---- the application's own use of the signal -------------------------------------------------- */

@@ -177,12 +177,14 @@ class GdbTarget:
         async with self._lock:
             self._require("walk out", TargetState.STOPPED)
             stop = stop or self._tracker.last_stop
-            self._tracker.quiet = True
+            self._tracker.deaf = True
             try:
+                # The answer comes when the first thread runs (^running), not when all are out.
                 await self._connection.command(f"-crdebug-walk-out {' '.join(before)}", deadline)
+                await self._connection.command("-crdebug-walked-out", deadline)
                 self._displaced = True
             finally:
-                self._tracker.quiet = False
+                self._tracker.deaf = False
                 if self._tracker.state is TargetState.STOPPED and stop is not None:
                     self._tracker.restore(stop)
 

@@ -131,10 +131,12 @@ def printed(text: str) -> str:
 def is_noise(log: str) -> bool:
     """Whether a line of GDB's log says nothing new to a user.
 
-    It announces a stop's source line that it cannot show, and the lack of libthread_db, which is
-    intended (see startup).
+    It announces a stop's source line that it cannot show, and two things that are intended: the
+    lack of libthread_db (see startup), and a rank in a PID namespace of its own, whose threads it
+    finds in /proc by their numbers out here.
     """
-    return log[:1].isdigit() or log.startswith("warning: Unable to find libthread_db")
+    intended = ("Unable to find libthread_db", "Target and debugger are in different PID namespaces")
+    return log[:1].isdigit() or log.startswith(tuple(f"warning: {text}" for text in intended))
 
 
 def is_stop_signal(stop: RankStopped) -> bool:

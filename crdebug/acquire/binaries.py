@@ -1,0 +1,47 @@
+"""Which program files a process runs, and what identifies their content."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import lru_cache
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import NoteSection
+
+from crdebug.node import proc
+
+
+@lru_cache(maxsize=4096)
+def _build_id(path: str, size: int, modified: int) -> str:
+    try:
+        with open(path, "rb") as file:
+            section = ELFFile(file).get_section_by_name(".note.gnu.build-id")
+            if isinstance(section, NoteSection):
+                for note in section.iter_notes():
+                    if note["n_type"] == "NT_GNU_BUILD_ID":
+                        return str(note["n_desc"])
+    except (ELFError, OSError, ValueError):
+        pass
+    return f"{size}:{modified}"
+
+
+def build_id(path: str) -> str:
+    """The GNU build-id of an ELF file; "size:mtime" of any other; "" when it is not there."""
+    try:
+        details = os.stat(path)
+    except OSError:
+        return ""
+    return _build_id(path, details.st_size, details.st_mtime_ns)
+
+
+def mapped_programs(pids: Iterable[int]) -> dict[str, str]:
+    """The build-ids of all files that these processes have mapped as code, by path."""
+    paths: set[str] = set()
+    for pid in pids:
+        try:
+            paths.update(m.path for m in proc.maps(pid) if "x" in m.access and m.path[:1] == "/")
+        except (ProcessLookupError, PermissionError):
+            continue
+    return {path: build_id(path) for path in sorted(paths) if not path.endswith(" (deleted)")}

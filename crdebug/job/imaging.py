@@ -1,0 +1,251 @@
+"""Taking a job's image and bringing it back, whatever debugger there is or is not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from crdebug.acquire.binaries import build_id, mapped_programs
+from crdebug.acquire.mpir import acquire
+from crdebug.checkpoint.criu import Criu
+from crdebug.checkpoint.crs import Crs
+from crdebug.checkpoint.files import RollBack, SavedFile, find_open_files, save
+from crdebug.checkpoint.images import read_threads
+from crdebug.checkpoint.manifest import VERSION, Binary, Manifest, RankRecord, ThreadRecord
+from crdebug.checkpoint.protocol import variables
+from crdebug.checkpoint.store import Checkpoint, Draft
+from crdebug.config import Settings
+from crdebug.deadline import Deadline
+from crdebug.errors import CrdebugError, NotAvailable, StoreError
+from crdebug.job.ranks import RankShim, find_shims
+from crdebug.job.record import JobDirectory, JobRecord, boot_id
+from crdebug.native import layout
+from crdebug.node import container, proc
+from crdebug.node.criu_program import find_criu
+from crdebug.ranks import RankSet
+
+_JOB_MOUNT = "crdebug-job"
+_OUTPUT = ("stdout", "stderr", "events")
+
+
+def find_crs(record: JobRecord) -> Crs:
+    """The CRS that works here. Raises NotAvailable."""
+    program = find_criu()
+    if program is None:
+        raise NotAvailable(
+            "there is no CRIU that works on this kernel",
+            hint="'crdebug doctor' says why; scripts/setup installs one",
+        )
+    return Criu(program, Path(record.starter))
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """What a dump left in a draft, besides the images themselves."""
+
+    draft: Draft
+    mounts: Mapping[str, str]
+    saved: tuple[SavedFile, ...]
+    binaries: tuple[Binary, ...]
+    crs: str
+
+
+class Imaging:
+    """Dumps and restores of one job."""
+
+    def __init__(self, directory: JobDirectory, settings: Settings) -> None:
+        self.directory = directory
+        self.settings = settings
+
+    # ---- checkpoint -------------------------------------------------------------------------
+
+    async def dump(self, record: JobRecord) -> Image:
+        """Write the images into a fresh draft; the job runs on (or waits on) afterwards.
+
+        Raises CrsFailed or StoreError; the draft is gone then.
+        """
+        crs = find_crs(record)
+        store = self.directory.store
+        pids = proc.processes_in_namespace_of(record.pid)
+        store.require_space(sum(map(_resident, pids)))
+        mounts = {mount.point: mount.point for mount in container.machine_mounts(record.pid)}
+        mounts[container.JOB_DIRECTORY] = _JOB_MOUNT
+        draft = store.begin()
+        saved: tuple[SavedFile, ...] = ()
+
+        async def frozen(pid: int) -> None:
+            nonlocal saved
+            saved = find_open_files(proc.processes_in_namespace_of(pid))
+            save(saved, draft.files)
+            for name in _OUTPUT:
+                shutil.copyfile(self.directory.run(record.incarnation) / name, draft.run / name)
+
+        try:
+            await crs.dump(record.pid, draft.images, mounts, frozen, Deadline(self.settings.dump))
+        except BaseException:
+            store.discard(draft)
+            raise
+        binaries = tuple(Binary(*pair) for pair in mapped_programs(pids).items())
+        return Image(draft, mounts, saved, binaries, crs.name)
+
+    async def publish(
+        self,
+        image: Image,
+        record: JobRecord,
+        shims: Sequence[RankShim],
+        *,
+        note: str,
+        threads: Mapping[int, tuple[ThreadRecord, ...]] | None,
+        selected: Mapping[int, int] | None = None,
+        locations: Mapping[int, str] | None = None,
+    ) -> Checkpoint:
+        """Make a dump a checkpoint. threads: by rank; None without a debugger."""
+        ranks = tuple(
+            RankRecord(
+                rank=shim.rank,
+                pid=proc.inner_pid(shim.pid),
+                executable=shim.entry.executable,
+                location=(locations or {}).get(shim.rank, ""),
+                threads=(threads or {}).get(shim.rank, ()),
+                selected=(selected or {}).get(shim.rank, 0),
+            )
+            for shim in shims
+        )
+        system = os.uname()
+        manifest = Manifest(
+            version=VERSION,
+            job=record.name,
+            number=image.draft.number,
+            time=time.time(),
+            note=note,
+            debugger=threads is not None,
+            incarnation=record.incarnation,
+            argv=record.argv,
+            directory=record.directory,
+            host=system.nodename,
+            kernel=system.release,
+            crs=image.crs,
+            shim=record.shim,
+            signal=record.signal,
+            mounts=dict(image.mounts),
+            ranks=ranks,
+            binaries=image.binaries,
+            saved=image.saved,
+            files={},
+        )
+        return await asyncio.to_thread(self.directory.store.publish, image.draft, manifest)
+
+    # ---- restart ----------------------------------------------------------------------------
+
+    def check(self, manifest: Manifest) -> None:
+        """Can this checkpoint be restarted here and now? Raises StoreError, naming the file."""
+        for binary in manifest.binaries:
+            now = build_id(binary.path)
+            if now != binary.build_id:
+                what = "is missing" if not now else "is another one than at the checkpoint"
+                raise StoreError(
+                    f"{binary.path} {what}",
+                    hint="put the old one back; an image fits only the programs it was made of",
+                )
+        self.directory.store.verify(manifest)
+
+    async def restore(
+        self, manifest: Manifest, record: JobRecord, *, debugger: bool
+    ) -> tuple[JobRecord, tuple[RankShim, ...]]:
+        """Bring a checkpoint back as the next incarnation, beside the one that is there, if any.
+
+        debugger: threads wait for one; else they run. On failure everything is as before.
+        Raises CrsFailed, StoreError.
+        """
+        await asyncio.to_thread(self.check, manifest)
+        home = self.directory.store.path(manifest.number)
+        incarnation = record.incarnation + 1
+        run = self.directory.new_run(incarnation)
+        undo = self.directory.path / "undo"
+        shutil.rmtree(undo, ignore_errors=True)
+        rollback = RollBack(manifest.saved, home / "files", undo)
+        shims: tuple[RankShim, ...] = ()
+
+        async def frozen(pid: int) -> None:
+            nonlocal shims
+            shims = find_shims(acquire(pid), manifest.shim)
+            set_variables(shims, manifest, home / "images", debugger=debugger)
+
+        mounts = {
+            name: str(run) if name == _JOB_MOUNT else point
+            for point, name in manifest.mounts.items()
+        }
+        try:
+            for name in _OUTPUT:
+                shutil.copyfile(home / "run" / name, run / name)
+                (run / name).chmod(0o600)  # as the starter made it; the CRS compares
+            rollback.apply()
+            try:
+                crs = find_crs(record)
+                pid = await crs.restore(
+                    home / "images", mounts, frozen, Deadline(self.settings.restore)
+                )
+            except BaseException:
+                rollback.undo()
+                raise
+        except BaseException:
+            shutil.rmtree(run, ignore_errors=True)
+            raise
+        finally:
+            shutil.rmtree(undo, ignore_errors=True)
+        new = replace(
+            record, incarnation=incarnation, pid=pid, start=proc.started(pid), boot=boot_id()
+        )
+        self.directory.write(new)
+        return new, shims
+
+
+def _resident(pid: int) -> int:
+    try:
+        return proc.resident(pid)
+    except (ProcessLookupError, PermissionError):
+        return 0
+
+
+def set_variables(
+    shims: Sequence[RankShim], manifest: Manifest, images: Path, *, debugger: bool
+) -> None:
+    """The protocol's table, in the memory of restored ranks none of which has run yet.
+
+    Verifies what the image holds, sets what is to hold from now on, and queues the signal: to
+    every thread if a debugger is to find it in the waitpoint, to the waiting ones if they are to
+    run the hook, and to those whose system call the CRS broke off, which the handler takes back.
+    Raises CrdebugError.
+    """
+    expected, wanted = variables(manifest.debugger, debugger)
+    calls = {thread.tid: thread.interrupted_call for thread in read_threads(images)}
+    for shim in shims:
+        waiting = any(entry.inside for entry in shim.table())
+        found = (shim.with_checkpoint, shim.gate, waiting)
+        if found != (expected.with_checkpoint, expected.gate, expected.waiting):
+            raise CrdebugError(
+                f"the image's variables are {found} and should be "
+                f"{(expected.with_checkpoint, expected.gate, expected.waiting)}",
+                ranks=RankSet.of([shim.rank]),
+            )
+        shim.set_with_checkpoint(wanted.with_checkpoint)
+        if manifest.debugger:
+            if not debugger:
+                shim.run_hook(layout.CRS_RESTART)  # opens the gate
+            continue
+        threads = {thread.inner: calls.get(thread.inner, -1) for thread in proc.threads(shim.pid)}
+        if debugger:
+            shim.refuse_obstacles()
+            shim.refuse_blockers()
+            shim.close_gate(threads)
+            shim.queue_signal()
+        else:
+            shim.set_crs_state(layout.CRS_RESTART)
+            shim.close_gate(threads)
+            shim.set_gate(wanted.gate)
+            shim.queue_signal(tid for tid, call in threads.items() if call >= 0)

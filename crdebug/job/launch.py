@@ -1,0 +1,158 @@
+"""Starting a job in its container, and knowing when its ranks are there."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from crdebug.acquire.mpir import acquire
+from crdebug.config import Settings
+from crdebug.deadline import Deadline
+from crdebug.errors import BadInput, CrdebugError, NotAvailable, Refused
+from crdebug.job.ranks import RankShim, find_shims
+from crdebug.job.record import JobDirectory, JobRecord, boot_id, is_alive, told, unused_name
+from crdebug.native import layout
+from crdebug.native.build import build
+from crdebug.node import container, proc, signals, watch
+
+# What a launcher or a transport needs so that the job can be dumped. Only what the user has not
+# set already.
+_NEEDED: Mapping[str, str] = {
+    # Its session directory holds shared memory: it belongs into the image.
+    "OMPI_MCA_orte_tmpdir_base": "/dev/shm",
+    # Network cards that are reached past the kernel cannot be dumped.
+    "OMPI_MCA_pml": "ob1",
+    "OMPI_MCA_btl": "self,vader,tcp",
+}
+# mpirun refuses to run as root without these two, and the container needs root.
+_AS_ROOT: Mapping[str, str] = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+}
+
+
+def launch_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The user's environment, with what the job needs to be one that can be dumped."""
+    needed = {**_NEEDED, **(_AS_ROOT if os.geteuid() == 0 else {})}
+    return {**needed, **environment}
+
+
+async def launch(
+    argv: Sequence[str], *, name: str | None, hold: bool, settings: Settings
+) -> tuple[JobDirectory, JobRecord]:
+    """Start a launcher in a new job container. Returns as soon as it runs.
+
+    hold: every rank waits before main until its gate is opened.
+    Raises Refused when a job of that name is alive or has checkpoints, NotAvailable.
+    """
+    if not argv:
+        raise BadInput("there is no command to run", hint="crdebug run -- mpirun -n 4 PROGRAM")
+    if os.geteuid() != 0:
+        raise NotAvailable("a job container needs root", hint="see 'crdebug doctor'")
+    directory = JobDirectory(name or unused_name(tuple(argv)))
+    deadline = Deadline(settings.launch)
+    native = await build(settings.compiler, deadline)
+    signal = settings.signal or layout.DEFAULT_SIGNAL
+    with directory.lock("start it"):
+        _refuse_in_use(directory)
+        run = directory.new_run(1)
+        pid = await container.start(
+            native.starter,
+            native.shim,
+            argv,
+            job=directory.name,
+            directory=run,
+            hold=hold,
+            signal=signal,
+            environment=launch_environment(os.environ),
+            working_directory=Path.cwd(),
+            deadline=deadline,
+        )
+        record = JobRecord(
+            name=directory.name,
+            argv=tuple(argv),
+            directory=str(Path.cwd()),
+            created=time.time(),
+            signal=signal,
+            starter=str(native.starter),
+            shim=str(native.shim),
+            incarnation=1,
+            pid=pid,
+            start=_started(pid),
+            boot=boot_id(),
+        )
+        directory.write(record)
+    return directory, record
+
+
+def _started(pid: int) -> int:
+    try:
+        return proc.started(pid)
+    except ProcessLookupError:
+        return 0  # it has ended already; its events say why
+
+
+def _refuse_in_use(directory: JobDirectory) -> None:
+    if not (directory.path / "job.json").exists():
+        return
+    if is_alive(directory.read()):
+        raise Refused(
+            f"job '{directory.name}' is running",
+            hint=f"choose another --name, or 'crdebug kill {directory.name}'",
+        )
+    numbers = directory.store.numbers()
+    if numbers:
+        raise Refused(
+            f"job '{directory.name}' has {len(numbers)} checkpoints",
+            hint="choose another --name, or delete them with 'crdebug delete'",
+        )
+
+
+def why_ended(directory: JobDirectory, record: JobRecord) -> CrdebugError:
+    """The error for a job that ended before it was of use: with its last words."""
+    run = directory.run(record.incarnation)
+    said = told(run / "events")
+    words = (run / "stderr").read_text(errors="replace") if (run / "stderr").exists() else ""
+    tail = "\n".join(line for line in words.strip().splitlines()[-12:])
+    if said.failure:
+        return NotAvailable(f"the job could not be started: {said.failure}")
+    status = "" if said.status is None else f" with status {said.status}"
+    return CrdebugError(
+        f"the launcher ended{status} before all ranks were there" + (f":\n{tail}" if tail else "")
+    )
+
+
+async def await_ranks(
+    directory: JobDirectory,
+    record: JobRecord,
+    deadline: Deadline,
+    seen: Callable[[], None] = lambda: None,
+) -> tuple[RankShim, ...]:
+    """Wait until all ranks have registered; returns them. Raises CrdebugError with the launcher's
+    last words if it ends before that, DeadlineExpired."""
+    events = directory.run(record.incarnation) / "events"
+
+    async def registered() -> None:
+        follower = watch.Follower({events: 0})
+        try:
+            async for _ in follower.changes():
+                said = told(events)
+                if said.status is not None or said.failure:
+                    raise why_ended(directory, record)
+                if said.ranks is not None:
+                    return
+        finally:
+            follower.close()
+
+    await deadline.wait(registered(), "all ranks to start")
+    seen()
+    return find_shims(acquire(record.pid), record.shim)
+
+
+async def end(record: JobRecord, deadline: Deadline) -> None:
+    """End all processes of a job, by ending PID 1 of its container (pid_namespaces(7))."""
+    if is_alive(record):
+        signals.kill(record.pid, record.start)
+        await signals.ended(record.pid, deadline, f"job '{record.name}' to end")

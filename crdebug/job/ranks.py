@@ -1,0 +1,198 @@
+"""The shims of a job's ranks, read and written from outside (crdebug/native/crdebug.h)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from crdebug.acquire.mpir import ProcDesc
+from crdebug.acquire.symbols import find_symbols
+from crdebug.deadline import Deadline
+from crdebug.errors import CrdebugError, NotAvailable, Refused
+from crdebug.native import layout
+from crdebug.native.layout import Shim, ThreadEntry
+from crdebug.node import proc, ptrace, signals
+from crdebug.ranks import RankSet
+
+_STRUCT = "crdebug_shim"
+_GATE = "MPIR_checkpoint_debug_gate"
+_WITH = "MPIR_debug_with_checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class RankShim:
+    """A rank, with the addresses of what its shim exports."""
+
+    entry: ProcDesc
+    struct: int
+    gate_address: int
+    with_address: int
+
+    @classmethod
+    def find(cls, entry: ProcDesc, shim: str) -> RankShim:
+        """Raises NotAvailable when the rank has no shim, ProcessLookupError when it is gone."""
+        found = find_symbols(entry.pid, (_STRUCT, _GATE, _WITH), in_file=lambda path: path == shim)
+        if len(found) < 3:
+            raise NotAvailable(
+                "the rank has no shim: it was not preloaded",
+                ranks=RankSet.of([entry.rank]),
+                hint="start the job with 'crdebug run'",
+            )
+        rank = cls(entry, found[_STRUCT], found[_GATE], found[_WITH])
+        rank.shim()  # its ABI version
+        return rank
+
+    @property
+    def rank(self) -> int:
+        return self.entry.rank
+
+    @property
+    def pid(self) -> int:
+        return self.entry.pid
+
+    # ---- memory -----------------------------------------------------------------------------
+
+    def _word(self, address: int) -> int:
+        return int.from_bytes(proc.read_memory(self.pid, address, 4), "little", signed=True)
+
+    def _set_word(self, address: int, value: int) -> None:
+        proc.write_memory(self.pid, address, value.to_bytes(4, "little", signed=True))
+
+    @property
+    def gate(self) -> int:
+        return self._word(self.gate_address)
+
+    def set_gate(self, value: int) -> None:
+        self._set_word(self.gate_address, value)
+
+    @property
+    def with_checkpoint(self) -> int:
+        return self._word(self.with_address)
+
+    def set_with_checkpoint(self, value: int) -> None:
+        self._set_word(self.with_address, value)
+
+    def shim(self) -> Shim:
+        return Shim.parse(proc.read_memory(self.pid, self.struct, layout.HEADER_SIZE))
+
+    def table(self) -> tuple[ThreadEntry, ...]:
+        size = layout.SIZE - layout.HEADER_SIZE
+        return layout.unpack_threads(
+            proc.read_memory(self.pid, self.struct + layout.HEADER_SIZE, size)
+        )
+
+    def set_table(self, entries: Iterable[ThreadEntry]) -> None:
+        data = layout.pack_threads(entries)
+        proc.write_memory(self.pid, self.struct + layout.HEADER_SIZE, data)
+
+    def set_crs_state(self, state: int) -> None:
+        self._set_word(self.struct + layout.CRS_STATE_OFFSET, state)
+
+    # ---- herding ----------------------------------------------------------------------------
+
+    def refuse_obstacles(self) -> None:
+        """Raises Refused when the waitpoint's handler is not in place any more."""
+        shim = self.shim()
+        bit = 1 << (shim.signal - 1)
+        if shim.clash or not all(thread.caught & bit for thread in proc.threads(self.pid)):
+            raise Refused(
+                f"the application uses {signal_name(shim.signal)} itself, "
+                "which was to lead its threads into the waitpoint",
+                ranks=RankSet.of([self.rank]),
+                hint="choose another signal with 'crdebug run --signal'",
+            )
+
+    def blockers(self) -> tuple[proc.Thread, ...]:
+        """The threads that block the waitpoint signal."""
+        bit = 1 << (self.shim().signal - 1)
+        return tuple(thread for thread in proc.threads(self.pid) if thread.blocked & bit)
+
+    def refuse_blockers(self) -> None:
+        """Raises Refused, naming the threads that block the signal."""
+        blockers = self.blockers()
+        if blockers:
+            names = ", ".join(f"{thread.tid} ({thread.name})" for thread in blockers)
+            raise Refused(
+                f"blocked by thread {names}: {signal_name(self.shim().signal)}, "
+                "which is to lead it into the waitpoint",
+                ranks=RankSet.of([self.rank]),
+                hint="choose another signal with 'crdebug run --signal'",
+            )
+
+    def close_gate(self, calls: dict[int, int]) -> None:
+        """Close the gate and say which system calls are to be made again.
+
+        calls: by TID as numbered in the job, the number of the call, -1 if in none.
+        """
+        blocked = {thread.inner for thread in self.blockers()}
+        self.set_gate(0)
+        self.set_table(
+            ThreadEntry(tid, call, layout.BLOCKED if tid in blocked else 0)
+            for tid, call in calls.items()
+        )
+
+    def queue_signal(self, inner_tids: Iterable[int] | None = None) -> None:
+        """Queue the waitpoint signal to the threads, all or those with these inner TIDs."""
+        number = self.shim().signal
+        wanted = None if inner_tids is None else set(inner_tids)
+        for thread in proc.threads(self.pid):
+            if wanted is None or thread.inner in wanted:
+                signals.tgkill(self.pid, thread.tid, number)
+
+    def missing(self) -> tuple[proc.Thread, ...]:
+        """The threads that are not in the waitpoint."""
+        inside = {
+            entry.tid for entry in self.table() if entry.inside or entry.flags & layout.EXEMPT
+        }
+        return tuple(thread for thread in proc.threads(self.pid) if thread.inner not in inside)
+
+    async def await_waitpoint(self, deadline: Deadline) -> None:
+        """Until every thread is in the waitpoint and nothing traces the rank.
+
+        Raises DeadlineExpired that names the threads, ProcessLookupError when the rank is gone.
+        """
+        try:
+            await deadline.until(lambda: not self.missing(), "")
+        except CrdebugError:
+            names = ", ".join(f"{thread.tid} ({thread.name})" for thread in self.missing())
+            raise deadline.expired(
+                f"threads to come to the waitpoint: {names}", ranks=RankSet.of([self.rank])
+            ) from None
+        tracers = {thread.tracer for thread in proc.threads(self.pid)} - {0}
+        if tracers:
+            raise Refused(f"process {tracers.pop()} traces it", ranks=RankSet.of([self.rank]))
+
+    # ---- letting go without a debugger ------------------------------------------------------
+
+    def run_hook(self, state: int) -> None:
+        """Have every waiting thread run MPIR_checkpoint_debugger_crs_hook(state).
+
+        To be called while no thread of the rank can run. The hook opens the gate unless
+        MPIR_debug_with_checkpoint is set.
+        """
+        self.set_crs_state(state)
+        self.queue_signal(entry.tid for entry in self.table() if entry.inside)
+
+    def release(self) -> int:
+        """Let all threads out that wait for a debugger; returns how many there were.
+
+        Raises PermissionError when something traces the rank.
+        """
+        with ptrace.held(self.pid):
+            waiting = self.shim().waiting
+            self.set_with_checkpoint(0)
+            if waiting:
+                if any(entry.inside for entry in self.table()):
+                    self.run_hook(layout.CRS_CONTINUE)
+                else:
+                    self.set_gate(1)  # held before main: no signal frame, no hook
+        return waiting
+
+
+def signal_name(number: int) -> str:
+    """As signal(7) has it: real-time signals count from the end of theirs."""
+    return f"SIGRTMAX-{64 - number}" if number > 49 else f"signal {number}"
+
+
+def find_shims(entries: Iterable[ProcDesc], shim: str) -> tuple[RankShim, ...]:
+    return tuple(RankShim.find(entry, shim) for entry in entries)

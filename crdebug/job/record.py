@@ -1,0 +1,173 @@
+"""A job's directory, and the record of what runs in it.
+
+STATE/jobs/NAME/
+  job.json        the record
+  lock            held while the job is changed
+  session         the attached session's socket, see crdebug.job.control
+  herd.json       where the threads were, while they are in their waitpoints
+  run/N/          the N-th incarnation's stdout, stderr and events
+  checkpoints/N/  see crdebug.checkpoint.store
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from crdebug.checkpoint.store import CheckpointStore
+from crdebug.config import state_home
+from crdebug.errors import BadInput, Refused, StoreError
+from crdebug.node import proc
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+_EXIT = re.compile(r"^exit (\d+)$", re.M)
+_FAILED = re.compile(r"^failed (.*)$", re.M)
+_RANKS = re.compile(r"^ranks (\d+)$", re.M)
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """What a job was started with, and which process it is now.
+
+    pid, start: PID 1 of its container as numbered here, and when that process started (see
+    proc.started); boot: of which run of the machine.  run: the incarnation's directory.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    directory: str
+    created: float
+    signal: int
+    starter: str
+    shim: str
+    incarnation: int
+    pid: int
+    start: int
+    boot: str
+
+
+def boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+class JobDirectory:
+    """The files of one job."""
+
+    def __init__(self, name: str) -> None:
+        if not _NAME.match(name):
+            raise BadInput(f"'{name}' is no job name", hint="use letters, digits, '.', '_', '-'")
+        self.name = name
+        self.path = state_home() / "jobs" / name
+        self.store = CheckpointStore(name, self.path / "checkpoints")
+
+    def create(self) -> None:
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def exists(self) -> bool:
+        return (self.path / "job.json").exists()
+
+    def run(self, incarnation: int) -> Path:
+        return self.path / "run" / str(incarnation)
+
+    def new_run(self, incarnation: int) -> Path:
+        """An empty directory for an incarnation."""
+        path = self.run(incarnation)
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(mode=0o700, parents=True)
+        return path
+
+    @property
+    def session_socket(self) -> Path:
+        return self.path / "session"
+
+    @property
+    def herd(self) -> Path:
+        return self.path / "herd.json"
+
+    def write(self, record: JobRecord) -> None:
+        unfinished = self.path / ".job.json"
+        unfinished.write_bytes(msgspec.json.encode(record))
+        unfinished.rename(self.path / "job.json")
+
+    def read(self) -> JobRecord:
+        """Raises BadInput when there is no such job, StoreError when its record is unreadable."""
+        try:
+            data = (self.path / "job.json").read_bytes()
+            return msgspec.json.decode(data, type=JobRecord)
+        except FileNotFoundError:
+            known = ", ".join(job.name for job in all_jobs()) or "none"
+            raise BadInput(f"there is no job '{self.name}'", hint=f"jobs here: {known}") from None
+        except msgspec.MsgspecError as error:
+            raise StoreError(f"{self.path / 'job.json'} cannot be read: {error}") from None
+
+    @contextlib.contextmanager
+    def lock(self, what: str) -> Iterator[None]:
+        """While the job is changed. Raises Refused when somebody else does just that."""
+        self.create()
+        with open(self.path / "lock", "a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Refused(
+                    f"cannot {what}: another crdebug works on job '{self.name}'",
+                    hint="try again when it is done",
+                ) from None
+            yield
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def all_jobs() -> tuple[JobDirectory, ...]:
+    """Every job that left something here, by name."""
+    root = state_home() / "jobs"
+    if not root.is_dir():
+        return ()
+    names = sorted(entry.name for entry in os.scandir(root) if _NAME.match(entry.name))
+    return tuple(JobDirectory(name) for name in names if (root / name / "job.json").exists())
+
+
+def is_alive(record: JobRecord) -> bool:
+    return record.boot == boot_id() and proc.is_alive(record.pid, record.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a starter has written to its events so far."""
+
+    ranks: int | None
+    status: int | None
+    failure: str | None
+
+
+def told(events: Path) -> Told:
+    text = events.read_text(errors="replace") if events.exists() else ""
+    ranks, status, failed = _RANKS.search(text), _EXIT.search(text), _FAILED.search(text)
+    return Told(
+        int(ranks[1]) if ranks else None,
+        int(status[1]) if status else None,
+        failed[1] if failed else None,
+    )
+
+
+def unused_name(argv: tuple[str, ...]) -> str:
+    """A name for a job that got none: the program's, with the first number that is free."""
+    base = "job"
+    for word in reversed(argv):
+        candidate = re.sub(r"[^A-Za-z0-9._-]", "", Path(word).name)
+        if Path(word).is_file() and _NAME.match(candidate):
+            base = candidate
+            break
+    taken = {job.name for job in all_jobs()}
+    number = 1
+    while f"{base}-{number}" in taken:
+        number += 1
+    return f"{base}-{number}"

@@ -1,0 +1,289 @@
+"""Jobs without a debugger: what operators and batch scripts do. See `crdebug.session` for with one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from crdebug.checkpoint.driver import drive
+from crdebug.checkpoint.protocol import Phase, Protocol
+from crdebug.checkpoint.store import Checkpoint, describe
+from crdebug.config import Settings
+from crdebug.control import Request, ask, is_attended
+from crdebug.deadline import Deadline
+from crdebug.errors import BadInput, CrdebugError, Refused
+from crdebug.events import Event, Progress
+from crdebug.job.imaging import Image, Imaging
+from crdebug.job.launch import await_ranks, end, launch
+from crdebug.job.ranks import RankShim
+from crdebug.job.record import JobDirectory, JobRecord, all_jobs, is_alive, told
+from crdebug.node import proc
+from crdebug.output import OutputRelay
+from crdebug.ranks import RankSet
+from crdebug.session import parse_handle
+
+
+@dataclass(frozen=True, slots=True)
+class JobInfo:
+    """A job, for a list of them.
+
+    state: "running", "held" (threads wait for a debugger that is not there), "debugged", "ended".
+    pid: of PID 1 of its container.  started: seconds since 1970.  status: the launcher's exit
+    status once it has ended, None if it was killed.
+    """
+
+    name: str
+    state: str
+    ranks: int
+    incarnation: int
+    pid: int
+    argv: tuple[str, ...]
+    started: float
+    checkpoints: int
+    status: int | None
+
+
+async def _info(directory: JobDirectory) -> JobInfo:
+    record = directory.read()
+    said = told(directory.run(record.incarnation) / "events")
+    return JobInfo(
+        name=record.name,
+        state=await _state(directory, record),
+        ranks=said.ranks or 0,
+        incarnation=record.incarnation,
+        pid=record.pid,
+        argv=record.argv,
+        started=record.created,
+        checkpoints=len(directory.store.numbers()),
+        status=said.status,
+    )
+
+
+async def _state(directory: JobDirectory, record: JobRecord) -> str:
+    if not is_alive(record):
+        return "ended"
+    if await is_attended(directory.session_socket):
+        return "debugged"
+    try:
+        waiting = any(shim.shim().waiting for shim in await _shims(directory, record))
+    except (CrdebugError, OSError):
+        return "running"  # its ranks are not there yet, or not any more
+    return "held" if waiting else "running"
+
+
+async def _shims(directory: JobDirectory, record: JobRecord) -> tuple[RankShim, ...]:
+    return await await_ranks(directory, record, Deadline(1.0))
+
+
+async def run_detached(argv: Sequence[str], name: str | None, settings: Settings) -> JobInfo:
+    """Start a job that can be checkpointed; returns when its launcher runs."""
+    directory, _ = await launch(argv, name=name, hold=False, settings=settings)
+    return await _info(directory)
+
+
+async def follow(job: str, subscriber: Callable[[Event], None]) -> int:
+    """Tell what a job writes until it has ended; returns the launcher's status."""
+    directory = JobDirectory(job)
+    record = directory.read()
+    relay = OutputRelay(directory.run(record.incarnation), subscriber, from_now=False)
+    try:
+        from crdebug.node import signals
+
+        await signals.ended(record.pid, Deadline(1e9), f"job '{job}' to end")
+        relay.catch_up()
+        return 128 + 9 if relay.ended is None else relay.ended
+    finally:
+        await relay.stop()
+
+
+async def list_jobs() -> tuple[JobInfo, ...]:
+    """Every job that left something here, by name."""
+    return tuple([await _info(directory) for directory in all_jobs()])
+
+
+def list_checkpoints(job: str | None) -> tuple[Checkpoint, ...]:
+    """Of one job, or of all. Raises BadInput when there is no such job."""
+    if job is not None:
+        JobDirectory(job).read()
+        return JobDirectory(job).store.list()
+    return tuple(each for directory in all_jobs() for each in directory.store.list())
+
+
+class _Undisturbed:
+    """checkpoint.driver.Actions for a job without a debugger: only the CRS acts."""
+
+    def __init__(
+        self,
+        imaging: Imaging,
+        record: JobRecord,
+        shims: tuple[RankShim, ...],
+        note: str,
+        number: int | None = None,
+    ) -> None:
+        self.record = record
+        self.shims = shims
+        self.checkpoint: Checkpoint | None = None
+        self._imaging = imaging
+        self._note = note
+        self._number = number
+        self._image: Image | None = None
+
+    async def dump(self) -> None:
+        self._image = await self._imaging.dump(self.record)
+
+    async def publish(self) -> None:
+        assert self._image is not None
+        self.checkpoint = await self._imaging.publish(
+            self._image, self.record, self.shims, note=self._note, threads=None
+        )
+
+    async def restore(self) -> None:
+        assert self._number is not None
+        manifest = self._imaging.directory.store.load(self._number)
+        self._old = self.record
+        self.record, self.shims = await self._imaging.restore(manifest, self.record, debugger=False)
+        self.checkpoint = describe(manifest)
+
+    async def retire(self) -> None:
+        await end(self._old, Deadline(self._imaging.settings.stop))
+
+    async def _no_debugger(self, rank: int) -> None:
+        raise AssertionError(f"nothing is to be done with rank {rank}")
+
+    record_threads = herd = detach = await_waitpoint = attach = walk_out = _no_debugger
+
+    async def announce(self) -> None:
+        raise AssertionError("there is nobody to announce to")
+
+
+async def take_checkpoint(
+    job: str,
+    note: str,
+    kill: bool,
+    progress: Callable[[Event], None],
+    settings: Settings | None = None,
+) -> Checkpoint:
+    """Take a checkpoint of a running job; the session that is attached to it does so, if any.
+
+    kill: end the job afterwards. Raises Refused, CrsFailed, StoreError; the job runs on then.
+    """
+    settings = settings or Settings()
+    directory = JobDirectory(job)
+    record = directory.read()
+    if not is_alive(record):
+        raise Refused(
+            f"job '{job}' has ended", hint=f"'crdebug checkpoints {job}' lists what is left"
+        )
+    number = await ask(directory.session_socket, Request(note), Deadline(settings.dump))
+    if number is not None:
+        if kill:
+            await end(record, Deadline(settings.stop))
+        return describe(directory.store.load(number))
+    with directory.lock("checkpoint"):
+        shims = await await_ranks(directory, record, Deadline(settings.launch))
+        _prepare(job, shims)
+        actions = _Undisturbed(Imaging(directory, settings), record, shims, note)
+        machine = Protocol(RankSet.span(len(shims)), restart=False, debugger=False)
+        await drive(machine, actions, _teller("checkpoint", progress))
+        if machine.problems:
+            raise machine.problems[0]
+        if kill:
+            await end(record, Deadline(settings.stop))
+    assert actions.checkpoint is not None
+    return actions.checkpoint
+
+
+def _prepare(job: str, shims: Sequence[RankShim]) -> None:
+    """The protocol's variables for a checkpoint without a debugger. Raises Refused."""
+    for shim in shims:
+        tracer = next((t.tracer for t in proc.threads(shim.pid) if t.tracer), 0)
+        if tracer:
+            raise Refused(
+                f"process {tracer} traces it",
+                ranks=RankSet.of([shim.rank]),
+                hint="detach that debugger first",
+            )
+        if shim.shim().waiting:
+            raise Refused(
+                "threads wait for a debugger that is not there",
+                ranks=RankSet.of([shim.rank]),
+                hint=f"'crdebug attach {job}' or 'crdebug release {job}' first",
+            )
+        shim.set_with_checkpoint(0)
+        shim.set_gate(0)
+
+
+async def restart(
+    handle: str, progress: Callable[[Event], None], settings: Settings | None = None
+) -> JobInfo:
+    """Bring a job back from a checkpoint, to run without a debugger.
+
+    If the job still runs, that incarnation is ended once the new one is there.
+    """
+    settings = settings or Settings()
+    directory, number = parse_handle(handle)
+    record = directory.read()
+    if await is_attended(directory.session_socket):
+        raise Refused(
+            f"job '{directory.name}' is under a debugger", hint="use 'restart' at its prompt"
+        )
+    with directory.lock("restart"):
+        actions = _Undisturbed(Imaging(directory, settings), record, (), "", number)
+        machine = Protocol(RankSet(), restart=True, debugger=False, replaces=is_alive(record))
+        await drive(machine, actions, _teller("restart", progress))
+        if machine.problems:
+            raise machine.problems[0]
+    return await _info(directory)
+
+
+def _teller(what: str, tell: Callable[[Event], None]) -> Callable[[Phase, RankSet], None]:
+    return lambda phase, ranks: tell(Progress(what, phase.value, ranks))
+
+
+def delete(handle: str) -> None:
+    """Remove a checkpoint. Raises BadInput or StoreError when there is none."""
+    directory, number = parse_handle(handle)
+    directory.read()
+    with directory.lock("delete a checkpoint"):
+        directory.store.delete(number)
+
+
+async def kill(job: str, settings: Settings | None = None) -> None:
+    """End a job; its checkpoints stay. A job that has ended already and left no checkpoint is
+    forgotten."""
+    settings = settings or Settings()
+    directory = JobDirectory(job)
+    record = directory.read()
+    if is_alive(record):
+        await end(record, Deadline(settings.stop))
+    elif directory.store.numbers():
+        raise BadInput(
+            f"job '{job}' has ended already", hint=f"'crdebug delete {job}:N' removes checkpoints"
+        )
+    if not directory.store.numbers():
+        directory.remove()
+
+
+async def release(job: str, settings: Settings | None = None) -> tuple[str, ...]:
+    """Open the gates of a job whose debugger died; returns a line for each rank that was held.
+
+    Every thread leaves its waitpoint by itself and goes on where it was. Raises Refused when the
+    debugger is there.
+    """
+    settings = settings or Settings()
+    directory = JobDirectory(job)
+    record = directory.read()
+    if not is_alive(record):
+        raise Refused(f"job '{job}' has ended", hint=f"'crdebug restart {job}:N' brings it back")
+    if await is_attended(directory.session_socket):
+        raise Refused(f"job '{job}' is under a debugger", hint="use 'continue' or 'detach' there")
+    lines = []
+    with directory.lock("release it"):
+        for shim in await await_ranks(directory, record, Deadline(settings.launch)):
+            try:
+                waiting = shim.release()
+            except PermissionError:
+                raise Refused("a debugger still holds it", ranks=RankSet.of([shim.rank])) from None
+            if waiting:
+                lines.append(f"rank {shim.rank}: {waiting} threads let go")
+    return tuple(lines)

@@ -1,0 +1,244 @@
+"""A checkpoint or a restart under the debugger: what each of the protocol's instructions does."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from crdebug.checkpoint.driver import RankLost
+from crdebug.checkpoint.manifest import Manifest, ThreadRecord
+from crdebug.checkpoint.store import Checkpoint
+from crdebug.config import Settings
+from crdebug.deadline import Deadline
+from crdebug.errors import CrdebugError
+from crdebug.events import Event, RankRestored, RankStopped
+from crdebug.job.imaging import Image, Imaging
+from crdebug.job.launch import end
+from crdebug.job.ranks import RankShim
+from crdebug.job.record import JobDirectory, JobRecord
+from crdebug.node import proc, signals
+from crdebug.ranks import RankSet
+from crdebug.target.gdb import GdbTarget
+from crdebug.target.group import TargetGroup
+from crdebug.target.interface import TargetState
+
+_NO_CALL = (1 << 64) - 1
+# Result codes of an interrupted call: see was_interrupted() in gdbscripts/rank_mi.py.
+_INTERRUPTED = {(1 << 64) - code for code in (4, 512, 513, 514, 516)}
+
+
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """Where a rank's threads were when it was herded. selected: the debugger's thread, as TID.
+
+    TIDs as numbered in the job. Kept in a file while the threads are held, so that another
+    crdebug can lead them out if this one dies.
+    """
+
+    threads: tuple[ThreadRecord, ...]
+    selected: int = 0
+
+
+def calls_to_make_again(threads: tuple[ThreadRecord, ...]) -> dict[int, int]:
+    """By TID, the number of the system call that the thread was stopped in, else -1."""
+    return {
+        each.tid: each.orig_rax if each.orig_rax < 1 << 32 and each.rax in _INTERRUPTED else -1
+        for each in threads
+    }
+
+
+async def note_threads(target: GdbTarget, deadline: Deadline) -> Whereabouts:
+    """What the rank's GDB sees of each thread."""
+    payload = (await target.mi("-crdebug-threads", deadline)).payload
+    inner = {thread.tid: thread.inner for thread in proc.threads(target.pid or 0)}
+    threads = tuple(
+        ThreadRecord(
+            tid=inner[row.number("tid")],
+            pc=int(row.text("pc"), 16),
+            sp=int(row.text("sp"), 16),
+            rax=int(row.text("rax"), 16),
+            orig_rax=int(row.text("orig_rax"), 16),
+        )
+        for row in payload.list("threads").tuples()
+    )
+    return Whereabouts(threads, inner.get(payload.number("selected"), 0))
+
+
+async def lead_out(
+    target: GdbTarget,
+    shim: RankShim,
+    before: Whereabouts,
+    stop: RankStopped | None,
+    deadline: Deadline,
+) -> None:
+    """Have the rank's GDB lead its threads out of the waitpoint, to where they were `before`."""
+    outer = {thread.inner: thread.tid for thread in proc.threads(shim.pid)}
+    words = [str(outer.get(before.selected, 0))]
+    words += [
+        f"{outer[each.tid]}:{each.pc:x}:{each.sp:x}:{each.rax:x}:{each.orig_rax:x}"
+        for each in before.threads
+        if each.tid in outer
+    ]
+    await target.walk_out(words, stop, deadline)
+    if shim.shim().waiting:
+        shim.set_gate(1)  # it is still before main, where nothing but the gate keeps it
+
+
+def save_herd(directory: JobDirectory, herd: Mapping[int, Whereabouts]) -> None:
+    directory.herd.write_bytes(msgspec.json.encode(herd))
+
+
+def load_herd(directory: JobDirectory) -> dict[int, Whereabouts]:
+    """What a crdebug that died had noted; empty if there is nothing to be read."""
+    try:
+        return msgspec.json.decode(directory.herd.read_bytes(), type=dict[int, Whereabouts])
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return {}
+
+
+class Operation:
+    """checkpoint.driver.Actions for a job under one GDB a rank.
+
+    launch: starts a GDB for a rank.  manifest: what to restart from, None for a checkpoint.
+    Afterwards `record` and `shims` are the incarnation's that is there, and `checkpoint` is what
+    was published.
+    """
+
+    def __init__(
+        self,
+        group: TargetGroup,
+        imaging: Imaging,
+        record: JobRecord,
+        shims: tuple[RankShim, ...],
+        *,
+        launch: Callable[[int], Awaitable[GdbTarget]],
+        tell: Callable[[Event], None],
+        note: str = "",
+        manifest: Manifest | None = None,
+    ) -> None:
+        self.record = record
+        self.shims = shims
+        self.checkpoint: Checkpoint | None = None
+        self._group = group
+        self._imaging = imaging
+        self._settings: Settings = imaging.settings
+        self._launch = launch
+        self._tell = tell
+        self._note = note
+        self._manifest = manifest
+        self._where: dict[int, Whereabouts] = {}
+        self._stops: dict[int, RankStopped | None] = {}
+        self._image: Image | None = None
+        if manifest is not None:
+            self._where = {
+                rank.rank: Whereabouts(rank.threads, rank.selected) for rank in manifest.ranks
+            }
+
+    def _target(self, rank: int) -> GdbTarget:
+        target = self._group[rank]
+        assert isinstance(target, GdbTarget)
+        return target
+
+    def _shim(self, rank: int) -> RankShim:
+        shim = self.shims[rank]
+        if not proc.is_alive(shim.pid):
+            raise RankLost(f"process {shim.pid} has ended", ranks=RankSet.of([rank]))
+        return shim
+
+    # ---- into the waitpoint -------------------------------------------------------------------
+
+    async def record_threads(self, rank: int) -> None:
+        target, shim = self._target(rank), self._shim(rank)
+        shim.refuse_obstacles()
+        self._stops[rank] = target.last_stop
+        self._where[rank] = await note_threads(target, Deadline(self._settings.command))
+
+    async def herd(self, rank: int) -> None:
+        shim = self._shim(rank)
+        save_herd(self._imaging.directory, self._where)
+        shim.set_with_checkpoint(1)
+        shim.close_gate(calls_to_make_again(self._where[rank].threads))
+        blockers = [thread.tid for thread in shim.blockers()]
+        if blockers:
+            words = " ".join(map(str, [self.record.signal, *blockers]))
+            command = Deadline(self._settings.command)
+            await self._target(rank).mi(f"-crdebug-unblock {words}", command)
+        shim.queue_signal()
+
+    async def detach(self, rank: int) -> None:
+        await self._target(rank).detach(Deadline(self._settings.command))
+
+    async def await_waitpoint(self, rank: int) -> None:
+        await self._shim(rank).await_waitpoint(Deadline(self._settings.herd))
+
+    # ---- the image ----------------------------------------------------------------------------
+
+    async def dump(self) -> None:
+        self._image = await self._imaging.dump(self.record)
+
+    async def publish(self) -> None:
+        assert self._image is not None
+        locations = {
+            rank: str(stop.location) if stop and stop.location else ""
+            for rank, stop in self._stops.items()
+        }
+        self.checkpoint = await self._imaging.publish(
+            self._image,
+            self.record,
+            self.shims,
+            note=self._note,
+            threads={rank: where.threads for rank, where in self._where.items()},
+            selected={rank: where.selected for rank, where in self._where.items()},
+            locations=locations,
+        )
+
+    async def restore(self) -> None:
+        assert self._manifest is not None
+        self._old = self.record
+        self.record, self.shims = await self._imaging.restore(
+            self._manifest, self.record, debugger=True
+        )
+        save_herd(self._imaging.directory, self._where)
+
+    async def retire(self) -> None:
+        """A rank that is held by its debugger ends only once the debugger takes note of it, and
+        PID 1 not before its ranks (pid_namespaces(7))."""
+        deadline = Deadline(self._settings.stop)
+        signals.kill(self._old.pid, self._old.start)
+        for target in (self._target(rank) for rank in self._group.ranks):
+            if target.state is TargetState.STOPPED:
+                await target.kill(deadline)
+        await end(self._old, deadline)
+
+    async def announce(self) -> None:
+        for shim in self.shims:
+            self._tell(RankRestored(shim.rank, shim.entry.host, shim.pid))
+
+    # ---- out of it ----------------------------------------------------------------------------
+
+    async def attach(self, rank: int) -> None:
+        shim = self._shim(rank)
+        if self._target(rank).state is TargetState.DEAD:
+            await self._target(rank).close(Deadline(self._settings.stop))
+            await self._group.adopt(await self._launch(rank))
+        target = self._target(rank)
+        if target.state is not TargetState.STOPPED:
+            await target.attach(shim.pid, Deadline(self._settings.attach))
+
+    async def walk_out(self, rank: int) -> None:
+        shim = self._shim(rank)
+        where = self._where.get(rank, Whereabouts(()))
+        deadline = Deadline(self._settings.command)
+        await lead_out(self._target(rank), shim, where, self._stops.get(rank), deadline)
+
+
+def refused_operation(problems: list[CrdebugError], held: RankSet, job: str) -> CrdebugError:
+    """One error for an operation that failed: the first problem, and who is held."""
+    error = problems[0]
+    if held:
+        where = f"; rank{'s' if len(held) > 1 else ''} {held} still wait for a debugger"
+        error.problem += where
+        error.hint = f"'crdebug attach {job}' or 'crdebug release {job}' lets them go on"
+    return error

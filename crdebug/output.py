@@ -1,0 +1,76 @@
+"""What the job writes, and how it ends, told as events."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+from crdebug.events import Event, JobEnded, JobOutput
+from crdebug.job.record import told
+from crdebug.node import watch
+
+
+class OutputRelay:
+    """Follows one incarnation's stdout, stderr and events until `stop`.
+
+    from_now: only what is written from now on; else all of it.
+    ended: the launcher's status once it is known.
+    """
+
+    def __init__(self, run: Path, tell: Callable[[Event], None], *, from_now: bool) -> None:
+        self.ended: int | None = None
+        self._run = run
+        self._tell = tell
+        names = ("stdout", "stderr", "events")
+        offsets = {run / name: _size(run / name) if from_now else 0 for name in names}
+        self._decoders = {
+            run / name: codecs.getincrementaldecoder("utf-8")("replace") for name in names[:2]
+        }
+        self._follower = watch.Follower(offsets)
+        self._over = asyncio.Event()
+        self._task = asyncio.create_task(self._follow())
+
+    async def _follow(self) -> None:
+        async for news in self._follower.changes():
+            self._take(news)
+
+    def _take(self, news: list[tuple[Path, bytes]]) -> None:
+        for path, data in news:
+            decoder = self._decoders.get(path)
+            if decoder is not None:
+                self._tell(JobOutput(path.name, decoder.decode(data)))
+        self._look_for_end()
+
+    def _look_for_end(self) -> None:
+        status = told(self._run / "events").status
+        if status is not None and self.ended is None:
+            self.ended = status
+            self._over.set()
+            self._tell(JobEnded(status))
+
+    def catch_up(self) -> None:
+        """Tell what has been written by now, without waiting for the kernel's notice."""
+        self._take(self._follower.read())
+
+    async def over(self) -> int:
+        """Wait for the job's end; returns the launcher's status."""
+        await self._over.wait()
+        assert self.ended is not None
+        return self.ended
+
+    async def stop(self) -> None:
+        """Tell nothing more."""
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+        self._follower.close()
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

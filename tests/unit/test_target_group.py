@@ -1,0 +1,504 @@
+"""Ranks as a group: who stops whom, who is the cause, and what happens when some fail."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+
+import pytest
+from fake_target import HERE, FakeTarget
+
+from crdebug.config import Settings
+from crdebug.deadline import Deadline
+from crdebug.errors import BadInput, CrdebugError, DeadlineExpired, GdbDied, GdbError, Refused
+from crdebug.events import Event, GdbSays, GroupStopped, RankRunning, RankStopped, StopReason
+from crdebug.ranks import RankSet
+from crdebug.target.group import Identity, TargetGroup
+from crdebug.target.interface import BreakpointRequest, TargetState
+
+pytestmark = pytest.mark.unit
+
+ALL = RankSet.span(4)
+BREAKPOINT, STEP, FOLLOWED = StopReason.BREAKPOINT, StopReason.STEP, StopReason.FOLLOWED
+INTERRUPT, EXITED, FINISH = StopReason.INTERRUPT, StopReason.EXITED, StopReason.FINISH
+
+
+class Job:
+    def __init__(self, size: int = 4, settings: Settings | None = None) -> None:
+        self.told: list[Event] = []
+        self.targets = [FakeTarget(rank) for rank in range(size)]
+        self.group = TargetGroup(
+            reversed(self.targets),
+            settings=settings,
+            subscriber=self.told.append,
+            identities={0: Identity("node0", "/bin/ring")},
+        )
+
+    async def start(self, verb: Awaitable[GroupStopped]) -> asyncio.Future[GroupStopped]:
+        task = asyncio.ensure_future(verb)
+        await turn()
+        return task
+
+    def __getitem__(self, rank: int) -> FakeTarget:
+        return self.targets[rank]
+
+
+@pytest.fixture
+def job() -> Job:
+    return Job()
+
+
+async def turn() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def reasons(stops: tuple[RankStopped, ...]) -> dict[int, StopReason]:
+    return {stop.rank: stop.reason for stop in stops}
+
+
+# ---- continue ----------------------------------------------------------------------------------
+
+
+async def test_one_stop_stops_all(job: Job) -> None:
+    run = await job.start(job.group.resume(ALL))
+    assert job.group.running == ALL
+    job[2].stops(BREAKPOINT, "7")
+    result = await run
+    assert result.cause == (RankStopped(2, BREAKPOINT, "gdb 7", 1, HERE),)
+    assert reasons(result.stops) == {0: FOLLOWED, 1: FOLLOWED, 2: BREAKPOINT, 3: FOLLOWED}
+    assert job.group.running == RankSet()
+    assert "interrupt" not in job[2].calls
+
+
+async def test_ranks_that_are_not_meant_stay_where_they_are(job: Job) -> None:
+    run = await job.start(job.group.resume(RankSet.of([1, 3])))
+    job[1].stops(StopReason.SIGNAL, "SIGSEGV")
+    assert reasons((await run).stops) == {1: StopReason.SIGNAL, 3: FOLLOWED}
+    assert job[0].calls == job[2].calls == []
+
+
+async def test_all_that_stopped_by_themselves_are_causes(job: Job) -> None:
+    job[3].own_stop = BREAKPOINT
+    run = await job.start(job.group.resume(ALL))
+    job[0].stops(BREAKPOINT)
+    job[1].stops(EXITED, "0")
+    result = await run
+    assert reasons(result.cause) == {0: BREAKPOINT, 1: EXITED, 3: BREAKPOINT}
+    assert reasons(result.stops)[2] is FOLLOWED
+
+
+async def test_an_exit_stops_the_others(job: Job) -> None:
+    run = await job.start(job.group.resume(ALL))
+    job[0].stops(EXITED, "0")
+    assert reasons((await run).cause) == {0: EXITED}
+
+
+async def test_a_rank_that_has_ended_is_passed_over(job: Job) -> None:
+    run = await job.start(job.group.resume(ALL))
+    job[0].stops(EXITED, "0")
+    await run
+    run = await job.start(job.group.resume(ALL))
+    job[1].stops(BREAKPOINT)
+    assert set(reasons((await run).stops)) == {1, 2, 3}
+
+
+async def test_a_stop_before_the_others_run(job: Job) -> None:
+    gate = job[3].gates["resume"] = asyncio.Event()
+    run = await job.start(job.group.resume(ALL))
+    job[0].stops(BREAKPOINT)
+    await turn()
+    assert not run.done()
+    assert "interrupt" not in job[3].calls
+    gate.set()
+    result = await run
+    assert reasons(result.stops) == {0: BREAKPOINT, 1: FOLLOWED, 2: FOLLOWED, 3: FOLLOWED}
+    assert job[3].calls == ["resume", "interrupt"]
+
+
+async def test_events_come_as_they_happen(job: Job) -> None:
+    run = await job.start(job.group.resume(RankSet.of([0, 1])))
+    assert job.told == [RankRunning(0), RankRunning(1)]
+    job[1].stops(BREAKPOINT, "3")
+    await run
+    assert job.told[2:] == [
+        RankStopped(1, BREAKPOINT, "gdb 3", 1, HERE),
+        RankStopped(0, FOLLOWED, "", 1, HERE),
+    ]
+
+
+# ---- step, next, finish ------------------------------------------------------------------------
+
+STEPS: dict[str, tuple[Callable[[TargetGroup, RankSet], Awaitable[GroupStopped]], StopReason]] = {
+    "step": (lambda group, ranks: group.step(ranks, 2), STEP),
+    "next": (lambda group, ranks: group.next(ranks), STEP),
+    "finish": (lambda group, ranks: group.finish(ranks), FINISH),
+}
+
+
+@pytest.mark.parametrize("verb", STEPS)
+async def test_a_step_is_over_when_all_have_done_it(job: Job, verb: str) -> None:
+    start, completed = STEPS[verb]
+    for order in itertools.permutations(range(3)):
+        run = await job.start(start(job.group, RankSet.span(3)))
+        for rank in order[:-1]:
+            job[rank].stops(completed)
+            await turn()
+            assert not run.done()
+        job[order[-1]].stops(completed)
+        result = await run
+        assert result.cause == result.stops
+        assert set(reasons(result.stops).values()) == {completed}
+    assert all("interrupt" not in target.calls for target in job.targets)
+
+
+@pytest.mark.parametrize("verb", STEPS)
+@pytest.mark.parametrize("reason", [BREAKPOINT, StopReason.SIGNAL, EXITED, StopReason.KILLED])
+async def test_another_stop_ends_a_step(job: Job, verb: str, reason: StopReason) -> None:
+    start, completed = STEPS[verb]
+    run = await job.start(start(job.group, ALL))
+    job[0].stops(completed)
+    await turn()
+    job[2].stops(reason)
+    result = await run
+    assert reasons(result.cause) == {2: reason}
+    assert reasons(result.stops) == {0: completed, 1: FOLLOWED, 2: reason, 3: FOLLOWED}
+
+
+async def test_a_step_that_hangs_ends_by_interrupt(job: Job) -> None:
+    run = await job.start(job.group.next(RankSet.of([0, 1])))
+    job[0].stops(STEP)
+    await turn()
+    assert not run.done()
+    await job.group.interrupt()
+    result = await run
+    assert reasons(result.cause) == {1: INTERRUPT}
+    assert reasons(result.stops) == {0: STEP, 1: INTERRUPT}
+
+
+async def test_finish_in_the_outermost_frame_of_one_rank(job: Job) -> None:
+    job[1].errors["finish"] = GdbError("not meaningful", "-exec-finish", ranks=RankSet.of([1]))
+    run = await job.start(job.group.finish(ALL))
+    with pytest.raises(GdbError, match="rank 1: not meaningful"):
+        await run
+    assert job.group.in_state(TargetState.STOPPED) == ALL
+
+
+async def test_the_same_error_of_many_ranks_is_one(job: Job) -> None:
+    for target in job.targets:
+        target.errors["finish"] = GdbError("not meaningful", "-exec-finish")
+    with pytest.raises(GdbError, match="ranks 0-3: not meaningful"):
+        await job.group.finish(ALL)
+
+
+# ---- interrupt ---------------------------------------------------------------------------------
+
+
+async def test_the_users_interrupt(job: Job) -> None:
+    run = await job.start(job.group.resume(ALL))
+    await job.group.interrupt()
+    result = await run
+    assert result.cause == result.stops
+    assert set(reasons(result.stops).values()) == {INTERRUPT}
+
+
+async def test_interrupts_may_be_repeated(job: Job) -> None:
+    run = await job.start(job.group.resume(ALL))
+    await asyncio.gather(*(job.group.interrupt() for _ in range(5)))
+    await run
+    assert all(target.calls == ["resume", "interrupt"] for target in job.targets)
+
+
+async def test_an_interrupt_before_anybody_runs(job: Job) -> None:
+    gates = [target.gates.setdefault("resume", asyncio.Event()) for target in job.targets]
+    run = await job.start(job.group.resume(ALL))
+    await job.group.interrupt()
+    for gate in gates:
+        await turn()
+        gate.set()
+    assert set(reasons((await run).stops).values()) == {INTERRUPT}
+
+
+async def test_an_interrupt_of_a_standing_job_does_nothing(job: Job) -> None:
+    await job.group.interrupt()
+    assert all(target.calls == [] for target in job.targets)
+
+
+async def test_a_stop_at_the_moment_of_the_interrupt_keeps_its_reason(job: Job) -> None:
+    run = await job.start(job.group.resume(ALL))
+    job[1].stops(BREAKPOINT)
+    await job.group.interrupt()
+    result = await run
+    assert reasons(result.cause) == {1: BREAKPOINT}
+
+
+# ---- failures ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", ["resume", "step", "next", "finish"])
+async def test_a_gdb_that_dies_ends_the_run_and_leaves_the_others_usable(
+    job: Job, verb: str
+) -> None:
+    run = await job.start(getattr(job.group, verb)(ALL))
+    job[2].dies()
+    with pytest.raises(GdbDied, match="rank 2: gdb ended"):
+        await run
+    assert job.group.in_state(TargetState.STOPPED) == RankSet.of([0, 1, 3])
+    run = await job.start(job.group.resume(RankSet.of([0, 1, 3])))
+    job[0].stops(BREAKPOINT)
+    await run
+
+
+async def test_a_gdb_that_dies_while_the_others_are_stopped(job: Job) -> None:
+    gate = job[1].gates["interrupt"] = asyncio.Event()
+    run = await job.start(job.group.resume(ALL))
+    job[0].stops(BREAKPOINT)
+    await turn()
+    job[1].dies()
+    gate.set()
+    with pytest.raises(GdbDied, match="rank 1"):
+        await run
+    assert job.group.in_state(TargetState.STOPPED) == RankSet.of([0, 2, 3])
+
+
+async def test_a_dead_gdb_is_an_error_before_anybody_runs(job: Job) -> None:
+    job[3].dies()
+    with pytest.raises(GdbDied, match="rank 3: gdb had ended before during 'continue'"):
+        await job.group.resume(ALL)
+    assert job[0].calls == []
+
+
+async def test_a_rank_that_does_not_stop_is_named() -> None:
+    job = Job(settings=Settings(stop=0.01))
+    job[1].stubborn = True
+    run = await job.start(job.group.resume(ALL))
+    job[0].stops(BREAKPOINT)
+    with pytest.raises(DeadlineExpired, match=r"rank 1: waited 0\.01 s"):
+        await run
+    assert job.group.running == RankSet.of([1])
+    job[1].stubborn = False
+    answers = await job.group.stop_all()
+    assert reasons(tuple(answers.values.values())) == {1: FOLLOWED}
+
+
+async def test_interrupt_stops_what_a_failed_run_left() -> None:
+    job = Job(settings=Settings(stop=0.01))
+    job[1].stubborn = True
+    run = await job.start(job.group.resume(ALL))
+    await job.group.interrupt()
+    with pytest.raises(DeadlineExpired):
+        await run
+    job[1].stubborn = False
+    await job.group.interrupt()
+    assert job.group.running == RankSet()
+
+
+async def test_a_fault_of_ours_is_not_taken_for_a_ranks(job: Job) -> None:
+    async def fault(deadline: Deadline) -> None:
+        raise RuntimeError("a bug")
+
+    job[1].resume = fault  # type: ignore[method-assign]
+    run = await job.start(job.group.resume(ALL))
+    with pytest.raises(RuntimeError, match="a bug"):
+        await run
+
+
+async def test_refusals(job: Job) -> None:
+    with pytest.raises(BadInput, match="there is no rank 9"):
+        await job.group.resume(RankSet.of([0, 9]))
+    run = await job.start(job.group.resume(RankSet.of([0, 1])))
+    with pytest.raises(Refused, match="ranks 0-1: cannot step: a continue is under way"):
+        await job.group.step(RankSet.of([2]))
+    await job.group.interrupt()
+    await run
+    await job.group.detach_all(RankSet.of([1]))
+    with pytest.raises(Refused, match="rank 1: cannot continue: not attached"):
+        await job.group.resume(ALL)
+    assert job[2].calls == []
+
+
+async def test_nobody_is_alive(job: Job) -> None:
+    run = await job.start(job.group.resume(ALL))
+    for target in job.targets:
+        target.stops(EXITED, "0")
+    await run
+    with pytest.raises(Refused, match="ranks 0-3: cannot step: no rank is alive"):
+        await job.group.step(ALL)
+
+
+async def test_after_a_cancelled_run_another_is_possible(job: Job) -> None:
+    run = await job.start(job.group.resume(ALL))
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert len((await job.group.stop_all()).values) == 4
+    run = await job.start(job.group.resume(ALL))
+    await job.group.interrupt()
+    await run
+
+
+# ---- questions ---------------------------------------------------------------------------------
+
+
+async def test_questions_go_out_at_once_and_errors_spoil_nothing(job: Job) -> None:
+    for target in job.targets:
+        target.values = {"/xn": hex(target.rank)}
+        target.gates["evaluate"] = asyncio.Event()
+    job[1].errors["evaluate"] = GdbError('No symbol "n"', "print n")
+    task = asyncio.create_task(job.group.evaluate(ALL, "n", "/x"))
+    await turn()
+    assert all(target.calls == ["evaluate"] for target in job.targets)
+    for target in job.targets:
+        target.gates["evaluate"].set()
+    answers = await task
+    assert answers.values == {0: "0x0", 2: "0x2", 3: "0x3"}
+    assert answers.merged_errors() == ((RankSet.of([1]), 'No symbol "n"'),)
+
+
+async def test_a_rank_that_is_not_there_is_not_asked(job: Job) -> None:
+    with pytest.raises(BadInput, match="there is no rank 7"):
+        await job.group.console(RankSet.of([0, 7]), "info line")
+    assert job[0].calls == []
+
+
+async def test_the_other_questions(job: Job) -> None:
+    ranks = RankSet.of([1])
+    assert (await job.group.backtrace(ranks)).values[1][0].location == HERE
+    assert (await job.group.threads(ranks)).values[1][0].tid == 100
+    assert (await job.group.console(ranks, "info line")).values == {1: "info line"}
+    assert (await job.group.select_thread(ranks, 2)).values == {1: None}
+
+
+async def test_info_asks_nobody(job: Job) -> None:
+    run = await job.start(job.group.resume(RankSet.of([1])))
+    infos = job.group.info()
+    assert [info.rank for info in infos] == [0, 1, 2, 3]
+    assert (infos[0].host, infos[0].executable, infos[0].pid) == ("node0", "/bin/ring", 100)
+    assert (infos[0].state, infos[0].location) == ("stopped", HERE)
+    assert (infos[1].state, infos[1].location) == ("running", None)
+    await job.group.interrupt()
+    await run
+
+
+async def test_attach_detach_close(job: Job) -> None:
+    answers = await job.group.detach_all()
+    assert set(answers.values) == {0, 1, 2, 3}
+    assert job.group.in_state(TargetState.IDLE) == ALL
+    job[1].errors["attach"] = GdbError("No such process.", "-target-attach 9")
+    attached = await job.group.attach_all({0: 7, 1: 9})
+    assert set(attached.values) == {0}
+    assert set(attached.errors) == {1}
+    assert job[0].pid == 7
+    await job.group.close()
+    assert all(target.calls[-1] == "close" for target in job.targets)
+
+
+async def test_close_tries_all(job: Job) -> None:
+    job[0].errors["close"] = CrdebugError("stuck")
+    with pytest.raises(CrdebugError, match="stuck"):
+        await job.group.close()
+    assert all(target.calls == ["close"] for target in job.targets)
+
+
+async def test_what_gdb_says_comes_through(job: Job) -> None:
+    job[0].subscriber(GdbSays(0, "hello"))
+    assert job.told == [GdbSays(0, "hello")]
+
+
+# ---- breakpoints -------------------------------------------------------------------------------
+
+
+async def test_a_breakpoint_has_one_number_everywhere(job: Job) -> None:
+    made = await job.group.add_breakpoint(ALL, BreakpointRequest("work"))
+    assert (made.number, made.ranks, set(made.places)) == (1, ALL, {0, 1, 2, 3})
+    run = await job.start(job.group.resume(ALL))
+    job[2].hits(31, 1)
+    job[2].stops(BREAKPOINT, "31")
+    result = await run
+    assert result.cause[0].detail == "1"
+    assert job.told[-4:][0] == RankStopped(2, BREAKPOINT, "1", 1, HERE)
+    assert job.group.table.get(1).hits == 1
+
+
+async def test_ranks_that_refuse_it_are_named(job: Job) -> None:
+    job[1].errors["insert"] = GdbError("No symbol table", "-break-insert")
+    made = await job.group.add_breakpoint(ALL, BreakpointRequest("work"))
+    assert made.ranks == RankSet.of([0, 2, 3])
+    assert made.problems == {1: "No symbol table"}
+
+
+async def test_one_that_nobody_takes_is_none(job: Job) -> None:
+    for target in job.targets:
+        target.errors["insert"] = GdbError("Junk at end", "-break-insert")
+    with pytest.raises(GdbError, match="ranks 0-3: Junk at end"):
+        await job.group.add_breakpoint(ALL, BreakpointRequest("work junk"))
+    assert job.group.table.all() == ()
+
+
+async def test_deleting_by_the_users_number(job: Job) -> None:
+    await job.group.add_breakpoint(RankSet.of([0, 2]), BreakpointRequest("work"))
+    await job.group.delete_breakpoint(1)
+    assert job[0].calls[-1] == "delete 11"
+    assert job[2].calls[-1] == "delete 31"
+    assert job[1].calls == []
+    with pytest.raises(BadInput):
+        await job.group.delete_breakpoint(1)
+
+
+async def test_deleting_where_a_gdb_has_died(job: Job) -> None:
+    await job.group.add_breakpoint(ALL, BreakpointRequest("work"))
+    job[1].dies()
+    await job.group.delete_breakpoint(1)
+    assert job.group.table.all() == ()
+
+
+async def test_a_rank_that_keeps_it_keeps_the_breakpoint(job: Job) -> None:
+    await job.group.add_breakpoint(ALL, BreakpointRequest("work"))
+    job[1].errors["delete 21"] = GdbError("busy", "-break-delete 21")
+    with pytest.raises(GdbError, match="busy"):
+        await job.group.delete_breakpoint(1)
+    assert job.group.table.get(1).ranks == RankSet.of([1])
+
+
+async def test_changing(job: Job) -> None:
+    await job.group.add_breakpoint(RankSet.of([0]), BreakpointRequest("work"))
+    await job.group.enable_breakpoint(1, False)
+    await job.group.set_condition(1, "a == {1}")
+    assert job[0].calls[-2:] == ["-break-disable 11", "-break-condition 11 a == {1}"]
+    assert (job.group.table.get(1).enabled, job.group.table.get(1).condition) == (
+        False,
+        "a == {1}",
+    )
+
+
+async def test_a_new_gdb_gets_the_breakpoints(job: Job) -> None:
+    await job.group.add_breakpoint(ALL, BreakpointRequest("work"))
+    await job.group.add_breakpoint(RankSet.of([0]), BreakpointRequest("other"))
+    job[1].dies()
+    new = FakeTarget(1, TargetState.IDLE)
+    new.numbers = 70
+    assert await job.group.adopt(new) == ()
+    assert new.calls == ["insert"]
+    assert job.group[1] is new
+    run = asyncio.ensure_future(job.group.attach_all({1: 55}))
+    await run
+    resumed = await job.start(job.group.resume(ALL))
+    new.stops(BREAKPOINT, "71")
+    assert (await resumed).cause[0].detail == "1"
+
+
+async def test_what_a_new_gdb_refuses_is_reported(job: Job) -> None:
+    await job.group.add_breakpoint(ALL, BreakpointRequest("work"))
+    new = FakeTarget(1, TargetState.IDLE)
+    new.errors["insert"] = GdbError("No such file", "-break-insert")
+    (dropped,) = await job.group.adopt(new)
+    assert (dropped.number, dropped.problems) == (1, {1: "No such file"})
+
+
+async def test_temporary_ones_go_rank_by_rank(job: Job) -> None:
+    await job.group.add_breakpoint(RankSet.of([0, 1]), BreakpointRequest("work", temporary=True))
+    job[0].loses(11)
+    assert job.group.table.get(1).ranks == RankSet.of([1])
+    job[1].loses(21)
+    assert job.group.table.all() == ()
