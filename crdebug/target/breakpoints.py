@@ -133,7 +133,8 @@ class BreakpointTable:
         entry.earlier[rank] = entry.hits.get(rank, 0)
         self._logical[rank, inserted.gdb_number] = number
         problems = {key: text for key, text in entry.breakpoint.problems.items() if key != rank}
-        entry.breakpoint = replace(entry.breakpoint, problems=problems)
+        ranks = entry.breakpoint.ranks | RankSet.of([rank])
+        entry.breakpoint = replace(entry.breakpoint, ranks=ranks, problems=problems)
         self.changed(rank, inserted)
 
     def refuse(self, number: int, rank: int, problem: str) -> None:

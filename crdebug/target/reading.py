@@ -135,7 +135,10 @@ def is_noise(log: str) -> bool:
     lack of libthread_db (see startup), and a rank in a PID namespace of its own, whose threads it
     finds in /proc by their numbers out here.
     """
-    intended = ("Unable to find libthread_db", "Target and debugger are in different PID namespaces")
+    intended = (
+        "Unable to find libthread_db",
+        "Target and debugger are in different PID namespaces",
+    )
     return log[:1].isdigit() or log.startswith(tuple(f"warning: {text}" for text in intended))
 
 

@@ -40,6 +40,7 @@ class GroupRun:
         self._started = {each.rank: asyncio.Event() for each in self._alive}
         self._stops: dict[int, RankStopped] = {}
         self._errors: dict[int, CrdebugError] = {}
+        self._fault: Exception | None = None  # of ours: raised too once all ranks stand
 
     def ask_to_stop(self) -> None:
         """The user's interrupt. Idempotent; the run returns by itself."""
@@ -96,6 +97,8 @@ class GroupRun:
             self._stops[target.rank] = await target.stopped()
         except CrdebugError as error:
             self._errors[target.rank] = error
+        except Exception as error:
+            self._fault = error
 
     async def _until_over(
         self, runs: set[asyncio.Future[None]], asked: asyncio.Task[Literal[True]]
@@ -106,7 +109,7 @@ class GroupRun:
 
     def _is_over(self) -> bool:
         """Whether a rank stopped for a reason that ends the run, or failed."""
-        return bool(self._errors) or any(
+        return bool(self._errors or self._fault) or any(
             stop.reason is not self._completed for stop in self._stops.values()
         )
 
@@ -129,6 +132,8 @@ class GroupRun:
 
     def _raise_first_error(self) -> None:
         """The gravest kind first, with all the ranks that have the same to say."""
+        if self._fault is not None:
+            raise self._fault
         if not self._errors:
             return
         kinds = (GdbDied, DeadlineExpired, CrdebugError)

@@ -131,5 +131,5 @@ def test_changes(table: BreakpointTable) -> None:
 
 def test_a_number_that_is_not_there(table: BreakpointTable) -> None:
     for call in (table.get, table.remove, table.request, table.gdb_numbers):
-        with pytest.raises(BadInput, match="there is no breakpoint 9 .the breakpoints: 1, 2."):
+        with pytest.raises(BadInput, match=r"there is no breakpoint 9 \(the breakpoints: 1, 2\)"):
             call(9)
