@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import msgspec
 
 from crdebug.deadline import Deadline
 from crdebug.errors import CrdebugError, Refused
+from crdebug.node.proc import short_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class ControlServer:
                 "the job is under another session already", hint="end that one, or ask there"
             )
         self._path.unlink(missing_ok=True)  # of a session that died
-        with _short(self._path) as path:
+        with short_path(self._path) as path:
             self._server = await asyncio.start_unix_server(self._serve, path)
         self._path.chmod(0o600)
 
@@ -72,27 +72,9 @@ class ControlServer:
             self._path.unlink(missing_ok=True)
 
 
-class _short:
-    """A path to a socket that fits into the 108 bytes of its address (unix(7))."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._descriptor = -1
-
-    def __enter__(self) -> str:
-        if len(str(self._path)) < 100:
-            return str(self._path)
-        self._descriptor = os.open(self._path.parent, os.O_PATH | os.O_DIRECTORY)
-        return f"/proc/self/fd/{self._descriptor}/{self._path.name}"
-
-    def __exit__(self, *problem: object) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-
-
 async def _connect(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
     try:
-        with _short(path) as short:
+        with short_path(path) as short:
             return await asyncio.open_unix_connection(short)
     except (FileNotFoundError, ConnectionRefusedError):
         return None

@@ -1,4 +1,4 @@
-"""Jobs without a debugger: what operators and batch scripts do. See `crdebug.session` for with one."""
+"""Jobs without a debugger: what operators and batch scripts do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from crdebug.job.imaging import Image, Imaging
 from crdebug.job.launch import await_ranks, end, launch
 from crdebug.job.ranks import RankShim
 from crdebug.job.record import JobDirectory, JobRecord, all_jobs, is_alive, told
-from crdebug.node import proc
+from crdebug.node import proc, signals
 from crdebug.output import OutputRelay
 from crdebug.ranks import RankSet
 from crdebug.session import parse_handle
@@ -87,8 +87,6 @@ async def follow(job: str, subscriber: Callable[[Event], None]) -> int:
     record = directory.read()
     relay = OutputRelay(directory.run(record.incarnation), subscriber, from_now=False)
     try:
-        from crdebug.node import signals
-
         await signals.ended(record.pid, Deadline(1e9), f"job '{job}' to end")
         relay.catch_up()
         return 128 + 9 if relay.ended is None else relay.ended
@@ -101,7 +99,7 @@ async def list_jobs() -> tuple[JobInfo, ...]:
     return tuple([await _info(directory) for directory in all_jobs()])
 
 
-def list_checkpoints(job: str | None) -> tuple[Checkpoint, ...]:
+async def list_checkpoints(job: str | None) -> tuple[Checkpoint, ...]:
     """Of one job, or of all. Raises BadInput when there is no such job."""
     if job is not None:
         JobDirectory(job).read()
@@ -240,7 +238,7 @@ def _teller(what: str, tell: Callable[[Event], None]) -> Callable[[Phase, RankSe
     return lambda phase, ranks: tell(Progress(what, phase.value, ranks))
 
 
-def delete(handle: str) -> None:
+async def delete(handle: str) -> None:
     """Remove a checkpoint. Raises BadInput or StoreError when there is none."""
     directory, number = parse_handle(handle)
     directory.read()

@@ -11,28 +11,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from crdebug.acquire.mpir import acquire
-from crdebug.checkpoint.driver import drive
-from crdebug.checkpoint.manifest import Manifest
-from crdebug.checkpoint.protocol import Phase, Protocol
+from crdebug.attended import AttendedJob
 from crdebug.checkpoint.store import Checkpoint, describe
 from crdebug.config import Settings
-from crdebug.control import ControlServer, Request, is_attended
+from crdebug.control import Request, is_attended
 from crdebug.deadline import Deadline
 from crdebug.debuggers import attach_group, launch_gdb, to_main
 from crdebug.errors import BadInput, Refused
 from crdebug.events import Event, GroupStopped, Progress
-from crdebug.job.imaging import Imaging
 from crdebug.job.launch import await_ranks, end, launch
 from crdebug.job.ranks import RankShim
-from crdebug.job.record import JobDirectory, JobRecord, is_alive, told
-from crdebug.node import proc, signals
-from crdebug.operation import Operation, Whereabouts, lead_out, load_herd, refused_operation
-from crdebug.output import OutputRelay
+from crdebug.job.record import JobDirectory, JobRecord, is_alive
 from crdebug.ranks import RankSet
 from crdebug.target.answers import Answers
 from crdebug.target.breakpoints import Breakpoint
-from crdebug.target.gdb import GdbTarget
-from crdebug.target.group import Identity, RankInfo, TargetGroup
+from crdebug.target.group import RankInfo, TargetGroup
 from crdebug.target.interface import BreakpointRequest, Frame, TargetState, ThreadInfo
 
 
@@ -51,11 +44,7 @@ class Session:
         self._name = name
         self._group = group
         self._subscribers: list[Callable[[Event], None]] = [subscriber] if subscriber else []
-        self._directory: JobDirectory | None = None
-        self._record: JobRecord | None = None
-        self._shims: tuple[RankShim, ...] = ()
-        self._relay: OutputRelay | None = None
-        self._control: ControlServer | None = None
+        self._attended: AttendedJob | None = None  # None: not started by crdebug
         self._over = False  # detached, or the job was killed
         self._busy = asyncio.Lock()
         group.subscriber = self._tell
@@ -125,7 +114,7 @@ class Session:
         shims = await await_ranks(directory, record, Deadline(settings.attach))
         session = await cls._begin(directory, record, shims, settings, subscriber)
         try:
-            await session._lead_out_all()
+            await session._job("attach").lead_out_all()
         except BaseException:
             await session.detach()
             raise
@@ -157,10 +146,11 @@ class Session:
         )
         group = TargetGroup(launched, settings=settings)
         session = cls(group, directory.name, settings, subscriber)
-        session._directory, session._record = directory, record
+        job = AttendedJob(group, directory, record, (), settings, session._tell)
+        session._attended = job
         try:
-            await session._restart(manifest)
-            await session._serve()
+            await job.restart(manifest)
+            await job.open(session._requested)
         except BaseException:
             await session.close()
             raise
@@ -182,41 +172,20 @@ class Session:
             )
         group = await attach_group([shim.entry for shim in shims], record.signal, settings)
         session = cls(group, directory.name, settings, subscriber)
-        session._directory, session._record, session._shims = directory, record, shims
-        for shim in shims:
-            shim.set_with_checkpoint(1)
-        run = directory.run(record.incarnation)
-        session._relay = OutputRelay(run, session._tell, from_now=False)
-        await session._serve()
+        job = AttendedJob(group, directory, record, shims, settings, session._tell)
+        session._attended = job
+        try:
+            await job.open(session._requested)
+        except BaseException:
+            await group.close()
+            raise
         return session
-
-    async def _serve(self) -> None:
-        assert self._directory is not None
-        self._control = ControlServer(self._directory.session_socket, self._requested)
-        await self._control.start()
-
-    async def _lead_out_all(self) -> None:
-        """After another crdebug's death: whoever waits in a waitpoint comes out."""
-        assert self._directory is not None
-        herd = load_herd(self._directory)
-
-        async def one(shim: RankShim) -> None:
-            target = self._group[shim.rank]
-            assert isinstance(target, GdbTarget)
-            if any(entry.inside for entry in shim.table()):
-                where = herd.get(shim.rank, Whereabouts(()))
-                await lead_out(target, shim, where, None, Deadline(self.settings.command))
-            elif shim.shim().waiting:
-                shim.set_gate(1)  # held before main
-
-        await asyncio.gather(*(one(shim) for shim in self._shims))
 
     async def detach(self) -> None:
         """Let the job run on without a debugger; the session is over."""
         await self._group.stop_all()
-        for shim in self._shims:
-            if proc.is_alive(shim.pid):
-                shim.set_with_checkpoint(0)
+        if self._attended is not None:
+            self._attended.leave()
         answers = await self._group.detach_all()
         self._over = True
         await self.close()
@@ -225,38 +194,18 @@ class Session:
 
     async def kill(self) -> None:
         """End the job; its checkpoints stay. The session can still restart it."""
-        if self._record is None:
-            raise Refused(
-                "the job was not started by crdebug", hint="end its launcher, or 'detach'"
-            )
-        await self._end_processes()
-        if self._relay is not None:
-            self._relay.catch_up()
-
-    async def _end_processes(self) -> None:
-        """Ranks that are held by their GDBs end only once these take note of it, and PID 1 not
-        before its ranks (pid_namespaces(7))."""
-        assert self._record is not None
-        deadline = Deadline(self.settings.stop)
-        if is_alive(self._record):
-            signals.kill(self._record.pid, self._record.start)
-        stopped = self._group.in_state(TargetState.STOPPED)
-        await self._group.ask(stopped, lambda each: each.kill(deadline))
-        await end(self._record, deadline)
+        await self._job("kill it").end()
 
     async def close(self) -> None:
         """End every GDB and all else that the session owns. Kills a job still attached."""
+        job = self._attended
         try:
-            if not self._over and self._record is not None:
-                await self._end_processes()
+            if job is not None and not self._over:
+                await job.end()
         finally:
             self._over = True
-            if self._control is not None:
-                await self._control.close()
-            if self._relay is not None:
-                self._relay.catch_up()
-                await self._relay.stop()
-                self._relay = None
+            if job is not None:
+                await job.close()
             await self._group.close()
 
     # ---- state --------------------------------------------------------------------------------
@@ -279,17 +228,9 @@ class Session:
     @property
     def ended(self) -> int | None:
         """The launcher's exit status once the job has ended, else None."""
-        if self._record is not None and not is_alive(self._record):
-            status = told(self._run_directory / "events").status
-            return 128 + 9 if status is None else status
-        if self._record is None and not self._group.in_state(*_ALIVE):
-            return 0
-        return None
-
-    @property
-    def _run_directory(self) -> Path:
-        assert self._directory is not None and self._record is not None
-        return self._directory.run(self._record.incarnation)
+        if self._attended is not None:
+            return self._attended.status
+        return None if self._group.in_state(*_ALIVE) else 0
 
     @property
     def running(self) -> RankSet:
@@ -299,7 +240,7 @@ class Session:
     @property
     def incarnation(self) -> int:
         """Grows by one with each restart."""
-        return self._record.incarnation if self._record else 1
+        return self._attended.record.incarnation if self._attended else 1
 
     def subscribe(self, subscriber: Callable[[Event], None]) -> Callable[[], None]:
         """Call `subscriber` with every event from now on; returns what ends that."""
@@ -326,8 +267,8 @@ class Session:
             try:
                 return await run()
             finally:
-                if self._relay is not None:
-                    self._relay.catch_up()
+                if self._attended is not None:
+                    self._attended.catch_up()
 
     async def resume(self, ranks: RankSet) -> GroupStopped:
         """continue: run these ranks until one of them stops; then stop the others.
@@ -353,11 +294,8 @@ class Session:
     async def job_end(self) -> int:
         """Wait until the launcher has ended, which it does soon after its last rank; returns its
         status. Raises DeadlineExpired."""
-        deadline = Deadline(self.settings.stop)
-        if self._record is not None:
-            await signals.ended(self._record.pid, deadline, f"job '{self._name}' to end")
-        if self._relay is not None:
-            self._relay.catch_up()
+        if self._attended is not None:
+            await self._attended.wait_ended(Deadline(self.settings.stop))
         status = self.ended
         assert status is not None
         return status
@@ -393,13 +331,13 @@ class Session:
 
     # ---- checkpoints --------------------------------------------------------------------------
 
-    def _job(self, what: str) -> tuple[JobDirectory, JobRecord]:
-        if self._directory is None or self._record is None:
+    def _job(self, what: str) -> AttendedJob:
+        if self._attended is None:
             raise Refused(
                 f"cannot {what}: the job was not started by crdebug",
                 hint="start it with 'crdebug run'",
             )
-        return self._directory, self._record
+        return self._attended
 
     async def checkpoint(self, note: str = "") -> Checkpoint:
         """Take a checkpoint of the stopped job; every thread is then where it was.
@@ -408,19 +346,7 @@ class Session:
         StoreError when it failed. The job is as before then.
         """
         async with self._busy:
-            directory, record = self._job("checkpoint")
-            if self.ended is not None:
-                raise Refused("the job has ended", hint="'restart' brings it back")
-            gone = self.ranks - self._group.in_state(TargetState.STOPPED, TargetState.DEAD)
-            if gone:
-                raise Refused("cannot checkpoint: not every rank is stopped", ranks=gone)
-            with directory.lock("checkpoint"):
-                operation = self._operation(directory, record, note)
-                machine = Protocol(self.ranks, restart=False, debugger=True)
-                await self._drive(machine, operation, "checkpoint")
-            if operation.checkpoint is None or machine.problems:
-                raise refused_operation(machine.problems, machine.held, self._name)
-            return operation.checkpoint
+            return await self._job("checkpoint").checkpoint(note)
 
     async def restart(self, number: int | None = None) -> Checkpoint:
         """Bring the job back to a checkpoint (the newest if None), attached and stopped.
@@ -428,67 +354,20 @@ class Session:
         When it fails before the checkpoint is back, the job is as before.
         """
         async with self._busy:
-            directory, _ = self._job("restart")
+            job = self._job("restart")
             if self.running:
                 raise Refused("cannot restart: the job runs", ranks=self.running)
-            numbers = directory.store.numbers()
+            store = job.directory.store
+            numbers = store.numbers()
             if number is None and not numbers:
                 raise BadInput("there is no checkpoint yet", hint="take one with 'checkpoint'")
-            manifest = directory.store.load(numbers[-1] if number is None else number)
-            await self._restart(manifest)
+            manifest = store.load(numbers[-1] if number is None else number)
+            await job.restart(manifest)
             return describe(manifest)
-
-    async def _restart(self, manifest: Manifest) -> None:
-        directory, record = self._job("restart")
-        alive = is_alive(record)
-        with directory.lock("restart"):
-            operation = self._operation(directory, record, manifest=manifest)
-            machine = Protocol(self.ranks, restart=True, debugger=True, replaces=alive)
-            try:
-                await self._drive(machine, operation, "restart")
-            finally:
-                if operation.record is not record:
-                    await self._follow(operation.record, operation.shims)
-        if machine.problems:
-            raise refused_operation(machine.problems, machine.held, self._name)
-
-    def _operation(
-        self,
-        directory: JobDirectory,
-        record: JobRecord,
-        note: str = "",
-        manifest: Manifest | None = None,
-    ) -> Operation:
-        return Operation(
-            self._group,
-            Imaging(directory, self.settings),
-            record,
-            self._shims,
-            launch=lambda rank: launch_gdb(rank, record.signal, self.settings),
-            tell=self._tell,
-            note=note,
-            manifest=manifest,
-        )
-
-    async def _drive(self, machine: Protocol, operation: Operation, what: str) -> None:
-        def progress(phase: Phase, ranks: RankSet) -> None:
-            self._tell(Progress(what, phase.value, ranks))
-
-        await drive(machine, operation, progress)
-
-    async def _follow(self, record: JobRecord, shims: tuple[RankShim, ...]) -> None:
-        """Another incarnation is the job now."""
-        self._record, self._shims = record, shims
-        self._group.identities = {
-            shim.rank: Identity(shim.entry.host, shim.entry.executable) for shim in shims
-        }
-        if self._relay is not None:
-            await self._relay.stop()
-        self._relay = OutputRelay(self._run_directory, self._tell, from_now=True)
 
     def checkpoints(self) -> tuple[Checkpoint, ...]:
         """This job's whole checkpoints, oldest first."""
-        return self._directory.store.list() if self._directory is not None else ()
+        return self._attended.directory.store.list() if self._attended is not None else ()
 
     async def _requested(self, request: Request) -> int:
         """Another crdebug asks for a checkpoint; a job that runs is stopped for it."""
@@ -499,7 +378,7 @@ class Session:
     @property
     def directory(self) -> Path:
         """Where the job's files are."""
-        return self._job("name its directory")[0].path
+        return self._job("name its directory").directory.path
 
 
 _ALIVE = (TargetState.STOPPED, TargetState.RUNNING, TargetState.DEAD)

@@ -4,8 +4,8 @@ Loaded by `crdebug.target` with `-x`; runs in GDB's own Python (3.9 or later, GD
 `gdb.MICommand`), so it imports nothing of crdebug's. x86-64 Linux.
 
 -crdebug-threads
-    {selected=TID, threads=[{tid, pc, sp, rax, orig_rax}]}: each thread's state. All values are hexadecimal text of
-    64 bits but `tid`, which is the kernel's number in this GDB's PID namespace.
+    {selected=TID, threads=[{tid, pc, sp, rax, orig_rax}]}: each thread's state. All values are
+    hexadecimal text of 64 bits but `tid`, the kernel's number in this GDB's PID namespace.
 -crdebug-registers
     {threads=[{tid, registers={name=value}}]}: every register of every thread, vectors too.
 -crdebug-unblock SIGNAL TID...
@@ -241,16 +241,18 @@ class Unblock(gdb.MICommand):
 
 
 class WalkOut(gdb.MICommand):
-    problems = ["was not asked for"]
+    problems = ()  # of the last one
 
     def invoke(self, arguments):
-        WalkOut.problems = ["did not end"]
+        WalkOut.problems = ("the walk out did not end",)
         before = {}
         selected = int(arguments[0])
         for text in arguments[1:]:
             tid, *values = text.split(":")
             names = ("pc", "sp", "rax", "orig_rax")
-            before[int(tid)] = {name: int(value, 16) for name, value in zip(names, values)}
+            before[int(tid)] = {
+                name: int(value, 16) for name, value in zip(names, values, strict=True)
+            }
         problems = []
         unsettled.clear()
         with Selection(), Alone():
@@ -261,13 +263,13 @@ class WalkOut(gdb.MICommand):
                 except (gdb.error, RuntimeError) as error:
                     problem = f"cannot be led out: {error}"
                 if problem:
-                    name = f"thread {thread.num} (tid {thread.ptid[1]})" if thread.is_valid() else ""
-                    problems.append(f"{name} {problem}")
+                    number = thread.num if thread.is_valid() else "?"
+                    problems.append(f"thread {number} {problem}")
             set_gate(0)
         for thread in threads():
             if thread.ptid[1] == selected:
                 thread.switch()
-        WalkOut.problems = problems
+        WalkOut.problems = tuple(problems)
 
 
 class WalkedOut(gdb.MICommand):
@@ -294,5 +296,6 @@ Settle("-crdebug-settle")
 
 # Whoever lets threads run, by a typed command or by calling a function, meets `settle` first.
 gdb.events.inferior_call.connect(before_call)
-for name in "continue step next stepi nexti finish until advance jump signal detach".split():
+RUN_COMMANDS = "continue step next stepi nexti finish until advance jump signal detach"
+for name in RUN_COMMANDS.split():
     gdb.execute(f"define hook-{name}\npython settle()\nend", to_string=True)

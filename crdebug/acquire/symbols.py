@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
@@ -54,7 +53,7 @@ def find_symbols(
     in_file chooses among the mapped files. Raises ProcessLookupError.
     """
     wanted = frozenset(names)
-    root = Path("/proc") / str(pid) / "root"
+    root = proc.root(pid)
     bases: dict[str, int] = {}
     for mapping in proc.maps(pid):
         if mapping.path.startswith("/") and mapping.path not in bases and in_file(mapping.path):

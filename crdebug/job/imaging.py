@@ -23,7 +23,7 @@ from crdebug.config import Settings
 from crdebug.deadline import Deadline
 from crdebug.errors import CrdebugError, NotAvailable, StoreError
 from crdebug.job.ranks import RankShim, find_shims
-from crdebug.job.record import JobDirectory, JobRecord, boot_id
+from crdebug.job.record import JobDirectory, JobRecord
 from crdebug.native import layout
 from crdebug.node import container, proc
 from crdebug.node.criu_program import find_criu
@@ -199,7 +199,7 @@ class Imaging:
         finally:
             shutil.rmtree(undo, ignore_errors=True)
         new = replace(
-            record, incarnation=incarnation, pid=pid, start=proc.started(pid), boot=boot_id()
+            record, incarnation=incarnation, pid=pid, start=proc.started(pid), boot=proc.boot_id()
         )
         self.directory.write(new)
         return new, shims

@@ -12,7 +12,7 @@ from crdebug.config import Settings
 from crdebug.deadline import Deadline
 from crdebug.errors import BadInput, CrdebugError, NotAvailable, Refused
 from crdebug.job.ranks import RankShim, find_shims
-from crdebug.job.record import JobDirectory, JobRecord, boot_id, is_alive, told, unused_name
+from crdebug.job.record import JobDirectory, JobRecord, is_alive, told, unused_name
 from crdebug.native import layout
 from crdebug.native.build import build
 from crdebug.node import container, proc, signals, watch
@@ -81,7 +81,7 @@ async def launch(
             incarnation=1,
             pid=pid,
             start=_started(pid),
-            boot=boot_id(),
+            boot=proc.boot_id(),
         )
         directory.write(record)
     return directory, record

@@ -54,10 +54,6 @@ class JobRecord:
     boot: str
 
 
-def boot_id() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-
 class JobDirectory:
     """The files of one job."""
 
@@ -136,7 +132,7 @@ def all_jobs() -> tuple[JobDirectory, ...]:
 
 
 def is_alive(record: JobRecord) -> bool:
-    return record.boot == boot_id() and proc.is_alive(record.pid, record.start)
+    return record.boot == proc.boot_id() and proc.is_alive(record.pid, record.start)
 
 
 @dataclass(frozen=True, slots=True)

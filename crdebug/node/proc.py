@@ -6,6 +6,7 @@ not be looked at.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator
@@ -252,3 +253,26 @@ def write_memory(pid: int, address: int, data: bytes) -> None:
             os.pwrite(memory.fileno(), data, address)
     except (FileNotFoundError, ProcessLookupError) as error:
         raise _gone(error, pid) from None
+
+
+def root(pid: int) -> Path:
+    """The root directory as the process sees it: for files in its mount namespace."""
+    return PROC / str(pid) / "root"
+
+
+def boot_id() -> str:
+    """Names this run of the machine: PIDs and start times of another one mean nothing."""
+    return (PROC / "sys/kernel/random/boot_id").read_text().strip()
+
+
+@contextlib.contextmanager
+def short_path(path: Path) -> Iterator[str]:
+    """The same file by a name that fits into a Unix socket's address (108 bytes, unix(7))."""
+    if len(os.fsencode(path)) < 100:
+        yield str(path)
+        return
+    descriptor = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{path.name}"
+    finally:
+        os.close(descriptor)

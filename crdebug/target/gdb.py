@@ -171,22 +171,23 @@ class GdbTarget:
         """Lead every thread from the waitpoint to where it was; see gdbscripts/rank_mi.py.
 
         before: for each thread "TID:PC:SP:RAX:ORIG_RAX" in hexadecimal, but for the TID.
-        stop: what counts as the last stop from now on; None for what it was after the attach.
+        stop: what counts as the last stop from now on; None for being where it comes out.
         Raises GdbError that names the threads that are somewhere else.
         """
         async with self._lock:
             self._require("walk out", TargetState.STOPPED)
-            stop = stop or self._tracker.last_stop
             self._tracker.deaf = True
             try:
                 # The answer comes when the first thread runs (^running), not when all are out.
                 await self._connection.command(f"-crdebug-walk-out {' '.join(before)}", deadline)
                 await self._connection.command("-crdebug-walked-out", deadline)
                 self._displaced = True
+                at = await self.location(deadline)
             finally:
                 self._tracker.deaf = False
-                if self._tracker.state is TargetState.STOPPED and stop is not None:
-                    self._tracker.restore(stop)
+            if self._tracker.state is TargetState.STOPPED:
+                here = RankStopped(self.rank, StopReason.OTHER, location=at)
+                self._tracker.restore(stop or here)
 
     async def kill(self, deadline: Deadline) -> None:
         """End the process. Refused while it runs; interrupt first."""

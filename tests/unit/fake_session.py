@@ -66,6 +66,7 @@ class FakeSession:
 
     def __init__(self, job: str = "heat", size: int = 4) -> None:
         self.settings = Settings()
+        self.group = None  # no command uses it
         self.job = job
         self.ranks = RankSet.span(size)
         self.ended: int | None = None

@@ -27,13 +27,14 @@ LEVELS: dict[str, int] = {
     # the session level, in itself ordered: it composes those below, first without a debugger
     "job": 3,
     **dict.fromkeys(("control", "debuggers", "operation", "output"), 4),
-    "session": 5,
-    "jobs": 5,
-    "": 6,  # crdebug/__init__.py: the public API
-    "commands": 6,
-    "ui": 7,
-    "cli": 8,
-    "__main__": 9,
+    "attended": 5,
+    "session": 6,
+    "jobs": 6,
+    "": 7,  # crdebug/__init__.py: the public API
+    "commands": 7,
+    "ui": 8,
+    "cli": 9,
+    "__main__": 10,
 }
 # Siblings that may be imported; besides, level 0, which has no I/O, knows its like. The native
 # part is compiled by a program that node runs; jobs are named as sessions name them.

@@ -1,0 +1,190 @@
+"""A job in its container with a debugger at its ranks: what a session does to it as a whole."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from crdebug.checkpoint.driver import drive
+from crdebug.checkpoint.manifest import Manifest
+from crdebug.checkpoint.protocol import Phase, Protocol
+from crdebug.checkpoint.store import Checkpoint
+from crdebug.config import Settings
+from crdebug.control import ControlServer, Request
+from crdebug.deadline import Deadline
+from crdebug.debuggers import launch_gdb
+from crdebug.errors import Refused
+from crdebug.events import Event, Progress
+from crdebug.job.imaging import Imaging
+from crdebug.job.launch import end
+from crdebug.job.ranks import RankShim
+from crdebug.job.record import JobDirectory, JobRecord, is_alive, told
+from crdebug.node import proc, signals
+from crdebug.operation import Operation, Whereabouts, lead_out, load_herd, refused_operation
+from crdebug.output import OutputRelay
+from crdebug.ranks import RankSet
+from crdebug.target.gdb import GdbTarget
+from crdebug.target.group import Identity, TargetGroup
+from crdebug.target.interface import TargetState
+
+
+class AttendedJob:
+    """The incarnation of a job that a group of debuggers is attached to.
+
+    Owns the relay of its output and the socket at which other crdebugs ask, until `close`.
+    """
+
+    def __init__(
+        self,
+        group: TargetGroup,
+        directory: JobDirectory,
+        record: JobRecord,
+        shims: tuple[RankShim, ...],
+        settings: Settings,
+        tell: Callable[[Event], None],
+    ) -> None:
+        self.group = group
+        self.directory = directory
+        self.record = record
+        self.shims = shims
+        self.settings = settings
+        self._tell = tell
+        self._relay: OutputRelay | None = None
+        self._control: ControlServer | None = None
+
+    async def open(self, answer: Callable[[Request], Awaitable[int]]) -> None:
+        """From now on: relay all that is written, and answer other crdebugs."""
+        self._control = ControlServer(self.directory.session_socket, answer)
+        await self._control.start()
+        for shim in self.shims:
+            shim.set_with_checkpoint(1)
+        self._relay = OutputRelay(self._run_directory, self._tell, from_now=False)
+
+    async def close(self) -> None:
+        if self._control is not None:
+            await self._control.close()
+        if self._relay is not None:
+            self._relay.catch_up()
+            await self._relay.stop()
+            self._relay = None
+
+    @property
+    def name(self) -> str:
+        return self.directory.name
+
+    @property
+    def _run_directory(self) -> Path:
+        return self.directory.run(self.record.incarnation)
+
+    @property
+    def alive(self) -> bool:
+        return is_alive(self.record)
+
+    @property
+    def status(self) -> int | None:
+        """The launcher's exit status once it has ended; 137 if it was killed."""
+        status = told(self._run_directory / "events").status
+        if status is None and not self.alive:
+            return 128 + 9
+        return status
+
+    def catch_up(self) -> None:
+        """Tell what has been written by now."""
+        if self._relay is not None:
+            self._relay.catch_up()
+
+    def leave(self) -> None:
+        """No debugger any more: the ranks' variables say so from now on."""
+        for shim in self.shims:
+            if proc.is_alive(shim.pid):
+                shim.set_with_checkpoint(0)
+
+    async def wait_ended(self, deadline: Deadline) -> None:
+        await signals.ended(self.record.pid, deadline, f"job '{self.name}' to end")
+        self.catch_up()
+
+    async def end(self) -> None:
+        """End every process of it.
+
+        Ranks that are held by their GDBs end only once these take note of it, and PID 1 not before
+        its ranks (pid_namespaces(7)).
+        """
+        deadline = Deadline(self.settings.stop)
+        if self.alive:
+            signals.kill(self.record.pid, self.record.start)
+        stopped = self.group.in_state(TargetState.STOPPED)
+        await self.group.ask(stopped, lambda each: each.kill(deadline))
+        await end(self.record, deadline)
+        self.catch_up()
+
+    async def lead_out_all(self) -> None:
+        """After another crdebug's death: whoever waits in a waitpoint comes out."""
+        herd = load_herd(self.directory)
+
+        async def one(shim: RankShim) -> None:
+            target = self.group[shim.rank]
+            assert isinstance(target, GdbTarget)
+            if any(entry.inside for entry in shim.table()):
+                where = herd.get(shim.rank, Whereabouts(()))
+                await lead_out(target, shim, where, None, Deadline(self.settings.command))
+            elif shim.shim().waiting:
+                shim.set_gate(1)  # held before main
+
+        await asyncio.gather(*(one(shim) for shim in self.shims))
+
+    async def checkpoint(self, note: str) -> Checkpoint:
+        """See Session.checkpoint."""
+        if not self.alive:
+            raise Refused("the job has ended", hint="'restart' brings it back")
+        gone = self.group.ranks - self.group.in_state(TargetState.STOPPED, TargetState.DEAD)
+        if gone:
+            raise Refused("cannot checkpoint: not every rank is stopped", ranks=gone)
+        with self.directory.lock("checkpoint"):
+            operation = self._operation(note)
+            machine = Protocol(self.group.ranks, restart=False, debugger=True)
+            await self._drive(machine, operation, "checkpoint")
+        if operation.checkpoint is None or machine.problems:
+            raise refused_operation(machine.problems, machine.held, self.name)
+        return operation.checkpoint
+
+    async def restart(self, manifest: Manifest) -> None:
+        """See Session.restart."""
+        with self.directory.lock("restart"):
+            operation = self._operation(manifest=manifest)
+            machine = Protocol(self.group.ranks, restart=True, debugger=True, replaces=self.alive)
+            try:
+                await self._drive(machine, operation, "restart")
+            finally:
+                if operation.record is not self.record:
+                    await self._follow(operation.record, operation.shims)
+        if machine.problems:
+            raise refused_operation(machine.problems, machine.held, self.name)
+
+    def _operation(self, note: str = "", manifest: Manifest | None = None) -> Operation:
+        return Operation(
+            self.group,
+            Imaging(self.directory, self.settings),
+            self.record,
+            self.shims,
+            launch=lambda rank: launch_gdb(rank, self.record.signal, self.settings),
+            tell=self._tell,
+            note=note,
+            manifest=manifest,
+        )
+
+    async def _drive(self, machine: Protocol, operation: Operation, what: str) -> None:
+        def progress(phase: Phase, ranks: RankSet) -> None:
+            self._tell(Progress(what, phase.value, ranks))
+
+        await drive(machine, operation, progress)
+
+    async def _follow(self, record: JobRecord, shims: tuple[RankShim, ...]) -> None:
+        """Another incarnation is the job now."""
+        self.record, self.shims = record, shims
+        self.group.identities = {
+            shim.rank: Identity(shim.entry.host, shim.entry.executable) for shim in shims
+        }
+        if self._relay is not None:
+            await self._relay.stop()
+        self._relay = OutputRelay(self._run_directory, self._tell, from_now=True)
