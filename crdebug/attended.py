@@ -68,6 +68,7 @@ class AttendedJob:
             self._relay.catch_up()
             await self._relay.stop()
             self._relay = None
+        self.directory.forget_if_over()
 
     @property
     def name(self) -> str:

@@ -92,6 +92,7 @@ async def follow(job: str, subscriber: Callable[[Event], None]) -> int:
         return 128 + 9 if relay.ended is None else relay.ended
     finally:
         await relay.stop()
+        directory.forget_if_over()
 
 
 async def list_jobs() -> tuple[JobInfo, ...]:
@@ -258,8 +259,7 @@ async def kill(job: str, settings: Settings | None = None) -> None:
         raise BadInput(
             f"job '{job}' has ended already", hint=f"'crdebug delete {job}:N' removes checkpoints"
         )
-    if not directory.store.numbers():
-        directory.remove()
+    directory.forget_if_over()
 
 
 async def release(job: str, settings: Settings | None = None) -> tuple[str, ...]:

@@ -118,8 +118,10 @@ class JobDirectory:
                 ) from None
             yield
 
-    def remove(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
+    def forget_if_over(self) -> None:
+        """Remove all of a job that has ended and left no checkpoint to bring it back from."""
+        if self.exists() and not self.store.numbers() and not is_alive(self.read()):
+            shutil.rmtree(self.path, ignore_errors=True)
 
 
 def all_jobs() -> tuple[JobDirectory, ...]:

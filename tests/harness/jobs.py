@@ -1,0 +1,104 @@
+"""Jobs and sessions as the tests of the tiers `mpi` and `criu` use them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from harness import mpirun
+
+from crdebug import jobs
+from crdebug.config import Settings
+from crdebug.errors import CrdebugError
+from crdebug.events import Event, JobOutput
+from crdebug.ranks import RankSet
+from crdebug.session import Session
+
+JOB = "job"
+# What may be in a job's directory once nothing happens to it any more.
+_LASTING = {"job.json", "lock", "herd.json", "run", "checkpoints"}
+
+
+@contextmanager
+def state_directory(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """$CRDEBUG_HOME for a test. In the end nothing half done may be in it; then it is removed."""
+    monkeypatch.setenv("CRDEBUG_HOME", str(path))
+    yield path
+    for job in path.glob("jobs/*"):
+        assert {entry.name for entry in job.iterdir()} <= _LASTING
+        for entry in job.glob("checkpoints/*"):
+            assert entry.name == "last" or (entry / "manifest.json").exists(), entry
+    shutil.rmtree(path, ignore_errors=True)
+
+
+class Heard:
+    """A subscriber that keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def __call__(self, event: Event) -> None:
+        self.events.append(event)
+
+    def text(self, stream: str = "stdout") -> str:
+        """What the application wrote."""
+        wrote = (e for e in self.events if isinstance(e, JobOutput) and e.stream == stream)
+        return "".join(each.text for each in wrote)
+
+
+@asynccontextmanager
+async def session(
+    program: Path,
+    *arguments: object,
+    ranks: int = 4,
+    name: str = JOB,
+    stop_at_main: bool = True,
+    heard: Heard | None = None,
+    settings: Settings | None = None,
+    options: Sequence[str] = (),
+) -> AsyncIterator[Session]:
+    """A job under the debugger; it and its GDBs are gone afterwards."""
+    opened = await Session.run(
+        mpirun.command(program, *arguments, ranks=ranks, options=options),
+        name=name,
+        stop_at_main=stop_at_main,
+        settings=settings,
+        subscriber=heard,
+    )
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+@asynccontextmanager
+async def bare_job(
+    program: Path,
+    *arguments: object,
+    ranks: int = 4,
+    name: str = JOB,
+    settings: Settings | None = None,
+) -> AsyncIterator[jobs.JobInfo]:
+    """A job without a debugger; it is gone afterwards."""
+    argv = mpirun.command(program, *arguments, ranks=ranks)
+    info = await jobs.run_detached(argv, name, settings or Settings())
+    try:
+        yield info
+    finally:
+        with suppress(CrdebugError):
+            await jobs.kill(name)
+
+
+async def run_to_end(opened: Session) -> int:
+    """Take every breakpoint away and run until the job has ended; returns its status."""
+    for breakpoint_ in opened.breakpoints():
+        await opened.delete_breakpoint(breakpoint_.number)
+    while opened.ended is None:
+        alive = RankSet.of(info.rank for info in opened.info_ranks() if info.pid is not None)
+        if not alive:
+            return await opened.job_end()
+        await opened.resume(alive)
+    return opened.ended
