@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from harness import mpirun
 
 from crdebug import jobs
 from crdebug.config import Settings
@@ -16,6 +15,7 @@ from crdebug.errors import CrdebugError
 from crdebug.events import Event, JobOutput
 from crdebug.ranks import RankSet
 from crdebug.session import Session
+from harness import mpirun
 
 JOB = "job"
 # What may be in a job's directory once nothing happens to it any more.

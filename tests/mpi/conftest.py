@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from harness.jobs import state_directory
 from harness.leaks import no_leaks  # noqa: F401
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from crdebug.events import StopReason
 from harness.jobs import Heard, run_to_end, session
 from harness.mpirun import reference
 from harness.programs import build
-
-from crdebug.events import StopReason
 
 
 async def test_all_ranks_stop_at_main_and_at_a_breakpoint_and_run_to_the_end() -> None:
