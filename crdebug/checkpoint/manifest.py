@@ -96,13 +96,18 @@ def read(directory: Path) -> Manifest:
     path = directory / NAME
     try:
         data = path.read_bytes()
-        version = msgspec.json.decode(data, type=dict[str, object]).get("version")
+        document = msgspec.json.decode(data, type=dict[str, object])
+        version = document.get("version")
         if version != VERSION:
             raise StoreError(
                 f"{path} has version {version}, this crdebug reads version {VERSION}",
                 hint="use the crdebug that took the checkpoint",
             )
-        return msgspec.json.decode(data, type=Manifest, strict=True)
+        manifest = msgspec.json.decode(data, type=Manifest, strict=True)
+        # msgspec passes over foreign fields of a dataclass, and fills in those that have a default.
+        if msgspec.json.decode(encode(manifest)) != document:
+            raise msgspec.ValidationError("it has foreign or missing fields")
+        return manifest
     except FileNotFoundError:
         raise StoreError(f"{directory} holds no checkpoint: there is no {NAME}") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from crdebug.errors import StoreError
 
 _BLOCK = 1 << 20
 _SPARE = 64 << 20  # bytes that must stay free besides an image
+_NUMBER = re.compile(r"[1-9][0-9]*\Z", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ class CheckpointStore:
     def numbers(self) -> tuple[int, ...]:
         """The numbers of all that has a manifest, in order."""
         with contextlib.suppress(FileNotFoundError):
-            names = [entry.name for entry in os.scandir(self.root) if entry.name.isdigit()]
+            names = [entry.name for entry in os.scandir(self.root) if _NUMBER.match(entry.name)]
             whole = [int(n) for n in names if (self.root / n / manifests.NAME).exists()]
             return tuple(sorted(whole))
         return ()
@@ -178,15 +180,17 @@ class CheckpointStore:
             )
 
     def begin(self) -> Draft:
-        """A fresh draft; what earlier ones left behind is removed."""
-        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for entry in list(os.scandir(self.root)):
-            if entry.name.startswith(".draft-"):
-                shutil.rmtree(entry.path, ignore_errors=True)
-        counter = self.root / "last"
-        last = int(counter.read_text()) if counter.exists() else 0
-        number = max(last, *self.numbers(), 0) + 1
-        draft = Draft(number, self.root / f".draft-{number}")
+        """A fresh draft; what earlier ones left behind is removed. Raises StoreError."""
+        try:
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for entry in list(os.scandir(self.root)):
+                left = _NUMBER.match(entry.name) and not (Path(entry) / manifests.NAME).exists()
+                if left or entry.name.startswith(".draft-"):
+                    shutil.rmtree(entry.path, ignore_errors=True)
+            number = self._last() + 1
+            draft = Draft(number, self.root / f".draft-{number}")
+        except OSError as error:
+            raise StoreError(f"cannot write to {self.root}: {error.strerror}") from None
         try:
             for directory in (draft.path, draft.images, draft.files, draft.run):
                 directory.mkdir(mode=0o700)
@@ -194,6 +198,18 @@ class CheckpointStore:
             self.discard(draft)
             raise StoreError(f"cannot write to {self.root}: {error.strerror}") from None
         return draft
+
+    def _last(self) -> int:
+        """The highest number that was ever given: none is given twice, whatever was deleted."""
+        noted = 0
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            noted = int((self.root / "last").read_text())
+        return max(noted, *self.numbers(), 0)
+
+    def _note_last(self, number: int) -> None:
+        unfinished = self.root / ".draft-last"
+        unfinished.write_text(str(max(number, self._last())))
+        unfinished.replace(self.root / "last")
 
     def discard(self, draft: Draft) -> None:
         shutil.rmtree(draft.path, ignore_errors=True)
@@ -216,12 +232,16 @@ class CheckpointStore:
             unfinished.chmod(0o600)
             _sync(unfinished)
             unfinished.rename(draft.path / manifests.NAME)
-            _sync(draft.path)
+            for directory in (draft.images, draft.files, draft.run, draft.path):
+                _sync(directory)
+            self._note_last(draft.number)
             draft.path.rename(self.path(draft.number))
-            (self.root / "last").write_text(str(draft.number))
             _sync(self.root)
         except OSError as error:
             self.discard(draft)
+            self._remove(
+                self.path(draft.number)
+            )  # it may not outlive the machine: not a checkpoint
             raise StoreError(f"cannot publish the checkpoint: {error}") from None
         return describe(whole)
 
@@ -229,9 +249,18 @@ class CheckpointStore:
         """Raises StoreError when there is none."""
         if number not in self.numbers():
             self.load(number)
+        try:
+            self._remove(self.path(number))
+        except OSError as error:
+            raise StoreError(
+                f"cannot delete checkpoint {self.job}:{number}: {error.strerror}"
+            ) from None
+
+    @staticmethod
+    def _remove(path: Path) -> None:
         # Without its manifest it is no checkpoint any more, whatever happens to the rest.
-        (self.path(number) / manifests.NAME).unlink()
-        shutil.rmtree(self.path(number), ignore_errors=True)
+        (path / manifests.NAME).unlink(missing_ok=True)
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _files_below(root: Path) -> Iterator[Path]:

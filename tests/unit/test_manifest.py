@@ -1,0 +1,155 @@
+"""The manifest: written whole, read strictly."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from crdebug.checkpoint import manifest as manifests
+from crdebug.checkpoint.files import SavedFile
+from crdebug.checkpoint.manifest import (
+    NAME,
+    VERSION,
+    Binary,
+    Manifest,
+    RankRecord,
+    Stamp,
+    ThreadRecord,
+)
+from crdebug.errors import StoreError
+
+pytestmark = pytest.mark.unit
+
+WORD = (1 << 64) - 1
+
+
+def a_manifest() -> Manifest:
+    """One with something in every field."""
+    return Manifest(
+        version=VERSION,
+        job="heat",
+        number=3,
+        time=1_700_000_000.25,
+        note='a "note", ünïcode\n',
+        debugger=True,
+        incarnation=2,
+        argv=("mpirun", "-n", "2", "./a b"),
+        directory="/home/me",
+        host="node1",
+        kernel="6.1",
+        crs="criu 4.2",
+        shim="/cache/shim.so",
+        signal=62,
+        mounts={"/run/x": "crdebug-job"},
+        ranks=(
+            RankRecord(0, 7, "/bin/a", "f at a.c:1", (ThreadRecord(7, 1, WORD, 2, WORD),), 7),
+            RankRecord(1, 8, "/bin/a", "", (), 0),
+        ),
+        binaries=(Binary("/bin/a", "abc"),),
+        saved=(SavedFile("/tmp/x", 10, "0"), SavedFile("/tmp/y", 11)),
+        files={"images/a.img": Stamp("00", 1, 2, 3, 4)},
+    )
+
+
+def written(directory: Path, data: bytes) -> Path:
+    (directory / NAME).write_bytes(data)
+    return directory
+
+
+def test_what_was_written_is_what_is_read(tmp_path: Path) -> None:
+    data = manifests.encode(a_manifest())
+    assert manifests.read(written(tmp_path, data)) == a_manifest()
+    assert data.endswith(b"}\n")
+
+
+def test_no_manifest_is_no_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=f"{tmp_path} holds no checkpoint: there is no {NAME}"):
+        manifests.read(tmp_path)
+
+
+@pytest.mark.parametrize("version", [0, VERSION + 1, "1", None, 1.5])
+def test_another_version_is_refused_whatever_else_is_in_it(tmp_path: Path, version: object) -> None:
+    data = json.dumps({"version": version, "new": []}).encode()
+    with pytest.raises(StoreError) as caught:
+        manifests.read(written(tmp_path, data))
+    assert str(caught.value) == (
+        f"{tmp_path / NAME} has version {version}, this crdebug reads version {VERSION} "
+        "(use the crdebug that took the checkpoint)"
+    )
+
+
+def test_cut_off_anywhere_it_is_refused(tmp_path: Path) -> None:
+    data = manifests.encode(a_manifest())
+    for length in range(0, len(data) - 2):  # the last two bytes are "}" and a newline
+        with pytest.raises(StoreError, match="cannot be read"):
+            manifests.read(written(tmp_path, data[:length]))
+
+
+def _paths(value: object, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Where every value in a JSON document is, the containers too."""
+    if at:
+        yield at
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from _paths(each, (*at, key))
+    elif isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from _paths(each, (*at, index))
+
+
+DOCUMENT = json.loads(manifests.encode(a_manifest()))
+PATHS = list(_paths(DOCUMENT))
+
+
+def _changed(path: tuple[str | int, ...], value: object = ..., *, drop: bool = False) -> bytes:
+    document = json.loads(json.dumps(DOCUMENT))
+    owner = document
+    for step in path[:-1]:
+        owner = owner[step]
+    if drop:
+        del owner[path[-1]]
+    else:
+        owner[path[-1]] = value
+    return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize("path", PATHS, ids=str)
+def test_a_value_of_another_type_is_refused(tmp_path: Path, path: tuple[str | int, ...]) -> None:
+    for value in (None, {"odd": 1}, [[1]]):
+        with pytest.raises(StoreError):
+            manifests.read(written(tmp_path, _changed(path, value)))
+
+
+# A field of a struct; not an element of a list, nor an entry of the two dictionaries.
+FIELDS = [path for path in PATHS if isinstance(path[-1], str) and path[-2:-1] != ("mounts",)]
+FIELDS.remove(("files", "images/a.img"))
+
+
+@pytest.mark.parametrize("path", FIELDS, ids=str)
+def test_a_missing_field_is_refused(tmp_path: Path, path: tuple[str | int, ...]) -> None:
+    with pytest.raises(StoreError):
+        manifests.read(written(tmp_path, _changed(path, drop=True)))
+
+
+def test_a_foreign_field_is_refused_wherever_it_is(tmp_path: Path) -> None:
+    structs: list[tuple[str | int, ...]] = [(), ("ranks", 0), ("ranks", 0, "threads", 0)]
+    structs += [("binaries", 0), ("saved", 0), ("files", "images/a.img")]
+    for struct in structs:
+        with pytest.raises(StoreError, match="foreign"):
+            manifests.read(written(tmp_path, _changed((*struct, "odd"), 1)))
+
+
+@pytest.mark.parametrize("data", [b"", b"null", b"[]", b"7", b'"x"', b"\xff\xfe", b"{}" * 2])
+def test_what_is_no_manifest_at_all_is_one_sentence(tmp_path: Path, data: bytes) -> None:
+    with pytest.raises(StoreError) as caught:
+        manifests.read(written(tmp_path, data))
+    assert str(caught.value).startswith(f"{tmp_path / NAME} ")
+    assert "\n" not in str(caught.value)
+
+
+def test_every_field_is_swept() -> None:
+    assert {path[0] for path in PATHS} == {f.name for f in dataclasses.fields(Manifest)}
