@@ -77,7 +77,10 @@ class RollBack:
 
     def apply(self) -> None:
         """Raises StoreError, with everything as before, when one of them cannot be."""
-        self._undo.mkdir(mode=0o700, exist_ok=True)
+        try:
+            self._undo.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"cannot roll back into {self._undo}: {error.strerror}") from None
         try:
             for number, file in enumerate(self._files):
                 self._put_back(file, self._undo / str(number))
@@ -90,8 +93,9 @@ class RollBack:
         try:
             size = path.stat().st_size if path.exists() else -1
             if not file.saved and size < file.size:
+                now = "is missing" if size < 0 else f"has {size} bytes"
                 raise StoreError(
-                    f"{path} has {max(size, 0)} bytes and had {file.size} at the checkpoint",
+                    f"{path} {now}, and had {file.size} bytes at the checkpoint",
                     hint="put the file back, or restart from an earlier checkpoint",
                 )
             if size >= 0:

@@ -51,6 +51,12 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
 
 
+def _slice(data: bytes, at: int, length: int) -> bytes:
+    if at + length > len(data):
+        raise IndexError(f"{at + length - len(data)} bytes are missing")
+    return data[at : at + length]
+
+
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """The fields of a protobuf message, by number (protobuf.dev: "Encoding")."""
     at = 0
@@ -62,7 +68,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             yield number, value
         elif wire == 2:
             length, at = _varint(data, at)
-            yield number, data[at : at + length]
+            yield number, _slice(data, at, length)
             at += length
         else:
             at += {1: 8, 5: 4}[wire]
@@ -82,7 +88,8 @@ def read_threads(images: Path) -> tuple[CoreThread, ...]:
         try:
             data = path.read_bytes()
             (length,) = struct.unpack_from("<I", data, 8)
-            registers = _message(_message(data[12 : 12 + length], _THREAD_INFO), _GPREGS)
+            entry = _slice(data, 12, length)
+            registers = _message(_message(entry, _THREAD_INFO), _GPREGS)
             values = {n: v for n, v in _fields(registers) if isinstance(v, int)}
             found.append(
                 CoreThread(

@@ -1,0 +1,120 @@
+"""Registers of threads in CRIU's images, from images made by hand."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crdebug.checkpoint.images import CoreThread, read_threads
+from crdebug.errors import StoreError
+
+pytestmark = pytest.mark.unit
+
+WORD = (1 << 64) - 1
+
+
+def varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def number(field: int, value: int) -> bytes:
+    return varint(field << 3) + varint(value)
+
+
+def block(field: int, data: bytes) -> bytes:
+    return varint(field << 3 | 2) + varint(len(data)) + data
+
+
+def fixed(field: int, size: int) -> bytes:
+    return varint(field << 3 | {8: 1, 4: 5}[size]) + bytes(size)
+
+
+def registers(pc: int = 1, sp: int = 2, rax: int = 3, orig_rax: int = WORD) -> bytes:
+    """UserX86RegsEntry: r15 is 1 … ax 11 … orig_ax 16, ip 17, cs 18, flags 19, sp 20 … (images/
+    core-x86.proto), with what is of no interest before, between and behind."""
+    values = {n: n * 1000 for n in range(1, 28)} | {11: rax, 16: orig_rax, 17: pc, 20: sp}
+    return b"".join(number(n, value) for n, value in values.items())
+
+
+def core(gpregs: bytes, *, around: bytes = b"") -> bytes:
+    """A core image: magic, entry's size, CoreEntry{mtype, thread_info{clear_tid, gpregs, …}, …}."""
+    info = number(1, 0x7F00) + block(2, gpregs) + block(3, b"fpregs \xff\x00")
+    entry = number(1, 62) + around + block(2, info) + block(3, b"task core") + around
+    return struct.pack("<III", 0x54564319, 0x55053847, len(entry)) + entry
+
+
+def put(images: Path, tid: int, data: bytes) -> None:
+    (images / f"core-{tid}.img").write_bytes(data)
+
+
+def test_each_thread_of_the_image_with_its_registers(tmp_path: Path) -> None:
+    put(tmp_path, 7, core(registers(0x401000, 0x7FFD0000, WORD - 3, 7)))
+    put(tmp_path, 12, core(registers(0x7F0000001234, 0x7FFE0000, 0, WORD)))
+    for other in ("pstree.img", "mm-7.img", "core.img", "fdinfo-2.img"):
+        (tmp_path / other).write_bytes(b"no core")
+    assert set(read_threads(tmp_path)) == {
+        CoreThread(7, 0x401000, 0x7FFD0000, WORD - 3, 7),
+        CoreThread(12, 0x7F0000001234, 0x7FFE0000, 0, WORD),
+    }
+
+
+def test_an_image_without_threads_has_none(tmp_path: Path) -> None:
+    assert read_threads(tmp_path) == ()
+
+
+_word = st.integers(0, WORD)
+
+
+@given(_word, _word, _word, _word)
+def test_every_value_of_64_bits_is_read(
+    tmp_path_factory: pytest.TempPathFactory, pc: int, sp: int, rax: int, orig_rax: int
+) -> None:
+    images = tmp_path_factory.mktemp("images")
+    put(images, 1, core(registers(pc, sp, rax, orig_rax)))
+    assert read_threads(images) == (CoreThread(1, pc, sp, rax, orig_rax),)
+
+
+def test_fields_of_every_wire_type_are_passed_over(tmp_path: Path) -> None:
+    around = number(9, 300) + fixed(10, 8) + fixed(11, 4) + block(12, b"\x08\x01")
+    put(tmp_path, 1, core(registers(), around=around))
+    assert read_threads(tmp_path) == (CoreThread(1, 1, 2, 3, WORD),)
+
+
+def test_cut_off_anywhere_it_is_one_sentence(tmp_path: Path) -> None:
+    whole = core(registers())
+    for length in range(len(whole)):
+        put(tmp_path, 1, whole[:length])
+        with pytest.raises(StoreError, match=r"cannot read the image core-1\.img"):
+            read_threads(tmp_path)
+
+
+@pytest.mark.parametrize("missing", [11, 16, 17, 20])
+def test_a_register_that_is_missing_is_one_sentence(tmp_path: Path, missing: int) -> None:
+    gpregs = b"".join(number(n, 1) for n in range(1, 28) if n != missing)
+    put(tmp_path, 1, core(gpregs))
+    with pytest.raises(StoreError, match=r"cannot read the image core-1\.img"):
+        read_threads(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("rax", "orig_rax", "call"),
+    [
+        (WORD - 3, 7, 7),  # poll, broken off: -EINTR
+        (WORD - 3, 0, 0),  # read, too: the number 0 is one
+        (WORD - 3, 232, 232),
+        (WORD - 3, WORD, -1),  # the value of a computation
+        (0, 7, -1),  # it had returned
+        (WORD - 515, 7, -1),  # -ERESTART_RESTARTBLOCK: the kernel's own business
+        (WORD - 4, 7, -1),  # another error
+    ],
+)
+def test_a_call_that_the_crs_broke_off(rax: int, orig_rax: int, call: int) -> None:
+    assert CoreThread(1, 0, 0, rax, orig_rax).interrupted_call == call

@@ -1,0 +1,221 @@
+"""Files that the job has open for writing go back with it, and can be put forward again."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from crdebug.checkpoint import files
+from crdebug.checkpoint.files import RollBack, SavedFile, find_open_files, save
+from crdebug.errors import StoreError
+
+pytestmark = pytest.mark.unit
+
+THEN = {"log": b"1\n2\n", "table": b"abcdef", "gone": b"kept", "empty": b""}
+NOW = {"log": b"1\n2\n3\n4\n", "table": b"ABCDEFGHI", "empty": b"more"}
+
+
+class World:
+    """Files of a job at a checkpoint, and later on."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.here = tmp_path / "data"
+        self.source, self.undo = tmp_path / "saved", tmp_path / "undo"
+        self.here.mkdir()
+        self.put(THEN)
+        self.saved = (
+            SavedFile(str(self.here / "log"), 4),
+            SavedFile(str(self.here / "table"), 6, "1"),
+            SavedFile(str(self.here / "gone"), 4, "2"),
+            SavedFile(str(self.here / "empty"), 0),
+        )
+        save(self.saved, self.source)
+        self.put(NOW)
+        (self.here / "gone").unlink()
+
+    def put(self, contents: dict[str, bytes]) -> None:
+        for name, data in contents.items():
+            (self.here / name).write_bytes(data)
+
+    def contents(self) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in self.here.iterdir()}
+
+    def roll_back(self, extra: tuple[SavedFile, ...] = ()) -> RollBack:
+        return RollBack((*self.saved, *extra), self.source, self.undo)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_apply_brings_back_what_was_and_undo_what_is(world: World) -> None:
+    rollback = world.roll_back()
+    for _ in range(2):
+        rollback.apply()
+        assert world.contents() == THEN
+        rollback.undo()
+        assert world.contents() == NOW
+        shutil.rmtree(world.undo)
+
+
+def test_undo_without_apply_and_twice_changes_nothing(world: World) -> None:
+    rollback = world.roll_back()
+    rollback.undo()
+    assert world.contents() == NOW
+    rollback.apply()
+    rollback.undo()
+    world.put({"log": b"5"})
+    rollback.undo()
+    assert world.contents() == {**NOW, "log": b"5"}
+
+
+def test_a_file_keeps_its_inode_mode_and_owner_both_ways(world: World) -> None:
+    for name in NOW:
+        (world.here / name).chmod(0o640)
+    before = {name: (world.here / name).stat() for name in NOW}
+    rollback = world.roll_back()
+    rollback.apply()
+    rollback.undo()
+    for name, was in before.items():
+        now = (world.here / name).stat()
+        assert (now.st_ino, now.st_mode, now.st_uid) == (was.st_ino, was.st_mode, was.st_uid)
+        assert stat.S_IMODE(now.st_mode) == 0o640
+
+
+def test_whoever_has_the_file_open_sees_the_roll_back(world: World) -> None:
+    with open(world.here / "table", "rb") as reader:
+        world.roll_back().apply()
+        assert reader.read() == THEN["table"]
+
+
+def test_a_directory_that_was_removed_is_made_again(world: World) -> None:
+    lost = SavedFile(str(world.here / "a" / "b" / "c"), 6, "1")
+    rollback = RollBack([lost], world.source, world.undo)
+    rollback.apply()
+    assert Path(lost.path).read_bytes() == THEN["table"]
+    rollback.undo()
+    assert not Path(lost.path).exists()
+
+
+@pytest.mark.parametrize(
+    ("now", "words"),
+    [(b"123", "has 3 bytes"), (b"", "has 0 bytes"), (None, "is missing")],
+)
+def test_a_file_that_only_grew_and_is_shorter_now_is_refused_and_nothing_changed(
+    world: World, now: bytes | None, words: str
+) -> None:
+    late = world.here / "zlog"
+    if now is not None:
+        late.write_bytes(now)
+    before = world.contents()
+    with pytest.raises(StoreError) as caught:
+        world.roll_back((SavedFile(str(late), 4),)).apply()
+    assert str(caught.value) == (
+        f"{late} {words}, and had 4 bytes at the checkpoint "
+        "(put the file back, or restart from an earlier checkpoint)"
+    )
+    assert world.contents() == before
+
+
+# Every call that changes something on the disk, or reads what is to be put there.
+CALLS: dict[str, tuple[object, int]] = {
+    "truncate": (os, 4),
+    "copyfileobj": (shutil, 5),
+    "mkdir": (Path, 3),
+}
+FAULTS = [(call, number) for call, (_, most) in CALLS.items() for number in range(1, most + 1)]
+
+
+def _fail(
+    monkeypatch: pytest.MonkeyPatch, call: str, number: int, error: BaseException
+) -> Callable[[], int]:
+    owner, _ = CALLS[call]
+    real, calls = getattr(owner, call), []
+
+    def count(*arguments: object, **options: object) -> object:
+        calls.append(call)
+        if len(calls) == number:
+            raise error
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(owner, call, count)
+    return lambda: len(calls)
+
+
+@pytest.mark.parametrize(("call", "number"), FAULTS)
+def test_a_failure_anywhere_in_the_middle_leaves_everything_as_it_was(
+    world: World, monkeypatch: pytest.MonkeyPatch, call: str, number: int
+) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with monkeypatch.context() as patch:
+        calls = _fail(patch, call, number, full)
+        with pytest.raises(StoreError, match=r"cannot roll back .*: No space left on device"):
+            world.roll_back().apply()
+    assert calls() >= number
+    assert world.contents() == NOW
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_the_faults_are_swept_to_the_last(
+    world: World, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    calls = _fail(monkeypatch, call, 0, AssertionError())
+    world.roll_back().apply()
+    assert calls() == CALLS[call][1]
+
+
+def test_a_saved_copy_that_is_missing_is_one_sentence(world: World) -> None:
+    (world.source / "2").unlink()
+    before = world.contents()
+    with pytest.raises(StoreError, match="cannot roll back .*/gone: No such file or directory"):
+        world.roll_back().apply()
+    assert world.contents() == before
+
+
+def test_a_file_that_cannot_be_saved_is_one_sentence(tmp_path: Path) -> None:
+    missing = SavedFile(str(tmp_path / "x"), 1, "0")
+    with pytest.raises(StoreError, match=f"cannot save {missing.path}: No such file"):
+        save([missing], tmp_path / "saved")
+
+
+# ---- which files -------------------------------------------------------------------------------
+
+
+def test_open_files_are_found_each_once_with_what_must_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_OWN", (f"{tmp_path}/own/",))
+    (tmp_path / "own").mkdir()
+    for name in ("grown", "both", "rewritten", "read", "own/x", "unlinked"):
+        (tmp_path / name).write_bytes(b"12345")
+    opened = [
+        open(tmp_path / "grown", "ab"),
+        open(tmp_path / "both", "ab"),
+        open(tmp_path / "both", "r+b"),
+        open(tmp_path / "rewritten", "r+b"),
+        open(tmp_path / "read", "rb"),
+        open(tmp_path / "own/x", "ab"),
+        open(tmp_path / "unlinked", "r+b"),
+    ]
+    try:
+        (tmp_path / "unlinked").unlink()
+        # ourselves twice, and somebody who has gone
+        found = find_open_files([os.getpid(), 1 << 22, os.getpid()])
+    finally:
+        for file in opened:
+            file.close()
+    mine = {
+        Path(each.path).name: (each.size, bool(each.saved))
+        for each in found
+        if each.path.startswith(str(tmp_path))
+    }
+    assert mine == {"grown": (5, False), "both": (5, True), "rewritten": (5, True)}
+    copies = [each.saved for each in found if each.saved]
+    assert len(copies) == len(set(copies))
