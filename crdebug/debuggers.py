@@ -18,15 +18,16 @@ from crdebug.target.group import Identity, TargetGroup
 from crdebug.target.interface import BreakpointRequest, TargetState
 
 
-def script() -> Path:
-    """crdebug's part inside each GDB (gdbscripts/rank_mi.py)."""
-    return Path(str(resources.files("crdebug.gdbscripts") / "rank_mi.py"))
+def scripts() -> tuple[Path, ...]:
+    """crdebug's part inside each GDB, in the order in which it is sourced."""
+    home = resources.files("crdebug.gdbscripts")
+    return tuple(Path(str(home / name)) for name in ("ptrace_x86.py", "rank_mi.py", "lend_mi.py"))
 
 
 async def launch_gdb(rank: int, signal: int, settings: Settings) -> GdbTarget:
     """Start a rank's GDB, which then passes the waitpoint signal on without a word."""
     deadline = Deadline(settings.attach)
-    target = await GdbTarget.launch(rank, deadline, gdb=settings.gdb, scripts=[script()])
+    target = await GdbTarget.launch(rank, deadline, gdb=settings.gdb, scripts=scripts())
     if signal:
         name = "SIGTSTP" if signal == 20 else f"SIG{signal}"
         try:

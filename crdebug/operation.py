@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from crdebug.checkpoint.manifest import Manifest, ThreadRecord
 from crdebug.checkpoint.store import Checkpoint
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
-from crdebug.errors import CrdebugError
+from crdebug.errors import CrdebugError, GdbError
 from crdebug.events import Event, RankRestored, RankStopped
 from crdebug.job.imaging import Image, Imaging
 from crdebug.job.launch import end
@@ -152,6 +153,9 @@ class Operation:
     async def record_threads(self, rank: int) -> None:
         target, shim = self._target(rank), self._shim(rank)
         shim.refuse_obstacles()
+        # What an interrupt may have left behind is cleared now: once the waitpoint signal is queued
+        # no thread may run before it is let go.
+        await target.interrupt(Deadline(self._settings.command))
         self._stops[rank] = target.last_stop
         self._where[rank] = await note_threads(target, Deadline(self._settings.command))
 
@@ -168,7 +172,7 @@ class Operation:
         shim.queue_signal()
 
     async def detach(self, rank: int) -> None:
-        await self._target(rank).detach(Deadline(self._settings.command))
+        await self._target(rank).lend(Deadline(self._settings.command))
 
     async def await_waitpoint(self, rank: int) -> None:
         await self._shim(rank).await_waitpoint(Deadline(self._settings.herd))
@@ -220,10 +224,15 @@ class Operation:
 
     async def attach(self, rank: int) -> None:
         shim = self._shim(rank)
-        if self._target(rank).state is TargetState.DEAD:
-            await self._target(rank).close(Deadline(self._settings.stop))
-            await self._group.adopt(await self._launch(rank))
         target = self._target(rank)
+        if target.lent and target.state is not TargetState.DEAD:
+            # One that cannot does not know what became of its process; a new one will.
+            with contextlib.suppress(GdbError):
+                await target.take_back(Deadline(self._settings.command))
+        if target.lent or target.state is TargetState.DEAD:
+            await target.close(Deadline(self._settings.stop))
+            target = await self._launch(rank)
+            await self._group.adopt(target)
         if target.state is not TargetState.STOPPED:
             await target.attach(shim.pid, Deadline(self._settings.attach))
 

@@ -90,6 +90,33 @@ EXPORT void MPIR_checkpoint_debugger_signal_handler(int number) {
     MPIR_checkpoint_debugger_waitpoint();
 }
 
+/* A call that was interrupted before, and went on, is in restart_syscall(2): its own number is known
+ * to the kernel only, whose memory of it a signal handler ends. Only these four work that way. */
+static int original_call(const greg_t *registers) {
+    const unsigned char *instruction = (const unsigned char *)(registers[REG_RIP] - 2);
+    /* The number that was loaded for the instruction (`mov $N, %eax`), as all C libraries do it;
+     * not looked for on another page, which may not be there. */
+    uintptr_t room = (uintptr_t)instruction & 4095;
+    for (uintptr_t back = 5; back <= room && back <= 64; back++) {
+        const unsigned char *load = instruction - back;
+        if (load[0] != 0xb8 || load[2] != 0 || load[3] != 0 || load[4] != 0) continue;
+        if (load[1] == SYS_poll || load[1] == SYS_nanosleep || load[1] == SYS_futex ||
+            load[1] == SYS_clock_nanosleep)
+            return load[1];
+    }
+    /* syscall(3) gets the number as an argument: tell by the others. */
+    enum { LOWEST_POINTER = 65536 };
+    unsigned long long first = (unsigned long long)registers[REG_RDI],
+                       second = (unsigned long long)registers[REG_RSI],
+                       third = (unsigned long long)registers[REG_RDX],
+                       fourth = (unsigned long long)registers[REG_R10];
+    unsigned long long operation = second & ~(unsigned long long)(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME);
+    if (first < LOWEST_POINTER) return third < LOWEST_POINTER ? SYS_poll : SYS_clock_nanosleep;
+    if (fourth >= LOWEST_POINTER && (operation == FUTEX_WAIT || operation == FUTEX_WAIT_BITSET))
+        return SYS_futex;
+    return second == 0 || second >= LOWEST_POINTER ? SYS_nanosleep : SYS_poll;
+}
+
 /* A system call that the kernel does not restart after a handler (signal(7), "Interruption of
  * system calls") shows -EINTR in the interrupted context. The number of the call is lost by then;
  * whoever queued the signal wrote it into our table before. Take the PC back on to the `syscall`
@@ -99,8 +126,8 @@ static void undo_eintr(ucontext_t *context, int number) {
     if (number < 0 || registers[REG_RAX] != -EINTR) return;
     const unsigned char *before = (const unsigned char *)(registers[REG_RIP] - 2);
     if (before[0] != 0x0f || before[1] != 0x05) return;
+    registers[REG_RAX] = number == SYS_restart_syscall ? original_call(registers) : number;
     registers[REG_RIP] -= 2;
-    registers[REG_RAX] = number;
 }
 
 static void on_signal(int number, siginfo_t *info, void *context) {

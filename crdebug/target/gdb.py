@@ -53,7 +53,8 @@ class GdbTarget:
             transport, rank=rank, subscriber=self._tracker.take, on_death=self._tracker.died
         )
         self._stopper = Stopper(self._connection, self._tracker, signals or LocalStopSignals())
-        self._displaced = False  # threads show the inside of calls that they are to make again
+        self._scripted = False  # crdebug's own scripts are in this GDB
+        self._lent = False
         self._lock = asyncio.Lock()
 
     @classmethod
@@ -74,6 +75,7 @@ class GdbTarget:
         """
         pipe = await Pipe.start(command_line(gdb, scripts), environment=environment())
         target = cls(rank, pipe, subscriber=subscriber, signals=signals)
+        target._scripted = bool(scripts)
         try:
             await target.mi("-gdb-show version", deadline)
         except BaseException:
@@ -112,6 +114,8 @@ class GdbTarget:
         if self._connection.death is not None:
             death = self._connection.death
             raise GdbDied(death.problem, verb, death.status, ranks=self._ranks)
+        if self._lent:
+            raise Refused(f"cannot {verb}: the rank is let go for a checkpoint", ranks=self._ranks)
         if self._tracker.state not in states:
             raise Refused(f"cannot {verb}: the rank is {self._tracker.word}", ranks=self._ranks)
 
@@ -165,29 +169,42 @@ class GdbTarget:
             await self._connection.command("-target-detach", deadline)
             self._tracker.let_go()
 
+    @property
+    def lent(self) -> bool:
+        """Is the process free of this GDB, which does not know it? See gdbscripts/lend_mi.py."""
+        return self._lent
+
+    async def lend(self, deadline: Deadline) -> None:
+        """Let the process go as `detach` does, but for GDB, which notices nothing.
+
+        Until `take_back` every other verb is refused.
+        """
+        async with self._lock:
+            self._require("lend", TargetState.STOPPED)
+            self._lent = True
+            await self._connection.command("-crdebug-lend", deadline)
+
+    async def take_back(self, deadline: Deadline) -> None:
+        """Hold the process again. Raises GdbError when a thread has ended meanwhile: this GDB is
+        of no use any more then."""
+        async with self._lock:
+            await self._connection.command("-crdebug-take-back", deadline)
+            self._lent = False
+
     async def walk_out(
         self, before: Sequence[str], stop: RankStopped | None, deadline: Deadline
     ) -> None:
-        """Lead every thread from the waitpoint to where it was; see gdbscripts/rank_mi.py.
+        """Lead every thread from the waitpoint to where it was; see gdbscripts/lend_mi.py.
 
-        before: for each thread "TID:PC:SP:RAX:ORIG_RAX" in hexadecimal, but for the TID.
-        stop: what counts as the last stop from now on; None for being where it comes out.
-        Raises GdbError that names the threads that are somewhere else.
+        before: the TID of the thread to select, then for each thread "TID:PC:SP:RAX:ORIG_RAX" in
+        hexadecimal, but for the TID.  stop: what counts as the last stop from now on; None for
+        being where it comes out. Raises GdbError that names the threads that are elsewhere.
         """
         async with self._lock:
             self._require("walk out", TargetState.STOPPED)
-            self._tracker.deaf = True
-            try:
-                # The answer comes when the first thread runs (^running), not when all are out.
-                await self._connection.command(f"-crdebug-walk-out {' '.join(before)}", deadline)
-                await self._connection.command("-crdebug-walked-out", deadline)
-                self._displaced = True
-                at = await self.location(deadline)
-            finally:
-                self._tracker.deaf = False
-            if self._tracker.state is TargetState.STOPPED:
-                here = RankStopped(self.rank, StopReason.OTHER, location=at)
-                self._tracker.restore(stop or here)
+            await self._connection.command(f"-crdebug-walk-out {' '.join(before)}", deadline)
+            at = await self.location(deadline)
+            self._tracker.restore(stop or RankStopped(self.rank, StopReason.OTHER, location=at))
 
     async def kill(self, deadline: Deadline) -> None:
         """End the process. Refused while it runs; interrupt first."""
@@ -224,9 +241,9 @@ class GdbTarget:
             await self._start_running(command, deadline)
 
     async def _put_before_calls(self, deadline: Deadline) -> None:
-        """Before threads run that `walk_out` shows inside a system call: see -crdebug-settle."""
-        if self._displaced:
-            self._displaced = False
+        """Stops end some system calls, which a program must not see: see settle() in
+        gdbscripts/rank_mi.py."""
+        if self._scripted:
             await self._connection.command("-crdebug-settle", deadline)
 
     async def _start_running(self, command: str, deadline: Deadline) -> None:

@@ -22,8 +22,6 @@ class Tracker:
 
     asked: what a stop by SIGSTOP counts as; None when crdebug did not ask for one.
     quiet: while set, runs and stops are crdebug's own business and are not told.
-    deaf: while set, runs and stops are not even noted. A script inside GDB that lets threads run
-    and waits for them leaves records of some of its runs and stops only; it ends with all stopped.
     """
 
     def __init__(self, rank: int, tell: Callable[[Notice], None]) -> None:
@@ -33,7 +31,6 @@ class Tracker:
         self.last_stop: RankStopped | None = None
         self.asked: StopReason | None = None
         self.quiet = False
-        self.deaf = False
         self.tell = tell
         self._stop: asyncio.Future[RankStopped] | None = None
 
@@ -140,7 +137,7 @@ class Tracker:
                 self.tell(BreakpointGone(self.rank, payload.number("id")))
 
     def _running(self) -> None:
-        if self.deaf or self.pid is None or self.state in (TargetState.IDLE, TargetState.EXITED):
+        if self.pid is None or self.state in (TargetState.IDLE, TargetState.EXITED):
             return
         if self.state is TargetState.STOPPED:  # by a typed command
             self.begin()
@@ -148,13 +145,15 @@ class Tracker:
             self.tell(RankRunning(self.rank))
 
     def _stopped(self, payload: MiTuple) -> None:
-        stop = reading.stop(self.rank, payload)
+        try:
+            stop = reading.stop(self.rank, payload)
+        except CrdebugError as error:
+            # Whatever it says, it has stopped: who waits for that must not wait for ever.
+            stop = RankStopped(self.rank, StopReason.OTHER, str(error))
         if self.asked is not None and reading.is_stop_signal(stop) and not self.quiet:
             stop = RankStopped(self.rank, self.asked, "", stop.thread, stop.location)
         if stop.reason in (StopReason.EXITED, StopReason.KILLED):
             self._ended(stop)
-            return
-        if self.deaf:
             return
         self.state = TargetState.STOPPED
         self.restore(stop)

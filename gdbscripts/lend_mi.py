@@ -1,0 +1,189 @@
+"""Letting a rank go and taking it back without GDB's noticing; and leading it out of the waitpoint.
+
+Sourced after ptrace_x86.py and rank_mi.py, into the same namespace.
+
+A real detach and attach cost what GDB does besides: it forgets the shared libraries and reads
+them again, some 0.1 s of processor time a rank. And they lose what GDB knows about the stop:
+a signal that it holds back, another thread's breakpoint hit that it has not told yet. For a
+checkpoint none of this is needed: every thread is the same one afterwards, and stands where it
+stood. No breakpoint is in the process's memory meanwhile: GDB takes them out at each stop
+("breakpoint always-inserted off").
+
+-crdebug-lend
+    Detach from every thread of the selected inferior. GDB goes on believing that it holds them.
+-crdebug-take-back
+    Attach to the same threads again and stop them.
+-crdebug-walk-out SELECT TID:PC:SP:RAX:ORIG_RAX...
+    Lead each thread from the waitpoint to where its own signal frame says it was; the arguments are
+    what `-crdebug-threads` said before. A thread without one may be elsewhere, and then stays.
+    SELECT is the TID of the thread to select in the end, or 0.
+    An error names the threads that did not arrive.
+
+The walk out. With the gate open a thread leaves the handler by rt_sigreturn(2). It is run from
+system call to system call (PTRACE_SYSCALL) and stopped at the exit of that one: its registers are
+the interrupted ones then, and not one instruction of its own has run.
+
+A thread that was inside a system call comes out in front of it and is going to make it again (the
+kernel's doing for calls that it restarts after a handler, the shim's for the others). Its real
+registers stay so, whatever becomes of GDB. What GDB shows are those from inside the call, as they
+were: they stay in its register cache until the thread runs.
+"""
+
+import gdb
+
+from __main__ import (
+    OPTIONS,
+    PTRACE_ATTACH,
+    PTRACE_DETACH,
+    PTRACE_SETOPTIONS,
+    PTRACE_SYSCALL,
+    SIGSTOP,
+    SYSCALL_STOP,
+    WORD,
+    Gone,
+    Selection,
+    UserRegisters,
+    ptrace,
+    registers_of,
+    saved_frame,
+    set_gate,
+    set_registers,
+    threads,
+    tids,
+    unsettled,
+    wait,
+    was_interrupted,
+)
+
+SIGRETURN = 15
+
+
+class Lend(gdb.MICommand):
+    def invoke(self, arguments):
+        for tid in tids():
+            ptrace(PTRACE_DETACH, tid)
+        return {}
+
+
+class TakeBack(gdb.MICommand):
+    def invoke(self, arguments):
+        taken = []
+        try:
+            for tid in tids():
+                ptrace(PTRACE_ATTACH, tid)
+                taken.append(tid)
+            for tid in taken:
+                while wait(tid) != SIGSTOP:
+                    # In the waitpoint only our own signal gets through: let it do its work.
+                    ptrace(PTRACE_SYSCALL, tid)
+                ptrace(PTRACE_SETOPTIONS, tid, OPTIONS)
+        except Gone:
+            raise gdb.GdbError("a thread has ended while it was held") from None
+        return {}
+
+
+def run_to_sigreturn(tid):
+    """Run a thread out of a signal handler; returns its registers right after rt_sigreturn."""
+    ptrace(PTRACE_SETOPTIONS, tid, OPTIONS)
+    entered = False
+    while True:
+        ptrace(PTRACE_SYSCALL, tid)
+        if wait(tid) != SYSCALL_STOP:
+            continue  # a SIGSTOP that was on its way: it is of no use to the rank
+        now = registers_of(tid)
+        if entered:
+            return now
+        entered = now.orig_rax == SIGRETURN
+
+
+def lead_out(tid, sp):
+    """Lead a thread out of its waitpoint, up to where its stack pointer is `sp` again."""
+    while True:
+        now = registers_of(tid)
+        if now.rsp >= sp:
+            return now
+        # More than once if it got the signal again while it waited.
+        now = run_to_sigreturn(tid)
+
+
+def show_inside(tid, before, now):
+    """Have GDB show a thread inside the call that it is going to make again; see above."""
+    shown = UserRegisters.from_buffer_copy(now)
+    shown.rip, shown.rax, shown.orig_rax = before["pc"], before["rax"], before["orig_rax"]
+    set_registers(tid, shown)
+    unsettled[tid] = before["orig_rax"]
+
+
+def stack_pointers(before):
+    """Where each thread in a waitpoint will be out of it, by TID."""
+    found = {}
+    for thread in threads():
+        tid = thread.ptid[1]
+        if tid in before:
+            found[tid] = before[tid]["sp"]
+        else:
+            thread.switch()
+            frame = saved_frame()
+            if frame is not None:
+                found[tid] = int(frame.read_register("sp")) & WORD
+    return found
+
+
+def walk_out_all(before):
+    """Returns what went wrong, by TID."""
+    problems = {}
+    settled = {}  # registers of threads that GDB is to show otherwise
+    with Selection():
+        goals = stack_pointers(before)
+    set_gate(1)
+    for tid, sp in goals.items():
+        try:
+            now = lead_out(tid, sp)
+        except Gone:
+            problems[tid] = "ended on its way out"
+            continue
+        was = before.get(tid)
+        if was is None:
+            continue
+        again = was_interrupted(was) and now.rip in (was["pc"], was["pc"] - 2)
+        if now.rsp != was["sp"] or not (again or now.rip == was["pc"]):
+            problems[tid] = f"was at {was['pc']:#x} before and is at {now.rip:#x}"
+        elif again:
+            settled[tid] = now
+            show_inside(tid, was, now)
+    set_gate(0)
+    gdb.execute("maint flush register-cache", to_string=True)
+    with Selection():
+        for thread in threads():
+            thread.switch()
+            gdb.newest_frame().pc()  # now it is in GDB's cache
+    for tid, now in settled.items():
+        set_registers(tid, now)
+    return problems
+
+
+class WalkOut(gdb.MICommand):
+    def invoke(self, arguments):
+        before = {}
+        selected = int(arguments[0])
+        for text in arguments[1:]:
+            tid, *values = text.split(":")
+            names = ("pc", "sp", "rax", "orig_rax")
+            numbers = (int(value, 16) for value in values)
+            before[int(tid)] = dict(zip(names, numbers, strict=True))
+        unsettled.clear()
+        problems = walk_out_all(before)
+        for thread in threads():
+            if thread.ptid[1] == selected:
+                thread.switch()
+        if problems:
+            names = {thread.ptid[1]: thread.num for thread in threads()}
+            raise gdb.GdbError(
+                "; ".join(f"thread {names.get(t, t)} {text}" for t, text in problems.items())
+            )
+        return {}
+
+
+Lend("-crdebug-lend")
+TakeBack("-crdebug-take-back")
+WalkOut("-crdebug-walk-out")
