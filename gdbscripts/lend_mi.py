@@ -30,7 +30,6 @@ were: they stay in its register cache until the thread runs.
 """
 
 import gdb
-
 from __main__ import (
     OPTIONS,
     PTRACE_ATTACH,

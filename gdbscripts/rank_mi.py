@@ -17,7 +17,6 @@ Sourced after ptrace_x86.py; runs in GDB's own Python (3.9 or later, GDB 12 or l
 import ctypes
 
 import gdb
-
 from __main__ import (
     PTRACE_GETSIGMASK,
     PTRACE_SETSIGMASK,
