@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -174,7 +175,7 @@ def test_the_faults_are_swept_to_the_last(
 def test_a_saved_copy_that_is_missing_is_one_sentence(world: World) -> None:
     (world.source / "2").unlink()
     before = world.contents()
-    with pytest.raises(StoreError, match="cannot roll back .*/gone: No such file or directory"):
+    with pytest.raises(StoreError, match=r"cannot roll back .*/gone: No such file or directory"):
         world.roll_back().apply()
     assert world.contents() == before
 
@@ -195,22 +196,13 @@ def test_open_files_are_found_each_once_with_what_must_be_kept(
     (tmp_path / "own").mkdir()
     for name in ("grown", "both", "rewritten", "read", "own/x", "unlinked"):
         (tmp_path / name).write_bytes(b"12345")
-    opened = [
-        open(tmp_path / "grown", "ab"),
-        open(tmp_path / "both", "ab"),
-        open(tmp_path / "both", "r+b"),
-        open(tmp_path / "rewritten", "r+b"),
-        open(tmp_path / "read", "rb"),
-        open(tmp_path / "own/x", "ab"),
-        open(tmp_path / "unlinked", "r+b"),
-    ]
-    try:
+    opened = ("grown ab", "both ab", "both r+b", "rewritten r+b", "read rb", "own/x ab")
+    with contextlib.ExitStack() as stack:
+        for name, mode in (each.split() for each in (*opened, "unlinked r+b")):
+            stack.enter_context(open(tmp_path / name, mode))
         (tmp_path / "unlinked").unlink()
         # ourselves twice, and somebody who has gone
         found = find_open_files([os.getpid(), 1 << 22, os.getpid()])
-    finally:
-        for file in opened:
-            file.close()
     mine = {
         Path(each.path).name: (each.size, bool(each.saved))
         for each in found

@@ -1,0 +1,271 @@
+"""What CRIU is asked, what becomes of its answers, and which of its many words are told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from crdebug.checkpoint.criu import Criu, errors_in
+from crdebug.deadline import Deadline
+from crdebug.errors import CrsFailed, DeadlineExpired, NotAvailable, StoreError
+from crdebug.node.criu_program import CriuProgram
+
+pytestmark = pytest.mark.unit
+
+# Stands in for CRIU: notes its command line, runs the action script as CRIU does, then ends as told.
+PROGRAM = """#!{python} -IS
+import json, os, pathlib, subprocess, sys
+plan = json.loads(pathlib.Path({plan!r}).read_text())
+arguments = dict(zip(sys.argv, sys.argv[1:]))
+work = pathlib.Path(arguments["--work-dir"])
+note = {{"argv": sys.argv[1:], "work": sorted(os.listdir(work)), "actions": []}}
+for action in plan["actions"]:
+    environment = {{**os.environ, "CRTOOLS_SCRIPT_ACTION": action, "CRTOOLS_INIT_PID": "4711"}}
+    status = subprocess.run([arguments["--action-script"]], env=environment).returncode
+    note["actions"].append([action, status])
+pathlib.Path({note!r}).write_text(json.dumps(note))
+pathlib.Path(arguments["--log-file"]).write_text(plan["log"])
+sys.stderr.write(plan["err"])
+if plan["hang"]:
+    sys.stdin.close()
+    os.read(os.pipe()[0], 1)
+sys.exit(plan["status"])
+"""
+
+# Stands in for our starter as an action script: `starter --crs-action SOCKET`.
+HELPER = """#!{python} -IS
+import os, socket, sys
+assert sys.argv[1] == "--crs-action"
+channel = socket.socket(socket.AF_UNIX)
+channel.connect(sys.argv[2])
+line = f"{{os.environ['CRTOOLS_SCRIPT_ACTION']}} {{os.environ['CRTOOLS_INIT_PID']}}\\n"
+channel.send(line.encode())
+sys.exit(0 if channel.makefile().read() == "go\\n" else 1)
+"""
+
+
+@dataclass
+class World:
+    """A CRIU that does what a test says."""
+
+    home: Path
+
+    def criu(
+        self,
+        *,
+        actions: tuple[str, ...] = (),
+        status: int = 0,
+        log: str = "",
+        err: str = "",
+        hang: bool = False,
+    ) -> Criu:
+        plan = {"actions": actions, "status": status, "log": log, "err": err, "hang": hang}
+        (self.home / "plan").write_text(json.dumps(plan))
+        words = {"plan": str(self.home / "plan"), "note": str(self.home / "note")}
+        for name, text in (("criu", PROGRAM), ("the starter", HELPER)):
+            path = self.home / name
+            path.write_text(text.format(python=sys.executable, **words))
+            path.chmod(0o700)
+        program = CriuProgram(str(self.home / "criu"), "4.2", "")
+        return Criu(program, self.home / "the starter")
+
+    @property
+    def images(self) -> Path:
+        return self.home / "images"
+
+    def note(self) -> dict[str, list[object]]:
+        noted: dict[str, list[object]] = json.loads((self.home / "note").read_text())
+        return noted
+
+    def argv(self) -> list[str]:
+        return [str(word) for word in self.note()["argv"]]
+
+    def after(self, option: str) -> list[str]:
+        """The values that an option was given."""
+        words = self.argv()
+        return [value for name, value in zip(words, words[1:], strict=False) if name == option]
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    return World(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(world: World) -> object:
+    yield
+    assert not list((world.home / "tmp").iterdir())
+
+
+def soon() -> Deadline:
+    return Deadline(60.0)
+
+
+class Frozen:
+    """What is to happen while the job is frozen."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.pids: list[int] = []
+        self.error = error
+
+    async def __call__(self, pid: int) -> None:
+        self.pids.append(pid)
+        if self.error is not None:
+            raise self.error
+
+
+async def test_a_dump(world: World) -> None:
+    criu, frozen = world.criu(actions=("post-dump",)), Frozen()
+    mounts = {"/run/crdebug": "crdebug-job", "/home": "/home"}
+    await criu.dump(99, world.images, mounts, frozen, soon())
+    assert criu.name == "criu 4.2"
+    assert frozen.pids == [4711]
+    assert world.argv()[:3] == ["dump", "--tree", "99"]
+    assert world.after("--external") == ["mnt[/run/crdebug]:crdebug-job", "mnt[/home]:/home"]
+    assert world.after("--images-dir") == [str(world.images)]
+    assert world.note()["actions"] == [["post-dump", 0]]
+    for option in ("--leave-running", "--tcp-established", "--link-remap", "--file-locks"):
+        assert option in world.argv(), option
+    assert world.after("--network-lock") == ["skip"] and world.after("--empty-ns") == ["net"]
+    assert "--restore-detached" not in world.argv()
+
+
+async def test_a_restore(world: World) -> None:
+    criu, frozen = world.criu(actions=("pre-resume",)), Frozen()
+    mounts = {"crdebug-job": "/state/run/2", "/home": "/home"}
+    assert await criu.restore(world.images, mounts, frozen, soon()) == 4711
+    assert frozen.pids == [4711]
+    assert world.argv()[0] == "restore"
+    assert world.after("--external") == ["mnt[crdebug-job]:/state/run/2", "mnt[/home]:/home"]
+    assert world.after("--root") == ["/"] and "--restore-detached" in world.argv()
+    for option in ("--tree", "--leave-running", "--network-lock"):
+        assert option not in world.argv(), option
+
+
+async def test_only_the_action_that_is_waited_for_counts(world: World) -> None:
+    others = ("pre-dump", "network-lock", "post-dump", "network-unlock")
+    frozen = Frozen()
+    await world.criu(actions=others).dump(1, world.images, {}, frozen, soon())
+    assert frozen.pids == [4711]
+    assert world.note()["actions"] == [[action, 0] for action in others]
+
+
+@pytest.mark.parametrize("verb", ["dump", "restore"])
+@pytest.mark.parametrize("status", [0, 1, 137])
+async def test_without_the_meeting_it_is_a_failure_whatever_it_ends_with(
+    world: World, verb: str, status: int
+) -> None:
+    with pytest.raises(CrsFailed, match=f"criu {verb} failed \\(exit status {status}\\)"):
+        await _ask(world.criu(status=status), verb, world, Frozen())
+
+
+async def _ask(criu: Criu, verb: str, world: World, frozen: Frozen) -> None:
+    if verb == "dump":
+        await criu.dump(1, world.images, {}, frozen, soon())
+    else:
+        await criu.restore(world.images, {}, frozen, soon())
+
+
+ACTION = {"dump": "post-dump", "restore": "pre-resume"}
+
+
+@pytest.mark.parametrize("verb", ACTION)
+@pytest.mark.parametrize(
+    ("error", "raised", "words"),
+    [
+        (StoreError("the disk is full"), StoreError, "the disk is full"),
+        (PermissionError(13, "not yours"), PermissionError, "not yours"),
+        (ZeroDivisionError("oops"), Exception, "internal error while the job was frozen: ZeroDiv"),
+    ],
+)
+async def test_what_goes_wrong_while_it_is_frozen_is_told_and_stops_the_crs(
+    world: World, verb: str, error: BaseException, raised: type[BaseException], words: str
+) -> None:
+    criu = world.criu(actions=(ACTION[verb],), status=1, log="Error (x.c:1): action failed\n")
+    with pytest.raises(raised, match=words):
+        await _ask(criu, verb, world, Frozen(error))
+    assert world.note()["actions"] == [[ACTION[verb], 1]]
+
+
+@pytest.mark.parametrize("verb", ACTION)
+async def test_a_failure_names_the_causes_in_the_log(world: World, verb: str) -> None:
+    log = "Warn  (criu/a.c:1): hm\n(00.1) Error (criu/b.c:2): no room\nError (criu/c.c:3): FAILED\n"
+    criu = world.criu(actions=(ACTION[verb],), status=1, log=log)
+    with pytest.raises(CrsFailed) as caught:
+        await _ask(criu, verb, world, Frozen())
+    assert caught.value.log == ("no room", "FAILED")
+    assert str(caught.value) == f"criu {verb} failed (exit status 1): no room | FAILED"
+
+
+@pytest.mark.parametrize(
+    ("err", "said"),
+    [
+        ("Error (criu/x.c:1): unknown option\n", ("unknown option",)),
+        ("one\ntwo\nsegmentation fault\n", ("two", "segmentation fault")),
+        ("", ()),
+    ],
+)
+async def test_without_a_log_it_is_what_it_wrote(
+    world: World, err: str, said: tuple[str, ...]
+) -> None:
+    with pytest.raises(CrsFailed) as caught:
+        await _ask(world.criu(status=2, err=err), "dump", world, Frozen())
+    assert caught.value.log == said
+
+
+async def test_one_that_hangs_is_ended_and_said(world: World) -> None:
+    criu, frozen = world.criu(actions=("post-dump",), hang=True), Frozen()
+    with pytest.raises(DeadlineExpired, match="waited 1 s for the CRS to dump"):
+        await criu.dump(1, world.images, {}, frozen, Deadline(1.0))
+
+
+async def test_cancelling_ends_it(world: World) -> None:
+    criu, frozen = world.criu(actions=("post-dump",), hang=True), Frozen()
+    dump = asyncio.create_task(criu.dump(1, world.images, {}, frozen, soon()))
+    await soon().until(lambda: bool(frozen.pids), "the meeting")
+    dump.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await dump
+
+
+async def test_a_program_that_is_not_there_any_more_is_said(world: World) -> None:
+    criu = world.criu()
+    os.unlink(world.home / "criu")
+    with pytest.raises(NotAvailable, match=r"cannot start .*/criu: No such file"):
+        await _ask(criu, "dump", world, Frozen())
+
+
+# ---- the log -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("Error (criu/cr-dump.c:1): Dumping FAILED.", "Dumping FAILED."),
+        ("(00.012345) Error (criu/mount.c:2): mnt: no root", "mnt: no root"),
+        ("(00.0)      7: Error (criu/files-reg.c:9): File x has bad size 9", None),
+        ("    12: Error (criu/pie/restorer.c:9): Can't fork", "Can't fork"),
+        ("Error (compel/src/lib/infect.c:5): Unable (x) to: y", "Unable (x) to: y"),
+        ("Error (criu/rlimit.c:1): rlimit: Can't setup RLIMIT_NOFILE for self", ""),
+        ("Warn  (criu/cr-dump.c:1): Error (x): y", ""),
+        ("Error: something else", ""),
+        ("", ""),
+    ],
+)
+def test_an_error_line_is_told_without_its_place(line: str, cause: str | None) -> None:
+    wanted = "File x has bad size 9" if cause is None else cause
+    assert errors_in(f"noise\n{line}\n") == ((wanted,) if wanted else ())
+
+
+def test_the_first_causes_are_told_and_not_a_hundred() -> None:
+    log = "".join(f"Error (x.c:{n}): cause {n}\n" for n in range(100))
+    assert errors_in(log) == ("cause 0", "cause 1", "cause 2", "cause 3")
