@@ -150,7 +150,7 @@ class Garbage:
 Record = Result | Async | Stream | Prompt | Garbage
 
 _HEAD = re.compile(r"(?P<token>\d*)(?P<mark>[\^*=+~&@])")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _RESULT = r'[^\s"=,{}\[\]]+="'
 _INNERMOST = re.compile(
     rf'\{{(?:{_RESULT}(?:,{_RESULT})*)?\}}|\[(?:(?:{_RESULT}|")(?:,(?:{_RESULT}|"))*)?\]'
@@ -208,7 +208,10 @@ def quote(text: str) -> str:
 def _stream(text: str, kind: Literal["console", "log", "target"]) -> Record:
     if _STRING.fullmatch(text, 1) is None:
         return Garbage(text)
-    return Stream(kind, str(gdbmiparser.parse_response(text)["payload"]))
+    # Read as a value: of a stream record pygdbmi takes a time that grows with the square of what
+    # comes behind the last escape.
+    parsed = gdbmiparser.parse_response(f"=stream,text={text[1:]}")
+    return Stream(kind, str(parsed["payload"]["text"]))
 
 
 def _well_formed(text: str) -> bool:

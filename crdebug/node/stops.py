@@ -5,6 +5,7 @@ SIGSTOP cannot be blocked, caught or waited for by the application (signal(7)).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from dataclasses import dataclass
@@ -41,6 +42,17 @@ class StopSignals(Protocol):
         """What is queued now; nothing if the process has gone."""
         ...
 
+    def is_stopped(self, pid: int) -> bool:
+        """Whether job control has stopped it (not a tracer). False if it has gone."""
+        ...
+
+    def lift_stop(self, pid: int) -> None:
+        """End job control's stop of a process that a tracer holds; leaves a SIGSTOP queued.
+
+        Nothing may be queued before: SIGCONT takes every queued SIGSTOP away.
+        """
+        ...
+
 
 class LocalStopSignals:
     """StopSignals for processes of this machine."""
@@ -52,6 +64,19 @@ class LocalStopSignals:
         except ProcessLookupError:
             return False
         return True
+
+    def is_stopped(self, pid: int) -> bool:
+        try:
+            return proc.status(pid)["State"].startswith("T")
+        except ProcessLookupError:
+            return False
+
+    def lift_stop(self, pid: int) -> None:
+        # SIGCONT ends the stop when it is sent, not when it is delivered (signal(7)); the program,
+        # which may have a handler for it, need not see it: SIGSTOP takes it out of the queues.
+        for number in (signal.SIGCONT, signal.SIGSTOP):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def pending_stops(self, pid: int) -> PendingStops:
         process, threads = False, []

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from crdebug.deadline import Deadline
-from crdebug.errors import DeadlineExpired, GdbDied, GdbError, Refused
+from crdebug.errors import BadInput, DeadlineExpired, GdbDied, GdbError, Refused
 from crdebug.events import Location, RankStopped, StopReason
 from crdebug.mi.connection import Connection
 from crdebug.mi.records import Result, quote
@@ -52,7 +51,8 @@ class GdbTarget:
         self._connection = Connection(
             transport, rank=rank, subscriber=self._tracker.take, on_death=self._tracker.died
         )
-        self._stopper = Stopper(self._connection, self._tracker, signals or LocalStopSignals())
+        self._signals = signals or LocalStopSignals()
+        self._stopper = Stopper(self._connection, self._tracker, self._signals)
         self._scripted = False  # crdebug's own scripts are in this GDB
         self._lent = False
         self._lock = asyncio.Lock()
@@ -126,22 +126,29 @@ class GdbTarget:
     ) -> RankStopped:
         """Start a program under this GDB and stop it at main.
 
-        argv: the program's path and its arguments.  stdio: what it has for its standard input,
+        argv: the program's path and its arguments, which may not contain blanks: without a shell
+        GDB splits them there ("Starting your Program").  stdio: what it has for its standard input,
         output and error; never GDB's own, which carries the protocol.
         """
         self._require("start", TargetState.IDLE, TargetState.EXITED)
         program, *arguments = argv
+        for argument in arguments:
+            if not argument or argument.split() != [argument]:
+                raise BadInput(f"gdb cannot pass the argument '{argument}'", ranks=self._ranks)
         await self.mi(f"-file-exec-and-symbols {quote(program)}", deadline)
-        await self.mi(f"-exec-arguments {shlex.join(arguments)}", deadline)
+        await self.mi(f"-exec-arguments {' '.join(arguments)}", deadline)
         await self.mi(f"-inferior-tty-set {quote(stdio)}", deadline)
         return await self._acquire("-exec-run --start", "start", deadline)
 
     async def attach(self, pid: int, deadline: Deadline) -> RankStopped:
-        """Take hold of a process and stop it, at once also if it is stopped by SIGSTOP."""
+        """Take hold of a process and stop it; one that SIGSTOP had stopped runs on later."""
         self._require("attach", TargetState.IDLE, TargetState.EXITED)
-        return await self._acquire(f"-target-attach {pid}", "attach", deadline)
+        was_stopped = self._signals.is_stopped(pid)
+        return await self._acquire(f"-target-attach {pid}", "attach", deadline, was_stopped)
 
-    async def _acquire(self, command: str, verb: str, deadline: Deadline) -> RankStopped:
+    async def _acquire(
+        self, command: str, verb: str, deadline: Deadline, was_stopped: bool = False
+    ) -> RankStopped:
         async with self._lock:
             before, ended = self._tracker.state, self._tracker.last_stop
             self._tracker.quiet = True
@@ -149,9 +156,7 @@ class GdbTarget:
             try:
                 await self._connection.command(command, deadline)
                 stop = await deadline.wait(self._tracker.stopped(), f"the stop after {verb}")
-                # GDB stops threads by SIGSTOP too, and some may not have arrived yet.
-                self._stopper.suspect()
-                await self._stopper.settle(deadline)
+                await self._stopper.settle_attach(was_stopped, deadline)
             except GdbError:
                 self._tracker.withdraw(before, ended)
                 raise
@@ -274,8 +279,7 @@ class GdbTarget:
         """Make sure that no SIGSTOP of GDB's or ours is on its way to the stopped rank."""
         async with self._lock:
             self._require("settle", TargetState.STOPPED)
-            self._stopper.suspect()
-            await self._stopper.settle(deadline)
+            await self._stopper.settle_anew(deadline)
 
     # ---- looking ------------------------------------------------------------------------------
 

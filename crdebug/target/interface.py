@@ -121,7 +121,10 @@ class Target(Protocol):
         ...
 
     async def attach(self, pid: int, deadline: Deadline) -> RankStopped:
-        """Take hold of a process and stop it. Also for a process stopped by SIGSTOP."""
+        """Take hold of a process and stop it.
+
+        Also one that SIGSTOP had stopped: resume and detach let it run.
+        """
         ...
 
     async def detach(self, deadline: Deadline) -> None:

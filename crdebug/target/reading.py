@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 
 from crdebug.events import Location, RankStopped, StopReason
-from crdebug.mi.records import MiTuple
+from crdebug.mi.records import MiList, MiTuple
 from crdebug.target.interface import Frame, Inserted, ThreadInfo
 
 _LWP = re.compile(r"(?:LWP|process) (\d+)")
@@ -33,7 +33,7 @@ _REASONS: Mapping[str, StopReason] = {
 
 def stop(rank: int, record: MiTuple) -> RankStopped:
     """A ``*stopped`` record. detail: of a FINISH the returned value, of an OTHER GDB's word."""
-    word = record.text("reason", "")
+    word = _word(record)
     reason = _REASONS.get(word, StopReason.OTHER)
     detail = word
     match reason:
@@ -43,6 +43,8 @@ def stop(rank: int, record: MiTuple) -> RankStopped:
             detail = _watchpoint(record)
         case StopReason.SIGNAL | StopReason.KILLED:
             detail = record.text("signal-name", "")
+            if detail == "0":
+                reason, detail = StopReason.OTHER, ""
         case StopReason.EXITED:
             # GDB prints the status in octal.
             detail = str(record.number("exit-code", 0, 8))
@@ -58,6 +60,15 @@ def stop(rank: int, record: MiTuple) -> RankStopped:
         record.number("thread-id", 0),
         location(frame) if isinstance(frame, MiTuple) else None,
     )
+
+
+def _word(record: MiTuple) -> str:
+    """GDB's reason. It gives two when a step is over before it began: "signal-received", with
+    signal 0, which is none, and then "end-stepping-range"."""
+    given = record.get("reason")
+    if isinstance(given, MiList):
+        return given.texts()[-1]
+    return record.text("reason", "")
 
 
 def _watchpoint(record: MiTuple) -> str:

@@ -23,9 +23,10 @@ the kernel keeps one SIGSTOP in a queue, so in the same queue ours could be lost
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from crdebug.deadline import Deadline
-from crdebug.errors import DeadlineExpired, Refused
+from crdebug.errors import DeadlineExpired, GdbError, Refused
 from crdebug.events import RankStopped, StopReason
 from crdebug.mi.connection import Connection
 from crdebug.node.stops import PendingStops, StopSignals
@@ -57,9 +58,22 @@ class Stopper:
             await self._send_until_stopped(deadline)
         await self.settle(deadline)
 
-    def suspect(self) -> None:
-        """GDB may have left a SIGSTOP of its own: let the next `settle` look."""
+    async def settle_attach(self, was_stopped: bool, deadline: Deadline) -> None:
+        """After an attach. was_stopped: job control had stopped the process before it.
+
+        Such a process runs under GDB all the same, but would stop again when it is let go.
+        """
+        # GDB stops threads by SIGSTOP too, and some may not have arrived yet.
+        await self.settle_anew(deadline)
+        pid = self._tracker.pid
+        if was_stopped and pid is not None:
+            self._signals.lift_stop(pid)
+            await self.settle_anew(deadline)
+
+    async def settle_anew(self, deadline: Deadline) -> None:
+        """`settle`, although nobody has interrupted the rank: GDB itself sends SIGSTOP too."""
         self._unsettled = True
+        await self.settle(deadline)
 
     async def settle(self, deadline: Deadline) -> None:
         """Leave no SIGSTOP behind. Cheap when there was no interrupt."""
@@ -89,7 +103,10 @@ class Stopper:
     async def _heed_stops(self, heed: bool, deadline: Deadline) -> None:
         if heed is not self._heeding:
             words = "stop print" if heed else "nostop noprint"
-            await self._connection.console(f"handle SIGSTOP {words} nopass", deadline)
+            # What GDB cannot do when the process ends at this moment is to look, after the command
+            # that it has carried out, which frame is selected now.
+            with contextlib.suppress(GdbError):
+                await self._connection.console(f"handle SIGSTOP {words} nopass", deadline)
             self._heeding = heed
 
     def _pending(self) -> PendingStops:
@@ -106,7 +123,12 @@ class Stopper:
             await self._heed_stops(True, deadline)
             if not pending.process:
                 self._signals.send_stop(pid)
-            await self._run_alone(pending.threads, deadline)
+            try:
+                await self._run_alone(pending.threads, deadline)
+            except GdbError:
+                if self._pending():
+                    raise
+                return  # somebody has killed it meanwhile; the next run will tell
         raise Refused("somebody keeps sending SIGSTOP to the rank", ranks=self._tracker.ranks)
 
     async def _run_alone(self, lwps: tuple[int, ...], deadline: Deadline) -> None:

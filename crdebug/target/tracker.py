@@ -107,6 +107,8 @@ class Tracker:
                 case Stream(kind="log", text=text) if not reading.is_noise(text):
                     self.tell(GdbSays(self.rank, text))
                 case Garbage(text=text):
+                    if text.startswith("*stopped"):  # what it cannot say does not undo the stop
+                        self._stopped(MiTuple())
                     self.tell(GdbSays(self.rank, text))
         except CrdebugError as error:
             self.tell(GdbSays(self.rank, str(error)))

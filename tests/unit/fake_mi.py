@@ -101,6 +101,7 @@ class FakeGdb:
         self.heeds = False
         self.runs = False
         self.queued = False
+        self.was_stopped = False
         self.sent = 0
         self.alone: list[str] = []
         self.locking = False
@@ -187,6 +188,14 @@ class FakeGdb:
         elif self.runs:
             self.transport.say(*self._take_stop())
         return True
+
+    def is_stopped(self, pid: int) -> bool:
+        return self.was_stopped
+
+    def lift_stop(self, pid: int) -> None:
+        assert not self.queued
+        self.was_stopped = False
+        self.queued = True
 
     def pending_stops(self, pid: int) -> PendingStops:
         return PendingStops(self.queued)

@@ -96,6 +96,15 @@ def test_bytes_that_are_not_utf8_are_shown() -> None:
     assert parse(b"\xff") == Garbage("\\xff")
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("piece", ["y", "\\t", "\\303\\251"])
+@pytest.mark.parametrize("end", ["", "\\n"])
+def test_a_long_text_takes_no_longer_than_its_length(piece: str, end: str) -> None:
+    record = parse(f'~"{piece * 500_000}{end}"'.encode())
+    assert isinstance(record, Stream)
+    assert len(record.text) == 500_000 + len(end) // 2
+
+
 def test_streams_are_told_apart() -> None:
     assert parse(b'&"warning"') == Stream("log", "warning")
     assert parse(b'@"output"') == Stream("target", "output")

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 import pytest_asyncio
-from fake_mi import FRAME, FakeGdb
+from fake_mi import FakeGdb
 
 from crdebug.deadline import Deadline
 from crdebug.errors import DeadlineExpired, GdbDied, GdbError, Refused
@@ -128,6 +128,12 @@ async def test_a_stop_right_behind_the_answer_is_not_missed(attached: Rank) -> N
         ('reason="watchpoint-scope",wpnum="6",', StopReason.WATCHPOINT, "6"),
         ('reason="fork",newpid="5",', StopReason.OTHER, "fork"),
         ("", StopReason.OTHER, ""),
+        ('reason="signal-received",signal-name="0",', StopReason.OTHER, ""),
+        (
+            'reason="signal-received",signal-name="0",reason="end-stepping-range",',
+            StopReason.STEP,
+            "",
+        ),
     ],
 )
 async def test_reasons(attached: Rank, record: str, reason: StopReason, detail: str) -> None:
@@ -376,6 +382,13 @@ async def test_after_an_attach_a_queued_sigstop_is_taken_out(rank: Rank) -> None
     assert rank.target.state is TargetState.STOPPED
 
 
+async def test_job_controls_stop_is_lifted_when_nothing_is_queued(rank: Rank) -> None:
+    rank.gdb.was_stopped = rank.gdb.queued = True
+    await rank.target.attach(100, soon())
+    assert (rank.gdb.was_stopped, rank.gdb.queued) == (False, False)
+    assert len(rank.gdb.alone) >= 2
+
+
 async def test_settle_takes_out_what_the_kernel_has(attached: Rank) -> None:
     attached.gdb.queued = True
     await attached.target.settle(soon())
@@ -545,9 +558,29 @@ async def test_gdb_says_what_is_worth_it(attached: Rank) -> None:
 
 
 async def test_a_record_of_an_unknown_shape_is_told_and_survived(attached: Rank) -> None:
-    attached.gdb.transport.say(
-        '*stopped,reason="exited",exit-code="none"', f'*stopped,reason="x",{FRAME}'
-    )
+    attached.gdb.transport.say('=breakpoint-deleted,id="none"')
     await turn()
-    assert attached.told[0] == GdbSays(2, "gdb's 'exit-code' is no number: 'none'")
+    assert attached.told == [GdbSays(2, "gdb's 'id' is no number: 'none'")]
+
+
+async def test_a_stop_of_an_unknown_shape_is_a_stop(attached: Rank) -> None:
+    await attached.target.resume(soon())
+    attached.gdb.transport.say('*stopped,reason="breakpoint-hit",frame={addr="?"}')
+    assert await attached.target.stopped() == RankStopped(
+        2, StopReason.OTHER, "gdb's 'addr' is no number: '?'"
+    )
     assert attached.target.state is TargetState.STOPPED
+
+
+async def test_a_stop_that_cannot_be_read_is_a_stop(attached: Rank) -> None:
+    await attached.target.resume(soon())
+    attached.gdb.transport.say("*stopped,reason=breakpoint")
+    assert (await attached.target.stopped()).reason is StopReason.OTHER
+    assert attached.told[-1] == GdbSays(2, "*stopped,reason=breakpoint")
+
+
+async def test_the_end_while_gdb_takes_note_of_an_interrupt(attached: Rank) -> None:
+    await attached.target.resume(soon())
+    attached.gdb.errors["-interpreter-exec"] = "Couldn't get registers: No such process."
+    attached.gdb.instead = ['=thread-group-exited,id="i1"', '*stopped,reason="exited-normally"']
+    assert (await attached.target.interrupt(soon())).reason is StopReason.EXITED

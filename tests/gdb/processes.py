@@ -1,0 +1,82 @@
+"""A process to debug, seen from outside."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from crdebug.deadline import Deadline
+from crdebug.node import proc
+from crdebug.target.gdb import GdbTarget
+
+
+def soon() -> Deadline:
+    """Far more than anything here takes, on any machine."""
+    return Deadline(60.0)
+
+
+class Process:
+    """A running rank.c."""
+
+    def __init__(self, program: Path, *arguments: str) -> None:
+        self._popen = subprocess.Popen(
+            [program, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+        )
+        assert self._popen.stdout is not None
+        assert self._popen.stdout.read(1) == b"!"
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    def signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def wait(self) -> int:
+        return self._popen.wait(timeout=60)
+
+    def end(self) -> None:
+        if self._popen.poll() is None:
+            self._popen.kill()
+        self.wait()
+        assert self._popen.stdout is not None
+        self._popen.stdout.close()
+
+    def fields(self) -> dict[str, str]:
+        return proc.status(self.pid)
+
+    def code(self, address: int, size: int = 16) -> bytes:
+        """What is in its memory now."""
+        descriptor = os.open(f"/proc/{self.pid}/mem", os.O_RDONLY)
+        try:
+            return os.pread(descriptor, size, address)
+        finally:
+            os.close(descriptor)
+
+    def queued(self) -> tuple[int, int]:
+        """The signals in any of its queues: of the threads, and of the process."""
+        threads, process = 0, 0
+        for tid in proc.tids(self.pid):
+            status = proc.status(self.pid, tid)
+            threads |= int(status["SigPnd"], 16)
+            process |= int(status["ShdPnd"], 16)
+        return threads, process
+
+    def assert_free(self) -> None:
+        """It runs, nothing traces it, no signal waits for it, none has been sent to it."""
+        for tid in proc.tids(self.pid):
+            status = proc.status(self.pid, tid)
+            assert status["TracerPid"] == "0"
+            assert status["State"][0] in "RSZD", status["State"]
+        assert self.queued() == (0, 0)
+
+
+Spawn = Callable[..., Process]
+Launch = Callable[..., Awaitable[GdbTarget]]
+
+
+def kill_gdb(target: GdbTarget) -> None:
+    os.kill(target.gdb_pid, signal.SIGKILL)

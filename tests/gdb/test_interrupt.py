@@ -1,0 +1,196 @@
+"""Interrupts against stops: whoever wins, nothing of the interrupt is left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+from collections import Counter
+
+import pytest
+from processes import Launch, Process, Spawn, soon
+
+from crdebug.events import RankStopped, StopReason
+from crdebug.target.gdb import GdbTarget
+from crdebug.target.interface import BreakpointChanged, BreakpointRequest, Notice, TargetState
+
+ROUNDS = int(os.environ.get("CRDEBUG_TEST_RACES", "120"))
+
+
+async def number(target: GdbTarget, expression: str) -> int:
+    return int(await target.evaluate(expression, soon()))
+
+
+async def held(launch: Launch, process: Process, told: list[Notice] | None = None) -> GdbTarget:
+    target = await launch(told=(told if told is not None else list[Notice]()).append)
+    await target.attach(process.pid, soon())
+    return target
+
+
+@pytest.mark.parametrize("arguments", [(), ("block", "spin"), ("threads=0", "pace=0")])
+async def test_it_stops_whatever_the_program_blocks(
+    launch: Launch, spawn: Spawn, arguments: tuple[str, ...]
+) -> None:
+    process = spawn(*arguments)
+    target = await held(launch, process)
+    for reason in (StopReason.INTERRUPT, StopReason.FOLLOWED) * 5:
+        await target.resume(soon())
+        assert (await target.interrupt(soon(), reason)).reason is reason
+        assert process.queued() == (0, 0)
+    await target.detach(soon())
+    process.assert_free()
+
+
+async def test_the_program_does_not_notice(launch: Launch, spawn: Spawn) -> None:
+    process = spawn()
+    target = await held(launch, process)
+    for _ in range(20):
+        before = await number(target, "n")
+        await target.resume(soon())
+        await target.interrupt(soon())
+        await target.detach(soon())
+        await target.attach(process.pid, soon())
+        assert await number(target, "n") >= before
+    assert await number(target, "interrupted") == 0
+    assert await number(target, "continued") == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("threads=0", "pace=0"),
+        ("threads=2", "pace=20"),
+        ("threads=2", "pace=50", "block", "spin"),
+    ],
+    ids=" ".join,
+)
+async def test_races_with_a_breakpoint(
+    launch: Launch, spawn: Spawn, arguments: tuple[str, ...]
+) -> None:
+    """Interrupt a rank that is about to hit a breakpoint, again and again.
+
+    After every stop no SIGSTOP is queued; after every run the next stop is a hit, never a stop
+    that is left over; no hit is lost or counted twice; a detach leaves the process running.
+    """
+    process, told = spawn(*arguments), list[Notice]()
+    target = await held(launch, process, told)
+    inserted = await target.insert_breakpoint(BreakpointRequest("hot"), soon())
+    first = await number(target, "n")
+    chance = random.Random(len(arguments))
+    won: Counter[StopReason] = Counter()
+    for turn in range(ROUNDS):
+        await target.resume(soon())
+        for _ in range(chance.randrange(30)):
+            await asyncio.sleep(0)
+        stop = await target.interrupt(soon())
+        assert stop.reason in (StopReason.BREAKPOINT, StopReason.INTERRUPT)
+        assert stop == target.last_stop
+        assert process.queued() == (0, 0)
+        won[stop.reason] += 1
+        if turn % 3 == 0:
+            await target.resume(soon())
+            stop = await soon().wait(target.stopped(), "a hit")
+            assert (stop.reason, stop.detail) == (StopReason.BREAKPOINT, "1")
+        if turn % 7 == 0:
+            await target.detach(soon())
+            process.assert_free()
+            await target.attach(process.pid, soon())
+            first = -1  # it ran on without us
+    if stop.reason is not StopReason.BREAKPOINT:
+        await target.resume(soon())
+        await soon().wait(target.stopped(), "a hit")
+    hits = [each.inserted.hits for each in told if isinstance(each, BreakpointChanged)]
+    told_hits = [
+        each
+        for each in told
+        if isinstance(each, RankStopped) and each.reason is StopReason.BREAKPOINT
+    ]
+    assert hits[-1] == len(told_hits)
+    assert inserted.gdb_number == 1
+    assert first == -1 or await number(target, "n") - first + 1 == hits[-1]
+    assert await number(target, "continued") == 0
+
+
+async def test_no_hit_is_lost(launch: Launch, spawn: Spawn) -> None:
+    process, told = spawn("threads=2", "pace=10", "spin"), list[Notice]()
+    target = await held(launch, process, told)
+    await target.insert_breakpoint(BreakpointRequest("hot"), soon())
+    await target.resume(soon())
+    await soon().wait(target.stopped(), "a hit")
+    first = await number(target, "n")
+    for _ in range(ROUNDS):
+        await target.resume(soon())
+        await target.interrupt(soon())
+    stop = target.last_stop
+    if stop is None or stop.reason is not StopReason.BREAKPOINT:
+        await target.resume(soon())
+        await soon().wait(target.stopped(), "a hit")
+    hits = [
+        each
+        for each in told
+        if isinstance(each, RankStopped) and each.reason is StopReason.BREAKPOINT
+    ]
+    assert len(hits) == await number(target, "n") - first + 1
+
+
+async def test_races_with_steps(launch: Launch, spawn: Spawn) -> None:
+    process = spawn("threads=1")
+    target = await held(launch, process)
+    await target.insert_breakpoint(BreakpointRequest("factorial", temporary=True), soon())
+    await target.resume(soon())
+    await soon().wait(target.stopped(), "a hit")
+    for turn in range(ROUNDS // 2):
+        await target.step(1 + turn % 5, soon())
+        for _ in range(turn % 11):
+            await asyncio.sleep(0)
+        stop = await target.interrupt(soon())
+        assert stop.reason in (StopReason.STEP, StopReason.INTERRUPT)
+        assert process.queued() == (0, 0)
+    await target.detach(soon())
+    process.assert_free()
+
+
+async def test_races_with_the_end(launch: Launch, spawn: Spawn) -> None:
+    target = await launch()
+    for turn in range(12):
+        process = spawn("pace=0")
+        await target.attach(process.pid, soon())
+        await target.evaluate("ending = 1", soon())
+        await target.resume(soon())
+        for _ in range(turn):
+            await asyncio.sleep(0)
+        stop = await target.interrupt(soon())
+        if target.state is TargetState.STOPPED:
+            assert stop.reason is StopReason.INTERRUPT
+            await target.resume(soon())
+            stop = await soon().wait(target.stopped(), "the end")
+        assert stop == RankStopped(0, StopReason.EXITED, "0")
+        assert process.wait() == 0
+
+
+async def test_somebody_elses_sigstop_does_no_harm(launch: Launch, spawn: Spawn) -> None:
+    """Job control of a batch system: it neither stops the rank nor stays for later."""
+    process = spawn()
+    target = await held(launch, process)
+    await target.resume(soon())
+    process.signal(signal.SIGSTOP)
+    process.signal(signal.SIGSTOP)
+    assert (await target.interrupt(soon())).reason is StopReason.INTERRUPT
+    await target.detach(soon())
+    process.assert_free()
+
+
+async def test_sigcont_that_takes_the_signal_away(launch: Launch, spawn: Spawn) -> None:
+    process = spawn()
+    target = await held(launch, process)
+    await target.console("handle SIGCONT nostop noprint pass", soon())
+    for _ in range(10):
+        await target.resume(soon())
+        stop = asyncio.create_task(target.interrupt(soon()))
+        for _ in range(5):
+            await asyncio.sleep(0)
+            process.signal(signal.SIGCONT)
+        assert (await stop).reason is StopReason.INTERRUPT
+    await target.detach(soon())
+    process.assert_free()

@@ -1,0 +1,125 @@
+"""The subprocess behind a connection: lines of any length, and an end that is always seen."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+
+import pytest
+from processes import soon
+
+from crdebug.errors import NotAvailable
+from crdebug.node.pipe import Pipe
+
+
+async def lines(pipe: Pipe) -> list[bytes]:
+    found = []
+    while line := await soon().wait(pipe.readline(), "a line"):
+        found.append(line)
+    return found
+
+
+async def python(code: str) -> Pipe:
+    return await Pipe.start([sys.executable, "-c", code])
+
+
+async def test_lines_and_the_rest_and_the_end() -> None:
+    pipe = await python("import sys; sys.stdout.write('a\\n\\nb\\nrest'); sys.exit(3)")
+    assert await lines(pipe) == [b"a\n", b"\n", b"b\n", b"rest"]
+    assert await lines(pipe) == []
+    assert await pipe.wait() == 3
+    assert await pipe.close(soon()) == 3
+
+
+async def test_a_line_of_any_length() -> None:
+    size = 20_000_000
+    pipe = await python(f"print('x' * {size}); print('end')")
+    assert [len(line) for line in await lines(pipe)] == [size + 1, 4]
+    await pipe.close(soon())
+
+
+async def test_what_is_written_arrives() -> None:
+    pipe = await python("import sys; [print(l.strip()[::-1], flush=True) for l in sys.stdin]")
+    pipe.write(b"abc\n")
+    assert await soon().wait(pipe.readline(), "an answer") == b"cba\n"
+    # At the end of its input it ends by itself.
+    assert await pipe.close(soon()) == 0
+    pipe.write(b"nobody\n")
+    assert await pipe.readline() == b""
+
+
+async def test_a_child_that_keeps_the_pipe_open_does_not_hide_the_end() -> None:
+    pipe = await python(
+        "import os, sys, time\n"
+        "if os.fork() == 0:\n"
+        "    os.read(0, 1); os._exit(0)\n"
+        "print('parent', flush=True); os._exit(7)"
+    )
+    assert await lines(pipe) == [b"parent\n"]
+    assert await pipe.wait() == 7
+    # The child ends with its input, which is closed now.
+    await pipe.close(soon())
+
+
+async def test_last_words() -> None:
+    pipe = await python("import sys; sys.stderr.write('x' * 10000 + 'the reason\\n'); sys.exit(1)")
+    assert await lines(pipe) == []
+    assert pipe.last_words().endswith("the reason")
+    assert len(pipe.last_words()) < 5000
+    await pipe.close(soon())
+
+
+async def test_it_has_a_session_of_its_own() -> None:
+    pipe = await python("import os; print(os.getsid(0) == os.getpid(), flush=True); input()")
+    assert await soon().wait(pipe.readline(), "an answer") == b"True\n"
+    await pipe.close(soon())
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+async def test_death_by_signal_is_a_negative_status(number: signal.Signals) -> None:
+    pipe = await python("print('there', flush=True); input()")
+    assert await soon().wait(pipe.readline(), "a line") == b"there\n"
+    os.kill(pipe.pid, number)
+    assert await lines(pipe) == []
+    assert await pipe.wait() == -number
+    assert await pipe.close(soon()) == -number
+
+
+async def test_one_that_ignores_everything_is_killed() -> None:
+    pipe = await python(
+        "import signal, threading\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "print('there', flush=True)\n"
+        "threading.Event().wait()"
+    )
+    assert await soon().wait(pipe.readline(), "a line") == b"there\n"
+    assert await pipe.close(type(soon())(1.0)) == -signal.SIGKILL
+
+
+async def test_interrupt() -> None:
+    pipe = await python(
+        "import threading\n"
+        "try:\n"
+        "    print('there', flush=True); threading.Event().wait()\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted', flush=True)"
+    )
+    assert await soon().wait(pipe.readline(), "a line") == b"there\n"
+    pipe.interrupt()
+    assert await lines(pipe) == [b"interrupted\n"]
+    await pipe.wait()
+    pipe.interrupt()
+    await pipe.close(soon())
+
+
+async def test_a_program_that_is_not_there() -> None:
+    with pytest.raises(NotAvailable, match="cannot start no-such-program: No such file"):
+        await Pipe.start(["no-such-program"])
+
+
+async def test_closing_from_two_sides() -> None:
+    pipe = await python("input()")
+    statuses = await asyncio.gather(pipe.close(soon()), pipe.close(soon()))
+    assert statuses[0] == statuses[1]
