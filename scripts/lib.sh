@@ -1,6 +1,8 @@
 # Shared by the scripts beside it; sourced, never run. Needs bash and Debian's base system only.
 # shellcheck shell=bash
 
+lib="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+
 # criu and ip live in sbin, which a login shell's PATH may lack.
 PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 export PATH
@@ -22,33 +24,39 @@ data_home() {
     fi
 }
 
-# Does this CRIU work on this kernel? A version says nothing about that; `criu check` does.
-criu_works() { have "$1" && "$1" check >/dev/null 2>&1; }
-
-# Why it does not, in its own words (one line).
-criu_complaint() {
-    have "$1" || {
-        printf 'there is no %s\n' "$1"
-        return
+# Tries a CRIU on this kernel, in a few tenths of a second. Neither its version nor `criu check` says
+# whether it works; see crdebug/node/criu_trial.py. What came of it is in criu_said then.
+criu_said=
+criu_works() {
+    local program status=0
+    program="$(command -v "$1" 2>/dev/null)" || {
+        criu_said="there is no $1"
+        return 1
     }
-    { "$1" check 2>&1 || true; } | grep -v 'criu/util.c' | grep -m 1 -E 'Error|Warn|[Pp]ermi' || printf 'it does not say\n'
+    criu_said="$("$(trial_python)" -I "$lib/../crdebug/node/criu_trial.py" "$program" 2>&1)" || status=$?
+    criu_said="${criu_said##*$'\n'}" # a traceback's last line is the one that tells
+    return "$status"
 }
 
-# Prints the first CRIU that works, in the order of crdebug.config.criu_candidates().
-working_criu() {
+# Any Python 3 will do for a trial: before there is a .venv, the one that setup has found.
+trial_python() {
     local candidate
-    if [ -n "${CRDEBUG_CRIU:-}" ]; then
-        set -- "$CRDEBUG_CRIU"
-    else
-        set -- "$(data_home)/criu/bin/criu" criu
-    fi
-    for candidate in "$@"; do
-        if criu_works "$candidate"; then
-            command -v "$candidate"
-            return 0
+    for candidate in "${CRDEBUG_PYTHON:-}" "$lib/../.venv/bin/python"; do
+        if [ -x "$candidate" ]; then
+            printf '%s\n' "$candidate"
+            return
         fi
     done
-    return 1
+    printf 'python3\n'
+}
+
+# Is there a CRIU that works, among those of crdebug.config.criu_candidates()?
+a_criu_works() {
+    if [ -n "${CRDEBUG_CRIU:-}" ]; then
+        criu_works "$CRDEBUG_CRIU"
+    else
+        criu_works "$(data_home)/criu/bin/criu" || criu_works criu
+    fi
 }
 
 # `apt-get update`, at most once for each run. One broken third-party entry must not stop us:

@@ -1,13 +1,11 @@
 """CRIU as the checkpoint/restart service (criu(8)).
 
-The options were tried for whole trees of mpirun and its ranks in their own namespaces; each one's
-reason is beside it.
+Its options are those that crdebug.node.criu_trial tries a CRIU with, where each one's reason is.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,31 +15,10 @@ from crdebug.deadline import Deadline
 from crdebug.errors import CrdebugError, CrsFailed
 from crdebug.node import programs
 from crdebug.node.criu_program import CriuProgram
-
-_COMMON = (
-    "--tcp-established",  # the launcher's connections to its ranks
-    "--ext-unix-sk",
-    "--file-locks",
-    "--link-remap",  # files that were unlinked and have another name
-    "--ghost-limit",  # … or none: MPICH's shared memory is 4 MB of that, the default is 1 MB
-    "512M",
-    "--manage-cgroups=ignore",
-    "--empty-ns",  # of the network only loopback, which our action script brings up
-    "net",
-)
-# One machine, and all of it frozen: no packet can arrive meanwhile. The default calls iptables.
-_DUMP = ("--network-lock", "skip", "--leave-running")
-_RESTORE = ("--root", "/", "--restore-detached")
-# Said where a host forbids raising RLIMIT_NOFILE; CRIU carries on.
-_HARMLESS = "RLIMIT_NOFILE"
-_ERROR = re.compile(r"^(?:\([\d.]+\))?\s*(?:\d+: )?Error \([^)]*\): (.*)$")
-
-
-def errors_in(log: str) -> tuple[str, ...]:
-    """The first few causes that a log names, oldest first."""
-    found = (_ERROR.match(line) for line in log.splitlines())
-    texts = [match[1].strip() for match in found if match and _HARMLESS not in match[1]]
-    return tuple(texts[:4])
+from crdebug.node.criu_trial import COMMON as _COMMON
+from crdebug.node.criu_trial import DUMP as _DUMP
+from crdebug.node.criu_trial import RESTORE as _RESTORE
+from crdebug.node.criu_trial import errors_in
 
 
 class _Rendezvous:

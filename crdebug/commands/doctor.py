@@ -144,11 +144,18 @@ def _criu(machine: Machine) -> tuple[Finding, ...]:
     failed = [attempt for attempt in machine.criu if attempt.program is None]
     program = machine.criu[-1].program if machine.criu else None
     if program is None:
-        mend = _SETUP if machine.root else "run as root: CRIU needs it; then scripts/setup"
-        detail = f"on kernel {machine.kernel}: {_failures(failed)}"
+        if not machine.root:
+            mend = "run as root: CRIU needs it; then scripts/setup"
+        elif len(failed) == 1:  # see crdebug.config.criu_candidates()
+            mend = "set CRDEBUG_CRIU to a CRIU that works; or unset it and run scripts/setup"
+        else:
+            mend = _SETUP
+        # that there is no private CRIU is the usual case, unless there is none at all
+        told = [attempt for attempt in failed if attempt.there] or failed
+        detail = f"on kernel {machine.kernel}: {_failures(told)}"
         return (Finding("criu", "missing", why, mend, detail),)
-    detail = _words(f"{program.version} says '{program.checked}'", program.path)
-    # that there is no private CRIU is the usual case; one that is there and fails is worth a word
+    detail = f"{_words(program.version, program.path)}: {program.tried}"
+    # one that is there and fails is worth a word
     broken = [attempt for attempt in failed if attempt.there]
     if broken:
         detail = f"{detail} (not {_failures(broken)})"

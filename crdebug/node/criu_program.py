@@ -1,35 +1,46 @@
-"""Which CRIU works on the running kernel? Tried by `criu check`, never inferred from a version."""
+"""Which CRIU works on the running kernel? Each is tried (crdebug.node.criu_trial), never judged by
+its version, nor by `criu check`."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import hashlib
+import os
+import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from crdebug import config
+from crdebug.node import criu_trial, proc
 from crdebug.node.ask import find_program, first_line, run
 
 # `criu check --feature`: what would make checkpoints faster or smaller, and is not needed.
 CRIU_FEATURES = ("mem_dirty_track", "uffd", "pidfd_store")
+
+TRIAL = Path(criu_trial.__file__)
 
 
 @dataclass(frozen=True, slots=True)
 class CriuProgram:
     """A CRIU that works on the running kernel.
 
-    path: absolute.  version: as `criu --version` tells.  checked: what `criu check` said.
+    path: absolute.  version: as `criu --version` tells.  tried: what it was seen to do.
     """
 
     path: str
     version: str
-    checked: str
+    tried: str
 
 
 @dataclass(frozen=True, slots=True)
 class CriuAttempt:
-    """One candidate for the CRIU, tried by `criu check`.
+    """One candidate for the CRIU, and what came of its trial.
 
-    program is None when it failed, or is not there at all.  said: what it said of itself.
+    program is None when it failed, or is not there at all.  said: what it did, or why it failed.
     """
 
     candidate: str
@@ -39,10 +50,10 @@ class CriuAttempt:
 
 
 def find_criu() -> CriuProgram | None:
-    """The first of crdebug.config.criu_candidates() that passes `criu check`, else None.
+    """The first of crdebug.config.criu_candidates() that works, else None.
 
-    The answer holds for the running kernel, and is kept for this process's lifetime (a check
-    takes about 40 ms, so nothing is kept on disk, where it could outlive a kernel).
+    A trial takes some tenths of a second; a success is kept on disk, for this run of the machine
+    and this state of the program's file, so that a checkpoint does not wait for one.
     """
     return probe_criu()[-1].program
 
@@ -58,32 +69,72 @@ def probe_criu() -> tuple[CriuAttempt, ...]:
 
 
 def try_criu(candidate: str) -> CriuAttempt:
-    """Run `criu check` with this program; once for each state of its file."""
+    """Try this program, unless the outcome is known; a failure is known to this process only."""
     path = find_program(candidate)
     if path is None:
         return CriuAttempt(candidate, None, "there is no such program", there=False)
-    return _try_criu(candidate, path, Path(path).stat().st_mtime_ns)
+    return _try_criu(candidate, path, _conditions(path))
 
 
 @functools.cache
-def _try_criu(candidate: str, path: str, _changed: int) -> CriuAttempt:
-    ran = run([path, "check"])
+def _try_criu(candidate: str, path: str, conditions: str) -> CriuAttempt:
+    known = _remembered(path, conditions)
+    if known is not None:
+        return CriuAttempt(candidate, known, known.tried)
+    # a process of its own: it adopts what the CRIU restores
+    ran = run([sys.executable, "-I", "-S", str(TRIAL), path])
+    said = first_line(ran.out) or first_line(ran.err) or f"exit status {ran.status}"
     if not ran.ok:
-        said = criu_complaint(ran.err or ran.out) or f"exit status {ran.status}"
         return CriuAttempt(candidate, None, said)
     version = run([path, "--version"]).out
-    said = first_line(ran.out) or first_line(ran.err)
     numbers = [line.split(":", 1)[1].strip() for line in version.splitlines() if ":" in line]
-    return CriuAttempt(candidate, CriuProgram(path, numbers[0] if numbers else "", said), said)
+    program = CriuProgram(path, numbers[0] if numbers else "", said)
+    _remember(program, conditions)
+    return CriuAttempt(candidate, program, said)
 
 
-def criu_complaint(text: str) -> str:
-    """The first line of CRIU's output that names the cause. Pure."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    # "util.c: exited, status=1" is a helper that ended, not why
-    telling = [line for line in lines if "criu/util.c" not in line]
-    errors = [line for line in telling if "Error" in line]
-    return next(iter([*errors, *telling, *lines]), "")
+# ---- what is known from before ------------------------------------------------------------------
+
+
+def _conditions(path: str) -> str:
+    """All that a trial's outcome may depend on and that is quick to tell. A kernel cannot change
+    without a new boot id; what this user may do, and the trial itself, can."""
+    details = Path(path).stat()
+    trial = hashlib.sha256(TRIAL.read_bytes()).hexdigest()
+    state = (details.st_ino, details.st_size, details.st_mtime_ns, details.st_ctime_ns)
+    return " ".join(map(str, (proc.boot_id(), os.geteuid(), *state, trial)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    conditions: str
+    program: CriuProgram
+
+
+def _memory_of(path: str) -> Path:
+    return config.cache_home() / "criu" / f"{hashlib.sha256(path.encode()).hexdigest()[:16]}.json"
+
+
+def _remembered(path: str, conditions: str) -> CriuProgram | None:
+    try:
+        memory = msgspec.json.decode(_memory_of(path).read_bytes(), type=_Memory)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    known = memory.conditions == conditions and memory.program.path == path
+    return memory.program if known else None
+
+
+def _remember(program: CriuProgram, conditions: str) -> None:
+    target = _memory_of(program.path)
+    # without a place to keep it there is only a trial more next time
+    with contextlib.suppress(OSError):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as unfinished:
+            unfinished.write(msgspec.json.encode(_Memory(conditions, program)))
+        os.replace(unfinished.name, target)
+
+
+# ---- the rest -----------------------------------------------------------------------------------
 
 
 def probe_criu_features(program: CriuProgram) -> tuple[tuple[str, bool], ...]:

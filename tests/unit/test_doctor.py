@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import replace
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from crdebug.commands.doctor import Finding, as_json, as_text, diagnose, judge, main_job_can_run
-from crdebug.node import probes
-from crdebug.node.criu_program import CriuAttempt, CriuProgram, criu_complaint
+from crdebug.node import criu_program, probes, proc
+from crdebug.node.criu_program import CriuAttempt, CriuProgram
+from crdebug.node.criu_trial import errors_in
 from crdebug.node.probes import (
     Answer,
     GdbAnswer,
@@ -24,7 +26,8 @@ from crdebug.node.probes import (
 )
 
 GIB = 1 << 30
-CRIU = CriuProgram("/opt/criu", "4.1.1", "Looks good.")
+TRIED = "processes dumped and restored"
+CRIU = CriuProgram("/sbin/criu", "4.1.1", TRIED)
 
 WELL = Machine(
     python=Answer(True, path="/usr/bin/python3", version="3.13.5"),
@@ -33,7 +36,7 @@ WELL = Machine(
     mpicc=Answer(True, path="/usr/bin/mpicc", version="gcc 14.2.0"),
     mpifort=Answer(True, path="/usr/bin/mpifort", version="GNU Fortran 14.2.0"),
     launchers=(Launcher("/usr/bin/mpirun", "Open MPI", "5.0.7"),),
-    criu=(CriuAttempt("criu", CRIU, "Looks good."),),
+    criu=(CriuAttempt("criu", CRIU, TRIED),),
     criu_features=(("mem_dirty_track", False), ("uffd", True)),
     ptrace=Ptrace(True, "", None),
     namespaces=Namespaces(True, ""),
@@ -44,6 +47,13 @@ WELL = Machine(
     kernel="6.12.0",
     root=True,
 )
+
+
+def failed(candidate: str, said: str = "dump: sockets: no such option") -> CriuAttempt:
+    return CriuAttempt(candidate, None, said)
+
+
+PRIVATE = CriuAttempt("/data/criu/bin/criu", None, "there is no such program", there=False)
 
 
 def only(findings: tuple[Finding, ...], name: str) -> Finding:
@@ -70,10 +80,11 @@ BROKEN: list[tuple[str, Callable[[Machine], Machine], str]] = [
     ("cc", lambda m: replace(m, cc=Answer(False, "no cc")), "scripts/setup"),
     ("mpicc", lambda m: replace(m, mpicc=Answer(False, "no mpicc")), "scripts/setup"),
     ("mpi", lambda m: replace(m, launchers=()), "scripts/setup"),
-    ("criu", lambda m: replace(m, criu=(CriuAttempt("criu", None, "vdso"),)), "scripts/setup"),
+    ("criu", lambda m: replace(m, criu=(PRIVATE, failed("criu"))), "run scripts/setup"),
+    ("criu", lambda m: replace(m, criu=(failed("/my/criu"),)), "CRDEBUG_CRIU"),
     (
         "criu",
-        lambda m: replace(m, criu=(CriuAttempt("criu", None, "no permission"),), root=False),
+        lambda m: replace(m, criu=(PRIVATE, failed("criu", "not permitted")), root=False),
         "as root",
     ),
     ("namespaces", lambda m: replace(m, namespaces=Namespaces(False, "no", ("net",))), "privil"),
@@ -122,6 +133,18 @@ def test_what_only_some_need(
     assert main_job_can_run(findings)
 
 
+def test_what_came_of_the_trial_of_criu_is_told() -> None:
+    finding = only(judge(WELL), "criu")
+    assert finding.detail == f"4.1.1, /sbin/criu: {TRIED}"
+    finding = only(judge(replace(WELL, criu=(PRIVATE, failed("criu")))), "criu")
+    assert finding.detail == "on kernel 6.12.0: criu: dump: sockets: no such option"
+    finding = only(judge(replace(WELL, criu=(PRIVATE, replace(PRIVATE, candidate="criu")))), "criu")
+    assert finding.detail == (
+        "on kernel 6.12.0: /data/criu/bin/criu: there is no such program; "
+        "criu: there is no such program"
+    )
+
+
 def test_a_broken_candidate_is_told_beside_the_one_that_works() -> None:
     broken = CriuAttempt("/own/criu", None, "vdso")
     finding = only(judge(replace(WELL, criu=(broken, WELL.criu[0]))), "criu")
@@ -162,14 +185,16 @@ def test_which_mpi_a_launcher_is(text: str, expected: tuple[str, str]) -> None:
     assert mpi_family(text) == expected
 
 
-def test_criu_names_the_cause_and_not_its_helper() -> None:
+def test_criu_names_the_causes_and_not_its_helpers() -> None:
     said = (
         "Error (criu/util.c:642): exited, status=1\n"
         "Warn  (criu/kerndat.c:1): something\n"
-        "Error (criu/vdso.c:381): vdso: Unexpected rt vDSO area bounds\n"
+        "(00.000021) Error (criu/rlimit.c:9): rlimit: Can't setup RLIMIT_NOFILE for self\n"
+        "(00.004318)      7: Error (criu/vdso.c:381): vdso: Unexpected rt vDSO area bounds\n"
+        "(00.004400) Error (criu/cr-dump.c:2): Dumping FAILED.\n"
     )
-    assert criu_complaint(said) == "Error (criu/vdso.c:381): vdso: Unexpected rt vDSO area bounds"
-    assert criu_complaint("") == ""
+    assert errors_in(said) == ("vdso: Unexpected rt vDSO area bounds", "Dumping FAILED.")
+    assert errors_in("") == ()
 
 
 # ---- against programs that are made up, and this machine ---------------------------------------
@@ -181,20 +206,101 @@ def program(path: Path, script: str) -> Path:
     return path
 
 
-def test_a_criu_is_checked_once_for_each_state_of_its_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@dataclass
+class Machinery:
+    """A made-up CRIU, and a made-up trial that counts itself and says what it is told to."""
+
+    criu: Path
+    trial: Path
+    count: Path
+
+    def says(self, said: str, status: int = 0) -> None:
+        self.trial.write_text(
+            f"import sys\nopen({str(self.count)!r}, 'a').write(sys.argv[1] + '\\n')\n"
+            f"print({said!r})\nsys.exit({status})\n"
+        )
+
+    @property
+    def trials(self) -> int:
+        return self.count.read_text().count("\n") if self.count.exists() else 0
+
+    @property
+    def works(self) -> CriuProgram:
+        return CriuProgram(str(self.criu), "9.9", TRIED)
+
+
+def forget() -> None:
+    """As in a process that has just started."""
+    criu_program._try_criu.cache_clear()
+
+
+@pytest.fixture
+def machinery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machinery]:
+    made = Machinery(
+        program(tmp_path / "criu", 'echo "Version: 9.9"'), tmp_path / "trial.py", tmp_path / "count"
+    )
+    made.says(TRIED)
+    monkeypatch.setattr(criu_program, "TRIAL", made.trial)
+    monkeypatch.setenv("CRDEBUG_CRIU", str(made.criu))
+    monkeypatch.setenv("CRDEBUG_CACHE", str(tmp_path / "cache"))
+    yield made
+    forget()
+
+
+def test_a_criu_that_works_is_tried_once_and_then_remembered(machinery: Machinery) -> None:
+    for _ in range(3):
+        assert probes.find_criu() == machinery.works
+        forget()
+    assert machinery.count.read_text() == f"{machinery.criu}\n"
+
+
+CHANGES: dict[str, Callable[[Machinery, pytest.MonkeyPatch], object]] = {
+    "the machine was started anew": lambda m, patch: patch.setattr(
+        proc, "boot_id", lambda: "another"
+    ),
+    "the program was replaced": lambda m, _: program(
+        m.criu.with_name("new"), 'echo "Version: 9.9"'
+    ).rename(m.criu),
+    "the program was touched": lambda m, _: os.utime(m.criu, ns=(1, 1)),
+    "the trial tries more": lambda m, _: m.trial.write_text(m.trial.read_text() + "# more\n"),
+    "another user asks": lambda m, patch: patch.setattr(os, "geteuid", lambda: 4711),
+    "what was kept is damaged": lambda m, _: [
+        path.write_text("{") for path in m.criu.parent.glob("cache/criu/*")
+    ],
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_remembered_holds_for_what_it_was_tried_with(
+    change: str, machinery: Machinery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counted = tmp_path / "checks"
-    works = f'case $1 in check) echo x >>"{counted}"; echo fine ;; *) echo "Version: 9.9" ;; esac'
-    criu = program(tmp_path / "criu", works)
-    monkeypatch.setenv("CRDEBUG_CRIU", str(criu))
-    assert probes.find_criu() == CriuProgram(str(criu), "9.9", "fine")
-    assert probes.find_criu() == CriuProgram(str(criu), "9.9", "fine")
-    assert counted.read_text() == "x\n"
-    program(tmp_path / "new", "echo 'Error (criu/a.c:1): no' >&2; exit 1").rename(criu)
+    assert probes.find_criu() == machinery.works
+    CHANGES[change](machinery, monkeypatch)
+    forget()
+    assert probes.find_criu() == machinery.works
+    assert machinery.trials == 2
+
+
+def test_a_criu_that_fails_is_tried_again_by_the_next_process(machinery: Machinery) -> None:
+    machinery.says("dump: no", status=1)
     assert probes.find_criu() is None
-    obstacle = probes.checkpoint_obstacle()
-    assert obstacle == f"criu: {criu}: Error (criu/a.c:1): no"
+    assert probes.checkpoint_obstacle() == f"criu: {machinery.criu}: dump: no"
+    assert machinery.trials == 1
+    forget()
+    machinery.says(TRIED)
+    assert probes.find_criu() == machinery.works
+    assert machinery.trials == 2
+
+
+def test_a_place_that_cannot_be_written_costs_a_trial_and_nothing_else(
+    machinery: Machinery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("CRDEBUG_CACHE", str(tmp_path / "file" / "below"))
+    for number in (1, 2):
+        assert probes.find_criu() == machinery.works
+        assert machinery.trials == number
+        forget()
 
 
 def test_every_launcher_in_path_is_found_once(

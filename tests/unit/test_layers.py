@@ -41,6 +41,8 @@ LEVELS: dict[str, int] = {
 SIBLINGS = {("native", "node"), ("jobs", "session")}
 
 TALKERS = ("ui", "cli", "__main__")
+# run by file name as well, by scripts and as processes of their own: they talk and exit as such
+PROGRAMS = ("crdebug.node.criu_trial",)
 
 # modules whose use is touching the operating system's processes
 PROCESS_MODULES = ("subprocess", "ctypes", "psutil", "multiprocessing", "pty")
@@ -185,7 +187,7 @@ def touches_processes(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def prints(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
-    if unit_of(module) in (*TALKERS, "gdbscripts"):
+    if unit_of(module) in (*TALKERS, "gdbscripts") or module in PROGRAMS:
         return
     hint = "only ui and cli print; return a value"
     for line, name in imported(tree, module):
@@ -197,7 +199,7 @@ def prints(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def exits(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
-    if unit_of(module) in ("cli", "__main__", "gdbscripts"):
+    if unit_of(module) in ("cli", "__main__", "gdbscripts") or module in PROGRAMS:
         return
     for node in ast.walk(tree):
         called = node.func if isinstance(node, ast.Call) else None
@@ -307,6 +309,8 @@ BAD = [
     ("crdebug.commands.data", "import click", "only ui and cli print"),
     ("crdebug.commands.data", "raise SystemExit(1)", "only cli exits"),
     ("crdebug.ui.console", "import sys\nsys.exit(1)", "only cli exits"),
+    ("crdebug.node.ask", "print('here')", "only ui and cli print"),
+    ("crdebug.node.ask", "import os\nos._exit(1)", "only cli exits"),
     ("crdebug.target.gdb", "from pygdbmi import gdbmiparser", "only crdebug.mi"),
     ("crdebug.helpers", "", "no place in the layers"),
 ]
@@ -330,6 +334,7 @@ GOOD = [
     ("crdebug.checkpoint.files", "own = path.startswith(('/proc/', '/sys/'))"),
     ("crdebug.target.gdb", '"""Reads nothing of /proc."""\ndef f():\n    "/proc/self"'),
     ("crdebug.node.ask", "import subprocess, os\nos.kill(1, 0)\nx = '/proc/self'"),
+    ("crdebug.node.criu_trial", "import os\nprint('here')\nos._exit(1)"),
     ("crdebug.session", "async def f(self):\n    await self.kill()\n    self.exit()"),
     ("crdebug.ui.console", "import signal\nsignal.signal(signal.SIGINT, before)"),
     ("crdebug.ui.render", "from rich.console import Console\nprint('x')"),
