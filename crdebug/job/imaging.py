@@ -69,7 +69,7 @@ class Imaging:
 
         Raises CrsFailed or StoreError; the draft is gone then.
         """
-        crs = find_crs(record)
+        crs = await asyncio.to_thread(find_crs, record)
         store = self.directory.store
         pids = proc.processes_in_namespace_of(record.pid)
         store.require_space(sum(map(_resident, pids)))
@@ -186,7 +186,7 @@ class Imaging:
                 (run / name).chmod(0o600)  # as the starter made it; the CRS compares
             rollback.apply()
             try:
-                crs = find_crs(record)
+                crs = await asyncio.to_thread(find_crs, record)
                 pid = await crs.restore(
                     home / "images", mounts, frozen, Deadline(self.settings.restore)
                 )
