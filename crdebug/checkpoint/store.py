@@ -11,10 +11,11 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from crdebug.checkpoint import manifest as manifests
 from crdebug.checkpoint.manifest import Manifest, Stamp
@@ -102,9 +103,10 @@ def _stamp(path: Path, sha256: str) -> Stamp:
     return Stamp(sha256, details.st_size, details.st_ino, details.st_mtime_ns, details.st_ctime_ns)
 
 
-def _stamp_and_sync(path: Path) -> Stamp:
+def _stamp_and_sync(path: Path, known: tuple[int, str] | None) -> Stamp:
     _sync(path)
-    return _stamp(path, _hash(path))
+    whole = known is not None and known[0] == path.stat().st_size
+    return _stamp(path, known[1] if known is not None and whole else _hash(path))
 
 
 class CheckpointStore:
@@ -214,17 +216,23 @@ class CheckpointStore:
     def discard(self, draft: Draft) -> None:
         shutil.rmtree(draft.path, ignore_errors=True)
 
-    def publish(self, draft: Draft, manifest: Manifest) -> Checkpoint:
+    def publish(
+        self,
+        draft: Draft,
+        manifest: Manifest,
+        hashes: Mapping[Path, tuple[int, str]] = MappingProxyType({}),
+    ) -> Checkpoint:
         """Make a draft a checkpoint; slow (it reads and syncs every file), so run in a thread.
 
-        manifest: without `files`, which are found here. Raises StoreError; the draft is gone then.
+        manifest: without `files`, which are found here.  hashes: of files of which so many bytes
+        were hashed already, see RunningHashes. Raises StoreError; the draft is gone then.
         """
         try:
             paths = list(_files_below(draft.path))
             for path in paths:
                 path.chmod(0o600)
             with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-                stamps = list(pool.map(_stamp_and_sync, paths))
+                stamps = list(pool.map(_stamp_and_sync, paths, map(hashes.get, paths)))
             names = [str(path.relative_to(draft.path)) for path in paths]
             whole = replace(manifest, files=dict(zip(names, stamps, strict=True)))
             unfinished = draft.path / f".{manifests.NAME}"

@@ -15,6 +15,7 @@ from crdebug.acquire.mpir import acquire
 from crdebug.checkpoint.criu import Criu
 from crdebug.checkpoint.crs import Crs
 from crdebug.checkpoint.files import RollBack, SavedFile, find_open_files, save
+from crdebug.checkpoint.hashing import RunningHashes
 from crdebug.checkpoint.images import read_threads
 from crdebug.checkpoint.manifest import VERSION, Binary, Manifest, RankRecord, ThreadRecord
 from crdebug.checkpoint.protocol import variables
@@ -53,6 +54,7 @@ class Image:
     saved: tuple[SavedFile, ...]
     binaries: tuple[Binary, ...]
     crs: str
+    hashes: Mapping[Path, tuple[int, str]]
 
 
 class Imaging:
@@ -85,13 +87,16 @@ class Imaging:
             for name in _OUTPUT:
                 shutil.copyfile(self.directory.run(record.incarnation) / name, draft.run / name)
 
+        hashing = RunningHashes(draft.images)
         try:
             await crs.dump(record.pid, draft.images, mounts, frozen, Deadline(self.settings.dump))
         except BaseException:
             store.discard(draft)
             raise
+        finally:
+            hashes = await asyncio.to_thread(hashing.finish)
         binaries = tuple(Binary(*pair) for pair in mapped_programs(pids).items())
-        return Image(draft, mounts, saved, binaries, crs.name)
+        return Image(draft, mounts, saved, binaries, crs.name, hashes)
 
     async def publish(
         self,
@@ -138,7 +143,8 @@ class Imaging:
             saved=image.saved,
             files={},
         )
-        return await asyncio.to_thread(self.directory.store.publish, image.draft, manifest)
+        store = self.directory.store
+        return await asyncio.to_thread(store.publish, image.draft, manifest, image.hashes)
 
     # ---- restart ----------------------------------------------------------------------------
 

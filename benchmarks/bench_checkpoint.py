@@ -1,0 +1,119 @@
+"""Checkpoint and restart from the prompt, beside the bare CRIU on the same kind of job.
+
+Bounds (issue 2, "Speed"): checkpoint <= 1.3 x criu dump + 0.3 s; restart <= 1.3 x criu restore
++ 0.8 s; on 4 small ranks, and on 4 ranks of 256 MiB each.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from common import Pairs, main, report, timed, timed_command
+
+from crdebug.checkpoint import criu
+from crdebug.job.record import JobDirectory
+from crdebug.node import container, signals
+from crdebug.node.criu_program import find_criu
+from crdebug.session import Session
+from harness import mpirun
+from harness.programs import build
+
+ROUNDS = 5
+
+
+class BareJob:
+    """A job in the same container, dumped and restored by criu alone."""
+
+    def __init__(self, name: str, work: Path) -> None:
+        self.record = JobDirectory(name).read()
+        self.run = JobDirectory(name).run(1)
+        self.images = work / "images"
+        self.mounts = {m.point: m.point for m in container.machine_mounts(self.record.pid)}
+        self.mounts[container.JOB_DIRECTORY] = "job"
+        program = find_criu()
+        assert program is not None
+        self.criu = program.path
+
+    def _external(self, *, restore: bool) -> list[str]:
+        words = []
+        for point, name in self.mounts.items():
+            target = str(self.run) if name == "job" else point
+            words += ["--external", f"mnt[{name}]:{target}" if restore else f"mnt[{point}]:{name}"]
+        return words
+
+    def dump(self) -> float:
+        shutil.rmtree(self.images, ignore_errors=True)
+        self.images.mkdir()
+        return timed_command(
+            [self.criu, "dump", "--tree", str(self.record.pid), *criu._COMMON, *criu._DUMP]
+            + [*self._external(restore=False), "--images-dir", str(self.images), "-v1"]
+        )
+
+    async def restore(self) -> float:
+        """The image has been made just now, and the job has not run since then to speak of; its
+        output files are cut to what they were, which is not timed."""
+        from crdebug.deadline import Deadline
+
+        sizes = {p: p.stat().st_size for p in self.run.iterdir() if p.is_file()}
+        signals.kill(self.record.pid, None)
+        await signals.ended(self.record.pid, Deadline(30), "the bare job to end")
+        for path, size in sizes.items():
+            with path.open("ab") as file:
+                file.truncate(size)
+        (self.run / "starter").unlink(missing_ok=True)
+        pidfile = self.images.parent / "pid"
+        pidfile.unlink(missing_ok=True)
+        action = self.images.parent / "action"
+        action.write_text(f"#!/bin/sh\n[ $CRTOOLS_SCRIPT_ACTION = setup-namespaces ] || exit 0\n"
+                          f"exec {self.record.starter} --crs-action none\n")
+        action.chmod(0o700)
+        seconds = timed_command(
+            [self.criu, "restore", *criu._COMMON, *criu._RESTORE]
+            + [*self._external(restore=True), "--images-dir", str(self.images), "-v1"]
+            + ["--pidfile", str(pidfile), "--action-script", str(action)]
+        )
+        from dataclasses import replace
+
+        self.record = replace(self.record, pid=int(pidfile.read_text()))
+        return seconds
+
+
+async def measure(title: str, mib: int) -> list[Pairs]:
+    program = build("memory")
+    argv = mpirun.command(program, "--steps", 1_000_000, "--delay-us", 1000, "--mib", mib)
+    taking = Pairs(f"checkpoint, {title}", 1.3, 0.3)
+    going = Pairs(f"restart, {title}", 1.3, 0.8)
+    work = Path.cwd()
+    session = await Session.run(argv, name=f"ours{mib}")
+    other = await Session.run(argv, name=f"bare{mib}")
+    try:
+        for each in (session, other):
+            await each.add_breakpoint(each.ranks, "work_step")
+            await each.resume(each.ranks)
+            await each.delete_breakpoint(1)
+        await other.detach()
+        bare = BareJob(f"bare{mib}", work)
+        for _ in range(ROUNDS):
+            taking.ours.append(await timed(session.checkpoint))
+            taking.bare.append(bare.dump())
+            going.ours.append(await timed(session.restart))
+            going.bare.append(await bare.restore())
+            session._attended.directory.store.delete(session.checkpoints()[-1].number)
+    finally:
+        await session.close()
+        signals.kill(bare.record.pid, None)
+    return [taking, going]
+
+
+async def run() -> None:
+    sizes = [int(word) for word in sys.argv[1:]] or [1, 256]
+    rows = []
+    for mib in sizes:
+        rows += await measure(f"4 ranks x {mib} MiB", mib)
+    report(rows)
+
+
+if __name__ == "__main__":
+    main(run)
