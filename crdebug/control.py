@@ -37,20 +37,29 @@ class ControlServer:
         self._path = path
         self._answer = answer
         self._server: asyncio.Server | None = None
+        self._serving: set[asyncio.Task[None]] = set()
+        self._silent: set[asyncio.StreamWriter] = set()  # have not asked yet
 
     async def start(self) -> None:
-        if await _connect(self._path) is not None:
+        if await is_attended(self._path):
             raise Refused(
                 "the job is under another session already", hint="end that one, or ask there"
             )
         self._path.unlink(missing_ok=True)  # of a session that died
         with short_path(self._path) as path:
-            self._server = await asyncio.start_unix_server(self._serve, path)
+            self._server = await asyncio.start_unix_server(self._accept, path)
         self._path.chmod(0o600)
 
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._silent.add(writer)
         try:
             line = await reader.readline()
+            self._silent.discard(writer)
             if not line:
                 return  # somebody only looked whether we are there
             try:
@@ -58,15 +67,21 @@ class ControlServer:
                 reply = Reply(number=await self._answer(request))
             except (CrdebugError, msgspec.MsgspecError) as error:
                 reply = Reply(error=str(error))
-            with contextlib.suppress(ConnectionError):
-                writer.write(msgspec.json.encode(reply) + b"\n")
-                await writer.drain()
+            writer.write(msgspec.json.encode(reply) + b"\n")
+            await writer.drain()
+        except (ConnectionError, ValueError):
+            pass  # it did not wait for the answer, or wrote no line of any length that we take
         finally:
+            self._silent.discard(writer)
             writer.close()
 
     async def close(self) -> None:
+        """Give the answers that are being made, and no more."""
         if self._server is not None:
             self._server.close()
+            for writer in self._silent:
+                writer.close()
+            await asyncio.gather(*self._serving, return_exceptions=True)
             await self._server.wait_closed()
             self._server = None
             self._path.unlink(missing_ok=True)
@@ -99,16 +114,21 @@ async def ask(path: Path, request: Request, deadline: Deadline) -> int | None:
     if connection is None:
         return None
     reader, writer = connection
+    line = b""
     try:
         writer.write(msgspec.json.encode(request) + b"\n")
-        line = await deadline.wait(reader.readline(), "the attached session")
+        with contextlib.suppress(ConnectionError):
+            line = await deadline.wait(reader.readline(), "the attached session's answer")
     finally:
         writer.close()
         with contextlib.suppress(ConnectionError):
             await writer.wait_closed()
     if not line:
-        raise CrdebugError("the attached session ended", phase="checkpoint")
-    reply = msgspec.json.decode(line, type=Reply)
+        raise CrdebugError("the attached session ended before it answered", phase="checkpoint")
+    try:
+        reply = msgspec.json.decode(line, type=Reply)
+    except msgspec.MsgspecError as error:
+        raise CrdebugError(f"the attached session's answer cannot be read: {error}") from None
     if reply.error:
         raise CrdebugError(reply.error)
     return reply.number

@@ -38,18 +38,22 @@ class OutputRelay:
             self._take(news)
 
     def _take(self, news: list[tuple[Path, bytes]]) -> None:
-        for path, data in news:
-            decoder = self._decoders.get(path)
-            if decoder is not None:
-                self._tell(JobOutput(path.name, decoder.decode(data)))
-        self._look_for_end()
-
-    def _look_for_end(self) -> None:
+        self._tell_output(news)
         status = told(self._run / "events").status
         if status is not None and self.ended is None:
+            # What was written before the end, and had not been read yet, comes before it.
+            self._tell_output(self._follower.read(), final=True)
             self.ended = status
             self._over.set()
             self._tell(JobEnded(status))
+
+    def _tell_output(self, news: list[tuple[Path, bytes]], *, final: bool = False) -> None:
+        """final: nothing is to come, so that half a character is shown as one that is broken."""
+        data = dict(news)
+        for path, decoder in self._decoders.items():
+            text = decoder.decode(data.get(path, b""), final)
+            if text:
+                self._tell(JobOutput(path.name, text))
 
     def catch_up(self) -> None:
         """Tell what has been written by now, without waiting for the kernel's notice."""

@@ -13,23 +13,33 @@ _IN_MODIFY = 0x2
 _IN_NONBLOCK_CLOEXEC = os.O_NONBLOCK | os.O_CLOEXEC
 
 
+def _checked(result: int, path: Path | None = None) -> int:
+    if result < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error), path)
+    return result
+
+
 class Follower:
     """Reads what is appended to some files of a directory, from given offsets on.
 
-    Owns an inotify descriptor until `close`. A file that does not exist yet is empty.
+    Owns an inotify descriptor until `close`. A file that does not exist yet is empty; a directory
+    that does not raises FileNotFoundError.
     """
 
     def __init__(self, files: dict[Path, int]) -> None:
         self._offsets = dict(files)
         self._changed = asyncio.Event()
         self._changed.set()  # what is there already counts
-        self._descriptor = _libc.inotify_init1(_IN_NONBLOCK_CLOEXEC)
-        if self._descriptor < 0:
-            error = ctypes.get_errno()
-            raise OSError(error, os.strerror(error))
-        for directory in {path.parent for path in files}:
-            # Modifications of any entry of the directory, so that files may still come to be.
-            _libc.inotify_add_watch(self._descriptor, os.fsencode(directory), _IN_MODIFY)
+        self._descriptor = _checked(_libc.inotify_init1(_IN_NONBLOCK_CLOEXEC))
+        try:
+            for directory in {path.parent for path in files}:
+                # Changes of any entry of the directory, so that files may still come to be.
+                name = os.fsencode(directory)
+                _checked(_libc.inotify_add_watch(self._descriptor, name, _IN_MODIFY), directory)
+        except OSError:
+            os.close(self._descriptor)
+            raise
         asyncio.get_running_loop().add_reader(self._descriptor, self._wake)
 
     def _wake(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import sys
@@ -19,7 +20,7 @@ from crdebug.node.criu_program import CriuProgram
 
 pytestmark = pytest.mark.unit
 
-# Stands in for CRIU: notes its command line, runs the action script as CRIU does, then ends as told.
+# Stands in for CRIU: notes its command line, runs the action script as CRIU does, ends as told.
 PROGRAM = """#!{python} -IS
 import json, os, pathlib, subprocess, sys
 plan = json.loads(pathlib.Path({plan!r}).read_text())
@@ -90,7 +91,7 @@ class World:
     def after(self, option: str) -> list[str]:
         """The values that an option was given."""
         words = self.argv()
-        return [value for name, value in zip(words, words[1:], strict=False) if name == option]
+        return [value for name, value in itertools.pairwise(words) if name == option]
 
 
 @pytest.fixture

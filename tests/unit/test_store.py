@@ -285,7 +285,12 @@ def test_an_untouched_file_is_not_read_again(
     taken(store)
     read: list[Path] = []
     real = stores._hash
-    monkeypatch.setattr(stores, "_hash", lambda path: read.append(path) or real(path))
+
+    def noted(path: Path) -> str:
+        read.append(path)
+        return real(path)
+
+    monkeypatch.setattr(stores, "_hash", noted)
     store.verify(store.load(1))
     assert read == []
     os.utime(store.path(1) / "run/stdout")
