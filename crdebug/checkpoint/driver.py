@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol as Seam
 
 from crdebug.checkpoint import protocol
-from crdebug.errors import CrdebugError
+from crdebug.errors import CrdebugError, GdbDied
 from crdebug.ranks import RankSet
 
 
@@ -67,36 +67,104 @@ async def drive(
 ) -> None:
     """Run a protocol from Start to ENDED; instructions that are pending together run together.
 
-    Cancellation waits for what is under way: a half-detached job is nobody's. Look at the
-    machine for the outcome.
+    progress: told the phase after each event, and which ranks it waits for.
+    Cancellation waits for a safe end, since a job half in its waitpoints is nobody's: a checkpoint
+    is given up, and so is a restart unless the job is back. Look at the machine for the outcome; what an action raises
+    is in its problems. Only a fault in the machine or in `progress` is raised, after the end.
     """
-    queue: asyncio.Queue[protocol.Event] = asyncio.Queue()
-    tasks: set[asyncio.Task[None]] = set()
-
-    async def run(instruction: protocol.Instruction) -> None:
-        event: protocol.Event
+    driving = _Driving(machine, actions, progress)
+    work = asyncio.create_task(driving.loop())
+    cancelled: asyncio.CancelledError | None = None
+    while not work.done():
         try:
-            await _carry_out(actions, instruction)
-            event = protocol.Succeeded(instruction)
+            await asyncio.wait([work])
+        except asyncio.CancelledError as error:
+            cancelled = error
+            driving.give_up()
+    fault = work.exception()
+    if cancelled is not None:
+        raise cancelled from fault
+    if fault is not None:
+        raise fault
+
+
+class _Driving:
+    """One run of a machine."""
+
+    def __init__(
+        self,
+        machine: protocol.Protocol,
+        actions: Actions,
+        progress: Callable[[protocol.Phase, RankSet], None],
+    ) -> None:
+        self._machine = machine
+        self._actions = actions
+        self._progress = progress
+        self._queue: asyncio.Queue[protocol.Event] = asyncio.Queue()
+        self._tasks: dict[asyncio.Task[protocol.Event], protocol.Instruction] = {}
+        self._fault: Exception | None = None
+
+    async def loop(self) -> None:
+        self._handle(protocol.Start())
+        while self._tasks or not self._queue.empty():
+            self._handle(await self._queue.get())
+        if self._fault is not None:
+            raise self._fault
+
+    def give_up(self) -> None:
+        """The CRS, which may take long, is broken off; what else is under way comes to its end."""
+        self._queue.put_nowait(protocol.GiveUp(_interrupted()))
+        for task, instruction in self._tasks.items():
+            if isinstance(instruction, protocol.Dump | protocol.Restore):
+                task.cancel()
+
+    def _handle(self, event: protocol.Event) -> None:
+        try:
+            for instruction in self._machine.handle(event):
+                task = asyncio.create_task(self._outcome(instruction))
+                self._tasks[task] = instruction
+                task.add_done_callback(self._settled)
+            waiting = {getattr(each, "rank", -1) for each in self._machine.pending} - {-1}
+            self._progress(self._machine.phase, RankSet.of(waiting))
+        except Exception as error:  # of ours, and nothing to leave the job half-way for
+            self._fault = self._fault or error
+
+    def _settled(self, task: asyncio.Task[protocol.Event]) -> None:
+        instruction = self._tasks.pop(task)
+        # One that was cancelled before its first step has no outcome of its own.
+        cancelled = protocol.Failed(instruction, _interrupted())
+        self._queue.put_nowait(cancelled if task.cancelled() else task.result())
+
+    async def _outcome(self, instruction: protocol.Instruction) -> protocol.Event:
+        phase = protocol.phase_of(instruction).value
+        lost = let_go = False
+        try:
+            await _carry_out(self._actions, instruction)
+            return protocol.Succeeded(instruction)
         except CrdebugError as error:
-            error.phase = error.phase or machine.phase.value
-            event = protocol.Failed(instruction, error, isinstance(error, RankLost))
-        except OSError as error:  # from the operating system, in our own words
-            wrapped = CrdebugError(str(error), phase=machine.phase.value)
-            event = protocol.Failed(instruction, wrapped, isinstance(error, ProcessLookupError))
-        queue.put_nowait(event)
+            failure = error
+            lost, let_go = isinstance(error, RankLost), isinstance(error, GdbDied)
+        except OSError as error:
+            failure = _in_words(error)
+            lost = isinstance(error, ProcessLookupError)
+        except asyncio.CancelledError:
+            failure = _interrupted()
+        except Exception as error:  # a fault of ours must not leave the job half-way either
+            failure = CrdebugError(f"internal error: {error!r}")
+            failure.__cause__ = error
+        failure.phase = failure.phase or phase
+        if failure.ranks is None and isinstance(instruction, protocol.RankInstruction):
+            failure.ranks = RankSet.of([instruction.rank])
+        return protocol.Failed(instruction, failure, lost, let_go)
 
-    async def loop() -> None:
-        event: protocol.Event = protocol.Start()
-        while True:
-            for instruction in machine.handle(event):
-                task = asyncio.create_task(run(instruction))
-                tasks.add(task)
-                task.add_done_callback(tasks.discard)
-            waiting_for = {getattr(p, "rank", -1) for p in machine.pending} - {-1}
-            progress(machine.phase, RankSet.of(waiting_for))
-            if machine.phase is protocol.Phase.ENDED:
-                return
-            event = await queue.get()
 
-    await asyncio.shield(asyncio.create_task(loop()))
+def _interrupted() -> CrdebugError:
+    return CrdebugError("interrupted")
+
+
+def _in_words(error: OSError) -> CrdebugError:
+    """What the operating system said, as a clause."""
+    said = (error.strerror or str(error)).lower()
+    told = CrdebugError(f"{error.filename}: {said}" if error.filename else said)
+    told.__cause__ = error
+    return told

@@ -13,8 +13,9 @@ only once, for every rank to be in its waitpoint before the dump:
 A restart begins with Restore, and its ranks at DETACHED (all WAITING: Announce).
 
 A failure before the dump leaves it out: ranks that were herded by then go up the same ladder
-without the stop in the middle, the others stay where they are. So every path ends with the job
-stopped in its debuggers as before, or with the ranks that are held named.
+without the stop in the middle, the others stay where they are. A debugger that dies lets its rank
+go: wherever that happens, the rank goes on at Attach, which brings a new debugger. So every path
+ends with the job stopped in its debuggers as before, or with the ranks that are held named.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Rung(IntEnum):
 
 
 class Phase(Enum):
-    """What the operation as a whole does; the value is the word that users read."""
+    """What the operation as a whole does, in this order; the value is the word that users read."""
 
     RECORD = "record"
     HERD = "herd"
@@ -143,14 +144,24 @@ class Succeeded:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """error: why. lost: the rank has ended, there is nothing to bring back."""
+    """error: why.  lost: the rank has ended, there is nothing to bring back.  let_go: its debugger
+    has died, so that nothing stops the rank any more."""
 
     instruction: Instruction
     error: CrdebugError
     lost: bool = False
+    let_go: bool = False
 
 
-Event = Start | Succeeded | Failed
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """The user does not want it any more. Comes unasked, at any time; what cannot be left half done
+    goes on.  error: what to say."""
+
+    error: CrdebugError
+
+
+Event = Start | Succeeded | Failed | GiveUp
 
 _UP: dict[Rung, type[RankInstruction]] = {
     Rung.STOPPED: Record,
@@ -160,15 +171,26 @@ _UP: dict[Rung, type[RankInstruction]] = {
     Rung.WAITING: Attach,
     Rung.ATTACHED: WalkOut,
 }
-_PHASE: dict[Rung, Phase] = {
-    Rung.STOPPED: Phase.RECORD,
-    Rung.RECORDED: Phase.HERD,
-    Rung.HERDED: Phase.DETACH,
-    Rung.DETACHED: Phase.HOLD,
-    Rung.WAITING: Phase.ATTACH,
-    Rung.ATTACHED: Phase.WALK_OUT,
+_PHASES: dict[type[Instruction], Phase] = {
+    Record: Phase.RECORD,
+    Herd: Phase.HERD,
+    Detach: Phase.DETACH,
+    AwaitWaitpoint: Phase.HOLD,
+    Dump: Phase.DUMP,
+    Restore: Phase.RESTORE,
+    Retire: Phase.RETIRE,
+    Announce: Phase.ATTACH,
+    Attach: Phase.ATTACH,
+    WalkOut: Phase.WALK_OUT,
+    Publish: Phase.PUBLISH,
 }
+_ORDER = tuple(Phase)
 ATTACH_TRIES = 2
+
+
+def phase_of(instruction: Instruction) -> Phase:
+    """The phase that an instruction belongs to."""
+    return _PHASES[type(instruction)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +219,9 @@ class Protocol:
     checkpoint that is taken, or after the restart? replaces: an incarnation is to be retired once
     the new one is there.
 
-    After each event: `phase`; once it is ENDED, `problems` (empty: all went well), `taken` (a
-    checkpoint was published, or the job was restored), `held` (ranks left in the waitpoint) and
-    `lost` (ranks that have ended).
+    After each event: `phase`; once it is ENDED, `problems` (empty: all went well; the first one is
+    the cause), `taken` (a checkpoint was published, or the job was restored), `held` (ranks that
+    no debugger could lead out of the waitpoint) and `lost` (ranks that have ended).
     """
 
     ranks: RankSet
@@ -216,157 +238,167 @@ class Protocol:
     story: list[str] = field(default_factory=list)
     _pending: list[Instruction] = field(default_factory=list)
     _tries: dict[int, int] = field(default_factory=dict)
-    _dumped: bool = False
+    _started: bool = False
+    _parted: bool = False  # the barrier is behind: each rank goes up on its own
 
     def handle(self, event: Event) -> list[Instruction]:
         """What to do now. Raises InvalidTransition for an event that nobody asked for."""
+        self._check(event)
         self.story.append(f"{self.phase.value}: {event}")
         match event:
             case Start():
                 instructions = self._start()
             case Succeeded(instruction):
-                self._settle(instruction, event)
+                self._pending.remove(instruction)
                 instructions = self._succeeded(instruction)
-            case Failed(instruction, error, lost):
-                self._settle(instruction, event)
-                self.problems.append(error)
-                instructions = self._failed(instruction, lost)
+            case Failed(instruction):
+                self._pending.remove(instruction)
+                instructions = self._failed(event)
+            case GiveUp(error):
+                instructions = self._give_up(error)
         self._pending += instructions
-        if not self._pending:
-            self.phase = Phase.ENDED
-        return instructions
+        further = self._advance()
+        self._pending += further
+        phases = [phase_of(each) for each in self._pending]
+        self.phase = min(phases, key=_ORDER.index, default=Phase.ENDED)
+        self.validate()
+        return instructions + further
 
     @property
     def pending(self) -> tuple[Instruction, ...]:
         """The instructions that no event has answered yet."""
         return tuple(self._pending)
 
-    def _settle(self, instruction: Instruction, event: Event) -> None:
-        if instruction not in self._pending:
-            raise InvalidTransition(
-                f"{event} was not asked for", phase=self.phase.value, story=tuple(self.story)
-            )
-        self._pending.remove(instruction)
+    def _check(self, event: Event) -> None:
+        match event:
+            case Start():
+                wrong = "started twice" if self._started else ""
+            case Succeeded(instruction) | Failed(instruction):
+                wrong = "" if instruction in self._pending else f"{event} was not asked for"
+            case GiveUp():
+                wrong = ""
+        if wrong:
+            raise InvalidTransition(wrong, phase=self.phase.value, story=tuple(self.story))
+
+    def validate(self) -> None:
+        """Raises AssertionError unless the invariants hold; they do after every event."""
+        busy = [each.rank for each in self._pending if isinstance(each, RankInstruction)]
+        assert len(busy) == len(set(busy)), "two instructions for one rank"
+        assert all(rank in self.rungs and rank not in self.held for rank in busy), "a rank is gone"
+        if Dump() in self._pending:
+            assert set(self.rungs.values()) <= {Rung.WAITING}, "a dump of ranks that can run"
+            assert not busy, "a dump while ranks move"
+        if self.phase is Phase.ENDED:
+            assert not self._pending, "not at the end"
+            for rank, rung in self.rungs.items():
+                whole = rung < Rung.HERDED or rung is Rung.OUT or rank in self.held
+                assert whole, f"rank {rank} was left at {rung.name}"
+
+    # ---- the job ---------------------------------------------------------------------------
 
     def _start(self) -> list[Instruction]:
-        if self._pending or self.rungs or self.phase is Phase.ENDED:
-            raise InvalidTransition(
-                "started twice", phase=self.phase.value, story=tuple(self.story)
-            )
+        self._started = True
         if self.restart:
-            self.phase = Phase.RESTORE
             return [Restore()]
         if not self.debugger:
-            self.phase = Phase.DUMP
             return [Dump()]
         self.rungs = dict.fromkeys(self.ranks, Rung.STOPPED)
-        return [Record(rank) for rank in self.ranks]
-
-    # ---- the ladder ------------------------------------------------------------------------
+        return []
 
     def _succeeded(self, instruction: Instruction) -> list[Instruction]:
         match instruction:
             case Dump():
-                self._dumped = True
-                return [Publish(), *self._climb_all(Rung.WAITING)]
+                self._parted = True
+                return [Publish()]
             case Publish():
                 self.taken = True
-                return []
             case Restore():
                 self.taken = True
                 if self.replaces:
-                    self.phase = Phase.RETIRE
                     return [Retire()]
-                return self._after_restore()
+                self._bring_in()
             case Retire():
-                return self._after_restore()
+                self._bring_in()
             case Announce():
-                return self._climb_all(Rung.WAITING)
+                self._parted = True
             case _:
                 self.rungs[instruction.rank] = Rung(self.rungs[instruction.rank] + 1)
-                return self._go_on(instruction.rank)
+        return []
 
-    def _failed(self, instruction: Instruction, lost: bool) -> list[Instruction]:
+    def _failed(self, event: Failed) -> list[Instruction]:
+        instruction = event.instruction
+        if isinstance(instruction, RankInstruction):
+            return self._rank_failed(instruction, event)
+        self.problems.append(event.error)
         match instruction:
-            case Dump():
-                return self._climb_all(Rung.WAITING)
-            case Publish() | Restore():
-                return []
+            case Dump() | Announce():
+                self._parted = True
             case Retire():
-                return self._after_restore()
-            case Announce():
-                return self._climb_all(Rung.WAITING)
-            case _:
-                return self._rank_failed(instruction, lost)
+                self._bring_in()
+        return []
 
-    def _after_restore(self) -> list[Instruction]:
-        if not self.debugger:
-            return []
-        # The image holds the threads in their waitpoints, or the signals that lead them there.
-        self.rungs = dict.fromkeys(self.ranks, Rung.DETACHED)
-        return self._climb_all(Rung.DETACHED)
+    def _bring_in(self) -> None:
+        """The image holds the threads in their waitpoints, or the signals that lead them there."""
+        if self.debugger:
+            self.rungs = dict.fromkeys(self.ranks, Rung.DETACHED)
 
-    def _rank_failed(self, instruction: RankInstruction, lost: bool) -> list[Instruction]:
+    def _give_up(self, error: CrdebugError) -> list[Instruction]:
+        # What is parted ends by itself, and soon; so does a job that is back. A dump is answered
+        # by its own event.
+        if self._pending and not self._parted and not self.restart and not self.problems:
+            self.problems.append(error)
+            self._parted = Dump() not in self._pending
+        return []
+
+    # ---- the ranks -------------------------------------------------------------------------
+
+    def _rank_failed(self, instruction: RankInstruction, event: Failed) -> list[Instruction]:
         rank = instruction.rank
-        if lost:
+        if not self.restart:
+            self._parted = True  # no dump any more, if there was none yet
+        if event.lost:
             self.lost |= RankSet.of([rank])
             del self.rungs[rank]
-            return self._on_without_dump()
-        match instruction:
-            case Record() | Herd():
-                return self._on_without_dump()
-            case Detach() | AwaitWaitpoint():
-                # Its debugger died, which detached it; or a thread did not come. The others come
-                # out again; so does this one, as far as it went in.
+        elif isinstance(instruction, Attach):
+            self._tries[rank] = self._tries.get(rank, 0) + 1
+            if self._tries[rank] < ATTACH_TRIES:
+                return [instruction]  # the second try decides, and is the one that is told
+            self.held |= RankSet.of([rank])
+        elif isinstance(instruction, WalkOut):
+            # A debugger that died on the way out gets a successor; once.
+            self._tries[rank] = self._tries.get(rank, 0) + 1
+            if event.let_go and self._tries[rank] < ATTACH_TRIES:
                 self.rungs[rank] = Rung.WAITING
-                return self._on_without_dump()
-            case Attach():
-                self._tries[rank] = self._tries.get(rank, 0) + 1
-                if self._tries[rank] < ATTACH_TRIES:
-                    self.problems.pop()  # the second try decides
-                    return [instruction]
+            else:
                 self.held |= RankSet.of([rank])
-                return []
-            case WalkOut():
-                self.held |= RankSet.of([rank])
-                return []
+        elif isinstance(instruction, AwaitWaitpoint):
+            # A thread did not come. The rank comes out again, as far as it went in.
+            self.rungs[rank] = Rung.WAITING
+        elif isinstance(instruction, Detach):
+            self.rungs[rank] = Rung.DETACHED  # whatever became of its debugger: it was herded
+        elif event.let_go:
+            self.rungs[rank] = Rung.WAITING  # it runs: a new debugger has to catch it
+        self.problems.append(event.error)
+        return []
 
-    @property
-    def _abandoned(self) -> bool:
-        """Is there to be no dump any more?"""
-        return bool(self.problems) and not self._dumped and not self.restart
-
-    def _on_without_dump(self) -> list[Instruction]:
-        """After a failure: ranks that stood at a barrier go on without it."""
-        idle = [
-            r for r in self.rungs if not any(getattr(p, "rank", -1) == r for p in self._pending)
-        ]
-        return [instruction for rank in idle for instruction in self._go_on(rank)]
-
-    def _climb_all(self, rung: Rung) -> list[Instruction]:
-        self.phase = _PHASE[rung] if self.rungs else self.phase
-        return [_UP[rung](rank) for rank, at in self.rungs.items() if at is rung]
-
-    def _go_on(self, rank: int) -> list[Instruction]:
-        """The next instruction for a rank, or for all of them if it was the last one awaited."""
-        rung = self.rungs[rank]
-        if rung is Rung.OUT or rank in self.held:
+    def _advance(self) -> list[Instruction]:
+        """What the ranks do next."""
+        if any(not isinstance(each, RankInstruction | Publish) for each in self._pending):
             return []
-        if self._abandoned:
-            # What was not herded yet stays as it is.
-            return [] if rung < Rung.HERDED else [self._step(rank)]
-        if rung is Rung.ATTACHED:
-            return [self._step(rank)]
+        busy = {each.rank for each in self._pending if isinstance(each, RankInstruction)}
+        if self._parted:
+            # Of ranks that no signal was queued to, nothing is to be taken back.
+            return [
+                _UP[rung](rank)
+                for rank, rung in self.rungs.items()
+                if Rung.HERDED <= rung < Rung.OUT and rank not in busy and rank not in self.held
+            ]
         # Up to the dump the ranks go in step: no signal is queued anywhere before every rank said
         # that it can be herded, and none is dumped before all are held.
-        if any(at < rung for at in self.rungs.values()):
+        rungs = set(self.rungs.values())
+        if busy or len(rungs) != 1:
             return []
+        rung = rungs.pop()
         if rung is Rung.WAITING:
-            self.phase = Phase.ATTACH if self.restart else Phase.DUMP
             return [Announce() if self.restart else Dump()]
-        return self._climb_all(rung)
-
-    def _step(self, rank: int) -> Instruction:
-        rung = self.rungs[rank]
-        self.phase = _PHASE[rung]
-        return _UP[rung](rank)
+        return [_UP[rung](rank) for rank in self.rungs]
