@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from common import Pairs, main, report, timed, timed_command
 
 from crdebug.checkpoint import criu
+from crdebug.deadline import Deadline
 from crdebug.job.record import JobDirectory
 from crdebug.node import container, signals
 from crdebug.node.criu_program import find_criu
@@ -47,15 +49,16 @@ class BareJob:
         shutil.rmtree(self.images, ignore_errors=True)
         self.images.mkdir()
         return timed_command(
-            [self.criu, "dump", "--tree", str(self.record.pid), *criu._COMMON, *criu._DUMP]
-            + [*self._external(restore=False), "--images-dir", str(self.images), "-v1"]
+            [
+                *(self.criu, "dump", "--tree", str(self.record.pid), *criu._COMMON, *criu._DUMP),
+                *self._external(restore=False),
+                *("--images-dir", str(self.images), "-v1"),
+            ]
         )
 
     async def restore(self) -> float:
         """The image has been made just now, and the job has not run since then to speak of; its
         output files are cut to what they were, which is not timed."""
-        from crdebug.deadline import Deadline
-
         sizes = {p: p.stat().st_size for p in self.run.iterdir() if p.is_file()}
         signals.kill(self.record.pid, None)
         await signals.ended(self.record.pid, Deadline(30), "the bare job to end")
@@ -66,16 +69,19 @@ class BareJob:
         pidfile = self.images.parent / "pid"
         pidfile.unlink(missing_ok=True)
         action = self.images.parent / "action"
-        action.write_text(f"#!/bin/sh\n[ $CRTOOLS_SCRIPT_ACTION = setup-namespaces ] || exit 0\n"
-                          f"exec {self.record.starter} --crs-action none\n")
+        action.write_text(
+            f"#!/bin/sh\n[ $CRTOOLS_SCRIPT_ACTION = setup-namespaces ] || exit 0\n"
+            f"exec {self.record.starter} --crs-action none\n"
+        )
         action.chmod(0o700)
         seconds = timed_command(
-            [self.criu, "restore", *criu._COMMON, *criu._RESTORE]
-            + [*self._external(restore=True), "--images-dir", str(self.images), "-v1"]
-            + ["--pidfile", str(pidfile), "--action-script", str(action)]
+            [
+                *(self.criu, "restore", *criu._COMMON, *criu._RESTORE),
+                *self._external(restore=True),
+                *("--images-dir", str(self.images), "-v1"),
+                *("--pidfile", str(pidfile), "--action-script", str(action)),
+            ]
         )
-        from dataclasses import replace
-
         self.record = replace(self.record, pid=int(pidfile.read_text()))
         return seconds
 

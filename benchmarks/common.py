@@ -38,7 +38,9 @@ class Pairs:
     def row(self) -> str:
         ours, bare = statistics.median(self.ours), statistics.median(self.bare)
         bound = self.factor * bare + self.plus
-        margins = [o - (self.factor * b + self.plus) for o, b in zip(self.ours, self.bare)]
+        margins = [
+            o - (self.factor * b + self.plus) for o, b in zip(self.ours, self.bare, strict=True)
+        ]
         missed = statistics.median(margins)
         verdict = "met" if missed <= 0 else f"missed by {missed:.2f} s"
         return (
