@@ -126,6 +126,11 @@ def started(pid: int) -> int:
     return int(_read(pid, "stat").rpartition(")")[2].split()[19])
 
 
+def parent(pid: int) -> int:
+    """The PID of the process's parent."""
+    return int(status(pid)["PPid"])
+
+
 def is_alive(pid: int, start: int | None = None) -> bool:
     """Is there such a process (and no zombie), with this start if given?"""
     try:
@@ -227,6 +232,12 @@ def files_open_for_writing(pid: int) -> tuple[OpenFile, ...]:
 def resident(pid: int) -> int:
     """Bytes of memory that an image of the process would hold, roughly: its resident pages."""
     return int(_read(pid, "statm").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def available_memory() -> int:
+    """Bytes that new processes can have without swapping (proc(5), MemAvailable)."""
+    fields = dict(line.split(":") for line in (PROC / "meminfo").read_text().splitlines())
+    return int(fields["MemAvailable"].split()[0]) << 10
 
 
 def environment(pid: int) -> dict[str, str]:

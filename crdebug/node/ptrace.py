@@ -1,7 +1,7 @@
-"""Holding a process for a moment, to change its memory and queue signals (ptrace(2)).
+"""Holding processes, to change their memory or so that they change nothing (ptrace(2)).
 
-Every thread is stopped between two of its own instructions, and none executes one before the
-changes are complete: what is queued meanwhile is what each of them sees first.
+Every thread is stopped between two of its own instructions, and none executes one before it is let
+go: what is queued meanwhile is what it sees first. Should we die, the kernel lets all of them go.
 """
 
 from __future__ import annotations
@@ -9,48 +9,190 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
+from crdebug.deadline import Deadline
+from crdebug.errors import Refused
 from crdebug.node import proc
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 _libc.ptrace.restype = ctypes.c_long
-_DETACH, _SEIZE, _INTERRUPT = 17, 0x4206, 0x4207
+_GETREGS, _SETREGS, _DETACH, _SEIZE, _INTERRUPT = 12, 13, 17, 0x4206, 0x4207
+_EVENT_STOP = 128
 _WALL = 0x40000000
+_EINTR = (1 << 64) - 4
+_NO_CALL = (1 << 64) - 1
 
 
-def _ptrace(request: int, tid: int, data: int = 0) -> None:
+class _Registers(ctypes.Structure):
+    """struct user_regs_struct of <sys/user.h>, x86-64."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_uint64)
+        for name in (
+            "r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs eflags "
+            "rsp ss fs_base gs_base ds es fs gs"
+        ).split()
+    )
+
+
+def _ptrace(request: int, tid: int, data: object = None) -> None:
     if _libc.ptrace(request, tid, None, data) != 0:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
 
 
+def _make_call_again(tid: int) -> None:
+    """Some system calls end with EINTR when their thread is merely stopped: epoll_wait, a receive
+    with a time limit, ... (signal(7), "by stop signals"). Nobody shall see that it was."""
+    now = _Registers()
+    _ptrace(_GETREGS, tid, ctypes.byref(now))
+    if now.rax != _EINTR or now.orig_rax >= 1 << 32:
+        return
+    fields = proc.status(tid)
+    pending = int(fields["SigPnd"], 16) | int(fields["ShdPnd"], 16)
+    if pending & ~int(fields["SigBlk"], 16):
+        return  # the application has a signal to see: it may see the EINTR as well
+    now.rip, now.rax, now.orig_rax = now.rip - 2, now.orig_rax, _NO_CALL
+    _ptrace(_SETREGS, tid, ctypes.byref(now))
+
+
+class Traced(PermissionError):
+    """Something else traces the process. tracer: its PID."""
+
+    def __init__(self, pid: int, tracer: int) -> None:
+        super().__init__(f"process {tracer} traces process {pid}")
+        self.tracer = tracer
+
+
+class Held:
+    """Threads that are held. To be used in one thread of ours only: that one is the tracer."""
+
+    def __init__(self) -> None:
+        self._leaders: set[int] = set()
+        self._moving: set[int] = set()  # seized, and not known to have stopped
+        self._stopped: dict[int, int] = {}  # TID -> its stop, as waitpid(2) tells it
+
+    def seize(self, pid: int) -> bool:
+        """Have all threads of a process stop; were there any that had not been told before?
+
+        Raises Traced, ProcessLookupError.
+        """
+        self._leaders.add(pid)
+        new = [tid for tid in proc.tids(pid) if tid not in self._moving | self._stopped.keys()]
+        found = False
+        for tid in new:
+            with contextlib.suppress(ProcessLookupError):
+                try:
+                    _ptrace(_SEIZE, tid)
+                except PermissionError:
+                    fields = proc.status(pid, tid)
+                    if fields["State"][:1] in "ZX":
+                        continue  # a main thread that has ended before the others
+                    raise Traced(pid, int(fields["TracerPid"])) from None
+                self._moving.add(tid)
+                _ptrace(_INTERRUPT, tid)
+                found = True
+        return found
+
+    def wait(self, options: int = 0) -> bool:
+        """Wait until all have stopped, or ended; with WNOHANG, look whether they have."""
+        for tid in tuple(self._moving):
+            try:
+                changed, status = os.waitpid(tid, _WALL | options)
+            except ChildProcessError:
+                self._moving.discard(tid)
+                continue
+            if changed:
+                self._moving.discard(tid)
+                if os.WIFSTOPPED(status):
+                    self._stopped[tid] = status
+        return not self._moving
+
+    def release(self) -> None:
+        """Let those that have stopped go, to do what they were doing."""
+        for tid, status in tuple(self._stopped.items()):
+            with contextlib.suppress(ProcessLookupError):  # killed
+                told = status >> 16  # 0: it was about to get a signal, which it shall get
+                if told == _EVENT_STOP:
+                    _make_call_again(tid)
+                _ptrace(_DETACH, tid, 0 if told else os.WSTOPSIG(status))
+                del self._stopped[tid]
+
+    def gone(self, options: int = 0) -> bool:
+        """Wait until those that were killed have ended: nobody else is told before their tracer.
+
+        With WNOHANG, look whether they have.
+        """
+        # The main thread's end is not told before the others' (ptrace(2), "Death under ptrace").
+        for tid in sorted(self._stopped, key=lambda tid: tid in self._leaders):
+            with contextlib.suppress(ChildProcessError):
+                changed, status = os.waitpid(tid, _WALL | options)
+                if not changed or os.WIFSTOPPED(status):
+                    continue
+            del self._stopped[tid]
+        return not self._stopped
+
+
 @contextlib.contextmanager
 def held(pid: int) -> Iterator[None]:
-    """Hold all threads of a process while the block runs.
+    """Hold all threads of a process while the block runs, which should be short.
 
     Raises ProcessLookupError when it is gone, PermissionError when something else traces it.
-    Short blocks only: it must be entered and left in one thread of ours.
     """
-    seized: dict[int, int] = {}  # TID -> signal that it stopped for, to be passed on
+    threads = Held()
     try:
-        while True:
-            # A thread not yet stopped may start another: until all that there are were seen.
-            new = [tid for tid in proc.tids(pid) if tid not in seized]
-            if not new:
-                break
-            for tid in new:
-                with contextlib.suppress(ProcessLookupError):
-                    _ptrace(_SEIZE, tid)
-                    seized[tid] = 0
-                    _ptrace(_INTERRUPT, tid)
-                    _, status = os.waitpid(tid, _WALL)
-                    stop_event = status >> 16
-                    if os.WIFSTOPPED(status) and stop_event == 0:
-                        seized[tid] = os.WSTOPSIG(status)
+        # A thread not yet stopped may start another: until all that there are were seen.
+        while threads.seize(pid):
+            threads.wait()
         yield
     finally:
-        for tid, number in seized.items():
-            with contextlib.suppress(ProcessLookupError):
-                _ptrace(_DETACH, tid, number)
+        threads.wait()
+        threads.release()
+        threads.gone()
+
+
+@contextlib.asynccontextmanager
+async def held_container(pid: int, deadline: Deadline) -> AsyncIterator[None]:
+    """Hold every process of a job container but its PID 1, which only waits for the others.
+
+    What a debugger of ours holds already is left to it. They may be killed meanwhile. Raises
+    Refused when somebody else traces one of them, DeadlineExpired when one does not stop.
+    """
+    threads = Held()
+    try:
+        while _seize_all(threads, pid):
+            await deadline.until(
+                lambda: threads.wait(os.WNOHANG), "every process of the job to stand still"
+            )
+        yield
+    finally:
+        threads.release()
+        # One that has not stopped cannot be let go; nor is a killed one gone at once.
+        left = Deadline(deadline.seconds)
+        await left.until(lambda: threads.wait(os.WNOHANG), "every process of the job to run on")
+        threads.release()
+        await left.until(lambda: threads.gone(os.WNOHANG), "every process of the job to end")
+
+
+def _seize_all(threads: Held, init: int) -> bool:
+    new = False
+    for pid in proc.processes_in_namespace_of(init):
+        if pid == init:
+            continue
+        try:
+            new |= threads.seize(pid)
+        except ProcessLookupError:
+            continue
+        except Traced as error:
+            if not _is_ours(error.tracer):
+                raise Refused(str(error), hint="detach that debugger first") from None
+    return new
+
+
+def _is_ours(tracer: int) -> bool:
+    try:
+        return proc.parent(tracer) == os.getpid()
+    except ProcessLookupError:
+        return False
