@@ -51,7 +51,8 @@ class GdbTarget:
         self._connection = Connection(
             transport, rank=rank, subscriber=self._tracker.take, on_death=self._tracker.died
         )
-        self._stopper = Stopper(self._connection, self._tracker, signals or LocalStopSignals())
+        self._signals = signals or LocalStopSignals()
+        self._stopper = Stopper(self._connection, self._tracker, self._signals)
         self._scripted = False  # crdebug's own scripts are in this GDB
         self._lent = False
         self._lock = asyncio.Lock()
@@ -142,9 +143,12 @@ class GdbTarget:
     async def attach(self, pid: int, deadline: Deadline) -> RankStopped:
         """Take hold of a process and stop it; one that SIGSTOP had stopped runs on later."""
         self._require("attach", TargetState.IDLE, TargetState.EXITED)
-        return await self._acquire(f"-target-attach {pid}", "attach", deadline)
+        was_stopped = self._signals.is_stopped(pid)
+        return await self._acquire(f"-target-attach {pid}", "attach", deadline, was_stopped)
 
-    async def _acquire(self, command: str, verb: str, deadline: Deadline) -> RankStopped:
+    async def _acquire(
+        self, command: str, verb: str, deadline: Deadline, was_stopped: bool = False
+    ) -> RankStopped:
         async with self._lock:
             before, ended = self._tracker.state, self._tracker.last_stop
             self._tracker.quiet = True
@@ -152,7 +156,7 @@ class GdbTarget:
             try:
                 await self._connection.command(command, deadline)
                 stop = await deadline.wait(self._tracker.stopped(), f"the stop after {verb}")
-                await self._stopper.settle_attach(deadline)
+                await self._stopper.settle_attach(was_stopped, deadline)
             except GdbError:
                 self._tracker.withdraw(before, ended)
                 raise

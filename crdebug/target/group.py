@@ -245,7 +245,8 @@ class TargetGroup:
         if self._run is not None:
             self._run.ask_to_stop()
         elif self.running:
-            await self.stop_all(StopReason.INTERRUPT)
+            for error in (await self.stop_all(StopReason.INTERRUPT)).errors.values():
+                raise error
 
     async def stop_all(
         self, reason: StopReason = StopReason.FOLLOWED, deadline: Deadline | None = None

@@ -58,16 +58,16 @@ class Stopper:
             await self._send_until_stopped(deadline)
         await self.settle(deadline)
 
-    async def settle_attach(self, deadline: Deadline) -> None:
-        """After an attach: end job control's stop, if the process was in one.
+    async def settle_attach(self, was_stopped: bool, deadline: Deadline) -> None:
+        """After an attach. was_stopped: job control had stopped the process before it.
 
-        Such a process runs under GDB all the same, but the kernel remembers the stop, shows it
-        nowhere, and falls back into it when the process is let go (ptrace(2), "Group-stop").
+        Such a process runs under GDB all the same, but would stop again when it is let go.
         """
-        # SIGCONT must not take away what GDB still waits for: it would take the next for it.
+        # GDB stops threads by SIGSTOP too, and some may not have arrived yet.
         await self.settle_anew(deadline)
-        if self._tracker.pid is not None:
-            self._signals.lift_stop(self._tracker.pid)
+        pid = self._tracker.pid
+        if was_stopped and pid is not None:
+            self._signals.lift_stop(pid)
             await self.settle_anew(deadline)
 
     async def settle_anew(self, deadline: Deadline) -> None:
