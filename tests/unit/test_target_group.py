@@ -289,6 +289,8 @@ async def test_interrupt_stops_what_a_failed_run_left() -> None:
     await job.group.interrupt()
     with pytest.raises(DeadlineExpired):
         await run
+    with pytest.raises(DeadlineExpired, match="rank 1"):
+        await job.group.interrupt()
     job[1].stubborn = False
     await job.group.interrupt()
     assert job.group.running == RankSet()
