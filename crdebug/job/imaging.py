@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,11 +24,13 @@ from crdebug.checkpoint.store import Checkpoint, Draft
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
 from crdebug.errors import CrdebugError, NotAvailable, StoreError
+from crdebug.job.launch import end
 from crdebug.job.ranks import RankShim, find_shims
-from crdebug.job.record import JobDirectory, JobRecord
+from crdebug.job.record import JobDirectory, JobRecord, is_alive
 from crdebug.native import layout
-from crdebug.node import container, proc
+from crdebug.node import container, proc, signals
 from crdebug.node.criu_program import find_criu
+from crdebug.node.ptrace import held_container
 from crdebug.ranks import RankSet
 
 _JOB_MOUNT = "crdebug-job"
@@ -66,9 +69,10 @@ class Imaging:
 
     # ---- checkpoint -------------------------------------------------------------------------
 
-    async def dump(self, record: JobRecord) -> Image:
+    async def dump(self, record: JobRecord, running: Sequence[RankShim] = ()) -> Image:
         """Write the images into a fresh draft; the job runs on (or waits on) afterwards.
 
+        running: the ranks, if their threads do not wait for a debugger.
         Raises CrsFailed or StoreError; the draft is gone then.
         """
         crs = await asyncio.to_thread(find_crs, record)
@@ -82,10 +86,13 @@ class Imaging:
 
         async def frozen(pid: int) -> None:
             nonlocal saved
-            saved = find_open_files(proc.processes_in_namespace_of(pid))
-            save(saved, draft.files)
+            saved = save(find_open_files(proc.processes_in_namespace_of(pid)), draft.files)
             for name in _OUTPUT:
                 shutil.copyfile(self.directory.run(record.incarnation) / name, draft.run / name)
+            # The CRS has broken off system calls in the job itself, not in the image only.
+            calls = broken_calls(draft.images)
+            for shim in running:
+                shim.make_calls_again(calls)
 
         hashing = RunningHashes(draft.images)
         try:
@@ -163,18 +170,34 @@ class Imaging:
     async def restore(
         self, manifest: Manifest, record: JobRecord, *, debugger: bool
     ) -> tuple[JobRecord, tuple[RankShim, ...]]:
-        """Bring a checkpoint back as the next incarnation, beside the one that is there, if any.
+        """Bring a checkpoint back as the next incarnation, in the place of the one that is there.
 
-        debugger: threads wait for one; else they run. On failure everything is as before.
-        Raises CrsFailed, StoreError.
+        The old one stands still meanwhile, so that it writes into no file that is rolled back, and
+        is killed once the new one is there. debugger: threads wait for one; else they run.
+        On failure everything is as before. Raises CrsFailed, StoreError, Refused.
         """
         await asyncio.to_thread(self.check, manifest)
+        crs = await asyncio.to_thread(find_crs, record)
+        async with self._standing_still(record):
+            new, shims = await self._bring_back(manifest, record, crs, debugger)
+            if is_alive(record):
+                signals.kill(record.pid, record.start)
+        self.directory.forget_runs(new.incarnation)
+        return new, shims
+
+    @contextlib.asynccontextmanager
+    async def _standing_still(self, record: JobRecord) -> AsyncIterator[None]:
+        if not is_alive(record):
+            yield
+            return
+        async with held_container(record.pid, Deadline(self.settings.stop)):
+            yield
+
+    async def _bring_back(
+        self, manifest: Manifest, record: JobRecord, crs: Crs, debugger: bool
+    ) -> tuple[JobRecord, tuple[RankShim, ...]]:
         home = self.directory.store.path(manifest.number)
         incarnation = record.incarnation + 1
-        run = self.directory.new_run(incarnation)
-        undo = self.directory.path / "undo"
-        shutil.rmtree(undo, ignore_errors=True)
-        rollback = RollBack(manifest.saved, home / "files", undo)
         shims: tuple[RankShim, ...] = ()
 
         async def frozen(pid: int) -> None:
@@ -182,33 +205,45 @@ class Imaging:
             shims = find_shims(acquire(pid), manifest.shim)
             set_variables(shims, manifest, home / "images", debugger=debugger)
 
-        mounts = {
-            name: str(run) if name == _JOB_MOUNT else point
-            for point, name in manifest.mounts.items()
-        }
-        try:
+        async with contextlib.AsyncExitStack() as undo:
+            run = self.directory.new_run(incarnation)
+            undo.callback(shutil.rmtree, run, ignore_errors=True)
             for name in _OUTPUT:
                 shutil.copyfile(home / "run" / name, run / name)
                 (run / name).chmod(0o600)  # as the starter made it; the CRS compares
-            rollback.apply()
-            try:
-                crs = await asyncio.to_thread(find_crs, record)
-                pid = await crs.restore(
-                    home / "images", mounts, frozen, Deadline(self.settings.restore)
-                )
-            except BaseException:
-                rollback.undo()
-                raise
-        except BaseException:
-            shutil.rmtree(run, ignore_errors=True)
-            raise
-        finally:
-            shutil.rmtree(undo, ignore_errors=True)
-        new = replace(
-            record, incarnation=incarnation, pid=pid, start=proc.started(pid), boot=proc.boot_id()
-        )
-        self.directory.write(new)
+            rollback = RollBack(manifest.saved, home / "files", self.directory.undo(record))
+            rollback.recover()
+            await _to_its_end(rollback.apply)
+            undo.push_async_callback(_to_its_end, rollback.undo)
+            mounts = {
+                name: str(run) if name == _JOB_MOUNT else point
+                for point, name in manifest.mounts.items()
+            }
+            pid = await crs.restore(
+                home / "images", mounts, frozen, Deadline(self.settings.restore)
+            )
+            new = replace(
+                record,
+                incarnation=incarnation,
+                pid=pid,
+                start=proc.started(pid),
+                boot=proc.boot_id(),
+            )
+            undo.push_async_callback(end, new, Deadline(self.settings.stop))
+            self.directory.write(new)
+            undo.pop_all()
+        rollback.forget()
         return new, shims
+
+
+async def _to_its_end(work: Callable[[], None]) -> None:
+    """Do it beside the event loop, and wait for it even when cancelled: it cannot be broken off."""
+    task = asyncio.create_task(asyncio.to_thread(work))
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise
 
 
 def _resident(pid: int) -> int:
@@ -229,7 +264,7 @@ def set_variables(
     Raises CrdebugError.
     """
     expected, wanted = variables(manifest.debugger, debugger)
-    calls = {thread.tid: thread.interrupted_call for thread in read_threads(images)}
+    calls = broken_calls(images)
     for shim in shims:
         waiting = any(entry.inside for entry in shim.table())
         found = (shim.with_checkpoint, shim.gate, waiting)
@@ -244,14 +279,17 @@ def set_variables(
             if not debugger:
                 shim.run_hook(layout.CRS_RESTART)  # opens the gate
             continue
-        threads = {thread.inner: calls.get(thread.inner, -1) for thread in proc.threads(shim.pid)}
         if debugger:
             shim.refuse_obstacles()
             shim.refuse_blockers()
-            shim.close_gate(threads)
+            shim.close_gate({t.inner: calls.get(t.inner, -1) for t in proc.threads(shim.pid)})
             shim.queue_signal()
         else:
-            shim.set_crs_state(layout.CRS_RESTART)
-            shim.close_gate(threads)
             shim.set_gate(wanted.gate)
-            shim.queue_signal(tid for tid, call in threads.items() if call >= 0)
+            shim.make_calls_again(calls)
+
+
+def broken_calls(images: Path) -> dict[int, int]:
+    """By TID as numbered in the job, the system call that the CRS broke off. Raises StoreError."""
+    threads = read_threads(images)
+    return {each.tid: each.interrupted_call for each in threads if each.interrupted_call >= 0}

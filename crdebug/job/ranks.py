@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from crdebug.acquire.mpir import ProcDesc
@@ -138,6 +138,30 @@ class RankShim:
         for thread in proc.threads(self.pid):
             if wanted is None or thread.inner in wanted:
                 signals.tgkill(self.pid, thread.tid, number)
+
+    def make_calls_again(self, calls: Mapping[int, int]) -> None:
+        """Have the threads whose system call the CRS broke off make it again; they wait for nobody.
+
+        To be called while no thread of the rank can run. calls: see close_gate. A thread that
+        blocks the signal sees EINTR, and so does all of a rank that handles the signal itself.
+        """
+        shim = self.shim()
+        bit = 1 << (shim.signal - 1)
+        threads = proc.threads(self.pid)
+        if shim.clash or not all(thread.caught & bit for thread in threads):
+            return
+        again = {
+            thread.inner: calls[thread.inner]
+            for thread in threads
+            if thread.inner in calls and not thread.blocked & bit
+        }
+        if again:
+            # All threads: one may not have come to take a signal of the last time.
+            self.set_table(
+                ThreadEntry(thread.inner, again.get(thread.inner, -1), layout.EXEMPT)
+                for thread in threads
+            )
+            self.queue_signal(again)
 
     def missing(self) -> tuple[proc.Thread, ...]:
         """The threads that are not in the waitpoint."""

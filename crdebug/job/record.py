@@ -6,6 +6,7 @@ STATE/jobs/NAME/
   session         the attached session's socket, see crdebug.job.control
   herd.json       where the threads were, while they are in their waitpoints
   run/N/          the N-th incarnation's stdout, stderr and events
+  undo-N/         while the N-th incarnation is being replaced: what its files held
   checkpoints/N/  see crdebug.checkpoint.store
 """
 
@@ -81,6 +82,16 @@ class JobDirectory:
         return path
 
     @property
+    def forget_runs(self, incarnation: int) -> None:
+        """Only this incarnation is of interest any more."""
+        for path in (*self.path.glob("run/*"), *self.path.glob("undo-*")):
+            if path.name != str(incarnation):
+                shutil.rmtree(path, ignore_errors=True)
+
+    def undo(self, record: JobRecord) -> Path:
+        """Where files are kept that a restart is about to roll back; of this incarnation only."""
+        return self.path / f"undo-{record.incarnation}"
+
     def session_socket(self) -> Path:
         return self.path / "session"
 
@@ -90,8 +101,13 @@ class JobDirectory:
 
     def write(self, record: JobRecord) -> None:
         unfinished = self.path / ".job.json"
-        unfinished.write_bytes(msgspec.json.encode(record))
-        unfinished.rename(self.path / "job.json")
+        """Raises StoreError; the record is what it was then."""
+        try:
+            unfinished.write_bytes(msgspec.json.encode(record))
+            unfinished.rename(self.path / "job.json")
+        except OSError as error:
+            unfinished.unlink(missing_ok=True)
+            raise StoreError(f"cannot write {self.path / 'job.json'}: {error.strerror}") from None
 
     def read(self) -> JobRecord:
         """Raises BadInput when there is no such job, StoreError when its record is unreadable."""

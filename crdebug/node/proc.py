@@ -229,6 +229,23 @@ def files_open_for_writing(pid: int) -> tuple[OpenFile, ...]:
     return tuple(found)
 
 
+def files_mapped_for_writing(pid: int) -> tuple[OpenFile, ...]:
+    """The regular files that a process may write through its memory (mmap(2), MAP_SHARED)."""
+    found: dict[str, OpenFile] = {}
+    for each in maps(pid):
+        if each.access[1] != "w" or each.access[3] != "s" or not each.path.startswith("/"):
+            continue
+        try:
+            details = os.stat(each.path)
+        except OSError:
+            continue  # it has no name any more, or none outside the process's own mounts
+        if details.st_mode & 0o170000 == 0o100000:
+            found[each.path] = OpenFile(
+                path=each.path, mount=0, append=False, size=details.st_size, deleted=False
+            )
+    return tuple(found.values())
+
+
 def resident(pid: int) -> int:
     """Bytes of memory that an image of the process would hold, roughly: its resident pages."""
     return int(_read(pid, "statm").split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -23,18 +23,14 @@ _EVENT_STOP = 128
 _WALL = 0x40000000
 _EINTR = (1 << 64) - 4
 _NO_CALL = (1 << 64) - 1
+_REGISTERS = """r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs eflags
+    rsp ss fs_base gs_base ds es fs gs"""
 
 
 class _Registers(ctypes.Structure):
     """struct user_regs_struct of <sys/user.h>, x86-64."""
 
-    _fields_ = tuple(
-        (name, ctypes.c_uint64)
-        for name in (
-            "r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs eflags "
-            "rsp ss fs_base gs_base ds es fs gs"
-        ).split()
-    )
+    _fields_ = tuple((name, ctypes.c_uint64) for name in _REGISTERS.split())
 
 
 def _ptrace(request: int, tid: int, data: object = None) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import mmap
 import os
-import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -36,7 +36,7 @@ class World:
             SavedFile(str(self.here / "gone"), 4, "2"),
             SavedFile(str(self.here / "empty"), 0),
         )
-        save(self.saved, self.source)
+        self.saved = save(self.saved, self.source)
         self.put(NOW)
         (self.here / "gone").unlink()
 
@@ -63,7 +63,7 @@ def test_apply_brings_back_what_was_and_undo_what_is(world: World) -> None:
         assert world.contents() == THEN
         rollback.undo()
         assert world.contents() == NOW
-        shutil.rmtree(world.undo)
+        assert not world.undo.exists()
 
 
 def test_undo_without_apply_and_twice_changes_nothing(world: World) -> None:
@@ -120,15 +120,84 @@ def test_a_file_that_only_grew_and_is_shorter_now_is_refused_and_nothing_changed
         world.roll_back((SavedFile(str(late), 4),)).apply()
     assert str(caught.value) == (
         f"{late} {words}, and had 4 bytes at the checkpoint "
-        "(put the file back, or restart from an earlier checkpoint)"
+        "(put the file back, or restart from another checkpoint)"
     )
     assert world.contents() == before
 
 
+def test_a_file_that_only_grew_and_was_written_anew_is_refused(world: World) -> None:
+    world.put({"log": b"one\ntwo\nthree\n"})
+    before = world.contents()
+    with pytest.raises(StoreError, match="log was written anew since the checkpoint"):
+        world.roll_back().apply()
+    assert world.contents() == before
+
+
+def test_a_roll_back_that_was_broken_off_is_undone_by_the_next(world: World) -> None:
+    """Also when we died in the middle of a file, or of a line of the journal."""
+    world.roll_back().apply()  # and nothing after that
+    world.put({"table": b"ab"})
+    with open(world.undo / "journal", "ab") as journal:
+        journal.write(b'{"file":{"path"')
+    world.roll_back().recover()
+    assert world.contents() == NOW
+    assert not world.undo.exists()
+    world.roll_back().recover()
+    assert world.contents() == NOW
+
+
+def test_what_cannot_be_put_back_is_kept_and_named_and_the_rest_is_put_back(world: World) -> None:
+    rollback = world.roll_back()
+    rollback.apply()
+    (world.here / "table").unlink()
+    (world.here / "table").mkdir()
+    with pytest.raises(StoreError) as caught:
+        rollback.undo()
+    kept = world.undo / "1"
+    assert str(caught.value) == (
+        f"cannot put back {world.here / 'table'}: Is a directory; what it held is in {kept}"
+    )
+    assert kept.read_bytes() == NOW["table"]
+    (world.here / "table").rmdir()
+    assert world.contents() == {name: NOW[name] for name in ("log", "empty")}
+    rollback.undo()
+    assert world.contents() == NOW
+
+
+def test_a_file_that_is_made_again_has_the_mode_that_it_had(world: World) -> None:
+    again = SavedFile(str(world.here / "again"), 6, "1", mode=0o666)
+    rollback = RollBack([again], world.source, world.undo)
+    rollback.apply()
+    assert stat.S_IMODE(Path(again.path).stat().st_mode) == 0o666
+
+
+def test_holes_stay_holes_both_ways(tmp_path: Path) -> None:
+    here, source, undo = (tmp_path / name for name in ("file", "saved", "undo"))
+
+    def write(head: bytes, tail: bytes) -> tuple[bytes, int]:
+        with open(here, "wb") as file:
+            file.write(head)
+            file.seek(64 << 20)
+            file.write(tail)
+        return here.read_bytes(), here.stat().st_blocks
+
+    then = write(b"a", b"b")
+    saved = save([SavedFile(str(here), len(then[0]), "0")], source)
+    now = write(b"x" * 10000, b"y" * 10000)
+    rollback = RollBack(saved, source, undo)
+    rollback.apply()
+    assert (here.read_bytes(), here.stat().st_blocks) == then
+    assert (source / "0").stat().st_blocks == then[1] < 100
+    rollback.undo()
+    assert (here.read_bytes(), here.stat().st_blocks) == now
+
+
 # Every call that changes something on the disk, or reads what is to be put there.
 CALLS: dict[str, tuple[object, int]] = {
-    "truncate": (os, 4),
-    "copyfileobj": (shutil, 5),
+    "truncate": (os, 2),  # the two that only grew
+    "ftruncate": (os, 10),  # two for each copy: three that are kept, two that are put back
+    "pwrite": (os, 5),
+    "pread": (os, 7),  # and two to see whether it is the same file
     "mkdir": (Path, 3),
 }
 FAULTS = [(call, number) for call, (_, most) in CALLS.items() for number in range(1, most + 1)]
@@ -194,13 +263,16 @@ def test_open_files_are_found_each_once_with_what_must_be_kept(
 ) -> None:
     monkeypatch.setattr(files, "_OWN", (f"{tmp_path}/own/",))
     (tmp_path / "own").mkdir()
-    for name in ("grown", "both", "rewritten", "read", "own/x", "unlinked"):
+    for name in ("grown", "both", "rewritten", "read", "own/x", "unlinked", "shared", "seen"):
         (tmp_path / name).write_bytes(b"12345")
     opened = ("grown ab", "both ab", "both r+b", "rewritten r+b", "read rb", "own/x ab")
     with contextlib.ExitStack() as stack:
         for name, mode in (each.split() for each in (*opened, "unlinked r+b")):
             stack.enter_context(open(tmp_path / name, mode))
         (tmp_path / "unlinked").unlink()
+        for name, access in (("shared", mmap.ACCESS_WRITE), ("seen", mmap.ACCESS_READ)):
+            with open(tmp_path / name, "r+b") as file:  # closed, and still mapped
+                stack.enter_context(mmap.mmap(file.fileno(), 0, access=access))
         # ourselves twice, and somebody who has gone
         found = find_open_files([os.getpid(), 1 << 22, os.getpid()])
     mine = {
@@ -208,6 +280,7 @@ def test_open_files_are_found_each_once_with_what_must_be_kept(
         for each in found
         if each.path.startswith(str(tmp_path))
     }
-    assert mine == {"grown": (5, False), "both": (5, True), "rewritten": (5, True)}
+    kept = dict.fromkeys(("both", "rewritten", "shared"), (5, True))
+    assert mine == {"grown": (5, False), **kept}
     copies = [each.saved for each in found if each.saved]
     assert len(copies) == len(set(copies))
