@@ -186,6 +186,6 @@ class AttendedJob:
         self.group.identities = {
             shim.rank: Identity(shim.entry.host, shim.entry.executable) for shim in shims
         }
-        if self._relay is not None:
+        if self._relay is not None:  # else nobody is to be told yet, see `open`
             await self._relay.stop()
-        self._relay = OutputRelay(self._run_directory, self._tell, from_now=True)
+            self._relay = OutputRelay(self._run_directory, self._tell, from_now=True)
