@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 
@@ -38,14 +38,14 @@ def criu_candidates() -> tuple[str, ...]:
 class Settings:
     """What a user can choose for a session.
 
-    gdb: the debugger's program.  compiler: for the native part.
+    gdb: the debugger's program.  compiler: for the native part, $CC or cc; may have options.
     signal: the number of the waitpoint signal; 0 lets crdebug choose.
     times in seconds: attach for all ranks to be attached; stop for a job to stop;
     command for one answer of GDB; dump and restore for the CRS.
     """
 
     gdb: str = "gdb"
-    compiler: str = "cc"
+    compiler: str = field(default_factory=lambda: os.environ.get("CC") or "cc")
     signal: int = 0
     launch: float = 120.0
     attach: float = 120.0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import os
+import re
+import shlex
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,41 +30,71 @@ class Native:
     shim: Path
 
 
-def _commands(compiler: str, target: Path) -> tuple[tuple[str, ...], ...]:
-    starter = (compiler, *_FLAGS, "-rdynamic", "-o", str(target / "starter"))
-    shim = (compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "shim.so"))
+def _commands(compiler: Sequence[str], target: Path) -> tuple[tuple[str, ...], ...]:
+    starter = (*compiler, *_FLAGS, "-rdynamic", "-o", str(target / "starter"))
+    shim = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "shim.so"))
     return ((*starter, str(_HERE / "starter.c")), (*shim, str(_HERE / "shim.c"), "-ldl"))
 
 
 async def build(compiler: str, deadline: Deadline) -> Native:
     """The native part for this source and compiler, compiled now if it is not in the cache.
 
+    compiler: a program, options may follow. Safe for concurrent callers: both parts appear by one
+    rename, and stay the same files for as long as jobs run them.
     Raises NotAvailable with the compiler's own words and the command that it was.
     """
-    path = shutil.which(compiler)
+    words = _words(compiler)
+    version = await programs.run([*words, "--version"], deadline, "the compiler's version")
+    digest = hashlib.sha256(version.out.encode())
+    for source in sorted(_HERE.glob("*.[ch]")):
+        digest.update(source.read_bytes())
+    for command in _commands(words, Path()):
+        digest.update("\0".join(command).encode())
+    home = cache_home() / "native" / digest.hexdigest()[:16]
+    native = Native(home / "starter", home / "shim.so")
+    if re.search(r"[\s:]", str(home)):
+        raise NotAvailable(
+            f"{home} has a space or a colon in its name, which would end it in LD_PRELOAD",
+            hint="choose another place with $CRDEBUG_CACHE",
+        )
+    if not home.exists():
+        await _compile(words, home, deadline)
+    return native
+
+
+def _words(compiler: str) -> list[str]:
+    try:
+        program, *options = shlex.split(compiler)
+    except ValueError:
+        program, options = compiler, []
+    path = shutil.which(program)
     if path is None:
         raise NotAvailable(
             f"there is no C compiler '{compiler}'", hint="install gcc, or name one with $CC"
         )
-    version = await programs.run([path, "--version"], deadline, "the compiler's version")
-    digest = hashlib.sha256(version.out.encode())
-    for source in sorted(_HERE.glob("*.[ch]")):
-        digest.update(source.read_bytes())
-    for command in _commands(path, Path()):
-        digest.update("\0".join(command).encode())
-    home = cache_home() / "native" / digest.hexdigest()[:16]
-    native = Native(home / "starter", home / "shim.so")
-    if native.starter.exists() and native.shim.exists():
-        return native
-    home.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=home.parent) as work:
-        for command in _commands(path, Path(work)):
-            done = await programs.run(command, deadline, "the compiler")
-            if done.status != 0:
-                raise NotAvailable(
-                    f"the native part does not compile: {' '.join(command)}\n{done.err.strip()}"
-                )
-        home.mkdir(exist_ok=True)
-        for name in ("starter", "shim.so"):
-            os.replace(Path(work) / name, home / name)
-    return native
+    return [path, *options]
+
+
+async def _compile(compiler: Sequence[str], home: Path, deadline: Deadline) -> None:
+    try:
+        home.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=home.parent) as work:
+            made = Path(work) / "made"
+            made.mkdir()
+            for command in _commands(compiler, made):
+                done = await programs.run(command, deadline, "the compiler")
+                if done.status != 0:
+                    said = (done.err or done.out).strip() or f"exit status {done.status}"
+                    raise NotAvailable(
+                        f"the native part does not compile: {shlex.join(command)}\n{said}"
+                    )
+            try:
+                made.rename(home)
+            except OSError:
+                if not home.exists():  # somebody else was faster otherwise
+                    raise
+    except OSError as error:
+        raise NotAvailable(
+            f"cannot write to {home.parent}: {error.strerror}",
+            hint="choose another place with $CRDEBUG_CACHE",
+        ) from None
