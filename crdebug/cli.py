@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -64,19 +63,12 @@ class SignalNumber(click.ParamType[int]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
-        text = str(value).upper()
-        number = int(text) if text.isdigit() else _signal_named(text)
-        if number not in signal.valid_signals():
-            self.fail(f"'{value}' is not a signal; give a number or a name like SIGTSTP")
-        return number
+        from crdebug.node.signals import number_of
 
-
-def _signal_named(text: str) -> int:
-    base, plus, offset = text.removeprefix("SIG").partition("+")
-    found = signal.Signals.__members__.get(f"SIG{base}")
-    if found is None or (plus and not (base == "RTMIN" and offset.isdigit())):
-        return -1
-    return found + int(offset or 0)
+        try:
+            return number_of(str(value))
+        except ValueError as error:
+            self.fail(f"{error}; give a number or a name like SIGTSTP")
 
 
 _SCRIPTS = click.option(

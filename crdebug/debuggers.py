@@ -7,12 +7,14 @@ import contextlib
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
+from signal import SIGRTMIN
 
 from crdebug.acquire.mpir import ProcDesc
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
 from crdebug.errors import CrdebugError, GdbError
 from crdebug.job.ranks import RankShim
+from crdebug.node import signals
 from crdebug.target.gdb import GdbTarget
 from crdebug.target.group import Identity, TargetGroup
 from crdebug.target.interface import BreakpointRequest, TargetState
@@ -29,7 +31,8 @@ async def launch_gdb(rank: int, signal: int, settings: Settings) -> GdbTarget:
     deadline = Deadline(settings.attach)
     target = await GdbTarget.launch(rank, deadline, gdb=settings.gdb, scripts=scripts())
     if signal:
-        name = "SIGTSTP" if signal == 20 else f"SIG{signal}"
+        # GDB names real-time signals by number, the others as everybody does.
+        name = signals.name_of(signal) if signal < SIGRTMIN else f"SIG{signal}"
         try:
             await target.console(f"handle {name} nostop noprint pass", deadline)
         except GdbError:

@@ -96,7 +96,7 @@ class RankShim:
         bit = 1 << (shim.signal - 1)
         if shim.clash or not all(thread.caught & bit for thread in proc.threads(self.pid)):
             raise Refused(
-                f"the application uses {signal_name(shim.signal)} itself, "
+                f"the application uses {signals.name_of(shim.signal)} itself, "
                 "which was to lead its threads into the waitpoint",
                 ranks=RankSet.of([self.rank]),
                 hint="choose another signal with 'crdebug run --signal'",
@@ -113,7 +113,7 @@ class RankShim:
         if blockers:
             names = ", ".join(f"{thread.tid} ({thread.name})" for thread in blockers)
             raise Refused(
-                f"blocked by thread {names}: {signal_name(self.shim().signal)}, "
+                f"blocked by thread {names}: {signals.name_of(self.shim().signal)}, "
                 "which is to lead it into the waitpoint",
                 ranks=RankSet.of([self.rank]),
                 hint="choose another signal with 'crdebug run --signal'",
@@ -182,9 +182,7 @@ class RankShim:
             raise deadline.expired(
                 f"threads to come to the waitpoint: {names}", ranks=RankSet.of([self.rank])
             ) from None
-        tracers = {thread.tracer for thread in proc.threads(self.pid)} - {0}
-        if tracers:
-            raise Refused(f"process {tracers.pop()} traces it", ranks=RankSet.of([self.rank]))
+        refuse_traced(self.pid, self.rank)
 
     # ---- letting go without a debugger ------------------------------------------------------
 
@@ -213,9 +211,15 @@ class RankShim:
         return waiting
 
 
-def signal_name(number: int) -> str:
-    """As signal(7) has it: real-time signals count from the end of theirs."""
-    return f"SIGRTMAX-{64 - number}" if number > 49 else f"signal {number}"
+def refuse_traced(pid: int, rank: int) -> None:
+    """Raises Refused when a debugger, whoever's, holds a thread of the rank."""
+    tracers = {thread.tracer for thread in proc.threads(pid)} - {0}
+    if tracers:
+        raise Refused(
+            f"process {min(tracers)} traces it",
+            ranks=RankSet.of([rank]),
+            hint="detach that debugger first",
+        )
 
 
 def find_shims(entries: Iterable[ProcDesc], shim: str) -> tuple[RankShim, ...]:

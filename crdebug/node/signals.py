@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import ctypes
 import os
+import re
 import signal
-from collections.abc import Iterator
 
 from crdebug.deadline import Deadline
+from crdebug.errors import BadInput
 from crdebug.node import proc
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -53,33 +54,45 @@ async def ended(pid: int, deadline: Deadline, what: str) -> None:
         os.waitpid(pid, os.WNOHANG)  # if it was a child of ours after all
 
 
+_NAME = re.compile(r"(?:SIG)?(?:(RTMIN|RTMAX)([+-]\d+)?|([A-Z0-9]+))\Z", re.ASCII)
+# What a program cannot catch, what the kernel sends it for its faults and for its children, what
+# stops and continues it from outside, and one that GDB has no name for.
+_UNUSABLE = ("KILL", "STOP", "ILL", "TRAP", "ABRT", "BUS", "FPE", "SEGV", "SYS", "CHLD", "CONT")
+_NOT_FOR_US = frozenset(getattr(signal, f"SIG{name}") for name in (*_UNUSABLE, "STKFLT"))
+
+
 def number_of(text: str) -> int:
-    """A signal by number, or by name as in signal(7): "SIGTSTP", "SIGRTMIN+4", "SIGRTMAX-2".
+    """A signal by number, or by name as in signal(7): "SIGTSTP", "TSTP", "SIGRTMIN+4".
 
     Raises ValueError.
     """
-    name = text.upper()
-    if name.isdigit():
-        number = int(name)
-    elif name.startswith(("SIGRTMIN", "SIGRTMAX")):
-        number = int(signal.Signals[name[:8]]) + int(name[8:] or 0)
-    else:
-        try:
-            number = int(signal.Signals[name if name.startswith("SIG") else f"SIG{name}"])
-        except KeyError:
-            raise ValueError(f"'{text}' is not a signal") from None
+    match = _NAME.match(text.upper())
+    number = 0
+    if text.isascii() and text.isdigit():
+        number = int(text)
+    elif match is not None and match[1]:
+        number = int(signal.Signals[f"SIG{match[1]}"]) + int(match[2] or 0)
+    elif match is not None:
+        number = int(signal.Signals.__members__.get(f"SIG{match[3]}", 0))
     if number not in signal.valid_signals():
-        raise ValueError(f"'{text}' is not a signal that a program can use")
+        raise ValueError(f"'{text}' is not a signal")
     return number
 
 
-@contextlib.contextmanager
-def children_come_to_us() -> Iterator[None]:
-    """While this lasts, orphans among our descendants become our children (prctl(2),
-    PR_SET_CHILD_SUBREAPER), so that PID 1 of a container is not left to a host's init that may
-    never reap it."""
-    _libc.prctl(36, 1, 0, 0, 0)
-    try:
-        yield
-    finally:
-        _libc.prctl(36, 0, 0, 0, 0)
+def name_of(number: int) -> str:
+    """As signal(7) has it; a real-time signal by its distance from the nearer end of theirs."""
+    first, last = int(signal.SIGRTMIN), int(signal.SIGRTMAX)
+    if not first < number < last:
+        return signal.Signals(number).name
+    near_first = number - first <= last - number
+    return f"SIGRTMIN+{number - first}" if near_first else f"SIGRTMAX-{last - number}"
+
+
+def require_usable(number: int) -> None:
+    """Raises BadInput for a signal that cannot lead threads into a waitpoint."""
+    if number in _NOT_FOR_US or number not in signal.valid_signals():
+        known = number in signal.valid_signals()
+        raise BadInput(
+            f"signal {name_of(number) if known else number} cannot be the waitpoint signal",
+            hint="choose one that programs may catch, such as SIGRTMAX-2 or SIGTSTP",
+        )
