@@ -11,13 +11,20 @@ from crdebug.checkpoint.store import Checkpoint, describe
 from crdebug.config import Settings
 from crdebug.control import Request, ask, is_attended
 from crdebug.deadline import Deadline
-from crdebug.errors import BadInput, CrdebugError, Refused
+from crdebug.errors import BadInput, CrdebugError, Refused, StoreError
 from crdebug.events import Event, Progress
 from crdebug.job.imaging import Image, Imaging
-from crdebug.job.launch import await_ranks, end, launch
-from crdebug.job.ranks import RankShim
-from crdebug.job.record import JobDirectory, JobRecord, all_jobs, is_alive, told
-from crdebug.node import proc, signals
+from crdebug.job.launch import await_ranks, end, launch, why_ended
+from crdebug.job.ranks import RankShim, refuse_traced
+from crdebug.job.record import (
+    JobDirectory,
+    JobRecord,
+    all_jobs,
+    has_ended,
+    is_alive,
+    told,
+)
+from crdebug.node import signals
 from crdebug.output import OutputRelay
 from crdebug.ranks import RankSet
 from crdebug.session import parse_handle
@@ -27,7 +34,8 @@ from crdebug.session import parse_handle
 class JobInfo:
     """A job, for a list of them.
 
-    state: "running", "held" (threads wait for a debugger that is not there), "debugged", "ended".
+    state: "running", "held" (threads wait for a debugger that is not there), "debugged", "ended",
+    "damaged" (its record cannot be read).
     pid: of PID 1 of its container.  started: seconds since 1970.  status: the launcher's exit
     status once it has ended, None if it was killed.
     """
@@ -82,13 +90,18 @@ async def run_detached(argv: Sequence[str], name: str | None, settings: Settings
 
 
 async def follow(job: str, subscriber: Callable[[Event], None]) -> int:
-    """Tell what a job writes until it has ended; returns the launcher's status."""
+    """Tell what a job writes until it has ended; returns the launcher's status.
+
+    Raises NotAvailable when it could not be started at all.
+    """
     directory = JobDirectory(job)
     record = directory.read()
     relay = OutputRelay(directory.run(record.incarnation), subscriber, from_now=False)
     try:
         await signals.ended(record.pid, Deadline(1e9), f"job '{job}' to end")
         relay.catch_up()
+        if told(directory.run(record.incarnation) / "events").failure:
+            raise why_ended(directory, record)
         return 128 + 9 if relay.ended is None else relay.ended
     finally:
         await relay.stop()
@@ -97,7 +110,15 @@ async def follow(job: str, subscriber: Callable[[Event], None]) -> int:
 
 async def list_jobs() -> tuple[JobInfo, ...]:
     """Every job that left something here, by name."""
-    return tuple([await _info(directory) for directory in all_jobs()])
+    return tuple([await _info_or_damage(directory) for directory in all_jobs()])
+
+
+async def _info_or_damage(directory: JobDirectory) -> JobInfo:
+    try:
+        return await _info(directory)
+    except StoreError:  # one that cannot be read does not hide the others
+        numbers = directory.store.numbers()
+        return JobInfo(directory.name, "damaged", 0, 0, 0, (), 0.0, len(numbers), None)
 
 
 async def list_checkpoints(job: str | None) -> tuple[Checkpoint, ...]:
@@ -170,9 +191,7 @@ async def take_checkpoint(
     directory = JobDirectory(job)
     record = directory.read()
     if not is_alive(record):
-        raise Refused(
-            f"job '{job}' has ended", hint=f"'crdebug checkpoints {job}' lists what is left"
-        )
+        raise has_ended(directory)
     number = await ask(directory.session_socket, Request(note), Deadline(settings.dump))
     if number is not None:
         if kill:
@@ -195,13 +214,7 @@ async def take_checkpoint(
 def _prepare(job: str, shims: Sequence[RankShim]) -> None:
     """The protocol's variables for a checkpoint without a debugger. Raises Refused."""
     for shim in shims:
-        tracer = next((t.tracer for t in proc.threads(shim.pid) if t.tracer), 0)
-        if tracer:
-            raise Refused(
-                f"process {tracer} traces it",
-                ranks=RankSet.of([shim.rank]),
-                hint="detach that debugger first",
-            )
+        refuse_traced(shim.pid, shim.rank)
         if shim.shim().waiting:
             raise Refused(
                 "threads wait for a debugger that is not there",
@@ -245,6 +258,7 @@ async def delete(handle: str) -> None:
     directory.read()
     with directory.lock("delete a checkpoint"):
         directory.store.delete(number)
+        directory.forget_while_locked()
 
 
 async def kill(job: str, settings: Settings | None = None) -> None:
@@ -272,7 +286,7 @@ async def release(job: str, settings: Settings | None = None) -> tuple[str, ...]
     directory = JobDirectory(job)
     record = directory.read()
     if not is_alive(record):
-        raise Refused(f"job '{job}' has ended", hint=f"'crdebug restart {job}:N' brings it back")
+        raise has_ended(directory)
     if await is_attended(directory.session_socket):
         raise Refused(f"job '{job}' is under a debugger", hint="use 'continue' or 'detach' there")
     lines = []

@@ -7,21 +7,23 @@ events (crdebug.events) at the subscribers. Not thread-safe; one operation at a 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from crdebug.acquire.mpir import acquire
+from crdebug.acquire.mpir import acquire_local
 from crdebug.attended import AttendedJob
 from crdebug.checkpoint.store import Checkpoint, describe
 from crdebug.config import Settings
 from crdebug.control import Request, is_attended
 from crdebug.deadline import Deadline
 from crdebug.debuggers import attach_group, launch_gdb, to_main
-from crdebug.errors import BadInput, Refused
+from crdebug.errors import BadInput, CrdebugError, Refused, StoreError
 from crdebug.events import Event, GroupStopped, Progress
 from crdebug.job.launch import await_ranks, end, launch
-from crdebug.job.ranks import RankShim
-from crdebug.job.record import JobDirectory, JobRecord, is_alive
+from crdebug.job.ranks import RankShim, refuse_traced
+from crdebug.job.record import JobDirectory, JobRecord, all_jobs, has_ended, is_alive
+from crdebug.node import proc
 from crdebug.ranks import RankSet
 from crdebug.target.answers import Answers
 from crdebug.target.breakpoints import Breakpoint
@@ -75,6 +77,7 @@ class Session:
             session = await cls._begin(directory, record, shims, settings, subscriber)
         except BaseException:
             await end(record, Deadline(settings.stop))
+            directory.forget_if_over()
             raise
         try:
             if stop_at_main:
@@ -102,15 +105,15 @@ class Session:
         """
         settings = settings or Settings()
         if job.isdigit() and not JobDirectory(job).exists():
-            entries = acquire(int(job))
-            group = await attach_group(entries, 0, settings)
-            return cls(group, f"pid-{job}", settings, subscriber)
+            ours = [each.name for each in all_jobs() if _is_of(each, int(job))]
+            if not ours:
+                return await cls._attach_to_starter(int(job), settings, subscriber)
+            job = ours[0]
         directory = JobDirectory(job)
         record = directory.read()
         if not is_alive(record):
-            raise Refused(
-                f"job '{job}' has ended", hint=f"'crdebug restart {job}:N' brings it back"
-            )
+            raise has_ended(directory)
+        _tell_phase(subscriber, "attach", "attach")
         shims = await await_ranks(directory, record, Deadline(settings.attach))
         session = await cls._begin(directory, record, shims, settings, subscriber)
         try:
@@ -119,6 +122,17 @@ class Session:
             await session.detach()
             raise
         return session
+
+    @classmethod
+    async def _attach_to_starter(
+        cls, pid: int, settings: Settings, subscriber: Callable[[Event], None] | None
+    ) -> Session:
+        _tell_phase(subscriber, "attach", "attach")
+        entries = acquire_local(pid)
+        for entry in entries:
+            refuse_traced(entry.pid, entry.rank)
+        group = await attach_group(entries, 0, settings)
+        return cls(group, f"pid-{pid}", settings, subscriber)
 
     @classmethod
     async def restart_from(
@@ -151,7 +165,12 @@ class Session:
         try:
             await job.restart(manifest)
             await job.open(session._requested)
+        except CrdebugError:
+            session._over = True  # the job is as before, or held and named: nothing is lost
+            await session.close()
+            raise
         except BaseException:
+            session._over = job.record is record  # not ours to end
             await session.close()
             raise
         return session
@@ -177,7 +196,8 @@ class Session:
         try:
             await job.open(session._requested)
         except BaseException:
-            await group.close()
+            session._over = True  # the job is not ours: who asked for the session decides
+            await session.close()
             raise
         return session
 
@@ -382,6 +402,14 @@ class Session:
 
 
 _ALIVE = (TargetState.STOPPED, TargetState.RUNNING, TargetState.DEAD)
+
+
+def _is_of(directory: JobDirectory, pid: int) -> bool:
+    """Is this process PID 1 of the job's container, or another of its processes?"""
+    with contextlib.suppress(StoreError, OSError):
+        record = directory.read()
+        return is_alive(record) and proc.namespace(pid, "pid") == proc.namespace(record.pid, "pid")
+    return False
 
 
 def _tell_phase(subscriber: Callable[[Event], None] | None, what: str, phase: str) -> None:

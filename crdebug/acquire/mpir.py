@@ -6,12 +6,14 @@ symbols are read from the starter's memory, which needs neither its cooperation 
 
 from __future__ import annotations
 
+import os
 import struct
 from dataclasses import dataclass
 
 from crdebug.acquire.symbols import find_symbols
-from crdebug.errors import NotAvailable
+from crdebug.errors import BadInput, NotAvailable
 from crdebug.node import proc
+from crdebug.ranks import RankSet
 
 # MPIR_PROCDESC: char *host_name; char *executable_name; int pid; padded to 24 bytes.
 _ENTRY = struct.Struct("<QQi4x")
@@ -100,24 +102,64 @@ def read_table(pid: int) -> Table:
 def acquire(pid: int) -> tuple[ProcDesc, ...]:
     """The complete, live process table of a starter, with PIDs as numbered here.
 
-    Our starter knows the PIDs of its own namespace; they are translated, and its table is corrected
-    so that any MPIR tool outside reads PIDs that it can use.
+    A starter in a PID namespace of its own knows the PIDs there; they are translated. The table of
+    our own starter is corrected too, so that any MPIR tool outside reads PIDs that it can use.
 
     Raises NotAvailable when the table is missing, or a process of it is not there any more.
     """
     table = read_table(pid)
+    inner = table.inner
+    if not inner and proc.namespace(pid, "pid") != proc.namespace(os.getpid(), "pid"):
+        inner = tuple(entry.pid for entry in table.entries)
     entries = table.entries
-    if table.inner:
-        outside = {proc.inner_pid(p): p for p in proc.processes_in_namespace_of(pid)}
-        translated = []
-        for entry, inner in zip(entries, table.inner, strict=True):
-            if inner not in outside:
-                raise NotAvailable(f"rank {entry.rank} (pid {inner} inside) has ended already")
-            translated.append(ProcDesc(entry.rank, entry.host, entry.executable, outside[inner]))
-            address = table.address + entry.rank * _ENTRY.size + 16
-            proc.write_memory(pid, address, outside[inner].to_bytes(4, "little"))
-        entries = tuple(translated)
+    if inner:
+        entries = _translated(pid, entries, inner)
+        if table.inner:
+            _correct(pid, table.address, entries)
     for entry in entries:
         if not proc.is_alive(entry.pid):
             raise NotAvailable(f"rank {entry.rank} (pid {entry.pid}) has ended already")
+    return entries
+
+
+def _translated(
+    pid: int, entries: tuple[ProcDesc, ...], inner: tuple[int, ...]
+) -> tuple[ProcDesc, ...]:
+    outside = {proc.inner_pid(each): each for each in proc.processes_in_namespace_of(pid)}
+    translated = []
+    for entry, inside in zip(entries, inner, strict=True):
+        if inside not in outside:
+            raise NotAvailable(f"rank {entry.rank} (pid {inside} inside) has ended already")
+        translated.append(ProcDesc(entry.rank, entry.host, entry.executable, outside[inside]))
+    return tuple(translated)
+
+
+def _correct(pid: int, address: int, entries: tuple[ProcDesc, ...]) -> None:
+    for entry in entries:
+        at = address + entry.rank * _ENTRY.size + 16
+        proc.write_memory(pid, at, entry.pid.to_bytes(4, "little"))
+
+
+def acquire_local(pid: int) -> tuple[ProcDesc, ...]:
+    """`acquire`, for a PID that a user named. Raises BadInput, and NotAvailable as well for a
+    starter that is somebody else's, or that has ranks on other machines."""
+    try:
+        entries = acquire(pid)
+    except ProcessLookupError:
+        raise BadInput(
+            f"there is no process {pid}", hint="name the launcher (mpirun), or a job of ours"
+        ) from None
+    except PermissionError:
+        raise NotAvailable(
+            f"process {pid} may not be looked at: it is somebody else's",
+            hint="attach as its owner, or as root",
+        ) from None
+    here = os.uname().nodename.partition(".")[0]
+    away = [e for e in entries if e.host.partition(".")[0] not in (here, "localhost")]
+    if away:
+        raise NotAvailable(
+            f"it runs on {away[0].host}, and this is {here}",
+            ranks=RankSet.of(entry.rank for entry in away),
+            hint="only ranks of one machine can be attached to, on that machine",
+        )
     return entries

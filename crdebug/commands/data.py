@@ -51,11 +51,8 @@ Where it cannot be evaluated, GDB's own message follows the values.
 )
 async def print_(call: Call) -> Result:
     session = call.context.session
-    if call[FORMAT]:
-        # GDB's output is print without the history number and the newline.
-        command = f"output/{call[FORMAT]} {call[EXPRESSION]}"
-        return Printed(some(await session.gdb(call.ranks, command)))
-    return Printed(some(await session.evaluate(call.ranks, call[EXPRESSION])))
+    format = f"/{call[FORMAT]}" if call[FORMAT] else ""
+    return Printed(some(await session.evaluate(call.ranks, call[EXPRESSION], format)))
 
 
 @DATA.command(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from crdebug.commands.arguments import flag, integer
 from crdebug.commands.registry import Call, Group, Requires
 from crdebug.commands.results import Nothing, Result, Stopped
-from crdebug.deadline import Deadline
 from crdebug.errors import Refused
-from crdebug.events import Event, GroupStopped, JobEnded, RankStopped, StopReason
+from crdebug.events import GroupStopped, RankStopped, StopReason
 from crdebug.ranks import RankSet
 
 if TYPE_CHECKING:
@@ -47,31 +45,19 @@ async def run_to_end(session: Session, ranks: RankSet) -> GroupStopped:
 
     The stop that is returned names all the ranks that exited on the way.
     """
-    ended = asyncio.Event()
-
-    def hear(event: Event) -> None:
-        if isinstance(event, JobEnded):
-            ended.set()
-
     done: tuple[RankStopped, ...] = ()
-    unsubscribe = session.subscribe(hear)
-    try:
-        while True:
-            stop = await session.resume(ranks)
-            exits = tuple(s for s in stop.stops if _normal_exit(s))
-            done += exits
-            if not all(map(_normal_exit, stop.cause)):
-                return stop
-            ranks -= RankSet.of(s.rank for s in exits)
-            if session.ended is not None or not ranks:
-                break
-        if session.ended is None:
-            # The ranks are gone, and the launcher still has to collect them.
-            limit = Deadline(session.settings.stop)
-            await limit.wait(ended.wait(), "the launcher to end", phase="continue --to-end")
-        return GroupStopped(done, done)
-    finally:
-        unsubscribe()
+    while True:
+        stop = await session.resume(ranks)
+        exits = tuple(s for s in stop.stops if _normal_exit(s))
+        done += exits
+        if not all(map(_normal_exit, stop.cause)):
+            return stop
+        ranks -= RankSet.of(s.rank for s in exits)
+        if session.ended is not None or not ranks:
+            break
+    if not any(info.pid is not None for info in session.info_ranks()):
+        await session.job_end()  # the launcher still has to collect its ranks
+    return GroupStopped(done, done)
 
 
 def _normal_exit(stop: RankStopped) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from crdebug.acquire.mpir import acquire
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
-from crdebug.errors import BadInput, CrdebugError, NotAvailable, Refused
+from crdebug.errors import BadInput, CrdebugError, NotAvailable, Refused, StoreError
 from crdebug.job.ranks import RankShim, find_shims
 from crdebug.job.record import JobDirectory, JobRecord, is_alive, told, unused_name
 from crdebug.native import layout
@@ -49,27 +49,32 @@ async def launch(
     """
     if not argv:
         raise BadInput("there is no command to run", hint="crdebug run -- mpirun -n 4 PROGRAM")
+    signal = settings.signal or layout.DEFAULT_SIGNAL
+    signals.require_usable(signal)
     if os.geteuid() != 0:
         raise NotAvailable("a job container needs root", hint="see 'crdebug doctor'")
     directory = JobDirectory(name or unused_name(tuple(argv)))
     deadline = Deadline(settings.launch)
     native = await build(settings.compiler, deadline)
-    signal = settings.signal or layout.DEFAULT_SIGNAL
     with directory.lock("start it"):
         _refuse_in_use(directory)
-        run = directory.new_run(1)
-        pid = await container.start(
-            native.starter,
-            native.shim,
-            argv,
-            job=directory.name,
-            directory=run,
-            hold=hold,
-            signal=signal,
-            environment=launch_environment(os.environ),
-            working_directory=Path.cwd(),
-            deadline=deadline,
-        )
+        try:
+            run = directory.new_run(1)
+            pid = await container.start(
+                native.starter,
+                native.shim,
+                argv,
+                job=directory.name,
+                directory=run,
+                hold=hold,
+                signal=signal,
+                environment=launch_environment(os.environ),
+                working_directory=Path.cwd(),
+                deadline=deadline,
+            )
+        except BaseException:
+            directory.forget_while_locked()
+            raise
         record = JobRecord(
             name=directory.name,
             argv=tuple(argv),
@@ -95,7 +100,7 @@ def _started(pid: int) -> int:
 
 
 def _refuse_in_use(directory: JobDirectory) -> None:
-    if not (directory.path / "job.json").exists():
+    if not directory.exists():
         return
     if is_alive(directory.read()):
         raise Refused(
@@ -104,9 +109,11 @@ def _refuse_in_use(directory: JobDirectory) -> None:
         )
     numbers = directory.store.numbers()
     if numbers:
+        count = f"{len(numbers)} checkpoint{'s' if len(numbers) > 1 else ''}"
+        handles = ", ".join(f"{directory.name}:{number}" for number in numbers)
         raise Refused(
-            f"job '{directory.name}' has {len(numbers)} checkpoints",
-            hint="choose another --name, or delete them with 'crdebug delete'",
+            f"job '{directory.name}' has {count} ({handles})",
+            hint="choose another --name, or remove them with 'crdebug delete'",
         )
 
 
@@ -135,7 +142,10 @@ async def await_ranks(
     events = directory.run(record.incarnation) / "events"
 
     async def registered() -> None:
-        follower = watch.Follower({events: 0})
+        try:
+            follower = watch.Follower({events: 0})
+        except FileNotFoundError:
+            raise StoreError(f"{events.parent} is missing") from None
         try:
             async for _ in follower.changes():
                 said = told(events)

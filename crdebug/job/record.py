@@ -19,6 +19,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -28,7 +29,7 @@ from crdebug.config import state_home
 from crdebug.errors import BadInput, Refused, StoreError
 from crdebug.node import proc
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 _EXIT = re.compile(r"^exit (\d+)$", re.M)
 _FAILED = re.compile(r"^failed (.*)$", re.M)
 _RANKS = re.compile(r"^ranks (\d+)$", re.M)
@@ -81,7 +82,6 @@ class JobDirectory:
         path.mkdir(mode=0o700, parents=True)
         return path
 
-    @property
     def forget_runs(self, incarnation: int) -> None:
         """Only this incarnation is of interest any more."""
         for path in (*self.path.glob("run/*"), *self.path.glob("undo-*")):
@@ -92,6 +92,7 @@ class JobDirectory:
         """Where files are kept that a restart is about to roll back; of this incarnation only."""
         return self.path / f"undo-{record.incarnation}"
 
+    @property
     def session_socket(self) -> Path:
         return self.path / "session"
 
@@ -100,8 +101,8 @@ class JobDirectory:
         return self.path / "herd.json"
 
     def write(self, record: JobRecord) -> None:
-        unfinished = self.path / ".job.json"
         """Raises StoreError; the record is what it was then."""
+        unfinished = self.path / ".job.json"
         try:
             unfinished.write_bytes(msgspec.json.encode(record))
             unfinished.rename(self.path / "job.json")
@@ -118,7 +119,10 @@ class JobDirectory:
             known = ", ".join(job.name for job in all_jobs()) or "none"
             raise BadInput(f"there is no job '{self.name}'", hint=f"jobs here: {known}") from None
         except msgspec.MsgspecError as error:
-            raise StoreError(f"{self.path / 'job.json'} cannot be read: {error}") from None
+            raise StoreError(
+                f"{self.path / 'job.json'} cannot be read: {error}",
+                hint=f"remove {self.path} unless you know how to repair it",
+            ) from None
 
     @contextlib.contextmanager
     def lock(self, what: str) -> Iterator[None]:
@@ -135,8 +139,14 @@ class JobDirectory:
             yield
 
     def forget_if_over(self) -> None:
-        """Remove all of a job that has ended and left no checkpoint to bring it back from."""
-        if self.exists() and not self.store.numbers() and not is_alive(self.read()):
+        """Remove all of a job that has ended and left no checkpoint to bring it back from; not
+        while somebody works on it."""
+        with contextlib.suppress(Refused), self.lock("forget it"):
+            self.forget_while_locked()
+
+    def forget_while_locked(self) -> None:
+        """`forget_if_over`, also of a job that never began, by who has the lock."""
+        if not self.store.numbers() and not (self.exists() and is_alive(self.read())):
             shutil.rmtree(self.path, ignore_errors=True)
 
 
@@ -151,6 +161,13 @@ def all_jobs() -> tuple[JobDirectory, ...]:
 
 def is_alive(record: JobRecord) -> bool:
     return record.boot == proc.boot_id() and proc.is_alive(record.pid, record.start)
+
+
+def has_ended(directory: JobDirectory) -> Refused:
+    """The error for what needs a job that runs."""
+    numbers = directory.store.numbers()
+    hint = f"'crdebug restart {directory.name}:{numbers[-1]}' brings it back" if numbers else None
+    return Refused(f"job '{directory.name}' has ended", hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,14 +191,20 @@ def told(events: Path) -> Told:
 
 def unused_name(argv: tuple[str, ...]) -> str:
     """A name for a job that got none: the program's, with the first number that is free."""
-    base = "job"
-    for word in reversed(argv):
-        candidate = re.sub(r"[^A-Za-z0-9._-]", "", Path(word).name)
-        if Path(word).is_file() and _NAME.match(candidate):
-            base = candidate
-            break
+    base = re.sub(r"[^A-Za-z0-9._-]", "", Path(_program(argv)).name).lstrip("._-")[:90] or "job"
     taken = {job.name for job in all_jobs()}
     number = 1
     while f"{base}-{number}" in taken:
         number += 1
     return f"{base}-{number}"
+
+
+def _program(argv: tuple[str, ...]) -> str:
+    """Which word of a launcher's command is the program? The likeliest, for a name to read.
+
+    One that says where it is; else one that is no option's value, as far as that can be seen.
+    """
+    words = [(before, word) for before, word in pairwise(argv) if shutil.which(word)]
+    by_path = [word for _, word in words if "/" in word]
+    no_value = [word for before, word in words if not before.startswith("-")]
+    return next(iter([*by_path, *no_value, *(word for _, word in words)]), "")

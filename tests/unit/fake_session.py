@@ -71,6 +71,7 @@ class FakeSession:
         self.ranks = RankSet.span(size)
         self.ended: int | None = None
         self.running = RankSet()
+        self.exited = RankSet()
         self.incarnation = 1
         self.directory = Path("/nowhere")
         self.coming: deque[GroupStopped | Exception] = deque()
@@ -115,11 +116,12 @@ class FakeSession:
     # ---- looking
 
     def info_ranks(self) -> tuple[RankInfo, ...]:
-        state = "exited" if self.ended is not None else "stopped"
-        where = None if self.ended is not None else RELAX
-        return tuple(
-            RankInfo(rank, "node1", "heat", 100 + rank, state, where) for rank in self.ranks
-        )
+        return tuple(self._info(rank) for rank in self.ranks)
+
+    def _info(self, rank: int) -> RankInfo:
+        if self.ended is not None or rank in self.exited:
+            return RankInfo(rank, "node1", "heat", None, "exited", None)
+        return RankInfo(rank, "node1", "heat", 100 + rank, "stopped", RELAX)
 
     async def info_threads(self, ranks: RankSet) -> Answers[tuple[ThreadInfo, ...]]:
         def threads(rank: int) -> tuple[ThreadInfo, ...]:
@@ -130,9 +132,9 @@ class FakeSession:
 
         return Answers({rank: threads(rank) for rank in ranks}, {})
 
-    async def evaluate(self, ranks: RankSet, expression: str) -> Answers[str]:
-        self.asked.append(("evaluate", str(ranks), expression))
-        found = self.values.get(expression)
+    async def evaluate(self, ranks: RankSet, expression: str, format: str = "") -> Answers[str]:
+        self.asked.append(("evaluate", str(ranks), expression, format))
+        found = self.values.get(f"{format} {expression}".strip())
         if found is None:
             text = f'No symbol "{expression}" in current context.'
             return Answers({}, {rank: GdbError(text, expression) for rank in ranks})
@@ -180,7 +182,15 @@ class FakeSession:
         coming = self.coming.popleft()
         if isinstance(coming, Exception):
             raise coming
+        self.exited |= RankSet.of(
+            stop.rank for stop in coming.stops if stop.reason is StopReason.EXITED
+        )
         return coming
+
+    async def job_end(self) -> int:
+        self.asked.append(("job_end",))
+        self.end(0)
+        return 0
 
     async def interrupt(self) -> None:
         self.asked.append(("interrupt",))
@@ -226,6 +236,7 @@ class FakeSession:
             )
         self.incarnation += 1
         self.ended = None
+        self.exited = RankSet()
         return self._checkpoints[number - 1]
 
     def checkpoints(self) -> tuple[Checkpoint, ...]:

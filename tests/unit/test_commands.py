@@ -181,20 +181,23 @@ async def test_to_end_resumes_after_normal_exits(session: FakeSession, context: 
     others = stops(RankSet.of([0, 1, 3]), StopReason.FOLLOWED)
     rest = stops(RankSet.of([0, 1, 3]), StopReason.EXITED, "0", None)
     session.coming.extend([GroupStopped(first, first + others), GroupStopped(rest[:1], rest)])
-    running = run(context, "continue --to-end")
-    original = session.resume
-
-    async def resume(ranks: RankSet) -> GroupStopped:
-        stop = await original(ranks)
-        if not session.coming:
-            session.end(0)
-        return stop
-
-    session.resume = resume  # type: ignore[method-assign]
-    result = await running
+    result = await run(context, "continue --to-end")
     assert isinstance(result, results.Stopped)
     assert {stop.rank for stop in result.stop.cause} == {0, 1, 2, 3}
-    assert session.asked == [("resume", "0-3"), ("resume", "0-1,3")]
+    # the ranks are gone, and the launcher still has to collect them
+    assert session.asked == [("resume", "0-3"), ("resume", "0-1,3"), ("job_end",)]
+    assert session.ended == 0
+
+
+async def test_to_end_of_some_ranks_does_not_wait_for_a_job_that_others_are_in(
+    session: FakeSession, context: Context
+) -> None:
+    exits = stops(RankSet.of([2]), StopReason.EXITED, "0", None)
+    session.coming.append(GroupStopped(exits, exits))
+    assert await run(context, "[2] continue --to-end") == results.Stopped(
+        GroupStopped(exits, exits)
+    )
+    assert session.asked == [("resume", "2")]
 
 
 @pytest.mark.parametrize(
@@ -230,10 +233,8 @@ async def test_print_fails_only_when_all_ranks_do(session: FakeSession, context:
     assert str(caught.value) == "no rank could answer\n  [0-1] no 0\n  [2-3] no 1"
 
 
-async def test_a_format_goes_to_gdb_as_its_output_command(
-    session: FakeSession, context: Context
-) -> None:
-    session.said["output/x x + 1"] = ["0x6"] * 4
+async def test_a_format_goes_to_gdb(session: FakeSession, context: Context) -> None:
+    session.values["/x x + 1"] = ["0x6"] * 4
     result = await run(context, "p/x x + 1")
     assert isinstance(result, results.Printed)
     assert result.answers.merged() == ((RankSet.span(4), "0x6"),)

@@ -1,0 +1,227 @@
+"""Starting a job: what it gets, what is refused before anything is started, why it did not come."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from test_record import OVER, a_job, a_record, with_checkpoint
+
+from crdebug.config import Settings
+from crdebug.deadline import Deadline
+from crdebug.errors import (
+    BadInput,
+    CrdebugError,
+    DeadlineExpired,
+    NotAvailable,
+    Refused,
+    StoreError,
+)
+from crdebug.job import launch as launching
+from crdebug.job.launch import await_ranks, launch, launch_environment, why_ended
+from crdebug.job.record import JobDirectory
+from crdebug.native.build import Native
+from crdebug.node import container as containers
+
+pytestmark = pytest.mark.unit
+
+ARGV = ("mpirun", "-n", "2", "./heat")
+EVERYTHING = {
+    "OMPI_MCA_orte_tmpdir_base": "/dev/shm",
+    "OMPI_MCA_pml": "ob1",
+    "OMPI_MCA_btl": "self,vader,tcp",
+}
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("CRDEBUG_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "home"
+
+
+# ---- environment -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("uid", "more"), [(0, AS_ROOT), (1000, {})])
+def test_a_job_gets_what_it_needs_and_keeps_what_it_has(
+    monkeypatch: pytest.MonkeyPatch, uid: int, more: Mapping[str, str]
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    assert launch_environment({"HOME": "/x"}) == {"HOME": "/x", **EVERYTHING, **more}
+
+
+@pytest.mark.parametrize("name", [*EVERYTHING, *AS_ROOT])
+@pytest.mark.parametrize("value", ["", "mine"])
+def test_the_users_own_settings_win(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    found = launch_environment({name: value})
+    assert found == {**EVERYTHING, **AS_ROOT, name: value}
+
+
+# ---- before anything is started ----------------------------------------------------------------
+
+
+class Container:
+    """Instead of the job container: notes what is asked, and fails if told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[Mapping[str, object]] = []
+        self.error: BaseException | None = None
+
+    async def start(self, *programs: object, **options: object) -> int:
+        self.asked.append(options)
+        if self.error is not None:
+            raise self.error
+        return os.getpid()
+
+
+@pytest.fixture
+def container(monkeypatch: pytest.MonkeyPatch) -> Container:
+    made = Container()
+
+    async def build(compiler: str, deadline: Deadline) -> Native:
+        return Native(Path("/cache/starter"), Path("/cache/shim.so"))
+
+    monkeypatch.setattr(launching, "build", build)
+    monkeypatch.setattr(containers, "start", made.start)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    return made
+
+
+async def start(name: str | None = "heat", **settings: object) -> JobDirectory:
+    chosen = Settings(**settings)  # type: ignore[arg-type]
+    directory, _ = await launch(ARGV, name=name, hold=True, settings=chosen)
+    return directory
+
+
+async def test_a_job_that_was_started_is_on_record(home: Path, container: Container) -> None:
+    directory = await start()
+    record = directory.read()
+    assert (record.name, record.argv, record.pid) == ("heat", ARGV, os.getpid())
+    assert (record.signal, record.incarnation) == (62, 1)
+    assert record.directory == os.getcwd()
+    assert container.asked[0]["directory"] == directory.run(1)
+    assert (directory.path / "run" / "1").is_dir()
+
+
+async def test_the_signal_is_the_users(container: Container) -> None:
+    directory = await start(signal=40)
+    assert directory.read().signal == 40
+    assert container.asked[0]["signal"] == 40
+
+
+async def test_a_job_of_that_name_that_runs_is_refused(container: Container) -> None:
+    a_job()
+    with pytest.raises(Refused) as caught:
+        await start()
+    assert str(caught.value) == (
+        "job 'heat' is running (choose another --name, or 'crdebug kill heat')"
+    )
+    assert not container.asked
+
+
+async def test_one_that_left_checkpoints_is_refused(container: Container) -> None:
+    with_checkpoint(a_job(**OVER))
+    with pytest.raises(Refused, match="job 'heat' has 1 checkpoint "):
+        await start()
+    with_checkpoint(a_job(**OVER), 2)
+    with pytest.raises(Refused, match="job 'heat' has 2 checkpoints "):
+        await start()
+    assert not container.asked
+
+
+async def test_one_that_is_over_makes_room(container: Container) -> None:
+    old = a_job(**OVER)
+    (old.new_run(1) / "stdout").write_text("old")
+    directory = await start()
+    assert not list(directory.run(1).iterdir())
+    assert directory.read() != a_record(**OVER)
+
+
+async def test_two_at_once_with_the_same_name(container: Container) -> None:
+    with JobDirectory("heat").lock("start it"), pytest.raises(Refused, match="cannot start it"):
+        await start()
+    assert not container.asked
+
+
+@pytest.mark.parametrize("error", [NotAvailable("no namespaces"), KeyboardInterrupt()])
+async def test_a_container_that_cannot_be_made_leaves_nothing(
+    container: Container, error: BaseException
+) -> None:
+    container.error = error
+    with pytest.raises(type(error)):
+        await start()
+    assert not JobDirectory("heat").path.exists()
+
+
+async def test_only_root_can(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(NotAvailable, match="a job container needs root"):
+        await start()
+    assert not home.exists()
+
+
+async def test_a_signal_that_cannot_lead_threads_is_refused(home: Path) -> None:
+    with pytest.raises(BadInput, match="signal SIGKILL cannot be the waitpoint signal"):
+        await start(signal=9)
+    assert not home.exists()
+
+
+async def test_no_command_is_said() -> None:
+    with pytest.raises(BadInput, match="there is no command to run"):
+        await launch((), name=None, hold=True, settings=Settings())
+
+
+# ---- why it did not come -----------------------------------------------------------------------
+
+
+def ended(events: str, stderr: str = "") -> tuple[JobDirectory, CrdebugError]:
+    directory = a_job()
+    run = directory.new_run(1)
+    (run / "events").write_text(events)
+    (run / "stderr").write_text(stderr)
+    return directory, why_ended(directory, directory.read())
+
+
+def test_a_launcher_that_is_not_there() -> None:
+    _, error = ended("failed mprun: No such file or directory\nexit 127\n")
+    assert isinstance(error, NotAvailable)
+    assert str(error) == "the job could not be started: mprun: No such file or directory"
+
+
+def test_a_launcher_that_ended_says_its_last_words_and_not_all_of_them() -> None:
+    words = [f"line {n}" for n in range(40)]
+    _, error = ended("exit 213\n", "\n".join(words) + "\n\n")
+    tail = "\n".join(words[-12:])
+    assert str(error) == f"the launcher ended with status 213 before all ranks were there:\n{tail}"
+
+
+def test_one_that_ended_without_a_word() -> None:
+    _, error = ended("exit 1\n")
+    assert str(error) == "the launcher ended with status 1 before all ranks were there"
+    _, error = ended("")
+    assert str(error) == "the launcher ended before all ranks were there"
+
+
+@pytest.mark.parametrize("events", ["exit 1\n", "failed x: no\n"])
+async def test_whoever_waits_for_the_ranks_is_told(events: str) -> None:
+    directory, error = ended(events)
+    with pytest.raises(type(error)) as caught:
+        await await_ranks(directory, directory.read(), Deadline(30.0))
+    assert str(caught.value) == str(error)
+
+
+async def test_the_wait_for_the_ranks_has_an_end() -> None:
+    directory, _ = ended("")
+    with pytest.raises(DeadlineExpired, match=r"waited 0\.05 s for all ranks to start"):
+        await await_ranks(directory, directory.read(), Deadline(0.05))
+
+
+async def test_an_incarnation_without_its_directory_is_said() -> None:
+    directory = a_job()
+    with pytest.raises(StoreError, match=f"{directory.run(1)} is missing"):
+        await await_ranks(directory, directory.read(), Deadline(30.0))

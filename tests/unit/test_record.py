@@ -1,0 +1,335 @@
+"""A job's directory: its name, its record, its lock, what its starter told, and when it is over."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from crdebug.errors import BadInput, Refused, StoreError
+from crdebug.job.record import (
+    JobDirectory,
+    JobRecord,
+    Told,
+    all_jobs,
+    has_ended,
+    is_alive,
+    told,
+    unused_name,
+)
+from crdebug.node import proc
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "home"
+    monkeypatch.setenv("CRDEBUG_HOME", str(path))
+    return path
+
+
+def a_record(name: str = "heat", **changes: object) -> JobRecord:
+    """Of a job whose PID 1 is this process: it is alive."""
+    record = JobRecord(
+        name=name,
+        argv=("mpirun", "-n", "2", "./a b"),
+        directory="/home/me",
+        created=1_700_000_000.5,
+        signal=62,
+        starter="/cache/starter",
+        shim="/cache/shim.so",
+        incarnation=1,
+        pid=os.getpid(),
+        start=proc.started(os.getpid()),
+        boot=proc.boot_id(),
+    )
+    return replace(record, **changes)  # type: ignore[arg-type]
+
+
+def a_job(name: str = "heat", **changes: object) -> JobDirectory:
+    directory = JobDirectory(name)
+    directory.create()
+    directory.write(a_record(name, **changes))
+    return directory
+
+
+def with_checkpoint(directory: JobDirectory, number: int = 1) -> JobDirectory:
+    path = directory.store.path(number)
+    path.mkdir(parents=True)
+    (path / "manifest.json").write_text("{}")
+    return directory
+
+
+OVER = {"boot": "another"}
+
+
+# ---- names -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["a", "heat-1", "A.b_c-9", "0", "x" * 100])
+def test_names(name: str) -> None:
+    assert JobDirectory(name).name == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        ".",
+        "..",
+        "../x",
+        "a/b",
+        "-x",
+        ".hidden",
+        "_x",
+        "a b",
+        "a:1",
+        "ü",
+        "a\n",
+        "a\0",
+        "²",
+        "x" * 101,
+    ],
+)
+def test_what_is_no_name(name: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        JobDirectory(name)
+    assert str(caught.value) == f"'{name}' is no job name (use letters, digits, '.', '_', '-')"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with programs and other files."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("heat", "my prog", ".dotted", "data.bin", "hosts"):
+        (tmp_path / name).write_text("")
+    for name in ("heat", "my prog", ".dotted"):
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", os.pathsep.join([str(tmp_path / "bin"), os.environ["PATH"]]))
+    (tmp_path / "bin").mkdir()
+    for name in ("mpirun", "node", "lmp"):
+        (tmp_path / "bin" / name).write_text("")
+        (tmp_path / "bin" / name).chmod(0o755)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("argv", "name"),
+    [
+        ("mpirun -n 4 ./heat", "heat-1"),
+        ("mpirun -n 4 ./heat data.bin", "heat-1"),
+        ("mpirun -n 4 ./heat --in ./data.bin", "heat-1"),
+        ("mpirun --hostfile ./hosts --map-by node -n 4 ./heat", "heat-1"),
+        ("mpirun --oversubscribe ./heat node", "heat-1"),
+        ("mpirun --map-by node -n 4 lmp -in data.bin", "lmp-1"),
+        ("mpirun --oversubscribe lmp", "lmp-1"),
+        ("mpirun -n 2 sh -c ./heat", "heat-1"),
+        ("mpirun -n 1 ./heat : -n 2 ./.dotted", "heat-1"),
+        ("mpirun -n 1 ./.dotted", "dotted-1"),
+        ("mpirun -n 4 ./missing", "job-1"),
+        ("mpirun", "job-1"),
+        ("./heat", "job-1"),
+    ],
+)
+def test_a_job_without_a_name_gets_its_programs(here: Path, argv: str, name: str) -> None:
+    assert unused_name(tuple(argv.split())) == name
+
+
+def test_the_name_is_one_that_is_allowed(here: Path) -> None:
+    assert unused_name(("mpirun", "./my prog")) == "myprog-1"
+
+
+def test_a_long_program_gets_a_name_that_is_allowed(here: Path) -> None:
+    program = here / ("p" * 200)
+    program.write_text("")
+    program.chmod(0o755)
+    assert unused_name(("mpirun", str(program))) == "p" * 90 + "-1"
+
+
+def test_the_first_number_that_is_free(here: Path) -> None:
+    argv = ("mpirun", "./heat")
+    a_job("heat-1")
+    a_job("heat-3")
+    assert unused_name(argv) == "heat-2"
+    a_job("heat-2")
+    assert unused_name(argv) == "heat-4"
+
+
+# ---- the record --------------------------------------------------------------------------------
+
+
+def test_what_was_written_is_what_is_read(home: Path) -> None:
+    directory = a_job()
+    assert directory.exists() and directory.read() == a_record()
+    changed = replace(a_record(), incarnation=7)
+    directory.write(changed)
+    assert JobDirectory("heat").read() == changed
+    assert stat.S_IMODE(directory.path.stat().st_mode) == 0o700
+
+
+def test_a_job_that_is_not_there_is_said_with_those_that_are(home: Path) -> None:
+    with pytest.raises(BadInput) as caught:
+        JobDirectory("heat").read()
+    assert str(caught.value) == "there is no job 'heat' (jobs here: none)"
+    a_job("b")
+    a_job("a")
+    with pytest.raises(BadInput) as caught:
+        JobDirectory("heat").read()
+    assert str(caught.value) == "there is no job 'heat' (jobs here: a, b)"
+    assert not JobDirectory("heat").path.exists()
+
+
+@pytest.mark.parametrize("data", ["", "{", "[]", '{"name": "heat"}', '{"pid": "x"}'])
+def test_a_record_that_cannot_be_read_is_one_sentence(data: str) -> None:
+    directory = a_job()
+    (directory.path / "job.json").write_text(data)
+    with pytest.raises(StoreError, match=r"job\.json cannot be read: .*\(remove "):
+        directory.read()
+
+
+def test_all_jobs_by_name(home: Path) -> None:
+    assert all_jobs() == ()
+    for name in ("c", "a", "b"):
+        a_job(name)
+    JobDirectory("empty").create()
+    (home / "jobs" / ".odd").mkdir()
+    (home / "jobs" / "file").write_text("")
+    assert [job.name for job in all_jobs()] == ["a", "b", "c"]
+
+
+def test_each_incarnation_has_a_directory_of_its_own_empty_at_first() -> None:
+    directory = a_job()
+    for number in (1, 2):
+        run = directory.new_run(number)
+        assert run == directory.run(number) and stat.S_IMODE(run.stat().st_mode) == 0o700
+        (run / "stdout").write_text("x")
+    assert not list(directory.new_run(2).iterdir())
+    assert [path.name for path in directory.run(1).iterdir()] == ["stdout"]
+
+
+# ---- alive -------------------------------------------------------------------------------------
+
+
+def test_alive_is_the_process_of_that_start_in_this_run_of_the_machine() -> None:
+    assert is_alive(a_record())
+    assert not is_alive(a_record(start=proc.started(os.getpid()) - 1))  # another with its PID
+    assert not is_alive(a_record(**OVER))  # before the machine was started again
+    assert not is_alive(a_record(pid=1 << 22))  # above what the kernel gives
+
+
+def test_an_ended_process_that_nobody_has_waited_for_is_not_alive() -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
+    with child:
+        record = a_record(pid=child.pid, start=proc.started(child.pid))
+        assert child.stdout is not None and child.stdout.read() == b""  # the end
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert not is_alive(record)
+
+
+def test_a_job_that_has_ended_is_said_with_its_last_checkpoint() -> None:
+    directory = a_job(**OVER)
+    assert str(has_ended(directory)) == "job 'heat' has ended"
+    with_checkpoint(with_checkpoint(directory, 2), 3)
+    assert (
+        str(has_ended(directory))
+        == "job 'heat' has ended ('crdebug restart heat:3' brings it back)"
+    )
+
+
+# ---- the lock ----------------------------------------------------------------------------------
+
+
+def test_one_at_a_time() -> None:
+    directory = a_job()
+    with directory.lock("checkpoint"):
+        with pytest.raises(Refused) as caught, JobDirectory("heat").lock("restart"):
+            raise AssertionError("two have the lock")
+        with JobDirectory("other").lock("restart"):
+            pass
+    assert str(caught.value) == (
+        "cannot restart: another crdebug works on job 'heat' (try again when it is done)"
+    )
+    with JobDirectory("heat").lock("restart"):
+        pass
+
+
+def test_an_error_or_the_end_of_the_process_gives_the_lock_back() -> None:
+    directory = a_job()
+    with pytest.raises(ZeroDivisionError), directory.lock("checkpoint"):
+        raise ZeroDivisionError
+    code = (
+        "from crdebug.job.record import JobDirectory\n"
+        "import os\n"
+        "with JobDirectory('heat').lock('die'): os._exit(9)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
+    with directory.lock("go on"):
+        pass
+
+
+# ---- being over --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alive", [True, False])
+@pytest.mark.parametrize("checkpoints", [True, False])
+def test_only_a_job_that_is_over_and_left_nothing_is_forgotten(
+    home: Path, alive: bool, checkpoints: bool
+) -> None:
+    directory = a_job(**({} if alive else OVER))
+    directory.new_run(1)
+    if checkpoints:
+        with_checkpoint(directory)
+    directory.forget_if_over()
+    assert directory.exists() is (alive or checkpoints)
+    assert directory.path.exists() is (alive or checkpoints)
+
+
+def test_a_job_is_not_forgotten_while_somebody_works_on_it() -> None:
+    directory = a_job(**OVER)
+    with JobDirectory("heat").lock("start it"):
+        directory.forget_if_over()
+        assert directory.exists()
+        directory.forget_while_locked()
+        assert not directory.path.exists()
+
+
+def test_one_that_never_began_is_forgotten(home: Path) -> None:
+    directory = JobDirectory("heat")
+    with directory.lock("start it"):
+        directory.new_run(1)
+        directory.forget_while_locked()
+    assert not directory.path.exists()
+
+
+# ---- what the starter told ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (None, Told(None, None, None)),
+        ("", Told(None, None, None)),
+        ("ranks 4\n", Told(4, None, None)),
+        ("ranks 4\nexit 0\n", Told(4, 0, None)),
+        ("exit 143\n", Told(None, 143, None)),
+        ("failed ./x: No such file\nexit 127\n", Told(None, 127, "./x: No such file")),
+        ("odd\nranks x\nexit\nexit -1\n", Told(None, None, None)),
+        ("  exit 1\n", Told(None, None, None)),
+    ],
+)
+def test_told(tmp_path: Path, text: str | None, wanted: Told) -> None:
+    events = tmp_path / "events"
+    if text is not None:
+        events.write_text(text)
+    assert told(events) == wanted
+
+
+def test_told_is_not_disturbed_by_bytes_that_are_no_text(tmp_path: Path) -> None:
+    (tmp_path / "events").write_bytes(b"failed \xff\xfe: No such file\nexit 127\n")
+    assert told(tmp_path / "events").status == 127
