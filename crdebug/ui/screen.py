@@ -12,7 +12,7 @@ from typing import TextIO, assert_never
 
 import click
 
-from crdebug.commands.results import Result
+from crdebug.commands.results import Result, Text
 from crdebug.events import (
     Event,
     GdbSays,
@@ -82,6 +82,8 @@ class Screen:
         """A command's answer."""
         width = shutil.get_terminal_size().columns if self.terminal else 0
         self.note(render(result, width))
+        if result == Text(""):  # a bare echo: an empty line
+            self._put(self._out(), "")
 
     def command(self, line: str) -> None:
         """A line that was not typed: a script's."""

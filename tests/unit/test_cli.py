@@ -207,6 +207,12 @@ def test_without_batch_the_console_reads_a_pipe_to_its_end(world: World, script:
     assert world.session.closed
 
 
+def test_an_echo_without_a_text_is_an_empty_line(world: World, script: Script) -> None:
+    file = script("echo one\necho\n\necho two\n")
+    result = crdebug_("run", "--batch", "-x", file, "--", "mpirun", "./heat")
+    assert "one\n\ntwo\n" in result.stdout
+
+
 def test_a_script_that_cannot_be_read_starts_nothing(world: World) -> None:
     result = crdebug_("run", "--batch", "-x", "nosuch.crdebug", "--", "mpirun", "./heat")
     assert (result.exit_code, world.asked) == (1, [])
