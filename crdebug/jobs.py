@@ -22,12 +22,12 @@ from crdebug.job.record import (
     all_jobs,
     has_ended,
     is_alive,
+    parse_handle,
     told,
 )
 from crdebug.node import signals
 from crdebug.output import OutputRelay
 from crdebug.ranks import RankSet
-from crdebug.session import parse_handle
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ events (crdebug.events) at the subscribers. Not thread-safe; one operation at a 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
@@ -18,12 +17,19 @@ from crdebug.config import Settings
 from crdebug.control import Request, is_attended
 from crdebug.deadline import Deadline
 from crdebug.debuggers import attach_group, launch_gdb, to_main
-from crdebug.errors import BadInput, CrdebugError, Refused, StoreError
-from crdebug.events import Event, GroupStopped, Progress
+from crdebug.errors import BadInput, CrdebugError, Refused
+from crdebug.events import Event, GroupStopped, Progress, StopReason
 from crdebug.job.launch import await_ranks, end, launch
 from crdebug.job.ranks import RankShim, refuse_traced
-from crdebug.job.record import JobDirectory, JobRecord, all_jobs, has_ended, is_alive
-from crdebug.node import proc
+from crdebug.job.record import (
+    JobDirectory,
+    JobRecord,
+    all_jobs,
+    has_ended,
+    is_alive,
+    is_of,
+    parse_handle,
+)
 from crdebug.ranks import RankSet
 from crdebug.target.answers import Answers
 from crdebug.target.breakpoints import Breakpoint
@@ -48,6 +54,9 @@ class Session:
         self._subscribers: list[Callable[[Event], None]] = [subscriber] if subscriber else []
         self._attended: AttendedJob | None = None  # None: not started by crdebug
         self._over = False  # detached, or the job was killed
+        self._resuming = False
+        self._user_asked = False  # to stop what runs
+        self._requests: list[tuple[Request, asyncio.Future[int]]] = []  # while it runs
         self._busy = asyncio.Lock()
         group.subscriber = self._tell
 
@@ -105,7 +114,7 @@ class Session:
         """
         settings = settings or Settings()
         if job.isdigit() and not JobDirectory(job).exists():
-            ours = [each.name for each in all_jobs() if _is_of(each, int(job))]
+            ours = [each.name for each in all_jobs() if is_of(each, int(job))]
             if not ours:
                 return await cls._attach_to_starter(int(job), settings, subscriber)
             job = ours[0]
@@ -295,7 +304,20 @@ class Session:
 
         Raises Refused when a rank is not stopped, or when none of them is alive.
         """
-        return await self._run(lambda: self._group.resume(ranks))
+        self._user_asked = False
+        self._resuming = True
+        try:
+            while True:
+                stop = await self._run(lambda: self._group.resume(ranks))
+                if not self._requests:
+                    return stop
+                await self._serve_requests()
+                interrupted = all(each.reason is StopReason.INTERRUPT for each in stop.cause)
+                if self._user_asked or not interrupted:
+                    return stop
+        finally:
+            self._resuming = False
+            await self._serve_requests()
 
     async def step(self, ranks: RankSet, count: int = 1) -> GroupStopped:
         return await self._run(lambda: self._group.step(ranks, count))
@@ -309,6 +331,7 @@ class Session:
     async def interrupt(self) -> None:
         """Ask all running ranks to stop; the pending resume/step returns then. May be called
         while another verb runs (the one exception to one operation at a time)."""
+        self._user_asked = True
         await self._group.interrupt()
 
     async def job_end(self) -> int:
@@ -390,10 +413,25 @@ class Session:
         return self._attended.directory.store.list() if self._attended is not None else ()
 
     async def _requested(self, request: Request) -> int:
-        """Another crdebug asks for a checkpoint; a job that runs is stopped for it."""
+        """Another crdebug asks for a checkpoint; a job that runs is stopped for it and runs on."""
         if not self.running:
             return (await self.checkpoint(request.note)).number
-        raise Refused("the job runs under its debugger", hint="interrupt it there first")
+        if not self._resuming:
+            raise Refused("a step is under way at the debugger", hint="try again after it")
+        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._requests.append((request, answer))
+        await self._group.interrupt()
+        return await answer
+
+    async def _serve_requests(self) -> None:
+        while self._requests:
+            request, answer = self._requests.pop(0)
+            try:
+                number = (await self.checkpoint(request.note)).number
+            except CrdebugError as error:
+                answer.set_exception(error)
+            else:
+                answer.set_result(number)
 
     @property
     def directory(self) -> Path:
@@ -404,22 +442,6 @@ class Session:
 _ALIVE = (TargetState.STOPPED, TargetState.RUNNING, TargetState.DEAD)
 
 
-def _is_of(directory: JobDirectory, pid: int) -> bool:
-    """Is this process PID 1 of the job's container, or another of its processes?"""
-    with contextlib.suppress(StoreError, OSError):
-        record = directory.read()
-        return is_alive(record) and proc.namespace(pid, "pid") == proc.namespace(record.pid, "pid")
-    return False
-
-
 def _tell_phase(subscriber: Callable[[Event], None] | None, what: str, phase: str) -> None:
     if subscriber is not None:
         subscriber(Progress(what, phase))
-
-
-def parse_handle(handle: str) -> tuple[JobDirectory, int]:
-    """JOB:N. Raises BadInput."""
-    name, colon, number = handle.rpartition(":")
-    if not colon or not number.isdigit():
-        raise BadInput(f"'{handle}' is no handle", hint="write JOB:N; 'crdebug checkpoints'")
-    return JobDirectory(name), int(number)

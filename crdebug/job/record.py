@@ -208,3 +208,19 @@ def _program(argv: tuple[str, ...]) -> str:
     by_path = [word for _, word in words if "/" in word]
     no_value = [word for before, word in words if not before.startswith("-")]
     return next(iter([*by_path, *no_value, *(word for _, word in words)]), "")
+
+
+def is_of(directory: JobDirectory, pid: int) -> bool:
+    """Is this process PID 1 of the job's container, or another of its processes?"""
+    with contextlib.suppress(StoreError, OSError):
+        record = directory.read()
+        return is_alive(record) and proc.namespace(pid, "pid") == proc.namespace(record.pid, "pid")
+    return False
+
+
+def parse_handle(handle: str) -> tuple[JobDirectory, int]:
+    """JOB:N. Raises BadInput."""
+    name, colon, number = handle.rpartition(":")
+    if not colon or not number.isdigit():
+        raise BadInput(f"'{handle}' is no handle", hint="write JOB:N; 'crdebug checkpoints'")
+    return JobDirectory(name), int(number)
