@@ -42,12 +42,8 @@ class StopSignals(Protocol):
         """What is queued now; nothing if the process has gone."""
         ...
 
-    def is_stopped(self, pid: int) -> bool:
-        """Whether job control has stopped it (not a tracer). False if it has gone."""
-        ...
-
     def lift_stop(self, pid: int) -> None:
-        """End job control's stop of a process that a tracer holds; leaves a SIGSTOP queued.
+        """End job control's stop, if any, of a traced process; leaves a SIGSTOP queued.
 
         Nothing may be queued before: SIGCONT takes every queued SIGSTOP away.
         """
@@ -64,12 +60,6 @@ class LocalStopSignals:
         except ProcessLookupError:
             return False
         return True
-
-    def is_stopped(self, pid: int) -> bool:
-        try:
-            return proc.status(pid)["State"].startswith("T")
-        except ProcessLookupError:
-            return False
 
     def lift_stop(self, pid: int) -> None:
         # SIGCONT ends the stop when it is sent, not when it is delivered (signal(7)); the program,

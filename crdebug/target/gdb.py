@@ -15,7 +15,7 @@ from crdebug.mi.transport import Transport
 from crdebug.node.pipe import Pipe
 from crdebug.node.stops import LocalStopSignals, StopSignals
 from crdebug.ranks import RankSet
-from crdebug.target import reading
+from crdebug.target import debug_registers, reading
 from crdebug.target.interface import (
     BreakpointRequest,
     Frame,
@@ -51,8 +51,7 @@ class GdbTarget:
         self._connection = Connection(
             transport, rank=rank, subscriber=self._tracker.take, on_death=self._tracker.died
         )
-        self._signals = signals or LocalStopSignals()
-        self._stopper = Stopper(self._connection, self._tracker, self._signals)
+        self._stopper = Stopper(self._connection, self._tracker, signals or LocalStopSignals())
         self._scripted = False  # crdebug's own scripts are in this GDB
         self._lent = False
         self._lock = asyncio.Lock()
@@ -143,12 +142,9 @@ class GdbTarget:
     async def attach(self, pid: int, deadline: Deadline) -> RankStopped:
         """Take hold of a process and stop it; one that SIGSTOP had stopped runs on later."""
         self._require("attach", TargetState.IDLE, TargetState.EXITED)
-        was_stopped = self._signals.is_stopped(pid)
-        return await self._acquire(f"-target-attach {pid}", "attach", deadline, was_stopped)
+        return await self._acquire(f"-target-attach {pid}", "attach", deadline)
 
-    async def _acquire(
-        self, command: str, verb: str, deadline: Deadline, was_stopped: bool = False
-    ) -> RankStopped:
+    async def _acquire(self, command: str, verb: str, deadline: Deadline) -> RankStopped:
         async with self._lock:
             before, ended = self._tracker.state, self._tracker.last_stop
             self._tracker.quiet = True
@@ -156,13 +152,18 @@ class GdbTarget:
             try:
                 await self._connection.command(command, deadline)
                 stop = await deadline.wait(self._tracker.stopped(), f"the stop after {verb}")
-                await self._stopper.settle_attach(was_stopped, deadline)
+                await self._forget_hits(deadline)
+                await self._stopper.settle_attach(deadline)
             except GdbError:
                 self._tracker.withdraw(before, ended)
                 raise
             finally:
                 self._tracker.quiet = False
             return stop
+
+    async def _forget_hits(self, deadline: Deadline) -> None:
+        """To be done whenever somebody else may have traced the process; see debug_registers."""
+        await self._connection.console(debug_registers.FORGET_HITS, deadline)
 
     async def detach(self, deadline: Deadline) -> None:
         """Take breakpoints out of the process and let it go; the GDB stays. See `Target`."""
@@ -195,6 +196,7 @@ class GdbTarget:
         async with self._lock:
             await self._connection.command("-crdebug-take-back", deadline)
             self._lent = False
+            await self._forget_hits(deadline)
 
     async def walk_out(
         self, before: Sequence[str], stop: RankStopped | None, deadline: Deadline

@@ -55,19 +55,21 @@ class Stopper:
         if self._tracker.state is TargetState.RUNNING:
             self._tracker.asked = reason
             await self._heed_stops(True, deadline)
-            await self._send_until_stopped(deadline)
+            self._send()
+            await self._stopped(deadline)
         await self.settle(deadline)
 
-    async def settle_attach(self, was_stopped: bool, deadline: Deadline) -> None:
-        """After an attach. was_stopped: job control had stopped the process before it.
+    async def settle_attach(self, deadline: Deadline) -> None:
+        """After an attach: end job control's stop, if the process was in one.
 
-        Such a process runs under GDB all the same, but would stop again when it is let go.
+        Such a process runs under GDB all the same, but the kernel remembers the stop, shows it
+        nowhere, and falls back into it when the process is let go (ptrace(2), "Group-stop").
+        Whether it is in one cannot be told before the attach either: it may be on its way.
         """
-        # GDB stops threads by SIGSTOP too, and some may not have arrived yet.
+        # SIGCONT must not take away what GDB still waits for: it would take the next for it.
         await self.settle_anew(deadline)
-        pid = self._tracker.pid
-        if was_stopped and pid is not None:
-            self._signals.lift_stop(pid)
+        if self._tracker.pid is not None:
+            self._signals.lift_stop(self._tracker.pid)
             await self.settle_anew(deadline)
 
     async def settle_anew(self, deadline: Deadline) -> None:
@@ -84,21 +86,24 @@ class Stopper:
             await self._heed_stops(False, deadline)
             self._tracker.asked = None
 
-    async def _send_until_stopped(self, deadline: Deadline) -> None:
+    def _send(self) -> None:
+        # It may have stopped while GDB took note; then nothing is sent, and nothing left behind.
+        pid = self._tracker.pid
+        if self._tracker.state is TargetState.RUNNING and pid is not None:
+            self._unsettled = self._signals.send_stop(pid) or self._unsettled
+
+    async def _stopped(self, deadline: Deadline) -> RankStopped:
+        """The stop by a SIGSTOP that was sent, or by another if that one was lost."""
         while True:
-            pid = self._tracker.pid
-            # It may have stopped while GDB took note; then nothing is sent, nothing left behind.
-            if self._tracker.state is TargetState.RUNNING and pid is not None:
-                self._unsettled = self._signals.send_stop(pid) or self._unsettled
             attempt = Deadline(min(_LOST_AFTER, deadline.left))
             try:
-                await attempt.wait(self._tracker.stopped(), "the rank to stop")
-                return
+                return await attempt.wait(self._tracker.stopped(), "the rank to stop")
             except DeadlineExpired:
                 if deadline.left == 0.0:
                     raise deadline.expired(
                         "the rank to stop", ranks=self._tracker.ranks, phase="interrupt"
                     ) from None
+                self._send()
 
     async def _heed_stops(self, heed: bool, deadline: Deadline) -> None:
         if heed is not self._heeding:
@@ -146,9 +151,7 @@ class Stopper:
             await mi("-gdb-set scheduler-locking on", deadline)
             tracker.begin()
             await mi(f"-exec-continue --thread {chosen}", deadline)
-            stop = await deadline.wait(
-                tracker.stopped(), "a queued SIGSTOP to arrive", ranks=tracker.ranks
-            )
+            stop = await self._stopped(deadline)
         finally:
             tracker.quiet = quiet
             tracker.withdraw(TargetState.STOPPED, own)

@@ -42,6 +42,31 @@ async def test_it_stops_whatever_the_program_blocks(
     process.assert_free()
 
 
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="debug registers of x86-64")
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_hits_that_somebody_elses_breakpoint_left(
+    launch: Launch, spawn: Spawn, stopped: bool
+) -> None:
+    """CRIU leaves them; GDB would take every signal for a breakpoint that is gone, and run on."""
+    process = spawn()
+    target = await launch()
+    for _ in range(3):
+        process.mark_hits()
+        if stopped:
+            process.signal(signal.SIGSTOP)
+        await target.attach(process.pid, soon())
+        await target.resume(soon())
+        assert (await target.interrupt(soon())).reason is StopReason.INTERRUPT
+        await target.detach(soon())
+        process.assert_free()
+    process.mark_hits()
+    await target.attach(process.pid, soon())
+    await target.evaluate("crash = 1", soon())
+    await target.resume(soon())
+    stop = await soon().wait(target.stopped(), "the crash")
+    assert (stop.reason, stop.detail) == (StopReason.SIGNAL, "SIGSEGV")
+
+
 async def test_the_program_does_not_notice(launch: Launch, spawn: Spawn) -> None:
     process = spawn()
     target = await held(launch, process)

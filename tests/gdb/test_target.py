@@ -378,7 +378,7 @@ async def test_console_text_is_as_gdb_prints_it(launch: Launch, spawn: Spawn) ->
 
 
 async def test_threads_and_their_selection(launch: Launch, spawn: Spawn) -> None:
-    process = spawn("threads=3")
+    process = spawn("threads=3", "spin")
     target = await held(launch, process)
     await run_to(target, "hot")
     threads = await target.threads(soon())

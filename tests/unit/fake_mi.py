@@ -189,9 +189,6 @@ class FakeGdb:
             self.transport.say(*self._take_stop())
         return True
 
-    def is_stopped(self, pid: int) -> bool:
-        return self.was_stopped
-
     def lift_stop(self, pid: int) -> None:
         assert not self.queued
         self.was_stopped = False

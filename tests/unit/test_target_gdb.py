@@ -61,6 +61,8 @@ async def rank() -> AsyncIterator[Rank]:
 @pytest_asyncio.fixture
 async def attached(rank: Rank) -> Rank:
     await rank.target.attach(100, soon())
+    rank.gdb.alone.clear()
+    rank.gdb.transport.commands.clear()
     return rank
 
 
