@@ -12,7 +12,9 @@ import gdb
 
 PTRACE_GETREGS, PTRACE_SETREGS = 12, 13
 PTRACE_ATTACH, PTRACE_DETACH, PTRACE_SYSCALL, PTRACE_SETOPTIONS = 16, 17, 24, 0x4200
+PTRACE_GETREGSET = 0x4204
 PTRACE_GETSIGMASK, PTRACE_SETSIGMASK = 0x420A, 0x420B  # since Linux 3.11
+NT_X86_XSTATE = 0x202
 # What GDB sets on a process that it attached to (gdb/nat/linux-ptrace.c): TRACESYSGOOD, TRACEFORK,
 # TRACEVFORK, TRACECLONE, TRACEEXEC, TRACEVFORKDONE.
 OPTIONS = 0x01 | 0x02 | 0x04 | 0x08 | 0x10 | 0x20
@@ -20,9 +22,6 @@ WALL = 0x40000000
 SIGSTOP = int(signal.SIGSTOP)
 SYSCALL_STOP = int(signal.SIGTRAP) | 0x80
 WORD = (1 << 64) - 1
-
-REGISTERS = """r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs eflags
-    rsp ss fs_base gs_base ds es fs gs"""
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
@@ -59,6 +58,24 @@ def registers_of(tid):
 
 def set_registers(tid, registers):
     ptrace(PTRACE_SETREGS, tid, ctypes.byref(registers))
+
+
+class Buffer(ctypes.Structure):
+    """struct iovec of <sys/uio.h>."""
+
+    _fields_ = (("base", ctypes.c_void_p), ("size", ctypes.c_size_t))
+
+
+def extended_state(tid):
+    """A thread's x87, vector and further registers as XSAVE lays them out.
+
+    Eight bytes of it are taken out, those that say which parts were in use: a part that is not
+    and one that holds nothing but what it starts with are the same.
+    """
+    room = ctypes.create_string_buffer(1 << 16)
+    told = Buffer(ctypes.addressof(room), len(room))
+    ptrace(PTRACE_GETREGSET, tid, ctypes.byref(told), NT_X86_XSTATE)
+    return room.raw[:512] + bytes(8) + room.raw[520 : told.size]
 
 
 def wait(tid):

@@ -7,7 +7,9 @@ Sourced after ptrace_x86.py; runs in GDB's own Python (3.9 or later, GDB 12 or l
     {selected=TID, threads=[{tid, pc, sp, rax, orig_rax}]}: each thread's state. All values are
     hexadecimal text of 64 bits but `tid`, the kernel's number in this GDB's PID namespace.
 -crdebug-registers
-    {threads=[{tid, registers={name=value}}]}: every register of every thread, vectors too.
+    {threads=[{tid, registers={name=value}, xstate=HEX}]}: every register of every thread, as GDB
+    shows it; xstate: those of vectors and of floating point, as the kernel tells them, because GDB
+    before 14 looks for AVX-512's in the wrong place on some processors.
 -crdebug-unblock SIGNAL TID...
     Take a signal out of the set that these threads block. GDB is their tracer, so it may.
 -crdebug-settle
@@ -22,6 +24,7 @@ from __main__ import (
     PTRACE_SETSIGMASK,
     SIGSTOP,
     WORD,
+    extended_state,
     ptrace,
     registers_of,
     set_registers,
@@ -161,11 +164,13 @@ class Registers(gdb.MICommand):
                 thread.switch()
                 frame = gdb.newest_frame()
                 values = {}
-                for name in frame.architecture().registers():
-                    value = frame.read_register(name.name)
-                    if not value.is_optimized_out:
-                        values[name.name] = value.format_string(format="x", repeat_threshold=0)
-                found.append({"tid": str(thread.ptid[1]), "registers": values})
+                names = [each.name for each in frame.architecture().registers("general")]
+                for name in (*names, "orig_rax", "fs_base", "gs_base"):
+                    value = frame.read_register(name)
+                    values[name] = value.format_string(format="x", repeat_threshold=0)
+                tid = thread.ptid[1]
+                state = extended_state(tid).hex()
+                found.append({"tid": str(tid), "registers": values, "xstate": state})
         return {"threads": found}
 
 

@@ -1,15 +1,14 @@
-"""A process seen from outside: threads, private writable memory, registers; and what changed.
+"""A process seen from outside: its threads and its private writable memory; and what changed.
 
 `snapshot` reads a process that is stopped or held; it does not stop it. Of memory it leaves out
 what may differ although nothing happened to the program: what the caller names (the shim's own
 page), what lies below a thread's stack pointer and its red zone, and what the kernel writes on its
-own account (rseq areas). Registers are read by a debugger, so they come from the caller.
+own account (rseq areas). What of this depends on registers, which a debugger reads, comes from the
+caller.
 """
 
 from __future__ import annotations
 
-import bisect
-import itertools
 import os
 import re
 import struct
@@ -22,50 +21,13 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
+from harness.spans import Span, outside, union
+
 PAGE = os.sysconf("SC_PAGE_SIZE")
 # A leaf function may keep values this far below the stack pointer (System V ABI for AMD64, 3.2.2).
 RED_ZONE = 128
 _SHOWN = 8  # differences in detail; there may be thousands
 _GAP = 8  # bytes that may be equal within what is shown as one difference
-
-
-# ---- addresses ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Span:
-    """Addresses from start to, not including, end."""
-
-    start: int
-    end: int
-
-    def __str__(self) -> str:
-        return f"{self.start:x}-{self.end:x}"
-
-
-def union(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """The same addresses as sorted spans that neither overlap nor touch."""
-    merged: list[Span] = []
-    for span in sorted(span for span in spans if span.start < span.end):
-        if merged and span.start <= merged[-1].end:
-            merged[-1] = Span(merged[-1].start, max(merged[-1].end, span.end))
-        else:
-            merged.append(span)
-    return tuple(merged)
-
-
-def outside(span: Span, excluded: Sequence[Span]) -> Iterator[Span]:
-    """The parts of a span that are not excluded; `excluded` is a result of `union`."""
-    start = span.start
-    first = bisect.bisect_right(excluded, span.start, key=lambda hole: hole.end)
-    for hole in itertools.islice(excluded, first, None):
-        if hole.start >= span.end:
-            break
-        if start < hole.start:
-            yield Span(start, hole.start)
-        start = max(start, hole.end)
-    if start < span.end:
-        yield Span(start, span.end)
 
 
 # ---- /proc/PID/maps -----------------------------------------------------------------------------
@@ -424,41 +386,4 @@ def patched_code(pid: int) -> tuple[str, ...]:
                     for at in range(PAGE)
                     if true[at] != now[at]
                 ]
-    return tuple(told)
-
-
-# ---- registers ----------------------------------------------------------------------------------
-
-Registers = Mapping[int, Mapping[str, str]]
-
-# The syscall instruction itself overwrites these two (AMD64 manual, volume 3, SYSCALL).
-CLOBBERED_BY_SYSCALL = frozenset({"rcx", "r11"})
-
-
-def in_system_call(registers: Mapping[str, str]) -> bool:
-    """Whether a stopped thread is in a system call: orig_rax is its number, else -1."""
-    value = int(registers.get("orig_rax", "-1"), 0)
-    return 0 <= value < 1 << 63
-
-
-def register_differences(
-    before: Registers, after: Registers, *, ignored: Iterable[str] = ()
-) -> tuple[str, ...]:
-    """What differs, as lines to read: by thread, its registers' values as a debugger prints them.
-
-    rcx and r11 of a thread that was in a system call may differ, and those in `ignored`.
-    """
-    told = []
-    for thread in sorted(before.keys() | after.keys()):
-        old, new = before.get(thread), after.get(thread)
-        if old is None or new is None:
-            told.append(f"thread {thread} is {'new' if old is None else 'gone'}")
-            continue
-        excepted = set(ignored)
-        if in_system_call(old):
-            excepted |= CLOBBERED_BY_SYSCALL
-        for name in (*old, *(name for name in new if name not in old)):
-            if name not in excepted and old.get(name) != new.get(name):
-                was, now = (values.get(name, "not there") for values in (old, new))
-                told.append(f"thread {thread}: {name} was {was}, is {now}")
     return tuple(told)

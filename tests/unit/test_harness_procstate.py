@@ -10,8 +10,11 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+
 from harness import procstate
-from harness.procstate import PAGE, Region, Snapshot, Span, Thread
+from harness.procstate import PAGE, Region, Snapshot, Thread
+from harness.registers import in_system_call, register_differences
+from harness.spans import Span, outside, union
 
 pytestmark = pytest.mark.unit
 
@@ -48,14 +51,14 @@ STACK = 0x7FF000000000
 
 def test_a_union_is_sorted_and_has_no_overlaps() -> None:
     spans = [Span(8, 9), Span(1, 3), Span(3, 5), Span(2, 4), Span(6, 6)]
-    assert procstate.union(spans) == (Span(1, 5), Span(8, 9))
+    assert union(spans) == (Span(1, 5), Span(8, 9))
 
 
 def test_outside_is_what_no_hole_covers() -> None:
-    holes = procstate.union([Span(0, 2), Span(4, 5), Span(9, 20)])
-    assert list(procstate.outside(Span(1, 10), holes)) == [Span(2, 4), Span(5, 9)]
-    assert list(procstate.outside(Span(9, 12), holes)) == []
-    assert list(procstate.outside(Span(30, 31), holes)) == [Span(30, 31)]
+    holes = union([Span(0, 2), Span(4, 5), Span(9, 20)])
+    assert list(outside(Span(1, 10), holes)) == [Span(2, 4), Span(5, 9)]
+    assert list(outside(Span(9, 12), holes)) == []
+    assert list(outside(Span(30, 31), holes)) == [Span(30, 31)]
 
 
 # ---- mappings and threads -----------------------------------------------------------------------
@@ -153,14 +156,14 @@ def test_threads_and_mappings_that_come_and_go_are_told() -> None:
     ("value", "inside"), [("-1", False), ("7", True), ("0", True), ("0xffffffffffffffff", False)]
 )
 def test_orig_rax_tells_whether_a_thread_is_in_a_system_call(value: str, inside: bool) -> None:
-    assert procstate.in_system_call({"orig_rax": value}) is inside
+    assert in_system_call({"orig_rax": value}) is inside
 
 
 def test_only_rcx_and_r11_may_differ_and_only_in_a_system_call() -> None:
     def registers(call: str, rcx: str, rax: str) -> dict[int, dict[str, str]]:
         return {1: {"rax": rax, "rcx": rcx, "r11": rcx, "orig_rax": call}}
 
-    differences = procstate.register_differences
+    differences = register_differences
     assert differences(registers("7", "1", "5"), registers("7", "2", "5")) == ()
     assert differences(registers("7", "1", "5"), registers("7", "2", "6")) == (
         "thread 1: rax was 5, is 6",

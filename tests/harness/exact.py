@@ -1,0 +1,132 @@
+"""Ranks at the debugger's prompt, in all that a checkpoint must not change; and what it did change.
+
+A look is taken from both sides: GDB says what the user sees (registers, the selected thread and
+frame), /proc says what is there (memory, signals).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from crdebug.deadline import Deadline
+from crdebug.events import Location
+from crdebug.job.ranks import RankShim
+from crdebug.mi.records import MiTuple
+from crdebug.native import layout
+from crdebug.node import proc
+from crdebug.session import Session
+from harness.looks import shims
+from harness.procstate import Snapshot, snapshot
+from harness.registers import Registers, register_differences
+from harness.spans import Span
+
+_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadSignals:
+    """A thread's signal sets, bit n - 1 for signal n; pending is its own and the process's."""
+
+    blocked: int
+    pending: int
+
+
+@dataclass(frozen=True, slots=True)
+class RankLook:
+    """One rank. Threads are told apart by their TIDs in the job, which a restart keeps.
+
+    numbers: GDB's number of each thread.  selected: thread and level of the frame.
+    where: what the session says of where it stopped.
+    """
+
+    registers: Registers
+    signals: Mapping[int, ThreadSignals]
+    numbers: Mapping[int, int]
+    selected: tuple[int, int]
+    where: Location | None
+    memory: Snapshot = field(repr=False)
+
+    def differences(self, after: RankLook) -> tuple[str, ...]:
+        """What differs in a later look, as lines to read."""
+        told = list(register_differences(self.registers, after.registers))
+        for what, old, new in (
+            ("the place of the stop", self.where, after.where),
+            ("the selected thread and frame", self.selected, after.selected),
+            ("the threads' numbers", self.numbers, after.numbers),
+        ):
+            if old != new:
+                told.append(f"{what} was {old}, is {new}")
+        for thread, signals in self.signals.items():
+            now = after.signals.get(thread)
+            if now != signals:
+                told.append(f"thread {thread}: signals were {signals}, are {now}")
+        return (*told, *self.memory.differences(after.memory))
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """All ranks of a job."""
+
+    ranks: Mapping[int, RankLook]
+
+    def differences(self, after: Look) -> tuple[str, ...]:
+        """What differs in a later look, as lines to read; empty if nothing does."""
+        return tuple(
+            f"rank {rank}: {line}"
+            for rank, before in self.ranks.items()
+            for line in before.differences(after.ranks[rank])
+        )
+
+    def expect_same(self, after: Look, what: str) -> None:
+        """Raises AssertionError that says what differs after `what`."""
+        told = self.differences(after)
+        assert not told, f"after {what}:\n  " + "\n  ".join(told)
+
+
+def own_memory(shim: RankShim) -> tuple[Span, ...]:
+    """What a checkpoint writes in a rank: the shim's struct and its two variables."""
+    return (
+        Span(shim.struct, shim.struct + layout.SIZE),
+        Span(shim.gate_address, shim.gate_address + 4),
+        Span(shim.with_address, shim.with_address + 4),
+    )
+
+
+async def look(job: Session) -> Look:
+    """All ranks of a job that is stopped."""
+    return Look({shim.rank: await _rank(job, shim) for shim in shims(job.job)})
+
+
+async def _rank(job: Session, shim: RankShim) -> RankLook:
+    deadline = Deadline(_SECONDS)
+    target = job.group[shim.rank]
+    told = (await target.mi("-crdebug-registers", deadline)).payload
+    listing = (await target.mi("-thread-info", deadline)).payload
+    frame = (await target.mi("-stack-info-frame", deadline)).payload.tuple("frame")
+    threads = proc.threads(shim.pid)
+    inner = {thread.tid: thread.inner for thread in threads}
+    registers = {inner[row.number("tid")]: _registers(row) for row in told.list("threads").tuples()}
+    numbers = {inner[each.tid]: each.number for each in await target.threads(deadline)}
+    by_number = {number: tid for tid, number in numbers.items()}
+    return RankLook(
+        registers=registers,
+        signals={each.inner: ThreadSignals(each.blocked, each.pending) for each in threads},
+        numbers=numbers,
+        selected=(by_number[listing.number("current-thread-id")], frame.number("level")),
+        where=target.last_stop.location if target.last_stop else None,
+        memory=snapshot(
+            shim.pid,
+            stack_pointers=[int(each["rsp"], 0) for each in registers.values()],
+            thread_pointers=[int(each["fs_base"], 0) for each in registers.values()],
+            own=own_memory(shim),
+        ),
+    )
+
+
+def _registers(row: MiTuple) -> dict[str, str]:
+    values = row.tuple("registers")
+    state = row.text("xstate")
+    # In pieces, so that a difference is told in a line.
+    pieces = {f"xstate+{at // 2}": state[at : at + 32] for at in range(0, len(state), 32)}
+    return {name: values.text(name) for name, _ in values.fields} | pieces
