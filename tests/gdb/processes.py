@@ -10,8 +10,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from crdebug.deadline import Deadline
+from crdebug.events import RankStopped
 from crdebug.node import proc
 from crdebug.target.gdb import GdbTarget
+from crdebug.target.interface import BreakpointRequest
 
 
 def soon() -> Deadline:
@@ -92,3 +94,20 @@ Launch = Callable[..., Awaitable[GdbTarget]]
 
 def kill_gdb(target: GdbTarget) -> None:
     os.kill(target.gdb_pid, signal.SIGKILL)
+
+
+async def number(target: GdbTarget, expression: str) -> int:
+    return int(await target.evaluate(expression, soon()))
+
+
+async def run_to(target: GdbTarget, location: str) -> RankStopped:
+    """Run to a place, by a temporary breakpoint."""
+    await target.insert_breakpoint(BreakpointRequest(location, temporary=True), soon())
+    await target.resume(soon())
+    return await soon().wait(target.stopped(), f"a stop at {location}")
+
+
+async def held(launch: Launch, process: Process) -> GdbTarget:
+    target = await launch()
+    await target.attach(process.pid, soon())
+    return target

@@ -9,7 +9,7 @@ import signal
 from collections import Counter
 
 import pytest
-from processes import Launch, Process, Spawn, soon
+from processes import Launch, Process, Spawn, number, soon
 
 from crdebug.events import RankStopped, StopReason
 from crdebug.target.gdb import GdbTarget
@@ -18,11 +18,9 @@ from crdebug.target.interface import BreakpointChanged, BreakpointRequest, Notic
 ROUNDS = int(os.environ.get("CRDEBUG_TEST_RACES", "120"))
 
 
-async def number(target: GdbTarget, expression: str) -> int:
-    return int(await target.evaluate(expression, soon()))
-
-
-async def held(launch: Launch, process: Process, told: list[Notice] | None = None) -> GdbTarget:
+async def held_and_heard(
+    launch: Launch, process: Process, told: list[Notice] | None = None
+) -> GdbTarget:
     target = await launch(told=(told if told is not None else list[Notice]()).append)
     await target.attach(process.pid, soon())
     return target
@@ -33,7 +31,7 @@ async def test_it_stops_whatever_the_program_blocks(
     launch: Launch, spawn: Spawn, arguments: tuple[str, ...]
 ) -> None:
     process = spawn(*arguments)
-    target = await held(launch, process)
+    target = await held_and_heard(launch, process)
     for reason in (StopReason.INTERRUPT, StopReason.FOLLOWED) * 5:
         await target.resume(soon())
         assert (await target.interrupt(soon(), reason)).reason is reason
@@ -69,7 +67,7 @@ async def test_hits_that_somebody_elses_breakpoint_left(
 
 async def test_the_program_does_not_notice(launch: Launch, spawn: Spawn) -> None:
     process = spawn()
-    target = await held(launch, process)
+    target = await held_and_heard(launch, process)
     for _ in range(20):
         before = await number(target, "n")
         await target.resume(soon())
@@ -99,7 +97,7 @@ async def test_races_with_a_breakpoint(
     that is left over; no hit is lost or counted twice; a detach leaves the process running.
     """
     process, told = spawn(*arguments), list[Notice]()
-    target = await held(launch, process, told)
+    target = await held_and_heard(launch, process, told)
     inserted = await target.insert_breakpoint(BreakpointRequest("hot"), soon())
     first = await number(target, "n")
     chance = random.Random(len(arguments))
@@ -139,7 +137,7 @@ async def test_races_with_a_breakpoint(
 
 async def test_no_hit_is_lost(launch: Launch, spawn: Spawn) -> None:
     process, told = spawn("threads=2", "pace=10", "spin"), list[Notice]()
-    target = await held(launch, process, told)
+    target = await held_and_heard(launch, process, told)
     await target.insert_breakpoint(BreakpointRequest("hot"), soon())
     await target.resume(soon())
     await soon().wait(target.stopped(), "a hit")
@@ -161,7 +159,7 @@ async def test_no_hit_is_lost(launch: Launch, spawn: Spawn) -> None:
 
 async def test_races_with_steps(launch: Launch, spawn: Spawn) -> None:
     process = spawn("threads=1")
-    target = await held(launch, process)
+    target = await held_and_heard(launch, process)
     await target.insert_breakpoint(BreakpointRequest("factorial", temporary=True), soon())
     await target.resume(soon())
     await soon().wait(target.stopped(), "a hit")
@@ -197,7 +195,7 @@ async def test_races_with_the_end(launch: Launch, spawn: Spawn) -> None:
 async def test_somebody_elses_sigstop_does_no_harm(launch: Launch, spawn: Spawn) -> None:
     """Job control of a batch system: it neither stops the rank nor stays for later."""
     process = spawn()
-    target = await held(launch, process)
+    target = await held_and_heard(launch, process)
     await target.resume(soon())
     process.signal(signal.SIGSTOP)
     process.signal(signal.SIGSTOP)
@@ -208,7 +206,7 @@ async def test_somebody_elses_sigstop_does_no_harm(launch: Launch, spawn: Spawn)
 
 async def test_sigcont_that_takes_the_signal_away(launch: Launch, spawn: Spawn) -> None:
     process = spawn()
-    target = await held(launch, process)
+    target = await held_and_heard(launch, process)
     await target.console("handle SIGCONT nostop noprint pass", soon())
     for _ in range(10):
         await target.resume(soon())

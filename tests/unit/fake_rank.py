@@ -1,0 +1,57 @@
+"""One target over a GDB in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from fake_mi import FakeGdb
+
+from crdebug.deadline import Deadline
+from crdebug.events import Location, RankStopped
+from crdebug.target.gdb import GdbTarget
+from crdebug.target.interface import Notice
+
+WORK = Location(0x1000, "work", "ring.c", 7)
+BREAKPOINT = 'reason="breakpoint-hit",disp="keep",bkptno="1",'
+SIGSEGV = 'reason="signal-received",signal-name="SIGSEGV",'
+
+
+def soon() -> Deadline:
+    return Deadline(10.0)
+
+
+async def turn() -> None:
+    """Let everybody run who can."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+class Rank:
+    """Rank 2, its GDB, and what was told of it."""
+
+    def __init__(self) -> None:
+        self.gdb = FakeGdb()
+        self.told: list[Notice] = []
+        self.target = GdbTarget(
+            2, self.gdb.transport, subscriber=self.told.append, signals=self.gdb
+        )
+
+    async def attach(self) -> None:
+        """Attach to process 100, and forget how."""
+        await self.target.attach(100, soon())
+        self.gdb.alone.clear()
+        self.gdb.transport.commands.clear()
+
+    def stops(self) -> list[RankStopped]:
+        return [each for each in self.told if isinstance(each, RankStopped)]
+
+
+VERBS: dict[str, Callable[[GdbTarget], Awaitable[object]]] = {
+    "continue": lambda target: target.resume(soon()),
+    "step": lambda target: target.step(1, soon()),
+    "next": lambda target: target.next(1, soon()),
+    "finish": lambda target: target.finish(soon()),
+    "detach": lambda target: target.detach(soon()),
+    "kill": lambda target: target.kill(soon()),
+}
