@@ -13,12 +13,14 @@ from pathlib import Path
 from crdebug.checkpoint.crs import Frozen
 from crdebug.deadline import Deadline
 from crdebug.errors import CrdebugError, CrsFailed
-from crdebug.node import programs
+from crdebug.node import container, programs
 from crdebug.node.criu_program import CriuProgram
 from crdebug.node.criu_trial import COMMON as _COMMON
 from crdebug.node.criu_trial import DUMP as _DUMP
 from crdebug.node.criu_trial import RESTORE as _RESTORE
 from crdebug.node.criu_trial import errors_in
+
+_TO_END_ALL = 30.0  # seconds; what is killed ends at once, unless the kernel is in trouble
 
 
 class _Rendezvous:
@@ -107,15 +109,27 @@ class Criu:
                     deadline,
                     f"the CRS to {verb}",
                 )
+                if meeting.error is not None:
+                    raise _as_error(meeting.error)
+                if done.status != 0 or meeting.pid is None:
+                    text = log.read_text(errors="replace") if log.exists() else ""
+                    said = errors_in(text) or errors_in(done.err)
+                    how = _ending(done.status)
+                    raise CrsFailed(f"criu {verb} {how}", said or tuple(done.err.splitlines()[-2:]))
+            except BaseException:
+                # One that was killed takes nothing with it: neither a program that it is behind,
+                # nor what it has begun to restore. A tree that it has begun to dump runs on.
+                await container.end_all(
+                    lambda: container.crs_at_work(images), Deadline(_TO_END_ALL)
+                )
+                raise
             finally:
                 server.close()
                 await server.wait_closed()
-            if meeting.error is not None:
-                raise _as_error(meeting.error)
-            if done.status != 0 or meeting.pid is None:
-                text = log.read_text(errors="replace") if log.exists() else ""
-                said = errors_in(text) or errors_in(done.err) or tuple(done.err.splitlines()[-2:])
-                raise CrsFailed(f"criu {verb} failed (exit status {done.status})", said)
+
+
+def _ending(status: int) -> str:
+    return f"was killed by signal {-status}" if status < 0 else f"failed (exit status {status})"
 
 
 def _as_error(error: BaseException) -> BaseException:

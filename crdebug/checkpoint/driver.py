@@ -69,8 +69,9 @@ async def drive(
 
     progress: told the phase after each event, and which ranks it waits for.
     Cancellation waits for a safe end, since a job half in its waitpoints is nobody's: a checkpoint
-    is given up, and so is a restart unless the job is back. Look at the machine for the outcome; what an action raises
-    is in its problems. Only a fault in the machine or in `progress` is raised, after the end.
+    is given up, and so is a restart unless the job is back. Look at the machine for the outcome;
+    what an action raises is in its problems. Only a fault in the machine or in `progress` is
+    raised, after the end.
     """
     driving = _Driving(machine, actions, progress)
     work = asyncio.create_task(driving.loop())
@@ -103,6 +104,7 @@ class _Driving:
         self._queue: asyncio.Queue[protocol.Event] = asyncio.Queue()
         self._tasks: dict[asyncio.Task[protocol.Event], protocol.Instruction] = {}
         self._fault: Exception | None = None
+        self._given_up = False
 
     async def loop(self) -> None:
         self._handle(protocol.Start())
@@ -113,6 +115,9 @@ class _Driving:
 
     def give_up(self) -> None:
         """The CRS, which may take long, is broken off; what else is under way comes to its end."""
+        if self._given_up:
+            return  # what is broken off is about to clean up after itself
+        self._given_up = True
         self._queue.put_nowait(protocol.GiveUp(_interrupted()))
         for task, instruction in self._tasks.items():
             if isinstance(instruction, protocol.Dump | protocol.Restore):

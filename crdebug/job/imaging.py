@@ -24,7 +24,6 @@ from crdebug.checkpoint.store import Checkpoint, Draft
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
 from crdebug.errors import CrdebugError, NotAvailable, StoreError
-from crdebug.job.launch import end
 from crdebug.job.ranks import RankShim, find_shims
 from crdebug.job.record import JobDirectory, JobRecord, is_alive
 from crdebug.native import layout
@@ -215,6 +214,11 @@ class Imaging:
             rollback.recover()
             await _to_its_end(rollback.apply)
             undo.push_async_callback(_to_its_end, rollback.undo)
+            undo.push_async_callback(
+                container.end_all,
+                lambda: container.containers_of(run),
+                Deadline(self.settings.restore + self.settings.stop),
+            )
             mounts = {
                 name: str(run) if name == _JOB_MOUNT else point
                 for point, name in manifest.mounts.items()
@@ -229,7 +233,6 @@ class Imaging:
                 start=proc.started(pid),
                 boot=proc.boot_id(),
             )
-            undo.push_async_callback(end, new, Deadline(self.settings.stop))
             self.directory.write(new)
             undo.pop_all()
         rollback.forget()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from crdebug.deadline import Deadline
 from crdebug.errors import NotAvailable
-from crdebug.node import proc, programs
+from crdebug.node import proc, programs, signals
 
 JOB_DIRECTORY = "/run/crdebug"  # CRDEBUG_DIR of crdebug.h
 
@@ -65,3 +66,52 @@ def machine_mounts(pid: int) -> tuple[proc.Mount, ...]:
         if mount.point not in ours:
             points[mount.point] = mount
     return tuple(points.values())
+
+
+# ---- what a CRS that was killed leaves behind ----------------------------------------------------
+
+
+def containers_of(directory: Path) -> tuple[int, ...]:
+    """The host PIDs of PID 1 of every container whose job directory this is."""
+    try:
+        wanted = _identity(directory)
+    except OSError:
+        return ()
+    found = []
+    for pid in proc.pids():
+        try:
+            if proc.inner_pid(pid) == 1 and _identity(proc.root(pid) / JOB_DIRECTORY[1:]) == wanted:
+                found.append(pid)
+        except (OSError, KeyError):
+            continue  # gone, or a container of another kind
+    return tuple(found)
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    details = path.stat()
+    return details.st_dev, details.st_ino
+
+
+def crs_at_work(images: Path) -> tuple[int, ...]:
+    """The host PIDs of the programs that write images into a directory below `images`, or read
+    them there; and of what they have begun to restore, which looks like them until it is done."""
+    found = []
+    for pid in proc.pids():
+        try:
+            words = proc.command_line(pid)
+        except OSError:
+            continue
+        for option, value in pairwise(words):
+            if option == "--images-dir" and Path(value).is_relative_to(images):
+                found.append(pid)
+                break
+    return tuple(found)
+
+
+async def end_all(find: Callable[[], tuple[int, ...]], deadline: Deadline) -> None:
+    """Kill what `find` finds, until it finds nothing. Raises DeadlineExpired."""
+    while pids := find():
+        for pid in pids:
+            signals.kill(pid, None)
+        for pid in pids:
+            await signals.ended(pid, deadline, f"the end of process {pid}")

@@ -149,7 +149,8 @@ def namespace(pid: int, kind: str) -> str:
         raise _gone(error, pid) from None
 
 
-def _pids() -> Iterator[int]:
+def pids() -> Iterator[int]:
+    """Every process of the machine (of this PID namespace)."""
     return (int(name) for name in os.listdir(PROC) if name.isdigit())
 
 
@@ -157,7 +158,7 @@ def processes_in_namespace_of(pid: int) -> tuple[int, ...]:
     """Every live process of the PID namespace of `pid`: the whole job container."""
     wanted = namespace(pid, "pid")
     found = []
-    for other in _pids():
+    for other in pids():
         try:
             if namespace(other, "pid") == wanted and is_alive(other):
                 found.append(other)
@@ -255,6 +256,11 @@ def available_memory() -> int:
     """Bytes that new processes can have without swapping (proc(5), MemAvailable)."""
     fields = dict(line.split(":") for line in (PROC / "meminfo").read_text().splitlines())
     return int(fields["MemAvailable"].split()[0]) << 10
+
+
+def command_line(pid: int) -> tuple[str, ...]:
+    """Its arguments, the program's name first; empty for a zombie."""
+    return tuple(_read(pid, "cmdline").split("\0")[:-1])
 
 
 def environment(pid: int) -> dict[str, str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,27 +34,37 @@ async def run(
 ) -> Finished:
     """Run a program without standard input and wait for its end.
 
-    Raises NotAvailable when it cannot be started, DeadlineExpired (it is killed then).
+    What it leaves running may hold its output open; nobody waits for that. Raises NotAvailable
+    when it cannot be started, DeadlineExpired (it and what it started in its session is killed
+    then, as it is when we are cancelled).
     """
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=None if environment is None else dict(environment),
-            cwd=directory,
-            pass_fds=pass_fds,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise NotAvailable(f"cannot start {argv[0]}: {error.strerror}") from None
-    try:
-        out, err = await deadline.wait(process.communicate(), what)
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-    assert process.returncode is not None
-    return Finished(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
+    with contextlib.ExitStack() as stack:
+        # No pipes: their end would be the end of all that ever inherits them.
+        out, err = (os.memfd_create(name) for name in ("out", "err"))
+        stack.callback(os.close, out)
+        stack.callback(os.close, err)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *argv,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=None if environment is None else dict(environment),
+                cwd=directory,
+                pass_fds=pass_fds,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise NotAvailable(f"cannot start {argv[0]}: {error.strerror}") from None
+        try:
+            status = await deadline.wait(process.wait(), what)
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                await process.wait()
+        return Finished(status, _text(out), _text(err))
+
+
+def _text(file: int) -> str:
+    return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")

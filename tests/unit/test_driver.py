@@ -321,6 +321,30 @@ async def test_a_cancellation_that_comes_before_the_first_step_of_a_dump() -> No
     assert not others()
 
 
+async def test_what_is_broken_off_is_told_so_once_and_cleans_up_in_peace() -> None:
+    machine, actions = checkpoint(), FakeActions()
+    reached, cleaned = asyncio.Event(), asyncio.Event()
+
+    async def dump() -> None:
+        reached.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(10):
+                await asyncio.sleep(0)
+            cleaned.set()
+
+    actions.dump = dump  # type: ignore[method-assign]
+    task = asyncio.create_task(drive(machine, actions))
+    await soon(reached.wait())
+    for _ in range(3):
+        task.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await soon(task)
+    assert cleaned.is_set()
+
+
 async def test_cancelled_when_it_is_over() -> None:
     machine, actions = checkpoint(), FakeActions()
     task: asyncio.Task[None]
