@@ -97,9 +97,17 @@ class AttendedJob:
 
     def leave(self) -> None:
         """No debugger any more: the ranks' variables say so from now on."""
-        for shim in self.shims:
+        for shim in self._shims_now():
             if proc.is_alive(shim.pid):
                 shim.set_with_checkpoint(0)
+
+    def _shims_now(self) -> tuple[RankShim, ...]:
+        """The shims, found anew: a process that became another program (execve(2)) has its shim
+        elsewhere."""
+        return tuple(
+            RankShim.find(shim.entry, self.record.shim) if proc.is_alive(shim.pid) else shim
+            for shim in self.shims
+        )
 
     async def wait_ended(self, deadline: Deadline) -> None:
         await signals.ended(self.record.pid, deadline, f"job '{self.name}' to end")
@@ -142,6 +150,7 @@ class AttendedJob:
         if gone:
             raise Refused("cannot checkpoint: not every rank is stopped", ranks=gone)
         with self.directory.lock("checkpoint"):
+            self.shims = self._shims_now()
             operation = self._operation(note)
             machine = Protocol(self.group.ranks, restart=False, debugger=True)
             await self._drive(machine, operation, "checkpoint")

@@ -88,6 +88,13 @@ class JobOutput:
 
 
 @dataclass(frozen=True, slots=True)
+class JobSays:
+    """crdebug's part in the job has something to say to the user."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class JobEnded:
     """The launcher ended. status: its exit status; 128 + n when signal n ended it."""
 
@@ -118,6 +125,7 @@ Event = (
     | GroupStopped
     | GdbSays
     | JobOutput
+    | JobSays
     | JobEnded
     | RankRestored
     | Progress

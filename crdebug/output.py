@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
-from crdebug.events import Event, JobEnded, JobOutput
+from crdebug.events import Event, JobEnded, JobOutput, JobSays
 from crdebug.job.record import told
 from crdebug.node import watch
 
@@ -31,6 +31,7 @@ class OutputRelay:
         }
         self._follower = watch.Follower(offsets)
         self._over = asyncio.Event()
+        self._late = 0
         self._task = asyncio.create_task(self._follow())
 
     async def _follow(self) -> None:
@@ -39,7 +40,11 @@ class OutputRelay:
 
     def _take(self, news: list[tuple[Path, bytes]]) -> None:
         self._tell_output(news)
-        status = told(self._run / "events").status
+        said = told(self._run / "events")
+        for line in said.late[self._late :]:
+            self._tell(JobSays(line))
+        self._late = len(said.late)
+        status = said.status
         if status is not None and self.ended is None:
             # What was written before the end, and had not been read yet, comes before it.
             self._tell_output(self._follower.read(), final=True)

@@ -32,6 +32,7 @@ from crdebug.node import proc
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 _EXIT = re.compile(r"^exit (\d+)$", re.M)
 _FAILED = re.compile(r"^failed (.*)$", re.M)
+_LATE = re.compile(r"^late (\d+) (.*)$", re.M)
 _RANKS = re.compile(r"^ranks (\d+)$", re.M)
 
 
@@ -172,11 +173,12 @@ def has_ended(directory: JobDirectory) -> Refused:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a starter has written to its events so far."""
+    """What a starter has written to its events so far. late: sentences for the user."""
 
     ranks: int | None
     status: int | None
     failure: str | None
+    late: tuple[str, ...] = ()
 
 
 def told(events: Path) -> Told:
@@ -186,6 +188,11 @@ def told(events: Path) -> Told:
         int(ranks[1]) if ranks else None,
         int(status[1]) if status else None,
         failed[1] if failed else None,
+        tuple(
+            f"rank {rank}: {program} starts now, and another process was taken for the rank; "
+            "it runs without a debugger (let the launcher start it, or a shell script)"
+            for rank, program in _LATE.findall(text)
+        ),
     )
 
 

@@ -12,6 +12,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -185,6 +186,61 @@ static int number_of(const char *name) {
     return *end == 0 && value >= 0 && value < INT_MAX ? (int)value : -1;
 }
 
+/* What a launcher starts need not be the MPI program. It may be a shell that runs some commands
+ * first, and all of them have the rank's environment. */
+static const char *const wrappers[] = {
+    "sh", "dash", "bash", "ash", "zsh", "ksh", "mksh", "csh", "tcsh", "fish", "busybox",
+    "env", "nice", "nohup", "time", "timeout", "stdbuf", "setsid", "ionice", "xargs", "script",
+    "taskset", "numactl", "hwloc-bind", "chrt", "prlimit", "unshare", "setpriv", "strace", "perf",
+};
+
+/* These may load an MPI library later on. */
+static const char *const interpreters[] = {"python", "pypy", "julia", "R", "perl", "ruby", "lua",
+                                           "octave", "java", "node", "ipython"};
+
+static int is_wrapper(const char *name) {
+    for (size_t i = 0; i < sizeof wrappers / sizeof *wrappers; i++)
+        if (strcmp(name, wrappers[i]) == 0) return 1;
+    return 0;
+}
+
+static int is_interpreter(const char *name) {
+    for (size_t i = 0; i < sizeof interpreters / sizeof *interpreters; i++) {
+        size_t length = strlen(interpreters[i]);
+        /* python3.11 is one; rsync is no R */
+        if (strncmp(name, interpreters[i], length) == 0 &&
+            strspn(name + length, "0123456789.-") == strlen(name + length))
+            return 1;
+    }
+    return 0;
+}
+
+/* Was this process started by another one of the same rank, not by the launcher? */
+static int parent_is_of_the_rank(const char *variable) {
+    char path[32], text[4096], wanted[64];
+    size_t kept = 0, length = (size_t)snprintf(wanted, sizeof wanted, "%s=", variable);
+    snprintf(path, sizeof path, "/proc/%d/environ", (int)getppid());
+    int file = open(path, O_RDONLY | O_CLOEXEC), found = 0;
+    if (file < 0) return 0;
+    /* Variables end with a null byte, so that each but the first begins behind one. */
+    int fresh = 1;
+    for (ssize_t got; !found && (got = read(file, text, sizeof text)) > 0;)
+        for (ssize_t i = 0; i < got && !found; i++) {
+            if (fresh && text[i] == wanted[kept]) found = ++kept == length;
+            else fresh = kept = 0;
+            if (text[i] == 0) fresh = 1, kept = 0;
+        }
+    close(file);
+    return found;
+}
+
+static int may_be_the_rank(const struct crdebug_register *request, const char *variable) {
+    const char *slash = strrchr(request->executable, '/');
+    const char *name = slash ? slash + 1 : request->executable;
+    if (request->mpi || is_interpreter(name)) return 1;
+    return !is_wrapper(name) && !parent_is_of_the_rank(variable);
+}
+
 static int ask_starter(const struct crdebug_register *request, struct crdebug_reply *reply) {
     struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = CRDEBUG_SOCKET};
     int channel = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -199,9 +255,11 @@ static int ask_starter(const struct crdebug_register *request, struct crdebug_re
 
 static void install_handler(int number) {
     /* All signals but ours are blocked in the waitpoint: no handler of the application's runs there.
-     * Ours once more makes a waiting thread run the hook. The alternate stack is not used: its memory does not lie below a stack pointer, so the frame
-     * would show in the application's memory after the walk out. */
-    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART | SA_NODEFER};
+     * Ours once more makes a waiting thread run the hook. The alternate stack is not used: its
+     * memory does not lie below a stack pointer, so the frame would show in the application's
+     * memory after the walk out. */
+    struct sigaction action = {.sa_sigaction = on_signal,
+                               .sa_flags = SA_SIGINFO | SA_RESTART | SA_NODEFER};
     sigfillset(&action.sa_mask);
     sigdelset(&action.sa_mask, number);
     crdebug_shim.signal = 0; /* our own call is no clash */
@@ -213,8 +271,10 @@ __attribute__((constructor)) static void start(void) {
     int saved_errno = errno;
     struct crdebug_register request = {.abi = CRDEBUG_ABI, .rank = -1};
     struct crdebug_reply reply;
+    const char *variable = NULL;
     for (size_t i = 0; i < sizeof rank_names / sizeof *rank_names && request.rank < 0; i++) {
-        request.rank = number_of(rank_names[i][0]);
+        variable = rank_names[i][0];
+        request.rank = number_of(variable);
         int size = number_of(rank_names[i][1]);
         request.size = size > 0 ? size : 0;
     }
@@ -222,6 +282,10 @@ __attribute__((constructor)) static void start(void) {
     request.mpi = dlsym(RTLD_DEFAULT, "MPI_Init") != NULL;
     if (readlink("/proc/self/exe", request.executable, sizeof request.executable - 1) < 0)
         request.executable[0] = 0;
+    if (!may_be_the_rank(&request, variable)) {
+        errno = saved_errno;
+        return;
+    }
     if (ask_starter(&request, &reply) == 0 && reply.accepted) {
         int number = number_of("CRDEBUG_SIGNAL");
         crdebug_shim.rank = request.rank;

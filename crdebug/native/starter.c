@@ -8,6 +8,7 @@
  * holds the MPIR symbols, and ends with the launcher's status. DIR (on the host) is mounted at
  * CRDEBUG_DIR; the job's output is in its files `stdout` and `stderr`, and `events` gets a line
  *   ranks N      all N ranks are in MPIR_proctable
+ *   late N FILE  an MPI program started in rank N whose place another process has, see accept_rank
  *   failed TEXT  the container or the launcher could not be started
  *   exit N       the launcher ended; 128 + signal number if a signal ended it
  *
@@ -197,14 +198,22 @@ static void publish_if_complete(void) {
     MPIR_Breakpoint();
 }
 
-/* A process that another one with the same rank started (a shell's command, say) has the rank's
- * environment too. The first to come is the rank; one that has MPI takes over from one without. */
+/* Several processes may say that they are one rank: what the rank runs need not be the MPI program
+ * itself (the shim leaves out what cannot be it). The first to come is the rank; one that has MPI
+ * takes over from one without, and a process that became another program is still the rank. Once
+ * the table is published under a debugger, that one is attached: another process is too late. */
 static int accept_rank(const struct crdebug_register *request, int pid) {
     if (request->abi != CRDEBUG_ABI || request->rank < 0 || request->rank >= MAX_RANKS) return 0;
     int size = request->size > request->rank ? request->size : request->rank + 1;
     if (size > ranks_size && reserve_ranks(size) != 0) return 0;
     struct rank *known = &crdebug_ranks[request->rank];
-    if (known->pid != 0 && known->pid != pid && !(request->mpi && !known->mpi)) return 0;
+    if (known->pid != 0 && known->pid != pid) {
+        if (!request->mpi || known->mpi) return 0;
+        if (options.hold && MPIR_proctable_size != 0) {
+            tell("late %d %s", request->rank, request->executable);
+            return 0;
+        }
+    }
     MPIR_PROCDESC *entry = &MPIR_proctable[request->rank];
     char *host = strdup(MPIR_controller_hostname), *executable = strdup(request->executable);
     if (host == NULL || executable == NULL) {
@@ -231,9 +240,10 @@ static void serve_rank(int listener) {
     if (recv(channel, &request, sizeof request, 0) == (ssize_t)sizeof request &&
         getsockopt(channel, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0) {
         request.executable[sizeof request.executable - 1] = 0;
+        /* A rank that became another program after all were there has nobody who opens its gate. */
+        int hold = options.hold && MPIR_proctable_size == 0;
         int accepted = accept_rank(&request, peer.pid);
-        struct crdebug_reply reply = {CRDEBUG_ABI, (uint32_t)accepted,
-                                      (uint32_t)(accepted && options.hold)};
+        struct crdebug_reply reply = {CRDEBUG_ABI, (uint32_t)accepted, (uint32_t)(accepted && hold)};
         send(channel, &reply, sizeof reply, MSG_NOSIGNAL);
         if (accepted) publish_if_complete();
     }

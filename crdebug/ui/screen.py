@@ -19,6 +19,7 @@ from crdebug.events import (
     GroupStopped,
     JobEnded,
     JobOutput,
+    JobSays,
     Progress,
     RankRestored,
     RankRunning,
@@ -114,6 +115,8 @@ class Screen:
                 self._status.clear()
                 self._marks.feed(event)
                 self._status.again()
+            case JobSays():
+                self.note(event.text)
             case JobEnded():
                 self._marks.flush(final=True)
                 self.note(f"the job ended with status {exit_words(event.status)}")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from crdebug.deadline import Deadline
-from crdebug.events import Event, JobEnded, JobOutput
+from crdebug.events import Event, JobEnded, JobOutput, JobSays
 from crdebug.node.watch import Follower
 from crdebug.output import OutputRelay
 
@@ -154,6 +154,18 @@ async def test_no_output_comes_after_the_end(job: Job, monkeypatch: pytest.Monke
         relay.catch_up()
         await job.until(lambda: relay.ended is not None, "the end")
     assert job.events == [JobOutput("stdout", "last words\n"), JobEnded(0)]
+
+
+async def test_a_rank_that_comes_late_is_told_once(job: Job) -> None:
+    async with relaying(job) as relay:
+        job.write("events", "ranks 2\nlate 1 /bin/a\n")
+        relay.catch_up()
+        relay.catch_up()
+        job.write("events", "late 0 /bin/b\n")
+        relay.catch_up()
+    said = [event.text[:14] for event in job.events if isinstance(event, JobSays)]
+    assert said == ["rank 1: /bin/a", "rank 0: /bin/b"]
+    assert len(job.events) == 2
 
 
 async def test_nothing_is_told_after_stop(job: Job) -> None:

@@ -330,6 +330,15 @@ def test_told(tmp_path: Path, text: str | None, wanted: Told) -> None:
     assert told(events) == wanted
 
 
+def test_told_who_came_late(tmp_path: Path) -> None:
+    (tmp_path / "events").write_text("ranks 2\nlate 1 /bin/a b\nlate 0 /bin/c\n")
+    late = told(tmp_path / "events").late
+    assert [text.partition(" starts now")[0] for text in late] == [
+        "rank 1: /bin/a b",
+        "rank 0: /bin/c",
+    ]
+
+
 def test_told_is_not_disturbed_by_bytes_that_are_no_text(tmp_path: Path) -> None:
     (tmp_path / "events").write_bytes(b"failed \xff\xfe: No such file\nexit 127\n")
     assert told(tmp_path / "events").status == 127
