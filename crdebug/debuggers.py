@@ -17,7 +17,7 @@ from crdebug.job.ranks import RankShim
 from crdebug.node import signals
 from crdebug.target.gdb import GdbTarget
 from crdebug.target.group import Identity, TargetGroup
-from crdebug.target.interface import BreakpointRequest, TargetState
+from crdebug.target.interface import BreakpointRequest, Target, TargetState
 
 
 def scripts() -> tuple[Path, ...]:
@@ -78,24 +78,27 @@ async def to_main(group: TargetGroup, shims: Sequence[RankShim], settings: Setti
 
 async def _one_to_main(group: TargetGroup, shim: RankShim, deadline: Deadline) -> None:
     target = group[shim.rank]
-    known = await _insert(group, shim.rank, "main", deadline)
-    if not known:
-        await _insert(group, shim.rank, "__libc_start_main", deadline)
+    known = await _has_symbol(target, "main", deadline)
+    await _insert(target, "main" if known else "__libc_start_main", deadline)
     shim.set_gate(1)
     await target.resume(deadline)
     await deadline.wait(target.stopped(), "the program to come to main")
     if not known and target.state is TargetState.STOPPED:
-        await _insert(group, shim.rank, "*(long)$rdi", deadline)
+        await _insert(target, "*(long)$rdi", deadline)
         await target.resume(deadline)
         await deadline.wait(target.stopped(), "the program to come to main")
     if target.state is TargetState.STOPPED:
         shim.set_gate(0)
 
 
-async def _insert(group: TargetGroup, rank: int, location: str, deadline: Deadline) -> bool:
-    """A temporary breakpoint of our own; returns whether GDB found the location."""
-    target = group[rank]
-    inserted = await target.insert_breakpoint(BreakpointRequest(location, temporary=True), deadline)
-    if not inserted.locations:
-        await target.delete_breakpoint(inserted.gdb_number, deadline)
-    return bool(inserted.locations)
+async def _has_symbol(target: Target, name: str, deadline: Deadline) -> bool:
+    try:
+        await target.mi(f'-data-evaluate-expression "(long)&{name}"', deadline)
+    except GdbError:
+        return False
+    return True
+
+
+async def _insert(target: Target, location: str, deadline: Deadline) -> None:
+    """A temporary breakpoint of our own."""
+    await target.insert_breakpoint(BreakpointRequest(location, temporary=True), deadline)

@@ -112,7 +112,7 @@ def _refuse_in_use(directory: JobDirectory) -> None:
         count = f"{len(numbers)} checkpoint{'s' if len(numbers) > 1 else ''}"
         handles = ", ".join(f"{directory.name}:{number}" for number in numbers)
         raise Refused(
-            f"job '{directory.name}' has {count} ({handles})",
+            f"job '{directory.name}' has {count}: {handles}",
             hint="choose another --name, or remove them with 'crdebug delete'",
         )
 
@@ -125,6 +125,11 @@ def why_ended(directory: JobDirectory, record: JobRecord) -> CrdebugError:
     tail = "\n".join(line for line in words.strip().splitlines()[-12:])
     if said.failure:
         return NotAvailable(f"the job could not be started: {said.failure}")
+    if said.status == 0:
+        return CrdebugError(
+            "the command has ended, and none of its processes was a rank of MPI",
+            hint="name a launcher and an MPI program: crdebug run -- mpirun -n 4 PROGRAM",
+        )
     status = "" if said.status is None else f" with status {said.status}"
     return CrdebugError(
         f"the launcher ended{status} before all ranks were there" + (f":\n{tail}" if tail else "")

@@ -126,10 +126,10 @@ async def test_a_job_of_that_name_that_runs_is_refused(container: Container) -> 
 
 async def test_one_that_left_checkpoints_is_refused(container: Container) -> None:
     with_checkpoint(a_job(**OVER))
-    with pytest.raises(Refused, match="job 'heat' has 1 checkpoint "):
+    with pytest.raises(Refused, match="job 'heat' has 1 checkpoint: heat:1 "):
         await start()
     with_checkpoint(a_job(**OVER), 2)
-    with pytest.raises(Refused, match="job 'heat' has 2 checkpoints "):
+    with pytest.raises(Refused, match="job 'heat' has 2 checkpoints: heat:1, heat:2 "):
         await start()
     assert not container.asked
 
@@ -198,6 +198,14 @@ def test_a_launcher_that_ended_says_its_last_words_and_not_all_of_them() -> None
     _, error = ended("exit 213\n", "\n".join(words) + "\n\n")
     tail = "\n".join(words[-12:])
     assert str(error) == f"the launcher ended with status 213 before all ranks were there:\n{tail}"
+
+
+def test_a_command_that_is_no_mpi_job_is_told_how_to_be_one() -> None:
+    _, error = ended("exit 0\n", "some words")
+    assert str(error) == (
+        "the command has ended, and none of its processes was a rank of MPI "
+        "(name a launcher and an MPI program: crdebug run -- mpirun -n 4 PROGRAM)"
+    )
 
 
 def test_one_that_ended_without_a_word() -> None:
