@@ -149,7 +149,7 @@ class _Undisturbed:
         self._image: Image | None = None
 
     async def dump(self) -> None:
-        self._image = await self._imaging.dump(self.record, self.shims)
+        self._image = await self._imaging.dump(self.record, self.shims, running=True)
 
     async def publish(self) -> None:
         assert self._image is not None

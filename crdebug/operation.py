@@ -180,7 +180,7 @@ class Operation:
     # ---- the image ----------------------------------------------------------------------------
 
     async def dump(self) -> None:
-        self._image = await self._imaging.dump(self.record)
+        self._image = await self._imaging.dump(self.record, self.shims, running=False)
 
     async def publish(self) -> None:
         assert self._image is not None

@@ -36,12 +36,12 @@ def build_id(path: str) -> str:
     return _build_id(path, details.st_size, details.st_mtime_ns)
 
 
-def mapped_programs(pids: Iterable[int]) -> dict[str, str]:
-    """The build-ids of all files that these processes have mapped as code, by path."""
+def mapped_programs(pids: Iterable[int]) -> tuple[str, ...]:
+    """All files that these processes have mapped as code."""
     paths: set[str] = set()
     for pid in pids:
         try:
             paths.update(m.path for m in proc.maps(pid) if "x" in m.access and m.path[:1] == "/")
         except (ProcessLookupError, PermissionError):
             continue
-    return {path: build_id(path) for path in sorted(paths) if not path.endswith(" (deleted)")}
+    return tuple(sorted(path for path in paths if not path.endswith(" (deleted)")))

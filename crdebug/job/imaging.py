@@ -49,13 +49,17 @@ def find_crs(record: JobRecord) -> Crs:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What a dump left in a draft, besides the images themselves."""
+    """What a dump left in a draft, besides the images themselves.
+
+    inside: by rank, its PID in the job's namespace.  programs: the files that are mapped as code.
+    """
 
     draft: Draft
     mounts: Mapping[str, str]
-    saved: tuple[SavedFile, ...]
-    binaries: tuple[Binary, ...]
     crs: str
+    inside: Mapping[int, int]
+    saved: tuple[SavedFile, ...]
+    programs: tuple[str, ...]
     hashes: Mapping[Path, tuple[int, str]]
 
 
@@ -68,30 +72,35 @@ class Imaging:
 
     # ---- checkpoint -------------------------------------------------------------------------
 
-    async def dump(self, record: JobRecord, running: Sequence[RankShim] = ()) -> Image:
-        """Write the images into a fresh draft; the job runs on (or waits on) afterwards.
+    async def dump(self, record: JobRecord, shims: Sequence[RankShim], *, running: bool) -> Image:
+        """Write the images into a fresh draft; the job goes on afterwards.
 
-        running: the ranks, if their threads do not wait for a debugger.
+        running: its threads do not wait for a debugger, so that it may also come to its end.
         Raises CrsFailed or StoreError; the draft is gone then.
         """
         crs = await asyncio.to_thread(find_crs, record)
         store = self.directory.store
-        pids = proc.processes_in_namespace_of(record.pid)
-        store.require_space(sum(map(_resident, pids)))
+        store.require_space(sum(map(_resident, proc.processes_in_namespace_of(record.pid))))
         mounts = {mount.point: mount.point for mount in container.machine_mounts(record.pid)}
         mounts[container.JOB_DIRECTORY] = _JOB_MOUNT
         draft = store.begin()
         saved: tuple[SavedFile, ...] = ()
+        programs: tuple[str, ...] = ()
+        inside: dict[int, int] = {}
 
         async def frozen(pid: int) -> None:
-            nonlocal saved
-            saved = save(find_open_files(proc.processes_in_namespace_of(pid)), draft.files)
+            nonlocal saved, programs
+            pids = proc.processes_in_namespace_of(pid)
+            saved = save(find_open_files(pids), draft.files)
+            programs = mapped_programs(pids)
+            inside.update((shim.rank, proc.inner_pid(shim.pid)) for shim in shims)
             for name in _OUTPUT:
                 shutil.copyfile(self.directory.run(record.incarnation) / name, draft.run / name)
-            # The CRS has broken off system calls in the job itself, not in the image only.
-            calls = broken_calls(draft.images)
-            for shim in running:
-                shim.make_calls_again(calls)
+            if running:
+                # The CRS has broken off system calls in the job itself, not in the image only.
+                calls = broken_calls(draft.images)
+                for shim in shims:
+                    shim.make_calls_again(calls)
 
         hashing = RunningHashes(draft.images)
         try:
@@ -101,8 +110,7 @@ class Imaging:
             raise
         finally:
             hashes = await asyncio.to_thread(hashing.finish)
-        binaries = tuple(Binary(*pair) for pair in mapped_programs(pids).items())
-        return Image(draft, mounts, saved, binaries, crs.name, hashes)
+        return Image(draft, mounts, crs.name, inside, saved, programs, hashes)
 
     async def publish(
         self,
@@ -119,7 +127,7 @@ class Imaging:
         ranks = tuple(
             RankRecord(
                 rank=shim.rank,
-                pid=proc.inner_pid(shim.pid),
+                pid=image.inside[shim.rank],
                 executable=shim.entry.executable,
                 location=(locations or {}).get(shim.rank, ""),
                 threads=(threads or {}).get(shim.rank, ()),
@@ -145,7 +153,7 @@ class Imaging:
             signal=record.signal,
             mounts=dict(image.mounts),
             ranks=ranks,
-            binaries=image.binaries,
+            binaries=tuple(Binary(path, build_id(path)) for path in image.programs),
             saved=image.saved,
             files={},
         )

@@ -1,0 +1,117 @@
+"""A checkpoint taken with or without a debugger can be restarted with or without one, repeatedly,
+and its end is that of an undisturbed run (design: "The C/R-aware debugging protocol")."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from crdebug import jobs
+from crdebug.deadline import Deadline
+from crdebug.events import Event, RankRestored
+from crdebug.job import imaging
+from crdebug.job.ranks import RankShim
+from crdebug.session import Session
+from harness import looks
+from harness.jobs import JOB, bare_job, run_to_end, session
+from harness.looks import Row
+from harness.mpirun import reference
+from harness.programs import build
+
+THREADS = ("--steps", 300, "--delay-us", 2000, "--quota", 20)
+HERE = 20  # the step of the checkpoint
+HANDLE = f"{JOB}:1"
+
+# debugger at the checkpoint, at the restart -> in the image, after the restart
+TABLE = {
+    (False, False): (Row(0, 0, False), Row(0, 1, False)),
+    (False, True): (Row(0, 0, False), Row(1, 0, True)),
+    (True, True): (Row(1, 0, True), Row(1, 0, True)),
+    (True, False): (Row(1, 0, True), Row(0, 1, False)),
+}
+
+
+@pytest.fixture
+def in_image(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
+    """The variables of each incarnation as the CRS restored them, before anybody touched them."""
+    seen: list[Row] = []
+    real = imaging.set_variables
+
+    def looking(shims: Sequence[RankShim], *arguments: object, **options: object) -> None:
+        seen.append(looks.look(shims))
+        real(shims, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(imaging, "set_variables", looking)
+    return seen
+
+
+async def take(program: Path, debugger: bool, *arguments: object) -> None:
+    """A checkpoint in step HERE or soon after it; the job is gone then."""
+    if not debugger:
+        async with bare_job(program, *arguments):
+            await looks.reach(HERE)
+            await jobs.take_checkpoint(JOB, "", False, lambda event: None)
+        return
+    async with session(program, *arguments) as job:
+        await job.add_breakpoint(job.ranks, "work_step", condition=f"step >= {HERE}")
+        await job.resume(job.ranks)
+        await job.checkpoint()
+
+
+async def restart_bare(to_end: bool) -> Row:
+    """Restart without a debugger; returns the variables when all threads have come out."""
+    await jobs.restart(HANDLE, lambda event: None)
+    ranks = looks.shims()
+    await Deadline(30).until(
+        lambda: not any(rank.shim().waiting for rank in ranks), "all threads to come out"
+    )
+    row = looks.look(ranks)
+    if to_end:
+        assert await jobs.follow(JOB, lambda event: None) == 0
+    else:
+        await looks.reach(HERE + 10)
+    return row
+
+
+async def restart_debugged(to_end: bool) -> Row:
+    """Restart under a debugger; returns the variables when it was said that it may attach."""
+    rows = []
+
+    def announced(event: Event) -> None:
+        if isinstance(event, RankRestored):
+            rows.append(looks.look(looks.shims()))
+
+    job = await Session.restart_from(HANDLE, subscriber=announced)
+    try:
+        assert len(rows) == len(job.ranks) and len(set(rows)) == 1
+        assert looks.look(looks.shims()) == Row(1, 0, False)
+        if to_end:
+            assert await run_to_end(job) == 0
+        else:
+            await job.add_breakpoint(job.ranks, "work_step")
+            await job.resume(job.ranks)
+            await job.detach()
+    finally:
+        await job.close()
+    return rows[0]
+
+
+@pytest.mark.parametrize("at_checkpoint", [False, True], ids=["bare", "debugged"])
+@pytest.mark.parametrize("at_restart", [False, True], ids=["to_bare", "to_debugged"])
+async def test_three_restarts_of_one_checkpoint_end_as_an_undisturbed_run(
+    at_checkpoint: bool, at_restart: bool, in_image: list[Row]
+) -> None:
+    """The second one is replaced by the third while it runs."""
+    program = build("threads")
+    expected = reference(program, *THREADS)
+    await take(program, at_checkpoint, *THREADS)
+    restart = restart_debugged if at_restart else restart_bare
+    for to_end in (True, False, True):
+        after = await restart(to_end)
+        assert (in_image[-1], after) == TABLE[at_checkpoint, at_restart]
+        if to_end:
+            assert looks.output() == expected
+    assert len(in_image) == 3
+    await jobs.delete(HANDLE)

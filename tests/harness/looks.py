@@ -1,0 +1,71 @@
+"""Jobs of crdebug seen from outside: their ranks' variables, how far they are, what they wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from crdebug.acquire.mpir import acquire
+from crdebug.acquire.symbols import find_symbols
+from crdebug.deadline import Deadline
+from crdebug.job.launch import await_ranks
+from crdebug.job.ranks import RankShim, find_shims
+from crdebug.job.record import JobDirectory
+from crdebug.node import proc
+from harness.jobs import JOB
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A cell of the protocol's table (design/protocol.md), for all ranks alike.
+
+    waiting: every thread is in the waitpoint; False: none is.
+    """
+
+    with_checkpoint: int
+    gate: int
+    waiting: bool
+
+
+def look(shims: Sequence[RankShim]) -> Row:
+    """The variables of a job whose ranks all have the same. Raises AssertionError."""
+    rows = set()
+    for shim in shims:
+        waiting = shim.shim().waiting
+        threads = len(proc.threads(shim.pid))
+        assert waiting in (0, threads), f"rank {shim.rank}: {waiting} of {threads} threads wait"
+        assert (waiting == 0) or not shim.missing()
+        rows.add(Row(shim.with_checkpoint, shim.gate, waiting > 0))
+    assert len(rows) == 1, rows
+    return rows.pop()
+
+
+def shims(job: str = JOB) -> tuple[RankShim, ...]:
+    """The ranks of the incarnation that there is now."""
+    record = JobDirectory(job).read()
+    return find_shims(acquire(record.pid), record.shim)
+
+
+def number(rank: RankShim, name: str) -> int:
+    """A global `long` of the program that a rank runs."""
+    address = find_symbols(rank.pid, [name], in_file=lambda path: path == rank.entry.executable)
+    return int.from_bytes(proc.read_memory(rank.pid, address[name], 8), "little", signed=True)
+
+
+def steps(job: str = JOB) -> tuple[int, ...]:
+    """The step that each rank of a program of ours is in (tests/programs/common.h)."""
+    return tuple(number(rank, "step") for rank in shims(job))
+
+
+async def reach(step: int, job: str = JOB, seconds: float = 60.0) -> None:
+    """Wait until every rank of a running job is in a step or beyond it."""
+    limit = Deadline(seconds)
+    directory = JobDirectory(job)
+    ranks = await await_ranks(directory, directory.read(), limit)
+    await limit.until(lambda: all(number(rank, "step") >= step for rank in ranks), f"step {step}")
+
+
+def output(job: str = JOB, stream: str = "stdout") -> str:
+    """What the incarnation that there is now, or was last, has written."""
+    directory = JobDirectory(job)
+    return (directory.run(directory.read().incarnation) / stream).read_text()
