@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import mmap
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -258,6 +259,18 @@ def test_a_file_that_cannot_be_saved_is_one_sentence(tmp_path: Path) -> None:
 # ---- which files -------------------------------------------------------------------------------
 
 
+@contextlib.contextmanager
+def mapped(path: Path, access: int) -> Iterator[None]:
+    """A file that is closed, and still mapped; Python's own mmap would keep it open."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+    with open(path, "r+b") as file:
+        address = libc.mmap(None, 4096, access, mmap.MAP_SHARED, file.fileno(), 0)
+    yield
+    assert libc.munmap(address, 4096) == 0
+
+
 def test_open_files_are_found_each_once_with_what_must_be_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,9 +283,8 @@ def test_open_files_are_found_each_once_with_what_must_be_kept(
         for name, mode in (each.split() for each in (*opened, "unlinked r+b")):
             stack.enter_context(open(tmp_path / name, mode))
         (tmp_path / "unlinked").unlink()
-        for name, access in (("shared", mmap.ACCESS_WRITE), ("seen", mmap.ACCESS_READ)):
-            with open(tmp_path / name, "r+b") as file:  # closed, and still mapped
-                stack.enter_context(mmap.mmap(file.fileno(), 0, access=access))
+        stack.enter_context(mapped(tmp_path / "shared", mmap.PROT_READ | mmap.PROT_WRITE))
+        stack.enter_context(mapped(tmp_path / "seen", mmap.PROT_READ))
         # ourselves twice, and somebody who has gone
         found = find_open_files([os.getpid(), 1 << 22, os.getpid()])
     mine = {
