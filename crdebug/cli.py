@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -350,6 +351,29 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
 
 
 def _wait(work: Coroutine[object, object, T]) -> T:
+    """Run to the end. Told to end by a signal, clean up first: a job must not be left held."""
     import asyncio
 
-    return asyncio.run(work)
+    told: list[int] = []
+
+    async def run() -> T:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        def end(number: int) -> None:
+            if not told:
+                told.append(number)
+                task.cancel()
+
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_DFL:  # nohup(1) has SIGHUP ignored
+                loop.add_signal_handler(number, end, number)
+        return await work
+
+    try:
+        return asyncio.run(run())
+    except asyncio.CancelledError:
+        if not told:
+            raise
+    click.echo(f"crdebug: ended by {signal.Signals(told[0]).name}", err=True)
+    return click.get_current_context().exit(128 + told[0])

@@ -165,8 +165,8 @@ class Screen:
         try:
             stream.write(line)
             stream.flush()
-        except BrokenPipeError:
-            # Nobody reads any more (`| head`): that must not take the job down.
+        except OSError:
+            # Nobody reads any more (`| head`, a closed terminal): that must not take the job down.
             pass
 
 
