@@ -102,6 +102,11 @@ class GdbTarget:
         return self._connection.pid
 
     @property
+    def dead(self) -> bool:
+        """Has the GDB ended?"""
+        return self._connection.death is not None
+
+    @property
     def last_stop(self) -> RankStopped | None:
         return self._tracker.last_stop
 
@@ -219,6 +224,10 @@ class GdbTarget:
             self._require("kill", TargetState.STOPPED)
             await self._connection.console("kill", deadline)
             self._tracker.let_go()
+
+    def mark_ended(self, detail: str) -> None:
+        """The process has ended, and this GDB was not there to see it."""
+        self._tracker.end(detail)
 
     async def close(self, deadline: Deadline) -> None:
         """End the GDB: what it attached to runs on, what it started is killed. Idempotent."""

@@ -18,6 +18,7 @@ from crdebug.target.interface import (
     BreakpointChanged,
     BreakpointGone,
     BreakpointRequest,
+    DebuggerDied,
     Frame,
     Notice,
     Target,
@@ -61,6 +62,7 @@ class TargetGroup:
 
     settings: how long a stop and an answer may take.
     subscriber: gets every event of every rank, breakpoints by the user's numbers.
+    on_death: called with the rank and the process that a GDB left behind without being asked to.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class TargetGroup:
         self.subscriber = subscriber
         self.identities = dict(identities or {})
         self.table = BreakpointTable()
+        self.on_death: Callable[[int, int], None] = lambda rank, pid: None
         self._targets: dict[int, Target] = {}
         self._run: GroupRun | None = None
         for target in sorted(targets, key=lambda each: each.rank):
@@ -350,6 +353,8 @@ class TargetGroup:
                 self.table.changed(rank, inserted)
             case BreakpointGone(rank=rank, gdb_number=number):
                 self.table.gone(rank, number)
+            case DebuggerDied(rank=rank, pid=pid):
+                self.on_death(rank, pid)
             case RankStopped() as stop:
                 self.subscriber(self.table.translate(stop))
             case event:

@@ -87,7 +87,16 @@ class BreakpointGone:
     gdb_number: int
 
 
-Notice = Event | BreakpointChanged | BreakpointGone
+@dataclass(frozen=True, slots=True)
+class DebuggerDied:
+    """GDB ended by itself, or had to be killed, and its process goes on without it: perhaps with
+    breakpoints in its code."""
+
+    rank: int
+    pid: int
+
+
+Notice = Event | BreakpointChanged | BreakpointGone | DebuggerDied
 """What a target tells its subscriber; breakpoint numbers in it are GDB's own."""
 
 

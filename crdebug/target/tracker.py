@@ -10,7 +10,13 @@ from crdebug.events import GdbSays, RankRunning, RankStopped, StopReason
 from crdebug.mi.records import Async, Garbage, MiTuple, Record, Stream
 from crdebug.ranks import RankSet
 from crdebug.target import reading
-from crdebug.target.interface import BreakpointChanged, BreakpointGone, Notice, TargetState
+from crdebug.target.interface import (
+    BreakpointChanged,
+    BreakpointGone,
+    DebuggerDied,
+    Notice,
+    TargetState,
+)
 
 
 class Tracker:
@@ -85,6 +91,11 @@ class Tracker:
             self.state = TargetState.IDLE
         self._stop = self.last_stop = None
 
+    def end(self, detail: str) -> None:
+        """The process has ended, as is known from elsewhere."""
+        if self.state is not TargetState.EXITED:
+            self._ended(RankStopped(self.rank, StopReason.KILLED, detail))
+
     def end_without_record(self, detail: str) -> None:
         """A typed detach or kill of a running rank ends its run without a stop record."""
         if self.state is TargetState.RUNNING and self.pid is None and not self.quiet:
@@ -116,8 +127,10 @@ class Tracker:
     def died(self, death: GdbDied) -> None:
         """GDB has ended; whoever waits for a stop is told so."""
         waiting = self._stop is not None and not self._stop.done()
-        self.state = TargetState.DEAD
+        self.state, pid = TargetState.DEAD, self.pid
         self.pid = None
+        if pid is not None and death.status != 0:
+            self.tell(DebuggerDied(self.rank, pid))
         if self._stop is not None and waiting:
             self._stop.set_exception(death)
             self._stop.exception()  # nobody may be waiting
