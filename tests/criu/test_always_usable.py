@@ -115,3 +115,19 @@ async def test_three_restarts_of_one_checkpoint_end_as_an_undisturbed_run(
             assert looks.output() == expected
     assert len(in_image) == 3
     await jobs.delete(HANDLE)
+
+
+async def test_no_system_call_shows_that_the_job_was_frozen() -> None:
+    """Neither in the job that runs on after its checkpoint, nor in those that are restarted."""
+    program = build("syscalls")
+    arguments = ("--timeout-ms", 800, "--rounds", 2)
+    expected = reference(program, *arguments, ranks=2)
+    async with bare_job(program, *arguments, ranks=2):
+        await looks.reach(HERE)
+        await jobs.take_checkpoint(JOB, "", False, lambda event: None)
+        assert await jobs.follow(JOB, lambda event: None) == 0
+    assert looks.output() == expected
+    for restart in (restart_bare, restart_debugged):
+        await restart(to_end=True)
+        assert looks.output() == expected
+    await jobs.delete(HANDLE)

@@ -36,6 +36,8 @@ struct call {
     int error;
     // Whether it lasts timeout_ms; else it waits for the main thread to end it.
     bool timed;
+    // Whether its time is the wall clock's, which goes on between a checkpoint and a restart.
+    bool wall;
     // Sets up what the call waits for; NULL if nothing.
     void (*prepare)(struct call *);
     // What the main thread does, again and again, to end a call that is not timed.
@@ -218,7 +220,7 @@ static struct call calls[] = {
     {.name = "nanosleep", .make = do_nanosleep, .timed = true},
     {.name = "clock_nanosleep", .make = do_clock_nanosleep, .timed = true},
     {.name = "sem_timedwait", .make = do_sem_timedwait, .result = -1, .error = ETIMEDOUT,
-     .timed = true},
+     .timed = true, .wall = true},
     {.name = "cond_timedwait", .make = do_cond_timedwait, .result = -1, .error = ETIMEDOUT,
      .timed = true},
     {.name = "futex", .make = do_futex, .result = -1, .error = ETIMEDOUT, .timed = true},
@@ -237,11 +239,12 @@ enum { CALLS = sizeof calls / sizeof calls[0] };
 static void *call_thread(void *argument) {
     struct call *call = argument;
     for (long round = 1; round <= rounds && !call->wrong[0]; round++) {
-        int64_t begun = now_ms(CLOCK_MONOTONIC);
+        clockid_t clock = call->wall ? CLOCK_REALTIME : CLOCK_MONOTONIC;
+        int64_t begun = now_ms(clock);
         errno = 0;
         long result = call->make(call);
         int error = errno;
-        int64_t lasted = now_ms(CLOCK_MONOTONIC) - begun;
+        int64_t lasted = now_ms(clock) - begun;
         if (result != call->result || (result == -1 && error != call->error)) {
             snprintf(call->wrong, sizeof call->wrong, "%s returned %ld, %s", call->name, result,
                      result == -1 ? strerrorname_np(error) : "no error");
