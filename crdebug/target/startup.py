@@ -37,6 +37,8 @@ _SETTINGS = (
     "maint set internal-error corefile no",
     # The stop that crdebug itself brings about; see gdb.GdbTarget.interrupt.
     "handle SIGSTOP nostop noprint nopass",
+    # Launchers send it before they end their ranks, and it would hide why they do so.
+    "handle SIGCONT nostop noprint pass",
 )
 
 
