@@ -1,0 +1,109 @@
+"""Software that nobody changed: Debian's LAMMPS, and a small Lennard-Jones melt.
+
+Molecular dynamics is chaotic: one bit that a checkpoint changed is another trajectory soon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from crdebug import jobs
+from crdebug.deadline import Deadline
+from crdebug.events import StopReason
+from crdebug.session import Session
+from harness import looks, mpirun
+from harness.jobs import JOB, run_to_end, session
+
+STEPS = 3000
+CHECKPOINTS = (400, 900, 1400, 1900, 2400)  # or soon after these steps
+MELT = f"""
+units lj
+atom_style atomic
+lattice fcc 0.8442
+region box block 0 10 0 10 0 10
+create_box 1 box
+create_atoms 1 box
+mass 1 1.0
+velocity all create 3.0 87287
+pair_style lj/cut 2.5
+pair_coeff 1 1 1.0 1.0 2.5
+neighbor 0.3 bin
+neigh_modify every 20 delay 0 check no
+fix 1 all nve
+dump 1 all custom 500 melt.dump id x y z vx vy vz
+dump_modify 1 sort id format float %.17g
+thermo 50
+thermo_style custom step temp epair emol etotal press
+thermo_modify format float %.17g flush yes
+run {STEPS}
+"""
+_ROW = re.compile(r"^ *(\d+)(?: +[-0-9.e+]+){5} *$", re.M)
+
+
+def thermo(text: str) -> list[str]:
+    """The rows of the table that LAMMPS prints: a step, and energies digit for digit."""
+    return [match[0] for match in _ROW.finditer(text)]
+
+
+def last_step(text: str) -> int:
+    return max((int(match[1]) for match in _ROW.finditer(text)), default=0)
+
+
+def results(stdout: str, directory: Path) -> tuple[list[str], list[str], bytes]:
+    """What a run has calculated, in all places where it says so."""
+    log = (directory / "log.lammps").read_text()
+    return thermo(stdout), thermo(log), (directory / "melt.dump").read_bytes()
+
+
+@pytest.fixture
+def lammps() -> str:
+    program = shutil.which("lmp")
+    assert program is not None, "Debian's package 'lammps' is not installed"
+    return program
+
+
+async def run_into(job: Session, step: int) -> None:
+    """Run until LAMMPS has told of a step; then stop it wherever it is."""
+    running = asyncio.create_task(job.resume(job.ranks))
+    await Deadline(60).until(lambda: last_step(looks.output()) >= step, f"step {step}")
+    await job.interrupt()
+    stop = await running
+    assert {each.reason for each in stop.cause} == {StopReason.INTERRUPT}
+
+
+async def test_five_checkpoints_and_a_restart_from_each(lammps: str, tmp_path: Path) -> None:
+    here, there = tmp_path, tmp_path / "undisturbed"
+    there.mkdir()
+    for directory in (here, there):
+        (directory / "in.melt").write_text(MELT)
+    command = mpirun.command(lammps, "-in", "in.melt", ranks=2)
+    expected = results(mpirun.run(command, cwd=there).expect().stdout, there)
+    assert len(expected[0]) == STEPS // 50 + 1
+
+    async with session(Path(lammps), "-in", "in.melt", ranks=2) as job:
+        for step in CHECKPOINTS:
+            await run_into(job, step)
+            await job.checkpoint(f"step {step}")
+        assert await run_to_end(job) == 0
+        assert results(looks.output(), here) == expected
+
+    for number in range(1, len(CHECKPOINTS) + 1):
+        handle = f"{JOB}:{number}"
+        if number % 2:
+            job = await Session.restart_from(handle)
+            try:
+                assert last_step(looks.output()) < STEPS
+                assert await run_to_end(job) == 0
+            finally:
+                await job.close()
+        else:
+            await jobs.restart(handle, lambda event: None)
+            assert await jobs.follow(JOB, lambda event: None) == 0
+        assert results(looks.output(), here) == expected, handle
+    for checkpoint in await jobs.list_checkpoints(JOB):
+        await jobs.delete(checkpoint.handle)
