@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import leaks
-from harness.leaks import MARK, Footprint
 
 from crdebug.deadline import Deadline
+from harness import leaks
+from harness.leaks import MARK, Footprint
 
 pytestmark = pytest.mark.unit
 
