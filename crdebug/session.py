@@ -141,7 +141,7 @@ class Session:
         for entry in entries:
             refuse_traced(entry.pid, entry.rank)
         group = await attach_group(entries, 0, settings)
-        return cls(group, f"pid-{pid}", settings, subscriber)
+        return cls(group, str(pid), settings, subscriber)
 
     @classmethod
     async def restart_from(
