@@ -1,24 +1,216 @@
-"""A job under the debugger, without checkpoints."""
+"""A job under the debugger, without checkpoints: every way to start one, from main to its end."""
 
 from __future__ import annotations
 
-from crdebug.events import StopReason
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from crdebug.config import Settings
+from crdebug.events import JobSays, StopReason
+from crdebug.session import Session
 from harness.jobs import Heard, run_to_end, session
-from harness.mpirun import reference
+from harness.mpirun import command, reference
 from harness.programs import build
+
+
+def where(job: Session) -> list[str]:
+    """Where each rank stands: the function."""
+    return [info.location.function if info.location else "" for info in job.info_ranks()]
+
+
+def lines(heard: Heard, stream: str = "stdout") -> list[str]:
+    """Sorted: the launcher mixes the ranks' lines."""
+    return sorted(heard.text(stream).splitlines())
 
 
 async def test_all_ranks_stop_at_main_and_at_a_breakpoint_and_run_to_the_end() -> None:
     program = build("threads")
     heard = Heard()
     async with session(program, "--steps", 10, ranks=4, heard=heard) as job:
-        assert [info.location.function for info in job.info_ranks() if info.location] == [
-            "main"
-        ] * 4
+        assert where(job) == ["main"] * 4
         await job.add_breakpoint(job.ranks, "work_step")
         stop = await job.resume(job.ranks)
         assert {each.reason for each in stop.cause} == {StopReason.BREAKPOINT}
         assert await run_to_end(job) == 0
-    assert sorted(heard.text().splitlines()) == sorted(
-        reference(program, "--steps", 10, ranks=4).splitlines()
-    )
+    assert lines(heard) == sorted(reference(program, "--steps", 10, ranks=4).splitlines())
+
+
+async def test_without_a_stop_at_main_they_are_before_it() -> None:
+    async with session(build("tells"), ranks=2, stop_at_main=False) as job:
+        assert "main" not in where(job)
+        functions = {
+            frame.location.function
+            for frames in (await job.backtrace(job.ranks)).values.values()
+            for frame in frames
+        }
+        assert "main" not in functions and "MPI_Init" not in functions
+        await job.add_breakpoint(job.ranks, "main")
+        await job.resume(job.ranks)
+        assert where(job) == ["main"] * 2
+        assert await run_to_end(job) == 0
+
+
+# ---- what the program gets ---------------------------------------------------------------------
+
+
+async def test_arguments_environment_and_directory_reach_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "a b"
+    directory.mkdir()
+    monkeypatch.chdir(directory)
+    monkeypatch.setenv("TELLS", "ä b  'c' \"d\" $E")
+    words = ["a b", "", "*", "$HOME 'q' \"r\" \\ ;|&", "--steps", "ü\t!"]
+    heard = Heard()
+    async with session(build("tells"), *words, ranks=1, heard=heard) as job:
+        assert await run_to_end(job) == 0
+    assert heard.text().splitlines() == [
+        *(f"rank 0: argument {n} is <{word}>" for n, word in enumerate(words, start=1)),
+        "rank 0: TELLS is <ä b  'c' \"d\" $E>",
+        f"rank 0: in <{directory}>",
+    ]
+
+
+async def test_one_launcher_many_programs(tmp_path: Path) -> None:
+    """MPMD: `mpirun -n 1 a : -n 2 b`."""
+    heard = Heard()
+    other = tmp_path / "other"
+    shutil.copy(build("tells"), other)
+    more = ["one", ":", "-n", "2", str(other), "two"]
+    async with session(build("tells"), *more, ranks=1, heard=heard) as job:
+        assert where(job) == ["main"] * 3
+        assert [Path(info.executable).name for info in job.info_ranks()] == [
+            "tells",
+            "other",
+            "other",
+        ]
+        assert await run_to_end(job) == 0
+    assert [line for line in lines(heard) if "argument" in line] == [
+        "rank 0: argument 1 is <one>",
+        "rank 1: argument 1 is <two>",
+        "rank 2: argument 1 is <two>",
+    ]
+
+
+async def test_megabytes_of_output_arrive_whole_on_both_streams(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    count = 20_000
+    monkeypatch.setenv("TELLS_LINES", str(count))
+    heard = Heard()
+    async with session(build("tells"), ranks=1, heard=heard) as job:
+        assert await run_to_end(job) == 0
+    words = "of the output, some words to fill it up"
+    out = [line for line in heard.text().splitlines() if "line" in line]
+    assert out == [f"rank 0: line {n:06} {words}" for n in range(count)]
+    assert heard.text("stderr").splitlines() == [f"rank 0: error {n:06}" for n in range(count)]
+
+
+# ---- what stands between the launcher and the program ------------------------------------------
+
+
+def script(path: Path, text: str) -> str:
+    path.write_text(text)
+    path.chmod(0o755)
+    return str(path)
+
+
+WRAPPERS: Mapping[str, str] = {
+    "exec": '#!/bin/sh\nexec "$@"\n',
+    "before and after": '#!/bin/bash\ndate | cat > /dev/null\nhostname > /dev/null\n"$@"\ntrue\n',
+    "nested": '#!/bin/sh\nenv A=1 sh -c \'exec nice "$@"; true\' sh "$@"\n',
+}
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+async def test_a_script_around_the_program_is_not_the_rank(tmp_path: Path, wrapper: str) -> None:
+    path = Path(script(tmp_path / "wrapper", WRAPPERS[wrapper]))
+    heard = Heard()
+    async with session(path, build("tells"), "x", ranks=2, heard=heard) as job:
+        assert where(job) == ["main"] * 2
+        assert {Path(info.executable).name for info in job.info_ranks()} == {"tells"}
+        assert await run_to_end(job) == 0
+    assert [line for line in lines(heard) if "argument" in line] == [
+        "rank 0: argument 1 is <x>",
+        "rank 1: argument 1 is <x>",
+    ]
+
+
+@pytest.mark.parametrize("line", ["{0} x", "true && {0} x; true"])
+async def test_a_shells_command_line(line: str) -> None:
+    argv = ["-c", line.format(build("tells"))]
+    async with session(Path("sh"), *argv, ranks=2) as job:
+        assert where(job) == ["main"] * 2
+        assert await run_to_end(job) == 0
+
+
+async def test_an_interpreter_that_becomes_the_program_is_followed() -> None:
+    program = build("tells")
+    code = f"import os; os.execv({str(program)!r}, ['tells', 'x'])"
+    async with session(Path(sys.executable), "-c", code, ranks=2) as job:
+        await job.add_breakpoint(job.ranks, "work_step")
+        stop = await job.resume(job.ranks)
+        assert {each.reason for each in stop.cause} == {StopReason.BREAKPOINT}
+        assert (await job.evaluate(job.ranks, "my_rank")).values == {0: "0", 1: "1"}
+        assert await run_to_end(job) == 0
+
+
+async def test_a_program_that_comes_too_late_to_be_the_rank_runs_and_is_named() -> None:
+    program = build("tells")
+    code = f"import subprocess; subprocess.check_call([{str(program)!r}])"
+    heard = Heard()
+    async with session(Path(sys.executable), "-c", code, ranks=2, heard=heard) as job:
+        assert await run_to_end(job) == 0
+    said = sorted(event.text for event in heard.events if isinstance(event, JobSays))
+    assert [text.partition(" starts now")[0] for text in said] == [
+        f"rank {rank}: {program}" for rank in range(2)
+    ]
+    assert len(lines(heard)) == 4
+
+
+# ---- programs without debug information, other signals -----------------------------------------
+
+
+async def test_a_stripped_program_stops_at_main_all_the_same(tmp_path: Path) -> None:
+    stripped = tmp_path / "stripped"
+    subprocess.run(["strip", "-o", str(stripped), str(build("tells"))], check=True)
+    heard = Heard()
+    async with session(stripped, ranks=2, heard=heard) as job:
+        # main is called with argc, argv: (System V ABI)
+        assert (await job.evaluate(job.ranks, "$rdi")).values == {0: "1", 1: "1"}
+        paths = (await job.evaluate(job.ranks, "*(char**)$rsi", "/s")).values
+        assert all(str(stripped) in path for path in paths.values())
+        callers = (await job.backtrace(job.ranks)).values
+        assert all("libc_start" in frames[1].location.function for frames in callers.values())
+        assert heard.text() == ""
+        assert await run_to_end(job) == 0
+    assert len(lines(heard)) == 4
+
+
+@pytest.mark.parametrize("number", [20, 10, 64])  # SIGTSTP, SIGUSR1, and a real-time one
+async def test_another_waitpoint_signal(number: int) -> None:
+    heard = Heard()
+    program = build("threads")
+    settings = Settings(signal=number)
+    async with session(program, "--steps", 5, ranks=2, heard=heard, settings=settings) as job:
+        assert where(job) == ["main"] * 2
+        await job.add_breakpoint(job.ranks, "work_step")
+        await job.resume(job.ranks)
+        assert await run_to_end(job) == 0
+    assert lines(heard) == sorted(reference(program, "--steps", 5, ranks=2).splitlines())
+
+
+async def test_the_launcher_need_not_be_in_the_path() -> None:
+    launcher = shutil.which("mpirun")
+    assert launcher is not None
+    argv = [launcher, *command(build("tells"), ranks=1)[1:]]
+    job = await Session.run(argv, name="job")
+    try:
+        assert await run_to_end(job) == 0
+    finally:
+        await job.close()
