@@ -25,7 +25,7 @@ MELT = f"""
 units lj
 atom_style atomic
 lattice fcc 0.8442
-region box block 0 10 0 10 0 10
+region box block 0 8 0 8 0 8
 create_box 1 box
 create_atoms 1 box
 mass 1 1.0
