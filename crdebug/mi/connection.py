@@ -176,6 +176,10 @@ class Connection:
     def _answer(self, token: int | None, result: Result) -> None:
         assert token is not None
         pending = self._pending.pop(token)
+        if result.kind == "running":
+            # Its *running record comes only after this answer; who awaits the answer must not find
+            # the stop before (GDB manual, "GDB/MI Result Records").
+            self._subscriber(result)
         if not pending.answer.done():
             pending.answer.set_result(result)
 

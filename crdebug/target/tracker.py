@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from crdebug.errors import CrdebugError, GdbDied, Refused
 from crdebug.events import GdbSays, RankRunning, RankStopped, StopReason
-from crdebug.mi.records import Async, Garbage, MiTuple, Record, Stream
+from crdebug.mi.records import Async, Garbage, MiTuple, Record, Result, Stream
 from crdebug.ranks import RankSet
 from crdebug.target import reading
 from crdebug.target.interface import (
@@ -107,6 +107,9 @@ class Tracker:
         """One record. Never raises: a record of an unknown shape is told as text."""
         try:
             match record:
+                case Result(kind="running"):
+                    if self.state is TargetState.STOPPED:  # by a typed command
+                        self.begin()
                 case Async(kind="exec", name="running"):
                     self._running()
                 case Async(kind="exec", name="stopped", payload=payload):
