@@ -3,7 +3,7 @@
 
 lib="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 
-# criu and ip live in sbin, which a login shell's PATH may lack.
+# criu lives in sbin, which a login shell's PATH may lack.
 PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 export PATH
 

@@ -74,7 +74,6 @@ def judge(machine: Machine) -> tuple[Finding, ...]:
         *_criu(machine),
         _namespaces(machine),
         _capabilities(machine),
-        _of_answer("ip", machine.ip, "brings the loopback device of a job's network up", _SETUP),
         _of_answer("tar", machine.tar, "CRIU stores the contents of tmpfs by it", _SETUP),
         _space(machine),
     )

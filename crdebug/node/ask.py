@@ -16,7 +16,7 @@ from pathlib import Path
 # No probe takes a second on an idle machine; this only keeps a hanging program from hanging us.
 PATIENCE = 60.0
 
-# Where criu and ip are, which a login shell's PATH may lack.
+# Where criu is, which a login shell's PATH may lack.
 SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 

@@ -131,7 +131,6 @@ class Machine:
     ptrace: Ptrace
     namespaces: Namespaces
     capabilities: tuple[tuple[str, bool], ...]
-    ip: Answer
     tar: Answer
     space: Space
     kernel: str
@@ -328,7 +327,6 @@ def probe_machine(*, gdb: str = "gdb", compiler: str = "cc") -> Machine:
         ptrace=probe_ptrace(),
         namespaces=probe_namespaces(),
         capabilities=probe_capabilities(),
-        ip=probe_program("ip", "-Version"),
         tar=probe_program("tar", "--version"),
         space=probe_space(config.state_home()),
         kernel=platform.release(),
@@ -366,6 +364,4 @@ def checkpoint_obstacle() -> str | None:
     namespaces = probe_namespaces()
     if not namespaces.works:
         return f"namespaces: {namespaces.said}"
-    if find_program("ip") is None:
-        return f"ip: {not_found('ip')}"
     return mpi_obstacle()

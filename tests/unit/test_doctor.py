@@ -41,7 +41,6 @@ WELL = Machine(
     ptrace=Ptrace(True, "", None),
     namespaces=Namespaces(True, ""),
     capabilities=(("CAP_SYS_ADMIN", True), ("CAP_SYS_RESOURCE", False)),
-    ip=Answer(True, path="/usr/sbin/ip", version="iproute2-6.15.0"),
     tar=Answer(True, path="/usr/bin/tar", version="tar 1.35"),
     space=Space("/var/state", 10 * GIB),
     kernel="6.12.0",
@@ -88,7 +87,6 @@ BROKEN: list[tuple[str, Callable[[Machine], Machine], str]] = [
         "as root",
     ),
     ("namespaces", lambda m: replace(m, namespaces=Namespaces(False, "no", ("net",))), "privil"),
-    ("ip", lambda m: replace(m, ip=Answer(False, "no ip")), "scripts/setup"),
     ("tar", lambda m: replace(m, tar=Answer(False, "no tar")), "scripts/setup"),
 ]
 

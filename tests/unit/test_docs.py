@@ -1,0 +1,59 @@
+"""The documentation's links lead somewhere, and what it names is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parents[2]
+PAGES = sorted(
+    (TOP / "README.md", TOP / "examples" / "README.md", *(TOP / "docs").glob("*.md")),
+)
+_NAMES = [str(page.relative_to(TOP)) for page in PAGES]
+
+
+def dead_links(page: Path, text: str) -> list[str]:
+    """Links to files that are not there; those to other places are not looked at."""
+    links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text)
+    return [link for link in links if not (page.parent / link).exists()]
+
+
+def missing_files(text: str) -> list[str]:
+    """Paths of this repository, as in `crdebug/ranks.py`, that are not there."""
+    named = re.findall(r"`((?:crdebug|gdbscripts|tests|scripts|examples|docs)/[\w./-]+)`", text)
+    return [name for name in named if not (TOP / name).exists()]
+
+
+def missing_targets(text: str) -> list[str]:
+    """`make` with a target that the Makefile does not have."""
+    targets = re.findall(r"^([a-z]+):", (TOP / "Makefile").read_text(), re.MULTILINE)
+    made: list[str] = re.findall(r"(?:`|^ {4})make ([a-z]+)", text, re.MULTILINE)
+    return [target for target in made if target not in targets]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_NAMES)
+def test_what_a_page_names_is_there(page: Path) -> None:
+    text = page.read_text()
+    assert not dead_links(page, text)
+    assert not missing_files(text)
+    assert not missing_targets(text)
+
+
+def test_what_is_not_there_is_found() -> None:
+    readme = TOP / "README.md"
+    assert dead_links(readme, "[a](LICENSE) [b](docs/none.md#x) [c](https://x.org)") == [
+        "docs/none.md"
+    ]
+    assert missing_files("`crdebug/ranks.py` and `crdebug/none.py`") == ["crdebug/none.py"]
+    assert missing_targets("    make demo\n`make nothing`") == ["nothing"]
+    assert "docs/commands.md" in readme.read_text()
+
+
+def test_the_architecture_names_every_part() -> None:
+    text = (TOP / "docs" / "architecture.md").read_text()
+    for entry in (TOP / "crdebug").iterdir():
+        name = f"{entry.name}/" if entry.is_dir() else entry.name
+        if entry.suffix in ("", ".py") and entry.stem not in ("__init__", "__pycache__"):
+            assert f"`{name}`" in text, name
