@@ -33,7 +33,8 @@ class Native:
 def _commands(compiler: Sequence[str], target: Path) -> tuple[tuple[str, ...], ...]:
     starter = (*compiler, *_FLAGS, "-rdynamic", "-o", str(target / "starter"))
     shim = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "shim.so"))
-    return ((*starter, str(_HERE / "starter.c")), (*shim, str(_HERE / "shim.c"), "-ldl"))
+    sources = (str(_HERE / "crs_action.c"), str(_HERE / "starter.c"))
+    return ((*starter, *sources), (*shim, str(_HERE / "shim.c"), "-ldl"))
 
 
 async def build(compiler: str, deadline: Deadline) -> Native:
