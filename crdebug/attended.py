@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -13,11 +14,10 @@ from crdebug.checkpoint.store import Checkpoint
 from crdebug.config import Settings
 from crdebug.control import ControlServer, Request
 from crdebug.deadline import Deadline
-from crdebug.debuggers import launch_gdb
-from crdebug.errors import Refused
-from crdebug.events import Event, Progress
+from crdebug.debuggers import end_job, launch_gdb, raise_first, replace_gdb
+from crdebug.errors import CrdebugError, GdbDied, Refused
+from crdebug.events import Event, GroupStopped, Progress
 from crdebug.job.imaging import Imaging
-from crdebug.job.launch import end
 from crdebug.job.ranks import RankShim
 from crdebug.job.record import JobDirectory, JobRecord, is_alive, told
 from crdebug.node import proc, signals
@@ -109,22 +109,52 @@ class AttendedJob:
             for shim in self.shims
         )
 
+    def let_out(self) -> None:
+        """Let threads go on that could not be led out of the waitpoint; once no GDB is left."""
+        for shim in self.shims:
+            with contextlib.suppress(ProcessLookupError):
+                if shim.shim().waiting:
+                    shim.release()
+
+    async def run(self, run: Callable[[], Awaitable[GroupStopped]]) -> GroupStopped:
+        """Let ranks run, whatever their GDBs do; for what that raises see TargetGroup.resume."""
+        await self.revive()
+        try:
+            return await run()
+        except GdbDied as error:
+            # All ranks stand by now, but for those that a GDB let go when it died.
+            with contextlib.suppress(CrdebugError):
+                await self.revive()
+                error.hint = "another gdb stopped the rank where it is now"
+            raise
+        finally:
+            self.catch_up()
+
+    async def revive(self) -> None:
+        """Another GDB for each rank whose GDB died; it stops the rank where that is by now."""
+
+        async def one(rank: int) -> None:
+            shim = self.shims[rank]
+            if not proc.is_alive(shim.pid):
+                target = self.group[rank]
+                assert isinstance(target, GdbTarget)
+                target.mark_ended("")
+                return
+            target = await replace_gdb(self.group, rank, self._launch)
+            await target.attach(shim.pid, Deadline(self.settings.attach))
+
+        dead = self.group.in_state(TargetState.DEAD)
+        if self.alive and dead:
+            done = await asyncio.gather(*map(one, dead), return_exceptions=True)
+            raise_first(done)
+
     async def wait_ended(self, deadline: Deadline) -> None:
         await signals.ended(self.record.pid, deadline, f"job '{self.name}' to end")
         self.catch_up()
 
     async def end(self) -> None:
-        """End every process of it.
-
-        Ranks that are held by their GDBs end only once these take note of it, and PID 1 not before
-        its ranks (pid_namespaces(7)).
-        """
-        deadline = Deadline(self.settings.stop)
-        if self.alive:
-            signals.kill(self.record.pid, self.record.start)
-        stopped = self.group.in_state(TargetState.STOPPED)
-        await self.group.ask(stopped, lambda each: each.kill(deadline))
-        await end(self.record, deadline)
+        """End every process of it."""
+        await end_job(self.group, self.record)
         self.catch_up()
 
     async def lead_out_all(self) -> None:
@@ -140,7 +170,8 @@ class AttendedJob:
             elif shim.shim().waiting:
                 shim.set_gate(1)  # held before main
 
-        await asyncio.gather(*(one(shim) for shim in self.shims))
+        done = await asyncio.gather(*map(one, self.shims), return_exceptions=True)
+        raise_first(done)
 
     async def checkpoint(self, note: str) -> Checkpoint:
         """See Session.checkpoint."""
@@ -155,7 +186,7 @@ class AttendedJob:
             machine = Protocol(self.group.ranks, restart=False, debugger=True)
             await self._drive(machine, operation, "checkpoint")
         if operation.checkpoint is None or machine.problems:
-            raise refused_operation(machine.problems, machine.held, self.name)
+            raise refused_operation(machine.problems, machine.held, self.name, operation.checkpoint)
         return operation.checkpoint
 
     async def restart(self, manifest: Manifest) -> None:
@@ -177,11 +208,14 @@ class AttendedJob:
             Imaging(self.directory, self.settings),
             self.record,
             self.shims,
-            launch=lambda rank: launch_gdb(rank, self.record.signal, self.settings),
+            launch=self._launch,
             tell=self._tell,
             note=note,
             manifest=manifest,
         )
+
+    async def _launch(self, rank: int) -> GdbTarget:
+        return await launch_gdb(rank, self.record.signal, self.settings)
 
     async def _drive(self, machine: Protocol, operation: Operation, what: str) -> None:
         def progress(phase: Phase, ranks: RankSet) -> None:

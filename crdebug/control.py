@@ -17,14 +17,18 @@ from crdebug.node.proc import short_path
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Take a checkpoint."""
+    """Take a checkpoint, or else end the job.
+
+    note: the checkpoint's.
+    """
 
     note: str = ""
+    kill: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """number: of the checkpoint, or 0 and the error's text."""
+    """number: of the checkpoint; 0 if none was asked for, or with the error's text."""
 
     number: int = 0
     error: str = ""

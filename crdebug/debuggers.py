@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from signal import SIGRTMIN
@@ -12,9 +12,12 @@ from signal import SIGRTMIN
 from crdebug.acquire.mpir import ProcDesc
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
-from crdebug.errors import CrdebugError, GdbError
+from crdebug.errors import CrdebugError, DeadlineExpired, GdbError
+from crdebug.job.launch import end
 from crdebug.job.ranks import RankShim
+from crdebug.job.record import JobRecord, is_alive
 from crdebug.node import signals
+from crdebug.node.code import remove_breakpoints
 from crdebug.target.gdb import GdbTarget
 from crdebug.target.group import Identity, TargetGroup
 from crdebug.target.interface import BreakpointRequest, Target, TargetState
@@ -41,21 +44,40 @@ async def launch_gdb(rank: int, signal: int, settings: Settings) -> GdbTarget:
     return target
 
 
+async def launch_group(
+    ranks: Iterable[int],
+    signal: int,
+    settings: Settings,
+    identities: Mapping[int, Identity] | None = None,
+) -> TargetGroup:
+    """A GDB for each rank, all at once, attached to nothing yet.
+
+    Raises the first error; none is left running then.
+    """
+    launching = [asyncio.create_task(launch_gdb(rank, signal, settings)) for rank in ranks]
+    try:
+        targets = await asyncio.gather(*launching)
+    except BaseException:
+        for task in launching:
+            task.cancel()
+        done = await asyncio.gather(*launching, return_exceptions=True)
+        left = [each for each in done if isinstance(each, GdbTarget)]
+        with contextlib.suppress(CrdebugError):
+            await TargetGroup(left, settings=settings).close()
+        raise
+    group = TargetGroup(targets, settings=settings, identities=identities)
+    group.on_death = clear_code
+    return group
+
+
 async def attach_group(entries: Sequence[ProcDesc], signal: int, settings: Settings) -> TargetGroup:
     """A GDB attached to each process of the table, all at once.
 
     Raises the first error; what was attached is let go and every GDB ended then.
     """
     names = {entry.rank: Identity(entry.host, entry.executable) for entry in entries}
-    launched = await asyncio.gather(
-        *(launch_gdb(entry.rank, signal, settings) for entry in entries), return_exceptions=True
-    )
-    targets = [each for each in launched if isinstance(each, GdbTarget)]
-    group = TargetGroup(targets, settings=settings, identities=names)
+    group = await launch_group([entry.rank for entry in entries], signal, settings, names)
     try:
-        for each in launched:
-            if isinstance(each, BaseException):
-                raise each
         answers = await group.attach_all({entry.rank: entry.pid for entry in entries})
         for error in answers.errors.values():
             raise error
@@ -64,6 +86,52 @@ async def attach_group(entries: Sequence[ProcDesc], signal: int, settings: Setti
             await group.close()
         raise
     return group
+
+
+def clear_code(rank: int, pid: int) -> None:
+    """A GDB that died while its rank ran has left its breakpoints in the rank's code."""
+    with contextlib.suppress(OSError):
+        remove_breakpoints(pid)
+
+
+def raise_first(outcomes: Iterable[object]) -> None:
+    """Of what `asyncio.gather` returned: nothing is left under way when an error is raised."""
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+
+
+async def replace_gdb(
+    group: TargetGroup, rank: int, launch: Callable[[int], Awaitable[GdbTarget]]
+) -> GdbTarget:
+    """A new GDB in the place of a rank's, with the rank's breakpoints, attached to nothing yet."""
+    await group[rank].close(Deadline(group.settings.stop))
+    target = await launch(rank)
+    await group.adopt(target)
+    return target
+
+
+async def end_job(group: TargetGroup, record: JobRecord) -> None:
+    """End every process of a job whose ranks these GDBs hold. Raises DeadlineExpired.
+
+    A rank that is held by its GDB ends only once that takes note of it, and PID 1 not before its
+    ranks (pid_namespaces(7)). A GDB that takes no note of anything is ended itself.
+    """
+    stop = group.settings.stop
+    patience = Deadline(stop / 3)
+    if is_alive(record):
+        signals.kill(record.pid, record.start)
+    await group.ask(
+        group.in_state(TargetState.STOPPED),
+        lambda each: patience.wait(each.kill(patience), "gdb to let the rank end"),
+    )
+    try:
+        await end(record, patience)
+    except DeadlineExpired:
+        stuck = [each for each in (group[rank] for rank in group.ranks) if each.pid is not None]
+        closing = (each.close(Deadline(stop / 3)) for each in stuck)
+        await asyncio.gather(*closing, return_exceptions=True)
+        await end(record, Deadline(stop))
 
 
 async def to_main(group: TargetGroup, shims: Sequence[RankShim], settings: Settings) -> None:

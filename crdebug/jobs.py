@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -25,6 +26,7 @@ from crdebug.job.record import (
     parse_handle,
     told,
 )
+from crdebug.job.remains import end_remains, take_over
 from crdebug.node import signals
 from crdebug.output import OutputRelay
 from crdebug.ranks import RankSet
@@ -72,10 +74,12 @@ async def _state(directory: JobDirectory, record: JobRecord) -> str:
         return "ended"
     if await is_attended(directory.session_socket):
         return "debugged"
+    if told(directory.run(record.incarnation) / "events").ranks is None:
+        return "running"  # its ranks are not there yet
     try:
         waiting = any(shim.shim().waiting for shim in await _shims(directory, record))
     except (CrdebugError, OSError):
-        return "running"  # its ranks are not there yet, or not any more
+        return "running"  # its ranks are not there any more
     return "held" if waiting else "running"
 
 
@@ -194,9 +198,10 @@ async def take_checkpoint(
         raise has_ended(directory)
     number = await ask(directory.session_socket, Request(note), Deadline(settings.dump))
     if number is not None:
+        checkpoint = describe(directory.store.load(number))
         if kill:
-            await end(record, Deadline(settings.stop))
-        return describe(directory.store.load(number))
+            await _end(directory, record, settings)
+        return checkpoint
     with directory.lock("checkpoint"):
         shims = await await_ranks(directory, record, Deadline(settings.launch))
         _prepare(job, shims)
@@ -268,12 +273,21 @@ async def kill(job: str, settings: Settings | None = None) -> None:
     directory = JobDirectory(job)
     record = directory.read()
     if is_alive(record):
-        await end(record, Deadline(settings.stop))
+        await _end(directory, record, settings)
     elif directory.store.numbers():
         raise BadInput(
             f"job '{job}' has ended already", hint=f"'crdebug delete {job}:N' removes checkpoints"
         )
     directory.forget_if_over()
+
+
+async def _end(directory: JobDirectory, record: JobRecord, settings: Settings) -> None:
+    """A rank that a debugger holds ends only once the debugger takes note of it."""
+    asked = Deadline(3 * settings.stop)
+    if await ask(directory.session_socket, Request(kill=True), asked) is None:
+        with contextlib.suppress(Refused), directory.lock("kill it"):
+            await end_remains(directory, record, Deadline(settings.stop))
+        await end(record, Deadline(settings.stop))
 
 
 async def release(job: str, settings: Settings | None = None) -> tuple[str, ...]:
@@ -291,7 +305,7 @@ async def release(job: str, settings: Settings | None = None) -> tuple[str, ...]
         raise Refused(f"job '{job}' is under a debugger", hint="use 'continue' or 'detach' there")
     lines = []
     with directory.lock("release it"):
-        for shim in await await_ranks(directory, record, Deadline(settings.launch)):
+        for shim in await take_over(directory, record, settings):
             try:
                 waiting = shim.release()
             except PermissionError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -13,13 +13,13 @@ from crdebug.checkpoint.manifest import Manifest, ThreadRecord
 from crdebug.checkpoint.store import Checkpoint
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
-from crdebug.errors import CrdebugError, GdbError
+from crdebug.debuggers import end_job, replace_gdb
+from crdebug.errors import CrdebugError
 from crdebug.events import Event, RankRestored, RankStopped
 from crdebug.job.imaging import Image, Imaging
-from crdebug.job.launch import end
-from crdebug.job.ranks import RankShim
+from crdebug.job.ranks import RankShim, refuse_traced
 from crdebug.job.record import JobDirectory, JobRecord
-from crdebug.node import proc, signals
+from crdebug.node import proc
 from crdebug.ranks import RankSet
 from crdebug.target.gdb import GdbTarget
 from crdebug.target.group import TargetGroup
@@ -74,21 +74,29 @@ async def lead_out(
     stop: RankStopped | None,
     deadline: Deadline,
 ) -> None:
-    """Have the rank's GDB lead its threads out of the waitpoint, to where they were `before`."""
+    """Have the rank's GDB lead its threads out of the waitpoint, to where they were `before`.
+
+    Threads that are not in it stay where they are, and will pass it.
+    """
     outer = {thread.inner: thread.tid for thread in proc.threads(shim.pid)}
+    inside = {entry.tid for entry in shim.table() if entry.inside}
     words = [str(outer.get(before.selected, 0))]
     words += [
         f"{outer[each.tid]}:{each.pc:x}:{each.sp:x}:{each.rax:x}:{each.orig_rax:x}"
         for each in before.threads
-        if each.tid in outer
+        if each.tid in inside & outer.keys()
     ]
     await target.walk_out(words, stop, deadline)
-    if shim.shim().waiting:
-        shim.set_gate(1)  # it is still before main, where nothing but the gate keeps it
+    if shim.shim().waiting or shim.expected():
+        # It is still before main, where nothing but the gate keeps it; or a thread that did not
+        # come has the signal yet to take.
+        shim.set_gate(1)
 
 
 def save_herd(directory: JobDirectory, herd: Mapping[int, Whereabouts]) -> None:
-    directory.herd.write_bytes(msgspec.json.encode(herd))
+    unfinished = directory.herd.with_name(f".{directory.herd.name}")
+    unfinished.write_bytes(msgspec.json.encode(herd))
+    unfinished.rename(directory.herd)
 
 
 def load_herd(directory: JobDirectory) -> dict[int, Whereabouts]:
@@ -132,7 +140,9 @@ class Operation:
         self._where: dict[int, Whereabouts] = {}
         self._stops: dict[int, RankStopped | None] = {}
         self._image: Image | None = None
+        self._herded: set[int] = set()  # the ranks whose threads are where `_where` says
         if manifest is not None:
+            self._herded = {rank.rank for rank in manifest.ranks}
             self._where = {
                 rank.rank: Whereabouts(rank.threads, rank.selected) for rank in manifest.ranks
             }
@@ -142,40 +152,67 @@ class Operation:
         assert isinstance(target, GdbTarget)
         return target
 
-    def _shim(self, rank: int) -> RankShim:
+    @contextlib.asynccontextmanager
+    async def _shim(self, rank: int) -> AsyncIterator[RankShim]:
+        """The rank's shim, to do something with the rank. Whatever goes wrong with a rank that has
+        ended goes wrong because of that: RankLost is raised then."""
         shim = self.shims[rank]
-        if not proc.is_alive(shim.pid):
-            raise RankLost(f"process {shim.pid} has ended", ranks=RankSet.of([rank]))
-        return shim
+        try:
+            if not proc.is_alive(shim.pid):
+                raise ProcessLookupError
+            yield shim
+        except (CrdebugError, OSError) as error:
+            if proc.is_alive(shim.pid):
+                raise
+            target = self._target(rank)
+            # A GDB that holds a process which has ended would only keep it from going away.
+            with contextlib.suppress(CrdebugError):
+                await target.close(Deadline(self._settings.stop))
+            target.mark_ended("")
+            raise RankLost(f"process {shim.pid} has ended", ranks=RankSet.of([rank])) from error
 
     # ---- into the waitpoint -------------------------------------------------------------------
 
     async def record_threads(self, rank: int) -> None:
-        target, shim = self._target(rank), self._shim(rank)
-        shim.refuse_obstacles()
-        # What an interrupt may have left behind is cleared now: once the waitpoint signal is queued
-        # no thread may run before it is let go.
-        await target.interrupt(Deadline(self._settings.command))
-        self._stops[rank] = target.last_stop
-        self._where[rank] = await note_threads(target, Deadline(self._settings.command))
+        async with self._shim(rank) as shim:
+            target = await self._attached(rank, shim)
+            shim.refuse_obstacles()
+            # What an interrupt may have left behind is cleared now: once the waitpoint signal is
+            # queued no thread may run before it is let go.
+            await target.interrupt(Deadline(self._settings.command))
+            self._stops[rank] = target.last_stop
+            self._where[rank] = await note_threads(target, Deadline(self._settings.command))
 
     async def herd(self, rank: int) -> None:
-        shim = self._shim(rank)
-        save_herd(self._imaging.directory, self._where)
-        shim.set_with_checkpoint(1)
-        shim.close_gate(calls_to_make_again(self._where[rank].threads))
-        blockers = [thread.tid for thread in shim.blockers()]
-        if blockers:
-            words = " ".join(map(str, [self.record.signal, *blockers]))
-            command = Deadline(self._settings.command)
-            await self._target(rank).mi(f"-crdebug-unblock {words}", command)
-        shim.queue_signal()
+        async with self._shim(rank) as shim:
+            save_herd(self._imaging.directory, self._where)
+            shim.set_with_checkpoint(1)
+            shim.close_gate(calls_to_make_again(self._where[rank].threads))
+            try:
+                blockers = [thread.tid for thread in shim.blockers()]
+                if blockers:
+                    words = " ".join(map(str, [self.record.signal, *blockers]))
+                    command = Deadline(self._settings.command)
+                    await self._target(rank).mi(f"-crdebug-unblock {words}", command)
+                shim.queue_signal()
+            except BaseException:
+                shim.set_gate(1)  # whoever has the signal already passes
+                raise
+            self._herded.add(rank)
 
     async def detach(self, rank: int) -> None:
-        await self._target(rank).lend(Deadline(self._settings.command))
+        async with self._shim(rank) as shim:
+            target = self._target(rank)
+            try:
+                await target.lend(Deadline(self._settings.command))
+            except CrdebugError:
+                # Whatever is wrong with it: a GDB that ends lets go, and the rank is herded.
+                await target.close(Deadline(self._settings.stop))
+                refuse_traced(shim.pid, rank)
 
     async def await_waitpoint(self, rank: int) -> None:
-        await self._shim(rank).await_waitpoint(Deadline(self._settings.herd))
+        async with self._shim(rank) as shim:
+            await shim.await_waitpoint(Deadline(self._settings.herd))
 
     # ---- the image ----------------------------------------------------------------------------
 
@@ -207,14 +244,7 @@ class Operation:
         save_herd(self._imaging.directory, self._where)
 
     async def retire(self) -> None:
-        """A rank that is held by its debugger ends only once the debugger takes note of it, and
-        PID 1 not before its ranks (pid_namespaces(7))."""
-        deadline = Deadline(self._settings.stop)
-        signals.kill(self._old.pid, self._old.start)
-        for target in (self._target(rank) for rank in self._group.ranks):
-            if target.state is TargetState.STOPPED:
-                await target.kill(deadline)
-        await end(self._old, deadline)
+        await end_job(self._group, self._old)
 
     async def announce(self) -> None:
         for shim in self.shims:
@@ -223,31 +253,46 @@ class Operation:
     # ---- out of it ----------------------------------------------------------------------------
 
     async def attach(self, rank: int) -> None:
-        shim = self._shim(rank)
+        async with self._shim(rank) as shim:
+            await self._attached(rank, shim)
+
+    async def _attached(self, rank: int, shim: RankShim) -> GdbTarget:
+        """The rank's debugger, which holds the rank: another one if it must be."""
         target = self._target(rank)
-        if target.lent and target.state is not TargetState.DEAD:
+        if target.lent and not target.dead:
             # One that cannot does not know what became of its process; a new one will.
-            with contextlib.suppress(GdbError):
+            with contextlib.suppress(CrdebugError):
                 await target.take_back(Deadline(self._settings.command))
-        if target.lent or target.state is TargetState.DEAD:
-            await target.close(Deadline(self._settings.stop))
-            target = await self._launch(rank)
-            await self._group.adopt(target)
+        if target.lent or target.dead or target.pid not in (None, shim.pid):
+            target = await replace_gdb(self._group, rank, self._launch)
+            if rank not in self._herded:  # it ran on
+                self._where.pop(rank, None)
+                self._stops.pop(rank, None)
         if target.state is not TargetState.STOPPED:
             await target.attach(shim.pid, Deadline(self._settings.attach))
+        return target
 
     async def walk_out(self, rank: int) -> None:
-        shim = self._shim(rank)
-        where = self._where.get(rank, Whereabouts(()))
-        deadline = Deadline(self._settings.command)
-        await lead_out(self._target(rank), shim, where, self._stops.get(rank), deadline)
+        async with self._shim(rank) as shim:
+            where = self._where.get(rank, Whereabouts(()))
+            # Should it fail, and another debugger try: threads that came out have run on.
+            stop = self._stops.pop(rank, None)
+            deadline = Deadline(self._settings.command)
+            await lead_out(self._target(rank), shim, where, stop, deadline)
 
 
-def refused_operation(problems: list[CrdebugError], held: RankSet, job: str) -> CrdebugError:
-    """One error for an operation that failed: the first problem, and who is held."""
+def refused_operation(
+    problems: list[CrdebugError], held: RankSet, job: str, taken: Checkpoint | None = None
+) -> CrdebugError:
+    """One error for an operation that failed: the first problem, which is the cause of the others;
+    what came of it all the same, and who is held."""
     error = problems[0]
+    if taken is not None:
+        error.problem += f"; checkpoint {taken.handle} is there all the same"
     if held:
-        where = f"; rank{'s' if len(held) > 1 else ''} {held} still wait for a debugger"
-        error.problem += where
-        error.hint = f"'crdebug attach {job}' or 'crdebug release {job}' lets them go on"
+        one = len(held) == 1
+        error.problem += f"; rank{'' if one else 's'} {held} could not be led out of the waitpoint"
+        error.hint = (
+            f"'detach' lets {'it' if one else 'them'} go on, and so does 'crdebug release {job}'"
+        )
     return error

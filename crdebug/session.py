@@ -16,7 +16,7 @@ from crdebug.checkpoint.store import Checkpoint, describe
 from crdebug.config import Settings
 from crdebug.control import Request, is_attended
 from crdebug.deadline import Deadline
-from crdebug.debuggers import attach_group, launch_gdb, to_main
+from crdebug.debuggers import attach_group, launch_group, to_main
 from crdebug.errors import BadInput, CrdebugError, Refused
 from crdebug.events import Event, GroupStopped, Progress, StopReason
 from crdebug.job.launch import await_ranks, end, launch
@@ -25,11 +25,13 @@ from crdebug.job.record import (
     JobDirectory,
     JobRecord,
     all_jobs,
+    attended_already,
     has_ended,
     is_alive,
     is_of,
     parse_handle,
 )
+from crdebug.job.remains import take_over
 from crdebug.ranks import RankSet
 from crdebug.target.answers import Answers
 from crdebug.target.breakpoints import Breakpoint
@@ -123,13 +125,16 @@ class Session:
         if not is_alive(record):
             raise has_ended(directory)
         _tell_phase(subscriber, "attach", "attach")
-        shims = await await_ranks(directory, record, Deadline(settings.attach))
-        session = await cls._begin(directory, record, shims, settings, subscriber)
-        try:
-            await session._job("attach").lead_out_all()
-        except BaseException:
-            await session.detach()
-            raise
+        if await is_attended(directory.session_socket):
+            raise attended_already(directory)
+        with directory.lock("attach"):
+            shims = await take_over(directory, record, settings)
+            session = await cls._begin(directory, record, shims, settings, subscriber)
+            try:
+                await session._job("attach").lead_out_all()
+            except BaseException:
+                await session.detach()
+                raise
         return session
 
     @classmethod
@@ -164,10 +169,7 @@ class Session:
                 f"job '{directory.name}' is under a debugger", hint="use 'restart' at its prompt"
             )
         ranks = RankSet.of(each.rank for each in manifest.ranks)
-        launched = await asyncio.gather(
-            *(launch_gdb(rank, manifest.signal, settings) for rank in ranks)
-        )
-        group = TargetGroup(launched, settings=settings)
+        group = await launch_group(ranks, manifest.signal, settings)
         session = cls(group, directory.name, settings, subscriber)
         job = AttendedJob(group, directory, record, (), settings, session._tell)
         session._attended = job
@@ -193,11 +195,6 @@ class Session:
         settings: Settings,
         subscriber: Callable[[Event], None] | None,
     ) -> Session:
-        if await is_attended(directory.session_socket):
-            raise Refused(
-                f"job '{directory.name}' is under another session already",
-                hint="end that one first",
-            )
         group = await attach_group([shim.entry for shim in shims], record.signal, settings)
         session = cls(group, directory.name, settings, subscriber)
         job = AttendedJob(group, directory, record, shims, settings, session._tell)
@@ -218,6 +215,8 @@ class Session:
         answers = await self._group.detach_all()
         self._over = True
         await self.close()
+        if self._attended is not None:
+            self._attended.let_out()
         for error in answers.errors.values():
             raise error
 
@@ -293,11 +292,7 @@ class Session:
         async with self._busy:
             if self._over:
                 raise Refused(f"job '{self._name}' is not attached any more")
-            try:
-                return await run()
-            finally:
-                if self._attended is not None:
-                    self._attended.catch_up()
+            return await (run() if self._attended is None else self._attended.run(run))
 
     async def resume(self, ranks: RankSet) -> GroupStopped:
         """continue: run these ranks until one of them stops; then stop the others.
@@ -413,7 +408,11 @@ class Session:
         return self._attended.directory.store.list() if self._attended is not None else ()
 
     async def _requested(self, request: Request) -> int:
-        """Another crdebug asks for a checkpoint; a job that runs is stopped for it and runs on."""
+        """Another crdebug asks for a checkpoint; a job that runs is stopped for it and runs on.
+        Or it asks for the job's end."""
+        if request.kill:
+            await self.kill()
+            return 0
         if not self.running:
             return (await self.checkpoint(request.note)).number
         if not self._resuming:
@@ -427,11 +426,11 @@ class Session:
         while self._requests:
             request, answer = self._requests.pop(0)
             try:
-                number = (await self.checkpoint(request.note)).number
+                answer.set_result((await self.checkpoint(request.note)).number)
             except CrdebugError as error:
                 answer.set_exception(error)
-            else:
-                answer.set_result(number)
+            finally:
+                answer.cancel()  # whatever happened, nobody waits for ever
 
     @property
     def directory(self) -> Path:

@@ -135,9 +135,14 @@ class RollBack:
         self._source = source
         self._undo = undo
 
+    @property
+    def broken_off(self) -> bool:
+        """Is there one before us that was?"""
+        return self._undo.exists()
+
     def recover(self) -> None:
         """If a roll back before us was broken off, undo it. Raises StoreError."""
-        if self._undo.exists():
+        if self.broken_off:
             self.undo()
 
     def apply(self) -> None:

@@ -185,10 +185,7 @@ class CheckpointStore:
         """A fresh draft; what earlier ones left behind is removed. Raises StoreError."""
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for entry in list(os.scandir(self.root)):
-                left = _NUMBER.match(entry.name) and not (Path(entry) / manifests.NAME).exists()
-                if left or entry.name.startswith(".draft-"):
-                    shutil.rmtree(entry.path, ignore_errors=True)
+            self.sweep()
             number = self._last() + 1
             draft = Draft(number, self.root / f".draft-{number}")
         except OSError as error:
@@ -200,6 +197,14 @@ class CheckpointStore:
             self.discard(draft)
             raise StoreError(f"cannot write to {self.root}: {error.strerror}") from None
         return draft
+
+    def sweep(self) -> None:
+        """Remove what is not a checkpoint and will not become one."""
+        with contextlib.suppress(FileNotFoundError):
+            for entry in list(os.scandir(self.root)):
+                left = _NUMBER.match(entry.name) and not (Path(entry) / manifests.NAME).exists()
+                if left or entry.name.startswith(".draft-"):
+                    shutil.rmtree(entry.path, ignore_errors=True)
 
     def _last(self) -> int:
         """The highest number that was ever given: none is given twice, whatever was deleted."""

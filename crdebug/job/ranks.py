@@ -163,6 +163,11 @@ class RankShim:
             )
             self.queue_signal(again)
 
+    def expected(self) -> tuple[proc.Thread, ...]:
+        """The threads that have the waitpoint signal yet to take."""
+        bit = 1 << (self.shim().signal - 1)
+        return tuple(thread for thread in proc.threads(self.pid) if thread.pending & bit)
+
     def missing(self) -> tuple[proc.Thread, ...]:
         """The threads that are not in the waitpoint."""
         inside = {

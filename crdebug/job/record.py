@@ -164,6 +164,13 @@ def is_alive(record: JobRecord) -> bool:
     return record.boot == proc.boot_id() and proc.is_alive(record.pid, record.start)
 
 
+def attended_already(directory: JobDirectory) -> Refused:
+    """The error for what needs a job without a session."""
+    return Refused(
+        f"job '{directory.name}' is under another session already", hint="end that one first"
+    )
+
+
 def has_ended(directory: JobDirectory) -> Refused:
     """The error for what needs a job that runs."""
     numbers = directory.store.numbers()

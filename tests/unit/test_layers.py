@@ -37,8 +37,9 @@ LEVELS: dict[str, int] = {
     "__main__": 10,
 }
 # Siblings that may be imported; besides, level 0, which has no I/O, knows its like. The native
-# part is compiled by a program that node runs; jobs are named as sessions name them.
-SIBLINGS = {("native", "node"), ("jobs", "session")}
+# part is compiled by a program that node runs; jobs are named as sessions name them; an operation
+# gets a rank's debugger where a session gets it.
+SIBLINGS = {("native", "node"), ("jobs", "session"), ("operation", "debuggers")}
 
 TALKERS = ("ui", "cli", "__main__")
 # run by file name as well, by scripts and as processes of their own: they talk and exit as such

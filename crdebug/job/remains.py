@@ -1,0 +1,101 @@
+"""What a crdebug that died in the middle of something left behind: cleared by the next one.
+
+The kernel lets go of what it traced itself, and its GDBs end with their input. That leaves a CRS at
+work with nobody to answer it, a GDB that is stuck, breakpoints of one that was killed, files that
+were rolled back for a restart that did not come, and drafts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from crdebug.checkpoint.files import RollBack
+from crdebug.config import Settings
+from crdebug.deadline import Deadline
+from crdebug.errors import DeadlineExpired
+from crdebug.job.launch import await_ranks
+from crdebug.job.ranks import RankShim, refuse_traced
+from crdebug.job.record import JobDirectory, JobRecord, is_alive
+from crdebug.node import code, container, proc
+from crdebug.node.ptrace import held_container
+
+# What every GDB of ours has sourced (crdebug.debuggers).
+_OUR_SCRIPT = "rank_mi.py"
+
+
+async def end_remains(directory: JobDirectory, record: JobRecord, deadline: Deadline) -> None:
+    """End what is not the job: a CRS at work, and incarnations that are not the recorded one.
+
+    A tree that is being dumped runs on when the CRS is killed; one that is being restored is
+    ended. Callers hold the job's lock. Raises DeadlineExpired.
+    """
+    await container.end_all(lambda: container.crs_at_work(directory.path), deadline)
+    others = set(directory.path.glob("run/*")) - {directory.run(record.incarnation)}
+    await container.end_all(
+        lambda: tuple(pid for run in others for pid in container.containers_of(run)), deadline
+    )
+
+
+async def take_over(
+    directory: JobDirectory, record: JobRecord, settings: Settings
+) -> tuple[RankShim, ...]:
+    """The ranks of a job that nobody attends, made such that they can be attached to.
+
+    Callers hold the job's lock. Raises DeadlineExpired, StoreError; Refused when somebody's
+    debugger holds a rank of it.
+    """
+    await recover(directory, record, settings)
+    shims = await await_ranks(directory, record, Deadline(settings.attach))
+    await let_go(shims, settings)
+    return shims
+
+
+async def recover(directory: JobDirectory, record: JobRecord, settings: Settings) -> None:
+    """Take back or complete what was begun. Callers hold the job's lock.
+
+    Raises DeadlineExpired, StoreError; Refused when somebody's debugger holds a process of it.
+    """
+    await end_remains(directory, record, Deadline(settings.stop))
+    directory.store.sweep()
+    rollback = RollBack((), Path(), directory.undo(record))
+    if is_alive(record) and rollback.broken_off:
+        async with held_container(record.pid, Deadline(settings.stop)):
+            rollback.recover()
+
+
+async def let_go(shims: Sequence[RankShim], settings: Settings) -> None:
+    """See to it that no debugger holds the ranks, nor has left anything in them.
+
+    A GDB of a crdebug that died ends by itself, and is ended if it does not. Raises Refused for
+    anybody else's, naming it.
+    """
+
+    def left() -> tuple[int, ...]:
+        return tuple({tracer for shim in shims for tracer in _gdbs_of_ours(shim.pid)})
+
+    try:
+        await Deadline(settings.stop / 3).until(lambda: not left(), "")
+    except DeadlineExpired:
+        await container.end_all(left, Deadline(settings.stop))
+    for shim in shims:
+        with contextlib.suppress(ProcessLookupError):
+            refuse_traced(shim.pid, shim.rank)
+            code.remove_breakpoints(shim.pid)
+
+
+def _gdbs_of_ours(pid: int) -> set[int]:
+    """Those that hold a rank."""
+    try:
+        tracers = {thread.tracer for thread in proc.threads(pid)} - {0}
+    except ProcessLookupError:
+        return set()
+    return {tracer for tracer in tracers if _is_of_ours(tracer)}
+
+
+def _is_of_ours(tracer: int) -> bool:
+    try:
+        return any(word.endswith(_OUR_SCRIPT) for word in proc.command_line(tracer))
+    except OSError:
+        return False
