@@ -13,8 +13,8 @@ from crdebug.errors import GdbDied
 from crdebug.events import GdbSays
 from crdebug.target.gdb import GdbTarget
 from crdebug.target.interface import (
-    DebuggerDied,
     BreakpointRequest,
+    DebuggerDied,
     TargetState,
 )
 
