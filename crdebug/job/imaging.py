@@ -29,7 +29,7 @@ from crdebug.job.record import JobDirectory, JobRecord, is_alive
 from crdebug.native import layout
 from crdebug.node import container, proc, signals
 from crdebug.node.criu_program import find_criu
-from crdebug.node.ptrace import held_container
+from crdebug.node.ptrace import Held, held_container
 from crdebug.ranks import RankSet
 
 _JOB_MOUNT = "crdebug-job"
@@ -185,20 +185,21 @@ class Imaging:
         """
         await asyncio.to_thread(self.check, manifest)
         crs = await asyncio.to_thread(find_crs, record)
-        async with self._standing_still(record):
+        async with self._standing_still(record) as old:
             new, shims = await self._bring_back(manifest, record, crs, debugger)
-            if is_alive(record):
+            if old is not None:
+                old.kill()
                 signals.kill(record.pid, record.start)
         self.directory.forget_runs(new.incarnation)
         return new, shims
 
     @contextlib.asynccontextmanager
-    async def _standing_still(self, record: JobRecord) -> AsyncIterator[None]:
+    async def _standing_still(self, record: JobRecord) -> AsyncIterator[Held | None]:
         if not is_alive(record):
-            yield
+            yield None
             return
-        async with held_container(record.pid, Deadline(self.settings.stop)):
-            yield
+        async with held_container(record.pid, Deadline(self.settings.stop)) as held:
+            yield held
 
     async def _bring_back(
         self, manifest: Manifest, record: JobRecord, crs: Crs, debugger: bool

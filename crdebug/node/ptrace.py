@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import signal
 from collections.abc import AsyncIterator, Iterator
 
 from crdebug.deadline import Deadline
@@ -66,7 +67,8 @@ class Held:
     """Threads that are held. To be used in one thread of ours only: that one is the tracer."""
 
     def __init__(self) -> None:
-        self._leaders: set[int] = set()
+        self._leaders: set[int] = set()  # of which a thread was seized
+        self._killed = False
         self._moving: set[int] = set()  # seized, and not known to have stopped
         self._stopped: dict[int, int] = {}  # TID -> its stop, as waitpid(2) tells it
 
@@ -75,7 +77,6 @@ class Held:
 
         Raises Traced, ProcessLookupError.
         """
-        self._leaders.add(pid)
         new = [tid for tid in proc.tids(pid) if tid not in self._moving | self._stopped.keys()]
         found = False
         for tid in new:
@@ -88,6 +89,7 @@ class Held:
                         continue  # a main thread that has ended before the others
                     raise Traced(pid, int(fields["TracerPid"])) from None
                 self._moving.add(tid)
+                self._leaders.add(pid)
                 _ptrace(_INTERRUPT, tid)
                 found = True
         return found
@@ -108,6 +110,8 @@ class Held:
 
     def release(self) -> None:
         """Let those that have stopped go, to do what they were doing."""
+        if self._killed:
+            return
         for tid, status in tuple(self._stopped.items()):
             with contextlib.suppress(ProcessLookupError):  # killed
                 told = status >> 16  # 0: it was about to get a signal, which it shall get
@@ -115,6 +119,13 @@ class Held:
                     _make_call_again(tid)
                 _ptrace(_DETACH, tid, 0 if told else os.WSTOPSIG(status))
                 del self._stopped[tid]
+
+    def kill(self) -> None:
+        """Kill all that are held, instead of letting them go: not one instruction more."""
+        for pid in self._leaders:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._killed = True
 
     def gone(self, options: int = 0) -> bool:
         """Wait until those that were killed have ended: nobody else is told before their tracer.
@@ -150,11 +161,11 @@ def held(pid: int) -> Iterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def held_container(pid: int, deadline: Deadline) -> AsyncIterator[None]:
+async def held_container(pid: int, deadline: Deadline) -> AsyncIterator[Held]:
     """Hold every process of a job container but its PID 1, which only waits for the others.
 
-    What a debugger of ours holds already is left to it. They may be killed meanwhile. Raises
-    Refused when somebody else traces one of them, DeadlineExpired when one does not stop.
+    What a debugger of ours holds already is left to it. Raises Refused when somebody else traces
+    one of them, DeadlineExpired when one does not stop.
     """
     threads = Held()
     try:
@@ -162,7 +173,7 @@ async def held_container(pid: int, deadline: Deadline) -> AsyncIterator[None]:
             await deadline.until(
                 lambda: threads.wait(os.WNOHANG), "every process of the job to stand still"
             )
-        yield
+        yield threads
     finally:
         threads.release()
         # One that has not stopped cannot be let go; nor is a killed one gone at once.
