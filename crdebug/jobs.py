@@ -14,7 +14,7 @@ from crdebug.control import Request, ask, is_attended
 from crdebug.deadline import Deadline
 from crdebug.errors import BadInput, CrdebugError, Refused, StoreError
 from crdebug.events import Event, Progress
-from crdebug.job.imaging import Image, Imaging
+from crdebug.job.imaging import NO_MEMORY_FOR_BOTH, Image, Imaging
 from crdebug.job.launch import await_ranks, end, launch, why_ended
 from crdebug.job.ranks import RankShim, refuse_traced
 from crdebug.job.record import (
@@ -141,13 +141,16 @@ class _Undisturbed:
         imaging: Imaging,
         record: JobRecord,
         shims: tuple[RankShim, ...],
-        note: str,
+        tell: Callable[[Event], None],
+        *,
+        note: str = "",
         number: int | None = None,
     ) -> None:
         self.record = record
         self.shims = shims
         self.checkpoint: Checkpoint | None = None
         self._imaging = imaging
+        self._tell = tell
         self._note = note
         self._number = number
         self._image: Image | None = None
@@ -165,6 +168,9 @@ class _Undisturbed:
         assert self._number is not None
         manifest = self._imaging.directory.store.load(self._number)
         self._old = self.record
+        if not self._imaging.fits_beside(manifest, self.record):
+            self._tell(NO_MEMORY_FOR_BOTH)
+            await self.retire()
         self.record, self.shims = await self._imaging.restore(manifest, self.record, debugger=False)
         self.checkpoint = describe(manifest)
 
@@ -205,7 +211,7 @@ async def take_checkpoint(
     with directory.lock("checkpoint"):
         shims = await await_ranks(directory, record, Deadline(settings.launch))
         _prepare(job, shims)
-        actions = _Undisturbed(Imaging(directory, settings), record, shims, note)
+        actions = _Undisturbed(Imaging(directory, settings), record, shims, progress, note=note)
         machine = Protocol(RankSet.span(len(shims)), restart=False, debugger=False)
         await drive(machine, actions, _teller("checkpoint", progress))
         if machine.problems:
@@ -245,7 +251,7 @@ async def restart(
             f"job '{directory.name}' is under a debugger", hint="use 'restart' at its prompt"
         )
     with directory.lock("restart"):
-        actions = _Undisturbed(Imaging(directory, settings), record, (), "", number)
+        actions = _Undisturbed(Imaging(directory, settings), record, (), progress, number=number)
         machine = Protocol(RankSet(), restart=True, debugger=False, replaces=is_alive(record))
         await drive(machine, actions, _teller("restart", progress))
         if machine.problems:

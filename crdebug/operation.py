@@ -16,7 +16,7 @@ from crdebug.deadline import Deadline
 from crdebug.debuggers import end_job, replace_gdb
 from crdebug.errors import CrdebugError
 from crdebug.events import Event, RankRestored, RankStopped
-from crdebug.job.imaging import Image, Imaging
+from crdebug.job.imaging import NO_MEMORY_FOR_BOTH, Image, Imaging
 from crdebug.job.ranks import RankShim, refuse_traced
 from crdebug.job.record import JobDirectory, JobRecord
 from crdebug.node import proc
@@ -238,6 +238,9 @@ class Operation:
     async def restore(self) -> None:
         assert self._manifest is not None
         self._old = self.record
+        if not self._imaging.fits_beside(self._manifest, self.record):
+            self._tell(NO_MEMORY_FOR_BOTH)
+            await self.retire()
         self.record, self.shims = await self._imaging.restore(
             self._manifest, self.record, debugger=True
         )

@@ -23,7 +23,7 @@ from crdebug.checkpoint.protocol import variables
 from crdebug.checkpoint.store import Checkpoint, Draft
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
-from crdebug.errors import CrdebugError, NotAvailable, StoreError
+from crdebug.errors import CrdebugError, NotAvailable, Refused, StoreError
 from crdebug.job.ranks import RankShim, find_shims
 from crdebug.job.record import JobDirectory, JobRecord, is_alive
 from crdebug.native import layout
@@ -34,6 +34,8 @@ from crdebug.ranks import RankSet
 
 _JOB_MOUNT = "crdebug-job"
 _OUTPUT = ("stdout", "stderr", "events")
+NO_MEMORY_FOR_BOTH = Progress("restart", "end the job first: there is no memory for both")
+_SPARE = 64 << 20  # bytes of memory, for the CRS and for what its estimate leaves out
 
 
 def find_crs(record: JobRecord) -> Crs:
@@ -173,6 +175,24 @@ class Imaging:
                     hint="put the old one back; an image fits only the programs it was made of",
                 )
         self.directory.store.verify(manifest)
+
+    def fits_beside(self, manifest: Manifest, record: JobRecord) -> bool:
+        """Is there memory for a checkpoint's processes beside those that are there now?
+
+        Raises Refused when there is none even without those.
+        """
+        pages = (s for name, s in manifest.files.items() if name.startswith("images/pages-"))
+        needed, free = sum(stamp.size for stamp in pages), proc.available_memory()
+        if needed + _SPARE <= free:
+            return True
+        pids = proc.processes_in_namespace_of(record.pid) if is_alive(record) else ()
+        free += sum(map(_resident, pids))
+        if needed > free:
+            raise Refused(
+                f"a restart needs {needed >> 20} MiB of memory, {free >> 20} MiB can be had",
+                hint="end other programs first",
+            )
+        return False
 
     async def restore(
         self, manifest: Manifest, record: JobRecord, *, debugger: bool
