@@ -24,6 +24,7 @@ from crdebug.checkpoint.store import Checkpoint, Draft
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
 from crdebug.errors import CrdebugError, NotAvailable, Refused, StoreError
+from crdebug.events import Progress
 from crdebug.job.ranks import RankShim, find_shims
 from crdebug.job.record import JobDirectory, JobRecord, is_alive
 from crdebug.native import layout
