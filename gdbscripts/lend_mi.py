@@ -150,6 +150,10 @@ def walk_out_all(before):
         elif again:
             settled[tid] = now
             show_inside(tid, was, now)
+        elif now.orig_rax != was["orig_rax"]:
+            # It had come out of a call by itself; the number stays until the next one.
+            now.orig_rax = was["orig_rax"]
+            set_registers(tid, now)
     set_gate(0)
     gdb.execute("maint flush register-cache", to_string=True)
     with Selection():
