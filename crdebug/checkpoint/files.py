@@ -115,18 +115,20 @@ def _copy(source: int, target: int, start: int = 0, to: int = 0) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A file that is about to be changed. kept: what will be taken away was kept; else the file
-    was not there."""
+    """A file that is about to be changed. mode: what it has now; None: it is not there.
+
+    What will be taken away from one that is there has been kept.
+    """
 
     file: SavedFile
-    kept: bool
+    mode: int | None
 
 
 class RollBack:
     """Puts files back to what they were, in a way that can itself be undone.
 
-    Files keep their inode, owner and mode: something may hold them open. Whoever holds them open
-    must not write meanwhile. What is taken away is kept in the directory `undo`, with a journal,
+    Files keep their inode and owner: something may hold them open. Whoever does must not write
+    meanwhile. What is taken away is kept in the directory `undo`, with a journal,
     until `undo` or `forget`; so it is not lost if we die, see `recover`.
     """
 
@@ -165,26 +167,28 @@ class RollBack:
     def _put_back(self, file: SavedFile, number: int) -> None:
         path = Path(file.path)
         try:
-            there = path.exists()
+            mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
             if not file.saved:
                 _require_grown(file)
-            if there:
+            if mode is not None:
                 with (
                     open(path, "rb", buffering=0) as now,
                     open(self._undo / str(number), "wb", buffering=0) as kept,
                 ):
                     # Of a file that only grew, what is about to be cut off.
                     _copy(now.fileno(), kept.fileno(), 0 if file.saved else file.size)
-            self._note(_Step(file, there))
-            if not file.saved:
+            self._note(_Step(file, mode))
+            if file.saved:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with (
+                    open(self._source / file.saved, "rb", buffering=0) as source,
+                    _writable(path, file.mode) as target,
+                ):
+                    _copy(source.fileno(), target)
+            else:
                 os.truncate(path, file.size)
-                return
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with (
-                open(self._source / file.saved, "rb", buffering=0) as source,
-                _writable(path, file.mode) as target,
-            ):
-                _copy(source.fileno(), target)
+            if mode != file.mode:
+                path.chmod(file.mode)  # whatever the umask; the CRS compares
         except OSError as error:
             raise StoreError(f"cannot roll back {path}: {error.strerror}") from None
 
@@ -211,13 +215,14 @@ class RollBack:
         for number, step in enumerate(self._steps()):
             kept = self._undo / str(number)
             try:
-                if step.kept:
+                if step.mode is not None:
                     start = 0 if step.file.saved else step.file.size
                     with (
                         open(kept, "rb", buffering=0) as source,
-                        _writable(Path(step.file.path), step.file.mode) as target,
+                        _writable(Path(step.file.path), step.mode) as target,
                     ):
                         _copy(source.fileno(), target, to=start)
+                        os.fchmod(target, step.mode)
                 else:
                     Path(step.file.path).unlink(missing_ok=True)
             except OSError as error:
@@ -246,12 +251,9 @@ def _require_grown(file: SavedFile) -> None:
 
 @contextlib.contextmanager
 def _writable(path: Path, mode: int) -> Iterator[int]:
-    """A descriptor to write to the file, which gets this mode if it is not there yet."""
-    new = not path.exists()
+    """A descriptor to write to the file, which is made if it is not there yet."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
     try:
-        if new:
-            os.fchmod(descriptor, mode)  # whatever the umask
         yield descriptor
     finally:
         os.close(descriptor)

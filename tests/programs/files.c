@@ -6,6 +6,7 @@
 //                 that is overwritten each step
 //   latest.RANK   made anew by fopen "w" each step
 //   unlinked      without a name since its creation, one line a step
+//   mapped.RANK   mapped shared, and closed: a count of steps
 //   stdout        one line a step and rank
 //
 // --steps N       steps
@@ -16,6 +17,7 @@
 #include "common.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 static long steps = 50, delay_us = 1000, quiet;
@@ -25,6 +27,7 @@ enum { LINE = 12 };  // characters in a line, its newline among them
 
 static int append_fd, table_fd, unlinked_fd;
 static char latest_path[512];
+static volatile long *mapped;
 
 static int open_file(const char *name, int flags, char *path, size_t size) {
     snprintf(path, size, "%s/%s.%d", directory, name, my_rank);
@@ -52,9 +55,19 @@ static void check_lines(const char *name, int fd, off_t offset, long first, long
     }
 }
 
+static volatile long *map_file(int fd) {
+    CHECK(ftruncate(fd, sizeof *mapped) == 0, "ftruncate: %s", strerror(errno));
+    void *memory = mmap(NULL, sizeof *mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(memory != MAP_FAILED, "mmap: %s", strerror(errno));
+    close(fd);
+    return memory;
+}
+
 // Every rank passes here once in each step.
 __attribute__((noinline)) static void work_step(void) {
     exchange(0);
+    CHECK(*mapped == step - 1, "the mapped file counts %ld", *mapped);
+    *mapped = step;
     write_line(append_fd, step);
     CHECK(lseek(table_fd, 0, SEEK_SET) == 0, "lseek: %s", strerror(errno));
     write_line(table_fd, step);
@@ -84,6 +97,7 @@ int main(int argc, char **argv) {
     table_fd = open_file("table", 0, path, sizeof path);
     unlinked_fd = open_file("unlinked", 0, path, sizeof path);
     CHECK(unlink(path) == 0, "%s: %s", path, strerror(errno));
+    mapped = map_file(open_file("mapped", 0, path, sizeof path));
     close(open_file("latest", 0, latest_path, sizeof latest_path));
 
     for (step = 1; step <= steps; step++) {

@@ -1,0 +1,293 @@
+"""What a job has written goes back with it: its files, and its own output.
+
+tests/programs/files.c writes in every way there is, and checks at its end that no step is told
+twice, or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from crdebug import jobs
+from crdebug.errors import CrdebugError, Refused, StoreError
+from crdebug.job import imaging
+from crdebug.job.record import JobDirectory
+from crdebug.node import proc
+from crdebug.session import Session
+from harness import looks
+from harness.jobs import JOB, Heard, bare_job, run_to_end, session
+from harness.programs import build
+
+RANKS = 2
+STEPS = 30
+HERE = 10  # the step of the checkpoint
+HANDLE = f"{JOB}:1"
+PATTERNS = ("append.*", "table.*", "mapped.*")
+
+
+def files() -> dict[str, bytes]:
+    """What is in the files that the program has open, or mapped."""
+    return {str(path): path.read_bytes() for each in PATTERNS for path in Path().glob(each)}
+
+
+def require_all_steps(last: int = STEPS) -> None:
+    """Each step was told once by each rank, in its order; the program found its files right."""
+    lines = looks.output().splitlines()
+    for rank in range(RANKS):
+        told = [line for line in lines if line.startswith(f"rank {rank} ")]
+        assert told == [f"rank {rank} step {step}" for step in range(1, last + 1)]
+    assert lines[-RANKS:] == [f"rank {rank}: files ok, {last} lines" for rank in range(RANKS)]
+
+
+def written_at_checkpoint() -> str:
+    return (JobDirectory(JOB).store.path(1) / "run" / "stdout").read_text()
+
+
+async def stop_at(job: Session, step: int) -> None:
+    """Run all ranks to the beginning of a step."""
+    stop = await job.add_breakpoint(job.ranks, "work_step", condition=f"step == {step}")
+    while min(looks.steps()) < step:
+        await job.resume(job.ranks)
+    await job.delete_breakpoint(stop.number)
+
+
+async def forget() -> None:
+    for checkpoint in await jobs.list_checkpoints(JOB):
+        await jobs.delete(checkpoint.handle)
+
+
+async def run_to_end_bare() -> None:
+    assert await jobs.follow(JOB, lambda event: None) == 0, looks.output(stream="stderr")
+
+
+async def test_everything_is_as_it_was_at_the_checkpoint_and_goes_on_from_there() -> None:
+    """Under the debugger, in the middle of a run and after its end; then without one."""
+    heard = Heard()
+    options = ("--output-filename", "out")  # mpirun writes files too
+    async with session(
+        build("files"), "--steps", STEPS, ranks=RANKS, heard=heard, options=options
+    ) as job:
+        await stop_at(job, HERE)
+        taken = await job.checkpoint()
+        then = files()
+        for later in (HERE + 5, None):
+            if later is None:
+                assert await run_to_end(job) == 0
+            else:
+                await stop_at(job, later)
+            assert files() != then
+            await job.restart(taken.number)
+            assert files() == then
+            told = len(heard.text())
+        assert await run_to_end(job) == 0
+    require_all_steps()
+    # What it writes after a restart is told, all of it, and nothing of what came before.
+    assert written_at_checkpoint() + heard.text()[told:] == looks.output()
+    for rank in range(RANKS):
+        own = Path(f"out/1/rank.{rank}/stdout").read_text().splitlines()
+        assert [line for line in own if line.startswith(f"rank {rank} step")] == [
+            f"rank {rank} step {step}" for step in range(1, STEPS + 1)
+        ]
+
+    await jobs.restart(HANDLE, lambda event: None)
+    await run_to_end_bare()
+    require_all_steps()
+    assert looks.output().startswith(written_at_checkpoint())
+    await forget()
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, 12)  # a line
+
+
+def replace(path: Path) -> None:
+    path.unlink()
+    path.write_text("something else\n" * 1000)
+
+
+SPOILT: dict[str, tuple[Callable[[Path], None], str]] = {
+    "cut": (cut, r"append\.1 has \d+ bytes, and had \d+ bytes at the checkpoint"),
+    "removed": (Path.unlink, r"append\.1 is missing, and had \d+ bytes at the checkpoint"),
+    "replaced": (replace, r"append\.1 was written anew since the checkpoint"),
+}
+
+
+@pytest_asyncio.fixture
+async def ended() -> None:
+    """A job that was checkpointed without a debugger, and then came to its end."""
+    async with bare_job(build("files"), "--steps", 200, "--delay-us", 2000, ranks=RANKS):
+        await looks.reach(HERE)
+        await jobs.take_checkpoint(JOB, "", False, lambda event: None)
+        await run_to_end_bare()
+
+
+@pytest.mark.usefixtures("ended")
+async def test_an_append_only_file_that_lost_what_it_had_is_named_and_nothing_changed() -> None:
+    whole = Path("append.1").read_bytes()
+    was = files()
+    for spoil, words in SPOILT.values():
+        spoil(Path("append.1"))
+        now = files()
+        for begin in (lambda: jobs.restart(HANDLE, Heard()), lambda: Session.restart_from(HANDLE)):
+            with pytest.raises(StoreError, match=words):
+                await begin()
+            assert files() == now
+        (info,) = await jobs.list_jobs()
+        assert (info.state, info.incarnation, info.status) == ("ended", 1, 0)
+        Path("append.1").write_bytes(whole)
+        assert files() == was
+    await jobs.restart(HANDLE, lambda event: None)
+    await run_to_end_bare()
+    require_all_steps(200)
+    await forget()
+
+
+@pytest.mark.usefixtures("ended")
+async def test_files_whose_content_was_kept_come_back_even_if_they_are_gone() -> None:
+    for path in (Path("table.0"), Path("mapped.1")):
+        path.unlink()
+    await jobs.restart(HANDLE, lambda event: None)
+    await run_to_end_bare()
+    require_all_steps(200)
+    await forget()
+
+
+# ---- restarts that fail ------------------------------------------------------------------------
+
+
+class Broken(CrdebugError):
+    """What a restart fails with."""
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> Callable[[], dict[str, bytes]]:
+    """The CRS has restored every process and the files are rolled back, when it fails.
+
+    Returns what was in the files at that moment.
+    """
+    seen: list[dict[str, bytes]] = []
+
+    def fail(*arguments: object, **options: object) -> None:
+        seen.append(files())
+        raise Broken("it was to fail")
+
+    monkeypatch.setattr(imaging, "set_variables", fail)
+    return lambda: seen[-1]
+
+
+async def fails(restart: Awaitable[object]) -> None:
+    with pytest.raises(Broken, match="it was to fail"):
+        await restart
+
+
+async def test_a_restart_that_fails_leaves_a_running_job_as_it_was(
+    broken: Callable[[], dict[str, bytes]],
+) -> None:
+    """It stands still while its files are in the past, and never notices."""
+    async with bare_job(build("files"), "--steps", 10**9, "--delay-us", 2000, ranks=RANKS):
+        await looks.reach(HERE)
+        await jobs.take_checkpoint(JOB, "", False, lambda event: None)
+        length = Path("append.0").stat().st_size
+        for _ in range(3):
+            await looks.reach(max(looks.steps()) + HERE)
+            await fails(jobs.restart(HANDLE, lambda event: None))
+            assert len(broken()["append.0"]) <= length < Path("append.0").stat().st_size
+            await fails(Session.restart_from(HANDLE))
+        (info,) = await jobs.list_jobs()
+        assert (info.state, info.incarnation) == ("running", 1)
+        last = looks.end_soon()
+        await run_to_end_bare()
+        require_all_steps(last)
+    await forget()
+
+
+@pytest.mark.usefixtures("broken")
+async def test_a_restart_that_fails_leaves_no_trace_in_system_calls() -> None:
+    arguments = ("--timeout-ms", 1500)
+    async with bare_job(build("syscalls"), *arguments, ranks=RANKS):
+        await looks.reach(HERE)
+        await jobs.take_checkpoint(JOB, "", False, lambda event: None)
+        for _ in range(2):
+            await looks.reach(max(looks.steps()) + HERE)
+            await fails(jobs.restart(HANDLE, lambda event: None))
+        await run_to_end_bare()
+        assert looks.output() == "".join(f"rank {rank}: syscalls ok\n" for rank in range(RANKS))
+    await forget()
+
+
+@pytest.mark.usefixtures("broken")
+async def test_a_restart_that_fails_leaves_a_debugged_job_as_it_was() -> None:
+    async with session(build("files"), "--steps", STEPS, ranks=RANKS) as job:
+        await stop_at(job, HERE)
+        await job.checkpoint()
+        for later in (HERE + 5, HERE + 10):
+            await stop_at(job, later)
+            now = files()
+            await fails(job.restart())
+            assert files() == now
+            assert looks.steps() == (later,) * RANKS
+        assert await run_to_end(job) == 0
+        require_all_steps()
+    await forget()
+
+
+# ---- memory ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Have the machine say that so many bytes of memory are available."""
+    return lambda size: monkeypatch.setattr(proc, "available_memory", lambda: size)
+
+
+def ended_first(heard: Heard) -> bool:
+    return imaging.NO_MEMORY_FOR_BOTH in heard.events
+
+
+async def test_without_memory_for_both_the_running_job_is_ended_first(
+    memory: Callable[[int], None],
+) -> None:
+    memory(0)
+    heard = Heard()
+    async with bare_job(build("files"), "--steps", 10**9, "--delay-us", 2000, ranks=RANKS):
+        await looks.reach(HERE)
+        await jobs.take_checkpoint(JOB, "", False, lambda event: None)
+        await jobs.restart(HANDLE, heard)
+        assert ended_first(heard)
+        assert [(each.state, each.incarnation) for each in await jobs.list_jobs()] == [
+            ("running", 2)
+        ]
+        heard.events.clear()
+        job = await Session.restart_from(HANDLE, subscriber=heard)
+        try:
+            assert ended_first(heard)
+            heard.events.clear()
+            await stop_at(job, HERE + 100)
+            await job.restart()
+            assert ended_first(heard)
+            last = looks.end_soon()
+            assert await run_to_end(job) == 0
+        finally:
+            await job.close()
+        require_all_steps(last)
+    await forget()
+
+
+@pytest.mark.usefixtures("ended")
+async def test_without_memory_at_all_nothing_is_begun(memory: Callable[[int], None]) -> None:
+    was = files()
+    memory(1 << 20)
+    for begin in (lambda: jobs.restart(HANDLE, Heard()), lambda: Session.restart_from(HANDLE)):
+        with pytest.raises(Refused, match=r"a restart needs \d+ MiB of memory, 1 MiB can be had"):
+            await begin()
+    assert files() == was
+    memory(1 << 30)
+    await jobs.restart(HANDLE, lambda event: None)
+    await run_to_end_bare()
+    require_all_steps(200)
+    await forget()
