@@ -1,0 +1,179 @@
+"""Checkpoints of a real job on disk: whole and private, and refused when anything was touched."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from crdebug import jobs
+from crdebug.acquire.binaries import build_id
+from crdebug.checkpoint.manifest import NAME
+from crdebug.checkpoint.store import CheckpointStore
+from crdebug.errors import CrdebugError, StoreError
+from crdebug.job.record import JobDirectory
+from crdebug.session import Session
+from harness import looks
+from harness.jobs import JOB, Heard, bare_job
+from harness.programs import build
+
+HANDLE = f"{JOB}:1"
+RANKS = 2
+
+
+@pytest_asyncio.fixture
+async def program(tmp_path: Path) -> Path:
+    """A program of our own to change."""
+    return Path(shutil.copy(build("files"), tmp_path / "mine"))
+
+
+@pytest_asyncio.fixture
+async def store(program: Path) -> AsyncIterator[CheckpointStore]:
+    """That of a job that has ended and left one checkpoint."""
+    async with bare_job(program, "--steps", 10**9, "--delay-us", 2000, ranks=RANKS):
+        await looks.reach(5)
+        await jobs.take_checkpoint(JOB, "by hand", True, Heard())
+    yield JobDirectory(JOB).store
+    for checkpoint in await jobs.list_checkpoints(JOB):
+        await jobs.delete(checkpoint.handle)
+
+
+def files(store: CheckpointStore) -> list[Path]:
+    return sorted(path for path in store.path(1).rglob("*") if path.is_file())
+
+
+async def refused(words: str) -> CrdebugError:
+    """Both kinds of restart fail with these words, and change nothing."""
+    before = await jobs.list_jobs()
+    for begin in (lambda: jobs.restart(HANDLE, Heard()), lambda: Session.restart_from(HANDLE)):
+        with pytest.raises(StoreError, match=words) as caught:
+            await begin()
+        assert caught.value.hint
+    assert await jobs.list_jobs() == before
+    return caught.value
+
+
+async def restarts() -> None:
+    """It is whole after all."""
+    info = await jobs.restart(HANDLE, Heard())
+    looks.end_soon()
+    assert await jobs.follow(JOB, Heard()) == 0, looks.output(stream="stderr")
+    assert info.state == "running"
+
+
+async def test_the_manifest_names_every_file_with_its_hash(
+    store: CheckpointStore, program: Path
+) -> None:
+    manifest = store.load(1)
+    home = store.path(1)
+    there = {str(path.relative_to(home)) for path in files(store)} - {NAME}
+    assert there == set(manifest.files)
+    for name, stamp in manifest.files.items():
+        data = (home / name).read_bytes()
+        assert (stamp.sha256, stamp.size) == (hashlib.sha256(data).hexdigest(), len(data)), name
+    assert {"run/stdout", "run/stderr", "run/events"} <= there
+    assert manifest.note == "by hand" and not manifest.debugger
+    assert manifest.argv[-5:] == (str(program), "--steps", str(10**9), "--delay-us", "2000")
+    assert manifest.directory == os.getcwd()
+    assert manifest.host == os.uname().nodename and manifest.kernel == os.uname().release
+    assert manifest.crs.startswith("criu ")
+    assert [rank.executable for rank in manifest.ranks] == [str(program)] * RANKS
+    assert {binary.path: binary.build_id for binary in manifest.binaries}[str(program)] == build_id(
+        str(program)
+    )
+    names = {Path(saved.path).name for saved in manifest.saved}
+    own = {f"{kind}.{rank}" for kind in ("append", "table", "mapped") for rank in range(RANKS)}
+    # The one that is written anew in each step may be open at that moment.
+    assert own <= names <= own | {f"latest.{rank}" for rank in range(RANKS)}
+
+
+async def test_nobody_else_may_look(store: CheckpointStore) -> None:
+    for path in (store.root, *store.root.rglob("*")):
+        mode = stat.S_IMODE(path.stat().st_mode)
+        assert mode == (0o700 if path.is_dir() else 0o600) or path.name == "last", path
+
+
+def change(path: Path) -> None:
+    """One bit, and the time put back."""
+    before = path.stat()
+    with open(path, "r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        last = file.read(1)
+        file.seek(-1, os.SEEK_END)
+        file.write(bytes([last[0] ^ 1]))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 1)
+
+
+@pytest.mark.parametrize(
+    ("harm", "word"), [(change, "was changed"), (cut, "was changed"), (Path.unlink, "is missing")]
+)
+async def test_a_change_in_any_file_is_named(
+    store: CheckpointStore, tmp_path: Path, harm: Callable[[Path], None], word: str
+) -> None:
+    """All of them, and nothing is lost: put back, it is a checkpoint again."""
+    kept = tmp_path / "kept"
+    swept = 0
+    for path in files(store):
+        if path.name == NAME or path.stat().st_size == 0:
+            continue
+        shutil.copy2(path, kept)
+        harm(path)
+        name = str(path.relative_to(store.path(1)))
+        with pytest.raises(StoreError) as caught:
+            await jobs.restart(HANDLE, Heard())
+        assert f"checkpoint {HANDLE} is damaged: {name} {word}" in str(caught.value)
+        shutil.copy2(kept, path)
+        swept += 1
+    assert swept > 30
+    await restarts()
+
+
+async def test_a_manifest_that_cannot_be_read_hides_only_its_checkpoint(
+    store: CheckpointStore,
+) -> None:
+    path = store.path(1) / NAME
+    whole = path.read_bytes()
+    for spoilt in (b"", b"{", whole[:-20], whole.replace(b'"version": 1', b'"version": 9')):
+        path.write_bytes(spoilt)
+        await refused("manifest.json")
+        assert await jobs.list_checkpoints(None) == ()
+    path.write_bytes(whole)
+    await restarts()
+
+
+async def test_a_program_that_is_another_one_now_is_named(
+    store: CheckpointStore, program: Path
+) -> None:
+    kept = program.with_suffix(".kept")
+    program.rename(kept)
+    await refused(f"{program} is missing")
+    shutil.copy(build("threads"), program)
+    await refused(f"{program} is another one than at the checkpoint")
+    program.unlink()
+    kept.rename(program)
+    await restarts()
+
+
+async def test_a_checkpoint_that_is_deleted_takes_no_space(store: CheckpointStore) -> None:
+    def taken() -> int:
+        return sum(path.stat().st_blocks * 512 for path in store.root.rglob("*"))
+
+    size = (await jobs.list_checkpoints(JOB))[0].size
+    assert taken() > size > 1 << 20
+    await jobs.restart(HANDLE, Heard())
+    second = await jobs.take_checkpoint(JOB, "", True, Heard())
+    both = taken()
+    await jobs.delete(HANDLE)
+    assert second.handle == f"{JOB}:2"
+    assert both - taken() > size * 0.9
+    assert [path.name for path in store.root.iterdir() if path.is_dir()] == ["2"]
