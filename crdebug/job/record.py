@@ -30,6 +30,7 @@ from crdebug.errors import BadInput, Refused, StoreError
 from crdebug.node import proc
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
+_NUMBER = re.compile(r"[0-9]{1,9}\Z")
 _EXIT = re.compile(r"^exit (\d+)$", re.M)
 _FAILED = re.compile(r"^failed (.*)$", re.M)
 _LATE = re.compile(r"^late (\d+) (.*)$", re.M)
@@ -235,6 +236,6 @@ def is_of(directory: JobDirectory, pid: int) -> bool:
 def parse_handle(handle: str) -> tuple[JobDirectory, int]:
     """JOB:N. Raises BadInput."""
     name, colon, number = handle.rpartition(":")
-    if not colon or not number.isdigit():
+    if not colon or not _NUMBER.match(number):
         raise BadInput(f"'{handle}' is no handle", hint="write JOB:N; 'crdebug checkpoints'")
     return JobDirectory(name), int(number)
