@@ -91,7 +91,8 @@ def status(pid: int, tid: int | None = None) -> dict[str, str]:
 
 def tids(pid: int) -> tuple[int, ...]:
     try:
-        return tuple(sorted(int(name) for name in os.listdir(PROC / str(pid) / "task")))
+        # In the kernel's order, by age; numbers start again from below at some time.
+        return tuple(int(name) for name in os.listdir(PROC / str(pid) / "task"))
     except (FileNotFoundError, ProcessLookupError) as error:
         raise _gone(error, pid) from None
 
