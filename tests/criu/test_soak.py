@@ -77,6 +77,7 @@ async def forget_old() -> None:
         await jobs.delete(checkpoint.handle)
 
 
+@pytest.mark.timeout(1800)  # for a test that hangs; a machine may be slow
 async def test_fifty_cycles_under_the_debugger() -> None:
     program = build("threads")
     arguments = ("--steps", 70, "--quota", 20)
@@ -101,6 +102,7 @@ async def test_fifty_cycles_under_the_debugger() -> None:
         await jobs.delete(checkpoint.handle)
 
 
+@pytest.mark.timeout(1800)
 async def test_cycles_without_a_debugger_while_the_job_runs() -> None:
     """Each restart replaces a job that is running, and writing into its files."""
     uses = []
