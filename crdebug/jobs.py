@@ -77,7 +77,7 @@ async def _state(directory: JobDirectory, record: JobRecord) -> str:
     if told(directory.run(record.incarnation) / "events").ranks is None:
         return "running"  # its ranks are not there yet
     try:
-        waiting = any(map(_waits, await _shims(directory, record)))
+        waiting = any(shim.shim().waiting for shim in await _shims(directory, record))
     except (CrdebugError, OSError):
         return "running"  # its ranks are not there any more
     return "held" if waiting else "running"
@@ -311,23 +311,11 @@ async def release(job: str, settings: Settings | None = None) -> tuple[str, ...]
         raise Refused(f"job '{job}' is under a debugger", hint="use 'continue' or 'detach' there")
     lines = []
     with directory.lock("release it"):
-        shims = await take_over(directory, record, settings)
-        for shim in shims:
+        for shim in await take_over(directory, record, settings):
             try:
                 waiting = shim.release()
             except PermissionError:
                 raise Refused("a debugger still holds it", ranks=RankSet.of([shim.rank])) from None
             if waiting:
                 lines.append(f"rank {shim.rank}: {waiting} threads let go")
-        still = RankSet.of(shim.rank for shim in shims)
-        await Deadline(settings.herd).until(
-            lambda: not any(map(_waits, shims)), "all threads to leave the waitpoint", ranks=still
-        )
     return tuple(lines)
-
-
-def _waits(shim: RankShim) -> bool:
-    try:
-        return shim.shim().waiting > 0
-    except ProcessLookupError:
-        return False

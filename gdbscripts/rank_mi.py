@@ -145,13 +145,6 @@ def before_call(event):
         settle(keep=True)
 
 
-def before_end(event):
-    """GDB lets its rank go when it ends, which it does too when crdebug was killed."""
-    inferior = gdb.selected_inferior()
-    if inferior.pid != 0 and all(thread.is_stopped() for thread in inferior.threads()):
-        settle()
-
-
 class Threads(gdb.MICommand):
     def invoke(self, arguments):
         found = []
@@ -206,7 +199,6 @@ Settle("-crdebug-settle")
 # Whoever lets threads run, by a typed command or by calling a function, meets `settle` first.
 gdb.events.inferior_call.connect(before_call)
 gdb.events.stop.connect(note_signal)
-gdb.events.gdb_exiting.connect(before_end)
 RUN_COMMANDS = "continue step next stepi nexti finish until advance jump signal detach"
 for name in RUN_COMMANDS.split():
     gdb.execute(f"define hook-{name}\npython settle()\nend", to_string=True)

@@ -20,7 +20,7 @@ from crdebug.node.criu_trial import DUMP as _DUMP
 from crdebug.node.criu_trial import RESTORE as _RESTORE
 from crdebug.node.criu_trial import errors_in
 
-_TO_END = 30.0  # seconds; what is killed ends at once, unless the kernel is in trouble
+_TO_END_ALL = 30.0  # seconds; what is killed ends at once, unless the kernel is in trouble
 
 
 class _Rendezvous:
@@ -31,13 +31,10 @@ class _Rendezvous:
         self._frozen = frozen
         self.pid: int | None = None
         self.error: BaseException | None = None
-        self.refused = False  # what the CRS does is not wanted any more
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             words = (await reader.readline()).decode().split()
-            if self.refused:
-                return  # without an answer the action fails, and so does the CRS
             if len(words) == 2 and words[0] == self._action:
                 self.pid = int(words[1])
                 await self._frozen(self.pid)
@@ -63,21 +60,9 @@ class Criu:
     async def dump(
         self, pid: int, images: Path, mounts: Mapping[str, str], frozen: Frozen, deadline: Deadline
     ) -> None:
-        """When this is cancelled, CRIU is left to come to its end if that is near: to have a
-        process make a system call, it puts code in the place of the process's own for some
-        microseconds, and killed just then it leaves it there."""
         external = [f"mnt[{point}]:{name}" for point, name in mounts.items()]
         arguments = ["dump", "--tree", str(pid), *_COMMON, *_DUMP]
-        meeting = _Rendezvous("post-dump", frozen)
-        running = asyncio.create_task(self._run(arguments, external, images, meeting, deadline))
-        try:
-            await asyncio.shield(running)
-        except asyncio.CancelledError:
-            meeting.refused = True
-            await asyncio.wait([running], timeout=min(deadline.left, _TO_END))
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-            raise
+        await self._run(arguments, external, images, _Rendezvous("post-dump", frozen), deadline)
 
     async def restore(
         self, images: Path, mounts: Mapping[str, str], frozen: Frozen, deadline: Deadline
@@ -134,7 +119,9 @@ class Criu:
             except BaseException:
                 # One that was killed takes nothing with it: neither a program that it is behind,
                 # nor what it has begun to restore. A tree that it has begun to dump runs on.
-                await container.end_all(lambda: container.crs_at_work(images), Deadline(_TO_END))
+                await container.end_all(
+                    lambda: container.crs_at_work(images), Deadline(_TO_END_ALL)
+                )
                 raise
             finally:
                 server.close()

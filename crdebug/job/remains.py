@@ -28,17 +28,10 @@ _OUR_SCRIPT = "rank_mi.py"
 async def end_remains(directory: JobDirectory, record: JobRecord, deadline: Deadline) -> None:
     """End what is not the job: a CRS at work, and incarnations that are not the recorded one.
 
-    Callers hold the job's lock. Raises DeadlineExpired.
+    A tree that is being dumped runs on when the CRS is killed; one that is being restored is
+    ended. Callers hold the job's lock. Raises DeadlineExpired.
     """
-
-    def at_work() -> tuple[int, ...]:
-        return container.crs_at_work(directory.path)
-
-    # It finds nobody to answer it, and ends by itself: a tree that it was dumping runs on, and one
-    # that it was restoring is ended. To kill it at once would be a risk, see Criu.dump.
-    with contextlib.suppress(DeadlineExpired):
-        await Deadline(deadline.left / 2).until(lambda: not at_work(), "the CRS to end")
-    await container.end_all(at_work, deadline)
+    await container.end_all(lambda: container.crs_at_work(directory.path), deadline)
     others = set(directory.path.glob("run/*")) - {directory.run(record.incarnation)}
     await container.end_all(
         lambda: tuple(pid for run in others for pid in container.containers_of(run)), deadline
