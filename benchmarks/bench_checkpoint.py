@@ -6,8 +6,12 @@ Bounds (issue 2, "Speed"): checkpoint <= 1.3 x criu dump + 0.3 s; restart <= 1.3
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +20,7 @@ from common import Pairs, main, report, timed, timed_command
 from crdebug.checkpoint import criu
 from crdebug.deadline import Deadline
 from crdebug.job.record import JobDirectory
-from crdebug.node import container, signals
+from crdebug.node import container, proc, signals
 from crdebug.node.criu_program import find_criu
 from crdebug.session import Session
 from harness import mpirun
@@ -85,6 +89,18 @@ class BareJob:
         self.record = replace(self.record, pid=int(pidfile.read_text()))
         return seconds
 
+    @contextmanager
+    def standing(self) -> Iterator[None]:
+        """Our own ranks stand while the bare tool is timed; so do its ranks while we are."""
+        pids = proc.processes_in_namespace_of(self.record.pid)
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+
 
 async def measure(title: str, mib: int) -> list[Pairs]:
     program = build("memory")
@@ -102,9 +118,11 @@ async def measure(title: str, mib: int) -> list[Pairs]:
         await other.detach()
         bare = BareJob(f"bare{mib}", work)
         for _ in range(ROUNDS):
-            taking.ours.append(await timed(session.checkpoint))
+            with bare.standing():
+                taking.ours.append(await timed(session.checkpoint))
             taking.bare.append(bare.dump())
-            going.ours.append(await timed(session.restart))
+            with bare.standing():
+                going.ours.append(await timed(session.restart))
             going.bare.append(await bare.restore())
             session._attended.directory.store.delete(session.checkpoints()[-1].number)
     finally:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from crdebug.checkpoint.driver import drive
 from crdebug.checkpoint.manifest import Manifest
 from crdebug.checkpoint.protocol import Phase, Protocol
-from crdebug.checkpoint.store import Checkpoint
+from crdebug.checkpoint.store import Checkpoint, CheckpointStore
 from crdebug.config import Settings
 from crdebug.control import ControlServer, Request
 from crdebug.deadline import Deadline
 from crdebug.debuggers import end_job, launch_gdb, raise_first, replace_gdb
 from crdebug.errors import CrdebugError, GdbDied, Refused
 from crdebug.events import Event, GroupStopped, Progress
-from crdebug.job.imaging import Imaging
+from crdebug.job.imaging import OUTPUT, Imaging
 from crdebug.job.ranks import RankShim
 from crdebug.job.record import JobDirectory, JobRecord, is_alive, told
 from crdebug.node import proc, signals
@@ -86,7 +88,7 @@ class AttendedJob:
     def status(self) -> int | None:
         """The launcher's exit status once it has ended; 137 if it was killed."""
         status = told(self._run_directory / "events").status
-        if status is None and not self.alive:
+        if status is None and not (self.alive and not proc.is_ending(self.record.pid)):
             return 128 + 9
         return status
 
@@ -94,6 +96,20 @@ class AttendedJob:
         """Tell what has been written by now."""
         if self._relay is not None:
             self._relay.catch_up()
+
+    def output_sizes(self) -> tuple[int, ...]:
+        """How much the job has written so far, in bytes."""
+        return tuple((self._run_directory / name).stat().st_size for name in OUTPUT)
+
+    async def rewind_output(self, sizes: Sequence[int]) -> None:
+        """Take what the job has written back to these lengths. Its writers append (O_APPEND)."""
+        if self._relay is not None:
+            self._relay.catch_up()
+            await self._relay.stop()
+        for name, size in zip(OUTPUT, sizes, strict=True):
+            os.truncate(self._run_directory / name, size)
+        if self._relay is not None:
+            self._relay = OutputRelay(self._run_directory, self._tell, from_now=True)
 
     def leave(self) -> None:
         """No debugger any more: the ranks' variables say so from now on."""
@@ -149,13 +165,22 @@ class AttendedJob:
             raise_first(done)
 
     async def wait_ended(self, deadline: Deadline) -> None:
-        await signals.ended(self.record.pid, deadline, f"job '{self.name}' to end")
+        what = f"job '{self.name}' to end"
+        await deadline.until(lambda: self.status is not None, what)
+        await self._let_ranks_end(deadline)
+        await signals.ended(self.record.pid, deadline, what)
         self.catch_up()
 
     async def end(self) -> None:
         """End every process of it."""
         await end_job(self.group, self.record)
         self.catch_up()
+
+    async def _let_ranks_end(self, deadline: Deadline) -> None:
+        """Killed ranks that are held by their GDBs end only once these take note of it, and PID 1
+        not before its ranks (pid_namespaces(7))."""
+        stopped = self.group.in_state(TargetState.STOPPED)
+        await self.group.ask(stopped, lambda each: each.kill(deadline))
 
     async def lead_out_all(self) -> None:
         """After another crdebug's death: whoever waits in a waitpoint comes out."""
@@ -173,8 +198,8 @@ class AttendedJob:
         done = await asyncio.gather(*map(one, self.shims), return_exceptions=True)
         raise_first(done)
 
-    async def checkpoint(self, note: str) -> Checkpoint:
-        """See Session.checkpoint."""
+    async def checkpoint(self, note: str, store: CheckpointStore | None = None) -> Checkpoint:
+        """See Session.checkpoint. store: where it is kept, if not with the user's."""
         if not self.alive:
             raise Refused("the job has ended", hint="'restart' brings it back")
         gone = self.group.ranks - self.group.in_state(TargetState.STOPPED, TargetState.DEAD)
@@ -182,17 +207,23 @@ class AttendedJob:
             raise Refused("cannot checkpoint: not every rank is stopped", ranks=gone)
         with self.directory.lock("checkpoint"):
             self.shims = self._shims_now()
-            operation = self._operation(note)
+            operation = self._operation(note, store=store)
             machine = Protocol(self.group.ranks, restart=False, debugger=True)
             await self._drive(machine, operation, "checkpoint")
         if operation.checkpoint is None or machine.problems:
             raise refused_operation(machine.problems, machine.held, self.name, operation.checkpoint)
         return operation.checkpoint
 
-    async def restart(self, manifest: Manifest) -> None:
-        """See Session.restart."""
+    def goes_on(self, branch: str) -> None:
+        """What it does from now on is of this branch of its history."""
+        record = replace(self.record, branch=branch)
+        self.directory.write(record)
+        self.record = record
+
+    async def restart(self, manifest: Manifest, store: CheckpointStore | None = None) -> None:
+        """See Session.restart. store: where the checkpoint is kept, if not with the user's."""
         with self.directory.lock("restart"):
-            operation = self._operation(manifest=manifest)
+            operation = self._operation(manifest=manifest, store=store)
             machine = Protocol(self.group.ranks, restart=True, debugger=True, replaces=self.alive)
             try:
                 await self._drive(machine, operation, "restart")
@@ -202,10 +233,15 @@ class AttendedJob:
         if machine.problems:
             raise refused_operation(machine.problems, machine.held, self.name)
 
-    def _operation(self, note: str = "", manifest: Manifest | None = None) -> Operation:
+    def _operation(
+        self,
+        note: str = "",
+        manifest: Manifest | None = None,
+        store: CheckpointStore | None = None,
+    ) -> Operation:
         return Operation(
             self.group,
-            Imaging(self.directory, self.settings),
+            Imaging(self.directory, self.settings, store),
             self.record,
             self.shims,
             launch=self._launch,

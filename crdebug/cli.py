@@ -52,7 +52,8 @@ def _report(error: Exception) -> int:
     from crdebug.ui.failures import describe
 
     text, status = describe(error)
-    click.secho(f"crdebug: {text}", fg="red", err=True)
+    plain = os.environ.get("TERM") == "dumb" or "NO_COLOR" in os.environ  # no-color.org
+    click.secho(f"crdebug: {text}", fg=None if plain else "red", err=True)
     return status
 
 
@@ -108,6 +109,11 @@ def main() -> None:
     help="Where the ranks stop first: at main, or before it.",
 )
 @click.option("--no-debugger", is_flag=True, help="Only make the job one that can be checkpointed.")
+@click.option(
+    "--record/--no-record",
+    default=None,
+    help="Record MPI calls, to go back in time; by default if the MPI's mpicc is there.",
+)
 @click.option("--name", metavar="JOB", help="The job's name; by default the program's.")
 @_SIGNAL
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- mpirun ...")
@@ -118,12 +124,13 @@ def run(
     batch: bool,
     stop_at: str,
     no_debugger: bool,
+    record: bool | None,
     name: str | None,
     signal_number: int | None,
     argv: tuple[str, ...],
 ) -> None:
     """Start a job: `crdebug run -- mpirun -n 4 ./heat`."""
-    settings = Settings(signal=signal_number or 0)
+    settings = Settings(signal=signal_number or 0, record=bool(record) if no_debugger else record)
     if no_debugger:
         if scripts or batch:
             raise click.UsageError("-x and --batch are for the debugger; leave --no-debugger out")

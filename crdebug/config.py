@@ -40,6 +40,7 @@ class Settings:
 
     gdb: the debugger's program.  compiler: for the native part, $CC or cc; may have options.
     signal: the number of the waitpoint signal; 0 lets crdebug choose.
+    record: have the ranks record their MPI calls, for going back in time; None: if that can be.
     times in seconds: attach for all ranks to be attached; stop for a job to stop;
     command for one answer of GDB; dump and restore for the CRS.
     """
@@ -47,6 +48,7 @@ class Settings:
     gdb: str = "gdb"
     compiler: str = field(default_factory=lambda: os.environ.get("CC") or "cc")
     signal: int = 0
+    record: bool | None = False
     launch: float = 120.0
     attach: float = 120.0
     stop: float = 30.0

@@ -22,11 +22,39 @@ from crdebug.target.gdb import GdbTarget
 from crdebug.target.group import Identity, TargetGroup
 from crdebug.target.interface import BreakpointRequest, Target, TargetState
 
+# What keeps snapshots in memory; see crdebug/target/keeping.py.
+KEEPING = ("kept_memory.py", "kept_kernel.py", "keep_mi.py")
+
 
 def scripts() -> tuple[Path, ...]:
     """crdebug's part inside each GDB, in the order in which it is sourced."""
     home = resources.files("crdebug.gdbscripts")
-    return tuple(Path(str(home / name)) for name in ("ptrace_x86.py", "rank_mi.py", "lend_mi.py"))
+    return tuple(
+        Path(str(home / name))
+        for name in (
+            "ptrace_x86.py",
+            "rank_mi.py",
+            "lend_mi.py",
+            *KEEPING,
+            "quiet_mi.py",
+            "sites_mi.py",
+        )
+    )
+
+
+def walking_scripts() -> tuple[Path, ...]:
+    """What going back by steps needs besides, in the order in which it is sourced."""
+    home = resources.files("crdebug.gdbscripts")
+    names = (
+        "walk_engine",
+        "walk_code",
+        "walk_search",
+        "walk_lines",
+        "walk_stops",
+        "walk_mi",
+        "walk_meet",
+    )
+    return tuple(Path(str(home / f"{name}.py")) for name in names)
 
 
 async def launch_gdb(rank: int, signal: int, settings: Settings) -> GdbTarget:

@@ -19,6 +19,7 @@ class Where:
 
     ranks: RankSet | None = None
     phase: str | None = None
+    outcome: str | None = None
     hint: str | None = None
 
 
@@ -27,7 +28,8 @@ class CrdebugError(Where, Exception):
     """Base of all errors that a user is meant to read.
 
     problem: what went wrong, as a lower-case clause without a full stop.
-    ranks, phase: where, if known.  hint: what to do next.
+    ranks, phase: where, if known.  outcome: what came of it all the same, as another clause.
+    hint: what to do next.
     """
 
     problem: str
@@ -43,6 +45,8 @@ class CrdebugError(Where, Exception):
             parts.append(f"during {self.phase}")
         place = " ".join(parts)
         sentence = f"{place}: {self.clause()}" if place else self.clause()
+        if self.outcome:
+            sentence += f"; {self.outcome}"
         return f"{sentence} ({self.hint})" if self.hint else sentence
 
 

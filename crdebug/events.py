@@ -25,16 +25,30 @@ class StopReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A place in a program. address: the program counter. line: 0 if not known."""
+    """A place in a program. address: the program counter. line: 0 if not known.
+
+    file: as the compiler was given it.  path: the same file's absolute name.
+    library: the shared library that it is in, where the file is not known.
+    """
 
     address: int
     function: str
     file: str = ""
     line: int = 0
+    path: str = ""
+    library: str = ""
+
+    @property
+    def name(self) -> str:
+        """The function, or what tells most where it has no name: libraries are often stripped, and
+        their addresses differ from rank to rank."""
+        if self.function or not self.library:
+            return self.function or hex(self.address)
+        return f"?? in {self.library.rpartition('/')[2]}"
 
     def __str__(self) -> str:
         where = f" at {self.file}:{self.line}" if self.file else ""
-        return f"{self.function or hex(self.address)}{where}"
+        return f"{self.name}{where}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from crdebug.checkpoint.store import Checkpoint, describe
 from crdebug.config import Settings
 from crdebug.control import Request, ask, is_attended
 from crdebug.deadline import Deadline
-from crdebug.errors import BadInput, CrdebugError, Refused, StoreError
+from crdebug.errors import BadInput, CrdebugError, DeadlineExpired, Refused, StoreError
 from crdebug.events import Event, Progress
 from crdebug.job.imaging import NO_MEMORY_FOR_BOTH, Image, Imaging
 from crdebug.job.launch import await_ranks, end, launch, why_ended
-from crdebug.job.ranks import RankShim, refuse_traced
+from crdebug.job.ranks import RankShim, naming_the_ended, refuse_traced
 from crdebug.job.record import (
     JobDirectory,
     JobRecord,
@@ -30,6 +30,8 @@ from crdebug.job.remains import end_remains, take_over
 from crdebug.node import signals
 from crdebug.output import OutputRelay
 from crdebug.ranks import RankSet
+
+_BLOCKED_FOR_GOOD = 0.5  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ async def _state(directory: JobDirectory, record: JobRecord) -> str:
     if told(directory.run(record.incarnation) / "events").ranks is None:
         return "running"  # its ranks are not there yet
     try:
-        waiting = any(shim.shim().waiting for shim in await _shims(directory, record))
+        waiting = any(map(_waits, await _shims(directory, record)))
     except (CrdebugError, OSError):
         return "running"  # its ranks are not there any more
     return "held" if waiting else "running"
@@ -156,7 +158,8 @@ class _Undisturbed:
         self._image: Image | None = None
 
     async def dump(self) -> None:
-        self._image = await self._imaging.dump(self.record, self.shims, running=True)
+        with naming_the_ended(self.shims):
+            self._image = await self._imaging.dump(self.record, self.shims, running=True)
 
     async def publish(self) -> None:
         assert self._image is not None
@@ -210,7 +213,7 @@ async def take_checkpoint(
         return checkpoint
     with directory.lock("checkpoint"):
         shims = await await_ranks(directory, record, Deadline(settings.launch))
-        _prepare(job, shims)
+        await _prepare(job, shims)
         actions = _Undisturbed(Imaging(directory, settings), record, shims, progress, note=note)
         machine = Protocol(RankSet.span(len(shims)), restart=False, debugger=False)
         await drive(machine, actions, _teller("checkpoint", progress))
@@ -222,9 +225,18 @@ async def take_checkpoint(
     return actions.checkpoint
 
 
-def _prepare(job: str, shims: Sequence[RankShim]) -> None:
-    """The protocol's variables for a checkpoint without a debugger. Raises Refused."""
+async def _prepare(job: str, shims: Sequence[RankShim]) -> None:
+    """The protocol's variables for a checkpoint without a debugger. Raises Refused.
+
+    Also when a thread blocks the signal: the CRS would break its system call off, and nothing
+    could have it make that again; nor could the checkpoint be restarted with a debugger.
+    """
+    # pthread_create(3) blocks all signals for a moment, so one look does not tell.
+    with contextlib.suppress(DeadlineExpired):
+        limit = Deadline(_BLOCKED_FOR_GOOD)
+        await limit.until(lambda: not any(shim.blockers() for shim in shims), "")
     for shim in shims:
+        shim.refuse_blockers()
         refuse_traced(shim.pid, shim.rank)
         if shim.shim().waiting:
             raise Refused(
@@ -311,11 +323,23 @@ async def release(job: str, settings: Settings | None = None) -> tuple[str, ...]
         raise Refused(f"job '{job}' is under a debugger", hint="use 'continue' or 'detach' there")
     lines = []
     with directory.lock("release it"):
-        for shim in await take_over(directory, record, settings):
+        shims = await take_over(directory, record, settings)
+        for shim in shims:
             try:
                 waiting = shim.release()
             except PermissionError:
                 raise Refused("a debugger still holds it", ranks=RankSet.of([shim.rank])) from None
             if waiting:
                 lines.append(f"rank {shim.rank}: {waiting} threads let go")
+        still = RankSet.of(shim.rank for shim in shims)
+        await Deadline(settings.herd).until(
+            lambda: not any(map(_waits, shims)), "all threads to leave the waitpoint", ranks=still
+        )
     return tuple(lines)
+
+
+def _waits(shim: RankShim) -> bool:
+    try:
+        return shim.shim().waiting > 0
+    except ProcessLookupError:
+        return False

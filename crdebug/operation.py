@@ -14,12 +14,12 @@ from crdebug.checkpoint.store import Checkpoint
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
 from crdebug.debuggers import end_job, replace_gdb
-from crdebug.errors import CrdebugError
-from crdebug.events import Event, RankRestored, RankStopped
+from crdebug.errors import CrdebugError, GdbDied
+from crdebug.events import Event, JobSays, RankRestored, RankStopped
 from crdebug.job.imaging import NO_MEMORY_FOR_BOTH, Image, Imaging
-from crdebug.job.ranks import RankShim, refuse_traced
+from crdebug.job.ranks import RankShim, has_ended, naming_the_ended, refuse_traced
 from crdebug.job.record import JobDirectory, JobRecord
-from crdebug.node import proc
+from crdebug.node import proc, ptrace
 from crdebug.ranks import RankSet
 from crdebug.target.gdb import GdbTarget
 from crdebug.target.group import TargetGroup
@@ -61,6 +61,8 @@ async def note_threads(target: GdbTarget, deadline: Deadline) -> Whereabouts:
             sp=int(row.text("sp"), 16),
             rax=int(row.text("rax"), 16),
             orig_rax=int(row.text("orig_rax"), 16),
+            signal=row.text("signal"),
+            told=row.text("told") == "1",
         )
         for row in payload.list("threads").tuples()
     )
@@ -83,6 +85,7 @@ async def lead_out(
     words = [str(outer.get(before.selected, 0))]
     words += [
         f"{outer[each.tid]}:{each.pc:x}:{each.sp:x}:{each.rax:x}:{each.orig_rax:x}"
+        f":{each.told:x}:{each.signal}"
         for each in before.threads
         if each.tid in inside & outer.keys()
     ]
@@ -162,7 +165,7 @@ class Operation:
                 raise ProcessLookupError
             yield shim
         except (CrdebugError, OSError) as error:
-            if proc.is_alive(shim.pid):
+            if not has_ended(shim.pid):
                 raise
             target = self._target(rank)
             # A GDB that holds a process which has ended would only keep it from going away.
@@ -187,18 +190,35 @@ class Operation:
         async with self._shim(rank) as shim:
             save_herd(self._imaging.directory, self._where)
             shim.set_with_checkpoint(1)
-            shim.close_gate(calls_to_make_again(self._where[rank].threads))
+            threads = self._where[rank].threads
+            held = {each.tid: each.signal_number for each in threads if each.signal}
+            shim.close_gate(calls_to_make_again(threads), held)
             try:
-                blockers = [thread.tid for thread in shim.blockers()]
+                blockers = shim.blockers()
                 if blockers:
-                    words = " ".join(map(str, [self.record.signal, *blockers]))
+                    self._tell(
+                        JobSays(
+                            f"rank {rank}: {shim.who_blocks(blockers)}: unblocked for the "
+                            "checkpoint, and blocked again when it goes on"
+                        )
+                    )
+                    tids = (thread.tid for thread in blockers)
+                    words = " ".join(map(str, [self.record.signal, *tids]))
                     command = Deadline(self._settings.command)
                     await self._target(rank).mi(f"-crdebug-unblock {words}", command)
                 shim.queue_signal()
+                self._require_held(rank, shim)
             except BaseException:
                 shim.set_gate(1)  # whoever has the signal already passes
                 raise
             self._herded.add(rank)
+
+    def _require_held(self, rank: int, shim: RankShim) -> None:
+        """Raises GdbDied unless the rank has stood ever since its threads were noted: what was
+        noted is wrong otherwise, and nobody could lead them there."""
+        held_by = self._target(rank).gdb_pid
+        if any(thread.tracer != held_by for thread in proc.threads(shim.pid)):
+            raise GdbDied("gdb has let the rank go", "checkpoint", None, ranks=RankSet.of([rank]))
 
     async def detach(self, rank: int) -> None:
         async with self._shim(rank) as shim:
@@ -213,11 +233,35 @@ class Operation:
     async def await_waitpoint(self, rank: int) -> None:
         async with self._shim(rank) as shim:
             await shim.await_waitpoint(Deadline(self._settings.herd))
+            if self._manifest is None:  # else they are in the image
+                await self._queue_signals(rank, shim)
+
+    async def _queue_signals(self, rank: int, shim: RankShim) -> None:
+        """Signals that the rank's GDB holds belong into the image. In the waitpoint they are
+        blocked, and whatever leads a thread out of there finds its own.
+
+        But for faults: the kernel prefers those to other traps, blocked or not (kernel/signal.c,
+        dequeue_synchronous_signal), and the CRS waits for a trap of its own.
+        """
+        threads = self._where[rank].threads
+        held = {each.tid: each for each in threads if each.signal and not each.is_fault}
+        wanted = {}
+        for thread in proc.threads(shim.pid):
+            if thread.inner in held:
+                record = held[thread.inner]
+                ptrace.queue_signal(thread.tid, bytes.fromhex(record.signal))
+                wanted[thread.tid] = 1 << (record.signal_number - 1)
+        await Deadline(self._settings.herd).until(
+            lambda: all(proc.queued(shim.pid, tid) & bit for tid, bit in wanted.items()),
+            "signals to be queued",
+            ranks=RankSet.of([rank]),
+        )
 
     # ---- the image ----------------------------------------------------------------------------
 
     async def dump(self) -> None:
-        self._image = await self._imaging.dump(self.record, self.shims, running=False)
+        with naming_the_ended(self.shims):
+            self._image = await self._imaging.dump(self.record, self.shims, running=False)
 
     async def publish(self) -> None:
         assert self._image is not None
@@ -290,12 +334,14 @@ def refused_operation(
     """One error for an operation that failed: the first problem, which is the cause of the others;
     what came of it all the same, and who is held."""
     error = problems[0]
+    outcomes = []
     if taken is not None:
-        error.problem += f"; checkpoint {taken.handle} is there all the same"
+        outcomes.append(f"checkpoint {taken.handle} is there all the same")
     if held:
         one = len(held) == 1
-        error.problem += f"; rank{'' if one else 's'} {held} could not be led out of the waitpoint"
+        outcomes.append(f"rank{'' if one else 's'} {held} could not be led out of the waitpoint")
         error.hint = (
             f"'detach' lets {'it' if one else 'them'} go on, and so does 'crdebug release {job}'"
         )
+    error.outcome = "; ".join(outcomes)
     return error

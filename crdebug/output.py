@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
-from crdebug.events import Event, JobEnded, JobOutput, JobSays
+from crdebug.events import Event, JobEnded, JobOutput, JobSays, Progress
 from crdebug.job.record import told
 from crdebug.node import watch
 
@@ -76,6 +76,12 @@ class OutputRelay:
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
         self._follower.close()
+
+
+def tell_phase(tell: Callable[[Event], None] | None, what: str, phase: str) -> None:
+    """A long operation moved on."""
+    if tell is not None:
+        tell(Progress(what, phase))
 
 
 def _size(path: Path) -> int:

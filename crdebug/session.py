@@ -17,8 +17,9 @@ from crdebug.config import Settings
 from crdebug.control import Request, is_attended
 from crdebug.deadline import Deadline
 from crdebug.debuggers import attach_group, launch_group, to_main
-from crdebug.errors import BadInput, CrdebugError, Refused
-from crdebug.events import Event, GroupStopped, Progress, StopReason
+from crdebug.errors import CrdebugError, Refused
+from crdebug.events import Event, GroupStopped
+from crdebug.interludes import Interludes
 from crdebug.job.launch import await_ranks, end, launch
 from crdebug.job.ranks import RankShim, refuse_traced
 from crdebug.job.record import (
@@ -32,11 +33,13 @@ from crdebug.job.record import (
     parse_handle,
 )
 from crdebug.job.remains import take_over
+from crdebug.output import tell_phase
 from crdebug.ranks import RankSet
 from crdebug.target.answers import Answers
 from crdebug.target.breakpoints import Breakpoint
 from crdebug.target.group import RankInfo, TargetGroup
-from crdebug.target.interface import BreakpointRequest, Frame, TargetState, ThreadInfo
+from crdebug.target.interface import BreakpointRequest, Frame, Target, TargetState, ThreadInfo
+from crdebug.travel.history import History, heard, past
 
 
 class Session:
@@ -56,9 +59,8 @@ class Session:
         self._subscribers: list[Callable[[Event], None]] = [subscriber] if subscriber else []
         self._attended: AttendedJob | None = None  # None: not started by crdebug
         self._over = False  # detached, or the job was killed
-        self._resuming = False
-        self._user_asked = False  # to stop what runs
-        self._requests: list[tuple[Request, asyncio.Future[int]]] = []  # while it runs
+        self._interludes = Interludes(group.interrupt, self._serve)
+        self.history: History | None = None  # None: not started by crdebug
         self._busy = asyncio.Lock()
         group.subscriber = self._tell
 
@@ -80,11 +82,11 @@ class Session:
         Raises NotAvailable, Refused, and the launcher's last words if it ends early.
         """
         settings = settings or Settings()
-        _tell_phase(subscriber, "run", "launch")
+        tell_phase(subscriber, "run", "launch")
         directory, record = await launch(argv, name=name, hold=True, settings=settings)
         try:
             shims = await await_ranks(directory, record, Deadline(settings.launch))
-            _tell_phase(subscriber, "run", "attach")
+            tell_phase(subscriber, "run", "attach")
             session = await cls._begin(directory, record, shims, settings, subscriber)
         except BaseException:
             await end(record, Deadline(settings.stop))
@@ -92,7 +94,7 @@ class Session:
             raise
         try:
             if stop_at_main:
-                _tell_phase(subscriber, "run", "main")
+                tell_phase(subscriber, "run", "main")
                 await to_main(session._group, shims, settings)
             else:
                 for shim in shims:
@@ -124,7 +126,7 @@ class Session:
         record = directory.read()
         if not is_alive(record):
             raise has_ended(directory)
-        _tell_phase(subscriber, "attach", "attach")
+        tell_phase(subscriber, "attach", "attach")
         if await is_attended(directory.session_socket):
             raise attended_already(directory)
         with directory.lock("attach"):
@@ -141,7 +143,7 @@ class Session:
     async def _attach_to_starter(
         cls, pid: int, settings: Settings, subscriber: Callable[[Event], None] | None
     ) -> Session:
-        _tell_phase(subscriber, "attach", "attach")
+        tell_phase(subscriber, "attach", "attach")
         entries = acquire_local(pid)
         for entry in entries:
             refuse_traced(entry.pid, entry.rank)
@@ -171,10 +173,9 @@ class Session:
         ranks = RankSet.of(each.rank for each in manifest.ranks)
         group = await launch_group(ranks, manifest.signal, settings)
         session = cls(group, directory.name, settings, subscriber)
-        job = AttendedJob(group, directory, record, (), settings, session._tell)
-        session._attended = job
+        job = session._attend(AttendedJob(group, directory, record, (), settings, session._tell))
         try:
-            await job.restart(manifest)
+            await past(session.history).branching.restart(manifest)
             await job.open(session._requested)
         except CrdebugError:
             session._over = True  # the job is as before, or held and named: nothing is lost
@@ -197,8 +198,7 @@ class Session:
     ) -> Session:
         group = await attach_group([shim.entry for shim in shims], record.signal, settings)
         session = cls(group, directory.name, settings, subscriber)
-        job = AttendedJob(group, directory, record, shims, settings, session._tell)
-        session._attended = job
+        job = session._attend(AttendedJob(group, directory, record, shims, settings, session._tell))
         try:
             await job.open(session._requested)
         except BaseException:
@@ -206,6 +206,11 @@ class Session:
             await session.close()
             raise
         return session
+
+    def _attend(self, job: AttendedJob) -> AttendedJob:
+        self._attended = job
+        self.history = History(job, self._tell, self._busy)
+        return job
 
     async def detach(self) -> None:
         """Let the job run on without a debugger; the session is over."""
@@ -292,41 +297,56 @@ class Session:
         async with self._busy:
             if self._over:
                 raise Refused(f"job '{self._name}' is not attached any more")
-            return await (run() if self._attended is None else self._attended.run(run))
+            if self._attended is None:
+                return await run()
+            await past(self.history).branching.before_running()
+            with past(self.history).forward() as stopped:
+                return stopped(await self._attended.run(run))
 
     async def resume(self, ranks: RankSet) -> GroupStopped:
         """continue: run these ranks until one of them stops; then stop the others.
 
         Raises Refused when a rank is not stopped, or when none of them is alive.
         """
-        self._user_asked = False
-        self._resuming = True
-        try:
-            while True:
-                stop = await self._run(lambda: self._group.resume(ranks))
-                if not self._requests:
-                    return stop
-                await self._serve_requests()
-                interrupted = all(each.reason is StopReason.INTERRUPT for each in stop.cause)
-                if self._user_asked or not interrupted:
-                    return stop
-        finally:
-            self._resuming = False
-            await self._serve_requests()
+        history = self.history
+        return await self._interludes.run(
+            lambda: self._run(lambda: self._group.resume(ranks)),
+            history.interlude if history else None,
+            await history.begin_run() if history else 0.0,
+        )
 
     async def step(self, ranks: RankSet, count: int = 1) -> GroupStopped:
-        return await self._run(lambda: self._group.step(ranks, count))
+        limit = Deadline(self.settings.command)
+        return await self._step(
+            ranks, lambda each: each.step(count, limit), lambda: self._group.step(ranks, count)
+        )
 
     async def next(self, ranks: RankSet, count: int = 1) -> GroupStopped:
-        return await self._run(lambda: self._group.next(ranks, count))
+        limit = Deadline(self.settings.command)
+        return await self._step(
+            ranks, lambda each: each.next(count, limit), lambda: self._group.next(ranks, count)
+        )
 
     async def finish(self, ranks: RankSet) -> GroupStopped:
-        return await self._run(lambda: self._group.finish(ranks))
+        limit = Deadline(self.settings.command)
+        return await self._step(
+            ranks, lambda each: each.finish(limit), lambda: self._group.finish(ranks)
+        )
+
+    async def _step(
+        self,
+        ranks: RankSet,
+        one: Callable[[Target], Awaitable[None]],
+        many: Callable[[], Awaitable[GroupStopped]],
+    ) -> GroupStopped:
+        """one: lets a rank step.  many: all of them."""
+        history = self.history
+        return await self._run(lambda: history.run(ranks, one, many) if history else many())
 
     async def interrupt(self) -> None:
         """Ask all running ranks to stop; the pending resume/step returns then. May be called
         while another verb runs (the one exception to one operation at a time)."""
-        self._user_asked = True
+        self._interludes.user_interrupts()
         await self._group.interrupt()
 
     async def job_end(self) -> int:
@@ -342,7 +362,8 @@ class Session:
 
     async def evaluate(self, ranks: RankSet, expression: str, format: str = "") -> Answers[str]:
         """print: the value as GDB prints it. format: "/x" and the like."""
-        return await self._group.evaluate(ranks, expression, format)
+        answers = await self._group.evaluate(ranks, expression, format)
+        return heard(self.history, f"print {expression}", answers)
 
     async def backtrace(self, ranks: RankSet, limit: int = 0) -> Answers[tuple[Frame, ...]]:
         """Innermost frame first; at most `limit` frames unless it is 0."""
@@ -350,7 +371,7 @@ class Session:
 
     async def gdb(self, ranks: RankSet, command: str) -> Answers[str]:
         """A command for the ranks' GDBs as typed; the answer is what GDB printed."""
-        return await self._group.console(ranks, command)
+        return heard(self.history, command, await self._group.console(ranks, command))
 
     # ---- breakpoints --------------------------------------------------------------------------
 
@@ -384,7 +405,9 @@ class Session:
         StoreError when it failed. The job is as before then.
         """
         async with self._busy:
-            return await self._job("checkpoint").checkpoint(note)
+            job = self._job("checkpoint")
+            await past(self.history).branching.before_running()
+            return await job.checkpoint(note)
 
     async def restart(self, number: int | None = None) -> Checkpoint:
         """Bring the job back to a checkpoint (the newest if None), attached and stopped.
@@ -392,15 +415,10 @@ class Session:
         When it fails before the checkpoint is back, the job is as before.
         """
         async with self._busy:
-            job = self._job("restart")
             if self.running:
                 raise Refused("cannot restart: the job runs", ranks=self.running)
-            store = job.directory.store
-            numbers = store.numbers()
-            if number is None and not numbers:
-                raise BadInput("there is no checkpoint yet", hint="take one with 'checkpoint'")
-            manifest = store.load(numbers[-1] if number is None else number)
-            await job.restart(manifest)
+            manifest = self._job("restart").directory.store.load(number)
+            await past(self.history).branching.restart(manifest)
             return describe(manifest)
 
     def checkpoints(self) -> tuple[Checkpoint, ...]:
@@ -415,22 +433,12 @@ class Session:
             return 0
         if not self.running:
             return (await self.checkpoint(request.note)).number
-        if not self._resuming:
+        if not self._interludes.possible:
             raise Refused("a step is under way at the debugger", hint="try again after it")
-        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._requests.append((request, answer))
-        await self._group.interrupt()
-        return await answer
+        return await self._interludes.ask(request)
 
-    async def _serve_requests(self) -> None:
-        while self._requests:
-            request, answer = self._requests.pop(0)
-            try:
-                answer.set_result((await self.checkpoint(request.note)).number)
-            except CrdebugError as error:
-                answer.set_exception(error)
-            finally:
-                answer.cancel()  # whatever happened, nobody waits for ever
+    async def _serve(self, request: Request) -> int:
+        return (await self.checkpoint(request.note)).number
 
     @property
     def directory(self) -> Path:
@@ -439,8 +447,3 @@ class Session:
 
 
 _ALIVE = (TargetState.STOPPED, TargetState.RUNNING, TargetState.DEAD)
-
-
-def _tell_phase(subscriber: Callable[[Event], None] | None, what: str, phase: str) -> None:
-    if subscriber is not None:
-        subscriber(Progress(what, phase))

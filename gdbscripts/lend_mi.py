@@ -13,7 +13,7 @@ stood. No breakpoint is in the process's memory meanwhile: GDB takes them out at
     Detach from every thread of the selected inferior. GDB goes on believing that it holds them.
 -crdebug-take-back
     Attach to the same threads again and stop them.
--crdebug-walk-out SELECT TID:PC:SP:RAX:ORIG_RAX...
+-crdebug-walk-out SELECT TID:PC:SP:RAX:ORIG_RAX:TOLD:SIGNAL...
     Lead each thread from the waitpoint to where its own signal frame says it was; the arguments are
     what `-crdebug-threads` said before. A thread without one may be elsewhere, and then stays.
     SELECT is the TID of the thread to select in the end, or 0.
@@ -27,6 +27,10 @@ A thread that was inside a system call comes out in front of it and is going to 
 kernel's doing for calls that it restarts after a handler, the shim's for the others). Its real
 registers stay so, whatever becomes of GDB. What GDB shows are those from inside the call, as they
 were: they stay in its register cache until the thread runs.
+
+A thread that stood at a signal has it in its queue while it waits. It is stopped there again, with
+all that the kernel told of the signal; a GDB that did not see that stop is told to deliver it. If
+no GDB had told of it yet, the new one will, when it finds it.
 """
 
 import gdb
@@ -42,11 +46,19 @@ from __main__ import (
     Gone,
     Selection,
     UserRegisters,
+    awaiting,
+    is_caught,
     ptrace,
     registers_of,
     saved_frame,
+    send_stop,
     set_gate,
     set_registers,
+    signal_name,
+    signal_number,
+    signalled,
+    stop_at_signal,
+    take_stop,
     threads,
     tids,
     unsettled,
@@ -55,10 +67,16 @@ from __main__ import (
 )
 
 SIGRETURN = 15
+# "taken": this GDB had the process before, and knows what it knew; "stops": the threads of which it
+# knows that they have a SIGSTOP yet to take
+lent = {}
 
 
 class Lend(gdb.MICommand):
     def invoke(self, arguments):
+        # GDB stops threads by SIGSTOP. One that stopped by itself has it in its queue still, and
+        # GDB counts on that; let go, the process would stop.
+        lent["stops"] = [tid for tid in tids() if take_stop(tid)]
         for tid in tids():
             ptrace(PTRACE_DETACH, tid)
         return {}
@@ -78,6 +96,7 @@ class TakeBack(gdb.MICommand):
                 ptrace(PTRACE_SETOPTIONS, tid, OPTIONS)
         except Gone:
             raise gdb.GdbError("a thread has ended while it was held") from None
+        lent["taken"] = True
         return {}
 
 
@@ -111,6 +130,26 @@ def show_inside(tid, before, now):
     shown.rip, shown.rax, shown.orig_rax = before["pc"], before["rax"], before["orig_rax"]
     set_registers(tid, shown)
     unsettled[tid] = before["orig_rax"]
+    if before["signal"] and is_caught(tid, signal_number(before["signal"])):
+        awaiting[tid] = now, shown
+
+
+def have_signal_back(tid, before):
+    """The thread, out of its waitpoint, stands at the signal that it stood at."""
+    if before["signal"] and (before["told"] or lent.get("taken")):
+        stop_at_signal(tid, before["signal"])
+        if not lent.get("taken"):
+            signalled["tid"] = tid
+
+
+def queue_signals(before):
+    """Have a GDB that has not told of a signal deliver it all the same."""
+    for thread in threads():
+        was = before.get(thread.ptid[1])
+        if was and was["signal"] and was["told"] and not lent.get("taken"):
+            thread.switch()
+            name = signal_name(signal_number(was["signal"]))
+            gdb.execute(f"queue-signal {name}", to_string=True)
 
 
 def stack_pointers(before):
@@ -144,6 +183,7 @@ def walk_out_all(before):
         was = before.get(tid)
         if was is None:
             continue
+        have_signal_back(tid, was)
         again = was_interrupted(was) and now.rip in (was["pc"], was["pc"] - 2)
         if now.rsp != was["sp"] or not (again or now.rip == was["pc"]):
             problems[tid] = f"was at {was['pc']:#x} before and is at {now.rip:#x}"
@@ -160,8 +200,13 @@ def walk_out_all(before):
         for thread in threads():
             thread.switch()
             gdb.newest_frame().pc()  # now it is in GDB's cache
+        queue_signals(before)
     for tid, now in settled.items():
         set_registers(tid, now)
+    if lent.get("taken"):
+        for tid in lent["stops"]:
+            send_stop(tid)
+    lent.clear()
     return problems
 
 
@@ -170,11 +215,13 @@ class WalkOut(gdb.MICommand):
         before = {}
         selected = int(arguments[0])
         for text in arguments[1:]:
-            tid, *values = text.split(":")
-            names = ("pc", "sp", "rax", "orig_rax")
+            tid, *values, signal = text.split(":")
+            names = ("pc", "sp", "rax", "orig_rax", "told")
             numbers = (int(value, 16) for value in values)
             before[int(tid)] = dict(zip(names, numbers, strict=True))
+            before[int(tid)]["signal"] = bytes.fromhex(signal)
         unsettled.clear()
+        awaiting.clear()
         problems = walk_out_all(before)
         for thread in threads():
             if thread.ptid[1] == selected:

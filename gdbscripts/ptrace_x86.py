@@ -13,6 +13,7 @@ import gdb
 PTRACE_GETREGS, PTRACE_SETREGS = 12, 13
 PTRACE_ATTACH, PTRACE_DETACH, PTRACE_SYSCALL, PTRACE_SETOPTIONS = 16, 17, 24, 0x4200
 PTRACE_GETREGSET = 0x4204
+PTRACE_GETSIGINFO, PTRACE_SETSIGINFO = 0x4202, 0x4203
 PTRACE_GETSIGMASK, PTRACE_SETSIGMASK = 0x420A, 0x420B  # since Linux 3.11
 NT_X86_XSTATE = 0x202
 # What GDB sets on a process that it attached to (gdb/nat/linux-ptrace.c): TRACESYSGOOD, TRACEFORK,
@@ -21,6 +22,8 @@ OPTIONS = 0x01 | 0x02 | 0x04 | 0x08 | 0x10 | 0x20
 WALL = 0x40000000
 SIGSTOP = int(signal.SIGSTOP)
 SYSCALL_STOP = int(signal.SIGTRAP) | 0x80
+TGKILL = 234
+SIGINFO_SIZE = 128  # of siginfo_t, <asm-generic/siginfo.h>
 WORD = (1 << 64) - 1
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -43,7 +46,7 @@ class UserRegisters(ctypes.Structure):
 
 
 def ptrace(request, tid, data=None, address=None):
-    if libc.ptrace(request, tid, address, data) != 0:
+    if libc.ptrace(request, tid, address, data) == -1:  # some requests return a size
         error = ctypes.get_errno()
         if error == 3:  # ESRCH
             raise Gone
@@ -58,6 +61,20 @@ def registers_of(tid):
 
 def set_registers(tid, registers):
     ptrace(PTRACE_SETREGS, tid, ctypes.byref(registers))
+
+
+def stop_info(tid):
+    """The siginfo_t of the signal that the thread has stopped at; none of a job control's stop."""
+    room = ctypes.create_string_buffer(SIGINFO_SIZE)
+    try:
+        ptrace(PTRACE_GETSIGINFO, tid, ctypes.byref(room))
+    except gdb.GdbError:
+        return bytes(SIGINFO_SIZE)
+    return room.raw
+
+
+def signal_number(info):
+    return int.from_bytes(info[:4], "little")
 
 
 class Buffer(ctypes.Structure):
@@ -78,16 +95,71 @@ def extended_state(tid):
     return room.raw[:512] + bytes(8) + room.raw[520 : told.size]
 
 
+early = {}  # TID -> its stop, of which we were told while we waited for another thread's
+
+
 def wait(tid):
-    """Wait for the thread's next stop; returns the signal number with the event above it."""
-    while True:
+    """Wait for the thread's next stop; returns the signal number with the event above it.
+
+    Raises Gone when a thread has ended, whichever: that a process's first one was killed is not
+    told before all others' ends were (ptrace(2), "Death under ptrace"), so whoever waits for just
+    that one waits for ever.
+    """
+    while tid not in early:
         try:
-            _, status = os.waitpid(tid, WALL)
+            other, status = os.waitpid(-1, WALL)
         except ChildProcessError:
-            raise Gone from None
+            other, status = tid, 0
         if not os.WIFSTOPPED(status):
+            early.clear()
             raise Gone
-        return status >> 8
+        early[other] = status >> 8
+    return early.pop(tid)
+
+
+def signal_set(tid, name):
+    """One of those that /proc/PID/status shows, bit n - 1 for signal n."""
+    with open(f"/proc/{tid}/status") as file:
+        (found,) = (int(line.split()[1], 16) for line in file if line.startswith(f"{name}:"))
+    return found
+
+
+def run_into(tid, number, give):
+    """Have a stopped thread stop at a signal that it is about to get, before any other.
+
+    give: passed to it first; one that it blocks is queued. No instruction is executed.
+    """
+    mask, others = ctypes.c_uint64(), ctypes.c_uint64(WORD & ~(1 << (number - 1)))
+    size = ctypes.sizeof(mask)
+    ptrace(PTRACE_GETSIGMASK, tid, ctypes.byref(mask), size)
+    ptrace(PTRACE_SETSIGMASK, tid, ctypes.byref(others), size)
+    ptrace(PTRACE_SYSCALL, tid, give)
+    while wait(tid) != number:
+        ptrace(PTRACE_SYSCALL, tid)  # a SIGSTOP, which nobody can block, and which is of no use
+    ptrace(PTRACE_SETSIGMASK, tid, ctypes.byref(mask), size)
+
+
+def stop_at_signal(tid, info):
+    """Have a stopped thread, which is in no system call, stop at a signal with this siginfo_t.
+
+    It is the one that is in the thread's queue, if that is there.
+    """
+    number = signal_number(info)
+    queued = signal_set(tid, "SigPnd") >> (number - 1) & 1
+    run_into(tid, number, 0 if queued else number)
+    ptrace(PTRACE_SETSIGINFO, tid, ctypes.create_string_buffer(info, len(info)))
+
+
+def take_stop(tid):
+    """Take a SIGSTOP out of a stopped thread's own queue; was there one?"""
+    if not signal_set(tid, "SigPnd") >> (SIGSTOP - 1) & 1:
+        return False
+    run_into(tid, SIGSTOP, 0)
+    return True
+
+
+def send_stop(tid):
+    libc.syscall(TGKILL, gdb.selected_inferior().pid, tid, SIGSTOP)
 
 
 def threads():

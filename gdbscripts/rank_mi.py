@@ -4,8 +4,11 @@ Sourced after ptrace_x86.py; runs in GDB's own Python (3.9 or later, GDB 12 or l
 `gdb.MICommand`), so it imports nothing of crdebug's. x86-64 Linux.
 
 -crdebug-threads
-    {selected=TID, threads=[{tid, pc, sp, rax, orig_rax}]}: each thread's state. All values are
-    hexadecimal text of 64 bits but `tid`, the kernel's number in this GDB's PID namespace.
+    {selected=TID, threads=[{tid, pc, sp, rax, orig_rax, signal, told}]}: each thread's state.
+    tid: the kernel's number in this GDB's PID namespace.  signal: the siginfo_t, in hexadecimal, of
+    the signal that the thread has stopped at and gets when it goes on; empty if there is none.
+    told: 1 if GDB has told of that, 0 if it is about to.  The others are hexadecimal text of 64
+    bits.
 -crdebug-registers
     {threads=[{tid, registers={name=value}, xstate=HEX}]}: every register of every thread, as GDB
     shows it; xstate: those of vectors and of floating point, as the kernel tells them, because GDB
@@ -17,6 +20,7 @@ Sourced after ptrace_x86.py; runs in GDB's own Python (3.9 or later, GDB 12 or l
 """
 
 import ctypes
+import signal
 
 import gdb
 from __main__ import (
@@ -24,10 +28,14 @@ from __main__ import (
     PTRACE_SETSIGMASK,
     SIGSTOP,
     WORD,
+    Gone,
     extended_state,
     ptrace,
     registers_of,
     set_registers,
+    signal_number,
+    signal_set,
+    stop_info,
     threads,
     tids,
 )
@@ -41,7 +49,12 @@ RESTART_CODES = {-512 & WORD, -513 & WORD, -514 & WORD, -516 & WORD}
 
 # Threads that GDB shows inside a system call which they are going to make again: LWP -> its number.
 unsettled = {}
+# Of them, those that get a signal when they go on: LWP -> its registers before the call and inside.
+awaiting = {}
 signalled = {}  # "tid": the thread that GDB is going to give a signal to
+hit = {}  # the thread that has stopped at a breakpoint, and was told so: LWP -> PC
+# Called by `settle`; each returns whether it has changed anything in a thread.
+preparations = []
 
 
 def register(name):
@@ -105,6 +118,52 @@ def has_signal(tid):
     return bool((own | shared) & ~blocked & ~(1 << (SIGSTOP - 1)))
 
 
+def signal_name(number):
+    """As GDB calls it."""
+    return signal.Signals(number).name if number < signal.SIGRTMIN else f"SIG{number}"
+
+
+def passes(number):
+    """Does GDB give the program this signal? Those that it has no name for it does not."""
+    try:
+        table = gdb.execute(f"info signals {signal_name(number)}", to_string=True)
+    except (gdb.error, ValueError):
+        return False
+    _stop, _print, given = table.strip().splitlines()[-1].split()[1:4]
+    return given == "Yes"
+
+
+def held_signal(tid):
+    """The siginfo_t of the signal that a thread has stopped at and gets when it goes on, or b""."""
+    info = stop_info(tid)
+    number = signal_number(info)
+    ours = number in (0, SIGSTOP, signal.SIGTRAP)
+    return b"" if ours or not passes(number) else info
+
+
+def is_caught(tid, number):
+    return bool(signal_set(tid, "SigCgt") >> (number - 1) & 1)
+
+
+def settle_thread(tid):
+    """`settle` for one; returns whether anything was to be done."""
+    now = registers_of(tid)
+    if tid in awaiting:
+        # The kernel ends the call, or makes it again, as the signal's handler wants it.
+        before, inside = awaiting[tid]
+        if bytes(now) == bytes(before):
+            set_registers(tid, inside)
+        return bytes(now) == bytes(before)
+    inside = now.orig_rax < RESTART_SYSCALL or RESTART_SYSCALL < now.orig_rax < 1 << 32
+    woken = now.rax == -EINTR & WORD and not has_signal(tid)
+    shown = unsettled.get(tid) == now.orig_rax and now.rax in RESTART_CODES
+    if not inside or not (woken or shown):
+        return False
+    now.rip, now.rax, now.orig_rax = now.rip - 2, now.orig_rax, WORD
+    set_registers(tid, now)
+    return True
+
+
 def settle(keep=False):
     """Threads whose system call ended because they were stopped make it again.
 
@@ -117,23 +176,27 @@ def settle(keep=False):
     """
     changed = False
     for tid in tids():
-        now = registers_of(tid)
-        inside = now.orig_rax < RESTART_SYSCALL or RESTART_SYSCALL < now.orig_rax < 1 << 32
-        woken = now.rax == -EINTR & WORD and not has_signal(tid)
-        shown = unsettled.get(tid) == now.orig_rax and now.rax in RESTART_CODES
-        if inside and (woken or shown):
-            now.rip, now.rax, now.orig_rax = now.rip - 2, now.orig_rax, WORD
-            set_registers(tid, now)
-            changed = True
+        try:
+            changed = settle_thread(tid) or changed
+        except (Gone, FileNotFoundError, ProcessLookupError):
+            continue  # killed while it stood: GDB tells so as soon as it is to go on
+    for prepare in preparations:
+        changed = prepare() or changed
     if changed or unsettled:
         gdb.execute("maint flush register-cache", to_string=True)
     if not keep:
         unsettled.clear()
+        awaiting.clear()
 
 
 def note_signal(event):
-    """Which thread gets a signal from GDB when it goes on?"""
+    """Which thread gets a signal from GDB when it goes on? Which has hit a breakpoint?"""
     signalled.clear()
+    if not isinstance(event, gdb.SignalEvent) or event.stop_signal != "SIGSTOP":
+        hit.clear()
+    if isinstance(event, gdb.BreakpointEvent):
+        thread = event.inferior_thread or gdb.selected_thread()
+        hit[thread.ptid[1]] = registers_of(thread.ptid[1]).rip
     if isinstance(event, gdb.SignalEvent) and event.stop_signal not in ("SIGSTOP", "SIGTRAP", "0"):
         thread = event.inferior_thread or gdb.selected_thread()
         if thread is not None:
@@ -145,14 +208,24 @@ def before_call(event):
         settle(keep=True)
 
 
+def before_end(event):
+    """GDB lets its rank go when it ends, which it does too when crdebug was killed."""
+    inferior = gdb.selected_inferior()
+    if inferior.pid != 0 and all(thread.is_stopped() for thread in inferior.threads()):
+        settle()
+
+
 class Threads(gdb.MICommand):
     def invoke(self, arguments):
         found = []
         with Selection():
             for thread in threads():
                 thread.switch()
+                tid = thread.ptid[1]
                 row = {name: f"{value:#x}" for name, value in state().items()}
-                found.append({"tid": str(thread.ptid[1]), **row})
+                row["signal"] = held_signal(tid).hex()
+                row["told"] = str(int(tid == signalled.get("tid")))
+                found.append({"tid": str(tid), **row})
         return {"selected": str(gdb.selected_thread().ptid[1]), "threads": found}
 
 
@@ -199,6 +272,7 @@ Settle("-crdebug-settle")
 # Whoever lets threads run, by a typed command or by calling a function, meets `settle` first.
 gdb.events.inferior_call.connect(before_call)
 gdb.events.stop.connect(note_signal)
+gdb.events.gdb_exiting.connect(before_end)
 RUN_COMMANDS = "continue step next stepi nexti finish until advance jump signal detach"
 for name in RUN_COMMANDS.split():
     gdb.execute(f"define hook-{name}\npython settle()\nend", to_string=True)

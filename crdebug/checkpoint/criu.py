@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 
 from crdebug.checkpoint.crs import Frozen
 from crdebug.deadline import Deadline
 from crdebug.errors import CrdebugError, CrsFailed
 from crdebug.node import container, programs
+from crdebug.node.broken_dump import Before
 from crdebug.node.criu_program import CriuProgram
 from crdebug.node.criu_trial import COMMON as _COMMON
 from crdebug.node.criu_trial import DUMP as _DUMP
 from crdebug.node.criu_trial import RESTORE as _RESTORE
 from crdebug.node.criu_trial import errors_in
 
-_TO_END_ALL = 30.0  # seconds; what is killed ends at once, unless the kernel is in trouble
+_TO_END = 30.0  # seconds; what is killed ends at once, unless the kernel is in trouble
 
 
 class _Rendezvous:
@@ -31,10 +32,13 @@ class _Rendezvous:
         self._frozen = frozen
         self.pid: int | None = None
         self.error: BaseException | None = None
+        self.refused = False  # what the CRS does is not wanted any more
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             words = (await reader.readline()).decode().split()
+            if self.refused:
+                return  # without an answer the action fails, and so does the CRS
             if len(words) == 2 and words[0] == self._action:
                 self.pid = int(words[1])
                 await self._frozen(self.pid)
@@ -60,9 +64,22 @@ class Criu:
     async def dump(
         self, pid: int, images: Path, mounts: Mapping[str, str], frozen: Frozen, deadline: Deadline
     ) -> None:
+        """When this is cancelled, CRIU is left to come to its end if that is near: to have a
+        process make a system call, it puts code in the place of the process's own for some
+        microseconds, and killed just then it leaves it there."""
         external = [f"mnt[{point}]:{name}" for point, name in mounts.items()]
         arguments = ["dump", "--tree", str(pid), *_COMMON, *_DUMP]
-        await self._run(arguments, external, images, _Rendezvous("post-dump", frozen), deadline)
+        meeting = _Rendezvous("post-dump", frozen)
+        work = self._run(arguments, external, images, meeting, deadline)
+        running = asyncio.create_task(_or_restored(pid, work))
+        try:
+            await asyncio.shield(running)
+        except asyncio.CancelledError:
+            meeting.refused = True
+            await asyncio.wait([running], timeout=min(deadline.left, _TO_END))
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            raise
 
     async def restore(
         self, images: Path, mounts: Mapping[str, str], frozen: Frozen, deadline: Deadline
@@ -119,13 +136,21 @@ class Criu:
             except BaseException:
                 # One that was killed takes nothing with it: neither a program that it is behind,
                 # nor what it has begun to restore. A tree that it has begun to dump runs on.
-                await container.end_all(
-                    lambda: container.crs_at_work(images), Deadline(_TO_END_ALL)
-                )
+                await container.end_all(lambda: container.crs_at_work(images), Deadline(_TO_END))
                 raise
             finally:
                 server.close()
                 await server.wait_closed()
+
+
+async def _or_restored(pid: int, dump: Coroutine[None, None, None]) -> None:
+    """A dump that fails leaves nothing in the processes, even if CRIU was killed."""
+    before = Before(pid)
+    try:
+        await dump
+    except BaseException:
+        await before.restore()
+        raise
 
 
 def _ending(status: int) -> str:

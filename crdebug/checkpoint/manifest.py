@@ -7,32 +7,51 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from signal import SIGBUS, SIGFPE, SIGILL, SIGSEGV
 
 import msgspec
 
 from crdebug.checkpoint.files import SavedFile
 from crdebug.errors import StoreError
 
-VERSION = 1
+VERSION = 3
 NAME = "manifest.json"
+_FAULTS = frozenset((SIGSEGV, SIGBUS, SIGILL, SIGFPE))
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadRecord:
     """Where a thread was. tid: in the job's PID namespace. orig_rax: the system call's number it
-    was in; 2**64 - 1 if in none."""
+    was in; 2**64 - 1 if in none.
+
+    signal: the siginfo_t, in hexadecimal, of the signal that it had stopped at and was to get when
+    it went on; empty if there was none. told: had the debugger told of that?"""
 
     tid: int
     pc: int
     sp: int
     rax: int
     orig_rax: int
+    signal: str = ""
+    told: bool = False
+
+    @property
+    def signal_number(self) -> int:
+        """0 if there is none."""
+        return int.from_bytes(bytes.fromhex(self.signal)[:4], "little")
+
+    @property
+    def is_fault(self) -> bool:
+        """Is it of an instruction that the thread is at, and which does it again?"""
+        code = int.from_bytes(bytes.fromhex(self.signal)[8:12], "little", signed=True)
+        return self.signal_number in _FAULTS and code > 0
 
 
 @dataclass(frozen=True, slots=True)
 class RankRecord:
     """pid: in the job's PID namespace. location: for people. threads: empty without a debugger.
-    selected: the TID of the debugger's thread, 0 if there was none."""
+    selected: the TID of the debugger's thread, 0 if there was none. now: the rank's clock in half
+    ticks, see crdebug.timeline.calls; 0 if its MPI calls were not recorded."""
 
     rank: int
     pid: int
@@ -40,6 +59,7 @@ class RankRecord:
     location: str
     threads: tuple[ThreadRecord, ...]
     selected: int
+    now: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +84,8 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One checkpoint. time: seconds since 1970. output: lengths of stdout, stderr and events."""
+    """One checkpoint. time: seconds since 1970. layer: what records MPI calls, or "".
+    branch: of the job's history."""
 
     version: int
     job: str
@@ -79,6 +100,8 @@ class Manifest:
     kernel: str
     crs: str
     shim: str
+    layer: str
+    branch: str
     signal: int
     mounts: dict[str, str]
     ranks: tuple[RankRecord, ...]

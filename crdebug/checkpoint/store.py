@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from crdebug.checkpoint import manifest as manifests
 from crdebug.checkpoint.manifest import Manifest, Stamp
-from crdebug.errors import StoreError
+from crdebug.errors import BadInput, StoreError
 
 _BLOCK = 1 << 20
 _SPARE = 64 << 20  # bytes that must stay free besides an image
@@ -135,8 +135,13 @@ class CheckpointStore:
                 found.append(describe(self.load(number)))
         return tuple(found)
 
-    def load(self, number: int) -> Manifest:
-        """Raises StoreError when there is no such checkpoint, or its manifest is unreadable."""
+    def load(self, number: int | None) -> Manifest:
+        """None: the newest. Raises BadInput when there is none at all, StoreError when there is no
+        such checkpoint, or its manifest is unreadable."""
+        if number is None:
+            if not self.numbers():
+                raise BadInput("there is no checkpoint yet", hint="take one with 'checkpoint'")
+            number = self.numbers()[-1]
         if number not in self.numbers():
             known = ", ".join(map(str, self.numbers())) or "none"
             raise StoreError(

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from crdebug.commands.arguments import integer, letters, rest
 from crdebug.commands.registry import Call, Family, Group, Requires
-from crdebug.commands.results import Backtraces, Printed, Ranks, Result, Said, Text, Threads, some
+from crdebug.commands.results import (
+    Backtraces,
+    NoRankAnswered,
+    Printed,
+    Ranks,
+    Result,
+    Said,
+    Text,
+    Threads,
+    some,
+)
 
 INFO = Family("info", "Show the state of things", aliases=("i",))
 DATA = Group("data", "Looking at the job", families=(INFO,))
@@ -52,7 +62,15 @@ Where it cannot be evaluated, GDB's own message follows the values.
 async def print_(call: Call) -> Result:
     session = call.context.session
     format = f"/{call[FORMAT]}" if call[FORMAT] else ""
-    return Printed(some(await session.evaluate(call.ranks, call[EXPRESSION], format)))
+    answers = await session.evaluate(call.ranks, call[EXPRESSION], format)
+    try:
+        return Printed(some(answers))
+    except NoRankAnswered as failed:
+        if failed.problem.startswith("No symbol"):
+            failed.hint = (
+                "'backtrace' shows where ranks are, 'gdb info locals' what has a name there"
+            )
+        raise
 
 
 @DATA.command(

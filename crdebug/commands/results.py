@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from crdebug.target.breakpoints import Breakpoint
     from crdebug.target.gdb import Frame, ThreadInfo
     from crdebug.target.group import RankInfo
+    from crdebug.travel.branching import Compared
+    from crdebug.travel.overview import Overview
+    from crdebug.travel.partners import OnTheWay
 
 T = TypeVar("T", bound=Hashable)
 
@@ -107,6 +110,50 @@ class Checkpoints:
 
 
 @dataclass(frozen=True, slots=True)
+class Moved:
+    """The job is at another place of its history.
+
+    focus: the rank that it was about.  tick: how many MPI calls it has completed there; recorded:
+    how many in all.  note: what else is to be said, or "".  ranks: where everybody is now.
+    """
+
+    focus: int
+    tick: int
+    recorded: int
+    note: str
+    ranks: tuple[RankInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """What is between the ranks."""
+
+    on_the_way: OnTheWay
+
+
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """Where some ranks are in the job's history."""
+
+    overview: Overview
+    ranks: RankSet
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The job's history as a whole."""
+
+    overview: Overview
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The values of one expression at the ends of branches of history."""
+
+    branches: tuple[Compared, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Text:
     """Text for the user: help, echo."""
 
@@ -146,6 +193,11 @@ Result = (
     | CheckpointTaken
     | Restarted
     | Checkpoints
+    | Moved
+    | Messages
+    | Comparison
+    | Whereabouts
+    | Timeline
     | Text
     | Killed
     | Left

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import crdebug.commands.branches
+import crdebug.commands.timeline  # noqa: F401 - declares more of HISTORY
 from crdebug.commands.breakpoints import BREAKPOINTS
 from crdebug.commands.checkpoints import CHECKPOINTS
 from crdebug.commands.data import DATA
 from crdebug.commands.help import HELP
+from crdebug.commands.history import HISTORY
 from crdebug.commands.job import JOB
 from crdebug.commands.registry import Registry
 from crdebug.commands.running import RUNNING
+from crdebug.commands.settings import GROUP as SETTINGS
 
 
 def standard() -> Registry:
     """A registry of all commands."""
-    return Registry((RUNNING, DATA, BREAKPOINTS, CHECKPOINTS, JOB, HELP))
+    return Registry((RUNNING, DATA, BREAKPOINTS, CHECKPOINTS, HISTORY, JOB, SETTINGS, HELP))

@@ -20,11 +20,12 @@ from crdebug.checkpoint.hashing import RunningHashes
 from crdebug.checkpoint.images import read_threads
 from crdebug.checkpoint.manifest import VERSION, Binary, Manifest, RankRecord, ThreadRecord
 from crdebug.checkpoint.protocol import variables
-from crdebug.checkpoint.store import Checkpoint, Draft
+from crdebug.checkpoint.store import Checkpoint, CheckpointStore, Draft
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
 from crdebug.errors import CrdebugError, NotAvailable, Refused, StoreError
 from crdebug.events import Progress
+from crdebug.job import clocks
 from crdebug.job.ranks import RankShim, find_shims
 from crdebug.job.record import JobDirectory, JobRecord, is_alive
 from crdebug.native import layout
@@ -34,7 +35,7 @@ from crdebug.node.ptrace import Held, held_container
 from crdebug.ranks import RankSet
 
 _JOB_MOUNT = "crdebug-job"
-_OUTPUT = ("stdout", "stderr", "events")
+OUTPUT = ("stdout", "stderr", "events")
 NO_MEMORY_FOR_BOTH = Progress("restart", "end the job first: there is no memory for both")
 _SPARE = 64 << 20  # bytes of memory, for the CRS and for what its estimate leaves out
 
@@ -54,24 +55,29 @@ def find_crs(record: JobRecord) -> Crs:
 class Image:
     """What a dump left in a draft, besides the images themselves.
 
-    inside: by rank, its PID in the job's namespace.  programs: the files that are mapped as code.
+    inside: by rank, its PID in the job's namespace.  now: by rank, its clock, if it has one.
+    programs: the files that are mapped as code.
     """
 
     draft: Draft
     mounts: Mapping[str, str]
     crs: str
     inside: Mapping[int, int]
+    now: Mapping[int, int]
     saved: tuple[SavedFile, ...]
     programs: tuple[str, ...]
     hashes: Mapping[Path, tuple[int, str]]
 
 
 class Imaging:
-    """Dumps and restores of one job."""
+    """Dumps and restores of one job. store: the checkpoints' place, if not the job's usual one."""
 
-    def __init__(self, directory: JobDirectory, settings: Settings) -> None:
+    def __init__(
+        self, directory: JobDirectory, settings: Settings, store: CheckpointStore | None = None
+    ) -> None:
         self.directory = directory
         self.settings = settings
+        self.store = store or directory.store
 
     # ---- checkpoint -------------------------------------------------------------------------
 
@@ -82,7 +88,7 @@ class Imaging:
         Raises CrsFailed or StoreError; the draft is gone then.
         """
         crs = await asyncio.to_thread(find_crs, record)
-        store = self.directory.store
+        store = self.store
         store.require_space(sum(map(_resident, proc.processes_in_namespace_of(record.pid))))
         mounts = {mount.point: mount.point for mount in container.machine_mounts(record.pid)}
         mounts[container.JOB_DIRECTORY] = _JOB_MOUNT
@@ -90,6 +96,7 @@ class Imaging:
         saved: tuple[SavedFile, ...] = ()
         programs: tuple[str, ...] = ()
         inside: dict[int, int] = {}
+        now: dict[int, int] = {}
 
         async def frozen(pid: int) -> None:
             nonlocal saved, programs
@@ -97,7 +104,8 @@ class Imaging:
             saved = save(find_open_files(pids), draft.files)
             programs = mapped_programs(pids)
             inside.update((shim.rank, proc.inner_pid(shim.pid)) for shim in shims)
-            for name in _OUTPUT:
+            now.update((each.rank, each.read().now) for each in clocks.find(shims, record.layer))
+            for name in OUTPUT:
                 shutil.copyfile(self.directory.run(record.incarnation) / name, draft.run / name)
             if running:
                 # The CRS has broken off system calls in the job itself, not in the image only.
@@ -113,7 +121,7 @@ class Imaging:
             raise
         finally:
             hashes = await asyncio.to_thread(hashing.finish)
-        return Image(draft, mounts, crs.name, inside, saved, programs, hashes)
+        return Image(draft, mounts, crs.name, inside, now, saved, programs, hashes)
 
     async def publish(
         self,
@@ -135,6 +143,7 @@ class Imaging:
                 location=(locations or {}).get(shim.rank, ""),
                 threads=(threads or {}).get(shim.rank, ()),
                 selected=(selected or {}).get(shim.rank, 0),
+                now=image.now.get(shim.rank, 0),
             )
             for shim in shims
         )
@@ -153,6 +162,8 @@ class Imaging:
             kernel=system.release,
             crs=image.crs,
             shim=record.shim,
+            layer=record.layer,
+            branch=record.branch,
             signal=record.signal,
             mounts=dict(image.mounts),
             ranks=ranks,
@@ -160,7 +171,7 @@ class Imaging:
             saved=image.saved,
             files={},
         )
-        store = self.directory.store
+        store = self.store
         return await asyncio.to_thread(store.publish, image.draft, manifest, image.hashes)
 
     # ---- restart ----------------------------------------------------------------------------
@@ -175,7 +186,7 @@ class Imaging:
                     f"{binary.path} {what}",
                     hint="put the old one back; an image fits only the programs it was made of",
                 )
-        self.directory.store.verify(manifest)
+        self.store.verify(manifest)
 
     def fits_beside(self, manifest: Manifest, record: JobRecord) -> bool:
         """Is there memory for a checkpoint's processes beside those that are there now?
@@ -225,7 +236,7 @@ class Imaging:
     async def _bring_back(
         self, manifest: Manifest, record: JobRecord, crs: Crs, debugger: bool
     ) -> tuple[JobRecord, tuple[RankShim, ...]]:
-        home = self.directory.store.path(manifest.number)
+        home = self.store.path(manifest.number)
         incarnation = record.incarnation + 1
         shims: tuple[RankShim, ...] = ()
 
@@ -237,9 +248,11 @@ class Imaging:
         async with contextlib.AsyncExitStack() as undo:
             run = self.directory.new_run(incarnation)
             undo.callback(shutil.rmtree, run, ignore_errors=True)
-            for name in _OUTPUT:
+            for name in OUTPUT:
                 shutil.copyfile(home / "run" / name, run / name)
                 (run / name).chmod(0o600)  # as the starter made it; the CRS compares
+            if manifest.layer:
+                clocks.take_along(self.directory.run(record.incarnation), run)
             rollback = RollBack(manifest.saved, home / "files", self.directory.undo(record))
             rollback.recover()
             await _to_its_end(rollback.apply)
@@ -262,6 +275,7 @@ class Imaging:
                 pid=pid,
                 start=proc.started(pid),
                 boot=proc.boot_id(),
+                branch=manifest.branch,
             )
             self.directory.write(new)
             undo.pop_all()

@@ -11,10 +11,12 @@ from crdebug.acquire.mpir import acquire
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
 from crdebug.errors import BadInput, CrdebugError, NotAvailable, Refused, StoreError
+from crdebug.job import clocks
 from crdebug.job.ranks import RankShim, find_shims
 from crdebug.job.record import JobDirectory, JobRecord, is_alive, told, unused_name
 from crdebug.native import layout
 from crdebug.native.build import build
+from crdebug.native.build_mpi import build_layer, mpicc_of
 from crdebug.node import container, proc, signals, watch
 
 # What a launcher or a transport needs so that the job can be dumped. Only what the user has not
@@ -52,17 +54,22 @@ async def launch(
     signal = settings.signal or layout.DEFAULT_SIGNAL
     signals.require_usable(signal)
     if os.geteuid() != 0:
-        raise NotAvailable("a job container needs root", hint="see 'crdebug doctor'")
+        raise NotAvailable(
+            "a job container needs root", hint="run it as root; 'crdebug doctor' says more"
+        )
     directory = JobDirectory(name or unused_name(tuple(argv)))
     deadline = Deadline(settings.launch)
     native = await build(settings.compiler, deadline)
+    layer = await _layer_for(argv, settings.record, deadline)
     with directory.lock("start it"):
         _refuse_in_use(directory)
         try:
             run = directory.new_run(1)
+            if layer is not None:
+                clocks.make_room(run)
             pid = await container.start(
                 native.starter,
-                native.shim,
+                [native.shim, *([layer] if layer else [])],
                 argv,
                 job=directory.name,
                 directory=run,
@@ -83,6 +90,7 @@ async def launch(
             signal=signal,
             starter=str(native.starter),
             shim=str(native.shim),
+            layer=str(layer or ""),
             incarnation=1,
             pid=pid,
             start=_started(pid),
@@ -90,6 +98,24 @@ async def launch(
         )
         directory.write(record)
     return directory, record
+
+
+async def _layer_for(argv: Sequence[str], wanted: bool | None, deadline: Deadline) -> Path | None:
+    """The library that records MPI calls, for the launcher's MPI; None if it is not wanted.
+
+    Raises NotAvailable, unless it need not be (wanted is None).
+    """
+    if wanted is False:
+        return None
+    compiler = mpicc_of(argv[0])
+    if compiler is not None:
+        return await build_layer(compiler, deadline)
+    if wanted is None:
+        return None
+    raise NotAvailable(
+        f"MPI calls cannot be recorded: there is no mpicc that belongs to '{argv[0]}'",
+        hint="install the MPI's development package, or run with --no-record",
+    )
 
 
 def _started(pid: int) -> int:
@@ -122,7 +148,7 @@ def why_ended(directory: JobDirectory, record: JobRecord) -> CrdebugError:
     run = directory.run(record.incarnation)
     said = told(run / "events")
     words = (run / "stderr").read_text(errors="replace") if (run / "stderr").exists() else ""
-    tail = "\n".join(line for line in words.strip().splitlines()[-12:])
+    tail = "\n".join(line for line in words.strip().splitlines()[-30:])
     if said.failure:
         return NotAvailable(f"the job could not be started: {said.failure}")
     if said.status == 0:

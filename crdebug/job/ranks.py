@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from crdebug.acquire.mpir import ProcDesc
@@ -107,29 +108,44 @@ class RankShim:
         bit = 1 << (self.shim().signal - 1)
         return tuple(thread for thread in proc.threads(self.pid) if thread.blocked & bit)
 
+    def who_blocks(self, blockers: Sequence[proc.Thread]) -> str:
+        """``thread 12 (x) blocks SIGRTMAX-2``."""
+        names = ", ".join(f"{thread.tid} ({thread.name})" for thread in blockers)
+        one = len(blockers) == 1
+        name = signals.name_of(self.shim().signal)
+        return f"thread{'' if one else 's'} {names} block{'s' if one else ''} {name}"
+
     def refuse_blockers(self) -> None:
         """Raises Refused, naming the threads that block the signal."""
         blockers = self.blockers()
         if blockers:
-            names = ", ".join(f"{thread.tid} ({thread.name})" for thread in blockers)
             raise Refused(
-                f"blocked by thread {names}: {signals.name_of(self.shim().signal)}, "
-                "which is to lead it into the waitpoint",
+                f"{self.who_blocks(blockers)}, which only a debugger can have it take",
                 ranks=RankSet.of([self.rank]),
-                hint="choose another signal with 'crdebug run --signal'",
+                hint="take the checkpoint under a debugger ('crdebug attach'), "
+                "or choose another signal with 'crdebug run --signal'",
             )
 
-    def close_gate(self, calls: dict[int, int]) -> None:
+    def close_gate(self, calls: Mapping[int, int], held: Mapping[int, int] | None = None) -> None:
         """Close the gate and say which system calls are to be made again.
 
-        calls: by TID as numbered in the job, the number of the call, -1 if in none.
+        TIDs as numbered in the job. calls: the number of the call, -1 if in none.  held: the signal
+        that will be queued to the thread in the waitpoint; if it has a handler, it ends the call.
         """
         blocked = {thread.inner for thread in self.blockers()}
+        caught = {thread.inner: thread.caught for thread in proc.threads(self.pid)}
+        handled = {
+            tid: number
+            for tid, number in (held or {}).items()
+            if caught.get(tid, 0) >> (number - 1) & 1
+        }
+
+        def flags(tid: int) -> int:
+            known = layout.BLOCKED if tid in blocked else 0
+            return known | handled.get(tid, 0) << layout.HELD_SHIFT
+
         self.set_gate(0)
-        self.set_table(
-            ThreadEntry(tid, call, layout.BLOCKED if tid in blocked else 0)
-            for tid, call in calls.items()
-        )
+        self.set_table(ThreadEntry(tid, call, flags(tid)) for tid, call in calls.items())
 
     def queue_signal(self, inner_tids: Iterable[int] | None = None) -> None:
         """Queue the waitpoint signal to the threads, all or those with these inner TIDs."""
@@ -214,6 +230,27 @@ class RankShim:
                 else:
                     self.set_gate(1)  # held before main: no signal frame, no hook
         return waiting
+
+
+def has_ended(pid: int) -> bool:
+    """Or is about to: one that was killed is there for a moment, without memory to be read."""
+    return not proc.is_alive(pid) or proc.is_ending(pid)
+
+
+@contextlib.contextmanager
+def naming_the_ended(shims: Sequence[RankShim]) -> Iterator[None]:
+    """What goes wrong with a job whose ranks end goes wrong because of that: the error says so."""
+    try:
+        yield
+    except (CrdebugError, OSError) as error:
+        ended = [shim for shim in shims if has_ended(shim.pid)]
+        if not ended:
+            raise
+        pids = ", ".join(str(shim.pid) for shim in ended)
+        raise CrdebugError(
+            f"process {pids} has ended" if len(ended) == 1 else f"processes {pids} have ended",
+            ranks=RankSet.of(shim.rank for shim in ended),
+        ) from error
 
 
 def refuse_traced(pid: int, rank: int) -> None:

@@ -6,8 +6,12 @@ STATE/jobs/NAME/
   session         the attached session's socket, see crdebug.job.control
   herd.json       where the threads were, while they are in their waitpoints
   run/N/          the N-th incarnation's stdout, stderr and events
+  run/N/time/     its ranks' logs of MPI calls, see crdebug.timeline.log
   undo-N/         while the N-th incarnation is being replaced: what its files held
   checkpoints/N/  see crdebug.checkpoint.store
+  history/N/      checkpoints that crdebug takes of itself, to go back in time from
+  branches/       the branches of its history, and the logs of those that it is not on
+  beside/         a second job, while branches are compared
 """
 
 from __future__ import annotations
@@ -28,7 +32,9 @@ from crdebug.checkpoint.store import CheckpointStore
 from crdebug.config import state_home
 from crdebug.errors import BadInput, Refused, StoreError
 from crdebug.node import proc
+from crdebug.timeline.branches import MAIN
 
+BESIDE = "beside"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
 _EXIT = re.compile(r"^exit (\d+)$", re.M)
@@ -42,7 +48,8 @@ class JobRecord:
     """What a job was started with, and which process it is now.
 
     pid, start: PID 1 of its container as numbered here, and when that process started (see
-    proc.started); boot: of which run of the machine.  run: the incarnation's directory.
+    proc.started); boot: of which run of the machine.  layer: the library that records its MPI
+    calls, empty if they are not recorded.  branch: of its history, see crdebug.timeline.branches.
     """
 
     name: str
@@ -56,6 +63,8 @@ class JobRecord:
     pid: int
     start: int
     boot: str
+    layer: str = ""
+    branch: str = MAIN
 
 
 class JobDirectory:
@@ -67,12 +76,13 @@ class JobDirectory:
         self.name = name
         self.path = state_home() / "jobs" / name
         self.store = CheckpointStore(name, self.path / "checkpoints")
+        self.history = CheckpointStore(name, self.path / "history")
 
     def create(self) -> None:
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def exists(self) -> bool:
-        return (self.path / "job.json").exists()
+        return _is_there(self.path / "job.json")
 
     def run(self, incarnation: int) -> Path:
         return self.path / "run" / str(incarnation)
@@ -89,6 +99,15 @@ class JobDirectory:
         for path in (*self.path.glob("run/*"), *self.path.glob("undo-*")):
             if path.name != str(incarnation):
                 shutil.rmtree(path, ignore_errors=True)
+
+    @property
+    def branches(self) -> Path:
+        return self.path / "branches"
+
+    @property
+    def files(self) -> Path:
+        """What files held that were rolled back for as long as the job is there."""
+        return self.path / "files"
 
     def undo(self, record: JobRecord) -> Path:
         """Where files are kept that a restart is about to roll back; of this incarnation only."""
@@ -153,12 +172,21 @@ class JobDirectory:
 
 
 def all_jobs() -> tuple[JobDirectory, ...]:
-    """Every job that left something here, by name."""
-    root = state_home() / "jobs"
-    if not root.is_dir():
+    """Every job that left something here, by name. Raises PermissionError."""
+    try:
+        names = sorted(filter(_NAME.match, os.listdir(state_home() / "jobs")))
+    except FileNotFoundError:
         return ()
-    names = sorted(entry.name for entry in os.scandir(root) if _NAME.match(entry.name))
-    return tuple(JobDirectory(name) for name in names if (root / name / "job.json").exists())
+    return tuple(job for job in map(JobDirectory, names) if job.exists())
+
+
+def _is_there(path: Path) -> bool:
+    """Path.exists; but what one may not look at is an error, also from Python 3.14 on."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def is_alive(record: JobRecord) -> bool:

@@ -8,6 +8,7 @@ were rolled back for a restart that did not come, and drafts.
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from crdebug.deadline import Deadline
 from crdebug.errors import DeadlineExpired
 from crdebug.job.launch import await_ranks
 from crdebug.job.ranks import RankShim, refuse_traced
-from crdebug.job.record import JobDirectory, JobRecord, is_alive
+from crdebug.job.record import BESIDE, JobDirectory, JobRecord, is_alive
 from crdebug.node import code, container, proc
 from crdebug.node.ptrace import held_container
 
@@ -28,11 +29,19 @@ _OUR_SCRIPT = "rank_mi.py"
 async def end_remains(directory: JobDirectory, record: JobRecord, deadline: Deadline) -> None:
     """End what is not the job: a CRS at work, and incarnations that are not the recorded one.
 
-    A tree that is being dumped runs on when the CRS is killed; one that is being restored is
-    ended. Callers hold the job's lock. Raises DeadlineExpired.
+    Callers hold the job's lock. Raises DeadlineExpired.
     """
-    await container.end_all(lambda: container.crs_at_work(directory.path), deadline)
+
+    def at_work() -> tuple[int, ...]:
+        return container.crs_at_work(directory.path)
+
+    # It finds nobody to answer it, and ends by itself: a tree that it was dumping runs on, and one
+    # that it was restoring is ended. To kill it at once would be a risk, see Criu.dump.
+    with contextlib.suppress(DeadlineExpired):
+        await Deadline(deadline.left / 2).until(lambda: not at_work(), "the CRS to end")
+    await container.end_all(at_work, deadline)
     others = set(directory.path.glob("run/*")) - {directory.run(record.incarnation)}
+    others |= set(directory.path.glob(f"{BESIDE}/run/*"))
     await container.end_all(
         lambda: tuple(pid for run in others for pid in container.containers_of(run)), deadline
     )
@@ -63,6 +72,8 @@ async def recover(directory: JobDirectory, record: JobRecord, settings: Settings
     if is_alive(record) and rollback.broken_off:
         async with held_container(record.pid, Deadline(settings.stop)):
             rollback.recover()
+    RollBack((), Path(), directory.path / BESIDE / "files").recover()
+    shutil.rmtree(directory.path / BESIDE, ignore_errors=True)
 
 
 async def let_go(shims: Sequence[RankShim], settings: Settings) -> None:

@@ -15,6 +15,7 @@ from crdebug.ranks import RankSet
 
 # A result behind text that something in GDB's process wrote without a newline.
 _BURIED = re.compile(rb"(\d+)\^(?:done|running|connected|error|exit)\b")
+_LONG = 80  # a command's name in an error is no longer than that
 
 
 @dataclass(slots=True)
@@ -82,7 +83,8 @@ class Connection:
         Raises GdbError with GDB's message, GdbDied, DeadlineExpired (the command itself is not
         taken back by that), BadInput for a command of several lines.
         """
-        return await self._wait(self._send(command, command, collect=False), deadline)
+        name = command if len(command) <= _LONG else f"{command[: _LONG - 3]}..."
+        return await self._wait(self._send(command, name, collect=False), deadline)
 
     async def console(self, command: str, deadline: Deadline) -> str:
         """Run one command of GDB's command line; the text that it printed, warnings included.

@@ -7,7 +7,7 @@ import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from crdebug.errors import NotAvailable
 from crdebug.node import programs
 
 _HERE = Path(__file__).parent
+MADE = "made"  # in a directory to work in: what goes into the cache
 _FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror")
 # Everything is bound at start: a call through a lazy binding would change memory in a handler.
 _SHIM_FLAGS = ("-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-z,now")
@@ -28,13 +29,19 @@ class Native:
 
     starter: Path
     shim: Path
+    walker: Path
 
 
 def _commands(compiler: Sequence[str], target: Path) -> tuple[tuple[str, ...], ...]:
     starter = (*compiler, *_FLAGS, "-rdynamic", "-o", str(target / "starter"))
     shim = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "shim.so"))
+    walk = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "walk.so"))
     sources = (str(_HERE / "crs_action.c"), str(_HERE / "starter.c"))
-    return ((*starter, *sources), (*shim, str(_HERE / "shim.c"), "-ldl"))
+    return (
+        (*starter, *sources),
+        (*shim, str(_HERE / "shim.c"), "-ldl"),
+        (*walk, str(_HERE / "walk.c"), str(_HERE / "walk_wait.c")),
+    )
 
 
 async def build(compiler: str, deadline: Deadline) -> Native:
@@ -51,13 +58,8 @@ async def build(compiler: str, deadline: Deadline) -> Native:
         digest.update(source.read_bytes())
     for command in _commands(words, Path()):
         digest.update("\0".join(command).encode())
-    home = cache_home() / "native" / digest.hexdigest()[:16]
-    native = Native(home / "starter", home / "shim.so")
-    if re.search(r"[\s:]", str(home)):
-        raise NotAvailable(
-            f"{home} has a space or a colon in its name, which would end it in LD_PRELOAD",
-            hint="choose another place with $CRDEBUG_CACHE",
-        )
+    home = place_for(digest.hexdigest()[:16])
+    native = Native(home / "starter", home / "shim.so", home / "walk.so")
     if not home.exists():
         await _compile(words, home, deadline)
     return native
@@ -77,18 +79,42 @@ def _words(compiler: str) -> list[str]:
 
 
 async def _compile(compiler: Sequence[str], home: Path, deadline: Deadline) -> None:
+    async def make(work: Path) -> None:
+        for command in _commands(compiler, work / MADE):
+            await compile_with(command, "the native part", deadline)
+
+    await make_once(home, make)
+
+
+# ---- for whatever is compiled on first use -------------------------------------------------------
+
+
+def place_for(name: str) -> Path:
+    """Where in the cache something that was compiled is, by the digest of all it was made of.
+
+    Raises NotAvailable for a cache that cannot be named in LD_PRELOAD.
+    """
+    home = cache_home() / "native" / name
+    if re.search(r"[\s:]", str(home)):
+        raise NotAvailable(
+            f"{home} has a space or a colon in its name, which would end it in LD_PRELOAD",
+            hint="choose another place with $CRDEBUG_CACHE",
+        )
+    return home
+
+
+async def make_once(home: Path, make: Callable[[Path], Awaitable[None]]) -> None:
+    """Make a directory of the cache: it appears whole, by one rename, and stays what it is.
+
+    make: gets a directory to work in, and fills `MADE` in it. Safe for concurrent callers.
+    Raises NotAvailable, and what `make` raises.
+    """
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=home.parent) as work:
-            made = Path(work) / "made"
+            made = Path(work) / MADE
             made.mkdir()
-            for command in _commands(compiler, made):
-                done = await programs.run(command, deadline, "the compiler")
-                if done.status != 0:
-                    said = (done.err or done.out).strip() or f"exit status {done.status}"
-                    raise NotAvailable(
-                        f"the native part does not compile: {shlex.join(command)}\n{said}"
-                    )
+            await make(Path(work))
             try:
                 made.rename(home)
             except OSError:
@@ -99,3 +125,11 @@ async def _compile(compiler: Sequence[str], home: Path, deadline: Deadline) -> N
             f"cannot write to {home.parent}: {error.strerror}",
             hint="choose another place with $CRDEBUG_CACHE",
         ) from None
+
+
+async def compile_with(command: Sequence[str], what: str, deadline: Deadline) -> None:
+    """Run a compiler. Raises NotAvailable with its own words and the command that it was."""
+    done = await programs.run(command, deadline, "the compiler")
+    if done.status != 0:
+        said = (done.err or done.out).strip() or f"exit status {done.status}"
+        raise NotAvailable(f"{what} does not compile: {shlex.join(command)}\n{said}")

@@ -19,6 +19,8 @@ enum crdebug_crs_state { CRDEBUG_CRS_NONE = 0, CRDEBUG_CRS_CONTINUE = 1, CRDEBUG
 enum crdebug_thread_flags {
     CRDEBUG_EXEMPT = 1,  /* the waitpoint lets it pass */
     CRDEBUG_BLOCKED = 2, /* it blocked the signal, which was unblocked from outside: block it again */
+    CRDEBUG_HELD_SHIFT = 8, /* bits 8 to 14: a signal with a handler that was put into the thread's
+                               queue from outside; should it come now, it ends the system call */
 };
 
 /* One thread that is to be herded. Written from outside while the thread is stopped. */

@@ -1,9 +1,10 @@
 /* starter --crs-action SOCKET: CRIU's action script (criu(8), --action-script).
  *
  * At setup-namespaces it brings `lo` up in the new network namespace, which CRIU restores empty; at
- * post-dump and pre-resume, while all processes of the job are frozen, it tells SOCKET
+ * post-dump, post-restore and pre-resume, while all processes of the job are frozen, it tells SOCKET
  * "ACTION PID\n" and waits for "go\n". Any other end of the conversation (crdebug has died, say)
- * fails the action, and CRIU lets the job go. */
+ * fails the action. CRIU lets the job go then, that it was dumping; and ends the one that it was
+ * restoring, but only at post-restore: at pre-resume nothing can stop it any more. */
 #define _GNU_SOURCE 1
 #include "starter.h"
 
@@ -58,7 +59,8 @@ int crs_action(const char *path) {
     const char *action = getenv("CRTOOLS_SCRIPT_ACTION"), *pid = getenv("CRTOOLS_INIT_PID");
     if (action == NULL || pid == NULL) return 0;
     if (strcmp(action, "setup-namespaces") == 0) return enter_and_raise_loopback(pid);
-    if (strcmp(action, "post-dump") == 0 || strcmp(action, "pre-resume") == 0)
+    if (strcmp(action, "post-dump") == 0 || strcmp(action, "post-restore") == 0 ||
+        strcmp(action, "pre-resume") == 0)
         return ask_crdebug(path, action, pid);
     return 0;
 }

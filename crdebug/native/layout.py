@@ -17,6 +17,7 @@ MAX_THREADS = 2048
 DEFAULT_SIGNAL = 62
 CRS_CONTINUE, CRS_RESTART = 1, 2
 EXEMPT, BLOCKED = 1, 2
+HELD_SHIFT = 8
 
 _HEADER = struct.Struct("<IIiiIIiI")
 _THREAD = struct.Struct("<iiII")
@@ -29,7 +30,8 @@ CRS_STATE_OFFSET = 24
 class ThreadEntry:
     """A thread that is to be herded. tid: in the job's namespace. syscall: -1 if in none.
 
-    flags: EXEMPT, BLOCKED. inside: it is in the waitpoint.
+    flags: EXEMPT, BLOCKED, and a signal's number from bit HELD_SHIFT. inside: it is in the
+    waitpoint.
     """
 
     tid: int

@@ -131,12 +131,20 @@ static void undo_eintr(ucontext_t *context, int number) {
     registers[REG_RIP] -= 2;
 }
 
+/* Does the thread get this signal as soon as the handler returns? */
+static int comes_next(const ucontext_t *context, uint32_t number) {
+    unsigned long pending = 0;
+    if (number == 0) return 0;
+    raw_syscall(SYS_rt_sigpending, (long)&pending, sizeof pending, 0, 0);
+    return (pending & ~context->uc_sigmask.__val[0]) >> (number - 1) & 1;
+}
+
 static void on_signal(int number, siginfo_t *info, void *context) {
     (void)info;
     MPIR_checkpoint_debugger_signal_handler(number);
     struct crdebug_thread *own = own_entry();
     if (own == NULL || own->inside) return; /* the signal once more, in the waitpoint itself */
-    undo_eintr(context, own->syscall);
+    if (!comes_next(context, own->flags >> CRDEBUG_HELD_SHIFT & 127)) undo_eintr(context, own->syscall);
     own->syscall = -1;
     if (own->flags & CRDEBUG_BLOCKED) /* what sigaddset() does */
         ((ucontext_t *)context)->uc_sigmask.__val[0] |= 1ul << (number - 1);
@@ -279,7 +287,7 @@ __attribute__((constructor)) static void start(void) {
         request.size = size > 0 ? size : 0;
     }
     if (request.rank < 0) return;
-    request.mpi = dlsym(RTLD_DEFAULT, "MPI_Init") != NULL;
+    request.mpi = dlsym(RTLD_DEFAULT, "PMPI_Init") != NULL; /* the layer has MPI_Init everywhere */
     if (readlink("/proc/self/exe", request.executable, sizeof request.executable - 1) < 0)
         request.executable[0] = 0;
     if (!may_be_the_rank(&request, variable)) {

@@ -16,7 +16,7 @@ JOB_DIRECTORY = "/run/crdebug"  # CRDEBUG_DIR of crdebug.h
 
 async def start(
     starter: Path,
-    shim: Path | None,
+    preload: Sequence[Path],
     launcher: Sequence[str],
     *,
     job: str,
@@ -29,12 +29,13 @@ async def start(
 ) -> int:
     """Start a job; returns the host PID of PID 1 of its container.
 
-    directory (on the host) becomes the job's own: stdout, stderr, events. The launcher runs by
+    directory (on the host) becomes the job's own: stdout, stderr, events. preload: libraries that
+    every process of the job loads first, in this order (ld.so(8)). The launcher runs by
     then, the ranks need not yet. Raises NotAvailable with the starter's reason.
     """
     reader, writer = os.pipe()
     options = ["--job", job, "--dir", str(directory), "--signal", str(signal)]
-    options += ["--shim", str(shim)] if shim else []
+    options += ["--shim", ":".join(map(str, preload))] if preload else []
     options += ["--hold"] if hold else []
     try:
         done = await programs.run(

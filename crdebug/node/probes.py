@@ -202,7 +202,8 @@ def probe_launchers() -> tuple[Launcher, ...]:
     for directory in os.environ.get("PATH", os.defpath).split(os.pathsep):
         for name in (base + variant for base in LAUNCHERS for variant in LAUNCHER_VARIANTS):
             path = Path(directory or ".", name).absolute()
-            if not (path.is_file() and os.access(path, os.X_OK)):
+            # os.path, as PATH may lead through directories that only others may enter.
+            if not (os.path.isfile(path) and os.access(path, os.X_OK)):
                 continue
             real = str(path.resolve())
             if real not in found:
@@ -216,7 +217,7 @@ def _launcher(path: Path) -> Launcher:
     if family == "MPICH":
         # hydra's own version can differ from the library's, which mpichversion tells
         teller = path.with_name("mpichversion")
-        if teller.is_file():
+        if os.path.isfile(teller):
             version = mpi_family("MPICH\n" + run([str(teller)]).out)[1] or version
     return Launcher(str(path), family, version)
 
@@ -307,7 +308,7 @@ def probe_program(name: str, version_option: str) -> Answer:
 
 def probe_space(path: Path) -> Space:
     """Free space at the nearest directory above `path` that exists."""
-    existing = next(place for place in (path, *path.parents) if place.exists())
+    existing = next(place for place in (path, *path.parents) if os.path.exists(place))
     return Space(str(path), shutil.disk_usage(existing).free)
 
 

@@ -89,6 +89,11 @@ def status(pid: int, tid: int | None = None) -> dict[str, str]:
     return {name: value.strip() for name, _, value in pairs}
 
 
+def queued(pid: int, tid: int) -> int:
+    """The signals in a thread's own queue, bit n - 1 for signal n."""
+    return int(status(pid, tid)["SigPnd"], 16)
+
+
 def tids(pid: int) -> tuple[int, ...]:
     try:
         # In the kernel's order, by age; numbers start again from below at some time.
@@ -137,9 +142,32 @@ def is_alive(pid: int, start: int | None = None) -> bool:
     try:
         if start is not None and started(pid) != start:
             return False
-        return status(pid)["State"][:1] not in "ZX"
+        return status(pid)["State"][:1] not in "ZX" or not is_zombie(pid)
     except (ProcessLookupError, PermissionError, KeyError):
         return False
+
+
+def is_zombie(pid: int) -> bool:
+    """Has it ended, all threads of it, and nobody has waited for it yet? False if it is gone.
+
+    The first thread alone may end before the others (pthread_exit(3)).
+    """
+    try:
+        found = threads(pid)
+    except ProcessLookupError:
+        return False
+    return bool(found) and all(thread.state in "ZX" for thread in found)
+
+
+_EXITING = 0x4  # PF_EXITING of the kernel's include/linux/sched.h
+
+
+def is_ending(pid: int) -> bool:
+    """Is the process on its way out? PID 1 of a namespace is, until all others of it are gone."""
+    try:
+        return bool(int(_read(pid, "stat").rpartition(")")[2].split()[6]) & _EXITING)
+    except ProcessLookupError:
+        return True
 
 
 def namespace(pid: int, kind: str) -> str:
@@ -176,9 +204,14 @@ def inner_pid(pid: int) -> int:
 _MAPS = re.compile(r"(\w+)-(\w+) (\S{4}) (\w+) \S+ \d+ *(.*)")
 
 
+def maps_text(pid: int) -> str:
+    """/proc/PID/maps as it is."""
+    return _read(pid, "maps")
+
+
 def maps(pid: int) -> tuple[Mapping, ...]:
     found = []
-    for line in _read(pid, "maps").splitlines():
+    for line in maps_text(pid).splitlines():
         match = _MAPS.match(line)
         if match is not None:
             start, end, access, offset, path = match.groups()
@@ -196,6 +229,17 @@ def mounts(pid: int) -> tuple[Mount, ...]:
         fields = line.split()
         kind = fields[fields.index("-") + 1]
         found.append(Mount(int(fields[0]), fields[2], _unescape(fields[4]), kind))
+    return tuple(found)
+
+
+def sockets(pid: int) -> tuple[int, ...]:
+    """The descriptors of a process that are sockets."""
+    directory = PROC / str(pid) / "fd"
+    found = []
+    for number in os.listdir(directory):
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            if os.readlink(directory / number).startswith("socket:"):
+                found.append(int(number))
     return tuple(found)
 
 

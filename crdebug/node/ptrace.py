@@ -20,6 +20,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 _libc.ptrace.restype = ctypes.c_long
 _GETREGS, _SETREGS, _DETACH, _SEIZE, _INTERRUPT = 12, 13, 17, 0x4206, 0x4207
+_CONT, _ATTACH, _GETSIGMASK, _SETSIGMASK, _SETSIGINFO = 7, 16, 0x420A, 0x420B, 0x4203
 _EVENT_STOP = 128
 _WALL = 0x40000000
 _EINTR = (1 << 64) - 4
@@ -34,8 +35,8 @@ class _Registers(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_uint64) for name in _REGISTERS.split())
 
 
-def _ptrace(request: int, tid: int, data: object = None) -> None:
-    if _libc.ptrace(request, tid, None, data) != 0:
+def _ptrace(request: int, tid: int, data: object = None, address: int | None = None) -> None:
+    if _libc.ptrace(request, tid, address, data) != 0:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
 
@@ -140,6 +141,55 @@ class Held:
                     continue
             del self._stopped[tid]
         return not self._stopped
+
+
+def drop_signal(tid: int, number: int) -> None:
+    """Take a signal out of a thread's own queue, where it must be, whether it is blocked or not.
+
+    The thread executes no instruction meanwhile. Raises OSError.
+    """
+    mask = ctypes.c_uint64()
+    size = ctypes.sizeof(mask)
+    _ptrace(_SEIZE, tid)
+    try:
+        _ptrace(_INTERRUPT, tid)
+        os.waitpid(tid, _WALL)
+        if not int(proc.status(tid)["SigPnd"], 16) & 1 << (number - 1):
+            _ptrace(_DETACH, tid)  # it has taken it meanwhile
+            return
+        _ptrace(_GETSIGMASK, tid, ctypes.byref(mask), size)
+        only = ctypes.c_uint64(~(1 << (number - 1)))
+        _ptrace(_SETSIGMASK, tid, ctypes.byref(only), size)
+        # It is told to us before the thread is back in its program (ptrace(2),
+        # "Signal-delivery-stop"), and is gone when it is not passed on.
+        _ptrace(_CONT, tid)
+        _, status = os.waitpid(tid, _WALL)
+        _ptrace(_SETSIGMASK, tid, ctypes.byref(mask), size)
+        told = os.WSTOPSIG(status)
+        _ptrace(_DETACH, tid, 0 if told == number else told)
+    except ChildProcessError:
+        raise ProcessLookupError(f"thread {tid} has ended") from None
+
+
+def queue_signal(tid: int, info: bytes) -> None:
+    """Queue a signal, which the thread must block, with all that the kernel once told of it.
+
+    info: a siginfo_t. rt_tgsigqueueinfo(2) takes those of the kernel's own signals, and of kill(2),
+    from the thread itself only. A tracer may turn a signal that is about to be delivered into any
+    other; the thread queues one that is blocked as soon as it runs (kernel/signal.c,
+    ptrace_signal). Raises OSError.
+    """
+    number = int.from_bytes(info[:4], "little")
+    _ptrace(_ATTACH, tid)
+    try:
+        _, status = os.waitpid(tid, _WALL)
+        while os.WIFSTOPPED(status) and os.WSTOPSIG(status) != signal.SIGSTOP:
+            _ptrace(_CONT, tid, os.WSTOPSIG(status))
+            _, status = os.waitpid(tid, _WALL)
+        _ptrace(_SETSIGINFO, tid, ctypes.create_string_buffer(info, len(info)))
+        _ptrace(_DETACH, tid, number)
+    except ChildProcessError:
+        raise ProcessLookupError(f"thread {tid} has ended") from None
 
 
 @contextlib.contextmanager

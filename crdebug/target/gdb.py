@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from crdebug.deadline import Deadline
 from crdebug.errors import BadInput, DeadlineExpired, GdbDied, GdbError, Refused
 from crdebug.events import Location, RankStopped, StopReason
 from crdebug.mi.connection import Connection
-from crdebug.mi.records import Result, quote
+from crdebug.mi.records import MiTuple, Result, quote
 from crdebug.mi.transport import Transport
+from crdebug.node import proc
 from crdebug.node.pipe import Pipe
 from crdebug.node.stops import LocalStopSignals, StopSignals
 from crdebug.ranks import RankSet
@@ -24,9 +26,12 @@ from crdebug.target.interface import (
     TargetState,
     ThreadInfo,
 )
+from crdebug.target.keeping import Keeper, KeptInfo
 from crdebug.target.startup import command_line, environment
 from crdebug.target.stopping import Stopper
 from crdebug.target.tracker import Tracker
+
+_END = 30.0  # seconds that a killed process may take to end: it may have much memory to give back
 
 __all__ = ["Frame", "GdbTarget", "TargetState", "ThreadInfo"]
 
@@ -52,6 +57,7 @@ class GdbTarget:
             transport, rank=rank, subscriber=self._tracker.take, on_death=self._tracker.died
         )
         self._stopper = Stopper(self._connection, self._tracker, signals or LocalStopSignals())
+        self._keeper = Keeper(self._connection, self._tracker)
         self._scripted = False  # crdebug's own scripts are in this GDB
         self._lent = False
         self._lock = asyncio.Lock()
@@ -151,6 +157,7 @@ class GdbTarget:
 
     async def _acquire(self, command: str, verb: str, deadline: Deadline) -> RankStopped:
         async with self._lock:
+            await self._keeper.forget_all(deadline)
             before, ended = self._tracker.state, self._tracker.last_stop
             self._tracker.quiet = True
             self._tracker.begin()
@@ -177,6 +184,7 @@ class GdbTarget:
             await self._stopper.settle(deadline)
             self._require("detach", TargetState.STOPPED)
             await self._put_before_calls(deadline)
+            await self._keeper.forget_all(deadline)
             await self._connection.command("-target-detach", deadline)
             self._tracker.let_go()
 
@@ -208,15 +216,66 @@ class GdbTarget:
     ) -> None:
         """Lead every thread from the waitpoint to where it was; see gdbscripts/lend_mi.py.
 
-        before: the TID of the thread to select, then for each thread "TID:PC:SP:RAX:ORIG_RAX" in
-        hexadecimal, but for the TID.  stop: what counts as the last stop from now on; None for
-        being where it comes out. Raises GdbError that names the threads that are elsewhere.
+        before: the TID of the thread to select, then what is said of each thread there.  stop:
+        what counts as the last stop from now on; None for being where it comes out. Raises
+        GdbError that names the threads that are elsewhere.
         """
         async with self._lock:
             self._require("walk out", TargetState.STOPPED)
             await self._connection.command(f"-crdebug-walk-out {' '.join(before)}", deadline)
             at = await self.location(deadline)
             self._tracker.restore(stop or RankStopped(self.rank, StopReason.OTHER, location=at))
+
+    # ---- snapshots in memory --------------------------------------------------------------------
+
+    async def keep(self, name: str, ranges: Sequence[str], deadline: Deadline) -> KeptInfo:
+        """Keep what the stopped process is, under a name, in the memory of this GDB.
+
+        Registers and private writable memory; ranges: of which shared mappings the content is kept
+        too, see gdbscripts/keep_mi.py. It lasts until `forget`, `detach`, or the process's end.
+        """
+        async with self._lock:
+            self._require("keep a snapshot", TargetState.STOPPED)
+            await self._stopper.settle(deadline)
+            self._require("keep a snapshot", TargetState.STOPPED)
+            return await self._keeper.keep(name, ranges, deadline)
+
+    async def put_back_obstacles(self, name: str, deadline: Deadline) -> tuple[str, ...]:
+        """Why `put_back` would be refused now; empty if it would not."""
+        async with self._lock:
+            self._require("go back in memory", TargetState.STOPPED)
+            await self._stopper.settle(deadline)
+            self._require("go back in memory", TargetState.STOPPED)
+            return await self._keeper.obstacles(name, deadline)
+
+    async def put_back(
+        self, name: str, deadline: Deadline, stop: RankStopped | None = None
+    ) -> RankStopped:
+        """Make the process what it was when a snapshot was kept; returns its last stop.
+
+        stop: what counts as that from now on; None for what did at that time. Breakpoints stay as
+        they are. What the process wrote meanwhile, to files and pipes, is not taken back.
+        Raises Refused, with nothing done, when what the kernel holds of the process is not what it
+        was; GdbError when it fails half-way: the process is of no use any more then.
+        """
+        async with self._lock:
+            self._require("go back in memory", TargetState.STOPPED)
+            await self._stopper.settle(deadline)
+            self._require("go back in memory", TargetState.STOPPED)
+            return await self._keeper.put_back(name, stop, deadline)
+
+    async def walk(self, command: str, deadline: Deadline) -> MiTuple:
+        """A command of gdbscripts/walk_mi.py: go back to a place; see there for the answer."""
+        async with self._lock:
+            self._require("go back", TargetState.STOPPED)
+            await self._stopper.settle(deadline)
+            self._require("go back", TargetState.STOPPED)
+            return await self._keeper.walk(command, deadline)
+
+    async def forget(self, name: str, deadline: Deadline) -> None:
+        """Give a snapshot's memory back. Raises BadInput if there is none of that name."""
+        async with self._lock:
+            await self._keeper.forget(name, deadline)
 
     async def kill(self, deadline: Deadline) -> None:
         """End the process. Refused while it runs; interrupt first."""
@@ -245,16 +304,32 @@ class GdbTarget:
     async def next(self, count: int, deadline: Deadline) -> None:
         await self._run(f"-exec-next {count}", "next", deadline)
 
-    async def finish(self, deadline: Deadline) -> None:
-        await self._run("-exec-finish", "finish", deadline)
+    async def finish(self, deadline: Deadline, level: int = 0) -> None:
+        frame = ""
+        if level:
+            listing = await self.mi("-thread-info", deadline)
+            frame = f" --thread {listing.payload.text('current-thread-id')} --frame {level}"
+        await self._run(f"-exec-finish{frame}", "finish", deadline)
 
     async def _run(self, command: str, verb: str, deadline: Deadline) -> None:
         async with self._lock:
             self._require(verb, TargetState.STOPPED)
+            if await self._was_killed(deadline):
+                return  # which is the stop that this run ends with
             await self._stopper.settle(deadline)
             self._require(verb, TargetState.STOPPED)
             await self._put_before_calls(deadline)
             await self._start_running(command, deadline)
+
+    async def _was_killed(self, deadline: Deadline) -> bool:
+        """Was the process killed while it stood? GDB does not look before it lets it run, and may
+        then fail half-way; and the process stays a zombie until GDB does look."""
+        pid = self._tracker.pid
+        if pid is None or not proc.is_zombie(pid):
+            return False
+        await self._connection.console("kill", deadline)
+        self._tracker.end("SIGKILL")  # nothing else ends a process that is being traced
+        return True
 
     async def _put_before_calls(self, deadline: Deadline) -> None:
         """Stops end some system calls, which a program must not see: see settle() in
@@ -276,7 +351,22 @@ class GdbTarget:
         self._require(
             "wait for a stop", TargetState.STOPPED, TargetState.RUNNING, TargetState.EXITED
         )
-        return await self._tracker.stopped()
+        try:
+            return await self._tracker.stopped()
+        except GdbError:
+            pid = self._tracker.pid
+            if pid is None or not proc.is_ending(pid):
+                raise
+            # It was killed just when GDB was about to let it run.
+            end = Deadline(_END)
+            await end.until(lambda: proc.is_zombie(pid), "its end", ranks=self._ranks)
+            await self._was_killed(end)
+            return await self._tracker.stopped()
+
+    def stands(self, location: Location) -> None:
+        last = self._tracker.last_stop
+        if last is not None and self.state is TargetState.STOPPED:
+            self._tracker.restore(replace(last, location=location))
 
     async def interrupt(
         self, deadline: Deadline, reason: StopReason = StopReason.INTERRUPT

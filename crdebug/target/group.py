@@ -237,11 +237,22 @@ class TargetGroup:
             ranks, "next", lambda each: each.next(count, self._command()), StopReason.STEP
         )
 
-    async def finish(self, ranks: RankSet) -> GroupStopped:
-        """Like `step`, until the selected frame of each rank returns."""
+    async def finish(self, ranks: RankSet, level: int = 0) -> GroupStopped:
+        """Like `step`, until a frame of each rank returns; 0 is the innermost."""
         return await self._go(
-            ranks, "finish", lambda each: each.finish(self._command()), StopReason.FINISH
+            ranks, "finish", lambda each: each.finish(self._command(), level), StopReason.FINISH
         )
+
+    async def lead(self, rank: int, start: Callable[[Target], Awaitable[None]]) -> GroupStopped:
+        """Let one rank run by `start`, and all others along with it, until one of them stops."""
+
+        async def each(target: Target) -> None:
+            if target.rank == rank:
+                await start(target)
+            else:
+                await target.resume(self._command())
+
+        return await self._go(self.in_state(TargetState.STOPPED), "run", each)
 
     async def interrupt(self) -> None:
         """Ask the running ranks to stop; the pending verb returns then. At any time."""

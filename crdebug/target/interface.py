@@ -152,8 +152,8 @@ class Target(Protocol):
         """`count` source lines, over calls."""
         ...
 
-    async def finish(self, deadline: Deadline) -> None:
-        """Until the selected frame returns."""
+    async def finish(self, deadline: Deadline, level: int = 0) -> None:
+        """Until a frame returns; 0 is the innermost."""
         ...
 
     async def stopped(self) -> RankStopped:
@@ -172,6 +172,11 @@ class Target(Protocol):
         A rank that stopped for a reason of its own meanwhile keeps that reason, and nothing of
         the interrupt is left for later.
         """
+        ...
+
+    def stands(self, location: Location) -> None:
+        """What is told as the place of the stopped rank: not the innermost frame's, but of the one
+        that counts for the user."""
         ...
 
     async def evaluate(self, expression: str, deadline: Deadline, format: str = "") -> str:

@@ -83,9 +83,11 @@ def location(frame: MiTuple) -> Location:
     """A frame's, or a breakpoint location's, place."""
     return Location(
         frame.number("addr", 0, 0),
-        frame.text("func", ""),
+        frame.text("func", "").removeprefix("??"),  # GDB's word for a function without a name
         frame.text("file", ""),
         frame.number("line", 0),
+        frame.text("fullname", ""),
+        frame.text("from", ""),
     )
 
 

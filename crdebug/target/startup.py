@@ -28,6 +28,11 @@ _SETTINGS = (
     "set sysroot /",
     "set breakpoint pending on",
     "set debuginfod enabled off",
+    # GDB steps a thread over a breakpoint by executing a copy of the instruction elsewhere, with
+    # another base register if it addresses memory relative to the PC. When a signal comes first,
+    # such as the one that stops the rank, it leaves that register changed (amd64-tdep.c,
+    # fixup_riprel; displaced-stepping.c: "Since the instruction didn't complete").
+    "set displaced-stepping off",
     "set startup-with-shell off",
     "set history save off",
     # A function called from GDB that is interrupted leaves no frame of its own behind.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from crdebug.errors import CrdebugError, GdbDied, Refused
+from crdebug.errors import CrdebugError, GdbDied, GdbError, Refused
 from crdebug.events import GdbSays, RankRunning, RankStopped, StopReason
 from crdebug.mi.records import Async, Garbage, MiTuple, Record, Result, Stream
 from crdebug.ranks import RankSet
@@ -17,6 +17,9 @@ from crdebug.target.interface import (
     Notice,
     TargetState,
 )
+
+# GDB's gdb/breakpoint.c, insert_breakpoints; after "Cannot insert breakpoint N." in the log.
+_ABORTED = "Command aborted."
 
 
 class Tracker:
@@ -110,6 +113,9 @@ class Tracker:
                 case Result(kind="running"):
                     if self.state is TargetState.STOPPED:  # by a typed command
                         self.begin()
+                case Result(kind="error", payload=payload):
+                    if payload.text("msg", "") == _ABORTED:
+                        self._run_aborted()
                 case Async(kind="exec", name="running"):
                     self._running()
                 case Async(kind="exec", name="stopped", payload=payload):
@@ -153,6 +159,17 @@ class Tracker:
                 self.tell(BreakpointChanged(self.rank, inserted))
             case "breakpoint-deleted":
                 self.tell(BreakpointGone(self.rank, payload.number("id")))
+
+    def _run_aborted(self) -> None:
+        """GDB had said ^running already; why it could not do it, it has said in its log.
+
+        At any other error after ^running the process does run, or GDB tells how it ended.
+        """
+        if self.state is TargetState.RUNNING and self._stop is not None and not self._stop.done():
+            problem = "gdb could not let it run: a breakpoint cannot be inserted"
+            self.state = TargetState.STOPPED
+            self._stop.set_exception(GdbError(problem, "continue", ranks=self.ranks))
+            self._stop.exception()  # nobody may be waiting
 
     def _running(self) -> None:
         if self.pid is None or self.state in (TargetState.IDLE, TargetState.EXITED):

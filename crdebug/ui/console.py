@@ -13,6 +13,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.patch_stdout import patch_stdout
+from prompt_toolkit.utils import is_dumb_terminal
 
 from crdebug.commands.completion import complete
 from crdebug.commands.context import Context, agree
@@ -43,11 +44,14 @@ class Prompt:
         self._patched = patched
         self._lines: PromptSession[str] = PromptSession(
             history=_history(state_home() / "history"),
-            completer=CommandCompleter(registry, context),
+            # On a dumb terminal prompt_toolkit would show the last letter of what it completes.
+            completer=None if is_dumb_terminal() else CommandCompleter(registry, context),
             complete_while_typing=False,
             enable_history_search=True,
         )
         self._questions: PromptSession[str] = PromptSession(history=InMemoryHistory())
+        self._reading: asyncio.Task[str | None] | None = None
+        self._cleared = False
 
     async def line(self, prompt: str) -> str:
         return await self._ask(self._lines, prompt)
@@ -65,15 +69,35 @@ class Prompt:
                 return answer.startswith("y")
 
     def clear(self) -> None:
-        for session in (self._lines, self._questions):
-            if session.app.is_running:
-                session.app.exit(exception=KeyboardInterrupt())
+        if self._reading is not None:
+            self._cleared = True
+            self._reading.cancel()
 
     async def _ask(self, session: PromptSession[str], prompt: str) -> str:
         # The streams are the prompt's only while it is shown: results are written at once.
         with self._streams():
-            line: str = await session.prompt_async(prompt, handle_sigint=False)
-            return line
+            # A task of its own, to be cancelled: on a dumb terminal the application that reads is
+            # another one than session.app, and cannot be told to end.
+            self._reading = asyncio.create_task(self._read(session, prompt))
+            try:
+                line = await self._reading
+            except asyncio.CancelledError:
+                if not self._cleared:
+                    raise
+                line = None
+            finally:
+                self._reading, self._cleared = None, False
+        if line is None:
+            raise KeyboardInterrupt
+        return line
+
+    @staticmethod
+    async def _read(session: PromptSession[str], prompt: str) -> str | None:
+        """None: the line was cleared. (A KeyboardInterrupt in a task would end the event loop.)"""
+        try:
+            return await session.prompt_async(prompt, handle_sigint=False)
+        except KeyboardInterrupt:
+            return None
 
     def _streams(self) -> AbstractContextManager[None]:
         return patch_stdout(raw=True) if self._patched else nullcontext()

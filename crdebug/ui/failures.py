@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from crdebug.errors import CrdebugError
+from crdebug.errors import CrdebugError, NotAvailable
 
 EXIT_ERROR = 1
 EXIT_BUG = 70  # EX_SOFTWARE of sysexits.h
 
 
+_OWNER = "run crdebug as the owner of it, or set CRDEBUG_HOME to a directory of yours"
+_ROOM = "make room, or set CRDEBUG_HOME to a directory elsewhere"
+# What a machine may refuse of any file that we use; that is no bug of ours.
+_REFUSALS: Mapping[int, str] = {
+    errno.EACCES: _OWNER,
+    errno.EPERM: _OWNER,
+    errno.EROFS: _OWNER,
+    errno.ENOSPC: _ROOM,
+    errno.EDQUOT: _ROOM,
+}
+
+
 def expected(error: BaseException) -> tuple[CrdebugError, ...]:
     """The errors that a user is meant to read, if it is nothing but those; else none."""
-    leaves = tuple(_leaves(error))
+    leaves = tuple(map(_readable, _leaves(error)))
     wanted = tuple(leaf for leaf in leaves if isinstance(leaf, CrdebugError))
     return wanted if len(wanted) == len(leaves) else ()
 
@@ -24,6 +38,16 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
             yield from _leaves(each)
     else:
         yield error
+
+
+def _readable(error: BaseException) -> BaseException:
+    """An error of the operating system that names a file and what to do, if it is such a one."""
+    if not isinstance(error, OSError) or error.filename is None:
+        return error
+    path, number = os.fsdecode(error.filename), error.errno
+    if number is not None and number in _REFUSALS:
+        return NotAvailable(f"{path}: {os.strerror(number).lower()}", hint=_REFUSALS[number])
+    return error
 
 
 def describe(error: BaseException) -> tuple[str, int]:

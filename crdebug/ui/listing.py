@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def job_table(jobs: Iterable[JobInfo]) -> str:
-    """Jobs as a table."""
+    """Jobs as a table; below it, what opens those that are held."""
+    jobs = tuple(jobs)
     headers = ("job", "state", "ranks", "incarnation", "checkpoints", "pid", "started", "command")
     rows = [
         (
@@ -32,7 +33,13 @@ def job_table(jobs: Iterable[JobInfo]) -> str:
         )
         for each in jobs
     ]
-    return table(headers, rows) if rows else "there are no jobs"
+    held = [each.name for each in jobs if each.state == "held"]
+    hints = [
+        f"job {name} waits for a debugger that is not there: "
+        f"'crdebug attach {name}' or 'crdebug release {name}' lets it go on"
+        for name in held
+    ]
+    return "\n".join([table(headers, rows), *hints]) if rows else "there are no jobs"
 
 
 def jobs_json(jobs: Iterable[JobInfo]) -> str:

@@ -1,4 +1,4 @@
-"""Results as text. Pure: no colour, no stream."""
+"""Results as text; of files, it reads source lines only. No colour, no stream."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from crdebug.commands.results import (
     BreakpointSet,
     Checkpoints,
     CheckpointTaken,
+    Comparison,
     Killed,
     Left,
+    Messages,
+    Moved,
     Nothing,
     Printed,
     Ranks,
@@ -24,9 +27,13 @@ from crdebug.commands.results import (
     Stopped,
     Text,
     Threads,
+    Timeline,
+    Whereabouts,
 )
 from crdebug.ranks import RankSet
-from crdebug.ui.stops import classes, describe
+from crdebug.ui.history import message_table, timeline, when
+from crdebug.ui.source import SourceLines
+from crdebug.ui.stops import classes, describe, describe_places
 from crdebug.ui.tables import table
 
 if TYPE_CHECKING:
@@ -77,6 +84,19 @@ def _lines(result: Result, width: int) -> Iterator[str]:
             yield from places(result.ranks)
         case Checkpoints():
             yield checkpoint_table(result.checkpoints, width)
+        case Moved():
+            yield from _moved(result)
+        case Comparison():
+            for each in result.branches:
+                yield f"branch {each.branch}:"
+                yield from (f"  [{ranks}] = {value}" for ranks, value in each.answers.merged())
+                yield from (f"  {line}" for line in _errors(each.answers))
+        case Messages():
+            yield message_table(result.on_the_way, width)
+        case Whereabouts():
+            yield when(result.overview, result.ranks)
+        case Timeline():
+            yield timeline(result.overview, width)
         case Text():
             yield result.text
         case Killed():
@@ -127,9 +147,8 @@ def _frame(same: tuple[Frame, ...]) -> str:
     first = same[0]
     arguments = first.arguments if all(f.arguments == first.arguments for f in same) else "..."
     location = first.location
-    name = location.function or hex(location.address)
     where = f" at {location.file}:{location.line}" if location.file else ""
-    return f"#{first.level:<3} {name} ({arguments}){where}"
+    return f"#{first.level:<3} {location.name} ({arguments}){where}"
 
 
 def _threads(answers: Answers[tuple[ThreadInfo, ...]], width: int) -> str:
@@ -167,11 +186,18 @@ def _ranks(ranks: Iterable[RankInfo], width: int) -> str:
 
 def places(ranks: Iterable[RankInfo]) -> Iterator[str]:
     """Where ranks are, equal places as one."""
-    known = (
-        (each.rank, each.state if each.location is None else str(each.location)) for each in ranks
+    return describe_places(
+        ((each.rank, each.location, each.state) for each in ranks), SourceLines()
     )
-    for each, place in classes(known):
-        yield f"  [{each}] {place}"
+
+
+def _moved(moved: Moved) -> Iterator[str]:
+    """The rank that it was about comes first, alone."""
+    if moved.note:
+        yield moved.note
+    yield f"rank {moved.focus} at tick {moved.tick} of {moved.recorded}"
+    yield from places(each for each in moved.ranks if each.rank == moved.focus)
+    yield from places(each for each in moved.ranks if each.rank != moved.focus)
 
 
 # ---- breakpoints ----------------------------------------------------------------------------

@@ -97,8 +97,8 @@ class Screen:
             self._put(self._out(), text)
 
     def break_line(self) -> None:
-        """The terminal has just shown ^C: what follows begins on a line of its own."""
-        if self.terminal:
+        """A terminal has just shown ^C: what follows begins on a line of its own."""
+        if self._out().isatty():  # also a dumb one
             self._put(self._out(), "")
 
     def error(self, error: BaseException) -> int:

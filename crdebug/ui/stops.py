@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from typing import TypeVar, assert_never
 
-from crdebug.events import GroupStopped, RankStopped, StopReason
+from crdebug.events import GroupStopped, Location, RankStopped, StopReason
 from crdebug.ranks import RankSet
+from crdebug.ui.source import ReadLine, SourceLines, read_line
 
 K = TypeVar("K", bound=Hashable)
 
@@ -25,25 +26,47 @@ def who(ranks: RankSet) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {ranks}"
 
 
-def describe(stop: GroupStopped) -> Iterator[str]:
+def describe(stop: GroupStopped, read: ReadLine = read_line) -> Iterator[str]:
     """Lines: the causes, then the ranks that were stopped for them and where they are.
 
     Places are equal when they read the same: two ranks have different addresses for one line.
+    Below a place follows its source line.
     """
     causing = {each.rank for each in stop.cause}
     others = [each for each in stop.stops if each.rank not in causing]
     told = [*stop.cause, *(o for o in others if o.reason is not StopReason.FOLLOWED)]
-    sentences = [
-        _sentence(ranks, *key) for ranks, key in classes((each.rank, _key(each)) for each in told)
-    ]
     followed = [each for each in others if each.reason is StopReason.FOLLOWED]
+    locations = {each.rank: each.location for each in (*told, *followed)}
+    source = SourceLines(read)
+    sentences = [
+        (ranks, _sentence(ranks, *key))
+        for ranks, key in classes((each.rank, _key(each)) for each in told)
+    ]
     if followed and sentences:
         with_whom = "it" if len(told) == 1 else "them"
-        sentences[-1] += f"; {who(RankSet.of(o.rank for o in followed))} stopped with {with_whom}"
-    yield from sentences
-    places = classes((o.rank, str(o.location)) for o in followed if o.location is not None)
-    for ranks, place in places:
-        yield f"  [{ranks}] {place}"
+        ranks, last = sentences.pop()
+        last += f"; {who(RankSet.of(o.rank for o in followed))} stopped with {with_whom}"
+        sentences.append((ranks, last))
+    for ranks, sentence in sentences:
+        yield sentence
+        yield from source.at(locations[ranks.first])
+    yield from describe_places(
+        ((each.rank, each.location, "") for each in followed if each.location), source
+    )
+
+
+def describe_places(
+    ranks: Iterable[tuple[int, Location | None, str]], source: SourceLines
+) -> Iterator[str]:
+    """Where ranks are, or the word for it, equal places as one, with their source lines."""
+    known = {rank: (location, word) for rank, location, word in ranks}
+    places = (
+        (rank, word if location is None else str(location))
+        for rank, (location, word) in known.items()
+    )
+    for each, place in classes(places):
+        yield f"  [{each}] {place}"
+        yield from source.at(known[each.first][0], "  ")
 
 
 def _key(stop: RankStopped) -> tuple[StopReason, str, str]:

@@ -16,7 +16,9 @@ TOP = Path(__file__).parents[2]
 RANKS = range(4)
 
 # What long operations say meanwhile, and what is said to other programs.
-PROGRESS = re.compile(r"(run|attach|checkpoint|restart): [a-z ]+( \[[\d,-]+\])?$")
+PROGRESS = re.compile(
+    r"(run|attach|checkpoint|restart|back in time): [a-z ]+(a?\d+)?( on)?( \[[\d,-]+\])?$"
+)
 FOR_PROGRAMS = re.compile(r"MPIR_checkpoint_handle\) \w+:\d+$|MPIR_debug_info\) \S+:\d+$")
 
 
@@ -151,7 +153,7 @@ def test_every_command_of_the_readme_works(environment: dict[str, str]) -> None:
 
     said = ran.stdout
     assert "\nready: MPI jobs can be debugged" in said
-    tour = said[said.index("$ crdebug run --name heat") : said.index("$ crdebug checkpoints heat")]
+    tour = said[said.index("$ crdebug run --name heat") : said.index("$ crdebug run --name back")]
     assert "checkpoint heat:1 taken" in tour
     assert "back at checkpoint heat:1 (incarnation 2)" in tour
     steps = re.findall(r"^\[.*\] = (\d+)$", tour, re.MULTILINE)
@@ -161,6 +163,11 @@ def test_every_command_of_the_readme_works(environment: dict[str, str]) -> None:
     assert min(values) in (49, 50)
     assert max(values) in (300, 301)
     assert values[-1] < 52, "back where it was"
+    back = said[said.index("$ crdebug run --name back") : said.index("$ crdebug checkpoints heat")]
+    # step 200 begins with the 800th call; who has come how far when the first rank is there differs
+    assert re.search(r"^rank 2 at tick (79\d|80\d) of 80\d$", back, re.MULTILINE)
+    assert "step has just been changed here" in back
+    assert re.search(r"^rank 1 at tick 300 of 80\d$", back, re.MULTILINE)
     assert "job bare was killed; its checkpoints stay" in said
     assert "checkpoint bare:1 deleted" in said
     assert said.endswith("\n")

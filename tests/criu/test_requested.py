@@ -6,6 +6,7 @@ import asyncio
 
 from crdebug import jobs
 from crdebug.events import Progress, RankRunning, StopReason
+from harness import looks
 from harness.jobs import JOB, Heard, run_to_end, session
 from harness.mpirun import reference
 from harness.programs import build
@@ -22,10 +23,9 @@ async def test_a_session_takes_the_checkpoint_that_another_crdebug_asks_for() ->
 
 async def test_a_job_that_runs_under_the_debugger_is_stopped_for_it_and_runs_on() -> None:
     program = build("threads")
-    arguments = ("--steps", 1000, "--delay-us", 3000)
     heard = Heard()
     runs = asyncio.Event()
-    async with session(program, *arguments, heard=heard) as job:
+    async with session(program, "--steps", 10**9, "--delay-us", 1000, heard=heard) as job:
         job.subscribe(lambda event: runs.set() if isinstance(event, RankRunning) else None)
         running = asyncio.create_task(job.resume(job.ranks))
         await runs.wait()
@@ -33,12 +33,14 @@ async def test_a_job_that_runs_under_the_debugger_is_stopped_for_it_and_runs_on(
             taken = await jobs.take_checkpoint(JOB, "", False, lambda event: None)
             assert taken.number == number
         assert not running.done(), "the user's continue goes on"
+        await looks.reach(1)  # it has read its options
+        last = looks.end_soon(more=1000)  # the ranks run on while they are told
         stop = await running
         assert {each.reason for each in stop.cause} == {StopReason.EXITED}
         assert await run_to_end(job) == 0
     ended = [e for e in heard.events if isinstance(e, Progress) and e.phase == "ended"]
     assert len(ended) == 3
-    wanted = reference(program, *arguments)
+    wanted = reference(program, "--steps", last)
     assert sorted(heard.text().splitlines()) == sorted(wanted.splitlines())
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
+import random
 
 import pytest
 
-from crdebug.events import RankRunning
+from crdebug.events import StopReason
+from crdebug.ranks import RankSet
 from crdebug.session import Session
 from harness.exact import Look, look
-from harness.jobs import Heard, run_to_end, session
+from harness.jobs import Heard, interrupt_after, run_to_end, session
 from harness.mpirun import reference
 from harness.programs import build
 
@@ -23,26 +24,15 @@ def _differences(before: Look, after: Look) -> list[str]:
     return [line for line in lines if "the place of the stop was" not in line]
 
 
-async def _same_after_checkpoints_and_restarts(job: Session) -> None:
+async def _same_after_checkpoints_and_restarts(job: Session, checkpoints: int = 2) -> None:
     before = await look(job)
     taken = []
-    for _ in range(2):
+    for _ in range(checkpoints):
         taken.append(await job.checkpoint())
         before.expect_same(await look(job), "a checkpoint")
     for checkpoint in (*taken, taken[0]):
         await job.restart(checkpoint.number)
         assert not _differences(before, await look(job))
-
-
-async def _interrupt_soon(job: Session) -> None:
-    runs = asyncio.Event()
-    unsubscribe = job.subscribe(lambda e: runs.set() if isinstance(e, RankRunning) else None)
-    running = asyncio.create_task(job.resume(job.ranks))
-    await runs.wait()
-    await asyncio.sleep(0.05)  # somewhere in the program, wherever that is
-    await job.interrupt()
-    await running
-    unsubscribe()
 
 
 async def test_at_a_breakpoint_in_user_code() -> None:
@@ -58,15 +48,76 @@ async def test_at_a_breakpoint_in_user_code() -> None:
     )
 
 
-async def test_at_an_interrupt_deep_inside_the_mpi_library() -> None:
+async def _inside_mpi(job: Session) -> bool:
+    """Whether any rank is in code that the MPI library runs: below one of its functions."""
+    stacks = (await job.backtrace(job.ranks)).values
+    return any(
+        frame.location.function.startswith(("MPI_", "PMPI_"))
+        for frames in stacks.values()
+        for frame in frames[1:]
+    )
+
+
+async def test_at_interrupts_at_any_time_also_deep_inside_the_mpi_library() -> None:
     program, heard = build("threads"), Heard()
-    async with session(program, "--steps", 1000, heard=heard) as job:
+    inside = 0
+    async with session(program, "--steps", 2000, heard=heard) as job:
+        # into the loop, where the main threads do little else than to call MPI
+        entered = await job.add_breakpoint(job.ranks, "work_step")
+        await job.resume(job.ranks)
+        await job.delete_breakpoint(entered.number)
         for _ in range(3):
-            await _interrupt_soon(job)
-            await _same_after_checkpoints_and_restarts(job)
+            await interrupt_after(job, random.uniform(0.001, 0.1))
+            inside += await _inside_mpi(job)
+            await _same_after_checkpoints_and_restarts(job, checkpoints=1)
+        assert inside
         assert await run_to_end(job) == 0
     assert sorted(heard.text().splitlines()) == sorted(
-        reference(program, "--steps", 1000).splitlines()
+        reference(program, "--steps", 2000).splitlines()
+    )
+
+
+async def test_at_a_breakpoint_that_another_thread_than_the_main_one_hits() -> None:
+    """Also the thread that the user sees is that one then."""
+    program, heard = build("threads"), Heard()
+    async with session(program, "--steps", 30, heard=heard) as job:
+        await job.add_breakpoint(job.ranks, "integer_block")
+        for _ in range(2):
+            stop = await job.resume(job.ranks)
+            assert {(each.reason, each.thread > 1) for each in stop.cause} == {
+                (StopReason.BREAKPOINT, True)
+            }
+            before = await look(job)
+            rank = stop.cause[0].rank
+            location = stop.cause[0].location
+            assert location is not None and location.function == "integer_block"
+            main = min(before.ranks[rank].numbers, key=before.ranks[rank].numbers.__getitem__)
+            assert before.ranks[rank].selected[0] != main
+            await _same_after_checkpoints_and_restarts(job, checkpoints=1)
+            ran = await job.step(RankSet.of([rank]))
+            assert {each.thread for each in ran.cause} == {stop.cause[0].thread}
+        assert await run_to_end(job) == 0
+    assert sorted(heard.text().splitlines()) == sorted(
+        reference(program, "--steps", 30).splitlines()
+    )
+
+
+async def test_at_a_watchpoint_which_still_watches_afterwards() -> None:
+    program, heard = build("threads"), Heard()
+    async with session(program, "--steps", 30, heard=heard) as job:
+        entered = await job.add_breakpoint(job.ranks, "work_step")
+        await job.resume(job.ranks)
+        await job.delete_breakpoint(entered.number)
+        said = await job.gdb(job.ranks, "watch 'threads.c'::step")
+        assert not said.errors and all("atchpoint" in text for text in said.values.values())
+        for _ in range(2):
+            stop = await job.resume(job.ranks)
+            assert {each.reason for each in stop.cause} == {StopReason.WATCHPOINT}
+            await _same_after_checkpoints_and_restarts(job, checkpoints=1)
+        await job.gdb(job.ranks, "delete")
+        assert await run_to_end(job) == 0
+    assert sorted(heard.text().splitlines()) == sorted(
+        reference(program, "--steps", 30).splitlines()
     )
 
 
@@ -102,3 +153,16 @@ async def test_a_thread_that_blocks_all_signals() -> None:
     assert sorted(heard.text().splitlines()) == sorted(
         reference(program, "--steps", 20, ranks=2).splitlines()
     )
+
+
+async def test_at_a_signal_that_is_yet_to_be_delivered() -> None:
+    """The program counts what it sent and what it got."""
+    async with session(build("catcher"), "--signal", 40, "--steps", 3, ranks=2) as job:
+        stop = await job.resume(job.ranks)
+        assert {(each.reason, each.detail) for each in stop.cause} == {(StopReason.SIGNAL, "SIG40")}
+        before = await look(job)
+        await job.checkpoint()
+        before.expect_same(await look(job), "a checkpoint")
+        await job.restart()
+        assert not _differences(before, await look(job))
+        assert await run_to_end(job) == 0

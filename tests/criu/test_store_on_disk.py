@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from crdebug import jobs
 from crdebug.acquire.binaries import build_id
-from crdebug.checkpoint.manifest import NAME
+from crdebug.checkpoint.manifest import NAME, VERSION
 from crdebug.checkpoint.store import CheckpointStore
 from crdebug.errors import CrdebugError, StoreError
 from crdebug.job.record import JobDirectory
@@ -138,12 +138,18 @@ async def test_a_change_in_any_file_is_named(
     await restarts()
 
 
+def _of_version_9(manifest: bytes) -> bytes:
+    now = b'"version": %d' % VERSION
+    assert now in manifest
+    return manifest.replace(now, b'"version": 9')
+
+
 async def test_a_manifest_that_cannot_be_read_hides_only_its_checkpoint(
     store: CheckpointStore,
 ) -> None:
     path = store.path(1) / NAME
     whole = path.read_bytes()
-    for spoilt in (b"", b"{", whole[:-20], whole.replace(b'"version": 1', b'"version": 9')):
+    for spoilt in (b"", b"{", whole[:-20], _of_version_9(whole)):
         path.write_bytes(spoilt)
         await refused("manifest.json")
         assert await jobs.list_checkpoints(None) == ()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from past import open_past, past, past_processes  # noqa: F401
 from processes import Launch, Process, Spawn, soon
 
 from crdebug.target.gdb import GdbTarget

@@ -217,3 +217,23 @@ async def test_sigcont_that_takes_the_signal_away(launch: Launch, spawn: Spawn) 
         assert (await stop).reason is StopReason.INTERRUPT
     await target.detach(soon())
     process.assert_free()
+
+
+async def test_no_register_changes_when_a_stop_is_taken_at_a_breakpoint(
+    launch: Launch, spawn: Spawn
+) -> None:
+    """GDB steps over a breakpoint by executing a copy of the instruction elsewhere, with another
+    base register if it addresses memory relative to the PC, as the one in `hot` does. When a signal
+    comes first, it leaves that register changed."""
+    process = spawn()
+    target = await held_and_heard(launch, process)
+    await target.insert_breakpoint(BreakpointRequest("hot"), soon())
+    for _ in range(5):
+        await target.resume(soon())
+        await soon().wait(target.stopped(), "the breakpoint")
+        assert "(%rip)" in await target.console("x/i $pc", soon())
+        before = await target.console("info registers", soon())
+        process.signal(signal.SIGSTOP)
+        await target.settle(soon())
+        assert process.queued() == (0, 0)
+        assert await target.console("info registers", soon()) == before

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 
 from harness import mpirun
 from harness.mpirun import Finished
+
+_PROGRESS = re.compile(r"(run|attach|checkpoint|restart): [a-z ]+\Z")
 
 
 def argv(*arguments: object) -> list[str]:
@@ -21,9 +24,14 @@ async def crdebug(*arguments: object, status: int = 0, seconds: float = 120.0) -
 
 
 def complaint(ran: Finished) -> str:
-    """What an unsuccessful run says: one line, in lower case. Raises AssertionError."""
+    """What an unsuccessful run says, besides its progress: one line, in lower case.
+
+    Raises AssertionError.
+    """
     assert ran.stdout == ""
-    (line,) = ran.stderr.splitlines()
-    begin, _, said = line.partition("crdebug: ")
-    assert begin == "" and said and not said[0].isupper() and "Traceback" not in line, line
+    *progress, last = ran.stderr.splitlines()
+    assert all(_PROGRESS.match(line) for line in progress), ran.stderr
+    assert last.startswith("crdebug: "), ran.stderr
+    said = last.removeprefix("crdebug: ")
+    assert said and not said[0].isupper(), said
     return said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -12,14 +13,14 @@ import pytest
 from crdebug import jobs
 from crdebug.config import Settings
 from crdebug.errors import CrdebugError
-from crdebug.events import Event, JobOutput
+from crdebug.events import Event, JobOutput, RankRunning
 from crdebug.ranks import RankSet
 from crdebug.session import Session
 from harness import mpirun
 
 JOB = "job"
 # What may be in a job's directory once nothing happens to it any more.
-_LASTING = {"job.json", "lock", "herd.json", "run", "checkpoints"}
+_LASTING = {"job.json", "lock", "herd.json", "run", "checkpoints", "history", "branches"}
 
 
 @contextmanager
@@ -102,3 +103,15 @@ async def run_to_end(opened: Session) -> int:
             return await opened.job_end()
         await opened.resume(alive)
     return opened.ended
+
+
+async def interrupt_after(job: Session, seconds: float) -> None:
+    """Let all ranks run, and stop them somewhere in the program, wherever that is."""
+    runs = asyncio.Event()
+    unsubscribe = job.subscribe(lambda e: runs.set() if isinstance(e, RankRunning) else None)
+    running = asyncio.create_task(job.resume(job.ranks))
+    await runs.wait()
+    await asyncio.sleep(seconds)
+    await job.interrupt()
+    await running
+    unsubscribe()

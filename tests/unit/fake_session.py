@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from fake_history import FakeHistory
+
 from crdebug.checkpoint.store import Checkpoint
 from crdebug.config import Settings
 from crdebug.errors import BadInput, CrdebugError, GdbError, Refused, StoreError
@@ -67,6 +69,7 @@ class FakeSession:
     def __init__(self, job: str = "heat", size: int = 4) -> None:
         self.settings = Settings()
         self.group = None  # no command uses it
+        self.history: FakeHistory | None = FakeHistory()
         self.job = job
         self.ranks = RankSet.span(size)
         self.ended: int | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from crdebug.deadline import Deadline
 from crdebug.errors import CrdebugError, GdbDied, Refused
@@ -122,12 +123,16 @@ class FakeTarget:
     async def next(self, count: int, deadline: Deadline) -> None:
         await self._run("next")
 
-    async def finish(self, deadline: Deadline) -> None:
+    async def finish(self, deadline: Deadline, level: int = 0) -> None:
         await self._run("finish")
 
     async def stopped(self) -> RankStopped:
         assert self._stop is not None
         return await asyncio.shield(self._stop)
+
+    def stands(self, location: Location) -> None:
+        if self._last is not None:
+            self._last = replace(self._last, location=location)
 
     async def interrupt(
         self, deadline: Deadline, reason: StopReason = StopReason.INTERRUPT

@@ -58,14 +58,18 @@ def left_over(machine: Machine) -> list[str]:
     return [each.name for each in directories if len(each.name) != 16]
 
 
-async def test_both_parts_are_compiled_once(machine: Machine) -> None:
+PARTS = 3  # the starter, the shim, the walker
+
+
+async def test_all_parts_are_compiled_once(machine: Machine) -> None:
     native = await machine.build()
     assert native.starter.read_text().endswith("starter.c\n")
     assert native.shim.read_text().endswith("-ldl\n")  # the last word of its command
-    assert native.starter.parent == native.shim.parent
-    assert len(machine.calls) == 2
+    assert native.walker.read_text().endswith("walk_wait.c\n")
+    assert native.starter.parent == native.shim.parent == native.walker.parent
+    assert len(machine.calls) == PARTS
     assert await machine.build() == native
-    assert len(machine.calls) == 2
+    assert len(machine.calls) == PARTS
     assert left_over(machine) == []
 
 
@@ -96,7 +100,7 @@ async def test_another_content_is_compiled_beside_it(
             compiler += " -march=native"
     second = await machine.build(compiler)
     assert second.starter != first.starter
-    assert len(machine.calls) == 4
+    assert len(machine.calls) == 2 * PARTS
     assert first.starter.exists() and first.shim.exists()
 
 
@@ -126,7 +130,7 @@ async def test_files_that_a_job_runs_are_not_replaced_by_a_slower_builder(
     native = await machine.build()
     inodes = (native.starter.stat().st_ino, native.shim.stat().st_ino)
     await building._compile([str(machine.compiler)], native.starter.parent, Deadline(60.0))
-    assert len(machine.calls) == 4  # it did compile
+    assert len(machine.calls) == 2 * PARTS  # it did compile
     assert (native.starter.stat().st_ino, native.shim.stat().st_ino) == inodes
     assert left_over(machine) == []
 

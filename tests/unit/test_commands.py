@@ -29,6 +29,9 @@ def context(session: FakeSession) -> Context:
 
 
 REGISTRY = standard()
+SUBJECTS = [
+    each.name.removeprefix("info ") for each in REGISTRY.commands if each.name.startswith("info ")
+]
 
 
 async def run(context: Context, line: str) -> results.Result:
@@ -74,7 +77,7 @@ def test_names_may_be_shortened(line: str, name: str) -> None:
     ("line", "sentence"),
     [
         ("de", "'de' is ambiguous: delete, detach (type more of it)"),
-        ("info", "'info' needs a subject (one of ranks, threads, breakpoints, checkpoints)"),
+        ("info", f"'info' needs a subject (one of {', '.join(SUBJECTS)})"),
         ("[0-1]", "a command is missing after [0-1] (write [0-1] print x)"),
         ("print", "EXPR is missing (usage: [RANKS] print[/f] EXPR)"),
         ("print/x", "EXPR is missing (usage: [RANKS] print[/f] EXPR)"),
@@ -231,6 +234,9 @@ async def test_print_fails_only_when_all_ranks_do(session: FakeSession, context:
     with pytest.raises(CrdebugError) as caught:
         await run(context, "print x")
     assert str(caught.value) == "no rank could answer\n  [0-1] no 0\n  [2-3] no 1"
+    session.values["x"] = [GdbError('No symbol "x" in current context.', "x")] * 4
+    with pytest.raises(CrdebugError, match=r"^ranks 0-3: No symbol .*\('backtrace' shows where"):
+        await run(context, "print x")
 
 
 async def test_a_format_goes_to_gdb(session: FakeSession, context: Context) -> None:

@@ -18,6 +18,9 @@ from crdebug.errors import BadInput
 pytestmark = pytest.mark.unit
 
 REGISTRY = standard()
+SUBJECTS = [
+    each.name.removeprefix("info ") for each in REGISTRY.commands if each.name.startswith("info ")
+]
 
 
 async def text_of(line: str) -> str:
@@ -73,8 +76,8 @@ async def context() -> Context:
     [
         ("con", ["continue"]),
         ("de", ["delete", "detach"]),
-        ("info b", ["breakpoints"]),
-        ("i ", ["ranks", "threads", "breakpoints", "checkpoints"]),
+        ("info br", ["breakpoints", "branches"]),
+        ("i ", SUBJECTS),
         ("[0-1] c", ["continue"]),
         ("[0-1] info ", ["ranks", "threads"]),
         ("[0-1] qu", []),

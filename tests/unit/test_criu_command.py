@@ -229,7 +229,9 @@ async def test_one_that_hangs_is_ended_and_said(world: World) -> None:
         await criu.dump(1, world.images, {}, frozen, Deadline(1.0))
 
 
-async def test_cancelling_ends_it(world: World) -> None:
+async def test_cancelling_ends_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that does not come to its end by itself, once that was waited for."""
+    monkeypatch.setattr("crdebug.checkpoint.criu._TO_END", 1.0)
     criu, frozen = world.criu(actions=("post-dump",), hang=True), Frozen()
     dump = asyncio.create_task(criu.dump(1, world.images, {}, frozen, soon()))
     await soon().until(lambda: bool(frozen.pids), "the meeting")

@@ -137,6 +137,8 @@ def test_words_of_reasons_are_told_apart() -> None:
         (Location(0x10, "f", "a.c", 3), "f at a.c:3"),
         (Location(0x10, "f"), "f"),
         (Location(0x10, ""), "0x10"),
+        (Location(0x10, "", library="/lib/libmpi.so.40"), "?? in libmpi.so.40"),
+        (Location(0x10, "f", library="/lib/libmpi.so.40"), "f"),
         (Location(0x10, "", "a.c", 3), "0x10 at a.c:3"),
     ],
 )

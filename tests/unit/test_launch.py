@@ -84,7 +84,7 @@ def container(monkeypatch: pytest.MonkeyPatch) -> Container:
     made = Container()
 
     async def build(compiler: str, deadline: Deadline) -> Native:
-        return Native(Path("/cache/starter"), Path("/cache/shim.so"))
+        return Native(Path("/cache/starter"), Path("/cache/shim.so"), Path("/cache/walk.so"))
 
     monkeypatch.setattr(launching, "build", build)
     monkeypatch.setattr(containers, "start", made.start)
@@ -194,9 +194,9 @@ def test_a_launcher_that_is_not_there() -> None:
 
 
 def test_a_launcher_that_ended_says_its_last_words_and_not_all_of_them() -> None:
-    words = [f"line {n}" for n in range(40)]
+    words = [f"line {n}" for n in range(80)]
     _, error = ended("exit 213\n", "\n".join(words) + "\n\n")
-    tail = "\n".join(words[-12:])
+    tail = "\n".join(words[-30:])
     assert str(error) == f"the launcher ended with status 213 before all ranks were there:\n{tail}"
 
 

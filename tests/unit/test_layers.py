@@ -28,13 +28,15 @@ LEVELS: dict[str, int] = {
     "job": 3,
     **dict.fromkeys(("control", "debuggers", "operation", "output"), 4),
     "attended": 5,
-    "session": 6,
-    "jobs": 6,
-    "": 7,  # crdebug/__init__.py: the public API
-    "commands": 7,
-    "ui": 8,
-    "cli": 9,
-    "__main__": 10,
+    "interludes": 5,
+    "travel": 6,
+    "session": 7,
+    "jobs": 7,
+    "": 8,  # crdebug/__init__.py: the public API
+    "commands": 8,
+    "ui": 9,
+    "cli": 10,
+    "__main__": 11,
 }
 # Siblings that may be imported; besides, level 0, which has no I/O, knows its like. The native
 # part is compiled by a program that node runs; jobs are named as sessions name them; an operation

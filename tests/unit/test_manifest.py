@@ -27,6 +27,9 @@ pytestmark = pytest.mark.unit
 WORD = (1 << 64) - 1
 
 
+A_THREAD = ThreadRecord(7, 1, WORD, 2, WORD, "0b00000000000000" + "01000000", told=True)
+
+
 def a_manifest() -> Manifest:
     """One with something in every field."""
     return Manifest(
@@ -43,11 +46,13 @@ def a_manifest() -> Manifest:
         kernel="6.1",
         crs="criu 4.2",
         shim="/cache/shim.so",
+        layer="/cache/pmpi.so",
+        branch="main",
         signal=62,
         mounts={"/run/x": "crdebug-job"},
         ranks=(
-            RankRecord(0, 7, "/bin/a", "f at a.c:1", (ThreadRecord(7, 1, WORD, 2, WORD),), 7),
-            RankRecord(1, 8, "/bin/a", "", (), 0),
+            RankRecord(0, 7, "/bin/a", "f at a.c:1", (A_THREAD,), 7, 12),
+            RankRecord(1, 8, "/bin/a", "", (), 0, 13),
         ),
         binaries=(Binary("/bin/a", "abc"),),
         saved=(SavedFile("/tmp/x", 10, "0"), SavedFile("/tmp/y", 11)),
@@ -58,6 +63,14 @@ def a_manifest() -> Manifest:
 def written(directory: Path, data: bytes) -> Path:
     (directory / NAME).write_bytes(data)
     return directory
+
+
+def test_a_fault_is_told_from_a_signal_that_was_sent() -> None:
+    assert (A_THREAD.signal_number, A_THREAD.is_fault) == (11, True)
+    sent = dataclasses.replace(A_THREAD, signal="0b00000000000000" + "fa" + "ff" * 3)
+    assert (sent.signal_number, sent.is_fault) == (11, False)
+    none = dataclasses.replace(A_THREAD, signal="")
+    assert (none.signal_number, none.is_fault) == (0, False)
 
 
 def test_what_was_written_is_what_is_read(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ def test_ourselves() -> None:
     assert proc.is_alive(ME)
     assert proc.is_alive(ME, proc.started(ME))
     assert not proc.is_alive(ME, proc.started(ME) + 1)
+    assert not proc.is_ending(ME) and not proc.is_zombie(ME)
     assert int(proc.status(ME)["Pid"]) == ME
     assert proc.inner_pid(ME) == int(proc.status(ME)["NSpid"].split()[-1])
     assert ME in proc.processes_in_namespace_of(ME)
@@ -94,7 +95,8 @@ GONE: dict[str, Callable[[], object]] = {
 def test_a_process_that_is_gone_is_said_as_such(question: str) -> None:
     with pytest.raises(ProcessLookupError):
         GONE[question]()
-    assert not proc.is_alive(NOBODY)
+    assert not proc.is_alive(NOBODY) and proc.is_ending(NOBODY)
+    assert not proc.is_zombie(NOBODY)
 
 
 def test_a_zombie_is_not_alive() -> None:
@@ -102,8 +104,23 @@ def test_a_zombie_is_not_alive() -> None:
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         assert not proc.is_alive(process.pid)
+        assert proc.is_ending(process.pid) and proc.is_zombie(process.pid)
         assert process.pid not in proc.processes_in_namespace_of(ME)
         assert proc.status(process.pid)["State"].startswith("Z")
+
+
+def test_a_process_lives_on_without_its_first_thread() -> None:
+    code = (
+        "import ctypes, threading\n"
+        "threading.Thread(target=input).start()\n"
+        "print(flush=True)\n"
+        "ctypes.CDLL(None).syscall(60, 0)  # exit(2) of this thread only\n"
+    )
+    with Child(code) as process:
+        state = proc.status(process.pid)
+        while not state["State"].startswith("Z"):  # until the kernel has taken note
+            state = proc.status(process.pid)
+        assert proc.is_alive(process.pid) and not proc.is_zombie(process.pid)
 
 
 # ---- threads -----------------------------------------------------------------------------------

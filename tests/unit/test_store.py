@@ -24,7 +24,7 @@ FILES = {"images/core-1.img": b"core", "images/pages-1.img": b"\0" * 5000, "run/
 
 
 def a_manifest(number: int = 1, job: str = "heat", note: str = "") -> Manifest:
-    ranks = (RankRecord(0, 7, "/bin/heat", "relax at heat.c:41", (), 7),)
+    ranks = (RankRecord(0, 7, "/bin/heat", "relax at heat.c:41", (), 7, 0),)
     return Manifest(
         version=VERSION,
         job=job,
@@ -39,6 +39,8 @@ def a_manifest(number: int = 1, job: str = "heat", note: str = "") -> Manifest:
         kernel="6.1",
         crs="criu 4.2",
         shim="/cache/shim.so",
+        layer="/cache/pmpi.so",
+        branch="main",
         signal=62,
         mounts={"/run": "/run"},
         ranks=ranks,

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 from fake_rank import BREAKPOINT, SIGSEGV, VERBS, WORK, Rank, soon, turn
 
 from crdebug.deadline import Deadline
@@ -21,19 +19,6 @@ from crdebug.target.interface import (
 )
 
 pytestmark = pytest.mark.unit
-
-
-@pytest_asyncio.fixture
-async def rank() -> AsyncIterator[Rank]:
-    rank = Rank()
-    yield rank
-    await rank.target.close(soon())
-
-
-@pytest_asyncio.fixture
-async def attached(rank: Rank) -> Rank:
-    await rank.attach()
-    return rank
 
 
 async def test_attach_stops_it_and_tells_nobody(rank: Rank) -> None:
@@ -209,10 +194,11 @@ async def test_an_evaluation_that_does_not_end_is_broken_off(attached: Rank) -> 
 async def test_backtrace_joins_frames_and_arguments(attached: Rank) -> None:
     def answer(command: str) -> list[str]:
         if command.startswith("-stack-list-frames"):
-            assert command.endswith(" 0 1")
+            assert command.endswith(" 0 2")
             return [
                 '%^done,stack=[frame={level="0",addr="0x10",func="f",file="a.c",line="3"},'
-                'frame={level="1",addr="0x20",func="main"}]'
+                'frame={level="1",addr="0x20",func="main"},'
+                'frame={level="2",addr="0x30",func="??",from="/lib/libc.so"}]'
             ]
         return [
             '%^done,stack-args=[frame={level="0",args=[{name="n",type="int",value="3"},'
@@ -220,11 +206,12 @@ async def test_backtrace_joins_frames_and_arguments(attached: Rank) -> None:
         ]
 
     attached.gdb.transport.answer = answer
-    inner, outer = await attached.target.backtrace(2, soon())
+    inner, outer, outermost = await attached.target.backtrace(3, soon())
     assert (inner.level, inner.arguments) == (0, "n=3, s=...")
     assert inner.location == Location(0x10, "f", "a.c", 3)
     assert (outer.level, outer.arguments) == (1, "")
     assert outer.location == Location(0x20, "main")
+    assert str(outermost.location) == "?? in libc.so"
     attached.gdb.transport.answer = attached.gdb.answer
 
 

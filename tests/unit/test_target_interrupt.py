@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 import pytest
-import pytest_asyncio
 from fake_mi import FakeGdb
 from fake_rank import BREAKPOINT, SIGSEGV, WORK, Rank, soon, turn
 
@@ -19,19 +18,6 @@ from crdebug.target.interface import (
 )
 
 pytestmark = pytest.mark.unit
-
-
-@pytest_asyncio.fixture
-async def rank() -> AsyncIterator[Rank]:
-    rank = Rank()
-    yield rank
-    await rank.target.close(soon())
-
-
-@pytest_asyncio.fixture
-async def attached(rank: Rank) -> Rank:
-    await rank.attach()
-    return rank
 
 
 @pytest.mark.parametrize("reason", [StopReason.INTERRUPT, StopReason.FOLLOWED])

@@ -178,13 +178,14 @@ async def test_the_third_ctrl_c_gives_up_waiting() -> None:
         assert user.err.getvalue().startswith("gave up waiting for 'continue' (")
 
 
-async def test_a_signal_at_the_prompt_clears_the_line() -> None:
+@pytest.mark.parametrize("terminal", ["xterm", "dumb"])
+async def test_a_signal_at_the_prompt_clears_the_line(
+    terminal: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", terminal)
     async with desk() as user:
-        talking = asyncio.create_task(user.talk())
-        while user.prompt is None or not user.prompt._lines.app.is_running:
-            await asyncio.sleep(0)
-        user.keys.send_text("frob")
-        while user.prompt._lines.default_buffer.text != "frob":
+        talking = asyncio.create_task(user.talk(typed="frob"))
+        while user.prompt is None or user.prompt._lines.default_buffer.text != "frob":
             await asyncio.sleep(0)
         os.kill(os.getpid(), signal.SIGINT)
         while user.prompt._lines.default_buffer.text:
@@ -239,7 +240,8 @@ async def test_batch_ends_at_the_first_error_and_the_job_with_it(tmp_path: Path)
         shown = await user.talk(Plan([file], batch=True))
         assert user.status == 1
         assert user.err.getvalue() == (
-            f'{file}:2: ranks 0-3: No symbol "nosuch" in current context.\n'
+            f'{file}:2: ranks 0-3: No symbol "nosuch" in current context. '
+            "('backtrace' shows where ranks are, 'gdb info locals' what has a name there)\n"
         )
         assert shown[-1] == "the session is over: job heat is killed"
         assert user.session.closed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import re
 
@@ -327,6 +328,22 @@ def test_a_group_of_expected_errors_is_their_sentences() -> None:
         "rank 1 during herd: waited 5 s for an answer\nno",
         1,
     )
+
+
+@pytest.mark.parametrize(
+    ("number", "word", "hint"),
+    [
+        (errno.EACCES, "permission denied", "as the owner"),
+        (errno.EROFS, "read-only file system", "as the owner"),
+        (errno.ENOSPC, "no space left on device", "make room"),
+    ],
+)
+def test_what_the_machine_refuses_of_a_file_is_no_bug(number: int, word: str, hint: str) -> None:
+    for path in ("/a/b", b"/a/b"):
+        text, status = failures.describe(OSError(number, "x", path))
+        assert status == 1
+        assert text.startswith(f"/a/b: {word} (") and hint in text
+    assert failures.describe(OSError(number, "x"))[1] == 70
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), ExceptionGroup("", [BadInput("a"), OSError()])])

@@ -1,0 +1,72 @@
+"""The history as a whole: when, info timeline, timeline --html."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from crdebug.commands.arguments import flag, rest
+from crdebug.commands.history import HISTORY, history
+from crdebug.commands.registry import Call, Requires
+from crdebug.commands.results import Result, Text, Timeline, Whereabouts
+from crdebug.errors import BadInput, Refused
+
+HTML = flag("--html", "write a page for a browser, which needs nothing else")
+FILE = rest("FILE", "where to write it", default="")
+
+
+@HISTORY.command(
+    "when",
+    """
+Say where the job is in its history.
+
+That is each rank's tick: a tick is a counted MPI call that the rank has completed. Shown as well:
+the marks, the nearest checkpoint before, and how far back one can go. 'info timeline' shows all.
+""",
+    requires=Requires.ANY,
+    ranks=True,
+)
+async def when(call: Call) -> Result:
+    past = history(call)
+    return Whereabouts(past.overview(past.focus(call.ranks)), call.ranks)
+
+
+@HISTORY.command(
+    "info timeline",
+    """
+Show the history, a line for each rank.
+
+On it are the checkpoints, the marks, and where the job is. Checkpoints that crdebug takes of itself
+are a1, a2, ...; see 'help set'.
+""",
+    requires=Requires.ANY,
+)
+async def info_timeline(call: Call) -> Result:
+    past = history(call)
+    return Timeline(past.overview(past.focus(call.ranks)))
+
+
+@HISTORY.command(
+    "timeline",
+    """
+Show the history; with --html FILE, write it as a page for a browser.
+
+The page has each rank's calls with their source lines, messages as arrows, collective operations,
+checkpoints, marks, and where the job is. A file that is there already is overwritten only if it is
+such a page.
+""",
+    arguments=(HTML, FILE),
+    requires=Requires.ANY,
+)
+async def timeline(call: Call) -> Result:
+    if not call[HTML]:
+        if call[FILE]:
+            raise BadInput(f"what is to be done with '{call[FILE]}'?", hint="timeline --html FILE")
+        return await info_timeline(call)
+    if not call[FILE]:
+        raise BadInput("FILE is missing", hint="usage: timeline --html FILE")
+    if call.context.session.running:
+        raise Refused("the job runs", hint="'interrupt' stops it")
+    past = history(call)
+    path = Path(call[FILE]).expanduser()
+    await past.survey.save(past.overview(past.focus(call.ranks)), path)
+    return Text(f"the timeline is in {path}: open it in a browser")

@@ -1,0 +1,94 @@
+"""What happens while the user's `continue` lasts: the job is stopped for it, and runs on.
+
+Another crdebug asks for a checkpoint, or it is time for one of our own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from crdebug.control import Request
+from crdebug.errors import CrdebugError
+from crdebug.events import GroupStopped, StopReason
+
+
+class Interludes:
+    """Serves requests between two runs of the job.
+
+    interrupt: stops the running ranks.  serve: what is to be done for a request, while they stand.
+    """
+
+    def __init__(
+        self,
+        interrupt: Callable[[], Awaitable[None]],
+        serve: Callable[[Request], Awaitable[int]],
+    ) -> None:
+        self._interrupt = interrupt
+        self._serve = serve
+        self._waiting: list[tuple[Request, asyncio.Future[int]]] = []
+        self._user_asked = False
+        self.possible = False  # the user's `continue` is under way
+
+    def user_interrupts(self) -> None:
+        """The next stop is the user's: the job does not run on."""
+        self._user_asked = True
+
+    async def ask(self, request: Request) -> int:
+        """Have it served while the job stands; only while it is `possible`."""
+        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting.append((request, answer))
+        await self._interrupt()
+        return await answer
+
+    async def run(
+        self,
+        run: Callable[[], Awaitable[GroupStopped]],
+        own: Callable[[], Awaitable[None]] | None,
+        every: float,
+    ) -> GroupStopped:
+        """Run until a stop that is no interlude. own: done each `every` seconds of it; 0 never."""
+        self._user_asked, self.possible = False, True
+        try:
+            while True:
+                async with self._timer(every) as due:
+                    stop = await run()
+                if not (self._waiting or due.is_set()):
+                    return stop
+                await self._serve_all()
+                interrupted = all(each.reason is StopReason.INTERRUPT for each in stop.cause)
+                if own is not None and due.is_set() and interrupted:
+                    await own()
+                if self._user_asked or not interrupted:
+                    return stop
+        finally:
+            self.possible = False
+            await self._serve_all()
+
+    @contextlib.asynccontextmanager
+    async def _timer(self, every: float) -> AsyncIterator[asyncio.Event]:
+        due = asyncio.Event()
+
+        async def ring() -> None:
+            await asyncio.sleep(every)
+            due.set()
+            await self._interrupt()
+
+        bell = asyncio.create_task(ring()) if every else None
+        try:
+            yield due
+        finally:
+            if bell is not None:
+                bell.cancel()
+                await asyncio.gather(bell, return_exceptions=True)
+
+    async def _serve_all(self) -> None:
+        while self._waiting:
+            request, answer = self._waiting.pop(0)
+            try:
+                answer.set_result(await self._serve(request))
+            except CrdebugError as error:
+                answer.set_exception(error)
+            finally:
+                answer.cancel()  # whatever happened, nobody waits for ever

@@ -1,0 +1,162 @@
+"""The clocks of a job's ranks, read and set from outside (crdebug/native/clock.h), and their logs.
+
+A rank's clock counts half ticks in its private memory; its log is a file of the incarnation's run
+directory, outside of all checkpoints. The logs of one line of history are the same files in each
+incarnation's directory (hard links): what was recorded before a restart is what is replayed after
+it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+
+from crdebug.acquire.symbols import find_symbols
+from crdebug.job.ranks import RankShim
+from crdebug.native import clock as layout
+from crdebug.native.clock import NEVER, Clock, Enforce
+from crdebug.node import proc
+from crdebug.timeline.log import read_log
+
+__all__ = [
+    "NEVER",
+    "RankClock",
+    "copy",
+    "cut",
+    "find",
+    "logs",
+    "make_room",
+    "replace",
+    "take_along",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class RankClock:
+    """A rank's clock, with its address. hold: of the function in which the rank is held."""
+
+    shim: RankShim
+    address: int
+    hold: int
+
+    @property
+    def rank(self) -> int:
+        return self.shim.rank
+
+    def read(self) -> Clock:
+        """Raises ProcessLookupError when the rank is gone."""
+        return Clock.parse(proc.read_memory(self.shim.pid, self.address, layout.SIZE))
+
+    def set_stop(self, stop: int) -> None:
+        """Where the rank is to hold: before its clock moves on from this value."""
+        self._write(layout.STOP_OFFSET, stop.to_bytes(8, "little"))
+
+    def set_enforce(self, enforce: Enforce) -> None:
+        """What is to be done with what was recorded when it comes up again."""
+        self._write(layout.ENFORCE_OFFSET, int(enforce).to_bytes(4, "little"))
+
+    def _write(self, offset: int, data: bytes) -> None:
+        proc.write_memory(self.shim.pid, self.address + offset, data)
+
+
+def find(shims: Iterable[RankShim], layer: str) -> tuple[RankClock, ...]:
+    """The clocks of these ranks; none if their MPI calls are not counted (no layer)."""
+    found = []
+    for shim in shims if layer else ():
+        names = (layout.SYMBOL, layout.HOLD_FUNCTION)
+        symbols = find_symbols(shim.pid, names, in_file=lambda path: path == layer)
+        if len(symbols) == len(names):
+            found.append(RankClock(shim, *(symbols[name] for name in names)))
+    return tuple(found)
+
+
+def make_room(run: Path) -> None:
+    """Have the ranks of an incarnation record: they do if the directory is there."""
+    logs(run).mkdir(mode=0o700)
+
+
+def logs(run: Path) -> Path:
+    """Where an incarnation's ranks keep their logs; the files are named by rank."""
+    return run / "time"
+
+
+def cut(clock: RankClock, log: Path) -> None:
+    """Forget what was recorded behind the place of a rank that stands. Whoever comes there later,
+    this process or one that was brought back from earlier, records from there on.
+
+    Raises ProcessLookupError when the rank is gone.
+    """
+    state = clock.read()
+    end = layout.LOG_HEADER + layout.RECORD.size * state.cursor
+    with open(log, "r+b", buffering=0) as file:
+        header = layout.LogHeader.parse(file.read(layout.LOG_SIZE))
+        begun = False
+        if state.repeat:  # in a run of calls that said no, which is one record
+            head, body = layout.RECORD.unpack(_read(file, end - layout.RECORD.size))
+            begun = head >> 32 != state.repeat
+            head = head & 0xFFFFFFFF | state.repeat << 32
+            _write(file, end - layout.RECORD.size, layout.RECORD.pack(head, body))
+        if state.cursor >= header.tail and not begun:
+            return
+        _write(file, end, layout.RECORD.pack(*layout.CUT_HERE))
+        _write(file, layout.TAIL_OFFSET, (state.cursor + 1).to_bytes(8, "little"))
+        _write(file, layout.CUTS_OFFSET, (header.cuts + 1).to_bytes(4, "little"))
+        calls = read_log(log).calls
+        now = calls[-1].returned if calls else header.first_now
+        _write(file, layout.TAIL_OFFSET + 8, now.to_bytes(8, "little"))
+
+
+def _read(file: FileIO, place: int) -> bytes:
+    return os.pread(file.fileno(), layout.RECORD.size, place)
+
+
+def _write(file: FileIO, place: int, data: bytes) -> None:
+    os.pwrite(file.fileno(), data, place)
+
+
+def replace(run: Path, by: Path, keep: Path) -> None:
+    """Give a run directory the logs of another, and `keep` those that it had. Files, not content:
+    a process that has a log mapped goes on with that."""
+    shutil.rmtree(keep, ignore_errors=True)
+    keep.mkdir(mode=0o700, parents=True)
+    take_along(run, keep)
+    for log in logs(run).iterdir():
+        log.unlink()
+    for log in logs(by).iterdir():
+        os.link(log, logs(run) / log.name)
+
+
+def take_along(old: Path, new: Path) -> None:
+    """Give another incarnation the logs of the one that it replaces: the same files."""
+    make_room(new)
+    for log in logs(old).glob("*"):
+        os.link(log, logs(new) / log.name)
+
+
+def copy(old: Path, new: Path) -> None:
+    """Give another incarnation logs of its own, with what was recorded so far: a branch."""
+    make_room(new)
+    for log in logs(old).glob("*"):
+        _copy_sparse(log, logs(new) / log.name)
+
+
+def _copy_sparse(source: Path, target: Path) -> None:
+    """The holes stay holes (lseek(2), SEEK_DATA)."""
+    with open(source, "rb") as old, open(target, "xb") as new:
+        size = os.fstat(old.fileno()).st_size
+        os.truncate(new.fileno(), size)
+        place = 0
+        while place < size:
+            try:
+                place = os.lseek(old.fileno(), place, os.SEEK_DATA)
+            except OSError:  # ENXIO: nothing but a hole to the end
+                break
+            end = os.lseek(old.fileno(), place, os.SEEK_HOLE)
+            while place < end:
+                sent = os.copy_file_range(old.fileno(), new.fileno(), end - place, place, place)
+                place += sent
+    shutil.copymode(source, target)

@@ -1,0 +1,146 @@
+"""clock.h for Python: the layer's clock in a rank's memory, and its log's header and records.
+
+ABI must equal CRDEBUG_CLOCK_ABI; what is of another version, or of another table of calls, is
+refused, and a test compares the offsets with the compiler's.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+
+from crdebug.errors import NotAvailable
+from crdebug.native.mpi_calls import DIGEST
+
+ABI = 1
+NEVER = 2**64 - 1
+SYMBOL = "crdebug_clock"
+HOLD_FUNCTION = "crdebug_hold"
+DIVERGED_FUNCTION = "crdebug_diverged"
+TIME_DIRECTORY = "/run/crdebug/time"
+SITES = 65536
+SITES_OFFSET = 4096
+LOG_HEADER = SITES_OFFSET + 8 * SITES
+TAIL_OFFSET = 24  # of the log's header: tail and tail_now
+CUTS_OFFSET = 64
+CUT_HERE = (16 << 9, 0x6572656820747563)  # the last record of a log that was cut from outside
+RECORD = struct.Struct("<QQ")
+
+_CLOCK = struct.Struct("<IIiiQQIIQQIiIIIIQ4QQQII")
+_LOG = struct.Struct("<IIiiQQQQQIIII")
+SIZE = _CLOCK.size
+LOG_SIZE = _LOG.size
+
+# of the fields that are read or written one at a time
+NOW_OFFSET = 16
+STOP_OFFSET = 24
+HELD_OFFSET = 32
+MODE_OFFSET = 36
+CURSOR_OFFSET = 40
+ENFORCE_OFFSET = 72
+DIVERGED_OFFSET = 76
+
+
+class Refused(IntEnum):
+    """Why nothing is recorded (any more)."""
+
+    NO = 0
+    THREADS = 1
+    LOG_FULL = 2
+    LOG_FILE = 3
+    COMMUNICATORS = 4
+    MEMORY = 5
+
+    @property
+    def sentence(self) -> str:
+        return {
+            Refused.NO: "it is recorded",
+            Refused.THREADS: "MPI is called from more than one thread",
+            Refused.LOG_FULL: "the log is full",
+            Refused.LOG_FILE: "the log cannot be made, or is of another version of crdebug",
+            Refused.COMMUNICATORS: "there are more communicators than the log can number",
+            Refused.MEMORY: "there is no memory left for the record of MPI calls",
+        }[self]
+
+
+class Held(IntEnum):
+    FREE = 0
+    AT_STOP = 1
+    AT_DIVERGENCE = 2
+
+
+class Enforce(IntEnum):
+    ASK_ANEW = 0  # forget what lies behind the cursor, and record from here
+    ENFORCE = 1
+    BRANCH = 2  # as ASK_ANEW at the next call, and then ENFORCE
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """struct crdebug_clock. expected, actual: records, see clock.h; valid while diverged."""
+
+    rank: int
+    world: int
+    now: int
+    stop: int
+    held: Held
+    records: bool
+    cursor: int
+    repeat: int
+    initialized: bool
+    thread_level: int
+    open_epochs: int
+    refused: Refused
+    enforce: Enforce
+    diverged: bool
+    diverged_now: int
+    expected: tuple[int, int]
+    actual: tuple[int, int]
+    pending_wild: int
+    replaying: bool  # it repeats, and knows; nobody may be let go before
+
+    @classmethod
+    def parse(cls, data: bytes) -> Clock:
+        values = _CLOCK.unpack_from(data)
+        abi, size, rank, world, now, stop, held, mode, cursor, repeat, initialized = values[:11]
+        level, epochs, refused, enforce, diverged, at, e0, e1, a0, a1, pending = values[11:22]
+        calls, replaying, _ = values[22:]
+        if abi != ABI or size < SIZE or calls != DIGEST:
+            raise NotAvailable(
+                f"the rank's MPI layer has ABI version {abi}, this crdebug knows {ABI}",
+                hint="use the crdebug that started the job",
+            )
+        return cls(
+            *(rank, world, now, stop, Held(held), mode != 0, cursor, repeat, bool(initialized)),
+            *(level, epochs, Refused(refused), Enforce(enforce), bool(diverged), at),
+            *((e0, e1), (a0, a1), pending, bool(replaying)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LogHeader:
+    """struct crdebug_log: the beginning of a rank's log."""
+
+    rank: int
+    world: int
+    capacity: int
+    tail: int
+    tail_now: int
+    first_now: int
+    refused: Refused
+    sites: int
+    cuts: int  # how often it was cut at the cursor, to record another future
+
+    @classmethod
+    def parse(cls, data: bytes) -> LogHeader:
+        values = _LOG.unpack_from(data)
+        abi, size, rank, world, capacity, tail, tail_now, first, calls, refused, sites, cuts, _ = (
+            values
+        )
+        if abi != ABI or size != LOG_HEADER or calls != DIGEST:
+            raise NotAvailable(
+                f"the log of MPI calls has version {abi}, this crdebug knows {ABI}",
+                hint="use the crdebug that started the job",
+            )
+        return cls(rank, world, capacity, tail, tail_now, first, Refused(refused), sites, cuts)

@@ -1,0 +1,154 @@
+"""The C of the layer's wrappers, generated from the table of MPI calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from crdebug.native.mpi_calls import DIGEST, FUNCTIONS, Function
+
+
+def calls_header() -> str:
+    """pmpi_calls.h: the numbers of the calls."""
+    numbers = "\n".join(f"    CALL_{f.name} = {f.number}," for f in FUNCTIONS)
+    return (
+        f"#define CRDEBUG_TABLE UINT64_C({DIGEST})\n"
+        f"enum crdebug_call {{\n    CALL_none = 0,\n{numbers}\n}};\n"
+    )
+
+
+def own_header() -> str:
+    """pmpi_own.h: what is written by hand for the calls whose outcome MPI leaves open."""
+    return "".join(
+        f"{f.result} wrap_{f.name}({_declared(f, 'uint64_t site')});\n"
+        for f in FUNCTIONS
+        if f.shape in ("own", "bare")
+    )
+
+
+def wrappers() -> str:
+    """pmpi_wrappers.c: a definition of every function in the table, as the application calls it."""
+    parts = ['#include <string.h>\n\n#include "pmpi.h"\n#include "pmpi_own.h"\n']
+    for function in FUNCTIONS:
+        body = "\n".join(f"    {line}" for line in _body(function))
+        declared = _declared(function) or "void"
+        parts.append(f"EXPORTED {function.result} {function.full}({declared}) {{\n{body}\n}}\n")
+    parts.append(_TYPE_FREE)
+    names = [*(function.full for function in FUNCTIONS), "MPI_Type_free"]
+    entries = "\n".join(f'    {{"{name}", (void *){name}}},' for name in names)
+    parts.append(_LOOKED_UP.format(entries=entries))
+    return "\n".join(parts)
+
+
+# Not counted: only what is known of the type goes.
+_TYPE_FREE = """EXPORTED int MPI_Type_free(MPI_Datatype *type) {
+    types_forget();
+    return PMPI_Type_free(type);
+}
+"""
+
+_LOOKED_UP = """void *wrapper_of(const char *name) {{
+    static const struct {{
+        const char *name;
+        void *wrapper;
+    }} wrappers[] = {{
+{entries}
+    }};
+    for (size_t i = 0; i < sizeof wrappers / sizeof *wrappers; i++)
+        if (strcmp(wrappers[i].name, name) == 0) return wrappers[i].wrapper;
+    return NULL;
+}}
+"""
+
+
+def _declared(function: Function, *first: str) -> str:
+    return ", ".join((*first, *(argument.declared for argument in function.arguments)))
+
+
+def _passed(function: Function, *first: str) -> str:
+    return ", ".join((*first, *function.words))
+
+
+def _body(function: Function) -> Iterator[str]:
+    asked = f"P{function.full}({_passed(function)})"
+    own = f"wrap_{function.name}({_passed(function, 'SITE')})"
+    if function.shape == "bare":
+        yield f"return {own};"
+        return
+    yield f"if (!enter()) return {asked};"
+    yield "int rc;"
+    yield "if (UNLIKELY(C.mode == CRDEBUG_COUNTS)) {"
+    yield f"    rc = {asked};"
+    yield from (f"    {line}" for line in _epoch(function))
+    yield "    leave();"
+    yield "    return rc;"
+    yield "}"
+    if function.shape == "own":
+        yield "expected();"  # may change what MPI works on for a request
+        yield f"rc = {own};"
+    else:
+        yield from _noted(function)
+    yield "leave();"
+    yield "return rc;"
+
+
+def _epoch(function: Function) -> Iterator[str]:
+    """Epochs are tracked with or without a log. A freed window must be named before it is gone."""
+    if function.epoch and function.epoch != "FREE":
+        yield f"epoch(win, E_{function.epoch});"
+
+
+def _noted(function: Function) -> Iterator[str]:
+    words = function.words
+    comm = "comm_number(comm)" if "comm" in words else "0"
+    peer = next(
+        (f"peer_code({w})" for w in ("dest", "source", "root", "target_rank") if w in words), "0"
+    )
+    tag = "tag_code(tag)" if "tag" in words and "comm" in words else "0"
+    size = _bytes(function)
+    yield (
+        f"struct note note = note_of(CALL_{function.name}, SITE, {comm}, {peer}, {tag}, {size});"
+    )
+    if function.kind in ("SEND", "POST_SEND"):
+        yield "if (UNLIKELY(note_is_large(&note))) note_large(&note, " + (
+            f"{size}, (uint32_t)dest, (uint32_t)tag);"
+        )
+    if "comm_in" in words or function.epoch == "FREE":
+        yield "epoch(*win_in, E_FREE);"
+    yield "begin(&note);"
+    yield f"rc = P{function.full}({_passed(function)});"
+    yield from _epoch(function)
+    if function.shape == "post":
+        yield "uint64_t place = finish(&note);"
+        yield "request_posted(rc == MPI_SUCCESS ? *request : mpi.request_null, 0, place);"
+        return
+    yield "finish(&note);"
+    if function.shape == "init":
+        flags = "R_RECV" if "source" in words else "0"
+        buffer = "into" if "into" in words else "buf"
+        other = "source" if "source" in words else "dest"
+        yield (
+            f"if (rc == MPI_SUCCESS) request_prepared(*request, {flags}, {buffer}, count, type, "
+            f"{other}, tag, comm);"
+        )
+    if function.shape == "comm":
+        yield "if (rc == MPI_SUCCESS) comm_made(*newcomm);"
+
+
+def _bytes(function: Function) -> str:
+    """What one process gives, or, where only the root has that, gets; 0 if counts are arrays."""
+    words = function.words
+    has = set(words)
+    if "origin_count" in has:
+        return "bytes_of(origin_count, origin_datatype)"
+    if {"count", "type"} <= has:
+        return "bytes_of(count, type)"
+    send = ("sendbuf", "sendcount", "sendtype")
+    recv = ("recvbuf", "recvcount", "recvtype")
+    gives = has.issuperset(send)
+    gets = has.issuperset(recv)
+    if "catter" in function.name and gets:
+        send, recv, gives, gets = recv, send, gets, gives
+    if not gives:
+        return "0"
+    other = ", ".join(recv[1:]) if gets else "0, mpi.type_null"
+    return f"bytes_if({', '.join(send)}, {other}, comm)"

@@ -1,0 +1,176 @@
+/* The layer's clock: counting, holding, threads; MPI_Init and MPI_Finalize. */
+#define _GNU_SOURCE 1
+#include <dlfcn.h>
+#include <link.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "pmpi.h"
+#include "pmpi_own.h" /* generated: what the wrappers call of these files */
+
+union page {
+    struct crdebug_clock clock;
+    char page[4096];
+};
+/* In pages of its own: crdebug may watch and write it without the rest. */
+EXPORTED __attribute__((aligned(4096))) union page crdebug_clock = {
+    .clock = {.abi = CRDEBUG_CLOCK_ABI,
+              .size = sizeof(struct crdebug_clock),
+              .rank = -1,
+              .stop = CRDEBUG_NEVER,
+              .enforce = CRDEBUG_ENFORCE,
+              .calls = CRDEBUG_TABLE}};
+extern __attribute__((alias("crdebug_clock"), visibility("hidden"))) struct crdebug_clock crdebug_own;
+
+__thread int depth __attribute__((tls_model("initial-exec")));
+int *owner;
+struct constants mpi;
+
+/* ---- MPI's constants ---------------------------------------------------------------------------- */
+
+#if defined(OPEN_MPI)
+#pragma weak ompi_mpi_comm_world
+#pragma weak ompi_mpi_comm_self
+#pragma weak ompi_mpi_comm_null
+#pragma weak ompi_request_null
+#pragma weak ompi_message_null
+#pragma weak ompi_message_no_proc
+#pragma weak ompi_mpi_datatype_null
+#pragma weak ompi_mpi_packed
+#define CONSTANT(value, symbol) \
+    ((void *)(value) ? (void *)(value) : dlsym(RTLD_DEFAULT, symbol))
+#else
+#define CONSTANT(value, symbol) (value)
+#endif
+
+static int promote(struct dl_phdr_info *info, size_t size, void *unused) {
+    (void)size, (void)unused;
+    if (info->dlpi_name == NULL || *info->dlpi_name == 0) return 0;
+    void *library = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
+    if (library == NULL) return 0;
+    int found = dlsym(library, "PMPI_Init") != NULL &&
+                dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_GLOBAL) != NULL;
+    dlclose(library);
+    return found;
+}
+
+/* An MPI that was loaded by an extension module of an interpreter is not where our references are
+ * looked up, until it is made global. */
+static void find_mpi(void) {
+    if (dlsym(RTLD_DEFAULT, "PMPI_Init") == NULL) dl_iterate_phdr(promote, NULL);
+    mpi.world = CONSTANT(MPI_COMM_WORLD, "ompi_mpi_comm_world");
+    mpi.self = CONSTANT(MPI_COMM_SELF, "ompi_mpi_comm_self");
+    mpi.comm_null = CONSTANT(MPI_COMM_NULL, "ompi_mpi_comm_null");
+    mpi.request_null = CONSTANT(MPI_REQUEST_NULL, "ompi_request_null");
+    mpi.message_null = CONSTANT(MPI_MESSAGE_NULL, "ompi_message_null");
+    mpi.message_no_proc = CONSTANT(MPI_MESSAGE_NO_PROC, "ompi_message_no_proc");
+    mpi.type_null = CONSTANT(MPI_DATATYPE_NULL, "ompi_mpi_datatype_null");
+    mpi.packed = CONSTANT(MPI_PACKED, "ompi_mpi_packed");
+}
+
+/* ---- holding ------------------------------------------------------------------------------------ */
+
+/* A peer's large message to a held rank must still be delivered. */
+void progress(unsigned *patience) {
+    int flag;
+    if (C.initialized)
+        PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, mpi.self, &flag, MPI_STATUS_IGNORE);
+    if (++*patience < 1000) {
+        sched_yield();
+        return;
+    }
+    struct timespec pause = {.tv_nsec = *patience < 3000 ? 50000 : 1000000};
+    nanosleep(&pause, NULL);
+}
+
+EXPORTED __attribute__((noinline)) void crdebug_hold(void) {
+    volatile struct crdebug_clock *clock = &crdebug_own;
+    unsigned patience = 0;
+    clock->held = CRDEBUG_AT_STOP;
+    while (clock->now == clock->stop) {
+        if (C.mode == CRDEBUG_RECORDS && behind()) went_back();
+        else if (C.mode == CRDEBUG_RECORDS && unsettled) requests_sweep(UINT32_MAX);
+        progress(&patience);
+    }
+    clock->held = CRDEBUG_FREE;
+}
+
+bool outside(void) {
+    if (owner != NULL && &depth != owner) refuse(CRDEBUG_THREADS);
+    return false;
+}
+
+/* ---- beginning and end -------------------------------------------------------------------------- */
+
+static void started(unsigned call, uint64_t site) {
+    int rank, world;
+    PMPI_Comm_rank(mpi.world, &rank);
+    PMPI_Comm_size(mpi.world, &world);
+    PMPI_Query_thread(&C.thread_level);
+    C.rank = rank;
+    C.world = world;
+    if (log_open(rank, world)) C.mode = CRDEBUG_RECORDS;
+    struct note note = note_of(call, site, 0, 0, 0, 0);
+    begin(&note);
+    finish(&note);
+    comm_made(mpi.world);
+    comm_made(mpi.self);
+    C.initialized = 1;
+}
+
+static bool starting(void) {
+    if (owner != NULL || depth || C.now != 0) return false;
+    find_mpi();
+    const char *stop = getenv("CRDEBUG_STOP"); /* for a run without crdebug */
+    if (stop != NULL) C.stop = strtoull(stop, NULL, 10);
+    owner = &depth;
+    return enter();
+}
+
+int wrap_Init(uint64_t site, int *argc, char ***argv) {
+    if (!starting()) return PMPI_Init(argc, argv);
+    int rc = PMPI_Init(argc, argv);
+    if (rc == MPI_SUCCESS) started(CALL_Init, site);
+    leave();
+    return rc;
+}
+
+int wrap_Init_thread(uint64_t site, int *argc, char ***argv, int required, int *provided) {
+    if (!starting()) return PMPI_Init_thread(argc, argv, required, provided);
+    int rc = PMPI_Init_thread(argc, argv, required, provided);
+    if (rc == MPI_SUCCESS) started(CALL_Init_thread, site);
+    leave();
+    return rc;
+}
+
+int wrap_Finalize(uint64_t site) {
+    if (!enter()) return PMPI_Finalize();
+    struct note note = note_of(CALL_Finalize, site, 0, 0, 0, 0);
+    begin(&note);
+    C.initialized = 0;
+    int rc = PMPI_Finalize();
+    finish(&note);
+    C.mode = CRDEBUG_COUNTS;
+    leave();
+    owner = NULL;
+    return rc;
+}
+
+double wrap_Wtime(uint64_t site) {
+    if (!enter()) return PMPI_Wtime();
+    struct note note = note_of(CALL_Wtime, site, 0, 0, 0, 0);
+    const struct crdebug_record *before = expected();
+    double value;
+    if (before && HEAD_CALL(before->head) == CALL_Wtime) {
+        memcpy(&value, &before->body, sizeof value);
+    } else {
+        begin(&note);
+        value = PMPI_Wtime();
+    }
+    memcpy(&note.body, &value, sizeof value);
+    finish(&note);
+    leave();
+    return value;
+}

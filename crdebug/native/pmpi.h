@@ -1,0 +1,264 @@
+/* The layer between a rank and its MPI: what its parts share, and the path that every call takes.
+ *
+ * All state is in private memory and belongs to the one thread that has called MPI_Init; calls of
+ * other threads pass through uncounted, and end the recording (crdebug_clock.refused). */
+#ifndef CRDEBUG_PMPI_H
+#define CRDEBUG_PMPI_H
+
+#include <mpi.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "clock.h"
+#include "pmpi_calls.h" /* generated: enum crdebug_call, CRDEBUG_TABLE */
+
+#define EXPORTED __attribute__((visibility("default")))
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define SITE ((uint64_t)(uintptr_t)__builtin_return_address(0))
+
+/* ---- MPI's constants ---------------------------------------------------------------------------- */
+
+/* Where they are addresses of the MPI library's data, they are found at MPI_Init: this library is
+ * also loaded into programs without an MPI, and before one that is loaded later. */
+struct constants {
+    MPI_Comm world, self, comm_null;
+    MPI_Request request_null;
+    MPI_Message message_null, message_no_proc;
+    MPI_Datatype type_null, packed;
+};
+extern struct constants mpi;
+
+/* ---- the clock ---------------------------------------------------------------------------------- */
+
+extern struct crdebug_clock crdebug_own; /* crdebug_clock, by a name that nobody can preempt */
+extern struct crdebug_log *log_header;
+extern struct crdebug_record *log_records;
+extern __thread int depth __attribute__((tls_model("initial-exec")));
+extern int *owner; /* the depth of the thread that may call; NULL outside Init .. Finalize */
+#define C crdebug_own
+
+void crdebug_hold(void);
+void progress(unsigned *patience);
+bool outside(void); /* a call that is not counted: the MPI's own, or another thread's */
+
+static inline bool enter(void) {
+    if (UNLIKELY(&depth != owner || depth)) return outside();
+    depth = 1;
+    if (UNLIKELY(C.now == C.stop)) crdebug_hold();
+    C.now++;
+    return true;
+}
+
+static inline void leave(void) {
+    if (UNLIKELY(C.now == C.stop)) crdebug_hold();
+    C.now++;
+    depth = 0;
+}
+
+/* ---- records ------------------------------------------------------------------------------------ */
+
+#define NOBODY UINT64_MAX /* the place of a record that was not made */
+enum { TAG_ANY = 1, PEER_NULL = 1, PEER_ANY = 2, PEER_ROOT = 3, BIAS = 4 };
+#define TAG_MOST ((1u << 28) - 1)  /* this, or more: the true values follow */
+#define PEER_MOST ((1u << 20) - 1)
+#define SIZE_MOST UINT32_MAX
+#define COMM_MOST 0xffffu
+
+#define SITE_SHIFT 16
+#define SIZE_SHIFT 32
+#define FLAG(flag) ((uint64_t)(flag) << 9)
+#define HEAD_CALL(head) ((unsigned)(head) & 0x1ff)
+#define HEAD_SIZE(head) ((uint32_t)((head) >> SIZE_SHIFT))
+#define BODY_TAG(body) ((uint32_t)(body) & TAG_MOST)
+#define BODY_PEER(body) ((uint32_t)((body) >> 28) & PEER_MOST)
+#define BODY_COMM(body) ((uint32_t)((body) >> 48))
+
+/* A record in the making. site: an address. words: what follows it. */
+struct note {
+    uint64_t head, body, site;
+    uint32_t count;
+    uint32_t few[4];
+    const uint32_t *words;
+};
+
+static inline uint32_t peer_code(int rank) {
+    if (LIKELY(rank >= 0)) return (uint32_t)rank + BIAS < PEER_MOST ? (uint32_t)rank + BIAS : PEER_MOST;
+    return rank == MPI_ANY_SOURCE ? PEER_ANY : rank == MPI_PROC_NULL ? PEER_NULL : PEER_ROOT;
+}
+
+static inline uint32_t tag_code(int tag) {
+    if (UNLIKELY(tag < 0)) return TAG_ANY;
+    return (uint32_t)tag + BIAS < TAG_MOST ? (uint32_t)tag + BIAS : TAG_MOST;
+}
+
+static inline int rank_of(uint32_t code) {
+    return code >= BIAS ? (int)(code - BIAS) : code == PEER_ANY ? MPI_ANY_SOURCE : MPI_PROC_NULL;
+}
+
+static inline int tag_of(uint32_t code) { return code >= BIAS ? (int)(code - BIAS) : MPI_ANY_TAG; }
+
+void note_large(struct note *note, uint64_t bytes, uint32_t peer, uint32_t tag);
+
+/* peer and tag: codes. */
+static inline struct note note_of(unsigned call, uint64_t site, uint32_t comm, uint32_t peer, uint32_t tag,
+                                  uint64_t bytes) {
+    uint64_t size = LIKELY(bytes < SIZE_MOST) ? bytes : SIZE_MOST;
+    struct note note = {.head = call | size << SIZE_SHIFT,
+                        .body = (uint64_t)comm << 48 | (uint64_t)peer << 28 | tag,
+                        .site = site};
+    return note;
+}
+
+static inline bool note_is_large(const struct note *note) {
+    return note->head >> SIZE_SHIFT == SIZE_MOST || BODY_PEER(note->body) == PEER_MOST ||
+           BODY_TAG(note->body) == TAG_MOST;
+}
+
+void went_back(void); /* to be told as soon as `behind` has become true */
+
+/* Something recorded lies ahead, to be repeated. */
+static inline bool behind(void) {
+    return C.cursor != log_header->tail ||
+           (C.repeat && HEAD_SIZE(log_records[C.cursor - 1].head) != C.repeat);
+}
+
+/* The record that the next call must repeat, or NULL when it is new. */
+const struct crdebug_record *expected_slow(void);
+static inline const struct crdebug_record *expected(void) {
+    return LIKELY(C.mode == CRDEBUG_COUNTS || !behind()) ? NULL : expected_slow();
+}
+
+/* Before the MPI is asked: is this call the recorded one? Returns its record, NULL when it is new. */
+const struct crdebug_record *begin_slow(const struct note *note);
+static inline const struct crdebug_record *begin(const struct note *note) {
+    return LIKELY(C.mode == CRDEBUG_COUNTS || !behind()) ? NULL : begin_slow(note);
+}
+
+/* The call is done: record it, or go past its record. Returns the record's place, or NOBODY. */
+uint64_t finish_slow(struct note *note);
+uint64_t append(struct note *note);
+static inline uint64_t finish(struct note *note) {
+    if (UNLIKELY(C.mode == CRDEBUG_COUNTS)) return NOBODY;
+    if (UNLIKELY(behind())) return finish_slow(note);
+    return append(note);
+}
+
+/* The answer was no: one more of a run of equal ones. */
+void finish_no(struct note *note);
+/* Does the record say no to this call? */
+bool says_no(const struct crdebug_record *record);
+/* The k-th of the words that follow a record; 0 behind their end. */
+uint32_t word_of(const struct crdebug_record *record, unsigned k);
+uint32_t *word_at(struct crdebug_record *record, unsigned k);
+void refuse(unsigned reason);
+bool log_open(int rank, int world);
+uint64_t mix(uint64_t hash, uint64_t value);
+
+/* ---- communicators and types -------------------------------------------------------------------- */
+
+struct comm_entry {
+    MPI_Comm handle;
+    uint32_t number, inter;
+    struct comm_entry *next;
+};
+extern struct comm_entry *last_comm;
+struct comm_entry *comm_slow(MPI_Comm comm);
+/* A communicator the layer has not seen yet is defined in the log at this moment. */
+static inline struct comm_entry *comm_entry(MPI_Comm comm) {
+    return LIKELY(last_comm && last_comm->handle == comm) ? last_comm : comm_slow(comm);
+}
+static inline uint32_t comm_number(MPI_Comm comm) { return comm_entry(comm)->number; }
+void comm_made(MPI_Comm comm);              /* just created; MPI_COMM_NULL is nothing */
+uint32_t comm_promise(MPI_Comm parent);     /* a duplicate that will be there later: its number */
+void comm_keep(uint32_t number, MPI_Comm comm); /* now it is */
+void comm_gone(MPI_Comm comm);              /* about to be freed */
+
+struct type_entry {
+    MPI_Datatype type;
+    int size, known;
+};
+extern struct type_entry types[64];
+int type_size_slow(MPI_Datatype type);
+void types_forget(void);
+static inline uint64_t bytes_of(int count, MPI_Datatype type) {
+    const struct type_entry *entry = &types[((uintptr_t)type >> 4 ^ (uintptr_t)type >> 10) % 64];
+    int size = LIKELY(entry->type == type && entry->known) ? entry->size : type_size_slow(type);
+    return (uint64_t)(int64_t)count * (uint64_t)(int64_t)size;
+}
+/* Of a collective, where half of the arguments may be without meaning. */
+uint64_t bytes_if(const void *buffer, int count, MPI_Datatype type, int other, MPI_Datatype other_type,
+                  MPI_Comm comm);
+
+/* ---- requests ----------------------------------------------------------------------------------- */
+
+enum request_flags {
+    R_RECV = 1,
+    R_WILD = 2, /* the sender or the tag is open */
+    R_PERSISTENT = 4,
+    R_ACTIVE = 8,
+    R_COMM = 16,     /* its communicator is there when it completes */
+    R_WATCH = 32,    /* the log is told when it completes: behind an open one, or cancelled */
+    R_SETTLED = 64,  /* the log has it */
+    R_DEFERRED = 128, /* not posted yet: its shadow is started at the tail of the log */
+    R_DEAD = 256,    /* it was cancelled, says the log: it is never posted */
+    R_OWN_SHADOW = 512, /* the shadow is persistent, and ours to free */
+    R_OWN_HANDLE = 2048, /* so is what the application has for a request of its own */
+    R_SHARED = 1024, /* a handle that MPI gives more than once: of posts to and from MPI_PROC_NULL */
+};
+
+struct request {
+    MPI_Request handle; /* as the application has it */
+    MPI_Request shadow; /* what MPI works on instead, while R_ACTIVE and shadowed */
+    struct request *next;
+    uint64_t number; /* of the posting */
+    uint64_t record; /* its record, or NOBODY */
+    uint32_t flags, slot; /* slot: in a record of many, which; else 0 */
+    uint32_t shadowed, comm_promised;
+    struct request *earlier, *later; /* of the watched ones, in the order of posting */
+    MPI_Comm *new_comm;
+    void *buffer; /* of a receive that is wild or persistent: what it was posted with */
+    int count, source, tag, call;
+    MPI_Datatype type;
+    MPI_Comm comm;
+    uint64_t bytes;
+};
+
+extern uint64_t posted, shadows;
+struct request *request_find(MPI_Request handle);
+struct request *request_new(MPI_Request handle, unsigned flags);
+void request_drop(struct request *request);
+void requests_unsettle(void); /* the log has been cut: what is still posted is open again */
+/* A request that a call has just given the application; counted also if it is none. */
+struct request *request_posted(MPI_Request handle, unsigned flags, uint64_t record);
+void request_prepared(MPI_Request handle, unsigned flags, const void *buffer, int count, MPI_Datatype type,
+                      int peer, int tag, MPI_Comm comm);
+/* Watch an active receive: what it was posted with must be in it. */
+void request_watch(struct request *request);
+/* A receive that must not be posted now: it gets a persistent request instead. */
+int request_defer(struct request *request, unsigned flag);
+void requests_sweep(unsigned most); /* what has arrived, the log is told */
+void requests_went_back(void);      /* what is posted, is posted as the log says */
+void requests_caught_up(void);      /* what was deferred is posted */
+extern struct request *watched;
+extern unsigned unsettled, deferred;
+/* How far back it was posted; 0 if it was not, or is not active. */
+static inline uint32_t request_age(const struct request *request) {
+    if (request && request->flags & R_SHARED) return 0;
+    return request && request->flags & R_ACTIVE ? (uint32_t)(posted - request->number + 1) : 0;
+}
+/* It completed; the status must be valid if the request is wild. Drops it unless it is persistent. */
+void request_completed(struct request *request, MPI_Status *status);
+
+/* ---- Fortran ------------------------------------------------------------------------------------ */
+
+void *wrapper_of(const char *name); /* of an MPI function that is wrapped, or NULL */
+bool from_fortran(uint64_t site);   /* the call comes from the MPI's Fortran bindings */
+
+/* ---- one-sided ---------------------------------------------------------------------------------- */
+
+enum epoch_event { E_ACCESS, E_FENCE, E_LOCK, E_UNLOCK, E_START, E_COMPLETE, E_POST, E_WAITED, E_FREE };
+void epoch(MPI_Win win, enum epoch_event event);
+
+#endif

@@ -1,0 +1,208 @@
+/* Communicators: their numbers in this log, and their members, once each; types' sizes; epochs.
+ *
+ * What a communicator is called in the whole job follows from its members, in order, and from how
+ * many of the same members there were before it: all members count the same, without a message. */
+#include <stdlib.h>
+
+#include "pmpi.h"
+
+#define BUCKETS 256
+
+struct comm_entry *last_comm;
+static struct comm_entry *buckets[BUCKETS];
+static uint32_t numbers_used, *numbers_free, numbers_free_count;
+static struct comm_entry no_comm;
+
+static struct comm_entry **bucket(MPI_Comm comm) {
+    return &buckets[mix(1, (uint64_t)(uintptr_t)comm) % BUCKETS];
+}
+
+static uint32_t new_number(void) {
+    if (numbers_free_count) return numbers_free[--numbers_free_count];
+    if (numbers_used + 1 >= COMM_MOST) {
+        refuse(CRDEBUG_COMMS);
+        return 0;
+    }
+    return ++numbers_used;
+}
+
+static void free_number(uint32_t number) {
+    uint32_t *more = realloc(numbers_free, (numbers_free_count + 1) * sizeof *more);
+    if (more == NULL || number == 0) return;
+    numbers_free = more;
+    numbers_free[numbers_free_count++] = number;
+}
+
+/* The ranks in MPI_COMM_WORLD of a group, as pairs of a first one and how many follow it in steps of
+ * one; UINT32_MAX is a process of another job. Frees the group. */
+static uint32_t runs_of(MPI_Group group, MPI_Group world, uint32_t *words) {
+    int size, count = 0;
+    PMPI_Group_size(group, &size);
+    int *ranks = malloc(2 * (size_t)(size ? size : 1) * sizeof *ranks);
+    if (ranks == NULL) return 0;
+    for (int i = 0; i < size; i++) ranks[i] = i;
+    int *there = ranks + size;
+    PMPI_Group_translate_ranks(group, size, ranks, world, there);
+    for (int i = 0; i < size; i++) {
+        uint32_t rank = there[i] == MPI_UNDEFINED ? UINT32_MAX : (uint32_t)there[i];
+        if (i && rank != UINT32_MAX && rank == words[count - 2] + words[count - 1]) {
+            words[count - 1]++;
+        } else {
+            words[count++] = rank;
+            words[count++] = 1;
+        }
+    }
+    free(ranks);
+    PMPI_Group_free(&group);
+    return (uint32_t)count;
+}
+
+/* Words: number of the local runs' words, whether there is a remote group, the runs. */
+static void define(uint32_t number, MPI_Comm comm, int inter) {
+    MPI_Group world, local, remote;
+    int size, remote_size = 0;
+    if (C.mode == CRDEBUG_COUNTS) return;
+    PMPI_Comm_group(mpi.world, &world);
+    PMPI_Comm_group(comm, &local);
+    PMPI_Group_size(local, &size);
+    if (inter) {
+        PMPI_Comm_remote_group(comm, &remote);
+        PMPI_Group_size(remote, &remote_size);
+    }
+    uint32_t *words = malloc((2 + 2 * ((size_t)size + (size_t)remote_size)) * sizeof *words);
+    if (words == NULL) {
+        refuse(CRDEBUG_MEMORY);
+        return;
+    }
+    words[0] = runs_of(local, world, words + 2);
+    words[1] = (uint32_t)inter;
+    struct note note = note_of(CALL_none, 0, number, 0, 0, 2 + words[0]);
+    if (inter) note.head += (uint64_t)runs_of(remote, world, words + 2 + words[0]) << SIZE_SHIFT;
+    note.words = words;
+    note.count = HEAD_SIZE(note.head);
+    begin(&note);
+    finish(&note);
+    free(words);
+    PMPI_Group_free(&world);
+}
+
+static struct comm_entry *add(MPI_Comm comm, uint32_t number, int inter) {
+    struct comm_entry *entry = malloc(sizeof *entry), **place = bucket(comm);
+    if (entry == NULL) {
+        refuse(CRDEBUG_MEMORY);
+        return &no_comm;
+    }
+    *entry = (struct comm_entry){comm, number, (uint32_t)inter, *place};
+    *place = entry;
+    return entry;
+}
+
+struct comm_entry *comm_slow(MPI_Comm comm) {
+    int inter;
+    if (comm == mpi.comm_null) return &no_comm; /* the MPI itself will say so */
+    for (struct comm_entry *entry = *bucket(comm); entry; entry = entry->next)
+        if (entry->handle == comm) return last_comm = entry;
+    if (C.mode == CRDEBUG_COUNTS) return &no_comm;
+    PMPI_Comm_test_inter(comm, &inter);
+    uint32_t number = new_number();
+    define(number, comm, inter);
+    return last_comm = add(comm, number, inter);
+}
+
+void comm_made(MPI_Comm comm) { comm_slow(comm); }
+
+uint32_t comm_promise(MPI_Comm parent) {
+    if (C.mode == CRDEBUG_COUNTS) return 0;
+    uint32_t number = new_number();
+    define(number, parent, (int)comm_entry(parent)->inter);
+    return number;
+}
+
+void comm_keep(uint32_t number, MPI_Comm comm) {
+    int inter;
+    if (number == 0) return;
+    PMPI_Comm_test_inter(comm, &inter);
+    add(comm, number, inter);
+}
+
+void comm_gone(MPI_Comm comm) {
+    for (struct comm_entry **place = bucket(comm); *place; place = &(*place)->next)
+        if ((*place)->handle == comm) {
+            struct comm_entry *entry = *place;
+            *place = entry->next;
+            free_number(entry->number);
+            free(entry);
+            break;
+        }
+    last_comm = NULL;
+}
+
+/* ---- types -------------------------------------------------------------------------------------- */
+
+struct type_entry types[64];
+
+int type_size_slow(MPI_Datatype type) {
+    int size = 0;
+    if (type == mpi.type_null) return 0;
+    PMPI_Type_size(type, &size);
+    types[((uintptr_t)type >> 4 ^ (uintptr_t)type >> 10) % 64] = (struct type_entry){type, size, 1};
+    return size;
+}
+
+void types_forget(void) {
+    for (unsigned i = 0; i < sizeof types / sizeof *types; i++) types[i].known = 0;
+}
+
+uint64_t bytes_if(const void *buffer, int count, MPI_Datatype type, int other, MPI_Datatype other_type,
+                  MPI_Comm comm) {
+    if (comm == mpi.comm_null || comm_entry(comm)->inter) return 0;
+    return buffer == MPI_IN_PLACE ? bytes_of(other, other_type) : bytes_of(count, type);
+}
+
+/* ---- one-sided ---------------------------------------------------------------------------------- */
+
+/* A fence opens an epoch only with the first access after it; an access under a lock, in a start or
+ * against a post is open until that ends (Besta and Hoefler's Gsync and Locks rules). */
+static struct window {
+    MPI_Win handle;
+    uint32_t used, fence, locks, start, post;
+} *windows;
+static uint32_t windows_count;
+
+static uint32_t open_in(const struct window *window) {
+    return window->fence + window->locks + window->start + window->post;
+}
+
+static struct window *window_of(MPI_Win win) {
+    struct window *unused = NULL;
+    for (uint32_t i = 0; i < windows_count; i++) {
+        if (windows[i].used && windows[i].handle == win) return &windows[i];
+        if (!windows[i].used) unused = &windows[i];
+    }
+    if (unused == NULL) {
+        struct window *more = realloc(windows, (windows_count + 1) * sizeof *more);
+        if (more == NULL) return NULL;
+        windows = more;
+        unused = &windows[windows_count++];
+    }
+    *unused = (struct window){.handle = win, .used = 1};
+    return unused;
+}
+
+void epoch(MPI_Win win, enum epoch_event event) {
+    struct window *window = window_of(win);
+    if (window == NULL) return;
+    uint32_t before = open_in(window);
+    switch (event) {
+    case E_ACCESS: window->fence |= !(window->locks || window->start); break;
+    case E_FENCE: window->fence = 0; break;
+    case E_LOCK: window->locks++; break;
+    case E_UNLOCK: window->locks -= window->locks > 0; break;
+    case E_START: window->start = 1; break;
+    case E_COMPLETE: window->start = 0; break;
+    case E_POST: window->post = 1; break;
+    case E_WAITED: window->post = 0; break;
+    case E_FREE: *window = (struct window){.used = 0}; break;
+    }
+    C.open_epochs += open_in(window) - before;
+}

@@ -1,0 +1,300 @@
+/* The layer's log: recording, repeating, and noticing that a call is another one than recorded. */
+#define _GNU_SOURCE 1
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "pmpi.h"
+
+#define CAPACITY (UINT64_C(1) << 26) /* 1 GiB of address space; the file is sparse */
+#define FEW 64                       /* words of a message to the disk that are compared */
+
+struct crdebug_log *log_header;
+struct crdebug_record *log_records;
+
+static uint64_t *site_table;
+static struct {
+    uint64_t address;
+    uint32_t number;
+} known_sites[1024];
+
+uint64_t mix(uint64_t hash, uint64_t value) {
+    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 29;
+}
+
+void refuse(unsigned reason) {
+    if (C.refused) return;
+    C.refused = reason;
+    if (C.mode == CRDEBUG_RECORDS) log_header->refused = reason;
+    C.mode = CRDEBUG_COUNTS;
+}
+
+/* ---- the file ----------------------------------------------------------------------------------- */
+
+static uint64_t capacity(void) {
+    const char *text = getenv("CRDEBUG_TIME_RECORDS");
+    unsigned long long wanted = text ? strtoull(text, NULL, 10) : 0;
+    return wanted ? wanted : CAPACITY;
+}
+
+bool log_open(int rank, int world) {
+    const char *directory = getenv("CRDEBUG_TIME");
+    char path[4096];
+    struct stat found;
+    if (directory == NULL) directory = CRDEBUG_TIME_DIR;
+    if (stat(directory, &found) != 0 || !S_ISDIR(found.st_mode)) return false;
+    snprintf(path, sizeof path, "%s/%d", directory, rank);
+    int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (file < 0 || fstat(file, &found) != 0) goto failed;
+    uint64_t records = capacity();
+    if (found.st_size > CRDEBUG_LOG_HEADER)
+        records = ((uint64_t)found.st_size - CRDEBUG_LOG_HEADER) / sizeof(struct crdebug_record);
+    size_t size = CRDEBUG_LOG_HEADER + records * sizeof(struct crdebug_record);
+    if (ftruncate(file, (off_t)size) != 0) goto failed;
+    void *mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (mapped == MAP_FAILED) goto failed;
+    close(file);
+    file = -1;
+    struct crdebug_log *header = mapped;
+    if (header->abi == 0) {
+        *header = (struct crdebug_log){.abi = CRDEBUG_CLOCK_ABI,
+                                       .size = CRDEBUG_LOG_HEADER,
+                                       .rank = rank,
+                                       .world = world,
+                                       .capacity = records,
+                                       .first_now = C.now - 1,
+                                       .tail_now = C.now - 1,
+                                       .calls = CRDEBUG_TABLE};
+    } else if (header->abi != CRDEBUG_CLOCK_ABI || header->calls != CRDEBUG_TABLE ||
+               header->rank != rank || header->world != world) {
+        munmap(mapped, size);
+        goto failed;
+    }
+    site_table = (uint64_t *)((char *)mapped + 4096);
+    log_records = (struct crdebug_record *)((char *)mapped + CRDEBUG_LOG_HEADER);
+    log_header = header;
+    const char *enforce = getenv("CRDEBUG_ENFORCE"); /* for a run without crdebug */
+    if (enforce != NULL && *enforce == '0') C.enforce = CRDEBUG_ASK_ANEW;
+    return true;
+failed:
+    if (file >= 0) close(file);
+    refuse(CRDEBUG_LOG_FILE);
+    return false;
+}
+
+static uint32_t site_number(uint64_t address) {
+    unsigned place = (unsigned)(mix(0, address) % 1024);
+    if (LIKELY(known_sites[place].address == address)) return known_sites[place].number;
+    uint32_t number = 0;
+    while (number < log_header->sites && site_table[number] != address) number++;
+    if (number == log_header->sites) {
+        if (number == CRDEBUG_SITES) return CRDEBUG_SITES - 1; /* the last is shared */
+        site_table[number] = address;
+        log_header->sites = number + 1;
+    }
+    known_sites[place].address = address;
+    known_sites[place].number = number;
+    return number;
+}
+
+/* ---- the words that follow a record ------------------------------------------------------------- */
+
+static uint32_t followers(const struct crdebug_record *record) {
+    return record->head & FLAG(CRDEBUG_MORE) ? (uint32_t)record[1].head : 0;
+}
+
+uint32_t *word_at(struct crdebug_record *record, unsigned k) {
+    return (uint32_t *)(record + 1) + 1 + k;
+}
+
+uint32_t word_of(const struct crdebug_record *record, unsigned k) {
+    return k + 1 < 4 * followers(record) ? ((const uint32_t *)(record + 1))[1 + k] : 0;
+}
+
+void note_large(struct note *note, uint64_t bytes, uint32_t peer, uint32_t tag) {
+    note->few[0] = (uint32_t)bytes;
+    note->few[1] = (uint32_t)(bytes >> 32);
+    note->few[2] = peer;
+    note->few[3] = tag;
+    note->words = note->few;
+    note->count = 4;
+}
+
+/* ---- repeating ---------------------------------------------------------------------------------- */
+
+static void caught_up(void) {
+    C.replaying = 0;
+    if (deferred) requests_caught_up();
+}
+
+static bool in_a_run(void) { return C.repeat && HEAD_SIZE(log_records[C.cursor - 1].head) != C.repeat; }
+
+/* crdebug has cut the log here, and set all of its header but for what stands in the way. */
+static bool cut_from_outside(void) {
+    const struct crdebug_record *last = &log_records[C.cursor];
+    if (in_a_run() || C.cursor + 1 != log_header->tail) return false;
+    if (last->head != CRDEBUG_CUT_HEAD || last->body != CRDEBUG_CUT_BODY) return false;
+    log_header->tail = C.cursor;
+    caught_up();
+    requests_unsettle();
+    return true;
+}
+
+/* Seen for the first time: we are not where we were. */
+void went_back(void) {
+    if (cut_from_outside() || C.replaying) return;
+    if (watched) requests_went_back();
+    C.replaying = 1;
+}
+
+static void cut(void) {
+    if (C.repeat) {
+        struct crdebug_record *run = &log_records[C.cursor - 1];
+        run->head = (uint32_t)run->head | C.repeat << SIZE_SHIFT;
+    }
+    log_header->tail = C.cursor;
+    log_header->cuts++;
+    caught_up();
+    log_header->tail_now = (C.now - 1) & ~UINT64_C(1);
+    requests_unsettle();
+}
+
+EXPORTED __attribute__((noinline)) void crdebug_diverged(void) { __asm__ volatile("" ::: "memory"); }
+
+static void diverge(const struct crdebug_record *wanted, const struct note *note) {
+    volatile struct crdebug_clock *clock = &crdebug_own;
+    unsigned patience = 0;
+    C.expected = *wanted;
+    C.actual = (struct crdebug_record){note->head, note->body};
+    C.diverged_now = C.now;
+    C.diverged = 1;
+    clock->held = CRDEBUG_AT_DIVERGENCE;
+    crdebug_diverged();
+    while (clock->diverged) progress(&patience);
+    clock->held = CRDEBUG_FREE;
+    cut();
+}
+
+const struct crdebug_record *expected_slow(void) {
+    if (UNLIKELY(C.enforce != CRDEBUG_ENFORCE)) {
+        if (C.enforce == CRDEBUG_BRANCH) C.enforce = CRDEBUG_ENFORCE;
+        cut();
+        return NULL;
+    }
+    went_back();
+    if (!behind()) return NULL;
+    return &log_records[in_a_run() ? C.cursor - 1 : C.cursor];
+}
+
+bool says_no(const struct crdebug_record *record) { return record->head & FLAG(CRDEBUG_NO); }
+
+#define SAME_HEAD \
+    (0x1ff | FLAG(CRDEBUG_WILD_SOURCE | CRDEBUG_WILD_TAG | CRDEBUG_PACKED) | ~UINT64_C(0) << SIZE_SHIFT)
+#define TAG_BITS ((uint64_t)TAG_MOST)
+#define PEER_BITS ((uint64_t)PEER_MOST << 28)
+
+/* Where the call leaves the sender or the tag open, the record has what it was. */
+static bool same(const struct crdebug_record *record, uint64_t head, uint64_t body) {
+    uint64_t bits = ~UINT64_C(0);
+    if ((record->head ^ head) & SAME_HEAD) return false;
+    if (head & FLAG(CRDEBUG_WILD_SOURCE) && BODY_PEER(body) == PEER_ANY) bits &= ~PEER_BITS;
+    if (head & FLAG(CRDEBUG_WILD_TAG) && BODY_TAG(body) == TAG_ANY) bits &= ~TAG_BITS;
+    if (head & FLAG(CRDEBUG_WILD_SOURCE) && BODY_PEER(record->body) == PEER_ANY) bits &= ~PEER_BITS;
+    if (head & FLAG(CRDEBUG_WILD_TAG) && BODY_TAG(record->body) == TAG_ANY) bits &= ~TAG_BITS;
+    return ((record->body ^ body) & bits) == 0;
+}
+
+const struct crdebug_record *begin_slow(const struct note *note) {
+    const struct crdebug_record *record = expected();
+    if (record == NULL) return NULL;
+    if (same(record, note->head, note->body) && !says_no(record)) return record;
+    diverge(record, note);
+    return NULL;
+}
+
+uint64_t finish_slow(struct note *note) {
+    const struct crdebug_record *record = expected();
+    if (record == NULL) return append(note);
+    bool equal = !says_no(record) &&
+                 (HEAD_CALL(note->head) == CALL_Wtime ? HEAD_CALL(record->head) == CALL_Wtime
+                                                      : same(record, note->head, note->body));
+    for (uint32_t k = 0; equal && k < note->count && k < FEW; k++)
+        equal = word_of(record, k) == note->words[k];
+    if (!equal) {
+        diverge(record, note);
+        return append(note);
+    }
+    uint64_t place = C.cursor;
+    C.repeat = 0;
+    C.cursor = place + 1 + followers(record);
+    if (!behind()) caught_up();
+    return place;
+}
+
+/* ---- recording ---------------------------------------------------------------------------------- */
+
+uint64_t append(struct note *note) {
+    uint64_t place = C.cursor;
+    uint32_t more = note->count ? (1 + note->count + 3) / 4 : 0;
+    if (UNLIKELY(C.mode == CRDEBUG_COUNTS)) return NOBODY;
+    if (UNLIKELY(unsettled)) requests_sweep(16);
+    if (UNLIKELY(place + 1 + more > log_header->capacity)) {
+        refuse(CRDEBUG_LOG_FULL);
+        return NOBODY;
+    }
+    struct crdebug_record *record = &log_records[place];
+    record->head = note->head | (more ? FLAG(CRDEBUG_MORE) : 0) |
+                   (uint64_t)site_number(note->site) << SITE_SHIFT;
+    record->body = note->body;
+    if (more) {
+        uint32_t *words = (uint32_t *)(record + 1);
+        memset(words, 0, more * sizeof *record);
+        words[0] = more;
+        memcpy(words + 1, note->words, note->count * sizeof *words);
+    }
+    C.repeat = 0;
+    C.cursor = place + 1 + more;
+    /* The definition of a communicator takes no tick. */
+    log_header->tail_now = HEAD_CALL(note->head) == CALL_none ? log_header->tail_now : C.now + 1;
+    __asm__ volatile("" ::: "memory"); /* who sees the tail, sees what is before it */
+    log_header->tail = C.cursor;
+    return place;
+}
+
+void finish_no(struct note *note) {
+    const uint64_t least = 0x1ff | FLAG(CRDEBUG_NO);
+    if (C.mode == CRDEBUG_COUNTS) return;
+    note->head = (uint32_t)note->head | FLAG(CRDEBUG_NO);
+    const struct crdebug_record *record = expected();
+    if (record != NULL) {
+        if ((record->head ^ note->head) & least || record->body != note->body) {
+            diverge(record, note);
+        } else {
+            if (record == &log_records[C.cursor]) {
+                C.cursor++;
+                C.repeat = 0;
+            }
+            C.repeat++;
+            if (!behind()) caught_up();
+            return;
+        }
+    }
+    if (C.repeat) {
+        struct crdebug_record *run = &log_records[C.cursor - 1];
+        uint64_t head = note->head | (uint64_t)site_number(note->site) << SITE_SHIFT;
+        if ((uint32_t)run->head == (uint32_t)head && run->body == note->body &&
+            C.repeat < SIZE_MOST - 1) {
+            run->head += UINT64_C(1) << SIZE_SHIFT;
+            C.repeat++;
+            log_header->tail_now = C.now + 1;
+            return;
+        }
+    }
+    note->head |= UINT64_C(1) << SIZE_SHIFT;
+    if (append(note) != NOBODY) C.repeat = 1;
+}

@@ -1,0 +1,310 @@
+/* Receives and probes: who was matched is recorded, and on a repeat asked for by name.
+ *
+ * A blocking call whose sender is open polls instead of waiting inside the MPI: nothing is decided
+ * there before the layer sees it, so a checkpoint in the middle of it can be replayed. */
+#include <stdlib.h>
+
+#include "pmpi.h"
+#include "pmpi_own.h"
+
+static bool wild(int source, int tag) {
+    return source != MPI_PROC_NULL && (source == MPI_ANY_SOURCE || tag == MPI_ANY_TAG);
+}
+
+static struct note envelope(unsigned call, uint64_t site, int source, int tag, MPI_Comm comm, uint64_t bytes) {
+    struct note note = note_of(call, site, comm_number(comm), peer_code(source), tag_code(tag), bytes);
+    if (source == MPI_ANY_SOURCE) note.head |= FLAG(CRDEBUG_WILD_SOURCE);
+    if (tag == MPI_ANY_TAG && source != MPI_PROC_NULL) note.head |= FLAG(CRDEBUG_WILD_TAG);
+    if (UNLIKELY(bytes >= SIZE_MOST || (source >= 0 && peer_code(source) == PEER_MOST) ||
+                 (tag >= 0 && tag_code(tag) == TAG_MOST)))
+        note_large(&note, bytes, (uint32_t)source, (uint32_t)tag);
+    return note;
+}
+
+static void resolve(struct note *note, const MPI_Status *status) {
+    note->body &= (uint64_t)COMM_MOST << 48;
+    note->body |= (uint64_t)peer_code(status->MPI_SOURCE) << 28 | tag_code(status->MPI_TAG);
+}
+
+/* What the record of a wild call says instead of its own source and tag. */
+static void recorded(const struct crdebug_record *record, int *source, int *tag) {
+    if (*source == MPI_ANY_SOURCE) *source = rank_of(BODY_PEER(record->body));
+    if (*tag == MPI_ANY_TAG) *tag = tag_of(BODY_TAG(record->body));
+}
+
+/* ---- receives ----------------------------------------------------------------------------------- */
+
+static int receive_wild(struct note *note, void *buf, int count, MPI_Datatype type, int source, int tag,
+                        MPI_Comm comm, MPI_Status *status) {
+    int rc, flag = 0;
+    MPI_Message message;
+    do {
+        int from = source, with = tag;
+        const struct crdebug_record *record = begin(note); /* until the log is cut */
+        if (record) recorded(record, &from, &with);
+        rc = PMPI_Improbe(from, with, comm, &flag, &message, status);
+        if (rc != MPI_SUCCESS) return rc;
+    } while (!flag);
+    return PMPI_Mrecv(buf, count, type, &message, status);
+}
+
+int wrap_Recv(uint64_t site, void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
+              MPI_Status *status) {
+    MPI_Status own;
+    struct note note = envelope(CALL_Recv, site, source, tag, comm, bytes_of(count, type));
+    int rc;
+    if (LIKELY(!wild(source, tag))) {
+        begin(&note);
+        rc = PMPI_Recv(buf, count, type, source, tag, comm, status);
+    } else {
+        if (status == MPI_STATUS_IGNORE) status = &own;
+        rc = receive_wild(&note, buf, count, type, source, tag, comm, status);
+        resolve(&note, status);
+    }
+    finish(&note);
+    return rc;
+}
+
+/* On a repeat an open receive is posted as it ended. One that did not end before the tail is not
+ * posted until there, nor a known one behind it: they would match what others are to have. */
+int wrap_Irecv(uint64_t site, void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
+               MPI_Request *handle) {
+    struct note note = envelope(CALL_Irecv, site, source, tag, comm, bytes_of(count, type));
+    const struct crdebug_record *record = begin(&note);
+    bool open = wild(source, tag), watch = open || watched;
+    if (LIKELY(!watch)) {
+        int rc = PMPI_Irecv(buf, count, type, source, tag, comm, handle);
+        uint64_t place = finish(&note);
+        request_posted(rc == MPI_SUCCESS ? *handle : mpi.request_null, R_RECV, place);
+        return rc;
+    }
+    struct request like = {.flags = R_RECV, .buffer = buf, .count = count, .type = type,
+                           .source = source, .tag = tag, .comm = comm};
+    bool done = record && record->head & FLAG(CRDEBUG_DONE), odd = record && record->head & FLAG(CRDEBUG_ODD);
+    int rc;
+    if (record && (odd || (!done && (open || deferred)))) {
+        rc = request_defer(&like, odd ? R_DEAD : R_DEFERRED);
+        *handle = like.shadow;
+    } else {
+        if (done) recorded(record, &source, &tag);
+        rc = PMPI_Irecv(buf, count, type, source, tag, comm, handle);
+    }
+    uint64_t place = finish(&note);
+    struct request *request = request_posted(rc == MPI_SUCCESS ? *handle : mpi.request_null,
+                                             R_RECV | (open ? R_WILD : 0), place);
+    if (request == NULL) return rc;
+    request->flags |= like.flags;
+    request->shadow = like.shadow;
+    request->shadowed = like.shadowed;
+    request->buffer = buf;
+    request->count = count;
+    request->type = type;
+    request->source = like.source;
+    request->tag = like.tag;
+    request->comm = comm;
+    request_watch(request);
+    if (request->flags & R_DEFERRED && !behind()) requests_caught_up(); /* it was the last record */
+    return rc;
+}
+
+/* ---- both halves -------------------------------------------------------------------------------- */
+
+static struct note halves(unsigned call, uint64_t site, uint64_t sent, int dest, int sendtag, uint64_t received,
+                          int source, int recvtag, MPI_Comm comm) {
+    struct note note = note_of(call, site, comm_number(comm), peer_code(dest), tag_code(sendtag), sent);
+    uint32_t to = peer_code(dest), from = peer_code(source), tag = tag_code(sendtag);
+    bool any = wild(source, recvtag);
+    if (source == MPI_ANY_SOURCE) note.head |= FLAG(CRDEBUG_WILD_SOURCE);
+    if (recvtag == MPI_ANY_TAG && source != MPI_PROC_NULL) note.head |= FLAG(CRDEBUG_WILD_TAG);
+    if (LIKELY(!any && sendtag == recvtag && sent == received && sent < SIZE_MOST && to < 0xffff &&
+               from < 0xffff && tag < 0xffff)) {
+        note.head |= FLAG(CRDEBUG_PACKED);
+        note.body = (uint64_t)comm_number(comm) << 48 | (uint64_t)to << 32 | (uint64_t)from << 16 | tag;
+        return note;
+    }
+    /* The receiving half in the body, the sending one in words. */
+    note.body = (uint64_t)comm_number(comm) << 48 | (uint64_t)from << 28 | tag_code(recvtag);
+    note.few[0] = to;
+    note.few[1] = tag;
+    note.few[2] = (uint32_t)received;
+    note.count = 3;
+    return note;
+}
+
+/* Both go on at once, as in the call itself: the peer may do the same. */
+static int exchange_wild(struct note *note, const void *sendbuf, int sendcount, MPI_Datatype sendtype, int dest,
+                         int sendtag, void *recvbuf, int recvcount, MPI_Datatype recvtype, int source,
+                         int recvtag, MPI_Comm comm, MPI_Status *status) {
+    MPI_Request sending;
+    int rc = PMPI_Isend(sendbuf, sendcount, sendtype, dest, sendtag, comm, &sending);
+    if (rc != MPI_SUCCESS) return rc;
+    rc = receive_wild(note, recvbuf, recvcount, recvtype, source, recvtag, comm, status);
+    int sent = PMPI_Wait(&sending, MPI_STATUS_IGNORE);
+    return rc == MPI_SUCCESS ? sent : rc;
+}
+
+int wrap_Sendrecv(uint64_t site, const void *sendbuf, int sendcount, MPI_Datatype sendtype, int dest, int sendtag,
+                  void *recvbuf, int recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
+                  MPI_Status *status) {
+    MPI_Status own;
+    struct note note = halves(CALL_Sendrecv, site, bytes_of(sendcount, sendtype), dest, sendtag,
+                              bytes_of(recvcount, recvtype), source, recvtag, comm);
+    int rc;
+    note.words = note.few;
+    if (LIKELY(!wild(source, recvtag))) {
+        begin(&note);
+        rc = PMPI_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
+                           recvtag, comm, status);
+    } else {
+        if (status == MPI_STATUS_IGNORE) status = &own;
+        rc = exchange_wild(&note, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype,
+                           source, recvtag, comm, status);
+        resolve(&note, status);
+    }
+    finish(&note);
+    return rc;
+}
+
+/* The buffer is needed for what comes: what goes is packed first. */
+static int replace_wild(struct note *note, void *buf, int count, MPI_Datatype type, int dest, int sendtag,
+                        int source, int recvtag, MPI_Comm comm, MPI_Status *status) {
+    int size = 0, packed = 0;
+    int rc = PMPI_Pack_size(count, type, comm, &size);
+    void *copy = rc == MPI_SUCCESS ? malloc((size_t)size + 1) : NULL;
+    if (copy == NULL) return rc == MPI_SUCCESS ? MPI_ERR_NO_MEM : rc;
+    rc = PMPI_Pack(buf, count, type, copy, size, &packed, comm);
+    if (rc == MPI_SUCCESS)
+        rc = exchange_wild(note, copy, packed, mpi.packed, dest, sendtag, buf, count, type, source, recvtag,
+                           comm, status);
+    free(copy);
+    return rc;
+}
+
+int wrap_Sendrecv_replace(uint64_t site, void *buf, int count, MPI_Datatype type, int dest, int sendtag,
+                          int source, int recvtag, MPI_Comm comm, MPI_Status *status) {
+    MPI_Status own;
+    uint64_t bytes = bytes_of(count, type);
+    struct note note =
+        halves(CALL_Sendrecv_replace, site, bytes, dest, sendtag, bytes, source, recvtag, comm);
+    int rc;
+    note.words = note.few;
+    if (!wild(source, recvtag)) {
+        begin(&note);
+        rc = PMPI_Sendrecv_replace(buf, count, type, dest, sendtag, source, recvtag, comm, status);
+    } else {
+        if (status == MPI_STATUS_IGNORE) status = &own;
+        rc = replace_wild(&note, buf, count, type, dest, sendtag, source, recvtag, comm, status);
+        resolve(&note, status);
+    }
+    finish(&note);
+    return rc;
+}
+
+/* ---- probes ------------------------------------------------------------------------------------- */
+
+int wrap_Probe(uint64_t site, int source, int tag, MPI_Comm comm, MPI_Status *status) {
+    MPI_Status own;
+    struct note note = envelope(CALL_Probe, site, source, tag, comm, 0);
+    int rc, flag = 0;
+    if (status == MPI_STATUS_IGNORE) status = &own;
+    do {
+        const struct crdebug_record *record = begin(&note);
+        if (record) recorded(record, &source, &tag);
+        if (record || !wild(source, tag)) {
+            rc = PMPI_Probe(source, tag, comm, status);
+            break;
+        }
+        rc = PMPI_Iprobe(source, tag, comm, &flag, status);
+    } while (rc == MPI_SUCCESS && !flag);
+    resolve(&note, status);
+    finish(&note);
+    return rc;
+}
+
+int wrap_Mprobe(uint64_t site, int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status) {
+    MPI_Status own;
+    struct note note = envelope(CALL_Mprobe, site, source, tag, comm, 0);
+    int rc, flag = 0;
+    if (status == MPI_STATUS_IGNORE) status = &own;
+    do {
+        const struct crdebug_record *record = begin(&note);
+        if (record) recorded(record, &source, &tag);
+        if (record || !wild(source, tag)) {
+            rc = PMPI_Mprobe(source, tag, comm, message, status);
+            break;
+        }
+        rc = PMPI_Improbe(source, tag, comm, &flag, message, status);
+    } while (rc == MPI_SUCCESS && !flag);
+    resolve(&note, status);
+    finish(&note);
+    return rc;
+}
+
+/* Is it recorded that this probe was told no? Then it is told so again; the MPI gets its turn. */
+static bool recorded_no(struct note *note, const struct crdebug_record *record) {
+    unsigned patience = 0;
+    if (!record || !says_no(record)) return false;
+    progress(&patience);
+    finish_no(note);
+    return true;
+}
+
+int wrap_Iprobe(uint64_t site, int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status) {
+    MPI_Status own;
+    struct note note = envelope(CALL_Iprobe, site, source, tag, comm, 0);
+    const struct crdebug_record *record = expected();
+    int rc;
+    *flag = 0;
+    if (recorded_no(&note, record)) return MPI_SUCCESS;
+    if (status == MPI_STATUS_IGNORE) status = &own;
+    if (record && (record = begin(&note))) {
+        recorded(record, &source, &tag);
+        rc = PMPI_Probe(source, tag, comm, status);
+        *flag = 1;
+    } else {
+        rc = PMPI_Iprobe(source, tag, comm, flag, status);
+    }
+    if (!*flag) {
+        finish_no(&note);
+    } else {
+        resolve(&note, status);
+        finish(&note);
+    }
+    return rc;
+}
+
+int wrap_Improbe(uint64_t site, int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message,
+                 MPI_Status *status) {
+    MPI_Status own;
+    struct note note = envelope(CALL_Improbe, site, source, tag, comm, 0);
+    const struct crdebug_record *record = expected();
+    int rc;
+    *flag = 0;
+    if (recorded_no(&note, record)) return MPI_SUCCESS;
+    if (status == MPI_STATUS_IGNORE) status = &own;
+    if (record && (record = begin(&note))) {
+        recorded(record, &source, &tag);
+        rc = PMPI_Mprobe(source, tag, comm, message, status);
+        *flag = 1;
+    } else {
+        rc = PMPI_Improbe(source, tag, comm, flag, message, status);
+    }
+    if (!*flag) {
+        finish_no(&note);
+    } else {
+        resolve(&note, status);
+        finish(&note);
+    }
+    return rc;
+}
+
+/* The message says from whom it is; which one it is was settled by the probe. */
+int wrap_Mrecv(uint64_t site, void *buf, int count, MPI_Datatype type, MPI_Message *message, MPI_Status *status) {
+    MPI_Status own;
+    if (status == MPI_STATUS_IGNORE) status = &own;
+    struct note note = note_of(CALL_Mrecv, site, 0, 0, 0, bytes_of(count, type));
+    int rc = PMPI_Mrecv(buf, count, type, message, status);
+    resolve(&note, status);
+    finish(&note);
+    return rc;
+}

@@ -1,0 +1,222 @@
+/* Requests that are started, cancelled, freed; and what else needs more than its arguments. */
+#include <stdlib.h>
+
+#include "pmpi.h"
+#include "pmpi_own.h"
+
+/* ---- persistent --------------------------------------------------------------------------------- */
+
+/* A template: MPI_Start posts it. */
+void request_prepared(MPI_Request handle, unsigned flags, const void *buffer, int count, MPI_Datatype type,
+                      int peer, int tag, MPI_Comm comm) {
+    if (C.mode == CRDEBUG_COUNTS || handle == mpi.request_null) return;
+    if (flags & R_RECV && peer != MPI_PROC_NULL && (peer == MPI_ANY_SOURCE || tag == MPI_ANY_TAG))
+        flags |= R_WILD;
+    struct request *request = request_new(handle, flags | R_PERSISTENT);
+    if (request == NULL) return;
+    request->buffer = (void *)(uintptr_t)buffer;
+    request->count = count;
+    request->type = type;
+    request->source = peer;
+    request->tag = tag;
+    request->comm = comm;
+    request->bytes = bytes_of(count, type);
+}
+
+/* A wild receive that is repeated: MPI gets a request of its own, with the sender that it had. */
+static int start_known(struct request *request, int source, int tag) {
+    int rc = PMPI_Irecv(request->buffer, request->count, request->type, source, tag, request->comm,
+                        &request->shadow);
+    if (rc == MPI_SUCCESS) {
+        request->shadowed = 1;
+        shadows++;
+    }
+    return rc;
+}
+
+/* A receive that did not end before the tail, and is open or behind an open one (see wrap_Irecv). */
+static bool is_late(const struct request *request, bool done, const struct crdebug_record *record) {
+    return record && request && request->flags & R_RECV && !done && (request->flags & R_WILD || deferred);
+}
+
+static void started(struct request *request, uint64_t place, uint32_t slot) {
+    posted++;
+    if (request == NULL) return;
+    request->flags |= R_ACTIVE;
+    request->number = posted;
+    request->record = place;
+    request->slot = slot;
+    if (request->flags & R_WILD) C.pending_wild++;
+    if (request->flags & R_WILD || (request->flags & R_RECV && watched)) request_watch(request);
+}
+
+int wrap_Start(uint64_t site, MPI_Request *handle) {
+    struct request *request = request_find(*handle);
+    struct note note = note_of(CALL_Start, site, 0, 0, 0, 0);
+    int rc, source = 0, tag = 0;
+    if (request && request->comm != mpi.comm_null) {
+        bool recv = request->flags & R_RECV;
+        source = request->source;
+        tag = request->tag;
+        note = note_of(CALL_Start, site, comm_number(request->comm), peer_code(source), tag_code(tag),
+                       request->bytes);
+        if (recv) note.head |= FLAG(CRDEBUG_ODD);
+        if (recv && source == MPI_ANY_SOURCE) note.head |= FLAG(CRDEBUG_WILD_SOURCE);
+        if (recv && tag == MPI_ANY_TAG && source != MPI_PROC_NULL) note.head |= FLAG(CRDEBUG_WILD_TAG);
+    }
+    const struct crdebug_record *record = begin(&note);
+    if (request && request->flags & R_WILD && record && record->head & FLAG(CRDEBUG_DONE)) {
+        if (source == MPI_ANY_SOURCE) source = rank_of(BODY_PEER(record->body));
+        if (tag == MPI_ANY_TAG) tag = tag_of(BODY_TAG(record->body));
+        rc = start_known(request, source, tag);
+    } else if (is_late(request, record && record->head & FLAG(CRDEBUG_DONE), record)) {
+        rc = request_defer(request, R_DEFERRED);
+    } else {
+        rc = PMPI_Start(handle);
+    }
+    started(request, finish(&note), 0);
+    if (deferred && !behind()) requests_caught_up();
+    return rc;
+}
+
+/* Words: of each request a pair of peer and tag; with the 31st bit when the receive is done. */
+int wrap_Startall(uint64_t site, int count, MPI_Request handles[]) {
+    struct note note = note_of(CALL_Startall, site, 0, 0, 0, (uint64_t)(int64_t)count);
+    uint32_t *words = calloc(2 * (size_t)count + 1, sizeof *words);
+    int rc = MPI_SUCCESS;
+    if (words == NULL) {
+        refuse(CRDEBUG_MEMORY);
+        return PMPI_Startall(count, handles);
+    }
+    const struct crdebug_record *record = begin(&note);
+    for (int i = 0; i < count && rc == MPI_SUCCESS; i++) {
+        struct request *request = request_find(handles[i]);
+        uint32_t was = record ? word_of(record, 2 * (unsigned)i) : 0;
+        words[2 * i] = (request ? peer_code(request->source) : 0) | (was & UINT32_C(3) << 30);
+        words[2 * i + 1] = request ? tag_code(request->tag) : 0;
+        if (request && request->flags & R_WILD && was >> 31) {
+            uint32_t tag = word_of(record, 2 * (unsigned)i + 1);
+            rc = start_known(request, rank_of(was & PEER_MOST), tag_of(tag));
+            words[2 * i] = was;
+            words[2 * i + 1] = tag;
+        } else if (is_late(request, was >> 31, record)) {
+            rc = request_defer(request, R_DEFERRED);
+        } else {
+            rc = PMPI_Start(&handles[i]);
+        }
+    }
+    note.words = words;
+    note.count = 2 * (uint32_t)count;
+    uint64_t place = finish(&note);
+    for (int i = 0; i < count; i++) started(request_find(handles[i]), place, (uint32_t)i + 1);
+    if (deferred && !behind()) requests_caught_up();
+    free(words);
+    return rc;
+}
+
+/* ---- cancelled and freed ------------------------------------------------------------------------ */
+
+int wrap_Cancel(uint64_t site, MPI_Request *handle) {
+    struct request *request = request_find(*handle);
+    struct note note = note_of(CALL_Cancel, site, 0, 0, 0, request_age(request));
+    const struct crdebug_record *record = begin(&note);
+    int rc = MPI_SUCCESS;
+    bool was_received = false;
+    if (request) {
+        request->flags |= R_WATCH;
+        if (record && request->record != NOBODY && !request->slot) {
+            uint64_t head = log_records[request->record].head;
+            was_received = (head & FLAG(CRDEBUG_DONE)) && !(head & FLAG(CRDEBUG_ODD));
+        }
+    }
+    if (request && request->flags & R_DEAD) was_received = true; /* it is cancelled, never posted */
+    if (!was_received)
+        rc = PMPI_Cancel(request && request->shadowed ? &request->shadow : handle);
+    finish(&note);
+    return rc;
+}
+
+int wrap_Request_free(uint64_t site, MPI_Request *handle) {
+    struct request *request = request_find(*handle);
+    struct note note = note_of(CALL_Request_free, site, 0, 0, 0, request_age(request));
+    begin(&note);
+    if (request && request->shadowed && request->shadow != *handle) PMPI_Request_free(&request->shadow);
+    if (request) request_drop(request);
+    int rc = PMPI_Request_free(handle);
+    finish(&note);
+    return rc;
+}
+
+/* ---- communicators ------------------------------------------------------------------------------ */
+
+int wrap_Comm_free(uint64_t site, MPI_Comm *comm) {
+    struct note note = note_of(CALL_Comm_free, site, comm_number(*comm), 0, 0, 0);
+    begin(&note);
+    comm_gone(*comm);
+    int rc = PMPI_Comm_free(comm);
+    finish(&note);
+    return rc;
+}
+
+int wrap_Comm_disconnect(uint64_t site, MPI_Comm *comm) {
+    struct note note = note_of(CALL_Comm_disconnect, site, comm_number(*comm), 0, 0, 0);
+    begin(&note);
+    comm_gone(*comm);
+    int rc = PMPI_Comm_disconnect(comm);
+    finish(&note);
+    return rc;
+}
+
+int wrap_Comm_idup(uint64_t site, MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *handle) {
+    struct note note = note_of(CALL_Comm_idup, site, comm_number(comm), 0, 0, 0);
+    begin(&note);
+    int rc = PMPI_Comm_idup(comm, newcomm, handle);
+    uint64_t place = finish(&note);
+    struct request *request =
+        request_posted(rc == MPI_SUCCESS ? *handle : mpi.request_null, R_COMM, place);
+    uint32_t number = comm_promise(comm);
+    if (request) {
+        /* The bindings' variable is gone when the request completes: it is met when it is used. */
+        request->new_comm = from_fortran(site) ? NULL : newcomm;
+        request->comm_promised = number;
+    }
+    return rc;
+}
+
+/* ---- others ------------------------------------------------------------------------------------- */
+
+int wrap_Imrecv(uint64_t site, void *buf, int count, MPI_Datatype type, MPI_Message *message,
+                MPI_Request *handle) {
+    struct note note = note_of(CALL_Imrecv, site, 0, 0, 0, bytes_of(count, type));
+    begin(&note);
+    int rc = PMPI_Imrecv(buf, count, type, message, handle);
+    uint64_t place = finish(&note);
+    request_posted(rc == MPI_SUCCESS ? *handle : mpi.request_null, R_RECV, place);
+    return rc;
+}
+
+int wrap_Win_test(uint64_t site, MPI_Win win, int *flag) {
+    struct note yes = note_of(CALL_Win_test, site, 0, 0, 0, 0), no = yes;
+    const struct crdebug_record *record = expected();
+    unsigned patience = 0;
+    int rc = MPI_SUCCESS;
+    if (record && says_no(record)) {
+        *flag = 0;
+        progress(&patience);
+        finish_no(&no);
+        return rc;
+    }
+    if (record && begin(&yes)) {
+        rc = PMPI_Win_wait(win);
+        *flag = 1;
+    } else {
+        rc = PMPI_Win_test(win, flag);
+    }
+    if (*flag) {
+        epoch(win, E_WAITED);
+        finish(&yes);
+    } else {
+        finish_no(&no);
+    }
+    return rc;
+}

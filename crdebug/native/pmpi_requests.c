@@ -1,0 +1,284 @@
+/* Requests that the application holds, with where and as what they were posted. */
+#include <stdlib.h>
+
+#include "pmpi.h"
+
+#define BUCKETS 4096
+#define CHUNK 256
+
+uint64_t posted, shadows;
+struct request *watched;
+unsigned unsettled, deferred;
+static struct request *buckets[BUCKETS], *unused, *last_watched;
+
+static struct request **bucket(MPI_Request handle) {
+    uint64_t bits = (uint64_t)(uintptr_t)handle;
+    return &buckets[(bits ^ bits >> 6 ^ bits >> 16) % BUCKETS];
+}
+
+struct request *request_find(MPI_Request handle) {
+    if (handle == mpi.request_null) return NULL;
+    struct request *request = *bucket(handle);
+    while (request && request->handle != handle) request = request->next;
+    return request;
+}
+
+struct request *request_new(MPI_Request handle, unsigned flags) {
+    if (unused == NULL) {
+        struct request *chunk = calloc(CHUNK, sizeof *chunk);
+        if (chunk == NULL) {
+            refuse(CRDEBUG_MEMORY);
+            return NULL;
+        }
+        for (unsigned i = 0; i < CHUNK; i++) {
+            chunk[i].next = unused;
+            unused = &chunk[i];
+        }
+    }
+    struct request *request = unused, **place = bucket(handle);
+    unused = request->next;
+    request->handle = handle;
+    request->flags = flags;
+    request->record = NOBODY;
+    request->slot = request->shadowed = request->comm_promised = 0;
+    request->earlier = request->later = NULL;
+    request->next = *place;
+    *place = request;
+    return request;
+}
+
+static void unwatch(struct request *request) {
+    if (watched != request && request->earlier == NULL) return;
+    if (request->earlier) request->earlier->later = request->later;
+    else watched = request->later;
+    if (request->later) request->later->earlier = request->earlier;
+    else last_watched = request->earlier;
+    request->earlier = request->later = NULL;
+    if (request->flags & R_WILD && !(request->flags & R_SETTLED)) unsettled--;
+    if (request->flags & R_DEFERRED) deferred--;
+    request->flags &= ~(unsigned)(R_SETTLED | R_DEFERRED);
+}
+
+void request_watch(struct request *request) {
+    request->flags |= R_WATCH;
+    request->earlier = last_watched;
+    request->later = NULL;
+    if (last_watched) last_watched->later = request;
+    else watched = request;
+    last_watched = request;
+    if (request->flags & R_WILD) unsettled++;
+}
+
+void request_drop(struct request *request) {
+    unwatch(request);
+    struct request **place = bucket(request->handle);
+    while (*place != request) place = &(*place)->next;
+    *place = request->next;
+    if (request->flags & R_WILD && request->flags & R_ACTIVE) C.pending_wild--;
+    if (request->shadowed) shadows--;
+    request->next = unused;
+    unused = request;
+}
+
+struct request *request_posted(MPI_Request handle, unsigned flags, uint64_t record) {
+    posted++;
+    if (C.mode == CRDEBUG_COUNTS || handle == mpi.request_null) return NULL;
+    struct request *request = request_find(handle);
+    if (request) { /* the MPI gives it more than once */
+        request->flags = R_SHARED;
+        return NULL;
+    }
+    request = request_new(handle, flags | R_ACTIVE);
+    if (request == NULL) return NULL;
+    request->number = posted;
+    request->record = record;
+    if (flags & R_WILD) C.pending_wild++;
+    return request;
+}
+
+static uint32_t *slot_of(const struct request *request) {
+    return word_at(&log_records[request->record], 2 * (request->slot - 1));
+}
+
+/* What the posting left open is known now: a replay posts it so. */
+static void settle(struct request *request, int source, int tag, bool cancelled) {
+    if (request->record == NOBODY || C.mode == CRDEBUG_COUNTS) return;
+    struct crdebug_record *record = &log_records[request->record];
+    if (request->slot) {
+        uint32_t *words = slot_of(request);
+        words[0] = peer_code(source) | UINT32_C(1) << 31 | (uint32_t)cancelled << 30;
+        words[1] = tag_code(tag);
+        return;
+    }
+    record->head |= FLAG(CRDEBUG_DONE) | (cancelled ? FLAG(CRDEBUG_ODD) : 0);
+    if (!cancelled && request->flags & R_WILD) {
+        record->body &= ~(((uint64_t)PEER_MOST << 28) | TAG_MOST);
+        record->body |= (uint64_t)peer_code(source) << 28 | tag_code(tag);
+    }
+}
+
+static void end_shadow(struct request *request) {
+    if (!request->shadowed) return;
+    if (request->flags & R_OWN_SHADOW) PMPI_Request_free(&request->shadow);
+    request->flags &= ~(unsigned)R_OWN_SHADOW;
+    request->shadowed = 0;
+    shadows--;
+}
+
+void request_completed(struct request *request, MPI_Status *status) {
+    if (request->flags & R_SHARED) return;
+    if (request->flags & R_DEAD) PMPI_Status_set_cancelled(status, 1);
+    if (request->flags & R_ACTIVE && request->flags & (R_WILD | R_WATCH)) {
+        int cancelled = 0;
+        PMPI_Test_cancelled(status, &cancelled);
+        settle(request, status->MPI_SOURCE, status->MPI_TAG, cancelled);
+        unwatch(request);
+        if (request->flags & R_WILD) C.pending_wild--;
+    }
+    if (request->flags & R_COMM && request->new_comm) comm_keep(request->comm_promised, *request->new_comm);
+    if (request->flags & R_PERSISTENT) {
+        request->flags &= ~(unsigned)(R_ACTIVE | R_WATCH | R_DEAD);
+        end_shadow(request);
+        return;
+    }
+    request->flags &= ~(unsigned)R_ACTIVE;
+    /* What the application has is not what completed: it was cancelled when we went back. */
+    if (request->shadowed && request->handle != request->shadow && request->flags & R_RECV) {
+        MPI_Request cancelled = request->handle;
+        if (request->flags & R_OWN_HANDLE) PMPI_Request_free(&cancelled);
+        else PMPI_Wait(&cancelled, MPI_STATUS_IGNORE);
+    }
+    end_shadow(request);
+    request_drop(request);
+}
+
+void requests_unsettle(void) {
+    for (unsigned i = 0; i < BUCKETS; i++)
+        for (struct request *request = buckets[i]; request; request = request->next) {
+            bool known = request->shadowed && !(request->flags & R_DEFERRED);
+            if (!(request->flags & R_ACTIVE) || !(request->flags & R_WILD) || known ||
+                request->record == NOBODY)
+                continue;
+            if (request->flags & R_SETTLED) unsettled++;
+            request->flags &= ~(unsigned)R_SETTLED;
+            if (request->slot) {
+                uint32_t *words = slot_of(request);
+                words[0] = peer_code(request->source);
+                words[1] = tag_code(request->tag);
+                continue;
+            }
+            struct crdebug_record *record = &log_records[request->record];
+            record->head &= ~FLAG(CRDEBUG_DONE | CRDEBUG_ODD);
+            record->body &= ~(((uint64_t)PEER_MOST << 28) | TAG_MOST);
+            record->body |= (uint64_t)peer_code(request->source) << 28 | tag_code(request->tag);
+        }
+}
+
+/* ---- receives that are open, on the way back and forward ---------------------------------------- */
+
+/* What has been matched inside the MPI, though the application has not asked: a replay must match
+ * it so, or a sender would wait there for a receive that comes later. */
+void requests_sweep(unsigned most) {
+    for (struct request *request = watched; request && most; request = request->later) {
+        int flag = 0;
+        MPI_Status status;
+        if (!(request->flags & R_WILD) || request->flags & (R_SETTLED | R_DEFERRED | R_DEAD)) continue;
+        most--;
+        MPI_Request real = request->shadowed ? request->shadow : request->handle;
+        if (PMPI_Request_get_status(real, &flag, &status) != MPI_SUCCESS || !flag) continue;
+        int cancelled = 0;
+        PMPI_Test_cancelled(&status, &cancelled);
+        if (cancelled) continue; /* what a cancelled one is, its completion says */
+        settle(request, status.MPI_SOURCE, status.MPI_TAG, false);
+        request->flags |= R_SETTLED;
+        unsettled--;
+    }
+}
+
+int request_defer(struct request *request, unsigned flag) {
+    int rc = MPI_SUCCESS;
+    if (!(request->flags & R_PERSISTENT)) {
+        rc = PMPI_Recv_init(request->buffer, request->count, request->type, request->source, request->tag,
+                            request->comm, &request->shadow);
+        request->flags |= R_OWN_SHADOW;
+        request->shadowed = 1;
+        shadows++;
+    }
+    request->flags |= flag;
+    deferred += flag == R_DEFERRED;
+    return rc;
+}
+
+void requests_caught_up(void) {
+    for (struct request *request = watched; request && deferred; request = request->later)
+        if (request->flags & R_DEFERRED) {
+            request->flags &= ~(unsigned)R_DEFERRED;
+            deferred--;
+            PMPI_Start(request->shadowed ? &request->shadow : &request->handle);
+        }
+}
+
+/* How the log says that a posted receive ends: 0 not before its tail, 1 with a message, 2 cancelled. */
+static int outcome(const struct request *request, int *source, int *tag) {
+    if (request->record == NOBODY) return 0;
+    const struct crdebug_record *record = &log_records[request->record];
+    uint32_t peer = BODY_PEER(record->body), code = BODY_TAG(record->body);
+    bool done = record->head & FLAG(CRDEBUG_DONE), odd = record->head & FLAG(CRDEBUG_ODD);
+    if (HEAD_CALL(record->head) == CALL_Start) odd = false;
+    if (request->slot) {
+        const uint32_t *words = slot_of(request);
+        peer = words[0] & PEER_MOST;
+        code = words[1];
+        done = words[0] >> 31;
+        odd = words[0] >> 30 & 1;
+    }
+    if (!done || odd) return done ? 2 : 0;
+    if (*source == MPI_ANY_SOURCE) *source = rank_of(peer);
+    if (*tag == MPI_ANY_TAG) *tag = tag_of(code);
+    return 1;
+}
+
+/* Has the MPI got it as the application posted it, or is to have it at the log's tail? */
+static bool is_posted_open(const struct request *request) {
+    bool known = request->shadowed && !(request->flags & R_OWN_SHADOW);
+    return !known && !(request->flags & (R_DEFERRED | R_DEAD));
+}
+
+/* The process was put back to an earlier time, in which it had posted receives that were open. MPI
+ * may match them otherwise now. Take back those that have not been matched yet, and post them as
+ * the log says that they ended, in their order. */
+void requests_went_back(void) {
+    /* First all of them: MPI matches nothing in between, as it may once it is asked for a status. */
+    for (struct request *request = watched; request; request = request->later) {
+        MPI_Request real = request->shadowed ? request->shadow : request->handle;
+        if (is_posted_open(request)) PMPI_Cancel(&real);
+    }
+    for (struct request *request = watched; request; request = request->later) {
+        int flag = 0, cancelled = 0, source = request->source, tag = request->tag;
+        MPI_Status status;
+        bool own = request->flags & R_OWN_SHADOW; /* once deferred, and started since */
+        if (!is_posted_open(request)) continue;
+        MPI_Request real = request->shadowed ? request->shadow : request->handle;
+        PMPI_Request_get_status(real, &flag, &status);
+        if (flag) PMPI_Test_cancelled(&status, &cancelled);
+        if (!flag || !cancelled) continue; /* matched already */
+        /* A persistent one is inactive then, and can be started again. */
+        if (own || request->flags & R_PERSISTENT) PMPI_Wait(&real, MPI_STATUS_IGNORE);
+        int end = outcome(request, &source, &tag);
+        if (end != 1 && own) {
+            request->flags |= end ? R_DEAD : R_DEFERRED;
+            deferred += !end;
+        } else if (end != 1) {
+            request_defer(request, end ? R_DEAD : R_DEFERRED);
+        } else {
+            if (own && request->handle != request->shadow) PMPI_Request_free(&request->shadow);
+            else if (own) request->flags |= R_OWN_HANDLE;
+            if (own) shadows--;
+            request->flags &= ~(unsigned)R_OWN_SHADOW;
+            PMPI_Irecv(request->buffer, request->count, request->type, source, tag, request->comm,
+                       &request->shadow);
+            request->shadowed = 1;
+            shadows++;
+        }
+    }
+}

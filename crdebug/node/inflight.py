@@ -1,0 +1,109 @@
+"""What lies in a process's sockets and pipes, sent and not yet received.
+
+Only the kernel has it: whoever takes processes back to an earlier state has to know that there is
+none, neither of that time nor of now. The process itself notices nothing; it must not be running.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import stat
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from crdebug.node import proc
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_PIDFD_GETFD = 438  # x86-64, since Linux 5.6
+_FIONREAD, _SIOCOUTQ = 0x541B, 0x5411
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """A socket, or a pipe that is read from. unread: bytes to be received here.
+
+    unsent: bytes that the other end has not received (a TCP peer: not acknowledged) yet.
+    """
+
+    descriptor: int
+    name: str  # socket:[INODE], pipe:[INODE]
+    unread: int
+    unsent: int
+
+    def __str__(self) -> str:
+        parts = []
+        if self.unread:
+            parts.append(f"{self.unread} bytes to read")
+        if self.unsent:
+            parts.append(f"{self.unsent} bytes on their way")
+        return f"file descriptor {self.descriptor} ({self.name}) has {' and '.join(parts)}"
+
+
+def in_flight(pid: int) -> tuple[Channel, ...]:
+    """The sockets and pipes of a process in which something lies.
+
+    Raises ProcessLookupError, PermissionError.
+    """
+    found = []
+    pidfd = os.pidfd_open(pid)
+    try:
+        for number, name in _channels(pid):
+            with (
+                contextlib.suppress(FileNotFoundError, BlockingIOError),
+                _taken(pidfd, number) as own,
+            ):
+                channel = _look(own, number, name)
+                if channel is not None and (channel.unread or channel.unsent):
+                    found.append(channel)
+    finally:
+        os.close(pidfd)
+    return tuple(found)
+
+
+def channels(pid: int) -> Mapping[int, str]:
+    """The sockets and pipes of a process, by descriptor: names that both ends of a pipe share."""
+    return dict(_channels(pid))
+
+
+def _channels(pid: int) -> Iterator[tuple[int, str]]:
+    directory = proc.PROC / str(pid) / "fd"
+    for number in sorted(map(int, os.listdir(directory))):
+        with contextlib.suppress(FileNotFoundError):
+            name = os.readlink(directory / str(number))
+            if name.startswith(("socket:", "pipe:")):
+                yield number, name
+
+
+@contextlib.contextmanager
+def _taken(pidfd: int, number: int) -> Iterator[int]:
+    """The same open file as a descriptor of ours (pidfd_getfd(2))."""
+    own = _libc.syscall(_PIDFD_GETFD, pidfd, number, 0)
+    if own < 0:
+        error = ctypes.get_errno()
+        if error == 9:  # EBADF: closed
+            raise FileNotFoundError(error, os.strerror(error))
+        raise OSError(error, os.strerror(error))
+    try:
+        yield own
+    finally:
+        os.close(own)
+
+
+def _look(own: int, number: int, name: str) -> Channel | None:
+    if stat.S_ISFIFO(os.fstat(own).st_mode):
+        writes_only = fcntl.fcntl(own, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
+        return None if writes_only else Channel(number, name, _count(own, _FIONREAD), 0)
+    return Channel(number, name, _count(own, _FIONREAD), _count(own, _SIOCOUTQ))
+
+
+def _count(own: int, request: int) -> int:
+    """0 for what this kind of socket does not tell: a listening one, netlink."""
+    try:
+        (value,) = struct.unpack("i", fcntl.ioctl(own, request, bytes(4)))
+    except OSError:
+        return 0
+    return int(value)

@@ -1,0 +1,175 @@
+"""Cuts: positions of the whole job that it can be brought to by execution.
+
+A cut is the clock of each rank, in half ticks. It is consistent if no receive that has completed at
+it matches a send that has not been entered (Chandy and Lamport 1985; here the records prove it).
+It is reachable if in addition no call has completed that cannot complete without a rank going
+beyond its place: ranks are stopped at the cut, and what a rank waits for must be there.
+
+All rules have the form "P's call of tick t completes only if Q has entered its call of tick u". If
+two cuts keep such rules, so does the one with the greater clock of each rank; so there is a
+greatest cut below a frontier with the focused rank at a given place, and lowering clocks until
+nothing is violated finds it. A rule too many costs little: a rank is held inside a call that it
+could have left. A rule too few is a position that is never reached; so where MPI libraries differ,
+the rule is kept unless the run itself has disproved it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from crdebug.errors import BadInput
+from crdebug.timeline.calls import Call
+from crdebug.timeline.collectives import Instance
+from crdebug.timeline.matching import Matching
+from crdebug.timeline.messages import Cut, Message, collective_of, message
+from crdebug.timeline.needs import NEVER
+from crdebug.timeline.tables import CERTAIN
+from crdebug.timeline.unrecorded import open_until, received_unsent, tail, unanswered
+
+
+def entered(clock: int) -> int:
+    """The tick of the last call that was entered at a rank's clock."""
+    return (clock + 1) // 2
+
+
+def completed(clock: int) -> int:
+    """The tick of the last call that had returned at a rank's clock."""
+    return clock // 2
+
+
+def is_consistent(matching: Matching, cut: Cut) -> Message | None:
+    """None, or a message that was received in the cut and is sent after it."""
+    for sender, receiver, received in matching.received():
+        least = received.least(entered(cut[sender]) + 1, NEVER)
+        if least <= completed(cut[receiver]):
+            slot = received.values.index(least)
+            sends = matching.ranks[sender].sends
+            while received.keys[slot] <= entered(cut[sender]):
+                slot = received.values.index(least, slot + 1)
+            for index in sends.at(received.keys[slot]):
+                if sends.peer[index] == receiver and sends.slot[index] == slot:
+                    return message(matching, sender, index)
+    for sender in matching.ranks:
+        sent = tail(matching, sender) + 1  # the only call that can be under way, and not on record
+        if entered(cut[sender]) < sent:
+            for receiver, row in received_unsent(matching, sender):
+                receives = matching.ranks[receiver].receives
+                if receives.done[row] <= completed(cut[receiver]):
+                    comm, posted = matching.comm_name(receives.comm[row]), receives.tick[row]
+                    found = Message(sender, sent, receiver, comm, receives.tag[row], 0)
+                    return replace(found, posted=posted, received=receives.done[row])
+    return None
+
+
+def past(matching: Matching, focus: int, now: int, *, size: int) -> list[int]:
+    """The least clocks of all ranks that the focused rank's place implies, by causality.
+
+    At an odd clock the call that the rank is in counts as completed if it ever was: that is where a
+    rank is held just before it returns.
+    """
+    matching.settle()
+    cut = [0] * size
+    cut[focus] = now
+    under_way = [
+        (waiter, tick, other, tail(matching, other) + 1)
+        for other in matching.ranks
+        for waiter, tick, certain in unanswered(matching, other)
+        if certain
+    ]
+    changed = {focus}
+    while changed:
+        rank = changed.pop()
+        done = entered(cut[rank]) if rank == focus else completed(cut[rank])
+        needed = [*_past_of(matching, rank, done)]
+        needed += [need[2:] for need in under_way if need[0] == rank and need[1] <= done]
+        for other, tick in needed:
+            if other != rank and cut[other] < 2 * tick - 1:
+                cut[other] = 2 * tick - 1
+                changed.add(other)
+    return cut
+
+
+def _past_of(matching: Matching, rank: int, done: int) -> Iterator[tuple[int, int]]:
+    for other, why, needs in matching.waiting.get(rank, ()):
+        if why in CERTAIN and other != rank:
+            tick = needs.needed_by(done)
+            if tick:
+                yield other, tick
+    for succession in matching.successions.values():
+        yield from succession.past(rank, done)
+
+
+def latest_cut(matching: Matching, focus: int, now: int, frontier: Cut) -> list[int]:
+    """The greatest reachable cut <= frontier in which the focused rank stands at `now`.
+
+    Raises BadInput if the frontier has not got so far.
+    """
+    if not 0 <= now <= frontier[focus]:
+        raise BadInput(
+            f"rank {focus} has not been at half tick {now}",
+            hint=f"its history ends at half tick {frontier[focus]}",
+        )
+    # What the focus implies is below the frontier, unless the frontier disproves a rule.
+    below = past(matching, focus, now, size=len(frontier))
+    below = [min(least, most) for least, most in zip(below, frontier, strict=True)]
+    floors = [completed(least) for least in below]
+    floors[focus] = entered(now)
+    cut = [*frontier]
+    cut[focus] = now
+    changed = {focus}
+    while changed:
+        absent = changed.pop()
+        first, last = entered(cut[absent]) + 1, entered(frontier[absent])
+        if first > last:
+            continue
+        for waiter, tick in _held_up(matching, absent, first, last, floors):
+            limit = max(2 * tick - 1, below[waiter])
+            if waiter != focus and cut[waiter] > limit:
+                cut[waiter] = limit
+                changed.add(waiter)
+    return cut
+
+
+def _held_up(
+    matching: Matching, absent: int, first: int, last: int, floors: Sequence[int]
+) -> Iterator[tuple[int, int]]:
+    """Who cannot complete which call while `absent` has not entered its call of tick `first`.
+
+    Rules about calls beyond `last` are not asked: at the frontier they are kept or disproved.
+    """
+    for waiter, _why, needs in matching.awaited.get(absent, ()):
+        if waiter != absent:
+            tick = needs.least(first, last, floors[waiter])
+            if tick != NEVER:
+                yield waiter, tick
+    for succession in matching.successions.values():
+        yield from succession.held_up(absent, first, last, floors, trees=matching.trees)
+    if last > tail(matching, absent) or first <= open_until(matching, absent):
+        for waiter, tick, _certain in unanswered(matching, absent):
+            if tick > floors[waiter]:
+                yield waiter, tick
+
+
+def with_last(matching: Matching, instance: Instance, size: int) -> Instance:
+    """The collective with who entered it last, where causality orders the arrivals.
+
+    A rank that had not entered when all others had: what it did before implies their entries.
+    """
+    for rank, tick in instance.entered.items():
+        before = past(matching, rank, 2 * tick - 2, size=size)
+        if all(
+            before[other] >= 2 * entry - 1
+            for other, entry in instance.entered.items()
+            if other != rank
+        ):
+            return replace(instance, last=rank)
+    return instance
+
+
+def last_arriver(matching: Matching, call: Call, size: int) -> int | None:
+    """Who entered last the collective that the call is part of; None if causality is no help."""
+    instance = collective_of(matching, call)
+    return (
+        None if instance is None or instance.missing else with_last(matching, instance, size).last
+    )

@@ -1,0 +1,100 @@
+"""Does a command for GDB change the program's state? Pure; told by what is typed.
+
+Who changes something in the past leaves the recorded history. What cannot be told is taken for a
+change: a new branch of history costs a second, a change that goes unseen makes a replay diverge.
+"""
+
+from __future__ import annotations
+
+import re
+
+_TEXT = re.compile(r'"(?:\\.|[^"\\])*"|' + r"'(?:\\.|[^'\\])+'")
+# GDB's own: they look, and do not run anything in the program.
+_FREE = frozenset(("sizeof", "alignof", "_Alignof", "typeof", "decltype", "__typeof__"))
+_CALL = re.compile(r"([A-Za-z_$][\w$:]*)\s*\(|\)\s*\(")
+_CAST = re.compile(
+    r"\(\s*(?:const\s+|unsigned\s+|signed\s+|struct\s+|enum\s+|union\s+)*[\w:]+[\s*&]*\)$"
+)
+_ASSIGNS = re.compile(r"(?<![=<>!])(?:<<|>>)?=(?!=)|\+\+|--")
+_OWN = re.compile(r"\$\w+\s*(?:\[[^\]]*\]\s*)?=(?!=)")
+
+# Commands that evaluate an expression, and do nothing else; each with its shortest name.
+_LOOK = (
+    ("print", 1), ("inspect", 3), ("output", 3), ("x", 1), ("printf", 6), ("display", 4),
+    ("p", 1), ("po", 2), ("ptype", 2), ("whatis", 5), ("explore", 3), ("echo", 2), ("dprintf", 3),
+)  # fmt: skip
+# Commands that change the program, or may.
+_CHANGE = (
+    ("call", 3), ("jump", 1), ("return", 3), ("signal", 3), ("queue-signal", 1), ("restore", 4),
+    ("load", 3), ("compile", 4), ("expression", 5), ("python", 2), ("py", 2), ("pi", 2),
+    ("python-interactive", 7), ("guile", 2), ("source", 2), ("eval", 4), ("define", 3),
+    ("print-object", 6), ("kill", 1), ("run", 1), ("start", 4), ("starti", 6), ("generate", 3),
+    ("record", 3), ("flash-erase", 5), ("monitor", 3), ("maintenance", 2), ("mt", 2),
+    ("detach", 3), ("attach", 3), ("interpreter-exec", 8), ("attach", 3),
+)  # fmt: skip
+# Commands that begin with others: of GDB's ("thread apply all print x").
+_PREFIXES = re.compile(
+    r"(?:thread|t|frame|f|inferior|taas|tfaas|faas)\b(?:\s+(?:apply|function|level|view))?"
+    r"(?:\s+(?:all|-\w+|[\d.$*-]+))*\s+(?=[A-Za-z])"
+)
+_SET_STATE = re.compile(r"v(?:a(?:r(?:i(?:a(?:b(?:l(?:e)?)?)?)?)?)?)?\b")
+
+
+def changes_state(line: str) -> bool:
+    """Could this line, typed for GDB, change memory, registers or the place of a rank other than by
+    running on?"""
+    line = line.strip()
+    prefix = _PREFIXES.match(line)
+    if prefix is not None:
+        return changes_state(line[prefix.end() :])
+    if line.startswith(("with ", "w ")) and " -- " in line:
+        return changes_state(line.split(" -- ", 1)[1])
+    if line.startswith(("pipe ", "|")):
+        return changes_state(line.removeprefix("pipe").removeprefix("|").partition("|")[0])
+    name = re.match(r"[A-Za-z-]*", line)
+    assert name is not None
+    word, rest = name[0], line[name.end() :]
+    if _is(word, _LOOK):
+        return expression_changes(rest)
+    if word == "set":
+        return _set_changes(rest.strip())
+    return _is(word, _CHANGE)
+
+
+def expression_changes(text: str) -> bool:
+    """Could evaluating this do more than look? An assignment, or a call of a function does."""
+    text = _TEXT.sub("''", text)
+    if _ASSIGNS.search(_OWN.sub("", text) if _sets_convenience(text) else text):
+        return True
+    return any(_is_call(text, found) for found in _CALL.finditer(text))
+
+
+def _set_changes(rest: str) -> bool:
+    if _SET_STATE.match(rest):
+        return expression_changes(rest.partition(" ")[2])
+    # 'set x = 1' is an assignment where 'set width 80' is a setting of GDB's.
+    return bool(_ASSIGNS.search(rest)) and expression_changes(rest)
+
+
+def _sets_convenience(text: str) -> bool:
+    """A variable of GDB's own; a register is one of the program's."""
+    found = re.match(r"\s*\$(\w+)\s*=(?!=)", text)
+    return found is not None and not _REGISTER.fullmatch(found[1])
+
+
+_REGISTER = re.compile(
+    r"[re]?[abcd]x|[re]?[sd]i|[re]?[sb]p|[re]?ip|pc|sp|fp|ps|[abcd][hl]|r\d+[dwbl]?|eflags|orig_rax"
+    r"|[cdefgs]s|[fg]s_base|st\d|mm\d|[xyz]mm\d+h?|k\d|mxcsr|f\w{3,5}"
+)
+
+
+def _is_call(text: str, found: re.Match[str]) -> bool:
+    name = found[1]
+    if name is not None:
+        return name not in _FREE and not name.startswith("$_")
+    # '(type) (x)' and '(f) (x)' look the same: a call of a pointer is (*f)(x)
+    return _CAST.search(text[: found.start() + 1]) is None
+
+
+def _is(word: str, known: tuple[tuple[str, int], ...]) -> bool:
+    return any(len(word) >= least and name.startswith(word) for name, least in known if word)

@@ -1,0 +1,193 @@
+"""Messages and collectives as the user sees them, over calls that have been matched.
+
+Who sent what I received, who received what I sent, what is on its way at a cut, and what nobody
+received or sent.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from crdebug.timeline.calls import Call, Kind
+from crdebug.timeline.collectives import Instance, communicator_of
+from crdebug.timeline.matching import Matching
+from crdebug.timeline.tables import UNKNOWN, UNMATCHED, Why, ended
+
+Cut = Sequence[int]  # the clock of each rank, in half ticks
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A send and the receive that got it, if there is one yet.
+
+    sent: tick of the call that sends; send_done: of the one that completed it, if it has.
+    posted: tick of the call that posted the receive; received: of the one that completed it.
+    """
+
+    sender: int
+    sent: int
+    receiver: int
+    comm: str
+    tag: int
+    bytes: int
+    send_done: int | None = None
+    posted: int | None = None
+    received: int | None = None
+    wild: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A receive that has not completed, with what is known of what it waits for.
+
+    sent: the tick of the send on `sender` that it will get, if that is known already.
+    """
+
+    receiver: int
+    posted: int
+    comm: str
+    sender: int | None = None
+    tag: int | None = None
+    wild: bool = False
+    sent: int | None = None
+
+
+def message(matching: Matching, sender: int, index: int) -> Message:
+    """The message of a row in the table of the sender's sends."""
+    sends = matching.ranks[sender].sends
+    receiver, partner = sends.peer[index], sends.partner[index]
+    found = Message(
+        sender,
+        sends.tick[index],
+        receiver,
+        matching.comm_name(sends.comm[index]),
+        sends.tag[index],
+        sends.bytes[index],
+        ended(sends.done[index]),
+    )
+    if partner == UNMATCHED:
+        return found
+    receives = matching.ranks[receiver].receives
+    return replace(
+        found,
+        posted=receives.tick[partner],
+        received=ended(receives.done[partner]),
+        wild=partner in receives.wild,
+    )
+
+
+def messages(matching: Matching) -> Iterator[Message]:
+    """All sends, rank by rank, in order; received or not, but not those that were cancelled."""
+    for rank, state in sorted(matching.ranks.items()):
+        for index in range(len(state.sends.tick)):
+            if index not in state.sends.cancelled:
+                yield message(matching, rank, index)
+
+
+def unmatched(matching: Matching) -> Iterator[Message]:
+    """Sends for which no receive has been posted, as far as is known."""
+    for rank, state in sorted(matching.ranks.items()):
+        for index, partner in enumerate(state.sends.partner):
+            if partner == UNMATCHED and index not in state.sends.cancelled:
+                yield message(matching, rank, index)
+
+
+def pending(matching: Matching, cut: Cut) -> Iterator[Pending]:
+    """Receives posted at a cut, or before, and not completed at it."""
+    for rank, state in sorted(matching.ranks.items()):
+        receives = state.receives
+        last = (cut[rank] + 1) // 2
+        for index in range(bisect_left(receives.tick, last + 1)):
+            if 2 * receives.done[index] <= cut[rank] or index in receives.cancelled:
+                continue
+            wild, partner = index in receives.wild, receives.partner[index]
+            # at the cut, what a wild receive will get is not decided; but the history knows
+            peer, tag = receives.peer[index], receives.tag[index]
+            known = peer != UNKNOWN and partner != UNMATCHED
+            yield Pending(
+                rank,
+                receives.tick[index],
+                matching.comm_name(receives.comm[index]),
+                None if peer == UNKNOWN else peer,
+                None if tag == UNKNOWN else tag,
+                wild,
+                matching.ranks[peer].sends.tick[partner] if known else None,
+            )
+
+
+def in_flight(matching: Matching, cut: Cut) -> Iterator[Message]:
+    """What was sent before the cut (the send was entered) and not received at it."""
+    for sender, receiver, received in matching.received():
+        sends = matching.ranks[sender].sends
+        for slot in received.open_at((cut[sender] + 1) // 2, cut[receiver] // 2):
+            index = _of_slot(matching, sender, receiver, received.keys[slot], slot)
+            if index is not None and index not in sends.cancelled:
+                yield message(matching, sender, index)
+
+
+def _of_slot(matching: Matching, sender: int, receiver: int, tick: int, slot: int) -> int | None:
+    sends = matching.ranks[sender].sends
+    for index in sends.at(tick):
+        if sends.peer[index] == receiver and sends.slot[index] == slot:
+            return index
+    return None
+
+
+def received_by(matching: Matching, call: Call) -> tuple[Message, ...]:
+    """The messages that the call received, or that the receives it posted will get.
+
+    For goto-sender. Empty if it receives nothing, or nothing has been sent yet.
+    """
+    state = matching.ranks.get(call.rank)
+    if state is None:
+        return ()
+    receives = state.receives
+    rows = [*receives.at(call.tick)]
+    for tick in (call.tick, *call.completes):
+        rows += [i for i in receives.at(tick) if receives.done[i] == call.tick]
+        if tick in state.grabs:  # what a matched probe took
+            rows.append(state.grabs[tick])
+    found = [
+        message(matching, receives.peer[i], receives.partner[i])
+        for i in dict.fromkeys(rows)
+        if receives.partner[i] != UNMATCHED
+    ]
+    if call.kind is Kind.PROBE and not found:
+        found = [*_probed(matching, call)]
+    return tuple(found)
+
+
+def _probed(matching: Matching, call: Call) -> Iterator[Message]:
+    for sender, why, needs in matching.waiting.get(call.rank, ()):
+        if why is Why.LOOKED and sender == call.peer and call.tick in needs.values:
+            sends = matching.ranks[sender].sends
+            for index in sends.at(needs.keys[needs.values.index(call.tick)]):
+                if sends.peer[index] == call.rank and sends.tag[index] == call.tag:
+                    yield message(matching, sender, index)
+
+
+def sent_by(matching: Matching, call: Call) -> tuple[Message, ...]:
+    """The messages that the call sends, or that the sends it completed were. For goto-receiver."""
+    state = matching.ranks.get(call.rank)
+    if state is None:
+        return ()
+    sends = state.sends
+    rows = [*sends.at(call.tick)]
+    for tick in call.completes:
+        rows += [i for i in sends.at(tick) if sends.done[i] == call.tick]
+    return tuple(message(matching, call.rank, i) for i in rows if i not in sends.cancelled)
+
+
+def collective_of(matching: Matching, call: Call) -> Instance | None:
+    """The collective that the call is part of; for one that completes, what it completed."""
+    comm = communicator_of(call)
+    if comm in matching.successions:
+        return matching.successions[comm].instance_at(call.rank, call.tick)
+    for tick in call.completes:
+        for succession in matching.successions.values():
+            found = succession.instance_at(call.rank, tick)
+            if found is not None:
+                return found
+    return None

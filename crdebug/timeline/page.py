@@ -1,0 +1,227 @@
+"""`timeline --html`: the history as one self-contained page.
+
+Ranks are rows, calls run to the right, in columns that follow causality; messages are arrows,
+collectives bars, checkpoints and marks lines through their cut. The page holds its data as JSON,
+and draws what is visible on a canvas (page.js); it asks no network for anything, and its content
+security policy forbids it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from crdebug.errors import BadInput, Refused
+from crdebug.timeline.branches import Branch
+from crdebug.timeline.calls import Call
+from crdebug.timeline.columns import columns
+from crdebug.timeline.matching import Matching
+from crdebug.timeline.messages import Cut, message
+from crdebug.timeline.text import Place, Site
+
+CALLS = 100_000  # as many as the page shows; a browser draws these without delay
+_SIGNATURE = b'<meta name="generator" content="crdebug">'
+_HEAD = 1000  # bytes, in which it is
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What the page is made of. here: where the ranks stand; ends: where their records end.
+    focus: the rank whose ticks are the scale."""
+
+    title: str
+    logs: Mapping[int, Sequence[Call]]
+    matching: Matching
+    ends: Cut
+    here: Cut | None = None
+    checkpoints: Sequence[Place] = ()
+    marks: Sequence[Place] = ()
+    branches: Sequence[Branch] = ()
+    focus: int = 0
+
+
+def page(picture: Picture, site: Site = lambda _rank, _tick: "", *, calls: int = CALLS) -> str:
+    """The HTML. calls: as many are shown, those around where the ranks stand; the rest is told."""
+    data = page_data(picture, site, calls=calls)
+    # "</script>" inside of JSON would end the element (HTML, section 4.12.1.3)
+    embedded = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    here = files("crdebug.timeline")
+    return (
+        here.joinpath("page.html")
+        .read_text(encoding="utf-8")
+        .replace("@TITLE@", escape(picture.title))
+        .replace("@SCRIPT@", here.joinpath("page.js").read_text(encoding="utf-8"))
+        .replace("@DATA@", embedded)
+    )
+
+
+def save(html: str, path: Path) -> None:
+    """Write a page. Raises Refused rather than overwrite a file that is no such page, and BadInput
+    when the file cannot be written."""
+    try:
+        if path.exists() and not _is_page(path):
+            raise Refused(
+                f"{path} exists, and is no page of crdebug's",
+                hint="remove it, or choose another name",
+            )
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=path.parent, prefix=".crdebug-", delete=False
+        ) as unfinished:
+            try:
+                unfinished.write(html)
+                unfinished.close()
+                os.chmod(unfinished.name, 0o600)
+                os.replace(unfinished.name, path)
+            except BaseException:
+                os.unlink(unfinished.name)
+                raise
+    except OSError as error:
+        raise BadInput(f"cannot write {path}: {error.strerror}") from None
+
+
+def _is_page(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with open(path, "rb") as file:
+        return _SIGNATURE in file.read(_HEAD)
+
+
+def page_data(picture: Picture, site: Site, *, calls: int = CALLS) -> dict[str, Any]:
+    """What is embedded. Names and lines are numbers into tables, for there are few of them."""
+    window, left_out = _window(picture, calls)
+    names: dict[str, int] = {}
+    rows: list[list[list[Any]]] = []
+    for rank in range(len(picture.ends)):
+        first, last = window[rank]
+        rows.append(
+            [
+                [
+                    call.tick,
+                    call.repeats,
+                    _number(names, call.name),
+                    _number(names, site(rank, call.tick)),
+                    _number(names, call.kind.value),
+                    call.peer if call.source2 is None else [call.peer, call.source2],
+                    call.tag,
+                    call.bytes,
+                    _number(names, call.comm),
+                ]
+                for call in picture.logs.get(rank, ())[first:last]
+            ]
+        )
+    arrows, more = _arrows(picture, window)
+    if more:
+        left_out.append(f"{more} messages that begin or end outside of what is shown")
+    bars = _bars(picture, window, names)
+    _add_columns(picture, window, rows, arrows, bars)
+    return {
+        "ranks": len(picture.ends),
+        "focus": picture.focus,
+        "ends": list(picture.ends),
+        "here": None if picture.here is None else list(picture.here),
+        "calls": rows,
+        "messages": arrows,
+        "collectives": bars,
+        "checkpoints": [[place.name, *place.cut] for place in picture.checkpoints],
+        "marks": [[place.name, *place.cut] for place in picture.marks],
+        "branches": [
+            [branch.name, branch.parent or "", branch.note, *branch.cut]
+            for branch in picture.branches
+        ],
+        "names": list(names),
+        "leftOut": left_out,
+    }
+
+
+def _number(names: dict[str, int], name: str) -> int:
+    return names.setdefault(name, len(names))
+
+
+def _window(picture: Picture, most: int) -> tuple[dict[int, tuple[int, int]], list[str]]:
+    """Per rank, from which call to which is shown, and what is left out in words."""
+    share = max(most // max(len(picture.ends), 1), 1)
+    window: dict[int, tuple[int, int]] = {}
+    told = []
+    for rank in range(len(picture.ends)):
+        log = picture.logs.get(rank, ())
+        tick = ((picture.here or picture.ends)[rank] + 1) // 2
+        middle = bisect_left(log, tick, key=lambda call: call.tick)
+        first = max(min(middle - share // 2, len(log) - share), 0)
+        last = min(first + share, len(log))
+        window[rank] = (first, last)
+        if last - first < len(log):
+            ticks = f"ticks {log[first].tick} to {log[last - 1].tick}"
+            told.append(f"rank {rank}: {len(log) - last + first} calls outside of {ticks}")
+    return window, told
+
+
+def _ticks(picture: Picture, window: dict[int, tuple[int, int]], rank: int) -> tuple[int, int]:
+    first, last = window[rank]
+    log = picture.logs.get(rank, ())
+    return (log[first].tick, log[last - 1].tick) if first < last else (1, 0)
+
+
+def _arrows(picture: Picture, window: dict[int, tuple[int, int]]) -> tuple[list[list[Any]], int]:
+    """Sender, tick, receiver, post tick, receive tick, tag, bytes; and how many are left out."""
+    shown: list[list[Any]] = []
+    more = 0
+    for rank, state in sorted(picture.matching.ranks.items()):
+        low, high = _ticks(picture, window, rank)
+        rows = range(state.sends.at(low).start, state.sends.at(high).stop)
+        more += len(state.sends.tick) - len(rows)
+        for index in rows:
+            if index in state.sends.cancelled:
+                continue
+            m = message(picture.matching, rank, index)
+            first, last = _ticks(picture, window, m.receiver)
+            if m.received is not None and not first <= m.received <= last:
+                more += 1
+                continue
+            shown.append([rank, m.sent, m.receiver, m.posted, m.received, m.tag, m.bytes])
+    return shown, more
+
+
+def _add_columns(
+    picture: Picture,
+    window: dict[int, tuple[int, int]],
+    rows: list[list[list[Any]]],
+    arrows: list[list[Any]],
+    bars: list[list[Any]],
+) -> None:
+    """Each call's column, as its last entry."""
+    shown = [picture.logs.get(rank, ())[slice(*window[rank])] for rank in range(len(picture.ends))]
+    received = [(m[0], m[1], m[2], m[4]) for m in arrows if m[4] is not None]
+    found = columns(shown, received, [bar[3] for bar in bars])
+    for row, own in zip(rows, found, strict=True):
+        for call, column in zip(row, own, strict=True):
+            call.append(column)
+
+
+def _bars(
+    picture: Picture, window: dict[int, tuple[int, int]], names: dict[str, int]
+) -> list[list[Any]]:
+    """Name, communicator, root, and rank and tick of each participant that is shown."""
+    bars = []
+    for succession in picture.matching.successions.values():
+        numbers: set[int] = set()
+        for rank, ticks in succession.entered.items():
+            low, high = _ticks(picture, window, rank)
+            numbers |= {*range(bisect_left(ticks, low), bisect_left(ticks, high + 1))}
+        for number in sorted(numbers):
+            instance = succession.instance(number)
+            shown = [
+                [rank, tick]
+                for rank, tick in sorted(instance.entered.items())
+                if _ticks(picture, window, rank)[0] <= tick <= _ticks(picture, window, rank)[1]
+            ]
+            name, comm = _number(names, instance.name), _number(names, instance.comm)
+            bars.append([name, comm, instance.root, shown])
+    return bars

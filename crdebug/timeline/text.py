@@ -1,0 +1,210 @@
+"""The history as text: `info timeline` and `info messages`."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from crdebug.ranks import RankSet
+from crdebug.timeline.calls import Call
+from crdebug.timeline.messages import Cut, Message, Pending
+
+# (rank, tick) → "file:line" of the call, or "" where it is not known
+Site = Callable[[int, int], str]
+
+_NARROWEST = 10  # columns of the picture, however narrow the terminal
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A named position of the whole job: a checkpoint or a mark."""
+
+    name: str
+    cut: tuple[int, ...]
+
+
+def timeline_text(
+    ends: Cut,
+    here: Cut | None = None,
+    checkpoints: Sequence[Place] = (),
+    marks: Sequence[Place] = (),
+    automatic: Sequence[Place] = (),
+    *,
+    logs: Mapping[int, Sequence[Call]] = MappingProxyType({}),
+    width: int = 80,
+    focus: int = 0,
+) -> str:
+    """A line for each rank, from its first call to its last; a legend below.
+
+    ends: the clocks at which the records end.  here: where the ranks stand.  automatic: those
+    checkpoints that nobody asked for.  logs: of the ranks.  width: the terminal's.
+    The scale is the same for all ranks; a run of tests that said no, of which one rank may have
+    made millions while another one waited, is as long as one call. Where several things fall into
+    one column, the first of these is shown: where we are, marks, checkpoints.
+    """
+    lengths = [steps(logs.get(rank, ()), end) for rank, end in enumerate(ends)]
+    longest = max(lengths, default=0)
+    titles = [f"rank {rank}" for rank in range(len(ends))]
+    counts = [_ticks(end) for end in ends]
+    room = width - max(map(len, titles), default=0) - max(map(len, counts), default=0) - 4
+    columns = max(room, _NARROWEST)
+
+    def column(rank: int, clock: int) -> int:
+        place = min(steps(logs.get(rank, ()), clock), longest)
+        return place * (columns - 1) // longest if longest else 0
+
+    lines = []
+    for rank, end in enumerate(ends):
+        row = [" "] * columns
+        reached = end if here is None else here[rank]
+        standing = column(rank, reached)
+        for at in range(column(rank, end) + 1):
+            row[at] = "-" if at <= standing else "."
+        for places, sign in ((automatic, "+"), (checkpoints, "#"), (marks, "^")):
+            for place in places:
+                row[column(rank, place.cut[rank])] = sign
+        if here is not None:
+            row[standing] = "@"
+        title = titles[rank].rjust(max(map(len, titles)))
+        lines.append(f"{title} |{''.join(row)}| {counts[rank]}")
+    legend = []
+    if here is not None and focus < len(here):
+        legend.append(f"@ here: {clock_text(here[focus])} of rank {focus}")
+    for places, sign, what in ((checkpoints, "#", "checkpoint"), (marks, "^", "mark")):
+        for place in sorted(places, key=lambda place: place.cut[focus]):
+            legend.append(f"{sign} {what} {place.name}: {clock_text(place.cut[focus])}")
+    legend += _automatic(automatic, focus)
+    if here is not None and any(a < b for a, b in zip(here, ends, strict=True)):
+        legend.append(". recorded, ahead of here")
+    return "\n".join([*lines, *legend])
+
+
+def steps(calls: Sequence[Call], clock: int) -> int:
+    """A rank's clock, with a run of calls that said no counted as one call."""
+    at = bisect_right(calls, entered := (clock + 1) // 2, key=lambda call: call.tick)
+    if not at:
+        return clock
+    last = calls[at - 1]
+    behind = max(entered - (last.tick + last.repeats - 1), 0)  # what is not on record
+    return 2 * (at + behind) - clock % 2
+
+
+def _automatic(places: Sequence[Place], focus: int) -> list[str]:
+    """They may be many: from where to where, and how many."""
+    if not places:
+        return []
+    ordered = sorted(places, key=lambda place: place.cut[focus])
+    ends = [f"{place.name}: {clock_text(place.cut[focus])}" for place in (ordered[0], ordered[-1])]
+    if len(places) == 1:
+        return [f"+ automatic checkpoint {ends[0]}"]
+    return [f"+ {len(places)} automatic checkpoints, from {ends[0]}, to {ends[1]}"]
+
+
+def when_text(
+    ranks: Iterable[int],
+    here: Cut,
+    ends: Cut,
+    *,
+    focus: int,
+    before: Place | None,
+    earliest: Place | None,
+    marks: Sequence[Place] = (),
+    hint: str = "",
+) -> str:
+    """`when`: where these ranks stand, what is near, and how far back one can go.
+
+    before: the nearest checkpoint that is not after `here`.  hint: how to get one.
+    """
+    stands: dict[str, list[int]] = {}
+    for rank in ranks:
+        ahead = f" of {ends[rank] // 2}" if ends[rank] // 2 > here[rank] // 2 else ""
+        inside = ", inside the next call" if here[rank] % 2 else ""
+        stands.setdefault(f"tick {here[rank] // 2}{ahead}{inside}", []).append(rank)
+    lines = [f"[{RankSet.of(same)}] {text}" for text, same in stands.items()]
+    ordered = sorted(marks, key=lambda mark: mark.cut[focus])
+    if ordered:
+        named = [f"{mark.name} ({clock_text(mark.cut[focus])})" for mark in ordered]
+        lines.append(f"mark{'s' if len(named) > 1 else ''}: {', '.join(named)}")
+    if before is not None:
+        lines.append(f"checkpoint before: {before.name} ({clock_text(before.cut[focus])})")
+    if earliest is None:
+        lines.append(f"there is no way back yet: no checkpoint{f' ({hint})' if hint else ''}")
+    else:
+        start = f"{clock_text(earliest.cut[focus])}, checkpoint {earliest.name}"
+        lines.append(f"history begins at {start}")
+    if before is not None or earliest is not None or ordered:
+        lines[-1] += f"; ticks are those of rank {focus}" if len(here) > 1 else ""
+    return "\n".join(lines)
+
+
+def _ticks(clock: int) -> str:
+    return f"{clock // 2} calls"
+
+
+def clock_text(clock: int) -> str:
+    """A clock for people: between two calls, or inside one."""
+    return f"in call {(clock + 1) // 2}" if clock % 2 else f"tick {clock // 2}"
+
+
+def messages_text(
+    flying: Iterable[Message],
+    waiting: Iterable[Pending],
+    site: Site = lambda _rank, _tick: "",
+    *,
+    most: int = 100,
+) -> str:
+    """`info messages`: what is in flight, and which receives wait, with their lines.
+
+    most: rows of each table; what is left out is said.
+    """
+    sent = sorted(flying, key=lambda m: (m.sender, m.sent))
+    posted = sorted(waiting, key=lambda p: (p.receiver, p.posted))
+    rows = [
+        (
+            f"{m.sender} -> {m.receiver}",
+            str(m.tag),
+            str(m.bytes),
+            m.comm,
+            _call(site, m.sender, m.sent),
+            "nobody yet" if m.posted is None else _call(site, m.receiver, m.posted),
+        )
+        for m in sent[:most]
+    ]
+    parts = []
+    if sent:
+        parts.append(_table(("in flight", "tag", "bytes", "comm", "sent", "received by"), rows))
+        parts += _left_out(len(sent), most)
+    waits = [
+        (
+            f"{p.receiver} <- {'any' if p.sender is None else p.sender}",
+            "any" if p.tag is None else str(p.tag),
+            p.comm,
+            _call(site, p.receiver, p.posted),
+            "not sent yet" if p.sent is None else _call(site, p.sender or 0, p.sent),
+        )
+        for p in posted[:most]
+    ]
+    if posted:
+        parts.append(_table(("waits", "tag", "comm", "posted", "will get"), waits))
+        parts += _left_out(len(posted), most)
+    return "\n".join(parts) if parts else "no messages are in flight, and no receive waits"
+
+
+def _call(site: Site, rank: int, tick: int) -> str:
+    line = site(rank, tick)
+    return f"tick {tick}, {line}" if line else f"tick {tick}"
+
+
+def _left_out(count: int, most: int) -> list[str]:
+    return [f"... and {count - most} more"] if count > most else []
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[n]) for row in (header, *rows)) for n in range(len(header))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in (header, *rows)
+    ]
+    return "\n".join(lines)

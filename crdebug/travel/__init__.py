@@ -1,0 +1,1 @@
+"""Going back and forth in the history of a recorded job."""

@@ -1,0 +1,88 @@
+"""The states of a job that can be brought back, and which of them to start from. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from crdebug.errors import Refused
+from crdebug.timeline.calls import Call, Kind, entered_by
+from crdebug.timeline.messages import Cut
+
+
+class StartOfHistory(Refused):
+    """There is nothing before, or no state to start from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A state of the whole job that can be brought back.
+
+    cut: the clocks in it.  number: of a checkpoint, 0 if there is none.  history: it is one that
+    crdebug took of itself.  kept: the name of a snapshot in the debuggers' memory, "" if there is
+    none.
+    incarnation: of the job, when it was taken; a snapshot fits no other.  branch: which line of
+    history it belongs to.
+    """
+
+    cut: tuple[int, ...]
+    number: int = 0
+    history: bool = False
+    kept: str = ""
+    incarnation: int = 0
+    branch: str = ""
+
+    @property
+    def name(self) -> str:
+        """A checkpoint's, for people: those that crdebug takes of itself are a1, a2, ..."""
+        return f"{'a' if self.history else ''}{self.number}"
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        return "a snapshot in memory" if self.kept else f"checkpoint {self.name}"
+
+
+def below(bases: Iterable[Base], cut: Cut) -> list[Base]:
+    """The bases from which this cut can be reached by going forward, the best one first.
+
+    The least way to run counts; of two that are equally far, the one in memory is faster.
+    """
+    fit = [base for base in bases if is_before(base.cut, cut)]
+    return sorted(fit, key=lambda base: (sum(base.cut), bool(base.kept)), reverse=True)
+
+
+def is_before(first: Sequence[int], second: Sequence[int]) -> bool:
+    """Can a job come from the first cut to the second by going forward, or not at all?"""
+    return len(first) == len(second) and all(a <= b for a, b in zip(first, second, strict=True))
+
+
+OUTSIDE = frozenset(
+    (
+        "MPI_Init",
+        "MPI_Init_thread",
+        "MPI_Finalize",
+        "MPI_Abort",
+        "MPI_Comm_spawn",
+        "MPI_Comm_spawn_multiple",
+        "MPI_Comm_accept",
+        "MPI_Comm_connect",
+        "MPI_Comm_join",
+    )
+)
+"""Calls by which a rank talks with the launcher or with other jobs."""
+
+
+def goes_outside(calls: Sequence[Call], start: int, end: int) -> bool:
+    """Is there such a call that a rank entered or was in between two clocks? calls: the rank's."""
+    return any(call.name in OUTSIDE for call in _between(calls, start, end))
+
+
+def goes_one_sided(calls: Sequence[Call], start: int, end: int) -> bool:
+    """The same for calls of one-sided communication."""
+    return any(call.kind is Kind.RMA for call in _between(calls, start, end))
+
+
+def _between(calls: Sequence[Call], start: int, end: int) -> Iterator[Call]:
+    return islice(calls, entered_by(calls, start // 2), entered_by(calls, (end + 1) // 2))

@@ -1,0 +1,292 @@
+"""Branches of a session's history: leaving one when the past is changed, and changing over.
+
+A branch begins at a cut with a checkpoint of its own: what the user changed there is in no log, so
+no state from before leads beyond it. The logs of the branch that the job is on are in the run
+directory of its incarnation; those of the others are kept in the job's directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from crdebug.attended import AttendedJob
+from crdebug.checkpoint.manifest import Manifest
+from crdebug.checkpoint.store import Checkpoint, CheckpointStore
+from crdebug.errors import BadInput, CrdebugError, Refused, StoreError
+from crdebug.events import Event, JobSays, Progress
+from crdebug.job import clocks
+from crdebug.target.answers import Answers
+from crdebug.target.group import TargetGroup
+from crdebug.target.interface import TargetState
+from crdebug.timeline.branches import MAIN, Branches
+from crdebug.timeline.edits import changes_state
+from crdebug.timeline.log import read_log
+from crdebug.timeline.messages import Cut
+from crdebug.travel.bases import Base, StartOfHistory, below, is_before
+from crdebug.travel.beside import beside
+from crdebug.travel.traveller import Traveller
+
+_TREE = "tree.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """An expression's values at the end of a branch. tick: of each rank, what it has completed."""
+
+    branch: str
+    cut: tuple[int, ...]
+    answers: Answers[str]
+
+
+class Branching:
+    """The branches of one job. take: takes an automatic checkpoint. Verbs need the job stopped."""
+
+    def __init__(
+        self,
+        job: AttendedJob,
+        traveller: Traveller,
+        tell: Callable[[Event], None],
+        take: Callable[[], Awaitable[Checkpoint]],
+    ) -> None:
+        self._job = job
+        self._traveller = traveller
+        self._tell = tell
+        self._take = take
+        self._changed = ""  # what was typed that changed the state, not yet run on from
+        self.branches = self._load()
+        self._came_to()
+
+    @property
+    def current(self) -> str:
+        return self._job.record.branch
+
+    # ---- noticing ---------------------------------------------------------------------------
+
+    def typed(self, line: str, answers: Answers[str]) -> None:
+        """A line was given to ranks' GDBs, which answered."""
+        missing = all("No symbol" in str(error) for error in answers.errors.values())
+        if changes_state(line) and (answers.values or not missing):
+            self._changed = line
+            self._traveller.changed = True
+
+    async def before_running(self) -> None:
+        """Ranks are about to run, or a checkpoint to be taken: if the user has changed the state,
+        what comes is another future than the recorded one."""
+        line, self._changed = self._changed, ""
+        if not (line and self._traveller.changed):  # else it was undone by going elsewhere
+            return
+        self._traveller.changed = False
+        group = self._job.group
+        if not (self._recorded and self._job.alive and group.in_state(TargetState.STOPPED)):
+            return
+        if self._traveller.bases():
+            await self.begin(note=line)
+
+    def arrived(self) -> None:
+        """The user's own run has ended."""
+        if self._recorded:
+            self._update(self.branches.reached(self._traveller.cut()))
+
+    @property
+    def _recorded(self) -> bool:
+        return bool(self._job.record.layer)
+
+    # ---- beginning --------------------------------------------------------------------------
+
+    async def begin(self, name: str = "", note: str = "") -> str:
+        """The job's future is a new branch; what was recorded stays as the old one. Returns its
+        name. Raises BadInput when there is one of that name, StoreError."""
+        traveller, old = self._traveller, self.current
+        cut, tails = traveller.cut(), traveller.tails()
+        branches = self.branches.reached(cut).add(cut, datetime.now(), name=name, note=note)
+        name = branches.current
+        if not _is_name(name):
+            raise BadInput(f"'{name}' is no name for a branch", hint="begin with a letter")
+        run = traveller.run_directory
+        try:
+            shutil.rmtree(self._logs(old), ignore_errors=True)
+            self._logs(old).mkdir(mode=0o700, parents=True)
+            await asyncio.to_thread(clocks.copy, run, self._logs(old))
+            for clock in traveller.clocks():
+                with contextlib.suppress(ProcessLookupError):
+                    clocks.cut(clock, clocks.logs(run) / str(clock.rank))
+        except OSError as error:
+            raise StoreError(f"the recorded future cannot be kept: {error.strerror}") from None
+        self._job.goes_on(name)
+        self._update(branches)
+        self._came_to()
+        traveller.frontier = cut
+        ahead = any(tail > now for now, tail in zip(cut, tails, strict=True))
+        why = f"after '{note}' the job goes another way" if note else "the job goes on anew"
+        kept = f"; what was recorded stays as branch {old}" if ahead else ""
+        self._tell(JobSays(f"{why}: branch {name} begins here{kept}"))
+        try:
+            await self._take()
+        except CrdebugError as error:
+            self._tell(JobSays(f"there is no way back to here: no checkpoint was taken: {error}"))
+        return name
+
+    # ---- changing over ----------------------------------------------------------------------
+
+    async def switch(self, name: str) -> None:
+        """Go to the end of another branch. Raises BadInput when there is none of that name."""
+        self.branches.get(name)
+        if name == self.current:
+            raise BadInput(f"the job is on branch '{name}' already", hint="'info branches'")
+        await self.to(name, self._end(name))
+
+    async def to(self, name: str, cut: Cut) -> None:
+        """Go to a cut of a branch."""
+        if name != self.current:
+            await self._change_over(name, cut)
+        await self._traveller.to_cut(cut)
+        self._traveller.frontier = self._traveller.cut()
+
+    async def to_start(self, focus: int, tick: int) -> bool:
+        """If the branch begins after this MPI call of a rank, in the rank's own code: go there."""
+        traveller = self._traveller
+        if not tick or traveller.floor[focus] != 2 * tick:
+            return False
+        fit = [base for base in traveller.bases() if base.cut == traveller.floor and base.number]
+        if not fit:
+            return False
+        await traveller.bring_back(min(fit, key=lambda base: (not base.history, base.number)))
+        return True
+
+    async def make_way(self, cut: Cut) -> None:
+        """Before the job is taken to a cut: where that is before the branch's beginning, to the
+        branch that it left."""
+        while not is_before(self._traveller.floor, cut):
+            parent = self.branches.get(self.current).parent
+            assert parent is not None
+            frontier = self.branches.get(self.current).cut
+            self._tell(
+                JobSays(f"that is before branch {self.current} begins: on branch {parent} again")
+            )
+            await self._change_over(parent, cut)
+            self._traveller.frontier = frontier
+
+    async def _change_over(self, name: str, cut: Cut) -> None:
+        problem: CrdebugError = StartOfHistory(
+            f"there is no checkpoint on branch {name} to go to that place from"
+        )
+        for base in below(self._bases(name), cut):
+            try:
+                store = self._traveller.store(base)
+                await self.restart(store.load(base.number), store)
+                return
+            except (StoreError, Refused) as error:
+                problem = error
+        raise problem
+
+    def _bases(self, name: str) -> list[Base]:
+        return [base for base in self._traveller.checkpoints() if base.branch == name]
+
+    async def restart(self, manifest: Manifest, store: CheckpointStore | None = None) -> None:
+        """See AttendedJob.restart; with the logs of the checkpoint's branch in place."""
+        async with self._logs_of(manifest):
+            await self._job.restart(manifest, store)
+        self._traveller.changed = False
+        self._update(self.branches.switch(self.current))
+        self._came_to()
+
+    @contextlib.asynccontextmanager
+    async def _logs_of(self, manifest: Manifest) -> AsyncIterator[None]:
+        name, old = manifest.branch, self.current
+        if not manifest.layer or name == old:
+            yield
+            return
+        self.branches.get(name)
+        run, kept = self._traveller.run_directory, self._logs(old)
+        clocks.replace(run, self._logs(name), kept)
+        try:
+            yield
+        finally:
+            if self.current == old:  # it has not come to be
+                clocks.replace(run, kept, self._logs(name))
+
+    # ---- comparing --------------------------------------------------------------------------
+
+    async def compare(self, expression: str, names: tuple[str, ...]) -> tuple[Compared, ...]:
+        """An expression's values on all ranks at the ends of branches. The job stays where it is.
+
+        Raises Refused when there is no memory for another job beside it.
+        """
+        for name in names:
+            self.branches.get(name)
+        found = []
+        for name in names:
+            cut = self._end(name)
+            async with self._at_end(name, cut) as group:
+                found.append(Compared(name, cut, await group.evaluate(group.ranks, expression)))
+        return tuple(found)
+
+    @contextlib.asynccontextmanager
+    async def _at_end(self, name: str, cut: tuple[int, ...]) -> AsyncIterator[TargetGroup]:
+        group, here = self._job.group, self._traveller.cut()
+        stand = group.in_state(TargetState.STOPPED) == group.ranks
+        if name == self.current and here == cut and stand and not self._traveller.changed:
+            yield group
+            return
+        fit = below(self._bases(name), cut)
+        if not fit:
+            raise StartOfHistory(f"there is no checkpoint on branch {name} to bring it back from")
+        self._tell(Progress("compare", f"branch {name}"))
+        store = self._traveller.store(fit[0])
+        logs = self._traveller.run_directory if name == self.current else self._logs(name)
+        async with beside(self._job, store.load(fit[0].number), store, logs, cut) as second:
+            yield second
+
+    def _end(self, name: str) -> tuple[int, ...]:
+        """How far a branch has come; of ranks that have left MPI for good, before they did."""
+        current = name == self.current
+        branches = self.branches.reached(self._traveller.cut()) if current else self.branches
+        run = self._traveller.run_directory if current else self._logs(name)
+        places = list(branches.get(name).end)
+        for path in clocks.logs(run).iterdir():
+            rank = int(path.name)
+            calls = read_log(path).calls
+            if calls and calls[-1].name == "MPI_Finalize" and places[rank] >= calls[-1].returned:
+                places[rank] = calls[-1].returned - 1
+        return tuple(places)
+
+    # ---- the tree ---------------------------------------------------------------------------
+
+    def _logs(self, name: str) -> Path:
+        """Where those of a branch are kept, as in a run directory, while the job is on another."""
+        return self._job.directory.branches / name
+
+    def _load(self) -> Branches:
+        known = Branches()
+        with contextlib.suppress(FileNotFoundError, msgspec.MsgspecError):
+            data = (self._job.directory.branches / _TREE).read_bytes()
+            known = msgspec.json.decode(data, type=Branches)
+        current = self.current if self.current in known.known else MAIN
+        return known.switch(current)
+
+    def _update(self, branches: Branches) -> None:
+        if branches == self.branches:
+            return
+        self.branches = branches
+        if len(branches.known) > 1:  # else there is nothing to be known
+            home = self._job.directory.branches
+            home.mkdir(mode=0o700, exist_ok=True)
+            unfinished = home / f".{_TREE}"
+            unfinished.write_bytes(msgspec.json.encode(branches))
+            unfinished.rename(home / _TREE)
+
+    def _came_to(self) -> None:
+        """Another branch is the job's now."""
+        self._traveller.on_branch(self.branches.get(self.branches.current).cut)
+
+
+def _is_name(name: str) -> bool:
+    return name.replace("-", "_").isidentifier() and name.isascii()

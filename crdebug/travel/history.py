@@ -1,0 +1,343 @@
+"""A session's history: where the job is in it, and the ways to be elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, replace
+
+from crdebug.attended import AttendedJob
+from crdebug.deadline import Deadline
+from crdebug.errors import BadInput, DeadlineExpired, Refused
+from crdebug.events import Event, GroupStopped, JobSays
+from crdebug.ranks import RankSet
+from crdebug.target.answers import Answers
+from crdebug.target.interface import Target
+from crdebug.timeline.branches import MAIN
+from crdebug.timeline.predicate import parse
+from crdebug.timeline.text import Place
+from crdebug.travel.automatic import EVERY, Automatic
+from crdebug.travel.bases import StartOfHistory
+from crdebug.travel.branching import Branching, Compared
+from crdebug.travel.calls import leave_call
+from crdebug.travel.overview import Overview, Survey
+from crdebug.travel.partners import Partner, Partners
+from crdebug.travel.replay import divergence, quiet
+from crdebug.travel.reverse import Reverse
+from crdebug.travel.searches import First, bisect
+from crdebug.travel.stops import Stops, watching
+from crdebug.travel.traveller import Traveller
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A place in the history of the job, seen from one rank.
+
+    cut: every rank's clock in half ticks.  focus: the rank whose place is exact.
+    recorded: how many MPI calls of it have been recorded.  note: what else is to be said of it.
+    branch: of the history.
+    """
+
+    focus: int
+    cut: tuple[int, ...]
+    recorded: int
+    note: str = ""
+    branch: str = MAIN
+
+    @property
+    def tick(self) -> int:
+        """How many counted MPI calls the focused rank has completed."""
+        return self.cut[self.focus] // 2
+
+
+_FOR_EVER = 1e9  # seconds
+_TRIES = 5
+_NEAR_EVERY = 2.0  # seconds of run between snapshots in memory
+
+
+class History:
+    """Going back and forth, for one session. tell: gets progress."""
+
+    def __init__(self, job: AttendedJob, tell: Callable[[Event], None], busy: asyncio.Lock) -> None:
+        self.traveller = Traveller(job, tell)
+        self.every = EVERY  # seconds of run between automatic checkpoints; 0: none
+        self._job = job
+        self._busy = busy
+        self._reverse = Reverse(self.traveller)
+        self._stops = Stops(self.traveller, self._reverse)
+        self.partners = Partners(self.traveller)
+        self.automatic = Automatic(job, self.traveller, tell)
+        self.survey = Survey(self.traveller)
+        self.branching = Branching(job, self.traveller, tell, self.automatic.take)
+        self._tell = tell
+        self.marks: dict[str, Moment] = {}
+        self._states: dict[str, str] = {}  # of the marks, what their places are recognised by
+        self._taken = 0.0  # when the last automatic checkpoint was; of time.monotonic()
+        self._last = 0  # the rank for which the job stopped
+
+    @property
+    def recorded(self) -> bool:
+        """Are this job's MPI calls recorded?"""
+        return bool(self._job.record.layer)
+
+    # ---- while the user lets the job run ----------------------------------------------------
+
+    @contextlib.contextmanager
+    def forward(self) -> Iterator[Callable[[GroupStopped], GroupStopped]]:
+        """Around every run that the user asks for; gives what is to be told how it ended."""
+
+        def stopped(stop: GroupStopped) -> GroupStopped:
+            self._last = stop.cause[0].rank if stop.cause else self._last
+            return stop
+
+        self.traveller.release()
+        before, start = self._place(), time.monotonic()
+        guard = asyncio.create_task(self._guard()) if self._is_behind() else None
+        try:
+            yield stopped
+        finally:
+            if guard is not None:
+                guard.cancel()
+            self.traveller.arrived()
+            self.branching.arrived()
+            if self.recorded:
+                self._reverse.moved(self.traveller.cut())
+            self.automatic.elapsed.ran(before, self._place(), time.monotonic() - start)
+
+    async def run(
+        self,
+        ranks: RankSet,
+        one: Callable[[Target], Awaitable[None]],
+        many: Callable[[], Awaitable[GroupStopped]],
+    ) -> GroupStopped:
+        """A forward command. one: has one rank go; in its past the others come along. many: how
+        it is done otherwise."""
+        past = len(ranks) == 1 and self.recorded and self.traveller.in_the_past
+        if past and self.traveller.cut()[ranks.first] < self.traveller.frontier[ranks.first]:
+            return await self.traveller.alongside(ranks.first, one)
+        return await many()
+
+    def _is_behind(self) -> bool:
+        return self.recorded and self._job.alive and self.traveller.in_the_past
+
+    async def _guard(self) -> None:
+        """Stop a job that runs in the past when it leaves what is recorded: who diverges is held,
+        and the others would wait for it."""
+        clocks = self.traveller.clocks()
+        with contextlib.suppress(ProcessLookupError, DeadlineExpired):
+            limit = Deadline(_FOR_EVER)
+            await limit.until(lambda: divergence(clocks) is not None, "a divergence")
+            self._tell(JobSays(str(divergence(clocks))))
+            await self._job.group.interrupt()
+
+    def _place(self) -> tuple[int, ...]:
+        return self.traveller.cut() if self.recorded else ()
+
+    def focus(self, ranks: RankSet) -> int:
+        """The rank that going back is about: of those addressed, the one that stopped last."""
+        return self._last if self._last in ranks else ranks.first
+
+    def typed(self, line: str, answers: Answers[str]) -> None:
+        """A line was given to ranks' GDBs, which answered: it may have changed the state."""
+        self.branching.typed(line, answers)
+        if self.traveller.changed:
+            self._reverse.forget()
+
+    async def begin_run(self) -> float:
+        """Before the job runs: have something to come back to. Returns the interval from then."""
+        async with self._busy:
+            await self.branching.before_running()
+        if not (self.recorded and self.every and self._job.alive):
+            return 0.0
+        if not self.traveller.bases():
+            await self.take()
+        return min(self.every, _NEAR_EVERY)
+
+    async def interlude(self) -> None:
+        """Now and then while the job runs under the debugger, which has stopped it for this."""
+        if time.monotonic() - self._taken >= self.every:
+            await self.take()
+        async with self._busy:
+            await self.traveller.near.keep(self.traveller.cut())
+
+    async def take(self) -> None:
+        """An automatic checkpoint of the job, which stands; if that cannot be, it is told."""
+        async with self._busy:
+            await self.automatic.take_if_useful()
+            self._taken = time.monotonic()
+
+    # ---- going ------------------------------------------------------------------------------
+
+    def now(self, focus: int, note: str = "") -> Moment:
+        """Where the job is."""
+        recorded = self.traveller.tails()[focus] // 2
+        return Moment(focus, self.traveller.cut(), recorded, note, self.branching.current)
+
+    def overview(self, focus: int) -> Overview:
+        """The whole history, from its beginning to its end; marks are those of this branch."""
+        current = self.branching.current
+        marks = [Place(name, at.cut) for name, at in self.marks.items() if at.branch == current]
+        branches = tuple(self.branching.branches.known.values())
+        return self.survey.overview(focus, marks, bool(self.every), branches)
+
+    async def mark(self, name: str, focus: int) -> None:
+        """Give this place a name."""
+        self._states[name] = await self._reverse.recall(focus)
+        self.marks[name] = self.now(focus)
+
+    async def goto_mark(self, name: str) -> Moment:
+        """To the very place, not only to the tick."""
+        mark = self.marks[name]
+        async with self._busy:
+            if mark.branch != self.branching.current:
+                await self.branching.to(mark.branch, mark.cut)
+            self.traveller.doubts.clear()
+            await self._reverse.to_state(mark.focus, mark.cut[mark.focus], self._states[name])
+            self._last = mark.focus
+            return self.now(mark.focus, "; ".join(self.traveller.doubts))
+
+    async def last(self, expression: str, focus: int) -> Moment:
+        """Back to where what an expression stands for in the rank's memory was last changed.
+
+        Raises GdbError for what is no place in memory.
+        """
+        async with self._busy:
+            self.traveller.doubts.clear()
+            note = f"{expression} has just been changed here"
+            try:
+                async with watching(self._job.group, focus, expression):
+                    await self._stops.back(focus)
+            except StartOfHistory:
+                note = f"{expression} has not been changed since the start of history"
+            self._last = focus
+            return self.now(focus, "; ".join([note, *self.traveller.doubts]))
+
+    async def branch(self, name: str) -> str:
+        """Begin a new branch of history here; returns its name."""
+        async with self._busy:
+            self._reverse.forget()
+            return await self.branching.begin(name)
+
+    async def switch(self, name: str, focus: int) -> Moment:
+        """Go to the end of another branch."""
+        async with self._busy:
+            await self.branching.switch(name)
+            return self.now(focus, f"on branch {name}")
+
+    async def compare(self, expression: str, names: tuple[str, ...]) -> tuple[Compared, ...]:
+        """An expression's values at the ends of branches."""
+        async with self._busy:
+            return await self.branching.compare(expression, names)
+
+    async def goto_tick(self, focus: int, tick: int) -> Moment:
+        """To where the rank's MPI call of that number has just returned.
+
+        Raises BadInput when the rank never got there.
+        """
+        async with self._busy:
+            if tick < 1:
+                raise BadInput("ticks are counted from 1: the first MPI call")
+            traveller = self.traveller
+            end = traveller.tails()[focus] // 2
+            if tick > end:
+                raise BadInput(
+                    f"rank {focus} has completed {end} MPI calls, not {tick}",
+                    hint="'continue' runs on",
+                )
+            place = 2 * tick - 1
+            if await self.branching.to_start(focus, tick):
+                return self.now(focus)
+            await self.branching.make_way(traveller.cut_for(focus, place))
+            traveller.doubts.clear()
+            await traveller.to_cut(traveller.cut_for(focus, place), focus)
+            await self._leave(focus)
+            return self.now(focus, "; ".join(traveller.doubts))
+
+    async def reverse(self, kind: str, focus: int, times: int = 1) -> Moment:
+        """Take a rank back. kind: "step", "next", "stepi", "nexti", "finish", "continue"; as in
+        GDB ("Running programs backward"). Raises CrdebugError; the start of history is a note."""
+        async with self._busy:
+            self.traveller.doubts.clear()
+            note = ""
+            try:
+                for _ in range(times):
+                    if kind == "continue":
+                        await self._stops.back(focus)
+                    else:
+                        await self._reverse.back(kind, focus)
+            except StartOfHistory as start:
+                note = start.problem
+            self._last = focus
+            return self.now(focus, "; ".join(filter(None, [note, *self.traveller.doubts])))
+
+    async def goto_sender(self, focus: int) -> Moment:
+        """To the send of what the rank received last, at or before its place."""
+        return await self._goto_partner(self.partners.sender(focus))
+
+    async def goto_receiver(self, focus: int) -> Moment:
+        """To where another rank received what this one sent last, at or before its place."""
+        return await self._goto_partner(self.partners.receiver(focus))
+
+    async def _goto_partner(self, partner: Partner) -> Moment:
+        if partner.tick > self.traveller.tails()[partner.rank] // 2:
+            moment = await self._goto_entry(partner.rank, partner.tick)
+        else:
+            moment = await self.goto_tick(partner.rank, partner.tick)
+        self._last = partner.rank
+        return replace(moment, note=partner.text)
+
+    async def _goto_entry(self, focus: int, tick: int) -> Moment:
+        """To where a rank is about to make a call, which has not returned yet."""
+        async with self._busy:
+            place = 2 * tick - 2
+            await self.branching.make_way(self.traveller.cut_for(focus, place))
+            await self.traveller.to_cut(self.traveller.cut_for(focus, place), focus)
+            return self.now(focus)
+
+    async def bisect(self, text: str, focus: int) -> tuple[First, Moment]:
+        """The first moment, in ticks of the rank, at which a predicate over ranks holds; the job
+        is there afterwards. Raises BadInput for a predicate that cannot be read."""
+        async with self._busy:
+            predicate = parse(text, self._job.group.ranks)
+            found = await bisect(self.traveller, predicate, focus, self._tell)
+            if found.tick is not None:
+                await self._leave(focus)
+            return found, self.now(focus)
+
+    async def _leave(self, focus: int) -> None:
+        """From the hold before a call's return into the user's code."""
+        clock = self.traveller.clocks()[focus]
+        for _ in range(_TRIES):
+            now = clock.read().now
+            clock.set_stop(now + 1)  # not into the next call
+            await leave_call(self._job.group, focus, self._job.record.layer)
+            if clock.read().now % 2 == 0:
+                return
+            clock.set_stop(now)
+            await self._elsewhere_in_the_hold(focus)
+        raise Refused("the rank did not leave its MPI call", ranks=RankSet.of([focus]))
+
+    async def _elsewhere_in_the_hold(self, focus: int) -> None:
+        """There are instructions in libraries at which GDB cannot read the stack."""
+        group = self._job.group
+        async with quiet(group):
+            run = asyncio.create_task(group.resume(RankSet.of([focus])))
+            begun = Deadline(self._job.settings.command)
+            await begun.until(lambda: run.done() or bool(group.running), "the rank to run")
+            await group.interrupt()
+            await run
+
+
+def past(history: History | None) -> History:
+    """Of a job that crdebug started, which has one."""
+    assert history is not None
+    return history
+
+
+def heard(history: History | None, line: str, answers: Answers[str]) -> Answers[str]:
+    """The answers to a line that was typed for GDB; a history, if there is one, has taken note."""
+    if history is not None:
+        history.typed(line, answers)
+    return answers

@@ -1,0 +1,110 @@
+"""Snapshots of the job in memory: the near ones of the states that can be brought back.
+
+What the ranks write between a snapshot and its being put back is written again as they run on; so
+the job's own output is taken back to the length that it had. It has come through the launcher,
+which is not put back: a snapshot is taken only when nothing is on its way through it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from crdebug.attended import AttendedJob
+from crdebug.deadline import Deadline
+from crdebug.errors import CrdebugError, Refused
+from crdebug.node import proc
+from crdebug.target.snapshots import Snapshots
+from crdebug.travel.bases import Base
+
+_MOST = 8
+_PATIENCE = 2.0  # seconds for the launcher to pass on what the ranks have written
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """output: how much the job had written.  bytes: what it takes that those before do not."""
+
+    base: Base
+    output: tuple[int, ...]
+    bytes: int
+
+
+class Near:
+    """The snapshots of one job, the oldest of which are given up for new ones."""
+
+    def __init__(self, job: AttendedJob) -> None:
+        self._job = job
+        self._snapshots = Snapshots(job.group)
+        self._kept: list[_Kept] = []
+        self._count = 0
+        self.why_not = ""  # why the last one could not be kept, for people
+
+    def bases(self) -> list[Base]:
+        incarnation = self._job.record.incarnation
+        return [each.base for each in self._kept if each.base.incarnation == incarnation]
+
+    def has(self, name: str) -> bool:
+        """Is there a snapshot of that name, of this incarnation?"""
+        return any(base.kept == name for base in self.bases())
+
+    async def keep(self, cut: tuple[int, ...]) -> Base | None:
+        """Keep the stopped job as it is; None if that cannot be, for the reason `why_not`."""
+        for known in self.bases():
+            if (known.cut, known.branch) == (cut, self._job.record.branch):
+                return known
+        await self._forget_old()
+        self._count += 1
+        record = self._job.record
+        name = f"s{self._count}"
+        base = Base(cut, kept=name, incarnation=record.incarnation, branch=record.branch)
+        try:
+            await self.drained()
+            taken = await self._snapshots.keep(base.kept, self._deadline())
+        except CrdebugError as error:
+            self.why_not = error.clause()
+            return None
+        self._kept.append(_Kept(base, self._job.output_sizes(), taken.changed))
+        bound = proc.available_memory() // 4
+        while len(self._kept) > 1 and sum(each.bytes for each in self._kept) > bound:
+            await self._forget(self._kept[0])
+        return base
+
+    async def put_back(self, base: Base) -> None:
+        """Raises Refused when the processes are not what they were, apart from their memory."""
+        kept = next(each for each in self._kept if each.base == base)
+        try:
+            await self.drained()
+            await self._snapshots.put_back(base.kept, self._deadline())
+        except CrdebugError:
+            await self._forget(kept)
+            raise
+        await self._job.rewind_output(kept.output)
+
+    async def _forget_old(self) -> None:
+        incarnation = self._job.record.incarnation
+        for kept in [each for each in self._kept if each.base.incarnation != incarnation]:
+            await self._forget(kept)
+        while len(self._kept) >= _MOST:
+            await self._forget(self._kept[0])
+
+    async def _forget(self, kept: _Kept) -> None:
+        self._kept.remove(kept)
+        await self._snapshots.forget(kept.base.kept, self._deadline())
+
+    async def drained(self) -> None:
+        """Until the launcher has nothing to do: what the ranks have written is where it belongs."""
+        ranks = {shim.pid for shim in self._job.shims}
+        others = [
+            pid for pid in proc.processes_in_namespace_of(self._job.record.pid) if pid not in ranks
+        ]
+
+        def idle() -> bool:
+            return all(thread.state == "S" for pid in others for thread in proc.threads(pid))
+
+        try:
+            await Deadline(_PATIENCE).until(idle, "the launcher to be idle")
+        except ProcessLookupError:
+            raise Refused("the job is ending") from None
+
+    def _deadline(self) -> Deadline:
+        return Deadline(self._job.settings.command)

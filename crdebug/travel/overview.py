@@ -1,0 +1,113 @@
+"""The whole of a job's history at once: for `when`, `info timeline` and the page."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from crdebug.errors import CrdebugError
+from crdebug.timeline.branches import Branch
+from crdebug.timeline.calls import Call
+from crdebug.timeline.page import Picture, page, save
+from crdebug.timeline.text import Place, Site
+from crdebug.travel.bases import Base, below
+from crdebug.travel.calls import Sites
+from crdebug.travel.traveller import Traveller
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A job's history in numbers. All cuts are in half ticks.
+
+    here: where the ranks stand; ends: where their records end.  focus: the rank that it is seen
+    from.  before: the nearest of the checkpoints that are not after `here`; earliest: of all that
+    one can go back to, the one that begins history.  keeps: will there be automatic checkpoints?
+    branches: of history.  logs: the ranks' calls.
+    """
+
+    focus: int
+    here: tuple[int, ...]
+    ends: tuple[int, ...]
+    checkpoints: tuple[Place, ...] = ()
+    automatic: tuple[Place, ...] = ()
+    marks: tuple[Place, ...] = ()
+    before: Place | None = None
+    earliest: Place | None = None
+    keeps: bool = True
+    branches: tuple[Branch, ...] = ()
+    logs: Mapping[int, Sequence[Call]] = field(default_factory=dict, repr=False)
+
+
+class Survey:
+    """Collects it. The job stands, or has ended."""
+
+    def __init__(self, traveller: Traveller) -> None:
+        self._traveller = traveller
+        self._sites = Sites(traveller.job.group)
+
+    def overview(
+        self, focus: int, marks: Sequence[Place], keeps: bool, branches: Sequence[Branch] = ()
+    ) -> Overview:
+        """For marks, keeps and branches see Overview. Raises NotAvailable when the job is not
+        recorded."""
+        logs = self._traveller.logs()  # read before the clocks: of a rank that has ended, its log
+        here = self._traveller.cut()
+        bases = sorted(
+            (base for base in self._traveller.bases() if base.number),
+            key=lambda base: (sum(base.cut), base.number),
+        )
+        return Overview(
+            focus,
+            here,
+            self._traveller.tails(),
+            tuple(_place(base) for base in bases if not base.history),
+            tuple(_place(base) for base in bases if base.history),
+            tuple(marks),
+            next(map(_place, below(bases, here)), None),
+            next(map(_place, bases), None),
+            keeps,
+            tuple(branches),
+            {rank: log.calls for rank, log in logs.items()},
+        )
+
+    async def picture(self, overview: Overview) -> tuple[Picture, Site]:
+        """The same with all calls and messages, and where in the source the calls are."""
+        logs = overview.logs
+        lines = {rank: await self._lines(rank, calls) for rank, calls in logs.items()}
+
+        def site(rank: int, tick: int) -> str:
+            calls = logs[rank]
+            at = bisect_right(calls, tick, key=lambda call: call.tick) - 1
+            return lines[rank].get(calls[at].site, "") if at >= 0 else ""
+
+        picture = Picture(
+            f"{self._traveller.job.name}: timeline",
+            logs,
+            self._traveller.matching(),
+            overview.ends,
+            overview.here,
+            (*overview.checkpoints, *overview.automatic),
+            overview.marks,
+            overview.branches,
+            focus=overview.focus,
+        )
+        return picture, site
+
+    async def save(self, overview: Overview, path: Path) -> None:
+        """Write it as a page. Raises BadInput or Refused when that cannot be."""
+        picture, site = await self.picture(overview)
+        save(page(picture, site), path)
+
+    async def _lines(self, rank: int, calls: Sequence[Call]) -> dict[int, str]:
+        """By site. Of a rank that cannot be asked any more, those that were asked before."""
+        try:
+            found = await self._sites.find(rank, {call.site for call in calls})
+        except CrdebugError:
+            found = self._sites.known(rank)
+        return {site: f"{at.file}:{at.line}" for site, at in found.items() if at.file}
+
+
+def _place(base: Base) -> Place:
+    return Place(base.name, base.cut)

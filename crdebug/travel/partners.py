@@ -1,0 +1,152 @@
+"""From one end of a message to the other, and what is on its way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from crdebug.errors import BadInput
+from crdebug.events import Location
+from crdebug.timeline.calls import Call, Kind, entered_by
+from crdebug.timeline.collectives import Shape
+from crdebug.timeline.cuts import last_arriver
+from crdebug.timeline.messages import (
+    Message,
+    Pending,
+    collective_of,
+    in_flight,
+    pending,
+    received_by,
+    sent_by,
+)
+from crdebug.travel.calls import Sites
+from crdebug.travel.traveller import Traveller
+
+_FAR = 100_000  # calls that are looked back at
+_RECEIVES = frozenset((Kind.RECV, Kind.SENDRECV, Kind.POST_RECV, Kind.COMPLETE, Kind.PROBE))
+_SENDS = frozenset((Kind.SEND, Kind.SENDRECV, Kind.POST_SEND, Kind.COMPLETE))
+_TOGETHER = frozenset((Kind.COLLECTIVE, Kind.POST_COLLECTIVE, Kind.COMM))
+
+
+@dataclass(frozen=True, slots=True)
+class Partner:
+    """The other end: a rank's call. text: what came from where, for people."""
+
+    rank: int
+    tick: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class OnTheWay:
+    """What is between the ranks at a cut, with the lines of the calls."""
+
+    sent: tuple[tuple[Message, Location | None], ...]
+    awaited: tuple[tuple[Pending, Location | None], ...]
+
+
+class Partners:
+    """Asks the recorded messages of a job."""
+
+    def __init__(self, traveller: Traveller) -> None:
+        self._traveller = traveller
+        self._sites = Sites(traveller.job.group)
+
+    def sender(self, focus: int) -> Partner:
+        """Who sent what the rank received last, at or before its place; of a collective, who came
+        to it last. Raises BadInput when there is nothing of the kind."""
+        return self._partner(focus, _RECEIVES, received_by, self._as_received)
+
+    def receiver(self, focus: int) -> Partner:
+        """Who received what the rank sent last, at or before its place."""
+        return self._partner(focus, _SENDS, sent_by, self._as_sent)
+
+    def _partner(
+        self,
+        focus: int,
+        kinds: frozenset[Kind],
+        messages: Callable[..., tuple[Message, ...]],
+        partner: Callable[[Message], Partner],
+    ) -> Partner:
+        matching = self._traveller.matching()
+        for call in self._before(focus):
+            if call.kind in _TOGETHER:
+                found_last = self._last_arriver(call, receives=kinds is _RECEIVES)
+                if found_last is not None:
+                    return found_last
+            if call.kind in kinds:
+                found = [each for each in messages(matching, call) if self._is_other_end(each)]
+                if found:
+                    return partner(found[-1])
+        word = "received" if kinds is _RECEIVES else "sent"
+        raise BadInput(f"rank {focus} has {word} nothing so far")
+
+    def _is_other_end(self, message: Message) -> bool:
+        return message.posted is not None
+
+    def _before(self, focus: int) -> Sequence[Call]:
+        """The calls that the rank has entered, latest first."""
+        entered = (self._traveller.cut()[focus] + 1) // 2
+        calls = self._traveller.logs()[focus].calls
+        count = entered_by(calls, entered)
+        return calls[max(count - _FAR, 0) : count][::-1]
+
+    def _as_received(self, message: Message) -> Partner:
+        return Partner(message.sender, message.sent, _text(message))
+
+    def _as_sent(self, message: Message) -> Partner:
+        tick = message.received or message.posted
+        assert tick is not None
+        return Partner(message.receiver, tick, _text(message))
+
+    def _last_arriver(self, call: Call, *, receives: bool) -> Partner | None:
+        """None if nothing came to the rank by it. Raises BadInput if it is not known who it was."""
+        matching = self._traveller.matching()
+        instance = collective_of(matching, call)
+        if instance is None:
+            raise BadInput(f"nothing is known of the others in {call.name}")
+        if instance.shape is Shape.FROM_ROOT and receives and instance.root is not None:
+            if instance.root == call.rank:
+                return None
+            tick = instance.entered[instance.root]
+            return Partner(instance.root, tick, f"rank {instance.root} is the root of {call.name}")
+        last = last_arriver(matching, call, len(self._traveller.clocks()))
+        if last is None:
+            raise BadInput(
+                f"nobody was the last one in {call.name}: the messages do not order the arrivals",
+                hint="'info timeline' shows who did what",
+            )
+        return Partner(
+            last, instance.entered[last], f"rank {last} was the last one to come to {call.name}"
+        )
+
+    async def on_the_way(self) -> OnTheWay:
+        """Messages in flight where the job is, and receives that wait."""
+        traveller = self._traveller
+        matching, cut = traveller.matching(), traveller.cut()
+        sent, awaited = [*in_flight(matching, cut)], [*pending(matching, cut)]
+        return OnTheWay(
+            tuple([(each, await self.line(each.sender, each.sent)) for each in sent]),
+            tuple([(each, await self.line(each.receiver, each.posted)) for each in awaited]),
+        )
+
+    async def line(self, rank: int, tick: int) -> Location | None:
+        """The line of a rank's call."""
+        call = self._call(rank, tick)
+        if call is None or not call.site:
+            return None
+        return (await self._sites.find(rank, [call.site])).get(call.site)
+
+    def _call(self, rank: int, tick: int) -> Call | None:
+        calls = self._traveller.logs()[rank].calls
+        count = entered_by(calls, tick)
+        call = calls[count - 1] if count else None
+        return call if call is not None and tick < call.tick + call.repeats else None
+
+
+def _text(message: Message) -> str:
+    comm = "" if message.comm == "world" else f" on {message.comm}"
+    return (
+        f"message of {message.bytes} bytes from rank {message.sender} to rank {message.receiver}, "
+        f"tag {message.tag}{comm}"
+    )

@@ -1,0 +1,205 @@
+"""Running a job forward to a cut: each rank to its place, in the recorded order.
+
+A rank is given the value of its clock at which it is to hold (crdebug/native/clock.h); it holds at
+the entry of its next call (even) or just before the return of the one it is in (odd). An odd place
+counts as reached as soon as the call is entered: it may be one that cannot complete at this cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from crdebug.deadline import Deadline
+from crdebug.errors import CrdebugError, GdbError, Refused
+from crdebug.events import Event, GroupStopped, RankStopped, StopReason
+from crdebug.job.clocks import NEVER, RankClock
+from crdebug.native.mpi_calls import BY_NUMBER
+from crdebug.ranks import RankSet
+from crdebug.target.group import TargetGroup
+from crdebug.timeline.messages import Cut
+
+_LOOK = 3.0  # seconds after which a rank that does not move is looked at
+_STANDSTILL = 60.0  # seconds without any rank moving on
+
+
+def _name_of(record: tuple[int, int]) -> str:
+    """Which call a record is of (clock.h: the lowest 9 bits)."""
+    function = BY_NUMBER.get(record[0] & 0x1FF)
+    return function.full if function else "the end of the record"
+
+
+def divergence(clocks: Sequence[RankClock]) -> CrdebugError | None:
+    """What there is to say if a rank has made another call than the recorded one, else None: it
+    waits there, and the others for it. Raises ProcessLookupError."""
+    for clock in clocks:
+        state = clock.read()
+        if state.diverged:
+            expected, actual = _name_of(state.expected), _name_of(state.actual)
+            other = "another one" if expected == actual else actual
+            return CrdebugError(
+                f"call {state.diverged_now // 2 + 1} of the replay is not the recorded one: "
+                f"{expected} was recorded, and {other} came",
+                ranks=RankSet.of([clock.rank]),
+                hint="data races and input from outside MPI are not recorded",
+            )
+    return None
+
+
+class Replay:
+    """One way to a cut. focus: the rank that is to be held at an odd place too, not only inside.
+
+    also: what else has to hold when all are there.
+    """
+
+    def __init__(
+        self,
+        group: TargetGroup,
+        clocks: Sequence[RankClock],
+        cut: Cut,
+        focus: int | None,
+        also: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._group = group
+        self._clocks = clocks
+        self._cut = cut
+        self._focus = focus
+        self._also = also
+        self.held_up = RankSet()  # who could not come to its place, and waits inside a call
+
+    async def run(self) -> None:
+        """Until all ranks are there, and stand. Raises CrdebugError that names who is not.
+
+        The user's breakpoints do not count on the way.
+        """
+        for clock in self._clocks:
+            clock.set_stop(self._cut[clock.rank])
+        if self._there():
+            return
+        if (diverged := divergence(self._clocks)) is not None:
+            raise diverged  # it goes on from a state before that only
+        async with quiet(self._group):
+            await self._run()
+
+    async def _run(self) -> None:
+        ranks = RankSet.of(clock.rank for clock in self._clocks)
+        run = asyncio.create_task(self._group.resume(ranks))
+        try:
+            await self._until_there(run)
+        finally:
+            if not run.done():
+                await self._group.interrupt()
+            stop = await run
+        if not self._there() and not self.held_up:
+            raise self._why_not(stop)
+
+    async def _until_there(self, run: asyncio.Task[GroupStopped]) -> None:
+        before: list[int] = []
+        waited = 0.0
+
+        def over() -> bool:
+            return run.done() or self._there() or divergence(self._clocks) is not None
+
+        while not over():
+            now = [clock.read().now for clock in self._clocks]
+            if now == before and self._only_held_up():
+                self.held_up = self._missing()
+                return
+            if now == before and waited >= _STANDSTILL:
+                raise CrdebugError(
+                    f"the replay does not move on: {self._places()}", ranks=self._missing()
+                )
+            waited = waited + _LOOK if now == before else 0.0
+            before = now
+            with contextlib.suppress(CrdebugError):
+                await Deadline(_LOOK).until(over, "the replay to move on")
+
+    def _only_held_up(self) -> bool:
+        """Is the focused rank there, and does everybody else wait inside a call for what nobody
+        does at this cut? The rules (crdebug/timeline/cuts.py) do not know all calls: not those of
+        windows."""
+        missing = [clock for clock in self._clocks if not self._is_there(clock)]
+        return (
+            self._focus is not None
+            and all(clock.rank != self._focus for clock in missing)
+            and all(clock.read().now % 2 and not clock.read().held for clock in missing)
+        )
+
+    def _there(self) -> bool:
+        return not self._missing() and self._also()
+
+    def _missing(self) -> RankSet:
+        return RankSet.of(clock.rank for clock in self._clocks if not self._is_there(clock))
+
+    def _is_there(self, clock: RankClock) -> bool:
+        state, place = clock.read(), self._cut[clock.rank]
+        if state.now != place or state.diverged:
+            return False
+        return bool(state.held) or (place % 2 == 1 and clock.rank != self._focus)
+
+    def _places(self) -> str:
+        texts = []
+        for clock in self._clocks:
+            if not self._is_there(clock):
+                now, place = clock.read().now, self._cut[clock.rank]
+                texts.append(f"rank {clock.rank} is at tick {now / 2:g} of {place / 2:g}")
+        return ", ".join(texts)
+
+    def _why_not(self, stop: GroupStopped) -> CrdebugError:
+        diverged = divergence(self._clocks)
+        if diverged is not None:
+            return diverged
+        cause = stop.cause[0]
+        if cause.reason is StopReason.INTERRUPT:
+            return Refused(
+                f"interrupted on the way: {self._places()}", hint="'when' says where the job is"
+            )
+        return CrdebugError(
+            f"the replay was stopped on its way: {cause.reason.value} {cause.detail}".rstrip()
+            + f"; {self._places()}",
+            ranks=RankSet.of(each.rank for each in stop.cause),
+        )
+
+
+@contextlib.asynccontextmanager
+async def quiet(group: TargetGroup, ranks: RankSet | None = None) -> AsyncIterator[None]:
+    """While the block runs, the user's breakpoints stop nothing (on `ranks`, if not on all), and
+    stops are not told."""
+
+    async def switch(word: str) -> None:
+        deadline = Deadline(group.settings.command)
+        answers = await group.ask(
+            group.ranks if ranks is None else ranks,
+            lambda each: each.mi(f"-crdebug-breakpoints {word}", deadline),
+        )
+        for error in answers.errors.values():
+            if isinstance(error, GdbError):
+                raise error
+
+    told, group.subscriber = group.subscriber, _without_stops(group)
+    try:
+        await switch("off")
+        try:
+            yield
+        finally:
+            await switch("on")
+    finally:
+        group.subscriber = told
+
+
+def _without_stops(group: TargetGroup):  # type: ignore[no-untyped-def]
+    tell = group.subscriber
+
+    def hear(event: Event) -> None:
+        if not isinstance(event, RankStopped):
+            tell(event)
+
+    return hear
+
+
+def let_run(clocks: Sequence[RankClock]) -> None:
+    """Nobody is held any more, from the moment at which the ranks run."""
+    for clock in clocks:
+        with contextlib.suppress(ProcessLookupError):
+            clock.set_stop(NEVER)

@@ -1,0 +1,359 @@
+"""Bringing a recorded job to any consistent cut of its history.
+
+The way there is always the same: a state that can be brought back (a checkpoint, or a snapshot in
+the debuggers' memory), then an enforced replay up to the cut. Design: "Time", docs/timeline.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from crdebug.attended import AttendedJob
+from crdebug.checkpoint.store import CheckpointStore
+from crdebug.errors import CrdebugError, NotAvailable, Refused, StoreError
+from crdebug.events import Event, GroupStopped, Progress
+from crdebug.job import clocks
+from crdebug.job.clocks import NEVER, RankClock
+from crdebug.ranks import RankSet
+from crdebug.target.interface import Target, TargetState
+from crdebug.timeline.cuts import latest_cut
+from crdebug.timeline.log import RankLog, read_log
+from crdebug.timeline.matching import Matching
+from crdebug.timeline.messages import Cut
+from crdebug.travel.bases import (
+    OUTSIDE,
+    Base,
+    StartOfHistory,
+    below,
+    goes_one_sided,
+    goes_outside,
+    is_before,
+)
+from crdebug.travel.calls import functions, show_callers
+from crdebug.travel.near import Near
+from crdebug.travel.replay import Replay, divergence, let_run, quiet
+
+_NEAR = 16  # MPI calls
+
+
+class Traveller:
+    """Moves the job of a session through its recorded history.
+
+    tell: gets progress. All verbs need the job stopped; they leave it stopped.
+    """
+
+    def __init__(self, job: AttendedJob, tell: Callable[[Event], None]) -> None:
+        self.job = job
+        self.tell = tell
+        self._clocks: tuple[RankClock, ...] = ()
+        self._incarnation = 0
+        self._logs: dict[int, RankLog] = {}
+        self._matching = Matching()
+        self._known: dict[tuple[bool, int], Base | None] = {}  # the checkpoints
+        self.near = Near(job)
+        self.ways = 0  # how often the job was brought elsewhere
+        self.doubts: list[str] = []  # what the user is to know of the last way
+        self.frontier: tuple[int, ...] = ()  # where the job stood before it went back
+        # where the present branch of history begins
+        self.floor: tuple[int, ...] = (0,) * len(job.group.ranks)
+        self.changed = False  # the user has changed the state; no recorded future fits it
+
+    # ---- where it is ------------------------------------------------------------------------
+
+    def clocks(self) -> tuple[RankClock, ...]:
+        """The ranks' clocks, by rank. Raises NotAvailable when the job is not recorded."""
+        record = self.job.record
+        if not record.layer:
+            raise NotAvailable(
+                "this job's MPI calls are not recorded: there is no way back but to a checkpoint",
+                hint="start it with 'crdebug run --record'",
+            )
+        if self._incarnation != record.incarnation:
+            self._clocks = clocks.find(self.job.shims, record.layer)
+            self._incarnation = record.incarnation
+        return self._clocks
+
+    def cut(self) -> tuple[int, ...]:
+        """The ranks' clocks now; of a rank that has ended, what it showed last."""
+        return tuple(self._now(clock) for clock in self.clocks())
+
+    def require_record(self) -> None:
+        """Raises Refused when a rank is not recorded any more."""
+        for clock in self.clocks():
+            with contextlib.suppress(ProcessLookupError):
+                refused = clock.read().refused
+                if refused:
+                    raise Refused(
+                        f"it is not recorded any more: {refused.sentence}",
+                        ranks=RankSet.of([clock.rank]),
+                    )
+
+    def _now(self, clock: RankClock) -> int:
+        try:
+            state = clock.read()
+        except ProcessLookupError:
+            log = self.logs().get(clock.rank)  # read anew: it may have run since the last look
+            return log.tail_now if log is not None else 0
+        return state.now
+
+    @property
+    def run_directory(self) -> Path:
+        return self.job.directory.run(self.job.record.incarnation)
+
+    def matching(self) -> Matching:
+        """All that was recorded, matched; reads what is new."""
+        for path in clocks.logs(self.run_directory).iterdir():
+            rank = int(path.name)
+            log = self._logs.get(rank)
+            if log is None or log.path != path:
+                self._logs[rank] = log = read_log(path)
+            else:
+                log.refresh()
+        comms = {
+            name: members for log in self._logs.values() for name, members in log.comms.items()
+        }
+        self._matching.extend({rank: log.calls for rank, log in self._logs.items()}, comms)
+        return self._matching
+
+    def logs(self) -> dict[int, RankLog]:
+        self.matching()
+        return self._logs
+
+    def tails(self) -> tuple[int, ...]:
+        """Where each rank's record ends."""
+        logs = self.logs()
+        return tuple(
+            max(logs[rank].tail_now if rank in logs else 0, now)
+            for rank, now in enumerate(self.cut())
+        )
+
+    def on_branch(self, begins: tuple[int, ...]) -> None:
+        """Another branch of history is the job's, with other logs. begins: where; () the first."""
+        self.floor = begins or (0,) * len(self.job.group.ranks)
+        self._logs, self._matching = {}, Matching()
+
+    # ---- moving -----------------------------------------------------------------------------
+
+    def release(self) -> None:
+        """Before the user lets ranks run: nobody is held at a place any more."""
+        if self.job.record.layer:
+            let_run(self.clocks())
+
+    def arrived(self) -> None:
+        """The user's own run has ended: how far the ranks have come is what going back is measured
+        from."""
+        if self.job.record.layer:
+            cut = self.cut()
+            known = self.frontier or cut
+            self.frontier = tuple(map(max, known, cut))
+
+    def cut_for(self, focus: int, now: int) -> tuple[int, ...]:
+        """Where the others have to be when the focused rank is at this place of its past.
+
+        As far as they were when the job went back, but for what they then had from its future.
+        """
+        matching = self.matching()
+        frontier = self.frontier if now <= self.frontier[focus] else self.tails()
+        found = latest_cut(matching, focus, now, frontier)
+        # A branch begins with all ranks at once; before it, there is the branch that it left.
+        bound = max if now >= self.floor[focus] else min
+        return tuple(
+            now if rank == focus else self._before_its_end(rank, bound(now, self.floor[rank]))
+            for rank, now in enumerate(found)
+        )
+
+    @property
+    def in_the_past(self) -> bool:
+        """Is any rank behind where it has been?"""
+        return bool(self.frontier) and self.cut() != self.frontier
+
+    async def alongside(
+        self, focus: int, start: Callable[[Target], Awaitable[None]]
+    ) -> GroupStopped:
+        """Let one rank run in the past, and the others with it as far as it needs them, but not
+        beyond where they have been; then they are where they can have been."""
+        group, clocks = self.job.group, self.clocks()
+        for clock in clocks:
+            clock.set_stop(NEVER if clock.rank == focus else self.frontier[clock.rank])
+        async with quiet(group, group.ranks - RankSet.of([focus])):
+            stop = await group.lead(focus, start)
+        now = self.cut()[focus]
+        if now <= self.frontier[focus] and focus in group.in_state(TargetState.STOPPED):
+            await self._others_to(self.cut_for(focus, now), focus)
+            others = group.in_state(TargetState.STOPPED) - RankSet.of([focus])
+            await show_callers(group, others, self.job.record.layer)
+        if all(each.rank == focus for each in stop.cause):
+            return GroupStopped(stop.cause, stop.cause)  # that others came along is no news
+        return stop
+
+    async def _others_to(self, cut: Cut, focus: int) -> None:
+        """Take the others on while the focused rank stands."""
+        clocks = [clock for clock in self.clocks() if clock.rank != focus]
+        here = self.cut()
+        if all(here[clock.rank] == cut[clock.rank] for clock in clocks):
+            return
+        if is_before(here, cut):
+            await Replay(self.job.group, clocks, cut, None).run()
+
+    def _before_its_end(self, rank: int, now: int) -> int:
+        """Nobody can be held at the entry of a call that never comes: who has left MPI for good is
+        held before it left."""
+        calls = self._logs[rank].calls if rank in self._logs else ()
+        over = calls and calls[-1].name == "MPI_Finalize" and now == calls[-1].returned
+        return now - 1 if over else now
+
+    async def to_cut(self, cut: Cut, focus: int | None = None) -> None:
+        """Bring every rank to its place. focus: the rank that is held also where it is inside a
+        call, just before the return. Raises CrdebugError; the job then stands somewhere on the way.
+        """
+        self.ways += 1
+        self.require_record()
+        if not is_before(self.floor, cut):
+            raise StartOfHistory(f"branch {self.job.record.branch} begins here")
+        bases = self.bases()
+        ahead = []
+        problem: CrdebugError = _no_base()
+        group = self.job.group
+        stopped = group.in_state(TargetState.STOPPED) == group.ranks
+        if stopped and not self.changed and divergence(self.clocks()) is None:
+            ahead.append(Base(self.cut(), kept="here"))
+        for base in below([*bases, *ahead], cut):
+            if base.kept == "here":
+                break
+            try:
+                await self.bring_back(base)
+                break
+            except (StoreError, Refused) as error:
+                problem = error
+        else:
+            raise problem
+        if base.kept != "here":
+            await self._awake()
+        self.tell(Progress("back in time", "replay"))
+        if focus is not None:
+            await self._stop_over(base.cut, cut, focus)
+        replay = Replay(group, self.clocks(), cut, focus)
+        await replay.run()
+        if replay.held_up:
+            self.doubts.append(
+                f"ranks {replay.held_up} are further back than they were: a call holds them up"
+            )
+        await show_callers(group, group.ranks, self.job.record.layer)
+        self._doubt_one_sided(base.cut, cut)
+
+    @property
+    def in_epochs(self) -> RankSet:
+        """The ranks that are inside an epoch of one-sided communication."""
+        return RankSet.of(clock.rank for clock in self.clocks() if clock.read().open_epochs)
+
+    def _doubt_one_sided(self, start: Cut, cut: Cut) -> None:
+        """What was put and got on the way is not on record, and may have come in another order."""
+        logs = self.logs()
+        ranks = RankSet.of(
+            rank for rank in logs if goes_one_sided(logs[rank].calls, start[rank], cut[rank])
+        )
+        if ranks:
+            self.doubts.append(
+                f"ranks {ranks}: one-sided communication on the way, which is not recorded: "
+                "what it has written may differ"
+            )
+        if self.in_epochs:
+            self.doubts.append(f"ranks {self.in_epochs} are inside an epoch of it")
+
+    async def _outside_since(self, base: Base) -> bool:
+        """Has any rank talked with what is no rank since then? That cannot be taken back under the
+        others; a checkpoint has the launcher too."""
+        logs, cut = self.logs(), self.cut()
+        for rank, now in enumerate(cut):
+            calls = logs[rank].calls if rank in logs else ()
+            if goes_outside(calls, base.cut[rank], now):
+                return True
+            if now % 2 and (not calls or calls[-1].tick < (now + 1) // 2):  # not on record yet
+                names = await functions(self.job.group, rank)
+                if any(f"MPI_{name.removeprefix('wrap_')}" in OUTSIDE for name in names):
+                    return True
+        return False
+
+    async def _awake(self) -> None:
+        """Have all ranks notice that they are in the past, before any of them moves on: receives
+        that are open inside MPI are then posted again as they are recorded."""
+        clocks = self.clocks()
+        states = [clock.read() for clock in clocks]
+        if not any(state.pending_wild for state in states):
+            return
+        logs = self.logs()
+        waits = [
+            clock
+            for clock, state in zip(clocks, states, strict=True)
+            if state.now % 2 == 0 and clock.rank in logs and state.cursor < logs[clock.rank].records
+        ]
+        await Replay(
+            self.job.group,
+            clocks,
+            [state.now for state in states],
+            None,
+            also=lambda: all(clock.read().replaying for clock in waits),
+        ).run()
+
+    async def _stop_over(self, start: Cut, cut: Cut, focus: int) -> None:
+        """On a long way, a little before its end: keep a snapshot, which makes the next way back a
+        short one."""
+        place = (cut[focus] | 1) - 2 * _NEAR
+        if place - start[focus] < 2 * _NEAR:
+            return
+        near = self.cut_for(focus, place)
+        if is_before(start, near) and is_before(near, cut):
+            await Replay(self.job.group, self.clocks(), near, focus).run()
+            await self.near.keep(near)
+
+    async def bring_back(self, base: Base) -> None:
+        """Make a state of the past the job's. Raises Refused or StoreError when that cannot be."""
+        self.ways += 1
+        self.tell(Progress("back in time", base.text))
+        if base.kept:
+            if await self._outside_since(base):
+                raise Refused("a rank has talked with the launcher since that snapshot")
+            await self.near.put_back(base)
+            self.changed = False
+            return
+        store = self.store(base)
+        await self.job.restart(store.load(base.number), store)
+        self.changed = False
+        await self.near.keep(base.cut)
+
+    def store(self, base: Base) -> CheckpointStore:
+        """Where a base that is a checkpoint is kept."""
+        directory = self.job.directory
+        return directory.history if base.history else directory.store
+
+    def bases(self) -> list[Base]:
+        """All states that can be brought back: those of the present branch."""
+        branch = self.job.record.branch
+        return [base for base in self.near.bases() + self.checkpoints() if base.branch == branch]
+
+    def checkpoints(self) -> list[Base]:
+        """The checkpoints of all branches with their ranks' clocks."""
+        directory = self.job.directory
+        numbers = [(True, number) for number in directory.history.numbers()]
+        numbers += [(False, number) for number in directory.store.numbers()]
+        for key in numbers:
+            if key not in self._known:
+                self._known[key] = self._base(*key)
+        return [base for key in numbers if (base := self._known[key]) is not None]
+
+    def _base(self, history: bool, number: int) -> Base | None:
+        directory = self.job.directory
+        manifest = (directory.history if history else directory.store).load(number)
+        if not manifest.layer:
+            return None
+        cut = tuple(rank.now for rank in manifest.ranks)
+        return Base(cut, number=number, history=history, branch=manifest.branch)
+
+
+def _no_base() -> StartOfHistory:
+    return StartOfHistory(
+        "that is before the start of history: no checkpoint is old enough",
+        hint="'when' says from where on one can go back",
+    )

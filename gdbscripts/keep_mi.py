@@ -1,0 +1,416 @@
+"""Snapshots of the stopped process in this GDB's memory, to be put back into the same process.
+
+Sourced after rank_mi.py, kept_memory.py and kept_kernel.py, into the same namespace.
+
+-crdebug-keep NAME [RANGE...]
+    Keep registers, signal masks and all private writable memory, under a name; one of that name is
+    replaced. RANGE, START-END in hexadecimal, is a shared mapping whose content is kept as well;
+    =START-END one whose content has to be as it is now when the snapshot is put back.
+    {bytes, changed}: what the snapshot holds, and what of it no other before has.
+-crdebug-put-back NAME [check]
+    Make the process what it was. {problems=[...], written}: where there are problems nothing was
+    done; nor is anything with `check`, which only says what the problems are.
+-crdebug-forget NAME|all
+-crdebug-kept
+    {snapshots=[{name, bytes}]}, the oldest first.
+
+What cannot be put back, because only the kernel has it, has to be the same still: the threads, file
+descriptors with their positions, pending signals, timers, child processes. What it does not tell
+(what lies in pipes and sockets is crdebug's to look at; alternate signal stacks, interval timers,
+addresses of signal handlers) is taken to be the same.
+
+A thread that was in a system call is put in front of it, to make it again, whatever it does now;
+GDB shows it inside (lend_mi.py does the same after a walk out). A time limit starts anew.
+
+The selected thread is then run into a SIGSTOP that waits for it, which it takes before its next
+instruction: GDB thereby learns that the thread stands where it stands. Only from where it has seen
+a thread stop does it go on without stopping at once for a breakpoint there (infrun.c, proceed). If
+it was another thread that had hit the breakpoint, that one is led over it when threads run again.
+"""
+
+import ctypes
+import os
+import signal
+
+import gdb
+from __main__ import (
+    NT_X86_XSTATE,
+    PTRACE_GETREGSET,
+    PTRACE_SINGLESTEP,
+    RESTART_SYSCALL,
+    SIGSTOP,
+    WORD,
+    Buffer,
+    Gone,
+    Injector,
+    Memory,
+    UserRegisters,
+    areas,
+    difference,
+    enters_call,
+    fields_of,
+    heap_end,
+    hit,
+    kernel_view,
+    layout_calls,
+    layout_problem,
+    preparations,
+    ptrace,
+    read_content,
+    register,
+    registers_of,
+    rseq_ranges,
+    set_registers,
+    set_signal_mask,
+    signal_mask,
+    signalled,
+    stop_signal,
+    syscall_instruction,
+    threads,
+    tids,
+    unsettled,
+    wait,
+    was_interrupted,
+    write_content,
+)
+
+PTRACE_SETREGSET = 0x4205
+OWN_STOPS = {0, SIGSTOP, int(signal.SIGTRAP), int(signal.SIGINT)}
+FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
+LOG = "/run/crdebug/time/"  # memory that goes on being written when everything else goes back
+
+kept = {}  # by name, the oldest first
+arrived = {}  # "hit": threads at a breakpoint; "known": the one of which GDB knows where it stands
+latest = {}  # "chunks": what the memory was made of when it was last kept or put back
+
+
+def raw_xstate(tid):
+    room = ctypes.create_string_buffer(1 << 16)
+    told = Buffer(ctypes.addressof(room), len(room))
+    ptrace(PTRACE_GETREGSET, tid, ctypes.byref(told), NT_X86_XSTATE)
+    return room.raw[: told.size]
+
+
+def set_raw_xstate(tid, data):
+    room = ctypes.create_string_buffer(data, len(data))
+    told = Buffer(ctypes.addressof(room), len(data))
+    ptrace(PTRACE_SETREGSET, tid, ctypes.byref(told), NT_X86_XSTATE)
+
+
+class ThreadState:
+    """A thread as GDB shows it."""
+
+    def __init__(self, thread):
+        tid = thread.ptid[1]
+        self.registers = registers_of(tid)
+        self.xstate = raw_xstate(tid)
+        self.mask = signal_mask(tid)
+        if tid in unsettled:
+            thread.switch()
+            self.registers.rip, self.registers.rax = register("pc"), register("rax")
+            self.registers.orig_rax = register("orig_rax")
+
+    @property
+    def was_inside(self):
+        """Was it in a system call that it has to make again?"""
+        now = self.registers
+        return was_interrupted({"rax": now.rax, "orig_rax": now.orig_rax})
+
+    def settled(self, memory):
+        """Its registers in front of the call that it was in."""
+        found = UserRegisters.from_buffer_copy(self.registers)
+        if self.was_inside:
+            number = found.orig_rax
+            if number == RESTART_SYSCALL:
+                number = original_call(memory, found)
+            found.rip, found.rax, found.orig_rax = found.rip - 2, number, WORD
+        return found
+
+    def put_back(self, tid, memory):
+        if signal_mask(tid) != self.mask:
+            set_signal_mask(tid, self.mask)
+        if raw_xstate(tid) != self.xstate:
+            set_raw_xstate(tid, self.xstate)
+        set_registers(tid, self.settled(memory))
+
+
+NANOSLEEP, POLL, FUTEX, CLOCK_NANOSLEEP = 35, 7, 202, 230
+
+
+def original_call(memory, registers):
+    """Which call restart_syscall(2) goes on with; shim.c, original_call, does the same."""
+    instruction = registers.rip - 2
+    room = min(instruction & 4095, 64)
+    code = memory.read(instruction - room, room)
+    for back in range(5, room + 1):
+        load, number, *zeros = code[room - back : room - back + 5]
+        if load == 0xB8 and not any(zeros) and number in (POLL, NANOSLEEP, FUTEX, CLOCK_NANOSLEEP):
+            return number
+    lowest = 65536  # of pointers
+    if registers.rdi < lowest:
+        return POLL if registers.rdx < lowest else CLOCK_NANOSLEEP
+    if registers.r10 >= lowest and registers.rsi & ~(128 | 256) in (0, 9):
+        return FUTEX
+    return NANOSLEEP if registers.rsi == 0 or registers.rsi >= lowest else POLL
+
+
+def is_own_memory(area):
+    return area.access[1] == "w" and area.access[3] == "p" and not area.name.startswith("[v")
+
+
+def process():
+    """The process's PID and start, which name it once and for all."""
+    inferior = gdb.selected_inferior()
+    if inferior.pid == 0:
+        raise gdb.GdbError("there is no process")
+    if not all(thread.is_stopped() for thread in inferior.threads()):
+        raise gdb.GdbError("the process is running")
+    with open(f"/proc/{inferior.pid}/stat") as file:
+        return inferior.pid, int(file.read().rpartition(")")[2].split()[19])
+
+
+def about_to_get(tid):
+    """The name of a signal that a thread gets as it goes on, or None."""
+    number = stop_signal(tid).number
+    return None if number in OWN_STOPS else signal.Signals(number).name
+
+
+class Snapshot:
+    def __init__(self, ranges):
+        self.process = pid, _ = process()
+        for thread in threads():
+            name = about_to_get(thread.ptid[1])
+            if name is not None:
+                raise gdb.GdbError(f"cannot be kept: thread {thread.num} is about to get {name}")
+            if enters_call(thread.ptid[1]):
+                raise gdb.GdbError(f"cannot be kept: thread {thread.num} enters a system call")
+        self.level = gdb.selected_frame().level()
+        self.thread = gdb.selected_thread()
+        self.threads = {thread.ptid[1]: ThreadState(thread) for thread in threads()}
+        self.thread.switch()
+        self.hit = {tid: pc for tid, pc in hit.items() if self.threads[tid].registers.rip == pc}
+        self.areas = areas(pid)
+        self.view = kernel_view(pid, self.threads)
+        wanted = {text.lstrip("=") for text in ranges}
+        equal = {text[1:] for text in ranges if text.startswith("=")}
+        own, same = [], []
+        for area in self.areas:
+            text = f"{area.start:x}-{area.end:x}"
+            if text in wanted and not area.name.startswith(LOG):
+                wanted.discard(text)
+                (same if text in equal else own).append(area)
+            elif is_own_memory(area):
+                own.append(area)
+        if wanted:
+            raise gdb.GdbError(f"cannot be kept: no mapping is {' '.join(sorted(wanted))}")
+        with Memory(pid) as memory:
+            base = latest.get("chunks", {})
+            self.content, self.changed = read_content(memory, own, base)
+            self.same, more = read_content(memory, same, base)
+        self.changed += more
+        latest["chunks"] = self.chunks
+
+    @property
+    def chunks(self):
+        return self.same.chunks | self.content.chunks
+
+    def problems(self):
+        """Why it cannot be put back, as lines; and the mappings as they are now."""
+        if self.process != process():
+            return ["the process is another one"], []
+        pid = self.process[0]
+        now = areas(pid)
+        found = list(difference(self.view, kernel_view(pid, tids())))
+        layout = layout_problem(self.areas, now)
+        if layout is not None:
+            found.append(layout)
+        inner = fields_of(f"/proc/{pid}/status")["NSpid"].split()[-1]
+        for thread in threads():
+            told = stop_signal(thread.ptid[1])
+            if told.number in OWN_STOPS or (told.number in FAULTS and told.code > 0):
+                continue
+            if told.code > 0 or str(told.sender) != inner:
+                name = signal.Signals(told.number).name
+                found.append(f"thread {thread.num} was sent {name} meanwhile")
+        if not found and self.same.areas:
+            with Memory(pid) as memory:
+                again, _ = read_content(memory, self.same.areas, self.same.chunks)
+            if again.chunks != self.same.chunks:
+                found.append("memory shared with a process outside the job has changed")
+        return found, now
+
+    def put_back(self, now):
+        """Returns how many bytes were written; `problems` has found none."""
+        pid, tid = self.process[0], next(iter(self.threads))
+        interrupted = [thread for thread in threads() if about_to_get(thread.ptid[1])]
+        with Memory(pid) as memory:
+            calls = list(layout_calls(self.areas, now))
+            if calls:
+                with Injector(tid, syscall_instruction(memory, now)) as injector:
+                    for number, arguments in calls:
+                        injector.call(number, *arguments)
+                if heap_end(areas(pid)) != heap_end(self.areas):
+                    raise gdb.GdbError("the heap could not be given its end back")
+            written = write_content(memory, self.content, list(rseq_ranges(self.threads)))
+            for tid, state in self.threads.items():
+                state.put_back(tid, memory)
+            latest["chunks"] = self.chunks
+            unsettled.clear()
+            signalled.clear()
+            for thread in interrupted:
+                thread.switch()
+                gdb.execute("queue-signal 0", to_string=True)
+            flush()
+        self.thread.switch()
+        return written
+
+    def show(self):
+        """Have GDB show threads inside the calls that they are going to make again."""
+        inside = {tid: state for tid, state in self.threads.items() if state.was_inside}
+        for tid, state in inside.items():
+            set_registers(tid, state.registers)
+            unsettled[tid] = state.registers.orig_rax
+        flush()
+        for thread in threads():
+            thread.switch()
+            gdb.newest_frame().pc()  # now it is in GDB's cache
+        with Memory(self.process[0]) as memory:
+            for tid, state in inside.items():
+                set_registers(tid, state.settled(memory))
+        self.thread.switch()
+        frame = gdb.newest_frame()
+        for _ in range(self.level):
+            frame = frame.older() or frame
+        frame.select()
+        hit.clear()
+        hit.update(self.hit)
+        arrived.clear()
+        arrived.update(known=self.thread.ptid[1], hit=self.hit)
+
+
+def lead_over():
+    """Threads that had hit a breakpoint, which GDB has forgotten, execute its instruction.
+
+    GDB does the same before it lets all run; if it lets only one, it is not to be done.
+    """
+    if not arrived or gdb.parameter("scheduler-locking") == "on":
+        return False
+    known, found, changed = arrived["known"], arrived["hit"], False
+    arrived.clear()
+    selected = gdb.selected_thread().ptid[1]
+    for tid, pc in found.items():
+        if (tid == known == selected) or tid not in tids() or registers_of(tid).rip != pc:
+            continue
+        ptrace(PTRACE_SINGLESTEP, tid)
+        wait(tid)
+        changed = True
+    return changed
+
+
+def flush():
+    gdb.execute("maint flush register-cache", to_string=True)
+    gdb.execute("maint flush dcache", to_string=True)
+
+
+def arrive(pid):
+    """Run the selected thread into a SIGSTOP; see above."""
+    locking = gdb.parameter("scheduler-locking")
+    gdb.execute("handle SIGSTOP stop print nopass", to_string=True)
+    gdb.execute("set scheduler-locking on")
+    try:
+        os.kill(pid, SIGSTOP)
+        gdb.execute("continue", to_string=True)
+    finally:
+        gdb.execute(f"set scheduler-locking {locking}")
+        gdb.execute("handle SIGSTOP nostop noprint nopass", to_string=True)
+
+
+def refresh_watchpoints():
+    """A watchpoint remembers the value that it saw last, which is one of the future now."""
+    kinds = (
+        gdb.BP_WATCHPOINT,
+        gdb.BP_HARDWARE_WATCHPOINT,
+        gdb.BP_READ_WATCHPOINT,
+        gdb.BP_ACCESS_WATCHPOINT,
+    )
+    for each in gdb.breakpoints():
+        if each.type in kinds and each.enabled:
+            each.enabled = False
+            each.enabled = True
+
+
+class Arrive(gdb.MICommand):
+    def invoke(self, arguments):
+        arrive(process()[0])
+
+
+class Show(gdb.MICommand):
+    def invoke(self, arguments):
+        (name,) = arguments
+        refresh_watchpoints()
+        find(name).show()
+        return {}
+
+
+def find(name):
+    try:
+        return kept[name]
+    except KeyError:
+        raise gdb.GdbError(f"there is no snapshot '{name}'") from None
+
+
+class Keep(gdb.MICommand):
+    def invoke(self, arguments):
+        name, *ranges = arguments
+        found = Snapshot(ranges)
+        kept.pop(name, None)
+        kept[name] = found
+        held = sum(map(len, found.chunks.values()))
+        return {"bytes": str(held), "changed": str(found.changed)}
+
+
+class PutBack(gdb.MICommand):
+    def invoke(self, arguments):
+        name, *options = arguments
+        found = find(name)
+        problems, now = found.problems()
+        written = 0
+        if not problems and "check" not in options:
+            try:
+                written = found.put_back(now)
+            except (Gone, OSError) as error:
+                raise gdb.GdbError(f"the process is half put back: {error or 'it ended'}") from None
+        return {"problems": problems, "written": str(written)}
+
+
+class Forget(gdb.MICommand):
+    def invoke(self, arguments):
+        (name,) = arguments
+        if name == "all":
+            kept.clear()
+        else:
+            find(name)
+            del kept[name]
+        if not kept:
+            latest.clear()
+        return {}
+
+
+class Kept(gdb.MICommand):
+    def invoke(self, arguments):
+        return {
+            "snapshots": [
+                {"name": name, "bytes": str(sum(map(len, each.chunks.values())))}
+                for name, each in kept.items()
+            ]
+        }
+
+
+preparations.append(lead_over)
+
+Keep("-crdebug-keep")
+PutBack("-crdebug-put-back")
+Arrive("-crdebug-arrive")
+Show("-crdebug-show")
+Forget("-crdebug-forget")
+Kept("-crdebug-kept")

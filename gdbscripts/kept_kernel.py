@@ -1,0 +1,277 @@
+"""What the kernel holds of a process, as far as it tells; and system calls made in its stead.
+
+Sourced after ptrace_x86.py and kept_memory.py, into the same namespace; for a process all of whose
+threads GDB has stopped.
+"""
+
+import contextlib
+import ctypes
+import os
+import re
+import stat
+
+import gdb
+from __main__ import (
+    PTRACE_GETSIGMASK,
+    PTRACE_SETSIGMASK,
+    SIGSTOP,
+    WORD,
+    UserRegisters,
+    libc,
+    ptrace,
+    registers_of,
+    set_registers,
+    wait,
+)
+
+PTRACE_SINGLESTEP, PTRACE_GETSIGINFO, PTRACE_GET_RSEQ_CONFIGURATION = 9, 0x4202, 0x420F
+PTRACE_GET_SYSCALL_INFO = 0x420E  # since Linux 5.3
+GET_ROBUST_LIST = 274
+SYSCALL_INSTRUCTION = b"\x0f\x05"
+STOP_BIT = 1 << (SIGSTOP - 1)
+# What goes on while nothing happens: the time that a timer has left.
+MOVING = re.compile(r"^(it_value|ticks):.*\n?", re.M)
+
+
+def read_text(path):
+    with open(path, errors="surrogateescape") as file:
+        return file.read()
+
+
+def fields_of(path):
+    pairs = (line.partition(":") for line in read_text(path).splitlines())
+    return {name: value.strip() for name, _, value in pairs}
+
+
+def descriptors(pid):
+    """By number: what a file descriptor leads to, its fdinfo, and how large and how new its file
+    is if the process can write to it."""
+    found = {}
+    for number in map(int, os.listdir(f"/proc/{pid}/fd")):
+        link = f"/proc/{pid}/fd/{number}"
+        info = MOVING.sub("", read_text(f"/proc/{pid}/fdinfo/{number}"))
+        details = os.stat(link)
+        state = ()
+        flags = int(re.search(r"^flags:\s*(\d+)", info, re.M)[1], 8)
+        if stat.S_ISREG(details.st_mode) and flags & os.O_ACCMODE != os.O_RDONLY:
+            state = (details.st_size, details.st_mtime_ns)
+        found[number] = (os.readlink(link), info, state)
+    return found
+
+
+def timers(pid):
+    with contextlib.suppress(FileNotFoundError):  # a kernel without CONFIG_CHECKPOINT_RESTORE
+        return read_text(f"/proc/{pid}/timers")
+    return ""
+
+
+def children(pid, tids):
+    found = []
+    for tid in tids:
+        with contextlib.suppress(FileNotFoundError):
+            found += read_text(f"/proc/{pid}/task/{tid}/children").split()
+    return sorted(found)
+
+
+def kernel_view(pid, tids):
+    """All that must be as it was for a snapshot to be put back; see `difference`."""
+    signals = {}
+    for tid in tids:
+        fields = fields_of(f"/proc/{pid}/task/{tid}/status")
+        queued = int(fields["SigPnd"], 16) & ~STOP_BIT
+        signals[tid] = queued, fields["SigIgn"], fields["SigCgt"]
+    shared = int(fields_of(f"/proc/{pid}/status")["ShdPnd"], 16) & ~STOP_BIT
+    return {
+        "tids": sorted(tids),
+        "signals": signals,
+        "queue": shared,
+        # A new thread tells the kernel of these once; glibc ends the process if it does so again.
+        "set up": {tid: (rseq_area(tid), robust_list(tid)) for tid in tids},
+        "files": descriptors(pid),
+        "timers": timers(pid),
+        "children": children(pid, tids),
+        "places": [os.readlink(f"/proc/{pid}/{name}") for name in ("cwd", "root", "exe")],
+        "limits": read_text(f"/proc/{pid}/limits"),
+    }
+
+
+def difference(then, now):
+    """What differs between two views, as lines to read."""
+    for tid in sorted(set(then["tids"]) ^ set(now["tids"])):
+        yield f"thread {tid} {'has ended' if tid in then['tids'] else 'is new'}"
+    for tid, (queued, ignored, caught) in then["signals"].items():
+        other = now["signals"].get(tid, (queued, ignored, caught))
+        if other[0] != queued:
+            yield f"thread {tid} has other signals pending"
+        if other[1:] != (ignored, caught):
+            yield "the signals that are caught or ignored are others"
+            break
+    for tid, known in then["set up"].items():
+        if now["set up"].get(tid, known) != known:
+            yield f"thread {tid} has set itself up since (rseq, robust locks)"
+    if then["queue"] != now["queue"]:
+        yield "other signals are pending"
+    old, new = then["files"], now["files"]
+    for number in sorted(old.keys() | new.keys()):
+        if number not in new:
+            yield f"file descriptor {number} ({old[number][0]}) was closed"
+        elif number not in old:
+            yield f"file descriptor {number} ({new[number][0]}) is new"
+        elif old[number] != new[number]:
+            yield file_difference(number, old[number], new[number])
+    for name, what in (
+        ("timers", "its timers are others"),
+        ("children", "its child processes are others"),
+        ("places", "its working directory, root or program is another"),
+        ("limits", "its resource limits are others"),
+    ):
+        if then[name] != now[name]:
+            yield what
+
+
+def file_difference(number, old, new):
+    name = f"file descriptor {number} ({old[0]})"
+    if old[0] != new[0]:
+        return f"{name} is {new[0]} now"
+    before, after = (
+        dict(re.findall(r"^(\w[\w-]*):\s*(.*)$", each[1], re.M)) for each in (old, new)
+    )
+    for what, text in before.items():
+        if after.get(what) != text:
+            if what == "pos":
+                return f"{name} has moved from {text} to {after.get(what)}"
+            return f"{name}: {what} was {text} and is {after.get(what)}"
+    if old[1] == new[1]:
+        return f"{name} was written to"
+    return f"{name} is set up otherwise"
+
+
+# ---- of threads -----------------------------------------------------------------------------
+
+
+def signal_mask(tid):
+    """The signals that a thread blocks, without what a call like ppoll(2) blocks while it lasts."""
+    mask = ctypes.c_uint64()
+    ptrace(PTRACE_GETSIGMASK, tid, ctypes.byref(mask), ctypes.sizeof(mask))
+    return mask.value
+
+
+def set_signal_mask(tid, value):
+    mask = ctypes.c_uint64(value)
+    ptrace(PTRACE_SETSIGMASK, tid, ctypes.byref(mask), ctypes.sizeof(mask))
+
+
+class SignalInfo(ctypes.Structure):
+    """The beginning of siginfo_t."""
+
+    _fields_ = (
+        *((name, ctypes.c_int32) for name in ("number", "error", "code", "unused")),
+        ("sender", ctypes.c_int32),
+        ("rest", ctypes.c_char * 108),
+    )
+
+
+def stop_signal(tid):
+    """What a thread stopped for; number 0 if it was no signal."""
+    found = SignalInfo()
+    try:
+        ptrace(PTRACE_GETSIGINFO, tid, ctypes.byref(found))
+    except gdb.GdbError:
+        return SignalInfo()
+    return found
+
+
+def enters_call(tid):
+    """Is it stopped at the entry of a system call, which it has not made yet?"""
+    told = ctypes.create_string_buffer(128)
+    size = libc.ptrace(PTRACE_GET_SYSCALL_INFO, tid, len(told), ctypes.addressof(told))
+    return size > 0 and told.raw[0] == 1  # PTRACE_SYSCALL_INFO_ENTRY
+
+
+class RseqConfiguration(ctypes.Structure):
+    """struct ptrace_rseq_configuration of <linux/ptrace.h>."""
+
+    _fields_ = (
+        ("address", ctypes.c_uint64),
+        ("size", ctypes.c_uint32),
+        ("signature", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("unused", ctypes.c_uint32),
+    )
+
+
+def rseq_area(tid):
+    """Where a thread has registered its rseq area, or None."""
+    told = RseqConfiguration()
+    try:
+        ptrace(PTRACE_GET_RSEQ_CONFIGURATION, tid, ctypes.byref(told), ctypes.sizeof(told))
+    except gdb.GdbError:
+        return None  # a kernel before 5.13: the numbers are the program's business then
+    return (told.address, told.size) if told.address else None
+
+
+def rseq_ranges(tids):
+    """What the kernel writes on its own account: in each thread's rseq area the processor's number
+    and the like, but not the program's rseq_cs and flags in the middle (<linux/rseq.h>).
+
+    The kernel remembers what it has written, so that nobody else may.
+    """
+    for tid in tids:
+        area = rseq_area(tid)
+        if area is not None:
+            address, size = area
+            yield address, address + 8
+            yield address + 20, address + max(size, 32)
+
+
+def robust_list(tid):
+    """Where a thread has its list of robust locks."""
+    head, size = ctypes.c_void_p(), ctypes.c_size_t()
+    libc.syscall(GET_ROBUST_LIST, tid, ctypes.byref(head), ctypes.byref(size))
+    return head.value
+
+
+# ---- system calls in the process ------------------------------------------------------------
+
+
+def syscall_instruction(memory, found):
+    """The address of a syscall instruction in the process's code."""
+    for area in found:
+        if area.name == "[vdso]" or ("x" in area.access and re.search(r"/ld[-.]", area.name)):
+            at = memory.read(area.start, area.end - area.start).find(SYSCALL_INSTRUCTION)
+            if at >= 0:
+                return area.start + at
+    raise OSError(38, "there is no syscall instruction in the process's code")
+
+
+class Injector:
+    """Has one stopped thread make system calls, and gives it its registers back."""
+
+    def __init__(self, tid, instruction):
+        self.tid = tid
+        self.instruction = instruction
+
+    def __enter__(self):
+        self.before = registers_of(self.tid)
+        return self
+
+    def __exit__(self, *problem):
+        set_registers(self.tid, self.before)
+
+    def call(self, number, *arguments):
+        """Returns the call's result; raises OSError."""
+        wanted = UserRegisters.from_buffer_copy(self.before)
+        names = ("rdi", "rsi", "rdx", "r10", "r8", "r9")
+        for name, value in zip(names, arguments):  # noqa: B905 - as many as there are
+            setattr(wanted, name, value & WORD)
+        wanted.rip, wanted.rax, wanted.orig_rax = self.instruction, number, WORD
+        set_registers(self.tid, wanted)
+        ptrace(PTRACE_SINGLESTEP, self.tid)
+        wait(self.tid)
+        now = registers_of(self.tid)
+        if now.rip != self.instruction + 2:
+            raise OSError(4, "a system call in the process was not made")
+        if now.rax > WORD - 4096:
+            error = (-now.rax) & WORD
+            raise OSError(error, os.strerror(error))
+        return now.rax

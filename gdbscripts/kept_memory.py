@@ -1,0 +1,255 @@
+"""A process's memory kept in this GDB, and put back: contents, and the mappings they are in.
+
+Sourced after ptrace_x86.py, into the same namespace; for a process all of whose threads GDB has
+stopped. Kept are chunks of 32 KiB. One that is as in the snapshot before is the same object, so
+that a further snapshot of a process that has changed little takes little.
+"""
+
+import itertools
+import os
+import re
+from collections import namedtuple
+
+PAGE = 4096
+CHUNK = 8 * PAGE
+ZERO_PAGE = bytes(PAGE)
+ZEROS = bytes(CHUNK)
+# Of /proc/PID/pagemap's entries the highest byte (Linux: admin-guide/mm/pagemap.rst): bit 7, in
+# memory; bit 6, swapped out; bit 5, not a private copy.
+OWN_PAGES = re.compile(rb"[\x40-\x5f\x80-\x9f\xc0-\xdf]+")
+
+Area = namedtuple("Area", "start end access offset device inode name")
+MAPS_LINE = re.compile(r"(\w+)-(\w+) (\S{4}) (\w+) (\S+) (\d+) *(.*)")
+
+
+def areas(pid):
+    """The lines of /proc/PID/maps."""
+    with open(f"/proc/{pid}/maps", errors="surrogateescape") as file:
+        lines = [MAPS_LINE.match(line).groups() for line in file]
+    return [
+        Area(int(start, 16), int(end, 16), access, int(offset, 16), device, int(inode), name)
+        for start, end, access, offset, device, inode, name in lines
+    ]
+
+
+def is_anonymous(area):
+    """Memory of the process's own, with no file behind it: the kernel may join and split such."""
+    named = area.name and area.name != "[heap]" and not area.name.startswith("[anon:")
+    return area.inode == 0 and area.access[3] == "p" and not named
+
+
+class Memory:
+    """/proc/PID/mem and what belongs to it, opened."""
+
+    def __init__(self, pid):
+        self.pid = pid
+        self.file = os.open(f"/proc/{pid}/mem", os.O_RDWR | os.O_CLOEXEC)
+        self.pages = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *problem):
+        os.close(self.file)
+        os.close(self.pages)
+
+    def read(self, start, size):
+        return os.pread(self.file, size, start)
+
+    def write(self, start, data):
+        if os.pwrite(self.file, data, start) != len(data):
+            raise OSError(5, f"cannot write memory at {start:#x}")
+
+    def extents(self, area):
+        """The parts of a mapping that may hold anything but zeros."""
+        if area.access[3] == "s":
+            return shared_extents(self.pid, area)
+        if area.inode:
+            return file_extents(self, area)
+        count = (area.end - area.start) // PAGE
+        entries = os.pread(self.pages, count * 8, area.start // PAGE * 8)[7::8]
+        return [
+            (area.start + found.start() * PAGE, area.start + found.end() * PAGE)
+            for found in OWN_PAGES.finditer(entries)
+        ]
+
+    def chunks(self, area):
+        """Start and size of each chunk of a mapping that may hold anything but zeros."""
+        last = -1
+        for start, end in self.extents(area):
+            for at in range(start - start % CHUNK, end, CHUNK):
+                if at != last:
+                    last = at
+                    low = max(at, area.start)
+                    yield low, min(at + CHUNK, area.end) - low
+
+
+def file_extents(memory, area):
+    """All of a private mapping of a file, but what lies beyond the file's end."""
+    end = area.end
+    while end > area.start:
+        try:
+            memory.read(end - PAGE, 1)
+            break
+        except OSError:
+            end -= PAGE
+    return [(area.start, end)] if end > area.start else []
+
+
+def shared_extents(pid, area):
+    """What a shared mapping's file has: reading a hole through the mapping would fill it."""
+    try:
+        file = os.open(
+            f"/proc/{pid}/map_files/{area.start:x}-{area.end:x}", os.O_RDONLY | os.O_CLOEXEC
+        )
+    except OSError:
+        return [(area.start, area.end)]
+    found = []
+    at, end = area.offset, area.offset + area.end - area.start
+    try:
+        while at < end:
+            at = os.lseek(file, at, os.SEEK_DATA)
+            hole = os.lseek(file, at, os.SEEK_HOLE)
+            if at < end:
+                stop = min(-(-hole // PAGE) * PAGE, end)
+                found.append((area.start + at - area.offset, area.start + stop - area.offset))
+            at = hole
+    except OSError as error:
+        if error.errno != 6:  # ENXIO: nothing but a hole is left
+            return [(area.start, area.end)]
+    finally:
+        os.close(file)
+    return found
+
+
+class Content:
+    """What memory held. chunks: by address, all that was not zeros. areas: where they lie."""
+
+    def __init__(self, chosen):
+        self.areas = chosen
+        self.chunks = {}
+
+    @property
+    def size(self):
+        return sum(len(data) for data in self.chunks.values())
+
+
+def read_content(memory, chosen, base):
+    """Returns the content of some mappings, and how many bytes of it are not shared with `base`."""
+    content = Content(chosen)
+    known, kept, changed = base, content.chunks, 0
+    pread, file = os.pread, memory.file
+    for area in chosen:
+        for start, size in memory.chunks(area):
+            data = pread(file, size, start)
+            old = known.get(start)
+            if data == old:
+                kept[start] = old
+            elif data != ZEROS[: len(data)]:
+                kept[start] = data
+                changed += len(data)
+    return content, changed
+
+
+def write_content(memory, content, excepted):
+    """Give memory a content again; returns how many bytes were written.
+
+    excepted: ranges that keep what they have.  Writes only pages that differ.
+    """
+    sizes = {at: size for area in content.areas for at, size in memory.chunks(area)}
+    sizes.update((at, len(data)) for at, data in content.chunks.items())
+    written = 0
+    for at, size in sizes.items():
+        wanted, now = content.chunks.get(at) or ZEROS[:size], memory.read(at, size)
+        if now == wanted:
+            continue
+        for start, end in excepted:
+            if start < at + size and at < end:
+                low, high = max(start - at, 0), min(end - at, size)
+                wanted = wanted[:low] + now[low:high] + wanted[high:]
+        for start, end in differing(now, wanted):
+            memory.write(at + start, wanted[start:end])
+            written += end - start
+    return written
+
+
+def differing(now, wanted):
+    """The pages in which two chunks differ, those that touch as one range."""
+    start = None
+    for at in range(0, len(now), PAGE):
+        same = now[at : at + PAGE] == wanted[at : at + PAGE]
+        if not same and start is None:
+            start = at
+        elif same and start is not None:
+            yield start, at
+            start = None
+    if start is not None:
+        yield start, len(now)
+
+
+# ---- mappings -----------------------------------------------------------------------------------
+
+
+def heap_end(found):
+    """Where the last [heap] mapping ends, or 0: what brk(2) moves."""
+    return max((area.end for area in found if area.name == "[heap]"), default=0)
+
+
+def anonymous_pieces(found):
+    """Boundaries and access of the anonymous mappings but the heap: sorted (start, end, access)."""
+    return [(a.start, a.end, a.access) for a in found if is_anonymous(a) and a.name != "[heap]"]
+
+
+def layout_problem(then, now):
+    """Why the mappings `now` cannot become those of `then`; None if they can."""
+
+    def others(found):
+        named = [area for area in found if not is_anonymous(area)]
+        # The kernel lets the main thread's stack grow downwards, and never shrinks it.
+        return {(a if a.name != "[stack]" else a._replace(start=0, offset=0)) for a in named}
+
+    def heap_start(found):
+        return min((area.start for area in found if area.name == "[heap]"), default=0)
+
+    old, new = others(then), others(now)
+    for area in sorted(old ^ new):
+        what = "gone" if area in old else "new"
+        name = area.name or "anonymous"
+        return f"the mapping {area.start:x}-{area.end:x} {area.access} of {name} is {what}"
+    if heap_end(then) != heap_end(now) and heap_start(then) != heap_start(now):
+        return "the heap has come or gone"
+    return None
+
+
+def access_at(pieces, address):
+    for start, end, access in pieces:
+        if start <= address < end:
+            return access
+    return None
+
+
+def layout_calls(then, now):
+    """The system calls that make the anonymous mappings `now` those of `then`: (number, arguments).
+
+    To be made in this order; `layout_problem` has found nothing.
+    """
+    mmap, mprotect, munmap, brk = 9, 10, 11, 12
+    private, anonymous, fixed, no_reserve = 0x02, 0x20, 0x10, 0x4000
+    if heap_end(then) != heap_end(now):
+        yield brk, (heap_end(then),)
+    old, new = anonymous_pieces(then), anonymous_pieces(now)
+    edges = sorted({edge for start, end, _ in (*old, *new) for edge in (start, end)})
+    for start, end in itertools.pairwise(edges):
+        before, after = access_at(old, start), access_at(new, start)
+        if before == after:
+            continue
+        size = end - start
+        if before is None:
+            yield munmap, (start, size)
+            continue
+        protection = sum(1 << bit for bit, letter in enumerate("rwx") if letter in before)
+        if after is None:
+            flags = private | anonymous | fixed | no_reserve
+            yield mmap, (start, size, protection, flags, (1 << 64) - 1, 0)
+        else:
+            yield mprotect, (start, size, protection)

@@ -1,0 +1,333 @@
+"""Reverse execution: which instruction each command goes back to.
+
+Sourced after walk_search.py, into the same namespace.
+
+A line begins at an instruction where an entry of the line table does, marked as a statement, and
+the instruction that was executed before in the same frame belongs to another line. What sets up a
+function's frame is not a line to stop at.
+
+reverse-step goes to the last beginning of a line in any function that has lines, if it was called
+from one that has; reverse-next in this frame and its callers only. Functions that the compiler has
+expanded count as called ones.
+"""
+
+from __main__ import (
+    CALLED,
+    COUNT,
+    OUT,
+    STEPS,
+    BeforeOrigin,
+    End,
+    FromEarlier,
+    Level,
+    Mark,
+    Search,
+    Segment,
+    WalkFailed,
+    point_at,
+    reach,
+    stack_level,
+)
+
+
+class Reverse(Search):
+    """end: where the stopped thread stands. levels: its frames, the newest first. outer: without
+    newer ones, which what is looked for is not about."""
+
+    def __init__(self, engine, book, origin, end, levels, outer=False, start=()):
+        super().__init__(engine, book, origin, bool(start))
+        self.outer = outer
+        self.start = Mark(start, 0)
+        self.end = end
+        self.levels = levels
+
+    # ---- by instructions ------------------------------------------------------------------------
+
+    def stepi(self):
+        return self.instruction(True)
+
+    def nexti(self):
+        return self.instruction(False)
+
+    def instruction(self, enter):
+        for level in self.levels:
+            if level.is_signal:
+                continue
+            item = None
+            if not self.at_entry(level):
+                item = next(self.back_from(self.start, self.end, level, False), None)
+            if item is None and self.is_whole(level):
+                item = self.last_since_call(level)
+            if item is None:
+                continue
+            segment, index = item
+            if enter and self.is_whole(level) and segment.entries[index][2] & CALLED:
+                return self.last_inside(segment, index)
+            return self.place(segment, index)
+        raise WalkFailed("there is nothing before")
+
+    def at_entry(self, level):
+        """Does the thread stand at the entry of the function of this level?"""
+        code = level.code
+        if code is None or not level.pc == code.entry == self.end.pc:
+            return False
+        return self.end.level == stack_level(level.frame - 8)
+
+    def last_since_call(self, level):
+        """The last instruction of a level without a landmark, such as a stub of the dynamic
+        linker's; None if the thread stands at its first."""
+        try:
+            start, inner = self.call_of(level)
+        except (WalkFailed, BeforeOrigin):
+            return None
+        if inner.pc == self.end.pc and self.end.level == stack_level(level.frame - 8):
+            return None
+        stop = self.end._replace(hits=self.end.hits - self.hits_until(start))
+        return next(self.back_from(start, stop, inner, True), None)
+
+    def head_of(self, level):
+        """What ran at a level before its function was jumped to, by another function or a stub of
+        the dynamic linker's: like `called`; None if the function was called."""
+        try:
+            start, inner = self.call_of(level)
+        except (WalkFailed, BeforeOrigin):
+            return None
+        if inner.pc == level.code.entry:
+            return None
+        return start, inner, End(level.code.entry, stack_level(level.frame - 8), 1)
+
+    def call_of(self, level):
+        """Where the call of a level begins, and what was called."""
+        outer = (e for e in self.levels if e.frame > level.frame and not e.is_signal)
+        for each in outer:
+            for segment, index in self.back_from(self.start, self.end, each, False):
+                entry = segment.entries[index]
+                if not entry[2] & CALLED or entry[1] != level.frame:
+                    break
+                return self.called(segment, index)[:2]
+            break
+        raise WalkFailed("it cannot be told how this function was called")
+
+    def hits_until(self, mark):
+        """How often the end's address is reached before a mark."""
+        self.go(self.start)
+        counter = point_at(self.end.pc, COUNT, 0, self.end.level)
+        for move in mark.moves[len(self.start.moves) :]:
+            self.move(move, counter)
+        return counter.hits
+
+    def is_whole(self, level):
+        """Does the thread stand in this level itself, not in something that it called?"""
+        return level is self.levels[0] and not self.outer
+
+    def last_inside(self, segment, index):
+        start, inner, stop = self.called(segment, index)
+        for within, last in self.back_from(start, stop, inner, True):
+            if within.entries[last][2] & CALLED:
+                return self.last_inside(within, last)
+            return self.place(within, last)
+        raise WalkFailed("there is nothing before")
+
+    def called(self, segment, index):
+        """The level that an instruction called: where it begins, itself, and where it ends."""
+        entries = segment.entries
+        sp = entries[index][1]
+        start = Mark((*self.place(segment, index), ("stepi", 1)), 0)
+        self.go(start)
+        pc = self.engine.registers.rip
+        if index + 1 < len(entries):
+            after = End(entries[index + 1][0], stack_level(entries[index + 1][1]), 1)
+        else:
+            after = segment.stop._replace(hits=1)
+        return start, Level(sp, pc, self.book.code(pc), (), "", False), after
+
+    # ---- by lines ---------------------------------------------------------------------------
+
+    def step(self):
+        return self.line(True)
+
+    def next(self):
+        return self.line(False)
+
+    def line(self, enter):
+        for level in self.levels:
+            if level.is_signal or not self.has_lines(level):
+                continue
+            found = None
+            if not self.at_entry(level):
+                whole = self.is_whole(level)
+                found = self.last_line(self.start, self.end, level, enter, whole, False)
+            if found is None:
+                head = self.head_of(level)
+                if head is not None:
+                    found = self.last_line(head[0], head[2], head[1], enter, True, True)
+            if found is not None:
+                return found
+        raise BeforeOrigin(self.levels[-1])
+
+    def has_lines(self, level):
+        return level.code is not None and level.code.has_lines()
+
+    def last_line(self, start, end, level, enter, whole, fresh):
+        """The last beginning of a line of a level before the end; None if there is none.
+
+        whole: the last instruction before the end is over; otherwise it is a call in which the
+        thread is.
+        """
+        chain, seen, jumped = level.expanded, set(), False
+        unfinished = None  # the call that the thread is in
+        waiting = None  # a beginning, if the instruction before it is of another line
+        source = self.back_from(start, end, level, fresh)
+        while True:
+            try:
+                item = next(source)
+            except StopIteration:
+                return waiting[0] if waiting else None
+            except BeforeOrigin:
+                if waiting and self.line_at_origin(level) not in (None, waiting[1]):
+                    return waiting[0]
+                raise
+            if item is None:
+                if len(seen) != 1 or jumped:
+                    continue
+                # All one line, for long perhaps: on to where it was another.
+                jumped = True
+                if unfinished is not None:
+                    end = self.end_at(start, Mark(unfinished, 0))
+                source = self.back_from_other_line(start, end, level, fresh, *seen, enter)
+                waiting = None
+                continue
+            segment, index = item
+            pc, _, flags = segment.entries[index]
+            line, here = self.book.line(pc), self.book.chain(pc)
+            if waiting is not None and (enter or here == waiting[2][: len(here)]):
+                if line != waiting[1]:
+                    return waiting[0]
+                waiting = None
+            if not whole:
+                unfinished = self.place(segment, index)
+            if enter and flags & CALLED and whole:
+                found = self.line_inside(segment, index)
+                if found is not None:
+                    return found
+            whole = True
+            if not enter:
+                if here != chain[: len(here)]:
+                    continue
+                chain = here
+            seen.add(line)
+            if waiting is None and self.book.starts_line(pc) and not self.sets_up(pc):
+                waiting = (self.place(segment, index), line, here)
+
+    def line_at_origin(self, level):
+        """The line of the call that a frame stood in at the origin."""
+        way = self.return_at_origin(level)
+        return self.book.line(way[0] - 1) if way else None
+
+    def sets_up(self, pc):
+        code = self.book.code(pc)
+        return code is not None and code.entry <= pc < code.body()
+
+    def line_inside(self, segment, index):
+        """The last beginning of a line in what an instruction called; None if there is none."""
+        target = self.book.call_target(segment.entries[index][0])
+        if target is not None and not self.book.leads_to_lines(target):
+            return None
+        start, inner, stop = self.called(segment, index)
+        if not self.has_lines(inner):
+            start, inner = self.through_stub(start, inner)
+            if inner is None:
+                return None
+        return self.last_line(start, stop, inner, True, True, True)
+
+    def through_stub(self, start, inner):
+        """From a stub of the dynamic linker's on to the function that it is for."""
+        for count in range(1, 5):
+            self.engine.step()
+            registers = self.engine.registers
+            if registers.rsp != inner.frame - 8:
+                break
+            code = self.book.code(registers.rip)
+            if code is not None and code.has_lines():
+                moves = (*start.moves[:-1], ("stepi", 1 + count))
+                return Mark(moves, 0), inner._replace(pc=registers.rip, code=code)
+        return start, None
+
+    def back_from_other_line(self, start, end, level, fresh, line, enter):
+        """As `back_from`, but from where a line was come to for the last time on."""
+        code = level.code
+        addresses = {
+            each
+            for each in self.book.line_starts(code) | code.joints()
+            if code.contains(each) and self.book.line(each) != line
+        }
+        addresses.add(code.entry)
+        if enter:
+            addresses |= {
+                each
+                for each in code.calls()
+                if self.book.leads_to_lines(self.book.call_target(each))
+            }
+        late = not fresh and self.late
+        way = "" if fresh or late else self.return_at_origin(level)
+        mark = self.closest(start, end, level, (way,) if way else (), addresses)
+        if mark is None and late:
+            raise FromEarlier
+        if mark is None:
+            mark = start
+        count = 64
+        while True:
+            event, entries = self.window(mark, end, level.frame, count)
+            if event == OUT and not fresh:
+                return
+            first = next(
+                (i for i, each in enumerate(entries) if i and self.book.line(each[0]) == line),
+                None,
+            )
+            if first is not None or event != STEPS:
+                break
+            count *= 16
+        entries = entries[: (len(entries) if first is None else first + 1)]
+        segment = Segment(mark, entries, end)
+        for index in range(len(entries) - 1, -1, -1):
+            yield segment, index
+        if not mark.moves or mark == start:
+            if fresh:
+                return
+            raise BeforeOrigin(level)
+        if mark.moves[-1][1] == code.entry:
+            return
+        if way and mark.moves == (reach(*way, 1),):
+            raise BeforeOrigin(level)
+        yield from self.back_from(start, self.end_at(start, mark), level, fresh)
+
+    # ---- to the caller ----------------------------------------------------------------------
+
+    def finish(self):
+        """Back to the instruction that called the function of the first level."""
+        level = self.levels[0]
+        while level.expanded:
+            place = self.expanded_start(level)
+            if place is not None:
+                return place
+            # It is where that begins already: GDB shows a stop there as one before the call.
+            level = level._replace(expanded=level.expanded[:-1])
+        outer = next((each for each in self.levels[1:] if not each.is_signal), None)
+        if outer is None:
+            raise WalkFailed("the outermost function has no caller")
+        for segment, index in self.back_from(self.start, self.end, outer, False):
+            return self.place(segment, index)
+        raise WalkFailed("there is nothing before")
+
+    def expanded_start(self, level):
+        """Back to where a function begins that is expanded in another."""
+        place, wanted = None, level.expanded
+        for item in self.back_from(self.start, self.end, level, False):
+            if item is None:
+                continue
+            segment, index = item
+            here = self.book.chain(segment.entries[index][0])
+            if here[: len(wanted)] != wanted:
+                break
+            place = (segment, index)
+        return None if place is None else self.place(*place)

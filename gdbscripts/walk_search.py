@@ -1,0 +1,395 @@
+"""Reverse execution of one thread: where to go, found by running forward from an earlier state.
+
+Sourced after walk_engine.py, walk_code.py and keep_mi.py, into the same namespace.
+
+The earlier state is the origin: a snapshot that is put back as often as needed. A place is a list
+of moves from there:
+    hit:PC:LEVEL:N   run until PC is reached for the N-th time at a stack level
+    flat:K           K instructions of the present level, a called function being one of them
+    stepi:K          K instructions
+A level is BASE,OFFSET,INDIRECT,VALUE in hexadecimal: what a register plus an offset must be (or
+what is in memory there), "-" for any.
+
+Long stretches are run at full speed, from breakpoint to breakpoint. To find what a function did
+last before the present stop, breakpoints are put on landmarks: its entry, and one in each of its
+loops. Those that are hit often retire, so that a loop inside costs nothing; what is behind the last
+hit of one that has not retired is searched again, without what came before. In the end there are
+few instructions left to the stop, and these are walked one by one, called functions as one.
+"""
+
+import time
+from collections import namedtuple
+
+import gdb
+from __main__ import (
+    CALLED,
+    COUNT,
+    OUT,
+    POINT,
+    RESUME,
+    RETIRE,
+    SIGNALLED,
+    SP,
+    STEPS,
+    STOP,
+    WORD,
+    Book,
+    WalkFailed,
+    point_at,
+    stack_level,
+)
+
+# By DWARF's numbers.
+REGISTER_NAMES = [
+    "rax",
+    "rdx",
+    "rcx",
+    "rbx",
+    "rsi",
+    "rdi",
+    "rbp",
+    "rsp",
+    "r8",
+    "r9",
+    "r10",
+    "r11",
+    "r12",
+    "r13",
+    "r14",
+    "r15",
+]
+PORTION = 4000  # passages after which a state is kept, on a way along something frequent
+LONG = 0.15  # seconds of a way that is not to be gone again: its end is kept
+OFTEN = 32  # so many hits are too many to remember each
+
+# Where a search ends: the n-th time that an address is reached at a level, counted from the mark
+# that the search starts with.
+End = namedtuple("End", "pc level hits")
+# A place on the way. seen: how often the search's end address has been reached until there.
+Mark = namedtuple("Mark", "moves seen")
+# What is known of a frame of the stopped thread. level: its canonical frame address; expanded: the
+# functions that are expanded in it where it stands.
+Level = namedtuple("Level", "frame pc code expanded function is_signal")
+# Instructions of a level, from a mark to the next segment, or to the search's end.
+Segment = namedtuple("Segment", "mark entries stop")
+
+
+def reach(pc, level, count):
+    return ("hit", pc, level, count)
+
+
+def frame_rows():
+    """The frames of the selected thread, the newest first, as `levels_of` wants them. Those that
+    are expanded belong to the one that they are expanded in."""
+    found = []
+    frame = gdb.newest_frame()
+    expanded, function = 0, frame.name()
+    while frame is not None:
+        if frame.type() == gdb.INLINE_FRAME:
+            expanded += 1
+        else:
+            is_signal = frame.type() == gdb.SIGTRAMP_FRAME
+            found.append((frame, expanded, function, is_signal))
+            older = frame.older()
+            expanded, function = 0, older.name() if older is not None else None
+        frame = frame.older()
+    return found
+
+
+def frame_address(book, frame, pc):
+    """A frame's canonical address (DWARF); None where it cannot be told.
+
+    The outermost frame that GDB shows is that of main, and it does not say where that ends.
+    """
+    older = frame.older()
+    while older is not None and older.type() == gdb.INLINE_FRAME:
+        older = older.older()
+    if older is not None:
+        return int(older.read_register("rsp")) & WORD
+    rule = book.rule(pc)
+    if rule is None:
+        return None
+    base, offset, indirect = rule
+    at = (int(frame.read_register(REGISTER_NAMES[base])) + offset) & WORD
+    return int.from_bytes(book.memory.read(at, 8), "little") if indirect else at
+
+
+def levels_of(book):
+    """The levels of the selected thread, the newest first."""
+    found = []
+    inner = True
+    for frame, expanded, function, is_signal in frame_rows():
+        # Behind a call the address is where it returns to, which may be another line, or nothing.
+        pc = frame.pc() if inner else frame.pc() - 1
+        address = frame_address(book, frame, pc)
+        if address is None:
+            break
+        if found and found[-1].frame == address:
+            continue  # it jumped to the function above, and has no frame any more
+        chain = book.chain(pc)[:expanded]
+        found.append(Level(address, frame.pc(), book.code(pc), chain, function or "", is_signal))
+        inner = is_signal
+    return found
+
+
+class Search:
+    """engine: walks the thread. origin: puts the earlier state back. book: knows the code.
+
+    late: searches start somewhere behind the origin.
+    """
+
+    def __init__(self, engine, book, origin, late=False):
+        self.engine = engine
+        self.book = book
+        self.origin = origin
+        self.late = late
+
+    # ---- going --------------------------------------------------------------------------------
+
+    def go(self, mark, end=None):
+        """Put the origin back and go to a mark; returns the point of the search's end."""
+        point = None
+        if end is not None:
+            point = point_at(end.pc, STOP, end.hits, end.level)
+        began = time.monotonic()
+        for move in mark.moves[self.origin.put_back_near(mark.moves) :]:
+            self.move(move)
+        if time.monotonic() - began > LONG:
+            self.origin.keep_near(mark.moves)
+        if point is not None:
+            point.hits = mark.seen
+        return point
+
+    def move(self, move, counter=None):
+        kind, *rest = move
+        if kind == "hit":
+            pc, level, count = rest
+            points = [point_at(pc, STOP, count, level)]
+            self.engine.run(points if counter is None else [*points, counter])
+        elif kind == "flat":
+            self.flat_steps(rest[0])
+        else:
+            self.engine.step(rest[0])
+
+    def flat_steps(self, count):
+        if count:
+            event, _, _ = self.engine.flat(self.resumes(), WORD, count)
+            if event != STEPS:
+                raise WalkFailed("did not come back to the same state")
+
+    def resumes(self):
+        """Points where a jump out of called functions may lead to, from the present place."""
+        registers = self.engine.registers
+        code = self.book.code(registers.rip)
+        rule = self.book.rule(registers.rip)
+        frame = None if rule is None else self.frame_by(rule, registers)
+        if code is None or frame is None:
+            return []
+        found = []
+        for address in code.after_calls():
+            level = code.level(address, frame)
+            if level is not None:
+                found.append(point_at(address, RESUME, 0, level))
+        return found
+
+    def frame_by(self, rule, registers):
+        base, offset, indirect = rule
+        at = (getattr(registers, REGISTER_NAMES[base]) + offset) & WORD
+        if indirect:
+            try:
+                at = int.from_bytes(self.engine.memory.read(at, 8), "little")
+            except OSError:
+                return None
+        return at
+
+    # ---- where a level was last ---------------------------------------------------------------
+
+    def closest(self, start, end, level, extra=(), addresses=None):
+        """The last of some addresses of a function that was reached before the end, in this frame.
+
+        Returns a mark, or None if there is none behind `start`. extra: (pc, level) besides.
+        addresses: its landmarks, if nothing else is said.
+        """
+        if addresses is None:
+            addresses = level.code.landmarks() if level.code else ()
+        places = [(each, level.code.level(each, level.frame)) for each in addresses]
+        places = [(pc, where) for pc, where in places if where is not None] + list(extra)
+        best = None
+        while True:
+            stop = self.go(start, end)
+            points = [point_at(pc, RETIRE, OFTEN, where) for pc, where in places]
+            self.engine.run([*points, stop])
+            retired = [each for each in points if each.retired]
+            kept = [each for each in points if each.hits and not each.retired]
+            last = max(kept, key=lambda each: each.last, default=None)
+            if not retired:
+                if last is None:
+                    return best
+                return self.mark_at(start, end, last, last.hits)
+            latest = max(retired, key=lambda each: each.last)
+            if last is not None and last.last > latest.last:
+                start = best = self.mark_at(start, end, last, last.hits)
+                continue
+            # Nothing but what is hit often: the last time of the rarest of these.
+            start = best = self.last_passage(start, end, latest)
+
+    def last_passage(self, start, end, place):
+        """Where a point is reached for the last time before the end; on the way states are kept."""
+        stop, level = self.go(start, end), level_of(place)
+        while True:
+            portion = point_at(place.address, STOP, PORTION, level)
+            if self.engine.run([portion, stop]) is not portion:
+                break
+            start = Mark((*start.moves, reach(place.address, level, PORTION)), stop.hits)
+            self.origin.keep_near(start.moves)
+        hits = portion.hits
+        if place.address == end.pc and self.is_at(level):
+            hits -= 1  # the end itself
+        return self.mark_at(start, end, portion, hits) if hits else start
+
+    def is_at(self, level):
+        """Does the thread stand at a level?"""
+        return level is None or self.frame_by(level[:3], self.engine.registers) == level[3]
+
+    def mark_at(self, start, end, point, count):
+        """Where a point is reached for the count-th time from `start` on."""
+        stop = self.go(start, end)
+        began = time.monotonic()
+        level = level_of(point)
+        here = point_at(point.address, STOP, count, level)
+        reached = self.engine.run([here, stop])
+        if reached is not here:
+            raise WalkFailed("did not come back to the same state")
+        mark = Mark((*start.moves, reach(point.address, level, count)), stop.hits)
+        if time.monotonic() - began > LONG:
+            self.origin.keep_near(mark.moves)
+        return mark
+
+    def window(self, mark, end, frame, limit=None):
+        """The instructions of a level from a mark to the end; the end itself is not one."""
+        stop = self.go(mark, end)
+        points = [*self.resumes(), stop]
+        count = WORD if limit is None else limit
+        event, point, entries = self.engine.flat(points, WORD if frame is None else frame, count)
+        if event == POINT and point is not stop:
+            raise WalkFailed("did not come back to the same state")
+        return event, entries
+
+    # ---- backward through a level ---------------------------------------------------------------
+
+    def back_from(self, start, end, level, fresh):
+        """A level's instructions before the end, the last first.
+
+        Yields (segment, index), and None before it goes on to an earlier segment. Ends where the
+        level began; raises BeforeOrigin where it was there at the origin.  fresh: the level begins
+        at `start`.
+        """
+        extra, whole = (), fresh
+        late = not fresh and self.late
+        way = "" if fresh or late else self.return_at_origin(level)
+        if way is None:
+            whole = True  # the level is there at the start, and so are its instructions
+        elif way:
+            extra = (way,)
+        stop, at_start = end, False
+        while not at_start:
+            mark = self.closest(start, stop, level, extra)
+            if mark is None:
+                if late and not self.is_in(start, level):
+                    raise FromEarlier
+                whole = whole or late
+                if way:
+                    raise BeforeOrigin(level)
+                if not whole:
+                    return
+                mark, at_start = start, True
+            event, entries = self.window(mark, stop, level.frame)
+            if event == OUT and not fresh:
+                return  # that was an earlier call of the function
+            segment = Segment(mark, entries, stop)
+            for index in range(len(entries) - 1, -1, -1):
+                yield segment, index
+            if at_start:
+                break
+            if level.code is not None and mark.moves[-1][1] == level.code.entry:
+                return
+            if extra and mark.moves == (reach(*extra[0], 1),):
+                raise BeforeOrigin(level)
+            yield None
+            stop = self.end_at(start, mark)
+        if late:
+            raise FromEarlier
+        if not fresh:
+            raise BeforeOrigin(level)
+
+    def is_in(self, mark, level):
+        """Is a mark in a level, as far as it says?"""
+        kind, pc, where, _ = mark.moves[-1] if mark.moves[-1][0] == "hit" else ("", 0, None, 0)
+        if not kind or level.code is None or not level.code.contains(pc):
+            return False
+        return where in (level.code.level(pc, level.frame), self.stack_of(pc, level))
+
+    def stack_of(self, pc, level):
+        """The stack pointer at an address in a frame, if the frame is told by it."""
+        rule = self.book.rule(pc)
+        if rule is None or rule[0] != SP or rule[2]:
+            return None
+        return stack_level(level.frame - rule[1])
+
+    def end_at(self, start, mark):
+        """A mark as the end of a search from `start` on."""
+        _, pc, level, _ = mark.moves[-1]
+        self.go(start)
+        counter = point_at(pc, COUNT, 0, level)
+        for move in mark.moves[len(start.moves) :]:
+            self.move(move, counter)
+        # Where a move ends is not counted on the way.
+        own = sum(move[1:3] == (pc, level) for move in mark.moves[len(start.moves) :])
+        return End(pc, level, counter.hits + own)
+
+    def place(self, segment, index):
+        """An instruction of a segment as moves; found again at full speed, if possible."""
+        mark, entries, _ = segment
+        if index == 0:
+            return mark.moves
+        pc, sp, flags = entries[index]
+        if flags & SIGNALLED:
+            # Who goes on from there serves the signal first: one cannot stand there.
+            return self.place(segment, index - 1)
+        same = sum(
+            each[:2] == (pc, sp) and not each[2] & SIGNALLED for each in entries[1 : index + 1]
+        )
+        return (*mark.moves, reach(pc, stack_level(sp), same))
+
+    # ---- the origin ---------------------------------------------------------------------------
+
+    def return_at_origin(self, level):
+        """How a frame that was there at the origin is come back to: "" if it was not, None if it
+        is the one that stood there, else (pc, stack level)."""
+        inner = None
+        for each in self.origin.levels():
+            if each.frame == level.frame and each.code is level.code:
+                return None if inner is None else (each.pc, stack_level(inner))
+            inner = each.frame
+        return ""
+
+
+class FromEarlier(Exception):
+    """The search has to start earlier: what it looks for is not behind its start."""
+
+
+class BeforeOrigin(Exception):
+    """What is looked for lies before the origin."""
+
+    def __init__(self, level):
+        super().__init__()
+        self.level = level
+
+
+def level_of(point):
+    if point.base < 0:
+        return None
+    return (point.base, point.offset, point.indirect, point.value)
+
+
+assert (Book, CALLED, OUT, SIGNALLED, SP) is not None

@@ -1,0 +1,235 @@
+"""Bad input to the real thing: one clear line, status 1 in batch, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from crdebug import jobs
+from crdebug.errors import CrdebugError
+from crdebug.job.record import JobDirectory
+from crdebug.native import layout
+from harness import looks, mpirun
+from harness.cli import argv, complaint, crdebug
+from harness.jobs import JOB, Heard, bare_job, run_to_end, session
+from harness.mpirun import Finished, reference
+from harness.programs import build
+
+RANKS = 2
+ENDLESS = ("--steps", 10**9, "--delay-us", 1000)
+HANDLE = f"{JOB}:1"
+ABOUT_PROGRESS = ("attach: ", "checkpoint: ", "restart: ", "run: ")
+
+
+def last_words(ran: Finished, script: Path) -> str:
+    """What a script's failure says: one line that names the script's line, besides progress."""
+    (said,) = [
+        line for line in ran.stderr.splitlines() if not line.startswith((*ABOUT_PROGRESS, "MPIR_"))
+    ]
+    assert said.startswith(f"{script}:2: "), said
+    return said.removeprefix(f"{script}:2: ")
+
+
+async def state() -> str:
+    (job,) = await jobs.list_jobs()
+    return job.state
+
+
+BAD_LINES = {
+    "[7] print 1": "there is no rank 7 (the job has ranks 0-1)",
+    "[a] print 1": "'a' is not a rank set (write 0,2-3 or all)",
+    "frobnicate": "there is no command 'frobnicate' ('help' lists them; ",
+    "print nosuch": "ranks 0-1: No symbol \"nosuch\" in current context. ('backtrace' shows where",
+    "print 1 +": "ranks 0-1: A syntax error in expression, near `'.",
+    "[1] print *(int*)0": "rank 1: Cannot access memory at address 0x0",
+    "delete 9": "there is no breakpoint 9 ('info breakpoints' lists them)",
+    "restart": "there is no checkpoint yet (take one with 'checkpoint')",
+    "restart 9": f"there is no checkpoint {JOB}:9 (the job's checkpoints are: none)",
+    "restart other:1": f"other:1 is a checkpoint of another job, and this session is on {JOB} (",
+    "step x": "N is a whole number from 1, not 'x'",
+}
+
+
+async def at_the_console(lines: Iterable[str]) -> Finished:
+    """Lines that are not typed but piped."""
+    ran = await asyncio.to_thread(
+        subprocess.run,
+        argv("attach", JOB),
+        input="\n".join(lines),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return Finished(tuple(ran.args), ran.returncode, ran.stdout, ran.stderr)
+
+
+async def test_a_bad_line_is_told_and_the_job_runs_on(tmp_path: Path) -> None:
+    """All of them on the same job, which then ends as if nothing had happened to it."""
+    script = tmp_path / "script"
+    async with bare_job(build("threads"), *ENDLESS, ranks=RANKS):
+        await looks.reach(1)
+        said = (await at_the_console(BAD_LINES)).stderr.splitlines()
+        told = [line for line in said if not line.startswith(ABOUT_PROGRESS)]
+        assert len(told) == len(BAD_LINES), said
+        for line, words in zip(told, BAD_LINES.values(), strict=True):
+            assert line.startswith(words)
+        for line in ("[7] print 1", "print nosuch", "restart 9"):
+            await looks.reach(max(looks.steps()) + 1)
+            script.write_text(f"echo before\n{line}\necho after\n")
+            ran = await crdebug("attach", "--batch", "-x", script, JOB, status=1)
+            assert last_words(ran, script).startswith(BAD_LINES[line]), ran.stderr
+            assert "before" in ran.stdout and "after" not in ran.stdout
+            assert await state() == "running"
+        steps = looks.end_soon()
+        heard = Heard()
+        assert await jobs.follow(JOB, heard) == 0
+    expected = reference(build("threads"), "--steps", steps, ranks=RANKS)
+    assert heard.text() == expected
+
+
+async def test_a_job_that_has_ended_has_no_more_checkpoints_but_those_it_has(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "script"
+    script.write_text("continue --to-end\ncheckpoint\n")
+    command = mpirun.command(build("threads"), "--steps", 5, ranks=RANKS)
+    ran = await crdebug("run", "--batch", "-x", script, "--name", JOB, "--", *command, status=1)
+    assert last_words(ran, script) == (
+        f"'checkpoint' needs a live job, and {JOB} has ended "
+        "('restart' brings it back from a checkpoint, 'quit' leaves)"
+    )
+    assert "the job ended with status 0" in ran.stdout
+
+
+async def test_a_touched_image_and_a_missing_criu_cost_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the prompt and from the shell: the job goes on, and what is put back is usable."""
+    script = tmp_path / "script"
+    no_criu = "there is no CRIU that works on this kernel ('crdebug doctor' says why; "
+    async with bare_job(build("threads"), *ENDLESS, ranks=RANKS):
+        await looks.reach(2)
+        await jobs.take_checkpoint(JOB, "", False, Heard())
+        home = JobDirectory(JOB).store.path(1)
+
+        async def fails(line: str, words: str) -> None:
+            script.write_text(f"echo\n{line}\n")
+            ran = await crdebug("attach", "--batch", "-x", script, JOB, status=1)
+            said = last_words(ran, script)
+            assert words in said and said.endswith(")"), said
+            await looks.reach(max(looks.steps()) + 2)
+
+        image = home / "images" / "inventory.img"
+        whole = image.read_bytes()
+        image.chmod(0o600)
+        image.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        touched = f"checkpoint {HANDLE} is damaged: images/inventory.img was changed"
+        await fails("restart", touched)
+        assert touched in complaint(await crdebug("restart", "--no-debug", HANDLE, status=1))
+        await looks.reach(max(looks.steps()) + 2)
+        image.write_bytes(whole)
+
+        with monkeypatch.context() as patch:
+            patch.setenv("CRDEBUG_CRIU", str(tmp_path / "nothing"))
+            await fails("checkpoint", no_criu)
+            ran = await crdebug("restart", "--no-debug", HANDLE, status=1)
+            assert no_criu in complaint(ran)
+            await looks.reach(max(looks.steps()) + 2)
+        assert [each.handle for each in await jobs.list_checkpoints(JOB)] == [HANDLE]
+        await jobs.kill(JOB)
+    await jobs.restart(HANDLE, Heard())
+    looks.end_soon()
+    assert await jobs.follow(JOB, Heard()) == 0
+    await jobs.delete(HANDLE)
+
+
+@pytest.mark.parametrize("number", [62, 40])
+async def test_a_signal_that_the_program_uses_itself(number: int) -> None:
+    """Ours is refused in words, any other one is no obstacle; both ways each one is delivered."""
+    options = ("--signal", number, "--steps", 20)
+    heard = Heard()
+    async with session(build("catcher"), *options, ranks=RANKS, heard=heard) as job:
+        await job.add_breakpoint(job.ranks, "work_step")
+        await job.resume(job.ranks)
+        if number == layout.DEFAULT_SIGNAL:
+            with pytest.raises(CrdebugError, match=r"application uses SIGRTMAX-2 .*--signal'\)$"):
+                await job.checkpoint()
+            assert job.checkpoints() == ()
+        else:
+            await job.checkpoint()
+            await job.restart()
+        assert await run_to_end(job) == 0
+    assert heard.text() == reference(build("catcher"), *options, ranks=RANKS)
+
+
+# ---- another user ------------------------------------------------------------------------------
+
+# Python and crdebug may be where only root can read, so all of it is imported before.
+AS_NOBODY = """
+import importlib, os, pkgutil, pwd
+import rich.console, rich.table, rich.filesize
+import crdebug
+for module in pkgutil.walk_packages(crdebug.__path__, "crdebug."):
+    if not module.name.startswith(("crdebug.gdbscripts", "crdebug.__main__")):
+        importlib.import_module(module.name)
+nobody = pwd.getpwnam("nobody")
+os.setgroups([])
+os.setresgid(*[nobody.pw_gid] * 3)
+os.setresuid(*[nobody.pw_uid] * 3)
+from crdebug.cli import main
+main(prog_name="crdebug")
+"""
+
+
+def as_nobody(*arguments: object, home: Path, status: int = 1) -> Finished:
+    """The command line for a user who may nothing."""
+    command = [sys.executable, "-c", AS_NOBODY, *map(str, arguments)]
+    extra = {"HOME": str(home), "CRDEBUG_CACHE": str(home / "cache")}
+    return mpirun.run(command, extra=extra).expect(status)
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A directory of nobody's; pytest's own are its user's only."""
+    with tempfile.TemporaryDirectory() as path:
+        shutil.chown(path, "nobody")
+        yield Path(path)
+
+
+async def test_another_user_is_refused_in_words_and_disturbs_nobody(
+    public: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = public / "script"
+    script.write_text("print 1\n")
+    command = mpirun.command(build("threads"), ranks=RANKS)
+    run = ("run", "--batch", "-x", script, "--", *command)
+    async with bare_job(build("threads"), *ENDLESS, ranks=RANKS) as info:
+        await looks.reach(1)
+        for verb in (
+            ("attach", "--batch", "-x", script, JOB),
+            ("checkpoint", JOB),
+            ("kill", JOB),
+            ("restart", HANDLE),
+            ("jobs",),
+        ):
+            said = complaint(as_nobody(*verb, home=public))
+            assert (
+                "permission denied (run crdebug as the owner" in said and str(home / "jobs") in said
+            )
+        with monkeypatch.context() as patch:
+            patch.setenv("CRDEBUG_HOME", str(public / "own"))
+            said = complaint(as_nobody(*run, home=public))
+            assert said == "a job container needs root (run it as root; 'crdebug doctor' says more)"
+            attach = as_nobody("attach", "--batch", "-x", script, info.pid, home=public)
+            assert "it is somebody else's (attach as its owner, or as root)" in complaint(attach)
+            report = as_nobody("doctor", home=public).stdout
+            assert "Traceback" not in report and "root" in report
+        await looks.reach(max(looks.steps()) + 2)
+        assert await state() == "running"

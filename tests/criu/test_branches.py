@@ -1,0 +1,282 @@
+"""Branches of history: the past is changed, and both futures stay."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Sequence
+
+import pytest
+
+from crdebug.commands.context import Context
+from crdebug.commands.standard import standard
+from crdebug.errors import BadInput, Refused
+from crdebug.events import JobSays
+from crdebug.job.record import JobDirectory
+from crdebug.ranks import RankSet
+from crdebug.session import Session
+from crdebug.timeline.branches import MAIN
+from crdebug.travel.bases import StartOfHistory
+from crdebug.ui.render import render
+from harness.jobs import Heard, run_to_end
+from harness.programs import build
+from harness.travel import history, recorded, run_to
+
+ROUNDS = 8
+ONE = RankSet.of([1])
+VALUES = ("total", "order", "knob")  # libc has a function step, too
+
+
+async def state(job: Session, expressions: Sequence[str] = VALUES) -> dict[str, dict[int, str]]:
+    """By expression and rank."""
+    told = {each: await job.evaluate(job.ranks, each) for each in expressions}
+    assert not any(each.errors for each in told.values())
+    return {each: dict(answers.values) for each, answers in told.items()}
+
+
+async def to_end(job: Session) -> dict[str, dict[int, str]]:
+    """Run until rank 0 has everybody's report, and say what all ranks have.
+
+    Nobody is kept at a breakpoint meanwhile: others may need its progress in MPI.
+    """
+    await run_to(job, 0, "MPI_Finalize")
+    return await state(job)
+
+
+async def into_the_past(job: Session) -> dict[str, dict[int, str]]:
+    """Run to the end, and go back to the middle. Returns what there was at the end."""
+    await run_to(job, 1, "moment", "step == 2")
+    first = await to_end(job)
+    past = history(job)
+    await past.goto_tick(1, past.traveller.tails()[1] // 2 - 3 * (ROUNDS // 2))
+    return first
+
+
+async def test_each_future_of_a_changed_past_stays_as_it_was() -> None:
+    heard = Heard()
+    async with recorded(
+        build("futures"), "--rounds", ROUNDS, "--jitter-us", 3000, heard=heard
+    ) as job:
+        past = history(job)
+        first = await into_the_past(job)
+        assert past.branching.current == MAIN
+        await job.gdb(ONE, "set var knob = 7")
+        second = await to_end(job)
+        assert past.branching.current == "branch-1"
+        said = [each.text for each in heard.events if isinstance(each, JobSays)]
+        assert [text for text in said if "branch-1 begins here" in text and "main" in text], said
+        assert second["total"] != first["total"]
+        assert second["knob"] == {**first["knob"], 1: "7"}
+        here = past.traveller.cut()
+
+        compared = await past.compare("total", (MAIN, "branch-1"))
+        told = {each.branch: dict(each.answers.values) for each in compared}
+        assert told == {MAIN: first["total"], "branch-1": second["total"]}
+        assert past.traveller.cut() == here, "the job stays where it is"
+        assert await state(job) == second
+
+        for _ in range(2):
+            await past.switch(MAIN, 0)
+            assert past.branching.current == MAIN
+            assert await state(job) == first
+            await past.switch("branch-1", 0)
+            assert await state(job) == second
+
+        compared = await past.compare("order", ("branch-1", MAIN))
+        told = {each.branch: dict(each.answers.values) for each in compared}
+        assert told == {MAIN: first["order"], "branch-1": second["order"]}
+
+
+async def test_each_branch_keeps_its_own_order_of_messages() -> None:
+    """Without a change: MPI is asked anew, until the order is another one."""
+    async with recorded(build("futures"), "--rounds", ROUNDS, "--jitter-us", 3000) as job:
+        past = history(job)
+        ends = {MAIN: await into_the_past(job)}
+        tick = past.now(1).tick
+        name = await past.branch("other")
+        assert name == "other"
+        ends[name] = await to_end(job)
+        for number in range(3):
+            if any(end["order"] != ends[MAIN]["order"] for end in ends.values()):
+                break
+            await past.goto_tick(1, tick)
+            name = await past.branch(f"another-{number}")
+            ends[name] = await to_end(job)
+        assert len({end["order"][0] for end in ends.values()}) > 1
+        for name, end in [*ends.items()] * 2:
+            if name != past.branching.current:
+                await past.switch(name, 0)
+            await past.goto_tick(1, tick + 4)
+            assert past.branching.current == name
+            assert await to_end(job) == end
+
+
+async def test_back_on_a_branch_and_before_it() -> None:
+    async with recorded(build("futures"), "--rounds", ROUNDS) as job:
+        past = history(job)
+        first = await into_the_past(job)
+        start = past.now(1)
+        await job.evaluate(ONE, "turn(5)")
+        second = await to_end(job)
+        assert second["knob"][1] == "6"
+
+        await past.goto_tick(1, start.tick + 3)
+        assert past.branching.current == "branch-1"
+        assert (await state(job))["knob"][1] == "6", "the change is part of the branch"
+        await past.goto_tick(1, start.tick)
+        assert (await state(job))["knob"][1] == "6", "it begins after the change"
+        assert past.traveller.cut()[1] == start.cut[1]
+        moment = await past.reverse("next", 1, 100)
+        assert "branch-1 begins here" in moment.note or "start of history" in moment.note
+        assert (await state(job))["knob"][1] in ("1", "6")
+
+        await past.goto_tick(1, start.tick - 3)
+        assert past.branching.current == MAIN, "before its beginning there is no branch-1"
+        assert (await state(job))["knob"][1] == "1"
+        assert await to_end(job) == first
+        await past.switch("branch-1", 1)
+        assert await state(job) == second
+
+
+async def test_a_checkpoint_and_a_mark_of_another_branch_lead_there() -> None:
+    async with recorded(build("futures"), "--rounds", ROUNDS) as job:
+        past = history(job)
+        await run_to(job, 1, "moment", "step == 1")
+        first_taken = await job.checkpoint("on main")
+        first = await into_the_past(job)
+        await past.mark("middle", 1)
+        there = await state(job, ("total", "knob"))
+        await job.gdb(RankSet.of([0, 2]), "set var knob = 3")
+        taken = await job.checkpoint("on the branch, before it has run on")
+        assert past.branching.current == "branch-1"
+        second = await to_end(job)
+
+        await job.restart(first_taken.number)
+        assert past.branching.current == MAIN
+        assert await to_end(job) == first
+        await job.restart(taken.number)
+        assert past.branching.current == "branch-1"
+        assert (await state(job))["knob"] == {0: "3", 1: "1", 2: "3", 3: "1"}
+        assert await to_end(job) == second
+        await past.goto_mark("middle")
+        assert past.branching.current == MAIN
+        assert await state(job, ("total", "knob")) == there
+        assert await to_end(job) == first
+
+
+async def test_a_branch_of_a_branch_and_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with recorded(build("futures"), "--rounds", ROUNDS) as job:
+        past = history(job)
+        ends = {MAIN: await into_the_past(job)}
+        for knob, name in ((2, "branch-1"), (3, "branch-2")):
+            await past.goto_tick(1, past.now(1).tick + (0 if knob == 2 else -5))
+            await job.gdb(ONE, f"set var knob = {knob}")
+            ends[name] = await to_end(job)
+        assert [branch.parent for branch in past.branching.branches.known.values()] == [
+            None,
+            MAIN,
+            "branch-1",
+        ]
+        assert len({end["total"][1] for end in ends.values()}) == 3
+        for name in (MAIN, "branch-1", "branch-2"):
+            await past.switch(name, 1)
+            assert await state(job) == ends[name]
+        with pytest.raises(BadInput, match="already"):
+            await past.branch(MAIN)
+        with pytest.raises(BadInput, match="no name"):
+            await past.branch("../x")
+        with pytest.raises(BadInput, match="there is no branch 'x'"):
+            await past.switch("x", 1)
+        with pytest.raises(BadInput, match="there is no branch 'x'"):
+            await past.compare("total", (MAIN, "x"))
+        assert past.branching.current == "branch-2"
+
+        monkeypatch.setattr("crdebug.node.proc.available_memory", lambda: 1 << 20)
+        with pytest.raises(Refused, match="MiB of memory"):
+            await past.compare("total", (MAIN, "branch-2"))
+        assert await state(job) == ends["branch-2"]
+        assert not (JobDirectory(job.job).path / "beside").exists()
+
+
+async def test_a_branch_that_cannot_be_brought_back_leaves_the_job_where_it_is() -> None:
+    async with recorded(build("futures"), "--rounds", ROUNDS) as job:
+        past = history(job)
+        await into_the_past(job)
+        await job.gdb(ONE, "set var knob = 2")
+        second = await to_end(job)
+        kept = JobDirectory(job.job)
+        for number in kept.history.numbers():
+            if kept.history.load(number).branch == MAIN:
+                shutil.rmtree(kept.history.path(number))
+        with pytest.raises(StartOfHistory, match="branch main"):
+            await past.switch(MAIN, 1)
+        assert past.branching.current == "branch-1"
+        assert await state(job) == second
+        await past.goto_tick(1, past.now(1).tick - 3)
+        assert await to_end(job) == second
+
+
+async def on_to_end(job: Session) -> dict[int, str]:
+    """Let all ranks run until rank 0 has everybody's report; what each has seen.
+
+    Nobody is kept at a breakpoint meanwhile: others may need its progress in MPI.
+    """
+    await run_to(job, 0, "MPI_Finalize")
+    return dict((await job.evaluate(job.ranks, "seen")).values)
+
+
+@pytest.mark.parametrize("program", ["wildcard", "master", "persistent"])
+async def test_a_branch_may_begin_anywhere(program: str) -> None:
+    """What was on its way there, posted or half done, goes on; the programs check themselves."""
+    chance = random.Random(program)
+    async with recorded(build(program), "--rounds", 2, "--jitter-us", 1500, ranks=3) as job:
+        past = history(job)
+        await run_to(job, 0, "note")
+        seen = {MAIN: await on_to_end(job)}
+        for tick in chance.sample(range(5, past.now(0).tick), 2):
+            if past.branching.current != MAIN:
+                await past.switch(MAIN, 0)
+            await past.goto_tick(0, tick)
+            name = await past.branch("")
+            # No rank has made a call of its own on the branch when the job goes back.
+            await past.goto_tick(0, tick)
+            assert past.branching.current == name
+            seen[name] = await on_to_end(job)
+        for name in (past.branching.current, MAIN):
+            if name != past.branching.current:
+                await past.switch(name, 0)
+            await past.goto_tick(0, past.traveller.floor[0] // 2 + 5)
+            assert await on_to_end(job) == seen[name]
+        assert await run_to_end(job) == 0
+
+
+async def said(job: Session, line: str) -> list[str]:
+    return render(await standard().run(Context(job), line)).splitlines()
+
+
+async def test_the_commands() -> None:
+    async with recorded(build("futures"), "--rounds", ROUNDS) as job:
+        past = history(job)
+        await into_the_past(job)
+        assert await said(job, "info branches") == ["* main"]
+        await said(job, "[2] gdb set var knob = 4")
+        await said(job, "[1] next")
+        lines = await said(job, "info branches")
+        assert lines[0] == "  main"
+        assert lines[1].startswith("*   branch-1  left main at tick ")
+        assert lines[1].endswith("set var knob = 4")
+        await to_end(job)
+        assert await said(job, "compare knob main branch-1") == [
+            "branch main:",
+            "  [0-3] = 1",
+            "branch branch-1:",
+            "  [0-1,3] = 1",
+            "  [2] = 4",
+        ]
+        with pytest.raises(BadInput, match="two branches"):
+            await said(job, "compare knob main")
+        moved = await said(job, "switch main")
+        assert past.branching.current == MAIN
+        assert any("on branch main" in line for line in moved), moved
+        lines = await said(job, "branch mine")
+        assert lines[-1].startswith("*   mine  left main at tick"), lines

@@ -1,0 +1,308 @@
+"""Jobs without a debugger, by the command line: what operators and batch scripts do."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from crdebug import jobs
+from crdebug.checkpoint.manifest import NAME
+from crdebug.config import state_home
+from crdebug.deadline import Deadline
+from crdebug.job.record import JobDirectory
+from crdebug.node import proc, ptrace, signals
+from crdebug.session import Session
+from harness import looks, mpirun
+from harness.cli import argv, complaint, crdebug
+from harness.jobs import JOB, Heard, bare_job, session
+from harness.mpirun import reference
+from harness.programs import build
+
+RANKS = 2
+THREADS = ("--steps", 400, "--delay-us", 4000)
+HANDLE = f"{JOB}:1"
+
+
+@contextmanager
+def started(*arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """crdebug in the background; ended in the end, if it has not."""
+    with subprocess.Popen(
+        argv(*arguments),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=mpirun.environment(),
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+async def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    stdout, stderr = await asyncio.to_thread(process.communicate)
+    return process.returncode, stdout, stderr
+
+
+async def there(job: str = JOB) -> None:
+    """Wait until a job has its record."""
+    await Deadline(60).until(JobDirectory(job).exists, f"job {job}")
+
+
+def everything() -> dict[str, str]:
+    """All files of all jobs, by their hashes."""
+    return {
+        str(path): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in state_home().rglob("*")
+        if path.is_file()
+    }
+
+
+# ---- a job's life ------------------------------------------------------------------------------
+
+
+async def test_a_life_with_two_checkpoints_and_a_handle_that_is_usable_as_it_stands(
+    tmp_path: Path,
+) -> None:
+    program = build("threads")
+    command = mpirun.command(program, *THREADS, ranks=RANKS)
+    expected = reference(program, *THREADS, ranks=RANKS)
+    with started("run", "--no-debugger", "--name", JOB, "--", *command) as running:
+        await there()
+        await looks.reach(20)
+        (info,) = json.loads((await crdebug("jobs", "--json")).stdout)
+        assert (info["name"], info["state"], info["ranks"]) == (JOB, "running", RANKS)
+        assert (info["argv"], info["checkpoints"], info["status"]) == (command, 0, None)
+        assert proc.is_alive(info["pid"])
+
+        first = await crdebug("checkpoint", JOB, "--note", "one", "--json")
+        handle = re.search(r"^MPIR_checkpoint_handle\) (.*)$", first.stderr, re.M)
+        assert handle is not None and handle[1] == HANDLE
+        told = json.loads(first.stdout)
+        assert (told["handle"], told["note"], told["debugger"]) == (HANDLE, "one", False)
+        status, stdout, stderr = await finish(running)
+        assert (status, stdout) == (0, expected), stderr
+
+    listed = json.loads((await crdebug("checkpoints", JOB, "--json")).stdout)
+    assert [each["handle"] for each in listed] == [handle[1]]
+    again = await crdebug("restart", "--no-debug", handle[1])
+    assert again.stdout == expected
+
+    script = tmp_path / "script"
+    script.write_text("checkpoint two\nprint step\ncontinue --to-end\n")
+    debugged = await crdebug("restart", "--debug", "--batch", "-x", script, handle[1])
+    hosts = re.findall(r"^MPIR_debug_info\) (.*):(\d+)$", debugged.stderr, re.M)
+    assert [host for host, _ in hosts] == [socket.gethostname()] * RANKS
+    assert len({int(pid) for _, pid in hosts}) == RANKS
+    for line in expected.splitlines():
+        assert f"out| {line}" in debugged.stdout
+    (info,) = json.loads((await crdebug("jobs", "--json")).stdout)
+    assert (info["state"], info["status"]) == ("ended", 0)
+    assert (info["checkpoints"], info["incarnation"]) == (2, 3)
+
+    for number in (1, 2):
+        await crdebug("delete", f"{JOB}:{number}")
+    assert json.loads((await crdebug("jobs", "--json")).stdout) == []
+
+
+async def test_a_restart_is_announced_when_every_thread_waits_and_nobody_traces() -> None:
+    """So that a debugger that is not ours may attach by MPIR_debug_info."""
+    async with bare_job(build("threads"), *THREADS, ranks=RANKS):
+        await looks.reach(20)
+        await jobs.take_checkpoint(JOB, "", False, Heard())
+    seen = []
+
+    def look(event: object) -> None:
+        if type(event).__name__ == "RankRestored":
+            ranks = looks.shims()
+            assert (event.host, event.pid) in {(r.entry.host, r.pid) for r in ranks}  # type: ignore[attr-defined]
+            assert not {t.tracer for rank in ranks for t in proc.threads(rank.pid)} - {0}
+            seen.append(looks.look(ranks))
+
+    job = await Session.restart_from(HANDLE, subscriber=look)
+    await job.close()
+    assert seen == [looks.Row(1, 0, True)] * RANKS
+    await jobs.delete(HANDLE)
+
+
+@pytest.mark.parametrize(
+    ("command", "status"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 128 + 9)]
+)
+async def test_run_without_a_debugger_is_the_launcher(command: str, status: int) -> None:
+    """Its output, on the stream where it belongs, and its status."""
+    both = "printf out; printf err >&2; "
+    ran = await crdebug("run", "--no-debugger", "--", "sh", "-c", both + command, status=status)
+    assert ran.stdout == "out"
+    assert ran.stderr.endswith("err")
+    assert json.loads((await crdebug("jobs", "--json")).stdout) == []
+
+
+async def test_kill_ends_the_job_and_whoever_follows_it() -> None:
+    command = mpirun.command(build("threads"), "--steps", 10**9, ranks=RANKS)
+    with started("run", "--no-debugger", "--name", JOB, "--", *command) as running:
+        await there()
+        await looks.reach(5)
+        await crdebug("checkpoint", JOB)
+        await crdebug("kill", JOB)
+        status, stdout, _ = await finish(running)
+        assert (status, stdout) == (128 + 9, "")
+    (info,) = json.loads((await crdebug("jobs", "--json")).stdout)
+    assert (info["state"], info["status"], info["checkpoints"]) == ("ended", None, 1)
+    await jobs.delete(HANDLE)
+
+
+async def test_an_attached_session_takes_the_checkpoint_and_ends_when_the_job_is_killed() -> None:
+    async with session(build("threads"), *THREADS, ranks=RANKS) as job:
+        (info,) = json.loads((await crdebug("jobs", "--json")).stdout)
+        assert info["state"] == "debugged"
+        taken = await crdebug("checkpoint", JOB, "--json")
+        assert json.loads(taken.stdout)["debugger"] is True
+        assert [each.number for each in job.checkpoints()] == [1]
+        await crdebug("checkpoint", JOB, "--kill")
+        assert job.ended is not None
+    (info,) = json.loads((await crdebug("jobs", "--json")).stdout)
+    assert (info["state"], info["checkpoints"]) == ("ended", 2)
+    for number in (1, 2):
+        await jobs.delete(f"{JOB}:{number}")
+
+
+# ---- bad input ---------------------------------------------------------------------------------
+
+
+async def says(words: str, *arguments: object) -> None:
+    """One clear line with what to do, status 1, and nothing lost."""
+    before = everything()
+    said = complaint(await crdebug(*arguments, status=1))
+    assert re.search(words, said), said
+    assert said.endswith(")"), f"no word of what to do: {said}"
+    assert everything() == before
+
+
+async def test_what_is_not_there() -> None:
+    named = ("checkpoint", "checkpoints", "kill", "release", "attach")
+    asked = [*((verb, "nothing") for verb in named), ("restart", "nothing:1"), ("delete", "no:1")]
+    said = [(r"there is no job '(nothing|no)' \(jobs here: none\)", *each) for each in asked]
+    for handle in ("nothing", ":1", "a:b", "a:-1", "a:²"):
+        said.append((r"is no (handle|job name)", "delete", handle))
+    said.append((r"is no job name", "kill", "../x"))
+    await asyncio.gather(*(says(*each) for each in said))
+
+
+async def test_a_job_that_has_ended() -> None:
+    async with bare_job(build("threads"), *THREADS, ranks=RANKS):
+        await looks.reach(5)
+        await jobs.take_checkpoint(JOB, "", True, Heard())
+    ended = rf"job '{JOB}' has ended \('crdebug restart {HANDLE}' brings it"
+    await asyncio.gather(
+        *(says(ended, verb, JOB) for verb in ("checkpoint", "attach", "release")),
+        says(rf"job '{JOB}' has ended already \('crdebug delete", "kill", JOB),
+        says(rf"there is no checkpoint {JOB}:9 \(.*: 1\)", "restart", f"{JOB}:9"),
+    )
+    await says(rf"there is no checkpoint {JOB}:9 \(.*: 1\)", "delete", f"{JOB}:9")
+    command = mpirun.command(build("threads"), ranks=RANKS)
+    await says(
+        rf"job '{JOB}' has 1 checkpoint", "run", "--no-debugger", "--name", JOB, "--", *command
+    )
+    home = JobDirectory(JOB).store.path(1)
+    for name in ("images/inventory.img", "run/stdout"):
+        os.rename(home / name, home / "away")
+        await says(rf"{HANDLE} is damaged: {name} is missing", "restart", "--no-debug", HANDLE)
+        os.rename(home / "away", home / name)
+    (home / NAME).chmod(0o600)
+    whole = (home / NAME).read_bytes()
+    (home / NAME).write_bytes(whole[:100])
+    await says(rf"{NAME} cannot be read", "restart", "--no-debug", HANDLE)
+    (home / NAME).write_bytes(whole)
+    assert (await crdebug("restart", "--no-debug", HANDLE)).stdout == reference(
+        build("threads"), *THREADS, ranks=RANKS
+    )
+    await jobs.delete(HANDLE)
+
+
+# ---- odd states --------------------------------------------------------------------------------
+
+
+def state_of(name: str, listed: tuple[jobs.JobInfo, ...]) -> str:
+    (found,) = (each.state for each in listed if each.name == name)
+    return found
+
+
+async def test_every_job_is_listed_whatever_has_become_of_it() -> None:
+    program = build("threads")
+    endless = ("--steps", 10**9, "--delay-us", 1000)
+    async with bare_job(Path("/bin/sleep"), 600, name="no-ranks", ranks=1):
+        assert state_of("no-ranks", await jobs.list_jobs()) == "running"
+        async with bare_job(program, *endless, ranks=RANKS):
+            await looks.reach(1)
+            await jobs.take_checkpoint(JOB, "", False, Heard())
+            assert state_of(JOB, await jobs.list_jobs()) == "running"
+            record = JobDirectory(JOB).read()
+
+            sockets = shutil.ignore_patterns("starter")
+            for what, path, data in (
+                ("half", "job.json", (JobDirectory(JOB).path / "job.json").read_bytes()[:40]),
+                ("empty", "job.json", b""),
+                ("foreign", "job.json", b"[]"),
+            ):
+                shutil.copytree(JobDirectory(JOB).path, JobDirectory(what).path, ignore=sockets)
+                (JobDirectory(what).path / path).write_bytes(data)
+                listed = await jobs.list_jobs()
+                assert state_of(what, listed) == "damaged"
+                assert state_of(JOB, listed) == "running"
+                assert complaint(await crdebug("kill", what, status=1))
+                shutil.rmtree(JobDirectory(what).path)
+
+            # Another run of the machine: its PIDs mean nothing now.
+            data = (JobDirectory(JOB).path / "job.json").read_bytes()
+            old = data.replace(record.boot.encode(), b"00000000-0000-4000-8000-000000000000")
+            (JobDirectory(JOB).path / "job.json").write_bytes(old)
+            assert state_of(JOB, await jobs.list_jobs()) == "ended"
+            (JobDirectory(JOB).path / "job.json").write_bytes(data)
+
+            shutil.move(JobDirectory(JOB).run(1), "away")
+            assert state_of(JOB, await jobs.list_jobs()) == "running"
+            shutil.move("away", JobDirectory(JOB).run(1))
+
+            rank = looks.shims()[0].pid
+            signals.kill(rank, None, signal.SIGSTOP)
+            assert state_of(JOB, await jobs.list_jobs()) == "running"
+            signals.kill(rank, None, signal.SIGKILL)
+            assert state_of(JOB, await jobs.list_jobs()) in ("running", "ended")
+            signals.kill(record.pid, record.start)
+            await signals.ended(record.pid, Deadline(30), "the job to end")
+            assert state_of(JOB, await jobs.list_jobs()) == "ended"
+        assert "no-ranks" in (await crdebug("jobs")).stdout
+    await jobs.delete(HANDLE)
+
+
+async def test_a_job_that_waits_for_a_debugger_is_listed_as_held_until_it_is_released() -> None:
+    program = build("threads")
+    async with bare_job(program, *THREADS, ranks=RANKS):
+        await looks.reach(5)
+        for rank in looks.shims():
+            with ptrace.held(rank.pid):
+                rank.close_gate({thread.inner: -1 for thread in proc.threads(rank.pid)})
+                rank.queue_signal()
+            await rank.await_waitpoint(Deadline(30))
+        assert state_of(JOB, await jobs.list_jobs()) == "held"
+        await says(rf"threads wait for a debugger .*'crdebug release {JOB}'", "checkpoint", JOB)
+        count = len(proc.threads(looks.shims()[0].pid))
+        released = await crdebug("release", JOB)
+        lines = [f"rank {rank}: {count} threads let go" for rank in range(RANKS)]
+        assert released.stdout.splitlines() == lines
+        heard = Heard()
+        assert await jobs.follow(JOB, heard) == 0
+        assert heard.text() == reference(program, *THREADS, ranks=RANKS)

@@ -1,0 +1,58 @@
+"""Snapshots in memory beside checkpoints: each is of its own, whatever happens to the other."""
+
+from __future__ import annotations
+
+import pytest
+
+from crdebug.deadline import Deadline
+from crdebug.errors import Refused
+from crdebug.target.snapshots import Snapshots
+from harness.exact import look
+from harness.jobs import Heard, run_to_end, session
+from harness.mpirun import reference
+from harness.programs import build
+
+
+def soon() -> Deadline:
+    return Deadline(60.0)
+
+
+async def test_a_checkpoint_leaves_snapshots_alone_and_a_restart_ends_them() -> None:
+    program, heard = build("threads"), Heard()
+    async with session(program, "--steps", 40, ranks=2, heard=heard) as job:
+        await job.add_breakpoint(job.ranks, "work_step")
+        await job.resume(job.ranks)
+        snapshots = Snapshots(job.group)
+        await snapshots.keep("here", soon())
+        before = await look(job)
+        for _ in range(4):
+            await job.resume(job.ranks)
+        checkpoint = await job.checkpoint()
+        there = await look(job)
+        await snapshots.put_back("here", soon())
+        before.expect_same(await look(job), "a checkpoint and a way back")
+        await job.checkpoint()  # of a process that was put back
+        before.expect_same(await look(job), "a checkpoint in the past")
+        for _ in range(3):
+            await job.resume(job.ranks)
+
+        await job.restart(checkpoint.number)
+        assert not [
+            line
+            for line in there.differences(await look(job))
+            if "the place of the stop was" not in line
+        ]
+        told = await snapshots.obstacles("here", soon())
+        assert told == tuple(
+            f"rank {rank}: there is no snapshot 'here' of this process" for rank in range(2)
+        )
+        with pytest.raises(Refused, match="no snapshot 'here' of this process"):
+            await snapshots.put_back("here", soon())
+        before = await look(job)
+        await snapshots.keep("here", soon())
+        for _ in range(3):
+            await job.resume(job.ranks)
+        await snapshots.put_back("here", soon())
+        before.expect_same(await look(job), "a restart and a way back")
+        assert await run_to_end(job) == 0
+    assert heard.text() == reference(program, "--steps", 40, ranks=2)

@@ -1,0 +1,170 @@
+"""A newcomer's session at a real terminal: keys in, what the terminal is sent out."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pexpect
+import pytest
+
+from crdebug.job.record import all_jobs
+from harness import looks, mpirun
+from harness.cli import argv
+from harness.jobs import JOB
+from harness.programs import build
+
+# Python 3.12 and later warn of any fork in a process that has threads; pexpect runs a program.
+pytestmark = pytest.mark.filterwarnings("default:.*forkpty:DeprecationWarning")
+
+RANKS = 2
+CTRL_C, CTRL_D, TAB = "\x03", "\x04", "\t"
+# What a prompt begins with: a terminal that can do more is first asked to bracket what is pasted,
+# and only then, so that the line that is drawn again while it is typed is not taken for a new one.
+PROMPTS = {"xterm": r"\x1b\[\?2004h[^\n]*?\(crdebug\)", "dumb": r"\(crdebug\) "}
+QUESTION = r"Quit anyway\? \(y or n\)"
+ESCAPES = re.compile(r"\x1b\[[?\d;]*[A-Za-z]")
+PROGRESS = re.compile(r"(checkpoint|restart): [a-z]")
+SECONDS = 60
+
+
+class Terminal:
+    """crdebug at a pseudo-terminal.  shown: all that it was sent."""
+
+    def __init__(self, kind: str, child: pexpect.spawn[str]) -> None:
+        self._prompt = PROMPTS[kind]
+        self._child = child
+        self.shown = ""
+
+    def until(self, pattern: str) -> str:
+        """Wait for it; returns what was shown before, and with it, as text."""
+        self._child.expect(pattern)
+        new = f"{self._child.before}{self._child.after}"
+        self.shown += new
+        return ESCAPES.sub("", new)
+
+    def prompt(self) -> str:
+        return self.until(self._prompt)
+
+    def type(self, keys: str) -> None:
+        self._child.send(keys)
+
+    def ask(self, line: str) -> list[str]:
+        """Enter a line; returns the lines of the answer, without progress."""
+        self.type(f"{line}\r")
+        _, *answer, _ = self.prompt().split("\n")
+        told = (text.strip("\r") for text in answer if text.strip())
+        return [text for text in told if not PROGRESS.search(text)]
+
+    def end(self) -> int | None:
+        """Wait until crdebug has ended; returns its status."""
+        self._child.expect(pexpect.EOF)
+        self.shown += str(self._child.before)
+        self._child.close()
+        return self._child.exitstatus
+
+
+@contextmanager
+def terminal(kind: str, command: Sequence[str]) -> Iterator[Terminal]:
+    environment = mpirun.environment({"TERM": kind, "PROMPT_TOOLKIT_NO_CPR": "1"})
+    program, *arguments = argv("run", "--name", JOB, "--", *command)
+    child = pexpect.spawn(
+        program,
+        arguments,
+        env=environment,
+        encoding="utf-8",
+        timeout=SECONDS,
+        dimensions=(40, 100),
+    )
+    try:
+        yield Terminal(kind, child)
+    finally:
+        if child.isalive():
+            child.kill(signal.SIGTERM)
+            child.expect(pexpect.EOF)
+        child.close()
+
+
+def run_some_steps() -> None:
+    asyncio.run(looks.reach(max(looks.steps()) + 5))
+
+
+@pytest.mark.parametrize("kind", PROMPTS)
+def test_a_newcomers_session(kind: str) -> None:
+    program = build("threads")
+    command = mpirun.command(program, "--steps", 10**9, "--delay-us", 1000, ranks=RANKS)
+    with terminal(kind, command) as user:
+        started = user.prompt()
+        assert f"job {JOB}: ranks 0-1" in started
+        assert re.search(r"  \[0-1\] main at .*threads\.c:\d+\r\n  \d+\tint main\(", started)
+
+        # Look around.
+        (told,) = user.ask("break work_step")
+        assert told.startswith("breakpoint 1 on [0-1]: work_step at ")
+        where, source, *_ = user.ask("continue")
+        assert "hit breakpoint 1: work_step at " in where
+        assert re.fullmatch(r"\d+\t.*static void work_step\(void\) \{", source)
+        (hit,) = re.findall(r"^ranks? (\d).* hit ", where)  # the other one may be on its way
+        assert user.ask(f"[{hit}] print 'threads.c'::step") == [f"[{hit}] = 1"]
+        ranks, *frames = user.ask(f"[{hit}] backtrace")
+        assert ranks == f"[{hit}]"
+        assert [frame.split()[:2] for frame in frames] == [["#0", "work_step"], ["#1", "main"]]
+        (error,) = user.ask("[7] print 1")
+        assert "7" in error and "0-1" in error
+        assert user.ask("delete 1") == []
+
+        # Ctrl-C stops a job that runs; at the prompt it clears the line.
+        user.type("continue\r")
+        user.until("continue.*\n")
+        run_some_steps()
+        user.type(CTRL_C)
+        stopped = user.prompt().split("\r\n")
+        assert stopped[0] == "^C"
+        assert "interrupted" in stopped[1]
+        user.type(f"print nothing{CTRL_C}")
+        assert "error" not in user.prompt()
+
+        # Tab completes, where it can be shown.
+        user.type(f"info ch{TAB}")
+        if kind == "dumb":
+            user.type("eckpoints")
+        user.until("checkpoints")
+        assert user.ask("") == ["there are no checkpoints"]
+
+        # Go back, also from the end.
+        step = user.ask("print 'threads.c'::step")
+        (*_, told) = user.ask("checkpoint a note")
+        assert told.startswith(f"checkpoint {JOB}:1 taken (")
+        looks.end_soon()
+        ended = user.ask("continue --to-end")
+        assert [line for line in ended if line.startswith("out| rank 1: steps ")]
+        assert "the job ended with status 0" in ended
+        back = user.ask("restart")
+        assert f"back at checkpoint {JOB}:1 (incarnation 2)" in back
+        assert user.ask("print 'threads.c'::step") == step
+
+        # The end asks first, as the job still lives.
+        user.type(CTRL_D)
+        assert "will be killed" in user.until(QUESTION)
+        user.type("n\r")
+        user.prompt()
+        user.type("quit\r")
+        user.until(QUESTION)
+        user.type("y\r")
+        assert user.end() == 0
+    assert [job.name for job in all_jobs()] == [JOB]
+    assert ("\x1b[3" in user.shown) == (kind != "dumb"), "colours"
+
+
+@pytest.mark.parametrize("kind", PROMPTS)
+def test_an_error_at_the_start_is_one_line(kind: str) -> None:
+    with terminal(kind, ["nompirun", "-n", "2", "x"]) as user:
+        assert user.end() == 1
+    assert ("\x1b[3" in user.shown) == (kind != "dumb"), "colours"
+    said = [line.strip() for line in ESCAPES.sub("", user.shown).splitlines() if "crdebug:" in line]
+    assert said == [
+        "crdebug: the job could not be started: nompirun: No such file or directory",
+    ]

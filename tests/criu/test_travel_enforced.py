@@ -1,0 +1,45 @@
+"""What was recorded comes again from a checkpoint, however the messages would like to arrive."""
+
+from __future__ import annotations
+
+import pytest
+
+from crdebug.native.clock import Enforce
+from crdebug.session import Session
+from harness.jobs import Heard, run_to_end
+from harness.programs import build
+from harness.travel import history, recorded, run_to
+
+# Programs that print what depends on the order of messages; delays are other ones in each run.
+_OPTIONS = ("--rounds", 8, "--jitter-us", 300)
+
+
+async def _again(job: Session, heard: Heard, *, enforce: bool = True) -> str:
+    """From the checkpoint to the end: what the job prints."""
+    await job.restart(1)
+    before = len(heard.text())
+    if not enforce:
+        for clock in history(job).traveller.clocks():
+            clock.set_enforce(Enforce.ASK_ANEW)
+    assert await run_to_end(job) == 0
+    return heard.text()[before:]
+
+
+@pytest.mark.parametrize(
+    ("program", "ranks"), [("wildcard", 4), ("testsome", 4), ("master", 6), ("persistent", 5)]
+)
+async def test_a_result_that_depends_on_the_order_of_messages_is_repeated(
+    program: str, ranks: int
+) -> None:
+    heard = Heard()
+    async with recorded(build(program), *_OPTIONS, ranks=ranks, heard=heard) as job:
+        await run_to(job, 0, "note")
+        await job.checkpoint()
+        assert await run_to_end(job) == 0
+        result = heard.text()
+        assert len(result.splitlines()) == ranks
+        assert [await _again(job, heard) for _ in range(13)] == [result] * 13
+        # what is recorded anew is what comes from then on
+        others = [await _again(job, heard, enforce=False) for _ in range(3)]
+        assert set(others) != {result}
+        assert await _again(job, heard) == others[-1]

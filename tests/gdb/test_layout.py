@@ -1,0 +1,63 @@
+"""crdebug/native/layout.py says what the C compiler says of crdebug.h."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from crdebug.native import layout
+from crdebug.native.layout import Shim, ThreadEntry, pack_threads, unpack_threads
+
+HEADERS = Path(layout.__file__).parent
+
+# Every field gets a value of its own, so that two that changed places show, as does padding.
+PROGRAM = r"""
+#include "crdebug.h"
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct crdebug_shim shim = {
+    .abi = CRDEBUG_ABI, .size = sizeof shim, .rank = -3, .signal = 4, .waiting = 5, .clash = 1,
+    .crs_state = -7,
+    .threads = {{11, 12, 13, 1}, {21, -1, 23, 0}},
+};
+
+int main(void) {
+    shim.threads[CRDEBUG_MAX_THREADS - 1].tid = 99;
+    printf("%zu %zu %u %d %d %d %d %d %d\n", sizeof shim,
+           offsetof(struct crdebug_shim, crs_state), CRDEBUG_ABI, CRDEBUG_MAX_THREADS,
+           CRDEBUG_DEFAULT_SIGNAL, CRDEBUG_CRS_CONTINUE, CRDEBUG_CRS_RESTART, CRDEBUG_EXEMPT,
+           CRDEBUG_BLOCKED);
+    printf("%zu\n", offsetof(struct crdebug_shim, threads));
+    fflush(stdout);
+    return fwrite(&shim, sizeof shim, 1, stdout) != 1;
+}
+"""
+
+
+def test_python_and_the_compiler_agree(tmp_path: Path) -> None:
+    (tmp_path / "layout.c").write_text(PROGRAM)
+    compiler = ["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{HEADERS}", "-o", "layout"]
+    subprocess.run([*compiler, "layout.c"], cwd=tmp_path, check=True)
+    said = subprocess.run([tmp_path / "layout"], capture_output=True, check=True).stdout
+    numbers, threads_at, data = said.split(b"\n", 2)
+    assert [int(number) for number in numbers.split()] == [
+        layout.SIZE,
+        layout.CRS_STATE_OFFSET,
+        layout.ABI,
+        layout.MAX_THREADS,
+        layout.DEFAULT_SIGNAL,
+        layout.CRS_CONTINUE,
+        layout.CRS_RESTART,
+        layout.EXEMPT,
+        layout.BLOCKED,
+    ]
+    assert int(threads_at) == layout.HEADER_SIZE
+    assert Shim.parse(data) == Shim(-3, 4, 5, True, -7)
+    entries = (ThreadEntry(11, 12, 13, True), ThreadEntry(21, -1, 23, False))
+    table = data[layout.HEADER_SIZE :]
+    assert unpack_threads(table) == entries
+    packed = pack_threads(entries)
+    assert packed == table[: len(packed)]
+    assert unpack_threads(table[-len(packed) // 3 :])[0].tid == 99

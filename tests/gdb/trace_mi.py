@@ -1,0 +1,327 @@
+"""A full single-step trace, and what each reverse command should answer, from the trace alone.
+
+Sourced into a GDB after crdebug's scripts; uses nothing of the walker's but what it says of code
+(lines, expanded functions), and the snapshots.
+
+-test-trace ORIGIN END
+    Put the snapshot ORIGIN back, and step until the address END; every instruction is recorded.
+-test-check ORIGIN KIND FIRST LAST STEP
+    Stand at every STEP-th instruction from FIRST on, before LAST, go back, compare.
+"""
+
+import os
+import zlib
+
+import gdb
+from __main__ import (
+    PAGE,
+    REGISTERS,
+    SIGSTOP,
+    ZERO_PAGE,
+    Book,
+    Memory,
+    Walk,
+    areas,
+    find,
+    flush,
+    is_own_memory,
+    levels_of,
+    process,
+    ptrace,
+    registers_of,
+    rseq_ranges,
+    set_registers,
+    tids,
+    wait,
+)
+
+SINGLESTEP = 9
+UNCOUNTED = ("r11", "orig_rax", "eflags")
+traced = {}
+
+
+class Step:
+    def __init__(self, registers, checksum, frame):
+        self.pc, self.sp = registers.rip, registers.rsp
+        self.checksum = checksum
+        self.frame = frame
+        self.pending = False
+
+
+class Activation:
+    def __init__(self, parent, frame, origin_call=None, is_signal=False):
+        self.parent = parent
+        self.frame = frame  # gone as soon as the stack pointer is this
+        self.origin_call = origin_call  # the address behind the call it stood in at the origin
+        self.is_signal = is_signal
+        self.there = False  # at the origin
+        self.pcs = []
+
+    def above(self):
+        found, each = [], self
+        while each is not None:
+            found.append(each)
+            each = each.parent
+        return found
+
+
+def checksum(memory, registers, excepted):
+    total = 0
+    for area in areas(memory.pid):
+        if is_own_memory(area):
+            data = bytearray(memory.read(area.start, area.end - area.start))
+            if area.start <= registers.rsp < area.end:  # behind the stack's end nothing counts
+                size = max(registers.rsp - 128 - area.start, 0)
+                data[:size] = bytes(size)
+            for low, high in excepted:
+                if area.start <= low < area.end:
+                    data[low - area.start : high - area.start] = bytes(high - low)
+            # The stack's mapping grows, by zeros, and stays.
+            for at in range(0, len(data), PAGE):
+                page = data[at : at + PAGE]
+                if page != ZERO_PAGE:
+                    total = zlib.crc32(page, zlib.crc32(b"%x" % (area.start + at), total))
+    names = (name for name in REGISTERS.split() if name not in UNCOUNTED)
+    return total, tuple(getattr(registers, name) for name in names)
+
+
+def single(tid):
+    """One step; returns the signal that was delivered by it."""
+    give = 0
+    while True:
+        ptrace(SINGLESTEP, tid, give or None)
+        status = wait(tid)
+        if status & 0xFF == 5:
+            now = registers_of(tid)
+            if now.rcx == now.rip and now.r11 & 0x100:  # a system call saves the trap flag there
+                now.r11 &= ~0x100
+                set_registers(tid, now)
+            return give
+        give = status & 0xFF
+        if give == SIGSTOP:
+            give = 0
+
+
+def put_back(name):
+    snapshot = find(name)
+    problems, now = snapshot.problems()
+    assert not problems, problems
+    snapshot.put_back(now)
+
+
+def record(name, end, with_memory=True):
+    put_back(name)
+    flush()
+    pid, _ = process()
+    tid = gdb.selected_thread().ptid[1]
+    steps = []
+    excepted = list(rseq_ranges(tids()))
+    memory = Memory(pid)  # the book goes on reading from it
+    if True:
+        book = Book(memory)
+        activation = None
+        rows = levels_of(book)
+        for row, inner in reversed(list(zip(rows, [None, *rows]))):  # noqa: B905
+            call = row.pc if inner is not None else None
+            activation = Activation(activation, row.frame, call, row.is_signal)
+            activation.there = True
+        while True:
+            now = registers_of(tid)
+            while activation.parent is not None and now.rsp >= activation.frame:
+                activation = activation.parent
+            steps.append(Step(now, checksum(memory, now, excepted), activation))
+            activation.pcs.append(now.rip)
+            if now.rip == end:
+                return steps, book
+            code = memory.read(now.rip, 4)
+            call = code[0] == 0xE8 or (code[0] == 0xFF and code[1] >> 3 & 7 == 2)
+            call = call or (code[0] & 0xF0 == 0x40 and code[1] == 0xFF and code[2] >> 3 & 7 == 2)
+            signal = single(tid)
+            registers_of(tid)
+            if signal:
+                steps[-1].pending = True
+                activation = Activation(activation, now.rsp, is_signal=True)
+            elif call:
+                activation = Activation(activation, now.rsp)
+    return None
+
+
+class Reference:
+    """What the commands should answer, as indices; None: before the origin."""
+
+    def __init__(self, steps, book):
+        self.steps = steps
+        self.book = book
+
+    def has_lines(self, activation):
+        if activation.there:
+            return any(self.book.line(pc) for pc in activation.pcs)
+        return any(self.book.line(pc) for pc in activation.pcs[:6])
+
+    def stepi(self, x):
+        return self.standing(x - 1)
+
+    def standing(self, index):
+        """One cannot stand where a signal is about to be served."""
+        if index is not None and index >= 0 and self.steps[index].pending:
+            frame = self.steps[index].frame
+            index -= 1
+            while self.steps[index].frame is not frame:
+                index -= 1
+        return index if index is not None and index >= 0 else None
+
+    def nexti(self, x):
+        allowed = set(self.steps[x].frame.above())
+        for i in range(x - 1, -1, -1):
+            if self.steps[i].frame in allowed:
+                return self.standing(i)
+        return None
+
+    def finish(self, x):
+        frame = self.steps[x].frame
+        chain = self.book.chain(self.steps[x].pc)
+        shown = chain[: traced["expanded"]]
+        while shown:
+            found = None
+            for i in range(x - 1, -1, -1):
+                if self.steps[i].frame is frame:
+                    if self.book.chain(self.steps[i].pc)[: len(shown)] != shown:
+                        break
+                    found = i
+            if found is not None:
+                return found
+            shown = shown[:-1]
+        above = set(frame.above()[1:])
+        for i in range(x - 1, -1, -1):
+            if self.steps[i].frame in above:
+                return self.standing(i)
+        return None
+
+    def step(self, x):
+        above = set(self.steps[x].frame.above())
+
+        def entered(frame):
+            while frame not in above:
+                if frame.is_signal or not self.has_lines(frame):
+                    return False
+                frame = frame.parent
+            return self.has_lines(frame)
+
+        for i in range(x - 1, -1, -1):
+            if entered(self.steps[i].frame) and self.begins(i, None):
+                return i
+        return None
+
+    def next(self, x):
+        frame = self.steps[x].frame
+        chain = self.book.chain(self.steps[x].pc)[: traced["expanded"]]
+        for i in range(x - 1, -1, -1):
+            each = self.steps[i]
+            if each.frame not in frame.above():
+                continue
+            if each.frame is not frame:
+                frame = each.frame
+                chain = self.book.chain(each.pc)
+            here = self.book.chain(each.pc)
+            if here != chain[: len(here)]:
+                continue
+            chain = here
+            if self.has_lines(each.frame) and self.begins(i, here):
+                return i
+        return None
+
+    def begins(self, i, chain):
+        each = self.steps[i]
+        line = self.book.line(each.pc)
+        if not self.book.starts_line(each.pc):
+            return False
+        code = self.book.code(each.pc)
+        if code.entry <= each.pc < code.body():
+            return False
+        for k in range(i - 1, -1, -1):
+            if self.steps[k].frame is each.frame:
+                here = self.book.chain(self.steps[k].pc)
+                if chain is None or here == chain[: len(here)]:
+                    return self.book.line(self.steps[k].pc) != line
+        if not each.frame.there:
+            return True
+        call = each.frame.origin_call
+        return call is not None and self.book.line(call - 1) != line
+
+
+def stand_at(name, index):
+    put_back(name)
+    tid = gdb.selected_thread().ptid[1]
+    for _ in range(index):
+        single(tid)
+    flush()
+
+
+class Trace(gdb.MICommand):
+    def invoke(self, arguments):
+        name, end = arguments
+        steps, book = record(name, int(gdb.parse_and_eval(end)))
+        traced.update(steps=steps, book=book, reference=Reference(steps, book))
+        lines = {book.line(each.pc) for each in steps}
+        frames = {id(each.frame) for each in steps}
+        return {"steps": str(len(steps)), "lines": str(len(lines)), "frames": str(len(frames))}
+
+
+def expanded():
+    frame, count = gdb.newest_frame(), 0
+    while frame.type() == gdb.INLINE_FRAME:
+        frame, count = frame.older(), count + 1
+    return count
+
+
+def where(index):
+    if index is None:
+        return "before the origin"
+    each = traced["steps"][index]
+    line = traced["book"].line(each.pc)
+    function = traced["book"].function(each.pc)
+    name = f"{os.path.basename(line[0])}:{line[1]}" if line else "-"
+    return f"#{index} {each.pc:#x} sp {each.sp:#x} {name} {function}"
+
+
+class Check(gdb.MICommand):
+    def invoke(self, arguments):
+        name, kind, first, last, step, *options = arguments
+        steps, wrong, moved, befores = traced["steps"], [], 0, 0
+        last = min(int(last), len(steps))
+        for x in range(int(first), last, int(step)):
+            if steps[x].pending:
+                continue
+            try:
+                stand_at(name, x)
+            except FileNotFoundError:
+                wrong.append("the process has ended")
+                break
+            traced["expanded"] = expanded()
+            wanted = getattr(traced["reference"], kind)(x)
+            try:
+                with Walk([*options, name, kind]) as walk:
+                    told = walk.reverse(kind)
+                    excepted = list(rseq_ranges(tids()))
+                    now = registers_of(walk.tid)
+                    reached = checksum(walk.memory, now, excepted)
+            except gdb.GdbError as error:
+                wrong.append(f"{kind} at {where(x)}: {error}, not {where(wanted)}")
+                continue
+            stands = x if "before" in told else wanted
+            if ("before" in told) != (wanted is None):
+                wrong.append(f"{kind} at {where(x)}: {told}, not {where(wanted)}")
+            elif steps[stands].checksum != reached:
+                same = [where(i) for i, s in enumerate(steps) if s.checksum == reached][:3]
+                line = traced["book"].line(now.rip)
+                wrong.append(
+                    f"{kind} at {where(x)}: {now.rip:#x} {line} {same}, not {where(wanted)}"
+                )
+            else:
+                moved += 1
+                befores += "before" in told
+        return {"right": str(moved), "before": str(befores), "wrong": wrong}
+
+
+Trace("-test-trace")
+Check("-test-check")

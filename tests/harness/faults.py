@@ -1,0 +1,254 @@
+"""Faults: a CRIU that fails as it is told to, who dies at which phase, and disks that are full."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from crdebug.config import cache_home
+from crdebug.deadline import Deadline
+from crdebug.events import Event, Progress
+from crdebug.job.record import JobDirectory
+from crdebug.node import proc
+from crdebug.node.criu_program import find_criu
+from harness import looks
+from harness.jobs import JOB
+
+_SECONDS = 60.0
+
+# ---- a CRIU that fails --------------------------------------------------------------------------
+
+_PLAN, _REAL = "CRDEBUG_TEST_CRIU_PLAN", "CRDEBUG_TEST_CRIU"
+
+# Without a plan it is the real one. With a plan it follows the real one's log, which is the only
+# way to know how far it is, by way of a FIFO in the log's place. It reads no more of that from the
+# line on, and the FIFO holds little: so the real one comes to a stand right behind the line, while
+# it writes another one. (To kill it just anywhere would be a game of chance: for some microseconds
+# it has code of its own in the place of a process's, see crdebug.checkpoint.criu.)
+_WRAPPER = f"""#!{sys.executable} -IS
+import fcntl, json, os, re, signal, subprocess, sys, time
+real, argv = os.environ["{_REAL}"], sys.argv[1:]
+plan = json.loads(os.environ.get("{_PLAN}") or "null")
+if plan is None or argv[0] != plan["verb"] or "--log-file" not in argv:
+    os.execv(real, [real, *argv])
+place = argv.index("--log-file") + 1
+log = argv[place]
+if plan["do"] == "fail":
+    with open(log, "w") as file:
+        file.write("(00.000001) Error (criu/test.c:1): this was asked for\\n")
+    open(plan["reached"], "w").close()
+    sys.exit(1)
+if plan["do"] == "fill":
+    with open(plan["file"], "wb") as file:
+        try:
+            while True:
+                file.write(bytes(1 << 20))
+        except OSError:
+            pass
+    open(plan["reached"], "w").close()
+    os.execv(real, [real, *argv])
+fifo = argv[place] = log + ".fifo"
+os.mkfifo(fifo)
+verbose = [word if word != "-v1" else "-v4" for word in argv]
+process = subprocess.Popen([real, *verbose])
+lines = os.open(fifo, os.O_RDONLY)
+fcntl.fcntl(lines, fcntl.F_SETPIPE_SZ, 4096)
+
+
+def stands():
+    with open(f"/proc/{{process.pid}}/syscall") as file:
+        call = file.read().split()
+    if len(call) < 2 or call[0] != "1":  # write(2)
+        return False
+    return os.readlink(f"/proc/{{process.pid}}/fd/{{int(call[1], 16)}}") == fifo
+
+
+def come_to_a_stand():
+    limit = time.monotonic() + 10
+    while process.poll() is None and time.monotonic() < limit and not stands():
+        time.sleep(0.001)
+
+
+text, left = b"", plan["nth"]
+while data := os.read(lines, 256):
+    text += data
+    *whole, text = text.split(b"\\n")
+    if left:
+        left -= min(left, sum(bool(re.search(plan["at"].encode(), line)) for line in whole))
+        if left:
+            continue
+        if argv[0] == "dump" and plan["do"] in ("kill", "hang"):
+            come_to_a_stand()
+        open(plan["reached"], "w").close()
+        if plan["do"] == "kill":
+            process.kill()
+            os.kill(os.getpid(), signal.SIGKILL)
+        if plan["do"] == "hang":
+            process.send_signal(signal.SIGSTOP)
+            signal.pause()
+        if plan["do"] == "kill crdebug":
+            os.kill(os.getppid(), signal.SIGKILL)
+status = process.wait()
+sys.exit(status if status >= 0 else 128 - status)
+"""
+
+
+class FaultyCriu:
+    """$CRDEBUG_CRIU for a test: the real one, until it is told to fail."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+        self._monkeypatch = monkeypatch
+        self._reached = work / "criu-reached"
+        found = find_criu()
+        assert found is not None
+        # Always the same file: a CRIU that is not known is tried first.
+        self.path = cache_home() / "programs" / "faulty-criu"
+        if not self.path.exists() or self.path.read_text() != _WRAPPER:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            unfinished = self.path.with_name(f".faulty-criu-{os.getpid()}")
+            unfinished.write_text(_WRAPPER)
+            unfinished.chmod(0o755)
+            unfinished.replace(self.path)
+        monkeypatch.setenv(_REAL, found.path)
+        monkeypatch.setenv("CRDEBUG_CRIU", str(self.path))
+        assert find_criu() is not None
+
+    def will(self, do: str, verb: str, nth: int = 1, **more: str) -> None:
+        """From now on: at "dump" or "restore", "fail" at once; "fill" a `file` until the disk is
+        full, then go on; or, where the log says `at` (a regular expression) the `nth` time, "kill"
+        (be killed), "hang", "kill crdebug"."""
+        self._reached.unlink(missing_ok=True)
+        plan = {"do": do, "verb": verb, "nth": nth, "reached": str(self._reached), **more}
+        self._monkeypatch.setenv(_PLAN, json.dumps(plan))
+
+    @property
+    def reached(self) -> bool:
+        """Did it do so?"""
+        return self._reached.exists()
+
+    def work_again(self) -> None:
+        self._monkeypatch.delenv(_PLAN)
+
+
+@contextlib.contextmanager
+def small_disk(path: Path, mebibytes: int) -> Iterator[Path]:
+    """A file system of its own at `path`, of so many MiB."""
+    path.mkdir(exist_ok=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m,mode=700", "tmpfs", str(path)],
+        check=True,
+    )
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", str(path)], check=True)
+
+
+# ---- who dies when ------------------------------------------------------------------------------
+
+# The phases that a user is told, in this order.
+CHECKPOINT = ("record", "herd", "detach", "hold", "dump", "attach", "walk out", "publish")
+RESTART = ("restore", "retire", "hold", "attach", "walk out")
+
+
+class At:
+    """A subscriber that does something when an operation comes to a phase, once."""
+
+    def __init__(self, operation: str, phase: str, do: Callable[[], None]) -> None:
+        self._where = (operation, phase)
+        self._do = do
+        self.reached = False
+
+    def __call__(self, event: Event) -> None:
+        here = isinstance(event, Progress) and (event.operation, event.phase) == self._where
+        if here and not self.reached:
+            self.reached = True
+            self._do()
+
+
+def kill(pid: int | None) -> None:
+    """SIGKILL."""
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+
+
+async def gone(pids: Sequence[int]) -> None:
+    """Wait until these processes have ended, whose children they may be."""
+    limit = Deadline(_SECONDS)
+    for pid in pids:
+        await limit.until(lambda pid=pid: not proc.is_alive(pid), f"process {pid} to end")  # type: ignore[misc]
+
+
+# ---- a crdebug that dies ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A crdebug in a process of its own that kills itself, as harness.victim describes.
+
+    gdbs: the PIDs of its GDBs.  told: all that it said.
+    """
+
+    gdbs: tuple[int, ...]
+    told: Mapping[str, object] = field(default_factory=dict)
+
+
+async def victim(**plan: object) -> Victim:
+    """Run one; returns when it is dead. Raises AssertionError when it did not come to its end."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "harness.victim", json.dumps(plan)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=environment,
+    )
+    try:
+        out, err = await Deadline(_SECONDS).wait(process.communicate(), f"the victim {plan}")
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    said = f"{plan}\n--- stdout\n{out.decode()}--- stderr\n{err.decode()}"
+    assert process.returncode == -signal.SIGKILL, f"it did not die: {process.returncode}, {said}"
+    told = [json.loads(line) for line in out.decode().splitlines()]
+    assert told, said
+    return Victim(tuple(told[-1].pop("gdbs")), told[-1])
+
+
+async def moves_on(job: str = JOB) -> None:
+    """Wait until every rank of a job has done a step more."""
+    ranks = looks.shims(job)
+    before = {rank.rank: looks.number(rank, "step") for rank in ranks}
+    await Deadline(_SECONDS).until(
+        lambda: all(looks.number(rank, "step") > before[rank.rank] for rank in ranks),
+        "every rank to move on",
+    )
+
+
+@contextlib.asynccontextmanager
+async def dead_slow(pid: int) -> AsyncIterator[None]:
+    """A process that answers nobody (SIGSTOP) while the block runs; it may be gone afterwards."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+def half_checkpoints(job: str = JOB) -> list[str]:
+    """What is among a job's checkpoints and is none."""
+    store = JobDirectory(job).store
+    whole = {str(number) for number in store.numbers()}
+    there = {entry.name for entry in store.root.iterdir()} if store.root.exists() else set()
+    return sorted(there - whole - {"last"})

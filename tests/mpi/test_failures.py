@@ -1,0 +1,210 @@
+"""Jobs that do not come, or end badly: why is said, and nothing is left."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+from crdebug import jobs
+from crdebug.deadline import Deadline
+from crdebug.errors import BadInput, CrdebugError, NotAvailable, Refused
+from crdebug.events import StopReason
+from crdebug.job.launch import await_ranks
+from crdebug.job.record import JobDirectory, all_jobs
+from crdebug.node import proc, signals
+from crdebug.ranks import RankSet
+from crdebug.session import Session
+from harness.jobs import Heard, bare_job, run_to_end, session
+from harness.mpirun import command
+from harness.programs import build
+
+
+async def failure(argv: Sequence[str], kind: type[CrdebugError] = CrdebugError) -> str:
+    """How starting this fails, in words; no job may be left of it."""
+    with pytest.raises(kind) as caught:
+        await Session.run(argv)
+    assert all_jobs() == ()
+    assert not list(JobDirectory("x").path.parent.iterdir())
+    return str(caught.value)
+
+
+NO_RANK = "the command has ended, and none of its processes was a rank of MPI (name a launcher"
+
+
+async def test_a_launcher_that_is_not_there() -> None:
+    said = await failure(["nompirun", "-n", "2", "x"], NotAvailable)
+    assert said == "the job could not be started: nompirun: No such file or directory"
+
+
+async def test_a_program_that_is_not_there() -> None:
+    said = await failure(command("./nothing", ranks=2))
+    assert said.startswith("the launcher ended with status ")
+    assert "Executable: ./nothing" in said
+
+
+async def test_an_option_that_the_launcher_does_not_know() -> None:
+    said = await failure(["mpirun", "--nothing", "-n", "2", "x"])
+    assert 'unknown option "--nothing"' in said
+
+
+async def test_more_ranks_than_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMPI_MCA_rmaps_base_oversubscribe", raising=False)
+    said = await failure(["mpirun", "--host", "localhost:2", "-n", "3", str(build("tells"))])
+    assert "not enough slots" in said
+
+
+async def test_no_launcher_in_front() -> None:
+    assert (await failure(["true"])).startswith(NO_RANK)
+
+
+async def test_a_script_without_an_mpi_program() -> None:
+    assert (await failure(command("sh", "-c", "hostname", ranks=2))).startswith(NO_RANK)
+    said = await failure(command("sh", "-c", "exit 3", ranks=2))
+    assert said.startswith("the launcher ended with status 3 before all ranks were there")
+
+
+async def test_a_name_that_is_none() -> None:
+    with pytest.raises(BadInput, match="'a/b' is no job name"):
+        await Session.run(command("x"), name="a/b")
+    assert all_jobs() == ()
+
+
+# ---- ends of programs --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [0, 3])
+async def test_a_program_that_ends_before_mpi_init(
+    monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    monkeypatch.setenv("TELLS_EARLY", str(status))
+    async with session(build("tells"), ranks=2) as job:
+        stop = await job.resume(job.ranks)
+        assert {(each.reason, each.detail) for each in stop.cause} == {
+            (StopReason.EXITED, str(status))
+        }
+        assert await run_to_end(job) == status
+
+
+async def test_a_program_that_is_no_mpi_program_is_a_rank_too() -> None:
+    async with session("true", ranks=2) as job:  # type: ignore[arg-type]
+        assert await run_to_end(job) == 0
+
+
+async def test_the_status_of_a_rank_is_the_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TELLS_STATUS", "5")
+    async with session(build("tells"), ranks=1) as job:
+        assert await run_to_end(job) == 5
+
+
+async def test_one_rank_exits_early_and_the_others_stand_with_it() -> None:
+    ends = ["--rank", 1, "--how", "exit", "--status", 3, "--step", 4]
+    async with session(build("dies"), *ends, ranks=3) as job:
+        stop = await job.resume(job.ranks)
+        assert [(each.rank, each.reason, each.detail) for each in stop.cause] == [
+            (1, StopReason.EXITED, "3")
+        ]
+        followed = [each for each in stop.stops if each.rank != 1]
+        assert {each.reason for each in followed} == {StopReason.FOLLOWED}
+        assert [info.state for info in job.info_ranks()] == ["stopped", "exited", "stopped"]
+        with pytest.raises(Refused, match=r"rank 1: .*not every rank is stopped"):
+            await job.checkpoint()
+        others = await job.evaluate(RankSet.of([0, 2]), "'dies.c'::step")
+        assert others.values == {0: "4", 2: "4"}
+        assert await run_to_end(job) == 3
+
+
+async def test_a_fault_stops_the_rank_where_it_happened_with_all_others_alive() -> None:
+    ends = ["--rank", 2, "--how", "segv", "--step", 4]
+    async with session(build("dies"), *ends, ranks=3) as job:
+        stop = await job.resume(job.ranks)
+        (cause,) = stop.cause
+        assert (cause.rank, cause.reason, cause.detail) == (2, StopReason.SIGNAL, "SIGSEGV")
+        assert cause.location is not None and cause.location.function == "die"
+        assert [info.state for info in job.info_ranks()] == ["stopped"] * 3
+        frames = (await job.backtrace(RankSet.of([2]))).values[2]
+        assert [frame.location.function for frame in frames] == ["die", "work_step", "main"]
+        assert await run_to_end(job) not in (0, None)
+
+
+async def test_a_rank_that_is_killed_is_named_with_the_signal() -> None:
+    ends = ["--rank", 0, "--how", "kill", "--step", 4]
+    async with session(build("dies"), *ends, ranks=3) as job:
+        stop = await job.resume(job.ranks)
+        causes = [(each.rank, each.reason, each.detail) for each in stop.cause]
+        assert (0, StopReason.KILLED, "SIGKILL") in causes
+        assert await run_to_end(job) not in (0, None)
+
+
+async def test_a_rank_that_is_killed_while_it_stands_is_told_when_it_is_to_go_on() -> None:
+    async with session(build("threads"), "--steps", 10**6, ranks=2) as job:
+        await job.add_breakpoint(job.ranks, "work_step")
+        await job.resume(job.ranks)
+        victim = job.info_ranks()[1].pid
+        assert victim is not None
+        signals.kill(victim, None)
+        stop = await job.resume(job.ranks)
+        causes = [(each.rank, each.reason, each.detail) for each in stop.cause]
+        assert (1, StopReason.KILLED, "SIGKILL") in causes
+
+
+# ---- who ends the launcher ---------------------------------------------------------------------
+
+
+def inside(job: str, name: str) -> list[int]:
+    """The PIDs of a job's processes with this name."""
+    first = JobDirectory(job).read().pid
+    return [
+        pid for pid in proc.processes_in_namespace_of(first) if proc.status(pid)["Name"] == name
+    ]
+
+
+async def test_a_launcher_that_is_killed_takes_the_job_with_it() -> None:
+    async with session(build("threads"), "--steps", 10**6, ranks=2) as job:
+        (launcher,) = inside("job", "mpirun")
+        signals.kill(launcher, None, signal.SIGKILL)
+        assert await job.job_end() == 128 + signal.SIGKILL
+        assert job.ended == 128 + signal.SIGKILL
+        with pytest.raises(CrdebugError, match=r"the job has ended|not every rank is stopped"):
+            await job.checkpoint()
+
+
+async def test_a_launcher_that_is_killed_while_the_ranks_run() -> None:
+    async with session(build("threads"), "--steps", 10**6, ranks=2) as job:
+        await job.add_breakpoint(job.ranks, "work_step")
+        await job.resume(job.ranks)
+        for each in job.breakpoints():
+            await job.delete_breakpoint(each.number)
+        (launcher,) = inside("job", "mpirun")
+
+        def end_it(event: object) -> None:
+            nonlocal ended
+            if not ended and job.running == job.ranks:
+                ended = True
+                signals.kill(launcher, None, signal.SIGKILL)
+
+        ended = False
+        job.subscribe(end_it)
+        stop = await job.resume(job.ranks)
+        assert {each.reason for each in stop.stops} == {StopReason.KILLED}
+        assert await job.job_end() == 128 + signal.SIGKILL
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_for_the_job_reaches_its_launcher(number: int) -> None:
+    """mpirun ends its ranks then, and says so by its status."""
+    async with bare_job(build("threads"), "--steps", 10**6, ranks=2) as info:
+        directory = JobDirectory("job")
+        await await_ranks(directory, directory.read(), Deadline(60.0))
+        signals.kill(info.pid, None, number)
+        assert await jobs.follow("job", Heard()) not in (0, 128 + signal.SIGKILL)
+    assert all_jobs() == ()
+
+
+async def test_python_is_taken_for_the_rank_that_it_becomes() -> None:
+    """It may load an MPI library at any time, so it is held before its main."""
+    async with session(sys.executable, "-c", "pass", ranks=1) as job:  # type: ignore[arg-type]
+        assert [info.location.function for info in job.info_ranks() if info.location] == ["main"]
+        assert await run_to_end(job) == 0

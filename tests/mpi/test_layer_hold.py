@@ -1,0 +1,132 @@
+"""The layer holds ranks where it is told to, and the MPI goes on meanwhile."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from crdebug.native import clock
+from crdebug.native.clock import NEVER, LogHeader
+from harness.layered import Layered, Running
+
+
+@pytest.mark.parametrize("stop", [2, 3, 9, 20, 25])
+def test_ranks_hold_at_the_half_tick(tmp_path: Path, stop: int) -> None:
+    """Even: before a call, odd: before its return; and the clock shows it."""
+    job = Layered(tmp_path / "time", "collectives", "--rounds", 3)
+    expected = job.run()
+    job.forget()
+    with job.running(stop) as running:
+        ranks = running.find()
+        running.wait(running.held, f"all ranks hold at {stop}")
+        assert [rank.clock().now for rank in ranks] == [stop] * job.ranks
+        for number, rank in enumerate(ranks):
+            assert rank.clock().rank == number
+            assert rank.clock().world == job.ranks
+            # the log covers the call that is about to return
+            assert job.log(number).tail_now == stop + stop % 2
+        for rank in ranks:
+            rank.stop_at(NEVER)
+        assert running.finish() == expected
+
+
+def test_a_held_rank_takes_large_messages(tmp_path: Path) -> None:
+    """The sender's blocking send of a message that needs the receiver's part ends."""
+    job = Layered(tmp_path / "time", "held", "--mib", 4, ranks=2)
+    with job.running() as running:
+        first, second = running.find()
+        # rank 0 posts a receive (its third call), and holds before it waits for it
+        running.wait(lambda: first.clock().held == 1 and first.clock().now == 6, "rank 0 holds")
+        running.wait(lambda: second.clock().now >= 8, "rank 1 has sent it all")
+        assert first.clock().held == 1
+        first.stop_at(NEVER)
+        assert running.finish() == "received\n"
+
+
+@pytest.mark.parametrize("program", ["wildcard", "testsome", "master", "persistent"])
+def test_a_run_goes_on_where_the_log_ends(tmp_path: Path, program: str) -> None:
+    """Receives that are open at the end of the log are posted, but only there."""
+    for stop in (33, 98):
+        job = Layered(tmp_path / f"time{stop}", program, "--rounds", 12, "--jitter-us", 500)
+        with job.running(stop) as running:
+            rank = running.find()[0]
+            running.wait(lambda rank=rank: rank.clock().held == 1, "rank 0 holds")
+            calls = job.log(0).calls[:]
+        job.run()  # checks itself
+        again = job.log(0)
+        assert [(c.name, c.peer, c.tag, c.completes) for c in again.calls[: len(calls) - 1]] == [
+            (c.name, c.peer, c.tag, c.completes) for c in calls[:-1]
+        ]
+        assert again.calls[-1].name == "MPI_Finalize"
+
+
+def written(path: Path) -> bytes:
+    """A log without the part of the file that nothing was written to."""
+    with path.open("rb") as file:
+        tail = LogHeader.parse(file.read(clock.LOG_SIZE)).tail
+        file.seek(0)
+        return file.read(clock.LOG_HEADER + 16 * tail)
+
+
+def put(path: Path, log: bytes, size: int) -> None:
+    """Into the same file, which may be mapped: who sees the new tail must see what is before it."""
+    with path.open("r+b" if path.exists() else "w+b", buffering=0) as file:
+        file.truncate(size)
+        os.pwrite(file.fileno(), log[clock.LOG_SIZE :], clock.LOG_SIZE)
+        os.pwrite(file.fileno(), log[: clock.LOG_SIZE], 0)
+
+
+def settled(running: Running) -> tuple[int, ...]:
+    """The clocks once rank 0 is held and nobody gets any further."""
+    ranks = running.ranks
+    before: tuple[int, ...] = ()
+
+    def still() -> bool:
+        nonlocal before
+        now = tuple(rank.clock().now for rank in ranks)
+        quiet, before = now == before, now
+        return quiet and ranks[0].clock().held == 1
+
+    for _ in range(5):  # five times in a row: a rank may be at work between two calls
+        running.wait(still, "rank 0 holds and the others wait for it")
+    return before
+
+
+@pytest.mark.parametrize(
+    ("program", "stop"), [("opened", None), ("wildcard", 47), ("testsome", 90), ("master", 90)]
+)
+def test_receives_that_were_open_when_we_went_back(
+    tmp_path: Path, program: str, stop: int | None
+) -> None:
+    """As after a restart: the process is at an earlier time, and the log has what came later.
+
+    What it has posted with an open sender is inside the MPI then, and gets the recorded one.
+    """
+    directory = tmp_path / "time"
+    job = Layered(directory, program, "--rounds", 12, "--jitter-us", 500)
+    logs = [directory / str(rank) for rank in range(job.ranks)]
+    with job.running(stop) as running:
+        running.find()
+        clocks = settled(running)
+        early = [written(log) for log in logs]
+        for rank in running.ranks:
+            rank.stop_at(NEVER)
+        recorded = running.finish()
+    size = logs[0].stat().st_size
+    late = [written(log) for log in logs]
+    for _ in range(5 if program == "opened" else 2):
+        job.forget()
+        for log, data in zip(logs, early, strict=True):
+            put(log, data, size)
+        with job.running(stop) as running:
+            running.find()
+            assert settled(running) == clocks
+            for log, data in zip(logs, late, strict=True):
+                put(log, data, size)
+            held = [rank for rank in running.ranks if rank.clock().held]
+            running.wait(lambda held=held: all(r.clock().replaying for r in held), "they know")
+            for rank in running.ranks:
+                rank.stop_at(NEVER)
+            assert running.finish() == recorded

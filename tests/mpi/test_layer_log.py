@@ -1,0 +1,108 @@
+"""What the layer's log says of a run: calls, peers, communicators; its size; and when it ends."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from crdebug.native.clock import Refused
+from crdebug.timeline.calls import Kind
+from harness.layered import Layered
+
+
+def test_communicators_have_the_same_name_on_all_members(tmp_path: Path) -> None:
+    job = Layered(tmp_path / "time", "collectives", "--rounds", 2)
+    job.run()
+    logs = [job.log(rank) for rank in range(job.ranks)]
+    assert dict(logs[0].comms)["world"] == (0, 1, 2, 3)
+    members: dict[str, tuple[int, ...]] = {}
+    for log in logs:
+        for name, ranks in log.comms.items():
+            assert name == "self" or members.setdefault(name, ranks) == ranks
+            assert log.rank in ranks
+    assert {"0-1", "2-3", "3,2,1,0", "world#2", "0-1|2-3", "0,2"} <= set(members)
+    # what was called on it, was called on it by all
+    for name, ranks in members.items():
+        collective = {
+            tuple(c.name for c in logs[rank].calls if c.comm == name and c.kind is Kind.COLLECTIVE)
+            for rank in ranks
+        }
+        assert len(collective) == 1
+
+
+def test_each_receive_names_a_send(tmp_path: Path) -> None:
+    """As many messages come from each rank as it sends, and every completion has its posting."""
+    job = Layered(tmp_path / "time", "testsome", "--rounds", 2, "--jitter-us", 300)
+    job.run()
+    logs = [job.log(rank) for rank in range(job.ranks)]
+    sent = Counter(
+        (log.rank, c.peer, c.tag) for log in logs for c in log.calls if c.kind is Kind.SEND
+    )
+    posts = {c.tick: c for c in logs[0].calls if c.kind is Kind.POST_RECV}
+    received = Counter((c.peer, 0, c.tag) for c in posts.values())
+    assert sent == received
+    completed = [tick for c in logs[0].calls for tick in c.completes]
+    assert sorted(completed) == sorted(posts)
+
+
+def test_ticks_follow_each_other_and_end_at_the_tail(tmp_path: Path) -> None:
+    job = Layered(tmp_path / "time", "wildcard", "--rounds", 1)
+    job.run()
+    for rank in range(job.ranks):
+        log = job.log(rank)
+        tick = 1
+        for call in log.calls:
+            assert call.tick == tick
+            tick += call.repeats
+        assert log.tail_now == log.calls[-1].returned
+        assert log.calls[0].name.startswith("MPI_Init")
+
+
+def test_a_log_takes_sixteen_bytes_a_call_and_a_run_of_no_takes_them_once(tmp_path: Path) -> None:
+    job = Layered(tmp_path / "time", "pingpong", "--rounds", 1000, ranks=2)
+    job.run()
+    log = job.log(1)
+    assert len(log.calls) > 2000
+    assert log.records <= len(log.calls) + 3 * len(log.comms)
+    job = Layered(tmp_path / "polls", "wildcard", "--rounds", 2, "--jitter-us", 5000)
+    job.run()
+    polls = [c for c in job.log(0).calls if c.kind is Kind.NOTHING]
+    assert sum(c.repeats for c in polls) > 10 * len(polls)
+
+
+def test_a_full_log_ends_the_recording_not_the_run(tmp_path: Path) -> None:
+    job = Layered(tmp_path / "time", "pingpong", "--rounds", 1000, ranks=2)
+    job.run({"CRDEBUG_TIME_RECORDS": "500"})
+    log = job.log(0)
+    assert log.refused is Refused.LOG_FULL
+    assert 490 < log.records <= 500
+
+
+def test_calls_of_a_second_thread_end_the_recording(tmp_path: Path) -> None:
+    job = Layered(tmp_path / "time", "threaded", ranks=2)
+    assert job.run() == "done\n" * 2
+    log = job.log(0)
+    assert log.refused is Refused.THREADS
+    assert [c.name for c in log.calls] == ["MPI_Init_thread", "MPI_Barrier"]
+
+
+def test_one_sided_epochs_are_tracked_and_calls_repeat(tmp_path: Path) -> None:
+    job = Layered(tmp_path / "time", "onesided", ranks=2)
+    assert job.run() == job.run() == "done\n"
+    assert sum(c.kind is Kind.RMA for c in job.log(0).calls) == 12
+
+
+def test_another_program_is_a_divergence(tmp_path: Path) -> None:
+    """It is held where it differs, with what was expected and what was called."""
+    job = Layered(tmp_path / "time", "pingpong", "--rounds", 50, ranks=2)
+    job.run()
+    other = Layered(tmp_path / "time", "pingpong", "--rounds", 50, "--bytes", 2, ranks=2)
+    with other.running() as running:
+        ranks = running.find()
+        running.wait(lambda: all(rank.clock().diverged for rank in ranks), "both diverge")
+        for rank in ranks:
+            clock = rank.clock()
+            assert clock.held == 2
+            assert clock.diverged_now == 3  # inside the second call
+            assert clock.expected[0] >> 32 == 1
+            assert clock.actual[0] >> 32 == 2

@@ -1,0 +1,31 @@
+"""The MPI layer repeats what it recorded: a second run gives the first one's result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.layered import Layered
+
+# the program, and how long its ranks wait at random between messages
+PROGRAMS = {"wildcard": 2, "testsome": 3, "master": 12, "persistent": 15}
+AGAIN = {"wildcard": 20, "testsome": 20, "master": 8, "persistent": 8}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_recorded_result_comes_again(tmp_path: Path, program: str) -> None:
+    job = Layered(tmp_path / "time", program, "--rounds", PROGRAMS[program], "--jitter-us", 1500)
+    recorded = job.run()
+    ends = [(job.log(rank).tail_now, job.log(rank).records) for rank in range(job.ranks)]
+    for _ in range(AGAIN[program]):
+        assert job.run() == recorded
+    assert ends == [(job.log(rank).tail_now, job.log(rank).records) for rank in range(job.ranks)]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_without_enforcement_it_does_not(tmp_path: Path, program: str) -> None:
+    """Otherwise the test above could not fail."""
+    job = Layered(tmp_path / "time", program, "--rounds", PROGRAMS[program], "--jitter-us", 1500)
+    recorded = job.run()
+    assert any(job.run({"CRDEBUG_ENFORCE": "0"}) != recorded for _ in range(8))

@@ -1,0 +1,133 @@
+"""All ranks of a job go back in their GDBs' memories, and on as if they had never left."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from crdebug.deadline import Deadline
+from crdebug.errors import BadInput, Refused
+from crdebug.session import Session
+from crdebug.target.snapshots import Snapshots
+from harness.exact import look
+from harness.jobs import Heard, interrupt_after, run_to_end, session
+from harness.mpirun import reference
+from harness.programs import build
+
+
+def soon() -> Deadline:
+    return Deadline(60.0)
+
+
+async def run_steps(job: Session, count: int) -> None:
+    """Run until a rank has passed the breakpoint so many times."""
+    for _ in range(count):
+        await job.resume(job.ranks)
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "arguments"),
+    [
+        ("threads", "work_step", ("--steps", 150)),
+        ("heat", "relax", (128, 200, 20)),
+    ],
+)
+async def test_ten_times_fifty_steps_and_back(
+    name: str, function: str, arguments: tuple[object, ...]
+) -> None:
+    program, heard = build(name), Heard()
+    async with session(program, *arguments, heard=heard) as job:
+        stop = await job.add_breakpoint(job.ranks, function)
+        await run_steps(job, 7)
+        await job.delete_breakpoint(stop.number)
+        snapshots = Snapshots(job.group)
+        before = await look(job)
+        # libc, where a rank may be, has a `step` too
+        steps = await job.evaluate(job.ranks, f"'{name}.c'::step")
+        then = max(int(each) for each in steps.values.values())
+        first = await snapshots.keep("here", soon())
+        again = await snapshots.keep("there", soon())
+        assert again.bytes == first.bytes
+        assert again.changed < first.changed / 20
+        stop = await job.add_breakpoint(job.ranks, function, condition=f"step == {then + 50}")
+        for _ in range(10):
+            await job.resume(job.ranks)
+            assert before.differences(await look(job))
+            await snapshots.put_back("here", soon())
+            before.expect_same(await look(job), "a way back")
+        assert await run_to_end(job) == 0
+    # what was printed on the ways out was printed again each time
+    assert set(heard.text().splitlines()) == set(reference(program, *arguments).splitlines())
+    assert (name == "threads") is (len(heard.text().splitlines()) == 4)
+
+
+async def test_interrupted_anywhere_and_taken_back_there() -> None:
+    """Also deep inside the MPI library; what is in flight then is refused, and not forgotten."""
+    program, heard, kept = build("threads"), Heard(), 0
+    async with session(program, "--steps", 1500, heard=heard) as job:
+        stop = await job.add_breakpoint(job.ranks, "work_step")
+        await run_steps(job, 2)
+        await job.delete_breakpoint(stop.number)
+        snapshots = Snapshots(job.group)
+        for _ in range(6):
+            await interrupt_after(job, random.uniform(0.001, 0.05))
+            before = await look(job)
+            try:
+                await snapshots.keep("here", soon())
+            except Refused as error:
+                assert "bytes" in error.problem, error
+                continue
+            kept += 1
+            await interrupt_after(job, random.uniform(0.001, 0.05))
+            await snapshots.put_back("here", soon())
+            before.expect_same(await look(job), "a way back")
+        assert kept
+        assert await run_to_end(job) == 0
+    assert heard.text() == reference(program, "--steps", 1500)
+
+
+async def test_threads_of_all_ranks_in_system_calls_never_see_eintr() -> None:
+    calls = "poll,nanosleep,select,sem_timedwait,epoll_wait,read"
+    arguments = ("--only", calls, "--timeout-ms", 1500, "--steps", 5, "--rounds", 4)
+    heard = Heard()
+    async with session(build("syscalls"), *arguments, ranks=2, heard=heard) as job:
+        await job.add_breakpoint(job.ranks, "work_step")
+        await run_steps(job, 3)
+        snapshots = Snapshots(job.group)
+        for _ in range(3):
+            await snapshots.keep("here", soon())
+            before = await look(job)
+            await run_steps(job, 5)
+            await snapshots.put_back("here", soon())
+            before.expect_same(await look(job), "a way back")
+            await run_steps(job, 1)
+        # A wait until a point in time may be over too soon: then it says so, with 3.
+        assert await run_to_end(job) in (0, 3)
+    assert not [line for line in heard.text().splitlines() if "EINTR" in line]
+
+
+async def test_all_ranks_or_none() -> None:
+    program, heard = build("threads"), Heard()
+    async with session(program, "--steps", 60, ranks=2, heard=heard) as job:
+        await job.add_breakpoint(job.ranks, "work_step")
+        await run_steps(job, 3)
+        snapshots = Snapshots(job.group)
+        await snapshots.keep("here", soon())
+        await run_steps(job, 5)
+        # as if rank 1 had opened a file meanwhile
+        opened = await job.group[1].evaluate('(int)open("/dev/null", 0)', soon())
+        before = await look(job)
+        (problem,) = await snapshots.obstacles("here", soon())
+        assert problem == f"rank 1: file descriptor {opened} (/dev/null) is new"
+        with pytest.raises(Refused, match="is new"):
+            await snapshots.put_back("here", soon())
+        before.expect_same(await look(job), "a refusal")
+        await job.group[1].evaluate(f"(int)close({opened})", soon())
+        await snapshots.put_back("here", soon())
+        assert before.differences(await look(job))
+        await snapshots.forget("here", soon())
+        with pytest.raises(BadInput, match="no snapshot 'here'"):
+            await snapshots.put_back("here", soon())
+        assert await run_to_end(job) == 0
+    assert heard.text() == reference(program, "--steps", 60, ranks=2)

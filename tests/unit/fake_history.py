@@ -1,0 +1,52 @@
+"""A history without a job: it is where a test says, and notes what was asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from crdebug.ranks import RankSet
+from crdebug.timeline.text import Place
+from crdebug.travel.automatic import EVERY, Bound
+from crdebug.travel.history import Moment
+from crdebug.travel.overview import Overview
+
+VIEW = Overview(0, here=(20, 20, 20, 19), ends=(40, 40, 40, 39))
+
+
+@dataclass(slots=True)
+class FakeSurvey:
+    """saved: the files that were asked for."""
+
+    saved: list[Path] = field(default_factory=list)
+
+    async def save(self, overview: Overview, path: Path) -> None:
+        self.saved.append(path)
+
+
+@dataclass(slots=True)
+class FakeAutomatic:
+    bound: Bound = field(default_factory=Bound)
+
+
+class FakeHistory:
+    """The face of crdebug.travel.history.History that commands see. view: the whole of it."""
+
+    def __init__(self) -> None:
+        self.recorded = True
+        self.every = EVERY
+        self.automatic = FakeAutomatic()
+        self.survey = FakeSurvey()
+        self.marks: dict[str, Moment] = {}
+        self.view = VIEW
+        self.last = 0
+
+    def focus(self, ranks: RankSet) -> int:
+        return self.last if self.last in ranks else ranks.first
+
+    def overview(self, focus: int) -> Overview:
+        marks = tuple(Place(name, moment.cut) for name, moment in self.marks.items())
+        return replace(self.view, focus=focus, marks=marks, keeps=bool(self.every))
+
+    async def mark(self, name: str, focus: int) -> None:
+        self.marks[name] = Moment(focus, self.view.here, self.view.ends[focus] // 2)

@@ -1,0 +1,86 @@
+"""What lies in this very process's sockets and pipes, and which memory it shares."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import socket
+from pathlib import Path
+
+from crdebug.node.inflight import Channel, in_flight
+from crdebug.node.sharing import shared_mappings, written_by
+
+
+def found(*descriptors: int) -> dict[int, Channel]:
+    return {
+        each.descriptor: each for each in in_flight(os.getpid()) if each.descriptor in descriptors
+    }
+
+
+def test_bytes_in_sockets_and_pipes_until_they_are_read() -> None:
+    left, right = socket.socketpair()
+    outgoing, incoming = os.pipe()[::-1]
+    server = socket.create_server(("127.0.0.1", 0))
+    client = socket.create_connection(server.getsockname())
+    accepted, _ = server.accept()
+    mine = [each.fileno() for each in (left, right, server, client, accepted)]
+    everything = (*mine, outgoing, incoming)
+    try:
+        assert not found(*everything)
+
+        left.send(b"12345")
+        (channel,) = found(right.fileno()).values()
+        assert channel.unread == 5
+        assert f"file descriptor {right.fileno()} (socket:[" in str(channel)
+        assert "has 5 bytes to read" in str(channel)
+        right.recv(5)
+
+        os.write(outgoing, b"123")
+        # Only the end that reads: where a pipe leads out of the job, what lies in it is output.
+        assert {number: each.unread for number, each in found(*everything).items()} == {incoming: 3}
+        os.read(incoming, 3)
+
+        client.send(b"1234567")
+        assert found(accepted.fileno())[accepted.fileno()].unread == 7
+        accepted.recv(7)
+        assert not found(*everything)
+
+        # as much as the other end has no room for
+        left.setblocking(False)
+        try:
+            while True:
+                left.send(bytes(1 << 16))
+        except BlockingIOError:
+            pass
+        full = found(*everything)
+        assert full[left.fileno()].unsent > 0
+        assert "on their way" in str(full[left.fileno()])
+    finally:
+        for each in (left, right, server, client, accepted):
+            each.close()
+        os.close(outgoing)
+        os.close(incoming)
+
+
+def test_the_same_memory_is_the_same_wherever_it_is_mapped(tmp_path: Path) -> None:
+    page = mmap.PAGESIZE
+    (tmp_path / "shared memory").write_bytes(bytes(4 * page))
+    with (tmp_path / "shared memory").open("r+b") as file:
+        one = mmap.mmap(file.fileno(), 2 * page, offset=page)
+        same = mmap.mmap(file.fileno(), 2 * page, offset=page)
+        read = mmap.mmap(file.fileno(), page, access=mmap.ACCESS_READ)
+        private = mmap.mmap(file.fileno(), page, access=mmap.ACCESS_COPY)
+        mine = [each for each in shared_mappings(os.getpid()) if "shared memory" in each.path]
+        assert sorted((each.identity[2], each.identity[3], each.writable) for each in mine) == [
+            (0, page, False),
+            (page, 2 * page, True),
+            (page, 2 * page, True),
+        ]
+        assert len({each.identity for each in mine}) == 2
+        (file_,) = {each.file for each in mine}
+        assert file_ in written_by([os.getpid()])
+        one.close()
+        same.close()
+        assert file_ not in written_by([os.getpid(), 1 << 30])
+        read.close()
+        private.close()

@@ -1,0 +1,153 @@
+"""The table of MPI calls against the MPI's own header, and the C generated from it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from crdebug.native import clock, mpi_wrappers
+from crdebug.native.build_mpi import mpicc_of
+from crdebug.native.mpi_calls import BY_NAME, FUNCTIONS
+from crdebug.timeline.calls import Kind
+
+pytestmark = pytest.mark.unit
+
+NATIVE = Path(mpi_wrappers.__file__).parent
+
+# Functions that answer from what the process has: handles, attributes, types, groups, names, tools.
+LOCAL = re.compile(
+    r"MPI_(Abort|Add_error_(class|code|string)|Address|Aint_(add|diff)|Alloc_mem|Free_mem"
+    r"|Attr_(delete|get|put)|Buffer_attach|Cart_(coords|get|map|rank|shift)|Cartdim_get"
+    r"|(Open|Close)_port|(Lookup|Publish|Unpublish)_name|\w+_(c2f|f2c|c2f08|f082c|f082f|f2f08)"
+    r"|(Comm|Win|File)_(call|create|get|set)_errhandler|(Comm|Win|Type)_(create|free)_keyval"
+    r"|(Comm|Win|Type)_(get|set|delete)_(attr|name|info)|Comm_(compare|get_parent|group|rank)"
+    r"|Comm_(remote_group|remote_size|size|test_inter)|Dims_create"
+    r"|Dist_graph_neighbors(_count)?|Error_(class|string)|Errhandler_\w+|Finalized|Initialized"
+    r"|Get_(address|count|elements(_x)?|library_version|processor_name|version)"
+    r"|Graph_(get|map|neighbors(_count)?)|Graphdims_get|Group_\w+|Info_\w+|Is_thread_main"
+    r"|Keyval_(create|free)|Op_(create|free|commutative)|(Unp|P)ack(_external)?(_size)?|Pcontrol"
+    r"|Query_thread|Register_datarep|Status_set_(cancelled|elements(_x)?)|Topo_test|Type_\w+"
+    r"|Win_(get_group|shared_query|attach|detach)|Wtick|T_\w+|Reduce_local|Grequest_complete"
+    r"|Test_cancelled|File_(delete|seek|set_(atomicity|info)|get_\w+))"
+)
+
+
+def declared() -> set[str]:
+    """The functions in the mpi.h of the MPI that is here."""
+    mpicc = mpicc_of("mpirun")
+    if mpicc is None:
+        pytest.skip("there is no mpicc beside mpirun")
+    text = subprocess.run(
+        [mpicc, "-E", "-include", "mpi.h", "-x", "c", "/dev/null"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    return set(re.findall(r"\b(MPI_[A-Z]\w*)\s*\(", text)) - {"MPI_Type_free"}
+
+
+def test_no_function_is_forgotten() -> None:
+    """Each function is counted or local, and none both."""
+    functions = declared()
+    tools = {name for name in functions if re.fullmatch(r"MPI_\w+_(fn|FN|function|FUNCTION)", name)}
+    assert len(functions) > 350
+    neither = {n for n in functions - tools if n not in BY_NAME and not LOCAL.fullmatch(n)}
+    assert not neither
+    assert not {name for name in BY_NAME if LOCAL.fullmatch(name)}
+    assert not set(BY_NAME) - functions
+
+
+def test_kinds_are_those_of_the_timeline() -> None:
+    assert {function.kind for function in FUNCTIONS} <= set(Kind.__members__)
+    assert len(FUNCTIONS) < 512  # nine bits of a record
+    assert len({function.name for function in FUNCTIONS}) == len(FUNCTIONS)
+
+
+def test_a_wrapper_counts_once_and_asks_the_mpi() -> None:
+    text = mpi_wrappers.wrappers()
+    for function in FUNCTIONS:
+        (body,) = re.findall(
+            rf"EXPORTED \w+ {function.full}\(.*?^}}", text, re.MULTILINE | re.DOTALL
+        )
+        if function.shape == "bare":
+            assert f"return wrap_{function.name}(" in body
+            continue
+        assert body.count("enter()") == 1
+        assert body.count("leave();") == 2  # where it only counts, and where it records
+        assert f"return P{function.full}(" in body
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_the_layout_is_the_compilers(tmp_path: Path) -> None:
+    fields = {
+        "now": clock.NOW_OFFSET,
+        "stop": clock.STOP_OFFSET,
+        "held": clock.HELD_OFFSET,
+        "mode": clock.MODE_OFFSET,
+        "cursor": clock.CURSOR_OFFSET,
+        "enforce": clock.ENFORCE_OFFSET,
+        "diverged": clock.DIVERGED_OFFSET,
+    }
+    checks = [
+        f"_Static_assert(offsetof(struct crdebug_clock, {field}) == {offset}, {field!r});"
+        for field, offset in fields.items()
+    ]
+    checks += [
+        f"_Static_assert(sizeof(struct crdebug_clock) == {clock.SIZE}, {'size'!r});",
+        f"_Static_assert(sizeof(struct crdebug_log) == {clock.LOG_SIZE}, {'log'!r});",
+        f"_Static_assert(sizeof(struct crdebug_record) == {clock.RECORD.size}, {'record'!r});",
+        f"_Static_assert(CRDEBUG_LOG_HEADER == {clock.LOG_HEADER}, {'header'!r});",
+        f"_Static_assert(CRDEBUG_CLOCK_ABI == {clock.ABI}, {'abi'!r});",
+    ]
+    source = tmp_path / "layout.c"
+    text = "\n".join(['#include "clock.h"', "#include <stddef.h>", *checks])
+    source.write_text(text.replace("'", '"'))
+    subprocess.run(["cc", "-c", "-I", NATIVE, "-o", "/dev/null", source], check=True)
+
+
+def test_every_field_of_the_clock_is_read_where_it_is() -> None:
+    """Each field in its place: a number of its own comes back."""
+    data = clock._CLOCK.pack(
+        *(clock.ABI, clock.SIZE, 3, 4, 5, 6, 1, 1, 9, 10, 1, 2, 13, 3, 1, 1, 17),
+        *(18, 19, 20, 21, 22, clock.DIGEST, 1, 0),
+    )
+    found = clock.Clock.parse(data)
+    assert (found.rank, found.world, found.now, found.stop) == (3, 4, 5, 6)
+    assert (found.cursor, found.repeat, found.thread_level, found.open_epochs) == (9, 10, 2, 13)
+    assert (found.refused, found.expected, found.actual) == (3, (18, 19), (20, 21))
+    assert (found.diverged_now, found.pending_wild, found.replaying) == (17, 22, True)
+
+
+class TestTheMpiccOfALauncher:
+    @staticmethod
+    def program(path: Path) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+        return path
+
+    def test_is_beside_it(self, tmp_path: Path) -> None:
+        launcher = self.program(tmp_path / "bin" / "mpirun")
+        assert mpicc_of(str(launcher)) is None
+        mpicc = self.program(tmp_path / "bin" / "mpicc")
+        assert mpicc_of(str(launcher)) == str(mpicc)
+
+    def test_is_of_the_same_mpi_where_several_are(self, tmp_path: Path) -> None:
+        own = {}
+        for family in ("openmpi", "mpich"):
+            own[family] = self.program(tmp_path / f"mpicc.{family}")
+            self.program(tmp_path / f"mpirun.{family}")
+        self.program(tmp_path / "mpicc")
+        for family, mpicc in own.items():
+            assert mpicc_of(str(tmp_path / f"mpirun.{family}")) == str(mpicc)
+            short = tmp_path / "mpirun"
+            short.unlink(missing_ok=True)
+            short.symlink_to(tmp_path / f"mpirun.{family}")
+            assert mpicc_of(str(short)) == str(mpicc)
+
+    def test_is_none_without_a_launcher(self) -> None:
+        assert mpicc_of("there-is-no-such-launcher") is None
