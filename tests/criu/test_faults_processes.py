@@ -162,7 +162,7 @@ async def goes_on(job: Session) -> None:
         except GdbDied as error:
             assert error.hint == "another gdb stopped the rank where it is now"
             continue
-        assert {each.reason for each in stop.cause} == {StopReason.BREAKPOINT}
+        assert {each.reason for each in stop.cause} == {StopReason.BREAKPOINT}, stop.cause
         assert [info.state for info in job.info_ranks()] == ["stopped"] * RANKS
     assert nobody_waits()
 
