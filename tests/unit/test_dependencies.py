@@ -31,6 +31,15 @@ def test_every_python_package_has_a_reason() -> None:
     assert all(explained().values())
 
 
+def test_every_package_of_ours_is_installed() -> None:
+    """Also where it is not installed editable."""
+    settings = tomllib.loads((TOP / "pyproject.toml").read_text())["tool"]["setuptools"]
+    there = {
+        ".".join(init.parent.relative_to(TOP).parts) for init in TOP.glob("crdebug/**/__init__.py")
+    }
+    assert set(settings["packages"]) == there | {"crdebug.gdbscripts"}
+
+
 def test_every_debian_package_that_setup_installs_has_a_reason() -> None:
     setup = (TOP / "scripts" / "setup").read_text()
     wanted = re.findall(r'^\s*want (?:"([^"]+)"|(\S+)) ', setup, re.MULTILINE)
