@@ -50,7 +50,6 @@ def walking_scripts() -> tuple[Path, ...]:
         "walk_code",
         "walk_search",
         "walk_lines",
-        "walk_stops",
         "walk_mi",
         "walk_meet",
     )

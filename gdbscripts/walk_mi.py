@@ -8,10 +8,9 @@ Sourced last, into the namespace of all of crdebug's scripts (walk_search.py say
     {place}: where the thread stands, as moves from the snapshot ORIGIN. It stays there.
 -crdebug-go ORIGIN PLACE [PC SP]
     Go to a place; an error if it is another one than it was.
--crdebug-reverse ORIGIN stepi|nexti|step|next|finish|continue
-    {place, pc, sp}: go back; for continue also the breakpoint's number. {before=1, frame,
-    function}: what is looked for lies before the origin; the thread stands where it stood. frame:
-    what the search was about, then.
+-crdebug-reverse ORIGIN stepi|nexti|step|next|finish
+    {place, pc, sp}: go back. {before=1, frame, function}: what is looked for lies before the
+    origin; the thread stands where it stood. frame: what the search was about, then.
 Options of all three, before what is listed: --write ADDRESS=BYTES, to be written after each time
 the snapshot is put back; --seconds LIMIT; --frame FRAME: not what the newest frame did, but this
 one. Numbers are hexadecimal.
@@ -39,7 +38,6 @@ from __main__ import (
     Reverse,
     Search,
     Snapshot,
-    Stops,
     WalkFailed,
     areas,
     extended_state,
@@ -64,8 +62,7 @@ from __main__ import (
 )
 
 SECONDS = 30.0
-KINDS = ("stepi", "nexti", "step", "next", "finish", "continue")
-STACK_PROBE = 1024
+KINDS = ("stepi", "nexti", "step", "next", "finish")
 GENERAL = ("rip", "rsp", "rbp", "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r12")
 MOST_NEAR = 6
 CLOSE = 32  # so many passages of the present address before the present stop, a search starts
@@ -328,14 +325,9 @@ class Walk:
             raise
 
     def find(self, search, kind):
-        told = {}
-        if kind == "continue":
-            moves, number = Stops(search).last_or_before()
-            told["number"] = str(number)
-        else:
-            moves = getattr(search, kind)()
+        moves = getattr(search, kind)()
         self.go(search, moves)
-        return {**told, **self.told(moves)}
+        return self.told(moves)
 
     def go(self, search, moves):
         search.go(search_mark(moves))

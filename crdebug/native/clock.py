@@ -17,8 +17,6 @@ ABI = 1
 NEVER = 2**64 - 1
 SYMBOL = "crdebug_clock"
 HOLD_FUNCTION = "crdebug_hold"
-DIVERGED_FUNCTION = "crdebug_diverged"
-TIME_DIRECTORY = "/run/crdebug/time"
 SITES = 65536
 SITES_OFFSET = 4096
 LOG_HEADER = SITES_OFFSET + 8 * SITES
@@ -33,13 +31,8 @@ SIZE = _CLOCK.size
 LOG_SIZE = _LOG.size
 
 # of the fields that are read or written one at a time
-NOW_OFFSET = 16
 STOP_OFFSET = 24
-HELD_OFFSET = 32
-MODE_OFFSET = 36
-CURSOR_OFFSET = 40
 ENFORCE_OFFSET = 72
-DIVERGED_OFFSET = 76
 
 
 class Refused(IntEnum):

@@ -164,8 +164,6 @@ static void cut(void) {
     requests_unsettle();
 }
 
-EXPORTED __attribute__((noinline)) void crdebug_diverged(void) { __asm__ volatile("" ::: "memory"); }
-
 static void diverge(const struct crdebug_record *wanted, const struct note *note) {
     volatile struct crdebug_clock *clock = &crdebug_own;
     unsigned patience = 0;
@@ -174,7 +172,6 @@ static void diverge(const struct crdebug_record *wanted, const struct note *note
     C.diverged_now = C.now;
     C.diverged = 1;
     clock->held = CRDEBUG_AT_DIVERGENCE;
-    crdebug_diverged();
     while (clock->diverged) progress(&patience);
     clock->held = CRDEBUG_FREE;
     cut();

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
@@ -83,18 +84,20 @@ def test_a_wrapper_counts_once_and_asks_the_mpi() -> None:
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 def test_the_layout_is_the_compilers(tmp_path: Path) -> None:
-    fields = {
-        "now": clock.NOW_OFFSET,
-        "stop": clock.STOP_OFFSET,
-        "held": clock.HELD_OFFSET,
-        "mode": clock.MODE_OFFSET,
-        "cursor": clock.CURSOR_OFFSET,
-        "enforce": clock.ENFORCE_OFFSET,
-        "diverged": clock.DIVERGED_OFFSET,
-    }
+    fields = [
+        ("clock", "stop", clock.STOP_OFFSET),
+        ("clock", "enforce", clock.ENFORCE_OFFSET),
+        ("log", "tail", clock.TAIL_OFFSET),
+        ("log", "cuts", clock.CUTS_OFFSET),
+    ]
+    # where the two formats read the fields
+    parts = [("<", "abi"), ("<IIii", "now"), ("<IIiiQQ", "held"), ("<IIiiQQI", "mode")]
+    parts += [("<IIiiQQII", "cursor"), ("<IIiiQQIIQQ", "initialized")]
+    parts += [("<IIiiQQIIQQIiIII", "diverged"), ("<IIiiQQIIQQIiIIII", "diverged_now")]
+    fields += [("clock", field, struct.calcsize(part)) for part, field in parts]
     checks = [
-        f"_Static_assert(offsetof(struct crdebug_clock, {field}) == {offset}, {field!r});"
-        for field, offset in fields.items()
+        f"_Static_assert(offsetof(struct crdebug_{owner}, {field}) == {offset}, {field!r});"
+        for owner, field, offset in fields
     ]
     checks += [
         f"_Static_assert(sizeof(struct crdebug_clock) == {clock.SIZE}, {'size'!r});",

@@ -1,4 +1,4 @@
-"""reverse-continue, long loops, and what cannot be done: said in words, and nobody is moved."""
+"""Long loops, watchpoints, and what cannot be done: said in words, and nobody is moved."""
 
 from __future__ import annotations
 
@@ -9,34 +9,11 @@ from processes import number, soon
 from walked import ORIGIN, compiled, walked
 
 from crdebug.errors import GdbError
-from crdebug.target.interface import BreakpointRequest
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compiled(tmp_path_factory.mktemp("walk"), "cc", "-O0")
-
-
-async def test_back_over_breakpoints_in_the_order_of_their_hits(program: Path) -> None:
-    async with walked(program) as process:
-        kept = [("factorial", ""), ("choose", ""), ("loops", ""), ("leaf", "x == 3 || x == 7")]
-        for place, condition in kept:
-            await process.target.insert_breakpoint(BreakpointRequest(place, condition), soon())
-        await process.target.insert_breakpoint(BreakpointRequest("last"), soon())
-        forward, sinks = [], []
-        while not forward or forward[-1][0] != "last":
-            await process.resume()
-            forward.append(await process.where())
-            sinks.append(await process.value("sink"))
-        assert len(forward) > 12
-        backward = []
-        while "before" not in (told := await process.back("continue")):
-            backward.append((await process.where(), await process.value("sink")))
-            assert told.number("number") > 1  # 1 was the one that led to the origin
-        assert backward == list(zip(forward, sinks, strict=True))[-2::-1]
-        # And forward again, from where it ended.
-        await process.resume()
-        assert await process.where() == forward[1]
 
 
 async def test_a_long_loop_is_no_obstacle(program: Path) -> None:
