@@ -1,13 +1,14 @@
 """The one object that commands, scripts and the Python API talk to.
 
+Here is how a session begins and ends, and its checkpoints; its other verbs are in crdebug.verbs.
+
 A session is one debugger on one job. Its verbs return values; what happens meanwhile arrives as
 events (crdebug.events) at the subscribers. Not thread-safe; one operation at a time.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from crdebug.acquire.mpir import acquire_local
@@ -18,8 +19,7 @@ from crdebug.control import Request, is_attended
 from crdebug.deadline import Deadline
 from crdebug.debuggers import attach_group, launch_group, to_main
 from crdebug.errors import CrdebugError, Refused
-from crdebug.events import Event, GroupStopped
-from crdebug.interludes import Interludes
+from crdebug.events import Event
 from crdebug.job.launch import await_ranks, end, launch
 from crdebug.job.ranks import RankShim, refuse_traced
 from crdebug.job.record import (
@@ -35,34 +35,15 @@ from crdebug.job.record import (
 from crdebug.job.remains import take_over
 from crdebug.output import tell_phase
 from crdebug.ranks import RankSet
-from crdebug.target.answers import Answers
-from crdebug.target.breakpoints import Breakpoint
-from crdebug.target.group import RankInfo, TargetGroup
-from crdebug.target.interface import BreakpointRequest, Frame, Target, TargetState, ThreadInfo
-from crdebug.travel.history import History, heard, past
+from crdebug.travel.history import History, past
+from crdebug.verbs.looking import Looking
+from crdebug.verbs.points import Points
+from crdebug.verbs.running import Running
 
 
-class Session:
+class Session(Running, Looking, Points):
     """A job under the debugger. Made by `run`, `attach` or `restart_from`; owns its GDBs until
     `close` or `detach`."""
-
-    def __init__(
-        self,
-        group: TargetGroup,
-        name: str,
-        settings: Settings,
-        subscriber: Callable[[Event], None] | None,
-    ) -> None:
-        self.settings = settings
-        self._name = name
-        self._group = group
-        self._subscribers: list[Callable[[Event], None]] = [subscriber] if subscriber else []
-        self._attended: AttendedJob | None = None  # None: not started by crdebug
-        self._over = False  # detached, or the job was killed
-        self._interludes = Interludes(group.interrupt, self._serve)
-        self.history: History | None = None  # None: not started by crdebug
-        self._busy = asyncio.Lock()
-        group.subscriber = self._tell
 
     # ---- how a session begins and ends --------------------------------------------------------
 
@@ -241,162 +222,7 @@ class Session:
                 await job.close()
             await self._group.close()
 
-    # ---- state --------------------------------------------------------------------------------
-
-    @property
-    def job(self) -> str:
-        """The job's name."""
-        return self._name
-
-    @property
-    def ranks(self) -> RankSet:
-        """All ranks of the job."""
-        return self._group.ranks
-
-    @property
-    def group(self) -> TargetGroup:
-        """The ranks' debuggers, for what has no verb here."""
-        return self._group
-
-    @property
-    def ended(self) -> int | None:
-        """The launcher's exit status once the job has ended, else None."""
-        if self._attended is not None:
-            return self._attended.status
-        return None if self._group.in_state(*_ALIVE) else 0
-
-    @property
-    def running(self) -> RankSet:
-        """The ranks that run now."""
-        return self._group.running
-
-    @property
-    def incarnation(self) -> int:
-        """Grows by one with each restart."""
-        return self._attended.record.incarnation if self._attended else 1
-
-    def subscribe(self, subscriber: Callable[[Event], None]) -> Callable[[], None]:
-        """Call `subscriber` with every event from now on; returns what ends that."""
-        self._subscribers.append(subscriber)
-        return lambda: self._subscribers.remove(subscriber)
-
-    def _tell(self, event: Event) -> None:
-        for subscriber in tuple(self._subscribers):
-            subscriber(event)
-
-    def info_ranks(self) -> tuple[RankInfo, ...]:
-        """One entry for each rank: state, pid, host, executable, location. Works while running."""
-        return self._group.info()
-
-    async def info_threads(self, ranks: RankSet) -> Answers[tuple[ThreadInfo, ...]]:
-        return await self._group.threads(ranks)
-
-    # ---- running ------------------------------------------------------------------------------
-
-    async def _run(self, run: Callable[[], Awaitable[GroupStopped]]) -> GroupStopped:
-        async with self._busy:
-            if self._over:
-                raise Refused(f"job '{self._name}' is not attached any more")
-            if self._attended is None:
-                return await run()
-            await past(self.history).branching.before_running()
-            with past(self.history).forward() as stopped:
-                return stopped(await self._attended.run(run))
-
-    async def resume(self, ranks: RankSet) -> GroupStopped:
-        """continue: run these ranks until one of them stops; then stop the others.
-
-        Raises Refused when a rank is not stopped, or when none of them is alive.
-        """
-        history = self.history
-        return await self._interludes.run(
-            lambda: self._run(lambda: self._group.resume(ranks)),
-            history.interlude if history else None,
-            await history.begin_run() if history else 0.0,
-        )
-
-    async def step(self, ranks: RankSet, count: int = 1) -> GroupStopped:
-        limit = Deadline(self.settings.command)
-        return await self._step(
-            ranks, lambda each: each.step(count, limit), lambda: self._group.step(ranks, count)
-        )
-
-    async def next(self, ranks: RankSet, count: int = 1) -> GroupStopped:
-        limit = Deadline(self.settings.command)
-        return await self._step(
-            ranks, lambda each: each.next(count, limit), lambda: self._group.next(ranks, count)
-        )
-
-    async def finish(self, ranks: RankSet) -> GroupStopped:
-        limit = Deadline(self.settings.command)
-        return await self._step(
-            ranks, lambda each: each.finish(limit), lambda: self._group.finish(ranks)
-        )
-
-    async def _step(
-        self,
-        ranks: RankSet,
-        one: Callable[[Target], Awaitable[None]],
-        many: Callable[[], Awaitable[GroupStopped]],
-    ) -> GroupStopped:
-        """one: lets a rank step.  many: all of them."""
-        history = self.history
-        return await self._run(lambda: history.run(ranks, one, many) if history else many())
-
-    async def interrupt(self) -> None:
-        """Ask all running ranks to stop; the pending resume/step returns then. May be called
-        while another verb runs (the one exception to one operation at a time)."""
-        self._interludes.user_interrupts()
-        await self._group.interrupt()
-
-    async def job_end(self) -> int:
-        """Wait until the launcher has ended, which it does soon after its last rank; returns its
-        status. Raises DeadlineExpired."""
-        if self._attended is not None:
-            await self._attended.wait_ended(Deadline(self.settings.stop))
-        status = self.ended
-        assert status is not None
-        return status
-
-    # ---- looking ------------------------------------------------------------------------------
-
-    async def evaluate(self, ranks: RankSet, expression: str, format: str = "") -> Answers[str]:
-        """print: the value as GDB prints it. format: "/x" and the like."""
-        answers = await self._group.evaluate(ranks, expression, format)
-        return heard(self.history, f"print {expression}", answers)
-
-    async def backtrace(self, ranks: RankSet, limit: int = 0) -> Answers[tuple[Frame, ...]]:
-        """Innermost frame first; at most `limit` frames unless it is 0."""
-        return await self._group.backtrace(ranks, limit)
-
-    async def gdb(self, ranks: RankSet, command: str) -> Answers[str]:
-        """A command for the ranks' GDBs as typed; the answer is what GDB printed."""
-        return heard(self.history, command, await self._group.console(ranks, command))
-
-    # ---- breakpoints --------------------------------------------------------------------------
-
-    async def add_breakpoint(
-        self, ranks: RankSet, location: str, *, condition: str = "", temporary: bool = False
-    ) -> Breakpoint:
-        request = BreakpointRequest(location, condition, temporary)
-        return await self._group.add_breakpoint(ranks, request)
-
-    async def delete_breakpoint(self, number: int) -> None:
-        """Raises BadInput for a number that is not there."""
-        await self._group.delete_breakpoint(number)
-
-    def breakpoints(self) -> tuple[Breakpoint, ...]:
-        return self._group.table.all()
-
     # ---- checkpoints --------------------------------------------------------------------------
-
-    def _job(self, what: str) -> AttendedJob:
-        if self._attended is None:
-            raise Refused(
-                f"cannot {what}: the job was not started by crdebug",
-                hint="start it with 'crdebug run'",
-            )
-        return self._attended
 
     async def checkpoint(self, note: str = "") -> Checkpoint:
         """Take a checkpoint of the stopped job; every thread is then where it was.
@@ -444,6 +270,3 @@ class Session:
     def directory(self) -> Path:
         """Where the job's files are."""
         return self._job("name its directory").directory.path
-
-
-_ALIVE = (TargetState.STOPPED, TargetState.RUNNING, TargetState.DEAD)

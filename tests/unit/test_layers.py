@@ -30,13 +30,14 @@ LEVELS: dict[str, int] = {
     "attended": 5,
     "interludes": 5,
     "travel": 6,
-    "session": 7,
-    "jobs": 7,
-    "": 8,  # crdebug/__init__.py: the public API
-    "commands": 8,
-    "ui": 9,
-    "cli": 10,
-    "__main__": 11,
+    "verbs": 7,
+    "session": 8,
+    "jobs": 8,
+    "": 9,  # crdebug/__init__.py: the public API
+    "commands": 9,
+    "ui": 10,
+    "cli": 11,
+    "__main__": 12,
 }
 # Siblings that may be imported; besides, level 0, which has no I/O, knows its like. The native
 # part is compiled by a program that node runs; jobs are named as sessions name them; an operation

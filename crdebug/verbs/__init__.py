@@ -1,0 +1,1 @@
+"""The verbs of a session, by theme; crdebug.session.Session has them all."""

@@ -1,0 +1,108 @@
+"""What every verb of a session works with: its ranks, its job, who listens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from crdebug.attended import AttendedJob
+from crdebug.config import Settings
+from crdebug.control import Request
+from crdebug.errors import Refused
+from crdebug.events import Event, GroupStopped
+from crdebug.interludes import Interludes
+from crdebug.ranks import RankSet
+from crdebug.target.group import RankInfo, TargetGroup
+from crdebug.target.interface import TargetState
+from crdebug.travel.history import History, past
+
+_ALIVE = (TargetState.STOPPED, TargetState.RUNNING, TargetState.DEAD)
+
+
+class Core:
+    """The state of a session. One operation at a time."""
+
+    def __init__(
+        self,
+        group: TargetGroup,
+        name: str,
+        settings: Settings,
+        subscriber: Callable[[Event], None] | None,
+    ) -> None:
+        self.settings = settings
+        self._name = name
+        self._group = group
+        self._subscribers: list[Callable[[Event], None]] = [subscriber] if subscriber else []
+        self._attended: AttendedJob | None = None  # None: not started by crdebug
+        self._over = False  # detached, or the job was killed
+        self._interludes = Interludes(group.interrupt, self._serve)
+        self.history: History | None = None  # None: not started by crdebug
+        self._busy = asyncio.Lock()
+        group.subscriber = self._tell
+
+    @property
+    def job(self) -> str:
+        """The job's name."""
+        return self._name
+
+    @property
+    def ranks(self) -> RankSet:
+        """All ranks of the job."""
+        return self._group.ranks
+
+    @property
+    def group(self) -> TargetGroup:
+        """The ranks' debuggers, for what has no verb here."""
+        return self._group
+
+    @property
+    def ended(self) -> int | None:
+        """The launcher's exit status once the job has ended, else None."""
+        if self._attended is not None:
+            return self._attended.status
+        return None if self._group.in_state(*_ALIVE) else 0
+
+    @property
+    def running(self) -> RankSet:
+        """The ranks that run now."""
+        return self._group.running
+
+    @property
+    def incarnation(self) -> int:
+        """Grows by one with each restart."""
+        return self._attended.record.incarnation if self._attended else 1
+
+    def subscribe(self, subscriber: Callable[[Event], None]) -> Callable[[], None]:
+        """Call `subscriber` with every event from now on; returns what ends that."""
+        self._subscribers.append(subscriber)
+        return lambda: self._subscribers.remove(subscriber)
+
+    def _tell(self, event: Event) -> None:
+        for subscriber in tuple(self._subscribers):
+            subscriber(event)
+
+    def info_ranks(self) -> tuple[RankInfo, ...]:
+        """One entry for each rank: state, pid, host, executable, location. Works while running."""
+        return self._group.info()
+
+    def _job(self, what: str) -> AttendedJob:
+        if self._attended is None:
+            raise Refused(
+                f"cannot {what}: the job was not started by crdebug",
+                hint="start it with 'crdebug run'",
+            )
+        return self._attended
+
+    async def _run(self, run: Callable[[], Awaitable[GroupStopped]]) -> GroupStopped:
+        async with self._busy:
+            if self._over:
+                raise Refused(f"job '{self._name}' is not attached any more")
+            if self._attended is None:
+                return await run()
+            await past(self.history).branching.before_running()
+            with past(self.history).forward() as stopped:
+                return stopped(await self._attended.run(run))
+
+    async def _serve(self, request: Request) -> int:
+        """What another crdebug asks for while the user's `continue` is interrupted for it."""
+        raise NotImplementedError

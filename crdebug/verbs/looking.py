@@ -1,0 +1,29 @@
+"""Looking at the ranks."""
+
+from __future__ import annotations
+
+from crdebug.ranks import RankSet
+from crdebug.target.answers import Answers
+from crdebug.target.interface import Frame, ThreadInfo
+from crdebug.travel.history import heard
+from crdebug.verbs.core import Core
+
+
+class Looking(Core):
+    """The verbs that ask ranks for something."""
+
+    async def info_threads(self, ranks: RankSet) -> Answers[tuple[ThreadInfo, ...]]:
+        return await self._group.threads(ranks)
+
+    async def evaluate(self, ranks: RankSet, expression: str, format: str = "") -> Answers[str]:
+        """print: the value as GDB prints it. format: "/x" and the like."""
+        answers = await self._group.evaluate(ranks, expression, format)
+        return heard(self.history, f"print {expression}", answers)
+
+    async def backtrace(self, ranks: RankSet, limit: int = 0) -> Answers[tuple[Frame, ...]]:
+        """Innermost frame first; at most `limit` frames unless it is 0."""
+        return await self._group.backtrace(ranks, limit)
+
+    async def gdb(self, ranks: RankSet, command: str) -> Answers[str]:
+        """A command for the ranks' GDBs as typed; the answer is what GDB printed."""
+        return heard(self.history, command, await self._group.console(ranks, command))
