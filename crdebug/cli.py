@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from crdebug.config import Settings
+from crdebug.config import Settings, config_file
 
 if TYPE_CHECKING:
     from crdebug.commands.context import Context
+    from crdebug.commands.preferences import Preference
     from crdebug.commands.registry import Registry
     from crdebug.events import Event
     from crdebug.jobs import JobInfo
@@ -130,7 +131,11 @@ def run(
     argv: tuple[str, ...],
 ) -> None:
     """Start a job: `crdebug run -- mpirun -n 4 ./heat`."""
-    settings = Settings(signal=signal_number or 0, record=bool(record) if no_debugger else record)
+    preferences, settings = _preferences(Settings(record=None))
+    if signal_number is not None:
+        settings.signal = signal_number
+    if record is not None or (no_debugger and settings.record is None):
+        settings.record = bool(record)
     if no_debugger:
         if scripts or batch:
             raise click.UsageError("-x and --batch are for the debugger; leave --no-debugger out")
@@ -147,7 +152,9 @@ def run(
             subscriber=subscriber,
         )
 
-    _debug(begin, scripts, batch)
+    given = {"signal": signal_number, "record": record}
+    chosen = [name for name, value in given.items() if value is not None]
+    _debug(begin, scripts, batch, preferences, given=chosen)
 
 
 @main.command()
@@ -163,9 +170,10 @@ def attach(job: str, scripts: tuple[str, ...], batch: bool) -> None:
     async def begin(subscriber: Subscriber) -> Session:
         from crdebug.session import Session
 
-        return await Session.attach(job, subscriber=subscriber)
+        return await Session.attach(job, settings=settings, subscriber=subscriber)
 
-    _debug(begin, scripts, batch, owns_job=False)
+    preferences, settings = _preferences()
+    _debug(begin, scripts, batch, preferences, owns_job=False)
 
 
 @main.command()
@@ -185,21 +193,32 @@ def restart(
     if not debug:
         if scripts or batch:
             raise click.UsageError("-x and --batch are for the debugger; leave --no-debug out")
-        ctx.exit(_wait(_restart_detached(handle)))
+        ctx.exit(_wait(_restart_detached(handle, _preferences()[1])))
 
     async def begin(subscriber: Subscriber) -> Session:
         from crdebug.session import Session
 
-        return await Session.restart_from(handle, settings=Settings(), subscriber=subscriber)
+        return await Session.restart_from(handle, settings=settings, subscriber=subscriber)
 
-    _debug(begin, scripts, batch, announce=True)
+    preferences, settings = _preferences()
+    _debug(begin, scripts, batch, preferences, announce=True)
+
+
+def _preferences(settings: Settings | None = None) -> tuple[Sequence[Preference], Settings]:
+    """What the user's config file says, and the settings to begin with, which follow it."""
+    from crdebug.commands.preferences import begin_with, read_preferences
+
+    preferences = read_preferences(config_file())
+    return preferences, begin_with(preferences, settings or Settings())
 
 
 def _debug(
     begin: Begin,
     scripts: Sequence[str],
     batch: bool,
+    preferences: Sequence[Preference],
     *,
+    given: Sequence[str] = (),
     owns_job: bool = True,
     announce: bool = False,
 ) -> None:
@@ -208,7 +227,7 @@ def _debug(
         raise click.UsageError("--batch needs a script: -x SCRIPT")
     from crdebug.ui.conversation import Plan, converse
 
-    plan = Plan(scripts, batch, owns_job)
+    plan = Plan(scripts, batch, owns_job, preferences, given)
     screen = _screen(batch=batch, announce=announce)
     status = _wait(converse(begin, plan, screen, _source))
     click.get_current_context().exit(status)
@@ -237,12 +256,12 @@ async def _run_detached(argv: Sequence[str], name: str | None, settings: Setting
     return await _follow(await jobs.run_detached(argv, name, settings))
 
 
-async def _restart_detached(handle: str) -> int:
+async def _restart_detached(handle: str, settings: Settings) -> int:
     from crdebug import jobs
 
     screen = _screen()
     with screen.busy():
-        job = await jobs.restart(handle, screen.event)
+        job = await jobs.restart(handle, screen.event, settings)
     return await _follow(job)
 
 
@@ -283,7 +302,7 @@ def checkpoint(job: str, note: str, kill: bool, as_json: bool) -> None:
 
     screen = _screen()
     with screen.busy():
-        taken = _wait(jobs.take_checkpoint(job, note, kill, screen.event))
+        taken = _wait(jobs.take_checkpoint(job, note, kill, screen.event, _preferences()[1]))
     # The line that MPIR debuggers look for: the argument of MPIR_restart_command.
     click.echo(f"MPIR_checkpoint_handle) {taken.handle}", err=True)
     click.echo(checkpoint_json(taken) if as_json else render(CheckpointTaken(taken)))
@@ -331,7 +350,7 @@ def kill(job: str) -> None:
     from crdebug.commands.results import Killed
     from crdebug.ui.render import render
 
-    _wait(jobs.kill(job))
+    _wait(jobs.kill(job, _preferences()[1]))
     click.echo(render(Killed(job)))
 
 
@@ -341,7 +360,7 @@ def release(job: str) -> None:
     """Open the gates of a job whose debugger died, so that it runs on."""
     from crdebug import jobs
 
-    for line in _wait(jobs.release(job)):
+    for line in _wait(jobs.release(job, _preferences()[1])):
         click.echo(line)
 
 

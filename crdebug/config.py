@@ -28,21 +28,31 @@ def cache_home() -> Path:
     return Path(own) if own else Path(base) / "crdebug"
 
 
+def config_file() -> Path:
+    """The user's settings: $CRDEBUG_CONFIG, else $XDG_CONFIG_HOME/crdebug/config.toml."""
+    own = os.environ.get("CRDEBUG_CONFIG")
+    base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(own) if own else Path(base) / "crdebug" / "config.toml"
+
+
 def criu_candidates() -> tuple[str, ...]:
     """Programs to probe as CRIU, best first; $CRDEBUG_CRIU, if set, is the only one."""
     own = os.environ.get("CRDEBUG_CRIU")
     return (own,) if own else (str(data_home() / "criu" / "bin" / "criu"), "criu")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Settings:
     """What a user can choose for a session.
+
+    One object for all parts of it, and not frozen: `set` changes it while the session lasts.
 
     gdb: the debugger's program.  compiler: for the native part, $CC or cc; may have options.
     signal: the number of the waitpoint signal; 0 lets crdebug choose.
     record: have the ranks record their MPI calls, for going back in time; None: if that can be.
     times in seconds: attach for all ranks to be attached; stop for a job to stop;
-    command for one answer of GDB; dump and restore for the CRS.
+    command for one answer of GDB; herd for threads to be led to a waitpoint; dump and restore for
+    the CRS.
     """
 
     gdb: str = "gdb"

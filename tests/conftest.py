@@ -18,6 +18,8 @@ import pytest
 
 from crdebug.node import probes
 
+os.environ["CRDEBUG_CONFIG"] = os.devnull  # what the user of this machine prefers is not tested
+
 
 def _nothing() -> str | None:
     return None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from crdebug.ranks import RankSet
@@ -17,6 +18,22 @@ async def agree(question: str) -> bool:
     return True
 
 
+class Hangup(Enum):
+    """What becomes of the job when the terminal goes away."""
+
+    HOLD = "hold"
+    LET_GO = "let-go"
+    KILL = "kill"
+
+
+@dataclass(slots=True)
+class Preferences:
+    """What the user chose for the console; see the settings of the same names."""
+
+    on_hangup: Hangup = Hangup.HOLD
+    pager: bool = True
+
+
 @dataclass(slots=True)
 class Context:
     """The state of a conversation: it outlives a command, and is not the job's.
@@ -27,6 +44,7 @@ class Context:
     confirm: asks the user before something is lost.
     repeat: the line that an empty line stands for.
     over: the session has ended, no command can run any more.
+    origins: who chose a setting that has not its default value, by the setting's name.
     """
 
     session: Session
@@ -35,6 +53,8 @@ class Context:
     confirm: Callable[[str], Awaitable[bool]] = agree
     repeat: str = ""
     over: bool = False
+    preferences: Preferences = field(default_factory=Preferences)
+    origins: dict[str, str] = field(default_factory=dict)
 
     @property
     def addressed(self) -> RankSet:

@@ -8,53 +8,29 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from textwrap import indent, wrap
-from typing import TypeVar
 
 from crdebug.commands.arguments import rest, word
-from crdebug.commands.context import Context
+from crdebug.commands.context import Context, Hangup
 from crdebug.commands.registry import Call, Group, Requires
 from crdebug.commands.results import Result, Text
+from crdebug.commands.setting import (
+    Setting,
+    of_session,
+    read_seconds,
+    read_switch,
+    read_text,
+    reader,
+    seconds_text,
+    setting,
+    switch_text,
+)
+from crdebug.config import Settings
 from crdebug.errors import BadInput, Refused
+from crdebug.node import signals
 from crdebug.travel.automatic import EVERY, Bound
 from crdebug.travel.history import History
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """Something to choose. values: what can be, as a usage line shows it.  help: a clause.
-
-    assign: read a value and keep it; raises CrdebugError.  show: the present value, for people.
-    """
-
-    name: str
-    values: str
-    help: str
-    assign: Callable[[Context, str], None]
-    show: Callable[[Context], str]
-
-
-def setting(
-    name: str,
-    values: str,
-    help: str,
-    *,
-    read: Callable[[str], T],
-    text: Callable[[T], str],
-    get: Callable[[Context], T],
-    put: Callable[[Context, T], None],
-) -> Setting:
-    """Declare one. read: raises BadInput, with what is wrong about the text."""
-
-    def assign(context: Context, word: str) -> None:
-        put(context, read(word))
-
-    return Setting(name, values, help, assign, lambda context: text(get(context)))
-
 
 # ---- the settings ------------------------------------------------------------------------------
 
@@ -111,7 +87,98 @@ def _put_bound(context: Context, bound: Bound) -> None:
     _history(context).automatic.bound = bound
 
 
+def read_signal(text: str) -> int:
+    """A signal's number, by number or name."""
+    try:
+        number = signals.number_of(text)
+    except ValueError as error:
+        raise BadInput(str(error), hint="give a number or a name like SIGTSTP") from None
+    signals.require_usable(number)
+    return number
+
+
+def signal_text(number: int) -> str:
+    return signals.name_of(number) if number else "one that the job does not use"
+
+
+def record_text(record: bool | None) -> str:
+    return "if the MPI's mpicc is there" if record is None else switch_text(record)
+
+
+def _put_hangup(context: Context, choice: Hangup) -> None:
+    context.preferences.on_hangup = choice
+
+
+def _put_pager(context: Context, on: bool) -> None:
+    context.preferences.pager = on
+
+
+def _limit(field: str, what: str) -> Setting:
+    """How long something may take, a field of Settings."""
+
+    def put(settings: Settings, seconds: float) -> None:
+        setattr(settings, field, seconds)
+
+    def get(settings: Settings) -> float:
+        seconds: float = getattr(settings, field)
+        return seconds
+
+    return of_session(
+        f"limit-{field}",
+        "SECONDS",
+        f"how long {what} may take",
+        read=read_seconds,
+        text=seconds_text,
+        get=get,
+        put=put,
+    )
+
+
+def _program(field: str, help: str) -> Setting:
+    """A command, a field of Settings."""
+
+    def put(settings: Settings, command: str) -> None:
+        setattr(settings, field, command)
+
+    return of_session(
+        field,
+        "PROGRAM",
+        help,
+        read=read_text,
+        text=str,
+        get=lambda settings: str(getattr(settings, field)),
+        put=put,
+    )
+
+
+def _put_signal(settings: Settings, number: int) -> None:
+    settings.signal = number
+
+
+def _put_record(settings: Settings, record: bool | None) -> None:
+    settings.record = record
+
+
 SETTINGS = (
+    setting(
+        "on-hangup",
+        "hold|let-go|kill",
+        "what becomes of the job when the terminal goes away: it is held as it is, for 'crdebug "
+        "attach' to come back to, or runs on without a debugger, or is ended",
+        read=reader(Hangup),
+        text=lambda choice: choice.value,
+        get=lambda context: context.preferences.on_hangup,
+        put=_put_hangup,
+    ),
+    setting(
+        "pager",
+        "on|off",
+        "show an answer that is longer than the terminal page by page",
+        read=read_switch,
+        text=switch_text,
+        get=lambda context: context.preferences.pager,
+        put=_put_pager,
+    ),
     setting(
         "auto-checkpoint",
         "on|off|SECONDS",
@@ -131,6 +198,35 @@ SETTINGS = (
         get=lambda context: _history(context).automatic.bound,
         put=_put_bound,
     ),
+    of_session(
+        "record",
+        "on|off",
+        "record the ranks' MPI calls, to go back in time",
+        read=read_switch,
+        text=record_text,
+        get=lambda settings: settings.record,
+        put=_put_record,
+        fixed="'crdebug run --record', or the config file",
+    ),
+    of_session(
+        "signal",
+        "N|NAME",
+        "the signal that leads threads into the waitpoint",
+        read=read_signal,
+        text=signal_text,
+        get=lambda settings: settings.signal,
+        put=_put_signal,
+        fixed="'crdebug run --signal', or the config file",
+    ),
+    _program("gdb", "the GDB of each rank, for those that are started from now on"),
+    _program("compiler", "what compiles crdebug's native part, with options if need be"),
+    _limit("launch", "the start of all ranks"),
+    _limit("attach", "attaching to all ranks"),
+    _limit("stop", "stopping the job"),
+    _limit("command", "one answer of a GDB"),
+    _limit("herd", "leading the threads into the waitpoint"),
+    _limit("dump", "writing a checkpoint"),
+    _limit("restore", "reading a checkpoint back"),
 )
 
 
@@ -141,15 +237,17 @@ def _names(context: Context) -> Iterable[str]:
     return (each.name for each in SETTINGS)
 
 
-def find(name: str) -> Setting:
-    """By name, or an unambiguous beginning of it. Raises BadInput, saying which there are."""
-    for each in SETTINGS:
-        if each.name == name:
-            return each
+def find(name: str, *, whole: bool = False) -> Setting:
+    """By name, or, unless it must be whole, an unambiguous beginning of it.
+
+    Raises BadInput, saying which there are.
+    """
     names = [each.name for each in SETTINGS]
-    fitting = [each for each in SETTINGS if each.name.startswith(name)]
-    if len(fitting) == 1:
-        return fitting[0]
+    fitting = [each for each in SETTINGS if each.name.startswith(name) and not whole]
+    exact = [each for each in SETTINGS if each.name == name]
+    for found in (exact, fitting):
+        if len(found) == 1:
+            return found[0]
     if fitting:
         raise BadInput(f"'{name}' is ambiguous: {', '.join(each.name for each in fitting)}")
     close = difflib.get_close_matches(name, names, n=1)
@@ -181,6 +279,9 @@ Choose how crdebug does something, while this session lasts.
 
 {_LIST}
 
+What is to hold in every session stands in $XDG_CONFIG_HOME/crdebug/config.toml (or in
+$CRDEBUG_CONFIG), a line each: pager = false, limit-stop = 60, on-hangup = "kill".
+
 GDB's own settings, and the program's variables, are set with 'gdb set ...'.
 """,
     arguments=(NAME, VALUE),
@@ -189,24 +290,32 @@ GDB's own settings, and the program's variables, are set with 'gdb set ...'.
 async def set_(call: Call) -> Result:
     chosen = find(call[NAME])
     chosen.assign(call.context, call[VALUE].strip())
+    call.context.origins[chosen.name] = "set here"
     return Text(f"{chosen.name}: {chosen.show(call.context)}")
 
 
 @GROUP.command(
     "show",
-    "Show a setting, or all of them.",
+    "Show a setting, or all of them, with who chose it.",
     arguments=(ONE,),
     requires=Requires.ANY,
 )
 async def show(call: Call) -> Result:
     if call[ONE]:
-        chosen = find(call[ONE])
-        return Text(f"{chosen.name}: {chosen.show(call.context)}")
-    return Text("\n".join(_shown(each, call.context) for each in SETTINGS))
+        return Text(_shown(find(call[ONE]), call.context))
+    return Text("\n".join(_line(each, call.context) for each in SETTINGS))
+
+
+def _origin(each: Setting, context: Context) -> str:
+    return context.origins.get(each.name, "default")
 
 
 def _shown(each: Setting, context: Context) -> str:
+    return f"{each.name}: {each.show(context)} ({_origin(each, context)})"
+
+
+def _line(each: Setting, context: Context) -> str:
     try:
-        return f"{each.name}: {each.show(context)}"
+        return _shown(each, context)
     except Refused as reason:
         return f"{each.name}: {reason.problem}"

@@ -6,10 +6,11 @@ import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from crdebug.commands.context import Context
+from crdebug.commands.preferences import Preference, prefer
 from crdebug.commands.registry import Registry
 from crdebug.commands.results import Left, Nothing, Result
 from crdebug.commands.script import ScriptFailed, ScriptLine, play, read_script
@@ -50,12 +51,15 @@ class Plan:
     """What a conversation is to do.
 
     scripts: files, played in order.  batch: end at the first error, and after the scripts.
-    owns_job: see Context.
+    owns_job: see Context.  preferences: of the config file.  given: the settings that the command
+    line chose, which it then comes from.
     """
 
     scripts: Sequence[str] = ()
     batch: bool = False
     owns_job: bool = True
+    preferences: Sequence[Preference] = ()
+    given: Sequence[str] = field(default=())
 
 
 async def converse(begin: Begin, plan: Plan, screen: Screen, open_source: OpenSource) -> int:
@@ -81,6 +85,8 @@ class Conversation:
     def __init__(self, session: Session, plan: Plan, screen: Screen) -> None:
         self.registry = standard()
         self.context = Context(session, owns_job=plan.owns_job)
+        self.context.origins.update(dict.fromkeys(plan.given, "the command line"))
+        prefer(plan.preferences, self.context)
         self._plan = plan
         self._screen = screen
         self._source: LineSource | None = None

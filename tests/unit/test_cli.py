@@ -71,7 +71,9 @@ class World:
         self._note("run", tuple(argv), name, stop_at_main, settings.signal)
         return self.session
 
-    async def attach(self, job: str, *, subscriber: Callable[[Event], None]) -> FakeSession:
+    async def attach(
+        self, job: str, *, settings: Settings, subscriber: Callable[[Event], None]
+    ) -> FakeSession:
         self._note("attach", job)
         return self.session
 
@@ -99,13 +101,20 @@ class World:
             await asyncio.Event().wait()
         return self.status
 
-    async def restart(self, handle: str, progress: Callable[[Event], None]) -> JobInfo:
+    async def restart(
+        self, handle: str, progress: Callable[[Event], None], settings: Settings
+    ) -> JobInfo:
         self._note("restart", handle)
         progress(Progress("restart", "restore"))
         return JobInfo(incarnation=2)
 
     async def take_checkpoint(
-        self, job: str, note: str, kill: bool, progress: Callable[[Event], None]
+        self,
+        job: str,
+        note: str,
+        kill: bool,
+        progress: Callable[[Event], None],
+        settings: Settings,
     ) -> Checkpoint:
         self._note("take_checkpoint", job, note, kill)
         progress(Progress("checkpoint", "dump"))
@@ -122,10 +131,10 @@ class World:
     async def delete(self, handle: str) -> None:
         self._note("delete", handle)
 
-    async def kill(self, job: str) -> None:
+    async def kill(self, job: str, settings: Settings | None = None) -> None:
         self._note("kill", job)
 
-    async def release(self, job: str) -> tuple[str, ...]:
+    async def release(self, job: str, settings: Settings) -> tuple[str, ...]:
         self._note("release", job)
         return ("rank 0: gate opened", "rank 1: gate opened")
 
@@ -361,3 +370,23 @@ def test_help_does_not_wait_for_what_it_does_not_use() -> None:
 def test_it_runs_as_a_module() -> None:
     out = subprocess.check_output([sys.executable, "-m", "crdebug", "--help"], text=True)
     assert out.startswith("Usage: crdebug [OPTIONS] COMMAND")
+
+
+def test_the_config_file_is_followed_and_a_bad_one_stops_everything(
+    world: World, script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "config.toml"
+    monkeypatch.setenv("CRDEBUG_CONFIG", str(file))
+    file.write_text('signal = "SIGTSTP"\npager = false\n')
+    show = script("show signal\nshow pager\n")
+    result = crdebug_("run", "--batch", "-x", show, "--", "mpirun", "x")
+    assert world.asked[0] == ("run", ("mpirun", "x"), None, True, signal.SIGTSTP)
+    assert f"pager: off ({file}:2)" in result.stdout
+    crdebug_("run", "--signal", "40", "--batch", "-x", show, "--", "mpirun", "x")
+    assert world.asked[-1][-1] == 40
+    file.write_text("pager = perhaps\n")
+    asked = len(world.asked)
+    result = crdebug_("run", "--", "mpirun", "x")
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"crdebug: {file}:1: invalid value")
+    assert len(world.asked) == asked

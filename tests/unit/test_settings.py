@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from fake_session import FakeSession
 
 from crdebug.commands import settings
 from crdebug.commands.completion import complete
 from crdebug.commands.context import Context
+from crdebug.commands.preferences import begin_with, prefer, read_preferences
 from crdebug.commands.results import Text
 from crdebug.commands.standard import standard
+from crdebug.config import Settings
 from crdebug.errors import BadInput, Refused
 from crdebug.travel.automatic import EVERY, Bound
 
@@ -52,7 +56,8 @@ async def test_how_often(
     session.history.every = 77.0
     assert await run(context, f"set auto-checkpoint {text}") == f"auto-checkpoint: {shown}"
     assert session.history.every == seconds
-    assert await run(context, "show auto-checkpoint") == f"auto-checkpoint: {shown}"
+    told = await run(context, "show auto-checkpoint")
+    assert told == f"auto-checkpoint: {shown} (set here)"
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "yes", "1 2", "0x10", "1e3", "٣", "0.0", "nan"])
@@ -150,12 +155,129 @@ async def test_a_job_without_a_history_has_none_to_choose(
     with pytest.raises(Refused, match="there are no automatic checkpoints"):
         await run(context, "set auto-checkpoint on")
     lines = (await run(context, "show")).splitlines()
-    assert lines[0].startswith("auto-checkpoint: there are no automatic checkpoints")
+    (line,) = (each for each in lines if each.startswith("auto-checkpoint: "))
+    assert line.startswith("auto-checkpoint: there are no automatic checkpoints")
 
 
 def test_completion_offers_their_names(context: Context) -> None:
     for command in ("set", "show"):
-        assert [each.text for each in complete(REGISTRY, context, f"{command} au")] == NAMES
+        assert [each.text for each in complete(REGISTRY, context, f"{command} ")] == NAMES
+
+
+# ---- the settings of a session, and of the console ----------------------------------------------
+
+CONSOLE = [
+    ("on-hangup kill", "on-hangup: kill"),
+    ("on-hangup let-go", "on-hangup: let-go"),
+    ("pager off", "pager: off"),
+    ("limit-stop 5", "limit-stop: 5 s"),
+    ("limit-dump 0.5", "limit-dump: 0.5 s"),
+    ("gdb /opt/gdb", "gdb: /opt/gdb"),
+    ("compiler gcc -m64", "compiler: gcc -m64"),
+]
+
+
+@pytest.mark.parametrize(("line", "told"), CONSOLE)
+async def test_set_here(context: Context, line: str, told: str) -> None:
+    name = line.split()[0]
+    assert (await run(context, f"show {name}")).endswith(" (default)")
+    assert await run(context, f"set {line}") == told
+    assert await run(context, f"show {name}") == f"{told} (set here)"
+    assert f"{told} (set here)" in (await run(context, "show")).splitlines()
+
+
+async def test_all_parts_of_a_session_see_a_new_limit(
+    session: FakeSession, context: Context
+) -> None:
+    before = session.settings
+    await run(context, "set limit-stop 7")
+    assert session.settings is before
+    assert before.stop == 7
+
+
+BAD = ["on-hangup maybe", "pager yes", "limit-stop 0", "limit-stop soon", "signal 9", "signal FOO"]
+
+
+@pytest.mark.parametrize("line", BAD)
+async def test_what_is_no_value(context: Context, line: str) -> None:
+    name = line.split()[0]
+    before = await run(context, f"show {name}")
+    with pytest.raises(BadInput):
+        await run(context, f"set {line}")
+    assert await run(context, f"show {name}") == before
+
+
+@pytest.mark.parametrize("line", ["signal SIGTSTP", "record off"])
+async def test_what_a_job_is_started_with_is_not_set_later(context: Context, line: str) -> None:
+    with pytest.raises(Refused, match="is chosen when a job is started"):
+        await run(context, f"set {line}")
+
+
+# ---- the config file ----------------------------------------------------------------------------
+
+
+async def test_the_config_file_holds_in_every_session(
+    tmp_path: Path, session: FakeSession, context: Context
+) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(
+        '# mine\npager = false\n"on-hangup" = "kill"\nlimit-stop = 7.5\n\n'
+        'auto-checkpoint = 3\nsignal = "SIGTSTP"\n'
+    )
+    preferences = read_preferences(file)
+    session.settings = begin_with(preferences, Settings())
+    prefer(preferences, context)
+    assert (session.settings.stop, session.settings.signal) == (7.5, 20)
+    assert session.history is not None and session.history.every == 3
+    lines = (await run(context, "show")).splitlines()
+    for line in (
+        f"pager: off ({file}:2)",
+        f"on-hangup: kill ({file}:3)",
+        f"limit-stop: 7.5 s ({file}:4)",
+        f"auto-checkpoint: every 3 s while the job runs ({file}:6)",
+        f"signal: SIGTSTP ({file}:7)",
+        "limit-dump: 600 s (default)",
+    ):
+        assert line in lines
+    await run(context, "set pager on")
+    assert await run(context, "show pager") == "pager: on (set here)"
+
+
+def test_what_a_job_does_not_have_is_passed_over(
+    tmp_path: Path, session: FakeSession, context: Context
+) -> None:
+    session.history = None
+    (tmp_path / "config.toml").write_text("auto-checkpoint = 3\n")
+    prefer(read_preferences(tmp_path / "config.toml"), context)
+
+
+def test_there_need_be_no_config_file(tmp_path: Path) -> None:
+    assert read_preferences(tmp_path / "none") == ()
+
+
+FAULTS = [
+    (b"pager = maybe\n", ":1: invalid value"),
+    (b"\npager = 'maybe'\n", ":2: 'maybe' is neither 'on' nor 'off'"),
+    (b"# x\n\nnosuch = 1\n", ":3: there is no setting 'nosuch'"),
+    (b"pag = true\n", ":1: there is no setting 'pag'"),
+    (b"[pager]\nx = 1\n", ":1: a setting is one text"),
+    (b"pager = true\nlimit-stop = [1]\n", ":2: a setting is one text"),
+    (b"limit-stop = -1\n", ":1: '-1' is no number of seconds"),
+    (b"pager", ": expected"),
+    (b"pager = '\xff'\n", " are not UTF-8 text"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), FAULTS)
+def test_a_bad_config_file_is_one_sentence_with_the_line(
+    tmp_path: Path, text: bytes, said: str
+) -> None:
+    file = tmp_path / "config.toml"
+    file.write_bytes(text)
+    with pytest.raises(BadInput) as caught:
+        read_preferences(file)
+    assert f"{file}{said}" in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 async def test_the_help_tells_all_of_them(context: Context) -> None:
