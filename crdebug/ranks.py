@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 from crdebug.errors import BadInput
 
-_ITEM = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?\Z")
+_ITEM = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?\Z", re.ASCII)
+_RUN = re.compile("1+")
+_ONE = ord("1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +28,14 @@ class RankSet:
 
     @classmethod
     def of(cls, ranks: Iterable[int]) -> RankSet:
-        mask = 0
-        for rank in ranks:
-            mask |= 1 << rank
-        return cls(mask)
+        members = list(ranks)
+        if not members:
+            return cls()
+        # One pass: to set bits in an integer one by one would copy it each time.
+        digits = bytearray(b"0") * (max(members) + 1)
+        for rank in members:
+            digits[-1 - rank] = _ONE
+        return cls(int(digits, 2))
 
     @classmethod
     def span(cls, size: int) -> RankSet:
@@ -67,14 +73,8 @@ class RankSet:
 
     def intervals(self) -> Iterator[tuple[int, int]]:
         """The runs of consecutive ranks, as (first, last)."""
-        rest, base = self.mask, 0
-        while rest:
-            zeros = (rest & -rest).bit_length() - 1
-            rest >>= zeros
-            ones = (~rest & (rest + 1)).bit_length() - 1
-            yield base + zeros, base + zeros + ones - 1
-            rest >>= ones
-            base += zeros + ones
+        for run in _RUN.finditer(f"{self.mask:b}"[::-1]):
+            yield run.start(), run.end() - 1
 
     def __len__(self) -> int:
         return self.mask.bit_count()

@@ -36,12 +36,12 @@ from crdebug.job.remains import take_over
 from crdebug.output import tell_phase
 from crdebug.ranks import RankSet
 from crdebug.travel.history import History, past
-from crdebug.verbs.looking import Looking
 from crdebug.verbs.points import Points
 from crdebug.verbs.running import Running
+from crdebug.verbs.selecting import Selecting
 
 
-class Session(Running, Looking, Points):
+class Session(Running, Selecting, Points):
     """A job under the debugger. Made by `run`, `attach` or `restart_from`; owns its GDBs until
     `close` or `detach`."""
 

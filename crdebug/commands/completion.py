@@ -10,9 +10,11 @@ from crdebug.commands.arguments import Kind
 from crdebug.commands.context import Context
 from crdebug.commands.help import TOPIC, topics
 from crdebug.commands.registry import Command, Registry
+from crdebug.commands.sets import set_words
 from crdebug.errors import BadInput
+from crdebug.values import closing
 
-_RANKS = re.compile(r"\s*\[[^\]]*\]\s*")
+_WORD = re.compile(r"@?\w*\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +28,19 @@ class Candidate:
 
 def complete(registry: Registry, context: Context, before: str) -> tuple[Candidate, ...]:
     """The candidates for a line, given the text before the cursor."""
-    prefix = _RANKS.match(before)
-    text = before[prefix.end() :] if prefix else before.lstrip()
-    return tuple(_candidates(registry, context, text, ranks=prefix is not None))
+    text = before.lstrip()
+    if not text.startswith("["):
+        return tuple(_candidates(registry, context, text, ranks=False))
+    end = closing(text, 0)
+    if end is not None:
+        return tuple(_candidates(registry, context, text[end + 1 :].lstrip(), ranks=True))
+    typed = _WORD.search(text)
+    assert typed is not None
+    return tuple(
+        Candidate(word, len(typed[0]))
+        for word in set_words(context)
+        if typed[0] and word.startswith(typed[0])
+    )
 
 
 def _candidates(

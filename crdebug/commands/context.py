@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from crdebug.errors import BadInput
 from crdebug.ranks import RankSet
 
 if TYPE_CHECKING:
@@ -61,6 +62,10 @@ class Context:
         """The ranks of a command that names none."""
         return self.session.ranks if self.focus is None else self.focus
 
-    def rank_set(self, text: str) -> RankSet:
-        """Read what stands between the brackets in front of a command. Raises BadInput."""
-        return RankSet.parse(text, self.session.ranks)
+    async def rank_set(self, text: str) -> RankSet:
+        """Read a rank set, as it stands in front of a command. Raises BadInput, also for an empty
+        one, and NoRankAnswered when a `where` fails."""
+        ranks = await self.session.select(text)
+        if not ranks:
+            raise BadInput(f"no rank is in '{text.strip()}'")
+        return ranks

@@ -6,15 +6,14 @@ from crdebug.commands.arguments import integer, letters, rest
 from crdebug.commands.registry import Call, Family, Group, Requires
 from crdebug.commands.results import (
     Backtraces,
-    NoRankAnswered,
     Printed,
     Ranks,
     Result,
     Said,
     Text,
     Threads,
-    some,
 )
+from crdebug.target.answers import NoRankAnswered, some
 
 INFO = Family("info", "Show the state of things", aliases=("i",))
 DATA = Group("data", "Looking at the job", families=(INFO,))

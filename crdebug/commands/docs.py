@@ -21,8 +21,9 @@ These are the commands of the console and of scripts (`-x SCRIPT`: one command a
 a comment line). Names may be shortened while they are unambiguous. An empty line at the console
 repeats `step`, `next` and `continue`.
 
-A command marked *ranks* takes a rank set in front: `[0,2-3] print x`, `[all] backtrace`. Without
-one it is for all ranks. Equal answers are shown as one: `[0-3] = 5`.
+A command marked *ranks* takes a rank set in front: `[0,2-3] print x`, `[where x > 3] backtrace`;
+[`focus`](#focus) tells how sets are written. Without one it is for the ranks of the focus, which
+are all at first. Equal answers are shown as one: `[0-3] = 5`.
 """
 
 

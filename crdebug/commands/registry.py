@@ -19,10 +19,10 @@ from crdebug.commands.context import Context
 from crdebug.commands.results import Nothing, Result
 from crdebug.errors import BadInput, Refused
 from crdebug.ranks import RankSet
+from crdebug.values import closing
 
 T = TypeVar("T")
 
-_RANKS = re.compile(r"\[([^\]]*)\]\s*")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _FORMAT = re.compile(r"\s*/(\S+)")
 
@@ -175,9 +175,11 @@ class Registry:
     def read(self, line: str) -> Line:
         """Take a line apart and find its command. Raises BadInput."""
         text, ranks = line.strip(), None
-        prefix = _RANKS.match(text)
-        if prefix is not None:
-            ranks, text = prefix[1], text[prefix.end() :]
+        if text.startswith("["):
+            end = closing(text, 0)
+            if end is None:
+                raise BadInput(f"']' is missing after '{text}'", hint="write [0,2-3] print x")
+            ranks, text = text[1:end], text[end + 1 :].lstrip()
             if not text:
                 raise BadInput(
                     f"a command is missing after [{ranks}]", hint=f"write [{ranks}] print x"
@@ -248,19 +250,19 @@ class Registry:
         parsed = self.read(text)
         command = parsed.command
         values = parse(command.arguments, command.usage, parsed.format, parsed.rest)
-        ranks = self._addressed(context, parsed)
+        ranks = await self._addressed(context, parsed)
         self._check(context, command, ranks)
         context.repeat = text if command.repeats else ""
         return await command.handler(Call(context, self, ranks, values))
 
-    def _addressed(self, context: Context, line: Line) -> RankSet:
+    async def _addressed(self, context: Context, line: Line) -> RankSet:
         if line.ranks is None:
             return context.addressed if line.command.takes_ranks else context.session.ranks
         if not line.command.takes_ranks:
             raise BadInput(
                 f"'{line.command.name}' takes no rank set", hint="it is for the whole job"
             )
-        return context.rank_set(line.ranks)
+        return await context.rank_set(line.ranks)
 
     def _check(self, context: Context, command: Command, ranks: RankSet) -> None:
         session = context.session

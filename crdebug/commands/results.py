@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from crdebug.errors import CrdebugError
 from crdebug.events import GroupStopped
 from crdebug.ranks import RankSet
 from crdebug.target.answers import Answers
@@ -63,6 +62,13 @@ class Ranks:
     """Who the ranks are and what they do."""
 
     ranks: tuple[RankInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sets:
+    """Rank sets by what they are called."""
+
+    sets: tuple[tuple[str, RankSet], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +193,7 @@ Result = (
     | Backtraces
     | Threads
     | Ranks
+    | Sets
     | BreakpointSet
     | BreakpointsDeleted
     | Breakpoints
@@ -203,36 +210,3 @@ Result = (
     | Left
     | Nothing
 )
-
-
-@dataclass(eq=False)
-class NoRankAnswered(CrdebugError):
-    """Every rank that was asked failed.
-
-    problems: GDB's own messages, each with the ranks that gave it.
-    """
-
-    problems: tuple[tuple[RankSet, str], ...]
-
-    @classmethod
-    def of(cls, errors: Iterable[tuple[RankSet, str]]) -> NoRankAnswered:
-        problems = tuple(errors)
-        if len(problems) == 1:
-            ranks, text = problems[0]
-            return cls(text, problems, ranks=ranks)
-        return cls("no rank could answer", problems)
-
-    def clause(self) -> str:
-        if len(self.problems) == 1:
-            return self.problem
-        return "\n  ".join([self.problem, *(f"[{ranks}] {text}" for ranks, text in self.problems)])
-
-
-def some(answers: Answers[T]) -> Answers[T]:
-    """The answers, if any rank gave one: a command fails only when all its ranks do.
-
-    Raises NoRankAnswered.
-    """
-    if answers.errors and not answers.values:
-        raise NoRankAnswered.of(answers.merged_errors())
-    return answers

@@ -12,9 +12,10 @@ from crdebug.commands.history import HISTORY
 from crdebug.commands.job import JOB
 from crdebug.commands.registry import Registry
 from crdebug.commands.running import RUNNING
+from crdebug.commands.sets import SETS
 from crdebug.commands.settings import GROUP as SETTINGS
 
 
 def standard() -> Registry:
     """A registry of all commands."""
-    return Registry((RUNNING, DATA, BREAKPOINTS, CHECKPOINTS, HISTORY, JOB, SETTINGS, HELP))
+    return Registry((RUNNING, DATA, SETS, BREAKPOINTS, CHECKPOINTS, HISTORY, JOB, SETTINGS, HELP))

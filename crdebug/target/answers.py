@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -10,6 +10,16 @@ from crdebug.errors import CrdebugError
 from crdebug.ranks import RankSet
 
 T = TypeVar("T", bound=Hashable)
+
+
+def classes(pairs: Iterable[tuple[int, T]]) -> tuple[tuple[RankSet, T], ...]:
+    """From ranks and their values: equal values as one class, the largest class first, then by
+    lowest rank."""
+    members: dict[T, list[int]] = {}
+    for rank, value in pairs:
+        members.setdefault(value, []).append(rank)
+    ordered = sorted(members.items(), key=lambda item: (-len(item[1]), min(item[1])))
+    return tuple((RankSet.of(ranks), value) for value, ranks in ordered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +34,41 @@ class Answers(Generic[T]):
 
     def merged(self) -> tuple[tuple[RankSet, T], ...]:
         """Equal values as one class, the largest class first, then by lowest rank."""
-        classes: dict[T, int] = {}
-        for rank, value in self.values.items():
-            classes[value] = classes.get(value, 0) | 1 << rank
-        pairs = [(RankSet(mask), value) for value, mask in classes.items()]
-        return tuple(sorted(pairs, key=lambda pair: (-len(pair[0]), pair[0].first)))
+        return classes(self.values.items())
 
     def merged_errors(self) -> tuple[tuple[RankSet, str], ...]:
         """Equal problems as one class; the text is the problem without the rank."""
-        classes: dict[str, int] = {}
-        for rank, error in self.errors.items():
-            classes[error.clause()] = classes.get(error.clause(), 0) | 1 << rank
-        pairs = [(RankSet(mask), text) for text, mask in classes.items()]
-        return tuple(sorted(pairs, key=lambda pair: (-len(pair[0]), pair[0].first)))
+        return classes((rank, error.clause()) for rank, error in self.errors.items())
+
+
+@dataclass(eq=False)
+class NoRankAnswered(CrdebugError):
+    """Every rank that was asked failed.
+
+    problems: GDB's own messages, each with the ranks that gave it.
+    """
+
+    problems: tuple[tuple[RankSet, str], ...]
+
+    @classmethod
+    def of(cls, errors: Iterable[tuple[RankSet, str]]) -> NoRankAnswered:
+        problems = tuple(errors)
+        if len(problems) == 1:
+            ranks, text = problems[0]
+            return cls(text, problems, ranks=ranks)
+        return cls("no rank could answer", problems)
+
+    def clause(self) -> str:
+        if len(self.problems) == 1:
+            return self.problem
+        return "\n  ".join([self.problem, *(f"[{ranks}] {text}" for ranks, text in self.problems)])
+
+
+def some(answers: Answers[T]) -> Answers[T]:
+    """The answers, if any rank gave one: a command fails only when all its ranks do.
+
+    Raises NoRankAnswered.
+    """
+    if answers.errors and not answers.values:
+        raise NoRankAnswered.of(answers.merged_errors())
+    return answers

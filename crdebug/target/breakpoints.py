@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from crdebug.errors import BadInput
 from crdebug.events import Location, RankStopped, StopReason
 from crdebug.ranks import RankSet
+from crdebug.target.answers import classes
 from crdebug.target.interface import BreakpointRequest, Inserted
 
 
@@ -46,13 +47,11 @@ class Breakpoint:
 
     def merged_places(self) -> tuple[tuple[RankSet, tuple[Location, ...]], ...]:
         """Equal places as one class; addresses, which differ from rank to rank, do not count."""
-        classes: dict[tuple[tuple[str, str, int], ...], int] = {}
-        first: dict[tuple[tuple[str, str, int], ...], tuple[Location, ...]] = {}
-        for rank, places in self.places.items():
-            key = tuple((place.function, place.file, place.line) for place in places)
-            classes[key] = classes.get(key, 0) | 1 << rank
-            first.setdefault(key, places)
-        return tuple((RankSet(mask), first[key]) for key, mask in classes.items())
+        keys = (
+            (rank, tuple((place.function, place.file, place.line) for place in places))
+            for rank, places in self.places.items()
+        )
+        return tuple((ranks, self.places[ranks.first]) for ranks, _ in classes(keys))
 
 
 @dataclass(slots=True)

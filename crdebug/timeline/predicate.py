@@ -29,8 +29,8 @@ from dataclasses import dataclass
 
 from crdebug.errors import BadInput
 from crdebug.ranks import RankSet
+from crdebug.values import Number, closing, not_a_number, number
 
-Number = int | float  # and bool, which is an int
 Answers = Mapping[str, Mapping[int, str]]  # expression → rank → what its debugger answered
 _Value = Callable[[Answers], Number]
 
@@ -71,43 +71,11 @@ def parse(text: str, every: RankSet) -> Predicate:
     return Predicate(text, ranks, tuple(dict.fromkeys(reader.expressions)), value)
 
 
-def number(answer: str) -> Number | None:
-    """The number that a debugger's answer is: 1.5, 97 'a', (int *) 0x0, true; or None."""
-    text = answer.strip()
-    # a cast before a pointer may have brackets inside: (void (*)(int)) 0x401136 <main>
-    while text.startswith("("):
-        closing = _closing(text, 0)
-        if closing is None or closing + 1 == len(text):
-            return None
-        text = text[closing + 1 :].lstrip()
-    if text.startswith("@0x"):  # a reference: @0x7ffc0de4: 5
-        text = text.partition(":")[2].strip()
-    if text.lower() in _TRUTH:
-        return _TRUTH[text.lower()]
-    match = _ANSWER.match(text)
-    if match is None:
-        return None
-    word = match[1].lower()
-    if "0x" in word:
-        return int(word, 16)
-    if "nan" in word:
-        return math.nan
-    return float(word) if re.search(r"[.ein]", word) else int(word)
-
-
-_TRUTH = {"true": 1, "false": 0, ".true.": 1, ".false.": 0}
-# A number, and what GDB shows after one: a character, a string, a symbol, nan's bits.
-_ANSWER = re.compile(
-    r"(-?0x[0-9a-f]+|-?(?:nan|inf(?:inity)?)|[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)"
-    r"(?:\(0x[0-9a-f]+\))?(?:\s+(?:[uUL]?['\"<]).*)?\Z",
-    re.IGNORECASE | re.DOTALL,
-)
 _AGGREGATE = re.compile(r"(?<![\w.>:$])(sum|min|max|mean|count|all|any)\s*\(")
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.]))"
     r"|(?P<word>[A-Za-z_]\w*)|(?P<sign>==|!=|<=|>=|&&|\|\||[-+*/%<>!()]))"
 )
-_OPENING, _CLOSING = "([{", ")]}"
 _SIGNS = {"&&": "and", "||": "or", "!": "not"}
 
 _COMPARE: dict[str, Callable[[Number, Number], bool]] = {
@@ -126,35 +94,10 @@ def _error(text: str, column: int, problem: str) -> BadInput:
     return BadInput(f"column {column + 1}: {problem}", hint=shown)
 
 
-def _closing(text: str, start: int) -> int | None:
-    """Index of the bracket that closes the one at `start`; None if there is none."""
-    open_: list[str] = []
-    at = start
-    while at < len(text):
-        character = text[at]
-        if character in "'\"":
-            end = re.compile(rf"(?:\\.|[^\\{character}])*{character}", re.DOTALL).match(
-                text, at + 1
-            )
-            if end is None:
-                return None
-            at = end.end()
-            continue
-        if character in _OPENING:
-            open_.append(_CLOSING[_OPENING.index(character)])
-        elif character in _CLOSING:
-            if not open_ or open_.pop() != character:
-                return None
-            if not open_:
-                return at
-        at += 1
-    return None
-
-
 def _balanced(text: str, start: int, end: int) -> None:
     """Raises BadInput if brackets or quotes do not pair between two columns."""
     wrapped = f"({text[start:end]})"
-    if _closing(wrapped, 0) != len(wrapped) - 1:
+    if closing(wrapped, 0) != len(wrapped) - 1:
         raise _error(text, start, "brackets or quotes that do not pair")
 
 
@@ -184,15 +127,13 @@ class _Aggregate:
         return min(values) if self.name == "min" else max(values)
 
     def _of(self, rank: int, answers: Answers) -> Number:
-        where = RankSet.of([rank])
         answer = answers.get(self.expression, {}).get(rank)
         if answer is None:
-            raise BadInput(f"'{self.expression}' was not evaluated", ranks=where)
+            raise BadInput(f"'{self.expression}' was not evaluated", ranks=RankSet.of([rank]))
         found = number(answer)
         if found is None:
             hint = "an aggregate needs a number, a pointer or a truth value of each rank"
-            shown = answer if len(answer) <= 60 else answer[:57] + "..."
-            raise BadInput(f"'{self.expression}' is {shown}, not a number", ranks=where, hint=hint)
+            raise not_a_number(self.expression, answer, rank, hint)
         return found
 
 
@@ -300,13 +241,13 @@ class _Reader:
 
     def _aggregate(self, match: re.Match[str]) -> _Value:
         opening = match.end() - 1
-        closing = _closing(self._text, opening)
-        if closing is None:
+        end = closing(self._text, opening)
+        if end is None:
             raise _error(self._text, opening, "this '(' is not closed")
-        expression = self._text[opening + 1 : closing].strip()
+        expression = self._text[opening + 1 : end].strip()
         if not expression:
             raise _error(self._text, opening + 1, f"{match[1]} of what?")
-        self._at = closing + 1
+        self._at = end + 1
         self.expressions.append(expression)
         return _Aggregate(match[1], expression, self._ranks)
 

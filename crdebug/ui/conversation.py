@@ -18,7 +18,7 @@ from crdebug.commands.standard import standard
 from crdebug.errors import CrdebugError, Refused
 from crdebug.events import Event
 from crdebug.ui.render import places
-from crdebug.ui.screen import PROMPT, Screen, ranks_line
+from crdebug.ui.screen import Screen, prompt, ranks_line
 
 if TYPE_CHECKING:
     from crdebug.session import Session
@@ -99,7 +99,7 @@ class Conversation:
         session = self.context.session
         self._screen.note("\n".join([ranks_line(session.job, session.ranks), *self._places()]))
         try:
-            await play(lines, self._run, self.registry, self._screen.command, self._screen.result)
+            await play(lines, self._run, self.registry, self._echo, self._screen.result)
         except ScriptFailed as error:
             status = self._screen.error(error)
             if self._plan.batch:
@@ -110,13 +110,16 @@ class Conversation:
             await self._console(self._source)
         return 0
 
+    def _echo(self, line: str) -> None:
+        self._screen.command(line, self.context.focus)
+
     def _places(self) -> Iterator[str]:
         return places(self.context.session.info_ranks())
 
     async def _console(self, source: LineSource) -> None:
         while not self.context.over:
             try:
-                line = await source.line(PROMPT)
+                line = await source.line(prompt(self.context.focus))
             except KeyboardInterrupt:
                 continue
             except EOFError:

@@ -24,6 +24,7 @@ from crdebug.commands.results import (
     Restarted,
     Result,
     Said,
+    Sets,
     Stopped,
     Text,
     Threads,
@@ -31,9 +32,10 @@ from crdebug.commands.results import (
     Whereabouts,
 )
 from crdebug.ranks import RankSet
+from crdebug.target.answers import classes
 from crdebug.ui.history import message_table, timeline, when
 from crdebug.ui.source import SourceLines
-from crdebug.ui.stops import classes, describe, describe_places
+from crdebug.ui.stops import describe, describe_places
 from crdebug.ui.tables import table
 
 if TYPE_CHECKING:
@@ -69,6 +71,9 @@ def _lines(result: Result, width: int) -> Iterator[str]:
             yield from _errors(result.answers)
         case Ranks():
             yield _ranks(result.ranks, width)
+        case Sets():
+            rows = ((name, str(len(ranks)), f"[{ranks}]") for name, ranks in result.sets)
+            yield table(("set", "size", "ranks"), rows, width)
         case BreakpointSet():
             yield from _breakpoint(result.breakpoint)
         case BreakpointsDeleted():

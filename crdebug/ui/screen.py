@@ -33,7 +33,7 @@ from crdebug.ui.progress import PlainProgress, ProgressView, StatusLine
 from crdebug.ui.render import render
 from crdebug.ui.stops import describe, who
 
-PROMPT = "(crdebug) "
+_FOCUS = 30  # characters of a focus in the prompt
 
 _COLOURS = {"out| ": "cyan", "err| ": "yellow"}
 _ENDED = (StopReason.EXITED, StopReason.KILLED)
@@ -86,9 +86,9 @@ class Screen:
         if result == Text(""):  # a bare echo: an empty line
             self._put(self._out(), "")
 
-    def command(self, line: str) -> None:
+    def command(self, line: str, focus: RankSet | None = None) -> None:
         """A line that was not typed: a script's."""
-        self.note(PROMPT + line)
+        self.note(prompt(focus) + line)
 
     def note(self, text: str) -> None:
         """Something that crdebug says; nothing if it is empty."""
@@ -181,3 +181,11 @@ def exit_words(status: int) -> str:
 def ranks_line(job: str, ranks: RankSet) -> str:
     """How a session introduces its job."""
     return f"job {job}: {who(ranks)}"
+
+
+def prompt(focus: RankSet | None = None) -> str:
+    """What stands before a line. focus: the ranks that it is for, if not for all."""
+    if focus is None:
+        return "(crdebug) "
+    shown = str(focus)
+    return f"(crdebug {shown if len(shown) <= _FOCUS else f'{len(focus)} ranks'}) "

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
-from typing import TypeVar, assert_never
+from collections.abc import Iterable, Iterator
+from typing import assert_never
 
 from crdebug.events import GroupStopped, Location, RankStopped, StopReason
 from crdebug.ranks import RankSet
+from crdebug.target.answers import classes
 from crdebug.ui.source import ReadLine, SourceLines, read_line
-
-K = TypeVar("K", bound=Hashable)
-
-
-def classes(pairs: Iterable[tuple[int, K]]) -> tuple[tuple[RankSet, K], ...]:
-    """Equal values as one class, the largest class first, then by lowest rank."""
-    masks: dict[K, int] = {}
-    for rank, value in pairs:
-        masks[value] = masks.get(value, 0) | 1 << rank
-    merged = [(RankSet(mask), value) for value, mask in masks.items()]
-    return tuple(sorted(merged, key=lambda pair: (-len(pair[0]), pair[0].first)))
 
 
 def who(ranks: RankSet) -> str:

@@ -12,6 +12,7 @@ from crdebug.errors import Refused
 from crdebug.events import Event, GroupStopped
 from crdebug.interludes import Interludes
 from crdebug.ranks import RankSet
+from crdebug.ranksets import NamedSets
 from crdebug.target.group import RankInfo, TargetGroup
 from crdebug.target.interface import TargetState
 from crdebug.travel.history import History, past
@@ -37,6 +38,7 @@ class Core:
         self._over = False  # detached, or the job was killed
         self._interludes = Interludes(group.interrupt, self._serve)
         self.history: History | None = None  # None: not started by crdebug
+        self.sets = NamedSets()
         self._busy = asyncio.Lock()
         group.subscriber = self._tell
 

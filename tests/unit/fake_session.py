@@ -22,10 +22,12 @@ from crdebug.events import (
     StopReason,
 )
 from crdebug.ranks import RankSet
+from crdebug.ranksets import NamedSets
 from crdebug.target.answers import Answers
 from crdebug.target.breakpoints import Breakpoint
 from crdebug.target.group import RankInfo
 from crdebug.target.interface import Frame, ThreadInfo
+from crdebug.verbs.selecting import Selecting
 
 MAIN = Location(0x1000, "main", "heat.c", 80)
 RELAX = Location(0x2000, "relax", "heat.c", 41)
@@ -57,7 +59,7 @@ def a_checkpoint(number: int, job: str = "heat", note: str = "") -> Checkpoint:
     )
 
 
-class FakeSession:
+class FakeSession(Selecting):
     """The public face of crdebug.session.Session.
 
     coming: what the next runs end with (a stop, or an error to raise), in order; a test that runs
@@ -66,7 +68,11 @@ class FakeSession:
     hold: while it is not set, a run does not end; interrupt sets it.
     """
 
+    # where a Session has properties
+    job = group = ranks = running = ended = incarnation = None
+
     def __init__(self, job: str = "heat", size: int = 4) -> None:
+        self.sets = NamedSets()
         self.settings = Settings()
         self.group = None  # no command uses it
         self.history: FakeHistory | None = FakeHistory()
@@ -93,6 +99,9 @@ class FakeSession:
 
     # ---- beginning and end
 
+    def _tell(self, event: Event) -> None:
+        self.tell(event)
+
     def tell(self, event: Event) -> None:
         for subscriber in tuple(self._subscribers):
             subscriber(event)
@@ -117,6 +126,13 @@ class FakeSession:
         return lambda: self._subscribers.remove(subscriber)
 
     # ---- looking
+
+    def in_state(self, word: str) -> RankSet:
+        gone = self.exited if self.ended is None else self.ranks
+        states = {"running": self.running, "exited": gone}
+        return (
+            states.get(word, RankSet()) if word != "stopped" else self.ranks - self.running - gone
+        )
 
     def info_ranks(self) -> tuple[RankInfo, ...]:
         return tuple(self._info(rank) for rank in self.ranks)

@@ -76,7 +76,7 @@ def test_names_may_be_shortened(line: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("de", "'de' is ambiguous: delete, detach (type more of it)"),
+        ("de", "'de' is ambiguous: define-set, delete, detach (type more of it)"),
         ("info", f"'info' needs a subject (one of {', '.join(SUBJECTS)})"),
         ("[0-1]", "a command is missing after [0-1] (write [0-1] print x)"),
         ("print", "EXPR is missing (usage: [RANKS] print[/f] EXPR)"),
@@ -93,7 +93,12 @@ def test_names_may_be_shortened(line: str, name: str) -> None:
         ("delete 3-1", "'3-1' is not a number or a range"),
         ("delete 7", "there is no breakpoint 7 ('info breakpoints' lists them)"),
         ("[7] print x", "there is no rank 7 (the job has ranks 0-3)"),
-        ("[a] print x", "'a' is not a rank set (write 0,2-3 or all)"),
+        ("[a] print x", "there is no rank set 'a' ('info sets' lists them; write 0,2-3"),
+        ("[0 print x", "']' is missing after '[0 print x' (write [0,2-3] print x)"),
+        ("[(1) - 0-1] print x", "no rank is in '(1) - 0-1'"),
+        ("[@idle] print x", "'@idle' is no state of ranks (states: @stopped, @running, @exited"),
+        ("define-set all 0", "'all' is no name for a set"),
+        ("undefine-set edge", "there is no rank set 'edge'"),
         ("[0] checkpoint", "'checkpoint' takes no rank set (it is for the whole job)"),
         ("restart heat:x", "'heat:x' is not a checkpoint (write N or heat:N)"),
         ("restart other:1", "other:1 is a checkpoint of another job"),

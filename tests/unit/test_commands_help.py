@@ -66,7 +66,7 @@ def test_every_command_is_worth_reading_about() -> None:
 @pytest.fixture
 async def context() -> Context:
     context = Context(FakeSession())
-    for line in ("break relax", "break main", "checkpoint"):
+    for line in ("break relax", "break main", "checkpoint", "define-set edge 0,3"):
         await REGISTRY.run(context, line)
     return context
 
@@ -75,7 +75,13 @@ async def context() -> Context:
     ("before", "texts"),
     [
         ("con", ["continue"]),
-        ("de", ["delete", "detach"]),
+        ("de", ["define-set", "delete", "detach"]),
+        ("[e", ["edge"]),
+        ("[edge & @r", ["@running"]),
+        ("[all - (", []),
+        ("focus wh", ["where"]),
+        ("undefine-set ", ["edge"]),
+        ("[where a[0] > 1] conti", ["continue"]),
         ("info br", ["breakpoints", "branches"]),
         ("i ", SUBJECTS),
         ("[0-1] c", ["continue"]),

@@ -21,7 +21,7 @@ TOP = Path(__file__).parents[2]
 
 # level 0 is the ground; an import must lead to a lower level, or stay in its own package
 LEVELS: dict[str, int] = {
-    **dict.fromkeys(("ranks", "events", "errors", "deadline", "config"), 0),
+    **dict.fromkeys(("ranks", "ranksets", "values", "events", "errors", "deadline", "config"), 0),
     **dict.fromkeys(("node", "mi", "native"), 1),
     **dict.fromkeys(("timeline", "checkpoint", "target", "acquire"), 2),
     # the session level, in itself ordered: it composes those below, first without a debugger

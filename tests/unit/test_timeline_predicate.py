@@ -9,7 +9,8 @@ import pytest
 
 from crdebug.errors import BadInput
 from crdebug.ranks import RankSet
-from crdebug.timeline.predicate import number, parse
+from crdebug.timeline.predicate import parse
+from crdebug.values import number
 
 EVERY = RankSet.span(4)
 

@@ -1,0 +1,102 @@
+"""Sets of ranks: focus, define-set, undefine-set, info sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from crdebug.commands.arguments import rest, word
+from crdebug.commands.context import Context
+from crdebug.commands.registry import Call, Group, Requires
+from crdebug.commands.results import Nothing, Result, Sets, Text
+from crdebug.ranksets import STATES
+
+SETS = Group("sets", "Sets of ranks")
+
+
+def set_words(context: Context) -> Iterable[str]:
+    """What can be a rank set, for completion."""
+    return ("all", "where", *context.session.sets, *(f"@{state}" for state in STATES))
+
+
+def _names(context: Context) -> Iterable[str]:
+    return tuple(context.session.sets)
+
+
+FOCUS = rest("SET", "a rank set; without one, the focus is shown", default="", candidates=set_words)
+NEW = word("NAME", "a name for it")
+SET = rest("SET", "a rank set", candidates=set_words)
+NAME = word("NAME", "the set's name", candidates=_names)
+
+
+@SETS.command(
+    "focus",
+    """
+Choose the ranks that commands are for when no set stands in front of them.
+
+The prompt shows them; 'focus all' takes it back. A rank set is one of
+
+    0,3-7                   ranks
+    all                     every rank
+    edge                    a set with a name, see 'define-set'
+    @stopped @running @exited @dead
+                            the ranks that are in this state (dead: their GDB died)
+    where x > 3             the ranks on which an expression is true
+    all - edge              without; also a & b (both), a | b or a,b (either), and brackets
+
+A comma joins first, then - and & from the left, then |. What comes after 'where' is the program's
+language, to the end of the set or to the bracket around it: (where x > 3) - 0. States and
+expressions are looked at once, when the command is typed.
+""",
+    arguments=(FOCUS,),
+    requires=Requires.ANY,
+)
+async def focus(call: Call) -> Result:
+    context, text = call.context, call[FOCUS]
+    if text:
+        ranks = await context.rank_set(text)
+        context.focus = None if ranks == context.session.ranks else ranks
+    return Text(f"focus: [{context.addressed}]")
+
+
+@SETS.command(
+    "define-set",
+    """
+Give a rank set a name, to be used wherever a set stands.
+
+It holds the ranks that the set stands for now; 'focus' tells how sets are written.
+
+    define-set edge 0,3
+    define-set bad where x != x
+    [all - edge] print u[0]
+""",
+    arguments=(NEW, SET),
+    requires=Requires.ANY,
+)
+async def define_set(call: Call) -> Result:
+    session = call.context.session
+    session.sets.define(call[NEW], await session.select(call[SET]))
+    return Text(f"{call[NEW]}: [{session.sets[call[NEW]]}]")
+
+
+@SETS.command(
+    "undefine-set",
+    "Forget a set's name.",
+    arguments=(NAME,),
+    requires=Requires.ANY,
+)
+async def undefine_set(call: Call) -> Result:
+    call.context.session.sets.undefine(call[NAME])
+    return Nothing()
+
+
+@SETS.command(
+    "info sets",
+    "Show the rank sets that have a name, and who is in which state.",
+    requires=Requires.ANY,
+)
+async def info_sets(call: Call) -> Result:
+    session = call.context.session
+    states = ((f"@{state}", session.in_state(state)) for state in STATES)
+    named = ((name, session.sets[name]) for name in session.sets)
+    everybody = ("all", session.ranks)
+    return Sets((everybody, *((name, ranks) for name, ranks in states if ranks), *named))
