@@ -5,6 +5,7 @@ Imports are where they are needed, so that `crdebug --help` does not wait for wh
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -229,7 +230,8 @@ def _debug(
 
     plan = Plan(scripts, batch, owns_job, preferences, given)
     screen = _screen(batch=batch, announce=announce)
-    status = _wait(converse(begin, plan, screen, _source))
+    told: list[int] = []
+    status = _wait(converse(begin, plan, screen, _source, told), told)
     click.get_current_context().exit(status)
 
 
@@ -376,11 +378,14 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
     ctx.exit(0 if doctors.main_job_can_run(report) else 1)
 
 
-def _wait(work: Coroutine[object, object, T]) -> T:
-    """Run to the end. Told to end by a signal, clean up first: a job must not be left held."""
+def _wait(work: Coroutine[object, object, T], told: list[int] | None = None) -> T:
+    """Run to the end. Told to end by a signal, clean up first: a job must not be left half-way.
+
+    told: gets the signal.
+    """
     import asyncio
 
-    told: list[int] = []
+    told = [] if told is None else told
 
     async def run() -> T:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -401,5 +406,6 @@ def _wait(work: Coroutine[object, object, T]) -> T:
     except asyncio.CancelledError:
         if not told:
             raise
-    click.echo(f"crdebug: ended by {signal.Signals(told[0]).name}", err=True)
+    with contextlib.suppress(OSError):  # of a terminal that has gone
+        click.echo(f"crdebug: ended by {signal.Signals(told[0]).name}", err=True)
     return click.get_current_context().exit(128 + told[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from signal import SIGCONT
 
 from crdebug.checkpoint.driver import drive
 from crdebug.checkpoint.protocol import Phase, Protocol
@@ -27,7 +28,7 @@ from crdebug.job.record import (
     told,
 )
 from crdebug.job.remains import end_remains, take_over
-from crdebug.node import signals
+from crdebug.node import proc, signals
 from crdebug.output import OutputRelay
 from crdebug.ranks import RankSet
 
@@ -38,8 +39,8 @@ _BLOCKED_FOR_GOOD = 0.5  # seconds
 class JobInfo:
     """A job, for a list of them.
 
-    state: "running", "held" (threads wait for a debugger that is not there), "debugged", "ended",
-    "damaged" (its record cannot be read).
+    state: "running", "held" (threads wait for a debugger that is not there, or are stopped by
+    SIGSTOP), "debugged", "ended", "damaged" (its record cannot be read).
     pid: of PID 1 of its container.  started: seconds since 1970.  status: the launcher's exit
     status once it has ended, None if it was killed.
     """
@@ -79,7 +80,7 @@ async def _state(directory: JobDirectory, record: JobRecord) -> str:
     if told(directory.run(record.incarnation) / "events").ranks is None:
         return "running"  # its ranks are not there yet
     try:
-        waiting = any(map(_waits, await _shims(directory, record)))
+        waiting = any(map(_held, await _shims(directory, record)))
     except (CrdebugError, OSError):
         return "running"  # its ranks are not there any more
     return "held" if waiting else "running"
@@ -311,8 +312,8 @@ async def _end(directory: JobDirectory, record: JobRecord, settings: Settings) -
 async def release(job: str, settings: Settings | None = None) -> tuple[str, ...]:
     """Open the gates of a job whose debugger died; returns a line for each rank that was held.
 
-    Every thread leaves its waitpoint by itself and goes on where it was. Raises Refused when the
-    debugger is there.
+    Every thread leaves its waitpoint by itself and goes on where it was, and so does a rank that
+    SIGSTOP had stopped. Raises Refused when the debugger is there.
     """
     settings = settings or Settings()
     directory = JobDirectory(job)
@@ -331,11 +332,18 @@ async def release(job: str, settings: Settings | None = None) -> tuple[str, ...]
                 raise Refused("a debugger still holds it", ranks=RankSet.of([shim.rank])) from None
             if waiting:
                 lines.append(f"rank {shim.rank}: {waiting} threads let go")
+            if proc.is_stopped(shim.pid):
+                signals.kill(shim.pid, None, SIGCONT)
+                lines.append(f"rank {shim.rank} let go")
         still = RankSet.of(shim.rank for shim in shims)
         await Deadline(settings.herd).until(
             lambda: not any(map(_waits, shims)), "all threads to leave the waitpoint", ranks=still
         )
     return tuple(lines)
+
+
+def _held(shim: RankShim) -> bool:
+    return _waits(shim) or proc.is_stopped(shim.pid)
 
 
 def _waits(shim: RankShim) -> bool:

@@ -193,15 +193,19 @@ class Session(Running, Selecting, Points):
         self.history = History(job, self._tell, self._busy)
         return job
 
-    async def detach(self) -> None:
-        """Let the job run on without a debugger; the session is over."""
+    async def detach(self, *, hold: bool = False) -> None:
+        """Let the job run on without a debugger; the session is over.
+
+        hold: the ranks stay where they are, stopped by SIGSTOP, until somebody attaches to the job
+        or releases it.
+        """
         await self._group.stop_all()
         if self._attended is not None:
             self._attended.leave()
-        answers = await self._group.detach_all()
+        answers = await self._group.detach_all(hold=hold)
         self._over = True
         await self.close()
-        if self._attended is not None:
+        if self._attended is not None and not hold:
             self._attended.let_out()
         for error in answers.errors.values():
             raise error

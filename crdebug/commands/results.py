@@ -175,10 +175,11 @@ class Killed:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The conversation is over. detached: the job runs on without a debugger."""
+    """The conversation is over. detached: the job lives on without a debugger.  held: it stands."""
 
     job: str
     detached: bool
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,6 +159,14 @@ def is_zombie(pid: int) -> bool:
     return bool(found) and all(thread.state in "ZX" for thread in found)
 
 
+def is_stopped(pid: int) -> bool:
+    """Has SIGSTOP stopped it, with nobody tracing it? False if it is gone."""
+    try:
+        return status(pid)["State"][:1] == "T"
+    except (ProcessLookupError, KeyError):
+        return False
+
+
 _EXITING = 0x4  # PF_EXITING of the kernel's include/linux/sched.h
 
 

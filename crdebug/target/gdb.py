@@ -177,7 +177,7 @@ class GdbTarget:
         """To be done whenever somebody else may have traced the process; see debug_registers."""
         await self._connection.console(debug_registers.FORGET_HITS, deadline)
 
-    async def detach(self, deadline: Deadline) -> None:
+    async def detach(self, deadline: Deadline, *, hold: bool = False) -> None:
         """Take breakpoints out of the process and let it go; the GDB stays. See `Target`."""
         async with self._lock:
             self._require("detach", TargetState.STOPPED)
@@ -185,6 +185,8 @@ class GdbTarget:
             self._require("detach", TargetState.STOPPED)
             await self._put_before_calls(deadline)
             await self._keeper.forget_all(deadline)
+            if hold:
+                self._stopper.leave_stopped()
             await self._connection.command("-target-detach", deadline)
             self._tracker.let_go()
 

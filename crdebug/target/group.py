@@ -177,13 +177,20 @@ class TargetGroup:
         return await self.ask(RankSet.of(pids), lambda each: each.attach(pids[each.rank], limit))
 
     async def detach_all(
-        self, ranks: RankSet | None = None, deadline: Deadline | None = None
+        self,
+        ranks: RankSet | None = None,
+        deadline: Deadline | None = None,
+        *,
+        hold: bool = False,
     ) -> Answers[None]:
-        """Detach every rank (of `ranks`) that has a process. Ranks that run are refused."""
+        """Detach every rank (of `ranks`) that has a process. Ranks that run are refused.
+
+        hold: see `Target.detach`.
+        """
         limit = deadline or Deadline(self.settings.attach)
         attached = self.in_state(TargetState.STOPPED, TargetState.RUNNING)
         chosen = attached if ranks is None else attached & ranks
-        return await self.ask(chosen, lambda each: each.detach(limit))
+        return await self.ask(chosen, lambda each: each.detach(limit, hold=hold))
 
     async def adopt(self, target: Target) -> tuple[Breakpoint, ...]:
         """Put a target with a new GDB in the place of its rank's, and breakpoints into it.

@@ -136,8 +136,11 @@ class Target(Protocol):
         """
         ...
 
-    async def detach(self, deadline: Deadline) -> None:
-        """Take breakpoints out and let the process go."""
+    async def detach(self, deadline: Deadline, *, hold: bool = False) -> None:
+        """Take breakpoints out and let the process go.
+
+        hold: it stays where it is all the same, stopped by SIGSTOP.
+        """
         ...
 
     async def resume(self, deadline: Deadline) -> None:

@@ -72,6 +72,11 @@ class Stopper:
             self._signals.lift_stop(self._tracker.pid)
             await self.settle_anew(deadline)
 
+    def leave_stopped(self) -> None:
+        """Leave a SIGSTOP behind, for the moment when the stopped process is let go."""
+        if self._tracker.pid is not None:
+            self._signals.send_stop(self._tracker.pid)
+
     async def settle_anew(self, deadline: Deadline) -> None:
         """`settle`, although nobody has interrupted the rank: GDB itself sends SIGSTOP too."""
         self._unsettled = True

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import sys
+import termios
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import TextIO
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -19,7 +22,7 @@ from crdebug.commands.completion import complete
 from crdebug.commands.context import Context, agree
 from crdebug.commands.registry import Registry
 from crdebug.config import state_home
-from crdebug.ui.conversation import LineSource
+from crdebug.ui.conversation import LineSource, TerminalGone
 
 
 class CommandCompleter(Completer):
@@ -75,6 +78,14 @@ class Prompt:
 
     async def _ask(self, session: PromptSession[str], prompt: str) -> str:
         # The streams are the prompt's only while it is shown: results are written at once.
+        try:
+            return await self._shown(session, prompt)
+        except (EOFError, OSError):
+            if is_gone(sys.stdin):
+                raise TerminalGone from None
+            raise
+
+    async def _shown(self, session: PromptSession[str], prompt: str) -> str:
         with self._streams():
             # A task of its own, to be cancelled: on a dumb terminal the application that reads is
             # another one than session.app, and cannot be told to end.
@@ -124,6 +135,18 @@ def open_source(registry: Registry, context: Context) -> LineSource:
     if sys.stdin.isatty() and sys.stdout.isatty():
         return Prompt(registry, context)
     return Pipe()
+
+
+def is_gone(stream: TextIO) -> bool:
+    """Was it a terminal that is not there any more? One that is left tells nothing but the end of
+    its input."""
+    try:
+        termios.tcgetattr(stream.fileno())
+    except termios.error as error:
+        return bool(error.args) and error.args[0] == errno.EIO
+    except (OSError, ValueError):  # it is no file at all
+        return False
+    return False
 
 
 def _history(file: Path) -> History:

@@ -7,9 +7,9 @@ import signal
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, assert_never
 
-from crdebug.commands.context import Context
+from crdebug.commands.context import Context, Hangup
 from crdebug.commands.preferences import Preference, prefer
 from crdebug.commands.registry import Registry
 from crdebug.commands.results import Left, Nothing, Result
@@ -30,11 +30,16 @@ Begin = Callable[[Callable[[Event], None]], Awaitable["Session"]]
 """Starts, attaches or restarts; takes the subscriber of the session's events."""
 
 
+class TerminalGone(Exception):
+    """There is no terminal any more, and so nobody to talk to."""
+
+
 class LineSource(Protocol):
     """Where the console's lines come from."""
 
     async def line(self, prompt: str) -> str:
-        """The next line. Raises EOFError at the end, KeyboardInterrupt when it was cleared."""
+        """The next line. Raises EOFError at the end, KeyboardInterrupt when it was cleared,
+        TerminalGone."""
         ...
 
     async def confirm(self, question: str) -> bool: ...
@@ -62,8 +67,16 @@ class Plan:
     given: Sequence[str] = field(default=())
 
 
-async def converse(begin: Begin, plan: Plan, screen: Screen, open_source: OpenSource) -> int:
+async def converse(
+    begin: Begin,
+    plan: Plan,
+    screen: Screen,
+    open_source: OpenSource,
+    told: Sequence[int] = (),
+) -> int:
     """Hold a whole conversation; returns the exit status.
+
+    told: the signal that ends it, if one does; it is cancelled then.
 
     Raises CrdebugError for what goes wrong at the start; a script that cannot be read is found
     before the job is started.
@@ -75,8 +88,10 @@ async def converse(begin: Begin, plan: Plan, screen: Screen, open_source: OpenSo
     try:
         with talk.interrupts():
             return await talk.hold(lines, open_source)
+    except TerminalGone:
+        return 128 + signal.SIGHUP
     finally:
-        await talk.end()
+        await talk.end(hangup=talk.hung_up or signal.SIGHUP in told)
 
 
 class Conversation:
@@ -93,6 +108,7 @@ class Conversation:
         self._command: asyncio.Task[Result] | None = None
         self._presses = 0
         self._asking: set[asyncio.Task[None]] = set()
+        self.hung_up = False
 
     async def hold(self, lines: Sequence[ScriptLine], open_source: OpenSource) -> int:
         """The scripts, then the console unless in batch; returns the exit status."""
@@ -122,6 +138,9 @@ class Conversation:
                 line = await source.line(prompt(self.context.focus))
             except KeyboardInterrupt:
                 continue
+            except TerminalGone:
+                self.hung_up = True
+                raise
             except EOFError:
                 line = "quit"
             await self.execute(line)
@@ -130,6 +149,9 @@ class Conversation:
         """One line at the console: whatever goes wrong is shown, and the console stays."""
         try:
             result = await self._run(line)
+        except TerminalGone:  # while something was asked
+            self.hung_up = True
+            raise
         except Exception as error:  # also a bug must not end the session, and so the job
             self._screen.error(error)
             return Nothing()
@@ -193,24 +215,36 @@ class Conversation:
 
     # ---- the end ------------------------------------------------------------------------------
 
-    async def end(self) -> None:
-        """Leave the job as promised: let go if it was attached to, else ended."""
-        context = self.context
-        session = context.session
+    async def end(self, *, hangup: bool) -> None:
+        """Leave the job as promised: let go if it was attached to, else ended.
+
+        hangup: the terminal has gone; the setting says what becomes of the job.
+        """
+        session = self.context.session
         try:
-            if not context.over and session.ended is None:
-                if context.owns_job:
-                    self._screen.note(f"the session is over: job {session.job} is killed")
-                else:
-                    await self._let_go(session)
+            if not self.context.over and session.ended is None:
+                await self._leave(self._fate(hangup))
         finally:
             with self._screen.busy():
                 await session.close()
 
-    async def _let_go(self, session: Session) -> None:
-        try:
-            await session.detach()
-        except CrdebugError as error:
-            self._screen.error(error)
-        else:
-            self._screen.result(Left(session.job, detached=True))
+    def _fate(self, hangup: bool) -> Hangup:
+        if hangup:
+            return self.context.preferences.on_hangup
+        return Hangup.KILL if self.context.owns_job else Hangup.LET_GO
+
+    async def _leave(self, fate: Hangup) -> None:
+        session = self.context.session
+        match fate:
+            case Hangup.KILL:
+                self._screen.note(f"the session is over: job {session.job} is killed")
+            case Hangup.HOLD | Hangup.LET_GO:
+                held = fate is Hangup.HOLD
+                try:
+                    await session.detach(hold=held)
+                except CrdebugError as error:
+                    self._screen.error(error)
+                else:
+                    self._screen.result(Left(session.job, detached=True, held=held))
+            case _:
+                assert_never(fate)

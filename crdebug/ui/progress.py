@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TextIO
 
@@ -75,11 +76,13 @@ class StatusLine:
 
         console = Console(file=self._stream())
         self._status = Status(Text(words(progress)), console=console, spinner="line")
-        self._status.start()
+        with contextlib.suppress(OSError):  # the terminal has gone
+            self._status.start()
 
     def clear(self) -> None:
         if self._status is not None:
-            self._status.stop()
+            with contextlib.suppress(OSError):
+                self._status.stop()
             self._status = None
 
     def again(self) -> None:

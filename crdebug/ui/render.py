@@ -107,7 +107,12 @@ def _lines(result: Result, width: int) -> Iterator[str]:
         case Killed():
             yield f"job {result.job} was killed; its checkpoints stay"
         case Left():
-            if result.detached:
+            if result.held:
+                yield (
+                    f"job {result.job} is held; 'crdebug attach {result.job}' comes back to it, "
+                    f"'crdebug release {result.job}' lets it run on"
+                )
+            elif result.detached:
                 yield f"job {result.job} runs on; 'crdebug attach {result.job}' comes back to it"
         case Nothing():
             return

@@ -110,8 +110,8 @@ class FakeSession(Selecting):
         self.ended = status
         self.tell(JobEnded(status))
 
-    async def detach(self) -> None:
-        self.asked.append(("detach",))
+    async def detach(self, *, hold: bool = False) -> None:
+        self.asked.append(("detach", "held") if hold else ("detach",))
 
     async def kill(self) -> None:
         self.asked.append(("kill",))

@@ -110,8 +110,8 @@ class FakeTarget:
         self._last = RankStopped(self._rank, StopReason.OTHER, "", 1, HERE)
         return self._last
 
-    async def detach(self, deadline: Deadline) -> None:
-        await self._call("detach")
+    async def detach(self, deadline: Deadline, *, hold: bool = False) -> None:
+        await self._call("detach held" if hold else "detach")
         self._pid, self._state, self._last = None, TargetState.IDLE, None
 
     async def resume(self, deadline: Deadline) -> None:

@@ -22,7 +22,7 @@ from crdebug.commands.registry import Registry
 from crdebug.commands.results import Nothing
 from crdebug.events import Event, StopReason
 from crdebug.ui import console
-from crdebug.ui.conversation import Plan, converse
+from crdebug.ui.conversation import Plan, TerminalGone, converse
 from crdebug.ui.screen import Screen
 
 pytestmark = pytest.mark.unit
@@ -280,7 +280,7 @@ async def test_a_script_that_leaves_opens_no_console(tmp_path: Path) -> None:
 async def test_the_session_is_closed_when_the_detach_fails(tmp_path: Path) -> None:
     async with desk() as user:
 
-        async def refuse() -> None:
+        async def refuse(*, hold: bool) -> None:
             from crdebug.errors import Refused
 
             raise Refused("no")
@@ -289,6 +289,62 @@ async def test_the_session_is_closed_when_the_detach_fails(tmp_path: Path) -> No
         await user.talk(Plan([script(tmp_path, "bt\n")], batch=True, owns_job=False))
         assert user.err.getvalue() == "no\n"
         assert user.session.closed
+
+
+HANGUP = [
+    ("hold", [("detach", "held")], "job heat is held; 'crdebug attach heat' comes back to it"),
+    ("let-go", [("detach",)], "job heat runs on; 'crdebug attach heat' comes back to it"),
+    ("kill", [], "the session is over: job heat is killed"),
+]
+
+
+@pytest.mark.parametrize(("choice", "asked", "said"), HANGUP)
+@pytest.mark.parametrize("how", ["signal", "terminal", "question"])
+@pytest.mark.parametrize("owns_job", [True, False])
+async def test_when_the_terminal_dies_the_setting_decides(
+    choice: str, asked: list[tuple[str, ...]], said: str, how: str, owns_job: bool
+) -> None:
+    """It is heard of by SIGHUP, or when a line, or an answer, is to be read."""
+    async with desk() as user:
+        lines = [f"set on-hangup {choice}"]
+
+        class Terminal:
+            async def line(self, prompt: str) -> str:
+                if lines:
+                    return lines.pop()
+                if how == "signal":
+                    told.append(signal.SIGHUP)
+                    raise asyncio.CancelledError
+                if how == "question":
+                    return "kill"
+                raise TerminalGone
+
+            async def confirm(self, question: str) -> bool:
+                raise TerminalGone
+
+            def clear(self) -> None: ...
+
+        told: list[int] = []
+        screen = Screen(terminal=False, out=lambda: user.out, err=lambda: user.err)
+        plan = Plan(owns_job=owns_job)
+        talking = converse(user.begin, plan, screen, lambda registry, context: Terminal(), told)
+        try:
+            assert await talking == 128 + signal.SIGHUP
+        except asyncio.CancelledError:
+            assert how == "signal"
+        assert user.session.asked == asked
+        assert user.session.closed
+        assert user.out.getvalue().splitlines()[-1].startswith(said)
+        assert user.err.getvalue() == ""
+
+
+async def test_a_terminal_that_died_is_told_from_the_end_of_input() -> None:
+    master, slave = os.openpty()
+    with os.fdopen(slave) as terminal:
+        assert not console.is_gone(terminal)
+        os.close(master)
+        assert console.is_gone(terminal)
+    assert not console.is_gone(io.StringIO())
 
 
 def test_nothing_has_no_text() -> None:
