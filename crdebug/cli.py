@@ -161,17 +161,18 @@ def run(
 @main.command()
 @_SCRIPTS
 @_BATCH
+@click.option("--ranks", default="", metavar="0,3-5", help="Only these; by default all.")
 @click.argument("job", metavar="JOB|PID")
-def attach(job: str, scripts: tuple[str, ...], batch: bool) -> None:
-    """Attach to a running job, by name or by its starter's PID.
+def attach(job: str, ranks: str, scripts: tuple[str, ...], batch: bool) -> None:
+    """Attach to a running job, by name, or by the PID of its launcher or of one of its ranks.
 
-    The job runs on when the session ends.
+    The job may have been started without crdebug. It runs on when the session ends.
     """
 
     async def begin(subscriber: Subscriber) -> Session:
         from crdebug.session import Session
 
-        return await Session.attach(job, settings=settings, subscriber=subscriber)
+        return await Session.attach(job, ranks, settings=settings, subscriber=subscriber)
 
     preferences, settings = _preferences()
     _debug(begin, scripts, batch, preferences, owns_job=False)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from crdebug.acquire.mpir import acquire_local
 from crdebug.attended import AttendedJob
 from crdebug.checkpoint.store import Checkpoint, describe
 from crdebug.config import Settings
@@ -20,16 +19,15 @@ from crdebug.deadline import Deadline
 from crdebug.debuggers import attach_group, launch_group, to_main
 from crdebug.errors import CrdebugError, Refused
 from crdebug.events import Event
+from crdebug.foreign import attach_found, choose
 from crdebug.job.launch import await_ranks, end, launch
-from crdebug.job.ranks import RankShim, refuse_traced
+from crdebug.job.ranks import RankShim
 from crdebug.job.record import (
     JobDirectory,
     JobRecord,
-    all_jobs,
     attended_already,
     has_ended,
     is_alive,
-    is_of,
     parse_handle,
 )
 from crdebug.job.remains import take_over
@@ -89,25 +87,27 @@ class Session(Running, Selecting, Points):
     async def attach(
         cls,
         job: str,
+        ranks: str = "",
         *,
         settings: Settings | None = None,
         subscriber: Callable[[Event], None] | None = None,
     ) -> Session:
-        """Attach to a running job, by name, or by the PID of an MPIR starter.
+        """Attach to a running job, by name, or by the PID of one of its processes.
 
+        ranks: only those, as in ``0,3-5``; all if empty. For a job that crdebug did not start see
+        crdebug.acquire.found.
         Threads that a crdebug before us left in their waitpoints are led out of them.
         """
         settings = settings or Settings()
-        if job.isdigit() and not JobDirectory(job).exists():
-            ours = [each.name for each in all_jobs() if is_of(each, int(job))]
-            if not ours:
-                return await cls._attach_to_starter(int(job), settings, subscriber)
-            job = ours[0]
+        tell_phase(subscriber, "attach", "attach")
+        job, found = await choose(job, ranks, settings)
+        if found is not None:
+            group = await attach_found(found, settings, subscriber)
+            return cls(group, job, settings, subscriber)
         directory = JobDirectory(job)
         record = directory.read()
         if not is_alive(record):
             raise has_ended(directory)
-        tell_phase(subscriber, "attach", "attach")
         if await is_attended(directory.session_socket):
             raise attended_already(directory)
         with directory.lock("attach"):
@@ -119,17 +119,6 @@ class Session(Running, Selecting, Points):
                 await session.detach()
                 raise
         return session
-
-    @classmethod
-    async def _attach_to_starter(
-        cls, pid: int, settings: Settings, subscriber: Callable[[Event], None] | None
-    ) -> Session:
-        tell_phase(subscriber, "attach", "attach")
-        entries = acquire_local(pid)
-        for entry in entries:
-            refuse_traced(entry.pid, entry.rank)
-        group = await attach_group(entries, 0, settings)
-        return cls(group, str(pid), settings, subscriber)
 
     @classmethod
     async def restart_from(

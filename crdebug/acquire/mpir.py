@@ -11,9 +11,8 @@ import struct
 from dataclasses import dataclass
 
 from crdebug.acquire.symbols import find_symbols
-from crdebug.errors import BadInput, NotAvailable
+from crdebug.errors import NotAvailable
 from crdebug.node import proc
-from crdebug.ranks import RankSet
 
 # MPIR_PROCDESC: char *host_name; char *executable_name; int pid; padded to 24 bytes.
 _ENTRY = struct.Struct("<QQi4x")
@@ -62,11 +61,15 @@ def _integer(pid: int, address: int) -> int:
 
 
 def is_starter(pid: int) -> bool:
-    """Has the process the symbols of an MPIR starter?"""
+    """Has the process the symbols of an MPIR starter, and a table of ranks?
+
+    Open MPI 4.1 has the symbols in a library that its ranks load too.
+    """
     try:
-        return {"MPIR_proctable", "MPIR_proctable_size"} <= find_symbols(pid, _NAMES).keys()
-    except (ProcessLookupError, PermissionError):
+        read_table(pid)
+    except (NotAvailable, OSError):
         return False
+    return True
 
 
 def read_table(pid: int) -> Table:
@@ -138,28 +141,3 @@ def _correct(pid: int, address: int, entries: tuple[ProcDesc, ...]) -> None:
     for entry in entries:
         at = address + entry.rank * _ENTRY.size + 16
         proc.write_memory(pid, at, entry.pid.to_bytes(4, "little"))
-
-
-def acquire_local(pid: int) -> tuple[ProcDesc, ...]:
-    """`acquire`, for a PID that a user named. Raises BadInput, and NotAvailable as well for a
-    starter that is somebody else's, or that has ranks on other machines."""
-    try:
-        entries = acquire(pid)
-    except ProcessLookupError:
-        raise BadInput(
-            f"there is no process {pid}", hint="name the launcher (mpirun), or a job of ours"
-        ) from None
-    except PermissionError:
-        raise NotAvailable(
-            f"process {pid} may not be looked at: it is somebody else's",
-            hint="attach as its owner, or as root",
-        ) from None
-    here = os.uname().nodename.partition(".")[0]
-    away = [e for e in entries if e.host.partition(".")[0] not in (here, "localhost")]
-    if away:
-        raise NotAvailable(
-            f"it runs on {away[0].host}, and this is {here}",
-            ranks=RankSet.of(entry.rank for entry in away),
-            hint="only ranks of one machine can be attached to, on that machine",
-        )
-    return entries

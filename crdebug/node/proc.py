@@ -316,6 +316,14 @@ def command_line(pid: int) -> tuple[str, ...]:
     return tuple(_read(pid, "cmdline").split("\0")[:-1])
 
 
+def executable(pid: int) -> str:
+    """The path of the program that the process runs."""
+    try:
+        return os.readlink(PROC / str(pid) / "exe")
+    except FileNotFoundError as error:
+        raise _gone(error, pid) from None
+
+
 def environment(pid: int) -> dict[str, str]:
     pairs = (item.partition("=") for item in _read(pid, "environ").split("\0") if item)
     return {name: value for name, _, value in pairs}

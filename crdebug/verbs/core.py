@@ -90,8 +90,8 @@ class Core:
     def _job(self, what: str) -> AttendedJob:
         if self._attended is None:
             raise Refused(
-                f"cannot {what}: the job was not started by crdebug",
-                hint="start it with 'crdebug run'",
+                f"cannot {what}: the job was not started by crdebug, or not all ranks are attached",
+                hint="start it with 'crdebug run', attach to all",
             )
         return self._attended
 

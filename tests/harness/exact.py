@@ -95,16 +95,23 @@ def own_memory(shim: RankShim) -> tuple[Span, ...]:
 
 async def look(job: Session) -> Look:
     """All ranks of a job that is stopped."""
-    return Look({shim.rank: await _rank(job, shim) for shim in shims(job.job)})
+    ranks = shims(job.job)
+    return Look({each.rank: await _rank(job, each.rank, own_memory(each)) for each in ranks})
 
 
-async def _rank(job: Session, shim: RankShim) -> RankLook:
+async def look_at_strangers(job: Session) -> Look:
+    """All ranks of a session with a job that crdebug has put nothing into."""
+    return Look({rank: await _rank(job, rank, ()) for rank in job.ranks})
+
+
+async def _rank(job: Session, rank: int, own: tuple[Span, ...]) -> RankLook:
     deadline = Deadline(_SECONDS)
-    target = job.group[shim.rank]
+    target = job.group[rank]
+    assert target.pid is not None
     told = (await target.mi("-crdebug-registers", deadline)).payload
     listing = (await target.mi("-thread-info", deadline)).payload
     frame = (await target.mi("-stack-info-frame", deadline)).payload.tuple("frame")
-    threads = proc.threads(shim.pid)
+    threads = proc.threads(target.pid)
     inner = {thread.tid: thread.inner for thread in threads}
     registers = {inner[row.number("tid")]: _registers(row) for row in told.list("threads").tuples()}
     numbers = {inner[each.tid]: each.number for each in await target.threads(deadline)}
@@ -116,10 +123,10 @@ async def _rank(job: Session, shim: RankShim) -> RankLook:
         selected=(by_number[listing.number("current-thread-id")], frame.number("level")),
         where=target.last_stop.location if target.last_stop else None,
         memory=snapshot(
-            shim.pid,
+            target.pid,
             stack_pointers=[int(each["rsp"], 0) for each in registers.values()],
             thread_pointers=[int(each["fs_base"], 0) for each in registers.values()],
-            own=own_memory(shim),
+            own=own,
         ),
     )
 

@@ -72,9 +72,9 @@ class World:
         return self.session
 
     async def attach(
-        self, job: str, *, settings: Settings, subscriber: Callable[[Event], None]
+        self, job: str, ranks: str, *, settings: Settings, subscriber: Callable[[Event], None]
     ) -> FakeSession:
-        self._note("attach", job)
+        self._note("attach", job, ranks)
         return self.session
 
     async def restart_from(
@@ -262,9 +262,9 @@ def test_signals_by_number_and_name(world: World, script: Script, text: str, num
 
 
 def test_attach_lets_go_at_the_end(world: World, script: Script) -> None:
-    result = crdebug_("attach", "--batch", "-x", script("bt\n"), "heat")
+    result = crdebug_("attach", "--ranks", "0,3-5", "--batch", "-x", script("bt\n"), "heat")
     assert result.exit_code == 0
-    assert world.asked == [("attach", "heat")]
+    assert world.asked == [("attach", "heat", "0,3-5")]
     assert ("detach",) in world.session.asked
 
 

@@ -29,6 +29,7 @@ LEVELS: dict[str, int] = {
     **dict.fromkeys(("control", "debuggers", "operation", "output"), 4),
     "attended": 5,
     "interludes": 5,
+    "foreign": 5,
     "travel": 6,
     "verbs": 7,
     "session": 8,

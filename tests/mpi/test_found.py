@@ -1,0 +1,124 @@
+"""Jobs that crdebug did not start: who their ranks are, and that nothing is left in them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from crdebug.acquire.found import find_job
+from crdebug.config import Settings
+from crdebug.deadline import Deadline
+from crdebug.errors import BadInput, NotAvailable, Refused
+from crdebug.events import JobSays
+from crdebug.node import family, proc
+from crdebug.session import Session
+from harness import plain
+from harness.exact import Look, look_at_strangers
+from harness.jobs import Heard
+from harness.procstate import patched_code
+
+
+def threads(pids: list[int]) -> set[tuple[int, int]]:
+    """Every thread with what traces it."""
+    return {(thread.tid, thread.tracer) for pid in pids for thread in proc.threads(pid)}
+
+
+def different(before: Look, after: Look) -> list[str]:
+    """The kernel goes on with a call like poll that a stop has interrupted by restart_syscall."""
+    lines = before.differences(after)
+    return [line for line in lines if not line.endswith("orig_rax was 0x7, is 0xdb")]
+
+
+async def test_ten_times_attached_and_let_go_a_job_is_as_before(tmp_path: Path) -> None:
+    async with plain.quiet(tmp_path) as (job, found):
+        assert found.root == job.pid and "MPIR process table of mpirun" in found.how
+        pids = [entry.pid for entry in found.entries]
+        free = threads(pids)
+        assert {tracer for _, tracer in free} == {0}
+        # The launcher, a rank, and whoever started them: all the same job.
+        for pid in (job.pid, pids[1]):
+            assert find_job(pid) == found
+        heard = Heard()
+        session = await Session.attach(str(job.pid), subscriber=heard)
+        before = await look_at_strangers(session)
+        for _ in range(8):
+            assert not (await session.group.detach_all()).errors
+            assert threads(pids) == free
+            await session.group.attach_all({entry.rank: entry.pid for entry in found.entries})
+        assert not different(before, await look_at_strangers(session))
+        await session.detach()
+        assert threads(pids) == free
+        assert not any(patched_code(pid) for pid in pids)
+        session = await Session.attach(str(pids[0]), subscriber=heard)  # by other GDBs
+        assert not different(before, await look_at_strangers(session))
+        await session.detach()
+        assert JobSays(f"the ranks are those of {found.how}") in heard.events
+
+        # A part: the other rank is not touched, and there is no checkpoint of a part.
+        part = await Session.attach(str(pids[0]), "1", subscriber=heard)
+        assert part.ranks.first == 1 and len(part.ranks) == 1
+        assert {t.tracer for t in proc.threads(pids[0])} == {0}
+        assert (await part.evaluate(part.ranks, "my_rank")).values == {1: "1"}
+        with pytest.raises(Refused, match="not all ranks are attached"):
+            await part.checkpoint()
+        with pytest.raises(Refused, match=r"rank 1: process .* traces it"):
+            await Session.attach(str(job.pid))
+        await part.detach()
+        with pytest.raises(BadInput, match="there is no rank 2"):
+            await Session.attach(str(job.pid), "0,2")
+        plain.let_end(tmp_path)
+        assert await job.ended() == "rank 0: quiet ok\nrank 1: quiet ok\n"
+
+
+_RANK = "{0}=$r {1} sh -c 'sleep 1000; true' &"
+
+
+@pytest.mark.parametrize(
+    ("rank", "size"),
+    [
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE=3"),
+        ("PMI_RANK", "PMI_SIZE=3"),
+        ("PMIX_RANK", ""),
+        ("SLURM_PROCID", "SLURM_NTASKS=3"),
+    ],
+)
+async def test_a_launcher_without_a_table_is_known_by_the_environment_of_its_ranks(
+    tmp_path: Path, rank: str, size: str
+) -> None:
+    """Only the variables are looked at, so any program serves as a rank."""
+    line = f"for r in 2 0 1; do {_RANK.format(rank, size)} done; wait"
+    with plain.started(["sh", "-c", line], tmp_path / "output") as launcher:
+        await Deadline(30).until(lambda: len(family.descendants(launcher.pid)) == 6, "all to run")
+        found = find_job(launcher.pid)
+        assert (found.root, found.size, list(found.ranks)) == (launcher.pid, 3, [0, 1, 2])
+        assert rank in found.how
+        for entry in found.entries:
+            assert proc.environment(entry.pid)[rank] == str(entry.rank)
+            assert proc.parent(entry.pid) == launcher.pid  # what a rank starts is not the rank
+            assert find_job(entry.pid) == found
+            assert find_job(family.descendants(entry.pid)[0]) == found
+        if size:
+            last = found.entries[2].pid
+            subprocess.run(["kill", str(family.descendants(last)[0])], check=True)
+            await Deadline(30).until(lambda: not proc.is_alive(last), "a rank to end")
+            assert list(find_job(launcher.pid).only("0-1").ranks) == [0, 1]
+            with pytest.raises(NotAvailable, match="rank 2: not on this machine, or ended"):
+                find_job(launcher.pid).only("")
+            session = await Session.attach(str(launcher.pid), "0", settings=Settings())
+            assert [info.pid for info in session.info_ranks()] == [found.entries[0].pid]
+            await session.detach()
+
+
+async def test_what_is_no_job_or_several(tmp_path: Path) -> None:
+    with plain.started(["sleep", "1000"], tmp_path / "output") as process:
+        with pytest.raises(BadInput, match="is of no MPI job"):
+            find_job(process.pid)
+    with pytest.raises(BadInput, match="there is no process"):
+        find_job(process.pid)
+    line = "for j in 1 2; do sh -c 'PMI_RANK=0 sleep 1000; true' & done; wait"
+    with plain.started(["sh", "-c", line], tmp_path / "output") as process:
+        await Deadline(30).until(lambda: len(family.descendants(process.pid)) == 4, "all to run")
+        with pytest.raises(BadInput, match=r"there are several jobs: \d+ \(sh\), \d+ \(sh\)"):
+            find_job(process.pid)
