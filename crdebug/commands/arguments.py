@@ -25,7 +25,8 @@ class Kind(Enum):
 
     WORD = "word"
     REST = "rest"  # of the line, as typed
-    FLAG = "flag"  # --name, in front of the others
+    FLAG = "flag"  # --name, in front of the others or behind them
+    OPTION = "option"  # --name VALUE, likewise
     FORMAT = "format"  # /letters, on the command's name
 
 
@@ -46,7 +47,7 @@ class Argument(Generic[T_co]):
 
     name: as the usage line shows it.  read: the text's value; raises BadInput.
     default: the value when it is left out; without one it must be given.
-    candidates: what completion offers.
+    candidates: what completion offers.  value: of an OPTION, what the usage line calls its value.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Argument(Generic[T_co]):
     read: Callable[[str], T_co]
     default: T_co | _Missing = MISSING
     candidates: Callable[[Context], Iterable[str]] = field(default=_no_candidates)
+    value: str = ""
 
     @property
     def usage(self) -> str:
@@ -63,6 +65,8 @@ class Argument(Generic[T_co]):
                 return f"[/{self.name}]"
             case Kind.FLAG:
                 return f"[{self.name}]"
+            case Kind.OPTION:
+                return f"[{self.name} {self.value}]"
             case Kind.WORD | Kind.REST:
                 return self.name if self.default is MISSING else f"[{self.name}]"
 
@@ -123,6 +127,13 @@ def flag(name: str, help: str) -> Argument[bool]:
     return Argument(name, help, Kind.FLAG, lambda text: True, False)
 
 
+def option(
+    name: str, value: str, help: str, *, read: Callable[[str], T], default: T
+) -> Argument[T]:
+    """``--name VALUE``. A value with blanks in it stands in double quotes."""
+    return Argument(name, help, Kind.OPTION, read, default, value=value)
+
+
 def letters(name: str, help: str) -> Argument[str]:
     """GDB's ``/format`` after a command's name; empty when it is left out."""
     return Argument(name, help, Kind.FORMAT, str, "")
@@ -137,15 +148,10 @@ def parse(arguments: Sequence[Argument[object]], usage: str, format: str, text: 
     format: the letters behind a slash on the name.  usage: for the error's hint.
     Raises BadInput for one that is missing, unreadable, or not expected.
     """
-    values: dict[Argument[object], object] = {}
-    text = text.strip()
-    flags = {a.name: a for a in arguments if a.kind is Kind.FLAG}
-    while flags and text.split(maxsplit=1)[:1] and text.split(maxsplit=1)[0] in flags:
-        first, text = _first_word(text)
-        values[flags[first]] = True
+    values, text = _options(arguments, usage, text.strip())
     for argument in arguments:
         match argument.kind:
-            case Kind.FLAG:
+            case Kind.FLAG | Kind.OPTION:
                 taken = ""
             case Kind.FORMAT:
                 taken, format = format, ""
@@ -166,6 +172,31 @@ def parse(arguments: Sequence[Argument[object]], usage: str, format: str, text: 
     if text:
         raise BadInput(f"'{text}' is not expected here", hint=f"usage: {usage}")
     return values
+
+
+def _options(
+    arguments: Sequence[Argument[object]], usage: str, text: str
+) -> tuple[dict[Argument[object], object], str]:
+    """Take flags and options off the ends of a text; one in its middle is the program's."""
+    named = {a.name: a for a in arguments if a.kind in (Kind.FLAG, Kind.OPTION)}
+    flags, options = (
+        "|".join(re.escape(a.name) for a in named.values() if a.kind is kind) or "(?!)"
+        for kind in (Kind.FLAG, Kind.OPTION)
+    )
+    one = rf"(?:({flags})|({options})(?:\s+(\"[^\"]*\"|(?!--)\S+))?)"
+    first, last = re.compile(rf"{one}(?:\s+|\Z)"), re.compile(rf"(?:\A|\s+){one}\Z")
+    values: dict[Argument[object], object] = {}
+    while match := first.match(text) or last.search(text):
+        argument = named[match[1] or match[2]]
+        values[argument] = True if match[1] else _given(argument, match[3], usage)
+        text = text[match.end() :] if match.start() == 0 else text[: match.start()]
+    return values, text.rstrip()
+
+
+def _given(argument: Argument[object], text: str | None, usage: str) -> object:
+    if text is None:
+        raise BadInput(f"{argument.value} is missing after {argument.name}", hint=f"usage: {usage}")
+    return argument.read(text.strip('"'))
 
 
 def _first_word(text: str) -> tuple[str, str]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from crdebug.commands.arguments import rest, word
 from crdebug.commands.context import Context
 from crdebug.commands.history import HISTORY, history, moved
 from crdebug.commands.registry import Call, Requires
-from crdebug.commands.results import Comparison, Result, Text
+from crdebug.commands.results import Comparison, Ranked, Result, Text
 from crdebug.errors import BadInput
+from crdebug.target.answers import some
 from crdebug.timeline.branches import branches_text
 
 
@@ -20,7 +22,7 @@ def _names(context: Context) -> Iterable[str]:
 
 NAME = word("NAME", "a name for it; without one it gets a number", default="")
 BRANCH = word("BRANCH", "the branch's name", candidates=_names)
-COMPARISON = rest("EXPR BRANCH1 BRANCH2", "an expression, and two branches", candidates=_names)
+COMPARISON = rest("EXPR [BRANCH1 BRANCH2]", "an expression, and two branches", candidates=_names)
 
 
 @HISTORY.command(
@@ -74,20 +76,32 @@ async def switch(call: Call) -> Result:
 @HISTORY.command(
     "compare",
     """
-Show the values of an expression at the ends of two branches.
+Compare an expression's values: of the ranks, or at the ends of two branches.
 
-A branch that the job is not at the end of is brought back beside it, in a container and with GDBs
-of its own, for as long as this takes; the job stays where it is.
+Of the ranks: the ones whose value is unlike the others' are named. If more than half of them agree,
+those are all the others; if not, of numbers, those that are far from the median.
 
+With two branches: a branch that the job is not at the end of is brought back beside it, in a
+container and with GDBs of its own, for as long as this takes; the job stays where it is.
+
+    compare total
+    [all - edge] compare u[1]
     compare total main branch-1
 """,
     arguments=(COMPARISON,),
     requires=Requires.ANY,
+    ranks=True,
 )
 async def compare(call: Call) -> Result:
-    words = call[COMPARISON].rsplit(maxsplit=2)
+    words = call[COMPARISON].split()
+    branches = tuple(_names(call.context))
+    if len(words) < 2 or not any(word in branches for word in words[-2:]):
+        answers, deviating = await call.context.session.compare(call.ranks, call[COMPARISON])
+        return Ranked(some(answers), deviating)
     if len(words) < 3:
         raise BadInput("an expression and two branches are needed", hint="compare EXPR B1 B2")
-    expression, *names = words
-    past = history(call)
-    return Comparison(await past.compare(expression, tuple(names)))
+    expression, *names = call[COMPARISON].rsplit(maxsplit=2)
+    compared = await history(call).compare(expression, tuple(names))
+    return Comparison(
+        tuple(replace(each, answers=each.answers.among(call.ranks)) for each in compared)
+    )

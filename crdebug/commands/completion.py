@@ -87,7 +87,7 @@ def _arguments(
     registry: Registry, context: Context, command: Command, typed: str
 ) -> Iterator[Candidate]:
     for argument in command.arguments:
-        if argument.kind is Kind.FLAG:
+        if argument.kind in (Kind.FLAG, Kind.OPTION):
             texts: Iterable[str] = (argument.name,) if typed else ()
         elif argument is TOPIC:
             texts = topics(registry)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crdebug.commands.arguments import integer, letters, rest
+from crdebug.commands.arguments import flag, integer, letters, rest
 from crdebug.commands.registry import Call, Family, Group, Requires
 from crdebug.commands.results import (
     Backtraces,
@@ -18,6 +18,7 @@ from crdebug.target.answers import NoRankAnswered, some
 INFO = Family("info", "Show the state of things", aliases=("i",))
 DATA = Group("data", "Looking at the job", families=(INFO,))
 
+EACH = flag("--each", "a line for every rank")
 EXPRESSION = rest("EXPR", "an expression in the program's language")
 FORMAT = letters("f", "GDB's format letter: x, d, u, o, t, c, f, a, s, z")
 FRAMES = integer("N", "show the innermost N frames only", default=0)
@@ -49,13 +50,15 @@ async def info_threads(call: Call) -> Result:
     """
 Evaluate an expression on each rank; equal values are shown as one.
 
-Where it cannot be evaluated, GDB's own message follows the values.
+The most frequent value comes first. Where there are many different numbers, their range is shown,
+with the ranks that are at its ends, and those with nan and infinities. Where the expression cannot
+be evaluated, GDB's own message follows the values.
 
     [0,2-3] print x
     print/x flags
 """,
     aliases=("p", "inspect"),
-    arguments=(FORMAT, EXPRESSION),
+    arguments=(FORMAT, EACH, EXPRESSION),
     ranks=True,
 )
 async def print_(call: Call) -> Result:
@@ -63,7 +66,7 @@ async def print_(call: Call) -> Result:
     format = f"/{call[FORMAT]}" if call[FORMAT] else ""
     answers = await session.evaluate(call.ranks, call[EXPRESSION], format)
     try:
-        return Printed(some(answers))
+        return Printed(some(answers), call[EACH])
     except NoRankAnswered as failed:
         if failed.problem.startswith("No symbol"):
             failed.hint = (

@@ -14,7 +14,7 @@ TOPIC = rest("TOPIC", "a command, or a group of them", default="")
 
 RANKS_HELP = (
     "RANKS is a rank set in brackets in front of the command: [0,2-3] print x, [all] bt. "
-    "Without one, the command is for all ranks."
+    "Without one, the command is for the focus; 'help focus' tells more."
 )
 
 
@@ -75,6 +75,8 @@ def _command(command: Command) -> str:
 
 def label(argument: Argument[object]) -> str:
     """The argument as a list of arguments shows it."""
+    if argument.kind is Kind.OPTION:
+        return f"{argument.name} {argument.value}"
     return f"/{argument.name}" if argument.kind is Kind.FORMAT else argument.name
 
 

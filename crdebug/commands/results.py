@@ -31,9 +31,21 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """The value of one expression on each rank."""
+    """The value of one expression on each rank. each: they are to be shown one by one."""
 
     answers: Answers[str]
+    each: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """The value of one expression on each rank, to see who is unlike the others.
+
+    deviating: they are; see crdebug.target.summary.
+    """
+
+    answers: Answers[str]
+    deviating: RankSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +202,7 @@ class Nothing:
 Result = (
     Stopped
     | Printed
+    | Ranked
     | Said
     | Backtraces
     | Threads

@@ -32,6 +32,13 @@ class Answers(Generic[T]):
     values: Mapping[int, T]
     errors: Mapping[int, CrdebugError]
 
+    def among(self, ranks: RankSet) -> Answers[T]:
+        """What these ranks answered."""
+        return Answers(
+            {rank: value for rank, value in self.values.items() if rank in ranks},
+            {rank: error for rank, error in self.errors.items() if rank in ranks},
+        )
+
     def merged(self) -> tuple[tuple[RankSet, T], ...]:
         """Equal values as one class, the largest class first, then by lowest rank."""
         return classes(self.values.items())

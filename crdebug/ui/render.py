@@ -20,6 +20,7 @@ from crdebug.commands.results import (
     Moved,
     Nothing,
     Printed,
+    Ranked,
     Ranks,
     Restarted,
     Result,
@@ -33,6 +34,7 @@ from crdebug.commands.results import (
 )
 from crdebug.ranks import RankSet
 from crdebug.target.answers import classes
+from crdebug.ui.answers import compared, errors, values
 from crdebug.ui.history import message_table, timeline, when
 from crdebug.ui.source import SourceLines
 from crdebug.ui.stops import describe, describe_places
@@ -59,16 +61,16 @@ def _lines(result: Result, width: int) -> Iterator[str]:
         case Stopped():
             yield from describe(result.stop)
         case Printed():
-            for ranks, value in result.answers.merged():
-                yield f"[{ranks}] = {value}"
-            yield from _errors(result.answers)
+            yield from values(result.answers, each=result.each)
+        case Ranked():
+            yield from compared(result.answers, result.deviating)
         case Said():
             yield from _said(result.answers)
         case Backtraces():
             yield from _backtraces(result.answers)
         case Threads():
             yield _threads(result.answers, width)
-            yield from _errors(result.answers)
+            yield from errors(result.answers)
         case Ranks():
             yield _ranks(result.ranks, width)
         case Sets():
@@ -94,8 +96,7 @@ def _lines(result: Result, width: int) -> Iterator[str]:
         case Comparison():
             for each in result.branches:
                 yield f"branch {each.branch}:"
-                yield from (f"  [{ranks}] = {value}" for ranks, value in each.answers.merged())
-                yield from (f"  {line}" for line in _errors(each.answers))
+                yield from (f"  {line}" for line in values(each.answers))
         case Messages():
             yield message_table(result.on_the_way, width)
         case Whereabouts():
@@ -120,11 +121,6 @@ def _lines(result: Result, width: int) -> Iterator[str]:
             assert_never(result)
 
 
-def _errors(answers: Answers[T]) -> Iterator[str]:
-    for ranks, text in answers.merged_errors():
-        yield f"[{ranks}] error: {text}"
-
-
 def _said(answers: Answers[str]) -> Iterator[str]:
     for ranks, text in answers.merged():
         said = text.rstrip("\n")
@@ -133,7 +129,7 @@ def _said(answers: Answers[str]) -> Iterator[str]:
             yield said
         elif said:
             yield f"[{ranks}] {said}"
-    yield from _errors(answers)
+    yield from errors(answers)
 
 
 # ---- stacks and threads ---------------------------------------------------------------------
@@ -150,7 +146,7 @@ def _backtraces(answers: Answers[tuple[Frame, ...]]) -> Iterator[str]:
         yield f"[{ranks}]"
         for same in zip(*(answers.values[rank] for rank in ranks), strict=True):
             yield "  " + _frame(same)
-    yield from _errors(answers)
+    yield from errors(answers)
 
 
 def _frame(same: tuple[Frame, ...]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from crdebug.ranks import RankSet
 from crdebug.target.answers import Answers
 from crdebug.target.interface import Frame, ThreadInfo
+from crdebug.target.summary import deviating
 from crdebug.travel.history import heard
 from crdebug.verbs.core import Core
 
@@ -19,6 +20,11 @@ class Looking(Core):
         """print: the value as GDB prints it. format: "/x" and the like."""
         answers = await self._group.evaluate(ranks, expression, format)
         return heard(self.history, f"print {expression}", answers)
+
+    async def compare(self, ranks: RankSet, expression: str) -> tuple[Answers[str], RankSet]:
+        """The value on each rank, and the ranks whose value is unlike the others'."""
+        answers = await self.evaluate(ranks, expression)
+        return answers, deviating(answers)
 
     async def backtrace(self, ranks: RankSet, limit: int = 0) -> Answers[tuple[Frame, ...]]:
         """Innermost frame first; at most `limit` frames unless it is 0."""

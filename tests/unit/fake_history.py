@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from crdebug.ranks import RankSet
+from crdebug.timeline.branches import Branches
 from crdebug.timeline.text import Place
 from crdebug.travel.automatic import EVERY, Bound
 from crdebug.travel.history import Moment
@@ -25,6 +26,11 @@ class FakeSurvey:
 
 
 @dataclass(slots=True)
+class FakeBranching:
+    branches: Branches = field(default_factory=Branches)
+
+
+@dataclass(slots=True)
 class FakeAutomatic:
     bound: Bound = field(default_factory=Bound)
 
@@ -37,6 +43,7 @@ class FakeHistory:
         self.every = EVERY
         self.automatic = FakeAutomatic()
         self.survey = FakeSurvey()
+        self.branching = FakeBranching()
         self.marks: dict[str, Moment] = {}
         self.view = VIEW
         self.last = 0

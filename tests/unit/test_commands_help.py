@@ -46,8 +46,8 @@ async def test_help_for_a_group_a_family_and_a_command() -> None:
     assert (await text_of("help breakpoints")).startswith("Breakpoints (breakpoints):\n  break ")
     assert "info threads" in await text_of("help info")
     text = await text_of("help p")
-    assert "Usage: [RANKS] print[/f] EXPR\nAlso: p, inspect\n" in text
-    assert "EXPR  an expression" in text
+    assert "Usage: [RANKS] print[/f] [--each] EXPR\nAlso: p, inspect\n" in text
+    assert re.search("EXPR +an expression", text)
     with pytest.raises(BadInput, match="there is no command 'nosuch'"):
         await text_of("help nosuch")
 
@@ -84,13 +84,14 @@ async def context() -> Context:
         ("[where a[0] > 1] conti", ["continue"]),
         ("info br", ["breakpoints", "branches"]),
         ("i ", SUBJECTS),
-        ("[0-1] c", ["continue"]),
+        ("[0-1] c", ["compare", "continue"]),
         ("[0-1] info ", ["ranks", "threads"]),
         ("[0-1] qu", []),
         ("delete ", ["1", "2"]),
         ("d 1", ["1"]),
         ("restart ", ["1"]),
         ("continue --", ["--to-end"]),
+        ("print --", ["--each"]),
         ("help check", ["checkpoints", "checkpoint"]),
         ("print x", []),
         ("nosuch ", []),

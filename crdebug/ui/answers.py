@@ -1,0 +1,75 @@
+"""The answers of many ranks as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import TypeVar
+
+from crdebug.ranks import RankSet
+from crdebug.target.answers import Answers, classes
+from crdebug.target.summary import Summary, plain, summarise
+
+T = TypeVar("T", bound=Hashable)
+
+MANY = 8  # different values that are still listed one by one
+
+
+def errors(answers: Answers[T]) -> Iterator[str]:
+    """What went wrong, in the debugger's own words, by ranks."""
+    for ranks, text in answers.merged_errors():
+        yield f"[{ranks}] error: {text}"
+
+
+def values(answers: Answers[str], *, each: bool = False) -> Iterator[str]:
+    """Equal values as one line, the most frequent first; many numbers as one line that gives their
+    range. each: a line for every rank instead. Errors follow."""
+    if each:
+        yield from (f"[{rank}] = {text}" for rank, text in sorted(answers.values.items()))
+    else:
+        yield from _merged(answers)
+    yield from errors(answers)
+
+
+def _merged(answers: Answers[str]) -> Iterator[str]:
+    merged = answers.merged()
+    if len(merged) <= MANY:
+        yield from (f"[{ranks}] = {text}" for ranks, text in merged)
+        return
+    numbers = summarise(answers.values)
+    if numbers is not None and numbers.different > MANY:
+        yield from summary(numbers)
+        rest = {rank: text for rank, text in answers.values.items() if plain(text) is None}
+        merged = classes(rest.items())
+    yield from (f"[{ranks}] = {text}" for ranks, text in merged[:MANY])
+    left = merged[MANY:]
+    if left:
+        others = RankSet.of(rank for ranks, _ in left for rank in ranks)
+        yield f"[{others}] {len(left)} other values (--each shows all)"
+
+
+def summary(numbers: Summary) -> Iterator[str]:
+    """Where numbers lie, and who is at the ends."""
+    least, greatest = numbers.least, numbers.greatest
+    yield (
+        f"[{numbers.ranks}] {numbers.different} values, min {least.text} [{least.ranks}], "
+        f"max {greatest.text} [{greatest.ranks}], mean {numbers.mean:g}"
+    )
+    yield from (f"[{ranks}] {word}" for ranks, word in numbers.apart)
+
+
+def compared(answers: Answers[str], deviating: RankSet) -> Iterator[str]:
+    """Who is unlike the others, then all values."""
+    count = len(answers.values)
+    different = len(answers.merged())
+    if different == 1:
+        yield "1 rank answered" if count == 1 else f"all {count} ranks agree"
+    elif not deviating:
+        yield f"{different} values on {count} ranks, and none that is unlike the others"
+    else:
+        is_odd = "is the odd one out" if len(deviating) == 1 else "are unlike the others"
+        yield f"{different} values on {count} ranks: [{deviating}] {is_odd}"
+        if different > MANY:
+            chosen = answers.among(deviating)
+            yield from (f"  {line}" for line in values(Answers(chosen.values, {})))
+            yield "of all:"
+    yield from (f"  {line}" for line in values(answers))
