@@ -154,6 +154,19 @@ async def test_a_rank_is_killed_at_each_phase_without_a_debugger() -> None:
 # ---- a GDB dies --------------------------------------------------------------------------------
 
 
+async def interrupted(job: Session, victim: int) -> None:
+    """Stop another rank than this at a breakpoint, so that this one is not stopped by a step.
+
+    Linux does not clear the trap flag that PTRACE_SINGLESTEP has set when the tracer is killed
+    (kernel/ptrace.c: exit_ptrace does not call ptrace_disable, as ptrace_detach does): SIGTRAP
+    would end the rank, see docs/limits.md. GDB steps a rank off its breakpoints.
+    """
+    for breakpoint in job.breakpoints():
+        await job.delete_breakpoint(breakpoint.number)
+    await job.add_breakpoint(job.ranks - RankSet.of([victim]), "work_step")
+    await job.resume(job.ranks)
+
+
 async def goes_on(job: Session) -> None:
     """From breakpoint to breakpoint, whoever has died."""
     for _ in range(2):
@@ -176,9 +189,9 @@ def gdb_of(job: Session, rank: int) -> int:
 async def test_a_gdb_is_killed_at_each_phase_of_a_checkpoint() -> None:
     program = build("threads")
     async with session(program, *ENDLESS, ranks=RANKS) as job:
-        await stopped_job(job)
         for number, phase in enumerate(CHECKPOINT):
             victim = number % RANKS
+            await interrupted(job, victim)
             at = At("checkpoint", phase, lambda rank=victim: kill(gdb_of(job, rank)))  # type: ignore[misc]
             unsubscribe = job.subscribe(at)
             there = len(job.checkpoints())
