@@ -37,9 +37,10 @@ from crdebug.travel.history import History, past
 from crdebug.verbs.points import Points
 from crdebug.verbs.running import Running
 from crdebug.verbs.selecting import Selecting
+from crdebug.verbs.stacks import Stacks
 
 
-class Session(Running, Selecting, Points):
+class Session(Running, Selecting, Stacks, Points):
     """A job under the debugger. Made by `run`, `attach` or `restart_from`; owns its GDBs until
     `close` or `detach`."""
 

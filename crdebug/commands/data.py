@@ -1,11 +1,10 @@
-"""Looking: info ranks, info threads, print, backtrace, gdb, echo."""
+"""Looking: info ranks, info threads, print, gdb, echo."""
 
 from __future__ import annotations
 
-from crdebug.commands.arguments import flag, integer, letters, rest
+from crdebug.commands.arguments import flag, letters, rest
 from crdebug.commands.registry import Call, Family, Group, Requires
 from crdebug.commands.results import (
-    Backtraces,
     Printed,
     Ranks,
     Result,
@@ -21,7 +20,6 @@ DATA = Group("data", "Looking at the job", families=(INFO,))
 EACH = flag("--each", "a line for every rank")
 EXPRESSION = rest("EXPR", "an expression in the program's language")
 FORMAT = letters("f", "GDB's format letter: x, d, u, o, t, c, f, a, s, z")
-FRAMES = integer("N", "show the innermost N frames only", default=0)
 GDB_COMMAND = rest("COMMAND", "what you would type at GDB's own prompt")
 ECHO = rest("TEXT", "what to show", default="")
 
@@ -73,22 +71,6 @@ async def print_(call: Call) -> Result:
                 "'backtrace' shows where ranks are, 'gdb info locals' what has a name there"
             )
         raise
-
-
-@DATA.command(
-    "backtrace",
-    """
-Show the call stack of each rank, innermost frame first.
-
-Ranks whose frames are the same functions at the same lines are shown as one; arguments appear
-where all of them agree, and as (...) where they do not.
-""",
-    aliases=("bt", "where"),
-    arguments=(FRAMES,),
-    ranks=True,
-)
-async def backtrace(call: Call) -> Result:
-    return Backtraces(some(await call.context.session.backtrace(call.ranks, call[FRAMES])))
 
 
 @DATA.command(

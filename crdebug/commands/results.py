@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from crdebug.target.breakpoints import Breakpoint
     from crdebug.target.gdb import Frame, ThreadInfo
     from crdebug.target.group import RankInfo
+    from crdebug.target.stacktree import StackTree
     from crdebug.travel.branching import Compared
     from crdebug.travel.overview import Overview
     from crdebug.travel.partners import OnTheWay
@@ -57,9 +58,24 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Backtraces:
-    """The frames of each rank, innermost first."""
+    """The frames of each rank, innermost first. each: they are to be shown one by one."""
 
     answers: Answers[tuple[Frame, ...]]
+    each: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The stacks of several ranks as one tree."""
+
+    tree: StackTree
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What the ranks' GDBs printed for each thread, by GDB's numbers of threads."""
+
+    threads: tuple[tuple[int, Answers[str]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +221,8 @@ Result = (
     | Ranked
     | Said
     | Backtraces
+    | Tree
+    | Applied
     | Threads
     | Ranks
     | Sets

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import crdebug.commands.branches
+import crdebug.commands.stacks
 import crdebug.commands.timeline  # noqa: F401 - declares more of HISTORY
 from crdebug.commands.breakpoints import BREAKPOINTS
 from crdebug.commands.checkpoints import CHECKPOINTS

@@ -91,14 +91,14 @@ def location(frame: MiTuple) -> Location:
     )
 
 
-def frames(listing: MiTuple, arguments: MiTuple) -> tuple[Frame, ...]:
-    """From the answers of -stack-list-frames and -stack-list-arguments."""
+def frames(listing: MiTuple, arguments: MiTuple | None = None) -> tuple[Frame, ...]:
+    """From the answers of -stack-list-frames and, if it was asked, -stack-list-arguments."""
     texts = {
         entry.number("level"): ", ".join(
             f"{argument.text('name', '?')}={argument.text('value', '...')}"
             for argument in entry.list("args").tuples()
         )
-        for entry in arguments.list("stack-args").tuples()
+        for entry in (arguments.list("stack-args").tuples() if arguments else ())
     }
     return tuple(
         Frame(level, location(entry), texts.get(level, ""))

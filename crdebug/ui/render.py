@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
 from crdebug.commands.results import (
+    Applied,
     Backtraces,
     Breakpoints,
     BreakpointsDeleted,
@@ -30,6 +31,7 @@ from crdebug.commands.results import (
     Text,
     Threads,
     Timeline,
+    Tree,
     Whereabouts,
 )
 from crdebug.ranks import RankSet
@@ -37,6 +39,7 @@ from crdebug.target.answers import classes
 from crdebug.ui.answers import compared, errors, values
 from crdebug.ui.history import message_table, timeline, when
 from crdebug.ui.source import SourceLines
+from crdebug.ui.stacks import tree
 from crdebug.ui.stops import describe, describe_places
 from crdebug.ui.tables import table
 
@@ -67,7 +70,13 @@ def _lines(result: Result, width: int) -> Iterator[str]:
         case Said():
             yield from _said(result.answers)
         case Backtraces():
-            yield from _backtraces(result.answers)
+            yield from _backtraces(result.answers, each=result.each)
+        case Tree():
+            yield from tree(result.tree)
+        case Applied():
+            for number, answers in result.threads:
+                yield f"thread {number}:"
+                yield from (f"  {line}" for text in _said(answers) for line in text.split("\n"))
         case Threads():
             yield _threads(result.answers, width)
             yield from errors(result.answers)
@@ -135,11 +144,11 @@ def _said(answers: Answers[str]) -> Iterator[str]:
 # ---- stacks and threads ---------------------------------------------------------------------
 
 
-def _backtraces(answers: Answers[tuple[Frame, ...]]) -> Iterator[str]:
+def _backtraces(answers: Answers[tuple[Frame, ...]], *, each: bool) -> Iterator[str]:
     # Arguments and addresses differ between ranks that are at the same place, so they take no
     # part in the comparison; arguments are shown where the whole class agrees.
     shapes = classes(
-        (rank, tuple((frame.level, str(frame.location)) for frame in frames))
+        (rank, (rank if each else 0, *((frame.level, str(frame.location)) for frame in frames)))
         for rank, frames in answers.values.items()
     )
     for ranks, _ in shapes:

@@ -28,6 +28,7 @@ from crdebug.target.breakpoints import Breakpoint
 from crdebug.target.group import RankInfo
 from crdebug.target.interface import Frame, ThreadInfo
 from crdebug.verbs.selecting import Selecting
+from crdebug.verbs.stacks import Stacks
 
 MAIN = Location(0x1000, "main", "heat.c", 80)
 RELAX = Location(0x2000, "relax", "heat.c", 41)
@@ -59,7 +60,7 @@ def a_checkpoint(number: int, job: str = "heat", note: str = "") -> Checkpoint:
     )
 
 
-class FakeSession(Selecting):
+class FakeSession(Selecting, Stacks):
     """The public face of crdebug.session.Session.
 
     coming: what the next runs end with (a stop, or an error to raise), in order; a test that runs

@@ -12,7 +12,8 @@ TOP = Path(__file__).parents[2]
 def required() -> set[str]:
     """The Python packages that pyproject.toml names, those for tests included."""
     project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
-    named = [*project["dependencies"], *project["optional-dependencies"]["test"]]
+    optional = project["optional-dependencies"]
+    named = [*project["dependencies"], *optional["plot"], *optional["test"]]
     return {re.split(r"[<>=!~\[; ]", requirement)[0] for requirement in named}
 
 

@@ -26,6 +26,7 @@ LEVELS: dict[str, int] = {
     **dict.fromkeys(("timeline", "checkpoint", "target", "acquire"), 2),
     # the session level, in itself ordered: it composes those below, first without a debugger
     "job": 3,
+    "charts": 3,
     **dict.fromkeys(("control", "debuggers", "operation", "output"), 4),
     "attended": 5,
     "interludes": 5,

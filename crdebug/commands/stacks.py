@@ -1,0 +1,109 @@
+"""Stacks and threads: backtrace, stack, thread."""
+
+from __future__ import annotations
+
+from crdebug.charts.trees import save_tree
+from crdebug.commands.arguments import flag, integer, integers, option, rest
+from crdebug.commands.data import DATA, EACH
+from crdebug.commands.registry import Call
+from crdebug.commands.results import Applied, Backtraces, Result, Text, Threads, Tree
+from crdebug.errors import BadInput
+from crdebug.ranks import RankSet
+from crdebug.target.answers import Answers, NoRankAnswered, some
+
+FRAMES = integer("N", "show the innermost N frames only", default=0)
+TREE = flag("--tree", "merge them into one tree of calls")
+ALL_THREADS = flag("--threads", "of all threads; implies --tree")
+FUNCTION_ONLY = flag("--function-only", "merge whatever the line; implies --tree")
+DEPTH = option(
+    "--depth", "N", "the outermost N frames only; implies --tree", read=FRAMES.read, default=0
+)
+SVG = option("--svg", "FILE", "write the tree as a picture", read=str, default="")
+NUMBER = integer("N", "a thread's number")
+LIST = integers("LIST", "numbers of threads, and ranges of them")
+THREAD = rest(
+    "N | apply LIST COMMAND", "a thread's number; without one, the selected thread", default=""
+)
+TREE_OPTIONS = (ALL_THREADS, FUNCTION_ONLY, DEPTH, SVG)
+
+
+@DATA.command(
+    "backtrace",
+    """
+Show the call stack of each rank, innermost frame first; or a tree of all.
+
+Ranks whose frames are the same functions at the same lines are shown as one; arguments appear
+where all of them agree, and as (...) where they do not. With --tree the stacks are merged from the
+outermost frame on; see 'stack'.
+""",
+    aliases=("bt", "where"),
+    arguments=(TREE, *TREE_OPTIONS, EACH, FRAMES),
+    ranks=True,
+)
+async def backtrace(call: Call) -> Result:
+    if call[TREE] or any(call[each] for each in TREE_OPTIONS):
+        if call[FRAMES]:
+            raise BadInput("a tree has the outermost frames", hint="write --depth N")
+        return await stack(call)
+    answers = await call.context.session.backtrace(call.ranks, call[FRAMES])
+    return Backtraces(some(answers), call[EACH])
+
+
+@DATA.command(
+    "stack",
+    """
+Show the call stacks of all ranks as one tree: where ranks part, it branches.
+
+A branch begins with its ranks; the calls that they have in common follow, outermost first. Frames
+are the same if they are of one function at the same line.
+
+    stack --threads
+    [0-7] stack --function-only --svg hang.svg
+""",
+    arguments=TREE_OPTIONS,
+    ranks=True,
+)
+async def stack(call: Call) -> Result:
+    tree = await call.context.session.stack_tree(
+        call.ranks,
+        all_threads=call[ALL_THREADS],
+        depth=call[DEPTH],
+        function_only=call[FUNCTION_ONLY],
+    )
+    if call[SVG]:
+        return Text(f"the tree is in {save_tree(tree, call[SVG])}")
+    return Tree(tree)
+
+
+@DATA.command(
+    "thread",
+    """
+Choose the thread that commands look at, or pass a command to GDB for several.
+
+A rank that runs chooses again: the thread that stops it. COMMAND is GDB's, and LIST is 'all', or
+threads by GDB's numbers ('info threads' shows them).
+
+    [3] thread 2
+    thread apply all backtrace 3
+    thread apply 1-2 print i
+""",
+    arguments=(THREAD,),
+    ranks=True,
+)
+async def thread(call: Call) -> Result:
+    session, text = call.context.session, call[THREAD]
+    word, _, rest_ = text.partition(" ")
+    if word == "apply":
+        which, _, command = rest_.strip().partition(" ")
+        if not which or not command.strip():
+            raise BadInput("threads or a command are missing", hint="thread apply all backtrace")
+        numbers = None if which == "all" else LIST.read(which)
+        told = await session.thread_apply(call.ranks, command.strip(), numbers)
+        if not any(answers.values for answers in told.values()):
+            raise NoRankAnswered.of(pair for a in told.values() for pair in a.merged_errors())
+        return Applied(tuple(told.items()))
+    failed = {}
+    if text:
+        failed = dict((await session.select_thread(call.ranks, NUMBER.read(text))).errors)
+    found = await session.selected_thread(call.ranks - RankSet.of(failed))
+    return Threads(some(Answers(found.values, {**failed, **found.errors})))

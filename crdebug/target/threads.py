@@ -1,0 +1,52 @@
+"""The threads of a rank under GDB: all their stacks, the selected one, a command for each."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from crdebug.deadline import Deadline
+from crdebug.errors import BadInput, CrdebugError
+from crdebug.ranks import RankSet
+from crdebug.target import reading
+from crdebug.target.interface import Frame, Target, ThreadInfo
+
+Stacks = tuple[tuple[Frame, ...], ...]
+"""Of the threads of one rank, each innermost frame first."""
+
+
+async def stacks(target: Target, deadline: Deadline) -> Stacks:
+    """The stacks of all threads, without arguments; the selected thread and frame stay."""
+    threads = await target.threads(deadline)
+    listings = await asyncio.gather(
+        *(target.mi(f"-stack-list-frames --thread {t.number}", deadline) for t in threads)
+    )
+    return tuple(reading.frames(listing.payload) for listing in listings)
+
+
+async def selected(target: Target, deadline: Deadline) -> tuple[ThreadInfo, ...]:
+    """The thread that commands are about, at its selected frame."""
+    listing = (await target.mi("-thread-info", deadline)).payload
+    number = listing.number("current-thread-id", 0)
+    found = [each for each in reading.threads(listing) if each.number == number]
+    return tuple([replace(each, location=await target.location(deadline)) for each in found])
+
+
+async def apply(
+    target: Target, numbers: tuple[int, ...] | None, command: str, deadline: Deadline
+) -> tuple[tuple[int, str | CrdebugError], ...]:
+    """What GDB says to a command for each of these threads, by GDB's numbers; None: for all."""
+    there = [each.number for each in await target.threads(deadline)]
+    told: list[tuple[int, str | CrdebugError]] = []
+    for number in sorted(there) if numbers is None else numbers:
+        if number not in there:
+            problem = BadInput(f"there is no thread {number}", ranks=RankSet.of([target.rank]))
+            told.append((number, problem))
+            continue
+        try:
+            text = await target.console(f"thread apply {number} -q {command}", deadline)
+        except CrdebugError as error:
+            told.append((number, error))
+        else:
+            told.append((number, text))
+    return tuple(told)

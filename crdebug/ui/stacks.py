@@ -1,0 +1,36 @@
+"""A tree of calls as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from crdebug.target.stacktree import Branch, StackTree
+
+_HERE = "(here)"  # stacks that end where others go on
+
+
+def tree(merged: StackTree) -> Iterator[str]:
+    """A branch begins with its ranks, and how many stacks there are; its calls follow, outermost
+    first. Calls that only follow each other are not indented."""
+    last = _last(merged.branches)
+    bars: list[bool] = []  # for each depth, whether its branches go on below
+    for at, branch in enumerate(merged.branches):
+        del bars[branch.depth :]
+        before = "".join("│ " if goes_on else "  " for goes_on in bars[1:])
+        fork = "" if branch.depth == 0 else ("└ " if at in last else "├ ")
+        bars.append(at not in last)
+        below = before + ("" if branch.depth == 0 else "  " if at in last else "│ ")
+        yield f"{before}{fork}{_who(branch, merged.threads)}"
+        yield from (f"{below}  {name}" for name in branch.frames or (_HERE,))
+    for ranks, text in merged.errors:
+        yield f"[{ranks}] error: {text}"
+
+
+def _last(branches: tuple[Branch, ...]) -> set[int]:
+    """The places of those that no other branch of the same parent follows."""
+    return set({branch.parent: at for at, branch in enumerate(branches)}.values())
+
+
+def _who(branch: Branch, threads: bool) -> str:
+    noun = "thread" if threads else "rank"
+    return f"[{branch.ranks}] {branch.count} {noun}{'s' if branch.count > 1 else ''}"

@@ -1,0 +1,78 @@
+"""Stacks as a tree, and threads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from crdebug.deadline import Deadline
+from crdebug.errors import CrdebugError
+from crdebug.ranks import RankSet
+from crdebug.target import threads
+from crdebug.target.answers import Answers, some
+from crdebug.target.interface import ThreadInfo
+from crdebug.target.stacktree import StackTree, merge
+from crdebug.travel.history import heard
+from crdebug.verbs.looking import Looking
+
+
+class Stacks(Looking):
+    """The verbs about stacks and threads."""
+
+    async def stack_tree(
+        self,
+        ranks: RankSet,
+        *,
+        all_threads: bool = False,
+        depth: int = 0,
+        function_only: bool = False,
+    ) -> StackTree:
+        """The merged tree of calls of the ranks' selected threads, or of all threads.
+
+        depth: of the outermost frames only so many; 0 is all.  function_only: frames of a function
+        are equal whatever their line. Raises NoRankAnswered.
+        """
+        limit = Deadline(self.settings.command)
+        if all_threads:
+            found = some(await self._group.ask(ranks, lambda each: threads.stacks(each, limit)))
+            stacks, errors = found.values, found.merged_errors()
+        else:
+            one = some(await self.backtrace(ranks))
+            stacks, errors = {r: (f,) for r, f in one.values.items()}, one.merged_errors()
+        branches = merge(stacks, depth=depth, function_only=function_only)
+        return StackTree(branches, all_threads, errors)
+
+    async def selected_thread(self, ranks: RankSet) -> Answers[tuple[ThreadInfo, ...]]:
+        """The thread that other verbs are about, at its selected frame."""
+        limit = Deadline(self.settings.command)
+        return await self._group.ask(ranks, lambda each: threads.selected(each, limit))
+
+    async def select_thread(self, ranks: RankSet, number: int) -> Answers[None]:
+        """Make a thread, by GDB's number, the one that verbs are about, until the rank has run."""
+        return await self._group.select_thread(ranks, number)
+
+    async def thread_apply(
+        self, ranks: RankSet, command: str, numbers: tuple[int, ...] | None = None
+    ) -> Mapping[int, Answers[str]]:
+        """A command for GDB as typed, for each of these threads (None: for all of them); by the
+        threads' numbers. The selected thread stays."""
+        limit = Deadline(self.settings.command)
+        found = await self._group.ask(
+            ranks, lambda each: threads.apply(each, numbers, command, limit)
+        )
+        texts: dict[int, dict[int, str]] = {}
+        errors: dict[int, dict[int, CrdebugError]] = {}
+        for rank, told in found.values.items():
+            for number, answer in told:
+                if isinstance(answer, CrdebugError):
+                    errors.setdefault(number, {})[rank] = answer
+                else:
+                    texts.setdefault(number, {})[rank] = answer
+        for number in numbers or (0,):
+            if found.errors:
+                errors.setdefault(number, {}).update(found.errors)
+        return {
+            number: heard(
+                self.history, command, Answers(texts.get(number, {}), errors.get(number, {}))
+            )
+            for number in sorted(texts.keys() | errors.keys())
+        }
