@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from crdebug.config import Settings, config_file
+from crdebug.ui.options import SignalNumber, batch_options, keep_options, refuse_batch_options
 
 if TYPE_CHECKING:
+    from crdebug.checkpoint.upkeep import Keep, Upkeep
     from crdebug.commands.context import Context
     from crdebug.commands.preferences import Preference
     from crdebug.commands.registry import Registry
@@ -59,22 +61,6 @@ def _report(error: Exception) -> int:
     return status
 
 
-class SignalNumber(click.ParamType[int]):
-    """A signal by number or name: 34, SIGTSTP, TSTP, SIGRTMIN+3."""
-
-    name = "signal"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        from crdebug.node.signals import number_of
-
-        try:
-            return number_of(str(value))
-        except ValueError as error:
-            self.fail(f"{error}; give a number or a name like SIGTSTP")
-
-
 _SCRIPTS = click.option(
     "-x", "scripts", metavar="SCRIPT", multiple=True, help="Play a file of commands first."
 )
@@ -112,6 +98,12 @@ def main() -> None:
 )
 @click.option("--no-debugger", is_flag=True, help="Only make the job one that can be checkpointed.")
 @click.option(
+    "--resume",
+    is_flag=True,
+    help="If the job has a whole checkpoint, restart it from the newest (with --no-debugger).",
+)
+@batch_options
+@click.option(
     "--record/--no-record",
     default=None,
     help="Record MPI calls, to go back in time; by default if the MPI's mpicc is there.",
@@ -126,12 +118,18 @@ def run(
     batch: bool,
     stop_at: str,
     no_debugger: bool,
+    resume: bool,
     record: bool | None,
     name: str | None,
     signal_number: int | None,
     argv: tuple[str, ...],
+    care: Upkeep,
 ) -> None:
-    """Start a job: `crdebug run -- mpirun -n 4 ./heat`."""
+    """Start a job: `crdebug run -- mpirun -n 4 ./heat`.
+
+    With --no-debugger it runs at full speed, and this process is its launcher to the shell; see
+    docs/batch.md for exit codes and batch scripts.
+    """
     preferences, settings = _preferences(Settings(record=None))
     if signal_number is not None:
         settings.signal = signal_number
@@ -140,7 +138,12 @@ def run(
     if no_debugger:
         if scripts or batch:
             raise click.UsageError("-x and --batch are for the debugger; leave --no-debugger out")
-        ctx.exit(_wait(_run_detached(argv, name, settings)))
+        if resume and name is None:
+            raise click.UsageError("--resume needs the job's name: --name JOB")
+        ctx.exit(_wait(_run_detached(argv, name, resume, care, settings)))
+    refuse_batch_options(ctx, "--no-debugger")
+    if resume:
+        raise click.UsageError("--resume is for --no-debugger; else use 'crdebug restart'")
 
     async def begin(subscriber: Subscriber) -> Session:
         from crdebug.session import Session
@@ -182,12 +185,18 @@ def attach(job: str, ranks: str, scripts: tuple[str, ...], batch: bool) -> None:
 @_SCRIPTS
 @_BATCH
 @click.option("--debug/--no-debug", default=True, show_default=True, help="Under the debugger?")
-@click.argument("handle", metavar="JOB:N")
+@batch_options
+@click.argument("handle", metavar="JOB[:N]")
 @click.pass_context
 def restart(
-    ctx: click.Context, handle: str, debug: bool, scripts: tuple[str, ...], batch: bool
+    ctx: click.Context,
+    handle: str,
+    debug: bool,
+    scripts: tuple[str, ...],
+    batch: bool,
+    care: Upkeep,
 ) -> None:
-    """Bring a job back from a checkpoint.
+    """Bring a job back from a checkpoint; of a job's name alone, from the newest whole one.
 
     With --debug, each recovered rank is announced on stderr as `MPIR_debug_info) HOST:PID` as soon
     as it can be attached to.
@@ -195,12 +204,16 @@ def restart(
     if not debug:
         if scripts or batch:
             raise click.UsageError("-x and --batch are for the debugger; leave --no-debug out")
-        ctx.exit(_wait(_restart_detached(handle, _preferences()[1])))
+        settings = _preferences()[1]
+        ctx.exit(_wait(_restart_detached(handle, care, settings)))
+    refuse_batch_options(ctx, "--no-debug")
 
     async def begin(subscriber: Subscriber) -> Session:
+        from crdebug.batch import handle_of
         from crdebug.session import Session
 
-        return await Session.restart_from(handle, settings=settings, subscriber=subscriber)
+        whole = handle_of(handle)
+        return await Session.restart_from(whole, settings=settings, subscriber=subscriber)
 
     preferences, settings = _preferences()
     _debug(begin, scripts, batch, preferences, announce=True)
@@ -253,59 +266,64 @@ def _screen(*, batch: bool = False, announce: bool = False) -> Screen:
 # ---- jobs without the debugger ----------------------------------------------------------------
 
 
-async def _run_detached(argv: Sequence[str], name: str | None, settings: Settings) -> int:
-    from crdebug import jobs
-
-    return await _follow(await jobs.run_detached(argv, name, settings))
-
-
-async def _restart_detached(handle: str, settings: Settings) -> int:
-    from crdebug import jobs
+async def _run_detached(
+    argv: Sequence[str], name: str | None, resume: bool, care: Upkeep, settings: Settings
+) -> int:
+    from crdebug import batch, jobs
 
     screen = _screen()
     with screen.busy():
-        job = await jobs.restart(handle, screen.event, settings)
-    return await _follow(job)
+        if resume and name is not None:
+            job = await batch.run_or_resume(argv, name, settings, screen.event)
+        else:
+            job = await jobs.run_detached(argv, name, settings)
+    return await _follow(job, care, settings)
 
 
-async def _follow(job: JobInfo) -> int:
+async def _restart_detached(handle: str, care: Upkeep, settings: Settings) -> int:
+    from crdebug import batch, jobs
+
+    screen = _screen()
+    with screen.busy():
+        job = await jobs.restart(batch.handle_of(handle), screen.event, settings)
+    return await _follow(job, care, settings)
+
+
+async def _follow(job: JobInfo, care: Upkeep, settings: Settings) -> int:
     """Be the launcher's stand-in: its output, its status, and Ctrl-C ends the job."""
     import asyncio
 
-    from crdebug import jobs
+    from crdebug import batch, jobs
+    from crdebug.ui.output import relay
 
     click.echo(f"crdebug: job {job.name}", err=True)
     try:
-        return await jobs.follow(job.name, _relay)
+        return await batch.attend(job.name, care, relay, settings)
     except asyncio.CancelledError:
         await jobs.kill(job.name)
         raise
 
 
-def _relay(event: Event) -> None:
-    from crdebug.events import JobOutput
-
-    if isinstance(event, JobOutput):
-        stream = sys.stderr if event.stream == "stderr" else sys.stdout
-        stream.write(event.text)
-        stream.flush()
-
-
 @main.command()
 @click.option("--note", default="", metavar="TEXT", help="To recognise it by.")
 @click.option("--kill", is_flag=True, help="End the job when its checkpoint is whole.")
+@click.option("--stop", is_flag=True, help="The job stands there until `crdebug release JOB`.")
+@keep_options
 @_JSON
 @click.argument("job")
-def checkpoint(job: str, note: str, kill: bool, as_json: bool) -> None:
+def checkpoint(job: str, note: str, kill: bool, stop: bool, as_json: bool, care: Keep) -> None:
     """Take a checkpoint of a job, whether a debugger is attached or not."""
-    from crdebug import jobs
+    from crdebug import batch, jobs
     from crdebug.commands.results import CheckpointTaken
     from crdebug.ui.listing import checkpoint_json
     from crdebug.ui.render import render
 
     screen = _screen()
     with screen.busy():
-        taken = _wait(jobs.take_checkpoint(job, note, kill, screen.event, _preferences()[1]))
+        settings = _preferences()[1]
+        work = jobs.take_checkpoint(job, note, kill, screen.event, settings, stop=stop)
+        taken = _wait(work)
+        _wait(batch.prune(job, care))
     # The line that MPIR debuggers look for: the argument of MPIR_restart_command.
     click.echo(f"MPIR_checkpoint_handle) {taken.handle}", err=True)
     click.echo(checkpoint_json(taken) if as_json else render(CheckpointTaken(taken)))
@@ -345,6 +363,17 @@ def delete(handle: str) -> None:
     click.echo(f"checkpoint {handle} deleted")
 
 
+@main.command("keep")
+@click.option("--no", "free", is_flag=True, help="Not any more.")
+@click.argument("handle", metavar="JOB:N")
+def keep_(handle: str, free: bool) -> None:
+    """Have a checkpoint stay, whatever --keep, --keep-for and --keep-disk say."""
+    from crdebug import batch
+
+    batch.set_kept(handle, not free)
+    click.echo(f"checkpoint {handle} {'may go' if free else 'stays'}")
+
+
 @main.command()
 @click.argument("job")
 def kill(job: str) -> None:
@@ -360,7 +389,7 @@ def kill(job: str) -> None:
 @main.command()
 @click.argument("job")
 def release(job: str) -> None:
-    """Open the gates of a job whose debugger died, so that it runs on."""
+    """Let a job run on that was stopped (`checkpoint --stop`), or whose debugger died."""
     from crdebug import jobs
 
     for line in _wait(jobs.release(job, _preferences()[1])):

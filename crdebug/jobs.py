@@ -15,7 +15,7 @@ from crdebug.control import Request, ask, is_attended
 from crdebug.deadline import Deadline
 from crdebug.errors import BadInput, CrdebugError, DeadlineExpired, Refused, StoreError
 from crdebug.events import Event, Progress
-from crdebug.job.imaging import NO_MEMORY_FOR_BOTH, Image, Imaging
+from crdebug.job.imaging import NO_MEMORY_FOR_BOTH, Image, Imaging, stop_all
 from crdebug.job.launch import await_ranks, end, launch, why_ended
 from crdebug.job.ranks import RankShim, naming_the_ended, refuse_traced
 from crdebug.job.record import (
@@ -39,8 +39,9 @@ _BLOCKED_FOR_GOOD = 0.5  # seconds
 class JobInfo:
     """A job, for a list of them.
 
-    state: "running", "held" (threads wait for a debugger that is not there, or are stopped by
-    SIGSTOP), "debugged", "ended", "damaged" (its record cannot be read).
+    state: "running", "held" (threads wait for a debugger that is not there, or a rank is stopped by
+    SIGSTOP), "stopped" (all of it, as `checkpoint --stop` leaves it), "debugged", "ended",
+    "damaged" (its record cannot be read).
     pid: of PID 1 of its container.  started: seconds since 1970.  status: the launcher's exit
     status once it has ended, None if it was killed.
     """
@@ -77,6 +78,8 @@ async def _state(directory: JobDirectory, record: JobRecord) -> str:
         return "ended"
     if await is_attended(directory.session_socket):
         return "debugged"
+    if proc.is_stopped(record.pid):
+        return "stopped"
     if told(directory.run(record.incarnation) / "events").ranks is None:
         return "running"  # its ranks are not there yet
     try:
@@ -147,6 +150,7 @@ class _Undisturbed:
         tell: Callable[[Event], None],
         *,
         note: str = "",
+        stop: bool = False,
         number: int | None = None,
     ) -> None:
         self.record = record
@@ -155,12 +159,15 @@ class _Undisturbed:
         self._imaging = imaging
         self._tell = tell
         self._note = note
+        self._stop = stop
         self._number = number
         self._image: Image | None = None
 
     async def dump(self) -> None:
         with naming_the_ended(self.shims):
-            self._image = await self._imaging.dump(self.record, self.shims, running=True)
+            self._image = await self._imaging.dump(
+                self.record, self.shims, running=True, stop=self._stop
+            )
 
     async def publish(self) -> None:
         assert self._image is not None
@@ -196,26 +203,38 @@ async def take_checkpoint(
     kill: bool,
     progress: Callable[[Event], None],
     settings: Settings | None = None,
+    *,
+    stop: bool = False,
 ) -> Checkpoint:
     """Take a checkpoint of a running job; the session that is attached to it does so, if any.
 
-    kill: end the job afterwards. Raises Refused, CrsFailed, StoreError; the job runs on then.
+    kill: end the job afterwards.  stop: it stands where the checkpoint has it, until `release`.
+    Raises Refused, CrsFailed, StoreError; the job runs on then.
     """
     settings = settings or Settings()
     directory = JobDirectory(job)
     record = directory.read()
     if not is_alive(record):
         raise has_ended(directory)
+    if stop and await is_attended(directory.session_socket):
+        raise Refused(f"job '{job}' is under a debugger", hint="use 'interrupt' at its prompt")
     number = await ask(directory.session_socket, Request(note), Deadline(settings.dump))
     if number is not None:
         checkpoint = describe(directory.store.load(number))
         if kill:
             await _end(directory, record, settings)
         return checkpoint
-    with directory.lock("checkpoint"):
-        shims = await await_ranks(directory, record, Deadline(settings.launch))
+    if proc.is_stopped(record.pid):
+        raise Refused(f"job '{job}' is stopped", hint=f"'crdebug release {job}' lets it go on")
+    async with directory.lock_within("checkpoint", Deadline(settings.stop)):
+        record = directory.read()  # others may have had it until now
+        try:
+            shims = await await_ranks(directory, record, Deadline(settings.launch))
+        except ProcessLookupError:
+            raise has_ended(directory) from None
         await _prepare(job, shims)
-        actions = _Undisturbed(Imaging(directory, settings), record, shims, progress, note=note)
+        imaging = Imaging(directory, settings)
+        actions = _Undisturbed(imaging, record, shims, progress, note=note, stop=stop)
         machine = Protocol(RankSet.span(len(shims)), restart=False, debugger=False)
         await drive(machine, actions, _teller("checkpoint", progress))
         if machine.problems:
@@ -263,7 +282,8 @@ async def restart(
         raise Refused(
             f"job '{directory.name}' is under a debugger", hint="use 'restart' at its prompt"
         )
-    with directory.lock("restart"):
+    async with directory.lock_within("restart", Deadline(settings.stop)):
+        record = directory.read()  # others may have had it until now
         actions = _Undisturbed(Imaging(directory, settings), record, (), progress, number=number)
         machine = Protocol(RankSet(), restart=True, debugger=False, replaces=is_alive(record))
         await drive(machine, actions, _teller("restart", progress))
@@ -280,7 +300,7 @@ async def delete(handle: str) -> None:
     """Remove a checkpoint. Raises BadInput or StoreError when there is none."""
     directory, number = parse_handle(handle)
     directory.read()
-    with directory.lock("delete a checkpoint"):
+    async with directory.lock_within("delete a checkpoint", Deadline(Settings().stop)):
         directory.store.delete(number)
         directory.forget_while_locked()
 
@@ -310,7 +330,9 @@ async def _end(directory: JobDirectory, record: JobRecord, settings: Settings) -
 
 
 async def release(job: str, settings: Settings | None = None) -> tuple[str, ...]:
-    """Open the gates of a job whose debugger died; returns a line for each rank that was held.
+    """Open the gates of a job whose debugger died, and let one that was stopped go on.
+
+    Returns a line for each rank that was held, and one for a job that was stopped.
 
     Every thread leaves its waitpoint by itself and goes on where it was, and so does a rank that
     SIGSTOP had stopped. Raises Refused when the debugger is there.
@@ -323,7 +345,11 @@ async def release(job: str, settings: Settings | None = None) -> tuple[str, ...]
     if await is_attended(directory.session_socket):
         raise Refused(f"job '{job}' is under a debugger", hint="use 'continue' or 'detach' there")
     lines = []
-    with directory.lock("release it"):
+    async with directory.lock_within("release it", Deadline(settings.stop)):
+        record = directory.read()  # others may have had it until now
+        if proc.is_stopped(record.pid):
+            stop_all(proc.processes_in_namespace_of(record.pid), SIGCONT)
+            lines.append(f"job '{job}' goes on")
         shims = await take_over(directory, record, settings)
         for shim in shims:
             try:

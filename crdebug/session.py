@@ -111,7 +111,8 @@ class Session(Running, Selecting, Stacks, Points):
             raise has_ended(directory)
         if await is_attended(directory.session_socket):
             raise attended_already(directory)
-        with directory.lock("attach"):
+        async with directory.lock_within("attach", Deadline(settings.stop)):
+            record = directory.read()
             shims = await take_over(directory, record, settings)
             session = await cls._begin(directory, record, shims, settings, subscriber)
             try:

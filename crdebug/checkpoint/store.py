@@ -24,6 +24,7 @@ from crdebug.errors import BadInput, StoreError
 _BLOCK = 1 << 20
 _SPARE = 64 << 20  # bytes that must stay free besides an image
 _NUMBER = re.compile(r"[1-9][0-9]*\Z", re.ASCII)
+_KEPT = "kept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Checkpoint:
     number: from 1, per job.  time: seconds since 1970.  note: the user's.
     size: bytes on disk.  debugger: a debugger was attached when it was taken.
     locations: by rank, where the first thread of each rank was, as text ("" if not known).
+    kept: the user wants it to stay, whatever else goes (see crdebug.checkpoint.retention).
     """
 
     job: str
@@ -43,6 +45,7 @@ class Checkpoint:
     debugger: bool
     incarnation: int
     locations: tuple[str, ...]
+    kept: bool = False
 
     @property
     def handle(self) -> str:
@@ -80,6 +83,10 @@ def describe(manifest: Manifest) -> Checkpoint:
         incarnation=manifest.incarnation,
         locations=tuple(rank.location for rank in manifest.ranks),
     )
+
+
+def _none_yet() -> BadInput:
+    return BadInput("there is no checkpoint yet", hint="take one with 'checkpoint'")
 
 
 def _sync(path: Path) -> None:
@@ -132,15 +139,35 @@ class CheckpointStore:
         found = []
         for number in self.numbers():
             with contextlib.suppress(StoreError):
-                found.append(describe(self.load(number)))
+                kept = (self.path(number) / _KEPT).exists()
+                found.append(replace(describe(self.load(number)), kept=kept))
         return tuple(found)
+
+    def keep(self, number: int, kept: bool) -> None:
+        """Have a checkpoint stay, or not any more. Raises StoreError when there is none."""
+        self.load(number)
+        if kept:
+            (self.path(number) / _KEPT).touch(0o600)
+        else:
+            (self.path(number) / _KEPT).unlink(missing_ok=True)
+
+    def newest_good(self) -> int:
+        """The number of the newest that is whole and unchanged. Raises BadInput, StoreError."""
+        damage: StoreError | None = None
+        for number in reversed(self.numbers()):
+            try:
+                self.verify(self.load(number))
+                return number
+            except StoreError as error:
+                damage = damage or error
+        raise damage or _none_yet()
 
     def load(self, number: int | None) -> Manifest:
         """None: the newest. Raises BadInput when there is none at all, StoreError when there is no
         such checkpoint, or its manifest is unreadable."""
         if number is None:
             if not self.numbers():
-                raise BadInput("there is no checkpoint yet", hint="take one with 'checkpoint'")
+                raise _none_yet()
             number = self.numbers()[-1]
         if number not in self.numbers():
             known = ", ".join(map(str, self.numbers())) or "none"

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import signal
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -56,7 +57,8 @@ class Image:
     """What a dump left in a draft, besides the images themselves.
 
     inside: by rank, its PID in the job's namespace.  now: by rank, its clock, if it has one.
-    programs: the files that are mapped as code.
+    programs: the files that are mapped as code.  taken: seconds since 1970; what the job did after
+    that may be lost.
     """
 
     draft: Draft
@@ -67,6 +69,7 @@ class Image:
     saved: tuple[SavedFile, ...]
     programs: tuple[str, ...]
     hashes: Mapping[Path, tuple[int, str]]
+    taken: float
 
 
 class Imaging:
@@ -81,10 +84,18 @@ class Imaging:
 
     # ---- checkpoint -------------------------------------------------------------------------
 
-    async def dump(self, record: JobRecord, shims: Sequence[RankShim], *, running: bool) -> Image:
+    async def dump(
+        self,
+        record: JobRecord,
+        shims: Sequence[RankShim],
+        *,
+        running: bool,
+        stop: bool = False,
+    ) -> Image:
         """Write the images into a fresh draft; the job goes on afterwards.
 
         running: its threads do not wait for a debugger, so that it may also come to its end.
+        stop: it is stopped by SIGSTOP where the image has it, and goes on at SIGCONT.
         Raises CrsFailed or StoreError; the draft is gone then.
         """
         crs = await asyncio.to_thread(find_crs, record)
@@ -112,8 +123,11 @@ class Imaging:
                 calls = broken_calls(draft.images)
                 for shim in shims:
                     shim.make_calls_again(calls)
+            if stop:
+                stop_all(pids)
 
         hashing = RunningHashes(draft.images)
+        taken = time.time()
         try:
             await crs.dump(record.pid, draft.images, mounts, frozen, Deadline(self.settings.dump))
         except BaseException:
@@ -121,7 +135,7 @@ class Imaging:
             raise
         finally:
             hashes = await asyncio.to_thread(hashing.finish)
-        return Image(draft, mounts, crs.name, inside, now, saved, programs, hashes)
+        return Image(draft, mounts, crs.name, inside, now, saved, programs, hashes, taken)
 
     async def publish(
         self,
@@ -152,7 +166,7 @@ class Imaging:
             version=VERSION,
             job=record.name,
             number=image.draft.number,
-            time=time.time(),
+            time=image.taken,
             note=note,
             debugger=threads is not None,
             incarnation=record.incarnation,
@@ -281,6 +295,12 @@ class Imaging:
             undo.pop_all()
         rollback.forget()
         return new, shims
+
+
+def stop_all(pids: Sequence[int], number: int = signal.SIGSTOP) -> None:
+    """Stop processes, or have them go on (SIGCONT)."""
+    for pid in pids:
+        signals.kill(pid, None, number)
 
 
 async def _to_its_end(work: Callable[[], None]) -> None:

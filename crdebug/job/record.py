@@ -21,7 +21,7 @@ import fcntl
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -30,7 +30,8 @@ import msgspec
 
 from crdebug.checkpoint.store import CheckpointStore
 from crdebug.config import state_home
-from crdebug.errors import BadInput, Refused, StoreError
+from crdebug.deadline import Deadline
+from crdebug.errors import BadInput, DeadlineExpired, Refused, StoreError
 from crdebug.node import proc
 from crdebug.timeline.branches import MAIN
 
@@ -157,6 +158,26 @@ class JobDirectory:
                     f"cannot {what}: another crdebug works on job '{self.name}'",
                     hint="try again when it is done",
                 ) from None
+            yield
+
+    @contextlib.asynccontextmanager
+    async def lock_within(self, what: str, deadline: Deadline) -> AsyncIterator[None]:
+        """`lock`, when others have it for a while only, as for a checkpoint at an interval."""
+        refused: list[Refused] = []
+        with contextlib.ExitStack() as stack:
+
+            def is_ours() -> bool:
+                try:
+                    stack.enter_context(self.lock(what))
+                except Refused as error:
+                    refused.append(error)
+                    return False
+                return True
+
+            try:
+                await deadline.until(is_ours, f"job '{self.name}' to be free")
+            except DeadlineExpired:
+                raise refused[-1] from None
             yield
 
     def forget_if_over(self) -> None:

@@ -8,6 +8,7 @@ import ctypes
 import os
 import re
 import signal
+from collections.abc import Callable, Iterator, Sequence
 
 from crdebug.deadline import Deadline
 from crdebug.errors import BadInput
@@ -52,6 +53,19 @@ async def ended(pid: int, deadline: Deadline, what: str) -> None:
         os.close(descriptor)
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)  # if it was a child of ours after all
+
+
+@contextlib.contextmanager
+def listening(numbers: Sequence[int], then: Callable[[], object]) -> Iterator[None]:
+    """While the block runs, call `then` on the event loop when this process gets such a signal."""
+    loop = asyncio.get_running_loop()
+    for number in numbers:
+        loop.add_signal_handler(number, then)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
 
 
 _NAME = re.compile(r"(?:SIG)?(?:(RTMIN|RTMAX)([+-]\d+)?|([A-Z0-9]+))\Z", re.ASCII)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
-from crdebug.events import JobOutput
+import click
+
+from crdebug.events import Event, JobOutput, JobSays
 
 _MARKS = {"stdout": "out| ", "stderr": "err| "}
 
@@ -37,3 +40,13 @@ class OutputMarks:
 
     def _show(self, stream: str, line: str) -> None:
         self._write(_MARKS.get(stream, f"{stream}| "), line)
+
+
+def relay(event: Event) -> None:
+    """What a job without a debugger writes goes where its launcher would have written it."""
+    if isinstance(event, JobOutput):
+        stream = sys.stderr if event.stream == "stderr" else sys.stdout
+        stream.write(event.text)
+        stream.flush()
+    elif isinstance(event, JobSays):
+        click.echo(f"crdebug: {event.text}", err=True)

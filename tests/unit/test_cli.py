@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 from fake_session import FakeSession, a_checkpoint
 
 import crdebug
+import crdebug.batch
 from crdebug.checkpoint.store import Checkpoint
 from crdebug.cli import main
 from crdebug.config import Settings
@@ -115,8 +116,10 @@ class World:
         kill: bool,
         progress: Callable[[Event], None],
         settings: Settings,
+        *,
+        stop: bool = False,
     ) -> Checkpoint:
-        self._note("take_checkpoint", job, note, kill)
+        self._note("take_checkpoint", job, note, kill, stop)
         progress(Progress("checkpoint", "dump"))
         return a_checkpoint(3, job, note)
 
@@ -155,6 +158,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setitem(sys.modules, "crdebug.session", session_module)
     monkeypatch.setitem(sys.modules, "crdebug.jobs", jobs_module)
     monkeypatch.setattr(crdebug, "jobs", jobs_module, raising=False)
+    monkeypatch.setattr(crdebug.batch, "jobs", jobs_module)
     return world
 
 
@@ -237,6 +241,11 @@ def test_a_script_that_cannot_be_read_starts_nothing(world: World) -> None:
         (["run", "--batch", "--", "mpirun"], "--batch needs a script: -x SCRIPT"),
         (["run", "--no-debugger", "-x", "a", "--", "mpirun"], "leave --no-debugger out"),
         (["restart", "--no-debug", "--batch", "heat:1"], "leave --no-debug out"),
+        (["run", "--every", "10m", "--", "m"], "--every is for --no-debugger"),
+        (["restart", "--keep", "2", "heat"], "--keep is for --no-debug"),
+        (["run", "--resume", "--name", "heat", "--", "m"], "--resume is for --no-debugger"),
+        (["run", "--resume", "--no-debugger", "--", "m"], "--resume needs the job's name"),
+        (["run", "--every", "soon", "--no-debugger", "--", "m"], "'soon' is no time"),
         (["run", "--signal", "SIGNONE", "--", "m"], "'SIGNONE' is not a signal"),
         (["run", "--signal", "RTMIN+99", "--", "m"], "'RTMIN+99' is not a signal"),
         (["run", "--signal", "0", "--", "m"], "'0' is not a signal"),
@@ -322,7 +331,7 @@ def test_restart_without_a_debugger(world: World) -> None:
 def test_checkpoint_prints_the_handle_that_debuggers_look_for(world: World) -> None:
     result = crdebug_("checkpoint", "heat", "--note", "a note", "--kill")
     assert result.exit_code == 0
-    assert world.asked == [("take_checkpoint", "heat", "a note", True)]
+    assert world.asked == [("take_checkpoint", "heat", "a note", True, False)]
     assert result.stderr == "checkpoint: dump\nMPIR_checkpoint_handle) heat:3\n"
     assert result.stdout == "checkpoint heat:3 taken (12.3 MB)\n"
     found = json.loads(crdebug_("checkpoint", "heat", "--json").stdout)

@@ -36,6 +36,7 @@ LEVELS: dict[str, int] = {
     "session": 8,
     "jobs": 8,
     "": 9,  # crdebug/__init__.py: the public API
+    "batch": 9,
     "commands": 9,
     "ui": 10,
     "cli": 11,

@@ -1,0 +1,63 @@
+"""When a job's checkpoints are taken while nobody sits at it, and which of them may go. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from crdebug.checkpoint.store import Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """What is kept of a job's checkpoints; 0 is no limit.
+
+    count: how many.  seconds: for how long.  size: bytes of all of them together.
+    """
+
+    count: int = 0
+    seconds: float = 0.0
+    size: int = 0
+
+    @property
+    def limits(self) -> bool:
+        return bool(self.count or self.seconds or self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """What is done for a job while it is followed.
+
+    every: no more than so many seconds of work are to be lost; 0: no checkpoints at an interval.
+    keep: which of its checkpoints stay.
+    warnings: signals to this process at each of which a last checkpoint is taken.
+    go_on: the job runs on after that; else it is ended.
+    """
+
+    every: float = 0.0
+    keep: Keep = field(default_factory=Keep)
+    warnings: tuple[int, ...] = ()
+    go_on: bool = False
+
+
+def expendable(
+    checkpoints: Sequence[Checkpoint], keep: Keep, newest_good: int, now: float
+) -> tuple[int, ...]:
+    """The numbers of those that may go, the oldest first.
+
+    Never one with a note, one that the user keeps, or anything from `newest_good` on: the newest
+    that can be restarted. Those count for the disk all the same. now: seconds since 1970.
+    """
+    free = [each for each in checkpoints if not each.note and not each.kept]
+    free = sorted((each for each in free if each.number < newest_good), key=lambda c: c.number)
+    ours = len([each for each in checkpoints if not each.note and not each.kept])
+    total = sum(each.size for each in checkpoints)
+    gone = []
+    for each in free:
+        many = keep.count and ours > keep.count
+        old = keep.seconds and now - each.time > keep.seconds
+        large = keep.size and total > keep.size
+        if many or old or large:
+            gone.append(each.number)
+            ours, total = ours - 1, total - each.size
+    return tuple(gone)

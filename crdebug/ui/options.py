@@ -1,0 +1,135 @@
+"""What the command line's options take: signals, times, sizes, and a batch job's upkeep."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from crdebug.checkpoint.upkeep import Keep, Upkeep
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([a-z]?)\Z", re.ASCII)
+
+
+class SignalNumber(click.ParamType[int]):
+    """A signal by number or name: 34, SIGTSTP, TSTP, SIGRTMIN+3."""
+
+    name = "signal"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        from crdebug.node.signals import number_of
+
+        try:
+            return number_of(str(value))
+        except ValueError as error:
+            self.fail(f"{error}; give a number or a name like SIGTSTP")
+
+
+class Amount(click.ParamType[float]):
+    """A positive number with a unit: a time in seconds (90, 90s, 1.5h), or a size (500M, 2G)."""
+
+    def __init__(self, name: str, units: dict[str, float], example: str) -> None:
+        self.name = name
+        self._units = units
+        self._example = example
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        match = _AMOUNT.match(str(value).lower())
+        amount = float(match[1]) * self._units.get(match[2], 0.0) if match else 0.0
+        if amount <= 0:
+            self.fail(f"'{value}' is no {self.name}; write it like {self._example}")
+        return amount
+
+
+TIME = Amount("time", _SECONDS, "30s, 10m, 1.5h or 2d")
+SIZE = Amount("size", {unit: float(size) for unit, size in _BYTES.items()}, "500M or 20G")
+
+_KEEP = (
+    click.option("--keep", type=click.IntRange(1), metavar="N", help="Keep N of them."),
+    click.option("--keep-for", type=TIME, metavar="TIME", help="Keep them so long."),
+    click.option("--keep-disk", type=SIZE, metavar="SIZE", help="Keep what fits, in all."),
+)
+_BATCH = (
+    click.option(
+        "--every",
+        type=TIME,
+        metavar="TIME",
+        help="Take checkpoints so often that no more work than that can be lost.",
+    ),
+    click.option(
+        "--on-signal",
+        type=SignalNumber(),
+        multiple=True,
+        metavar="SIGNAL",
+        help="Take a last checkpoint when this process gets it: a batch system's warning.",
+    ),
+    click.option(
+        "--then",
+        type=click.Choice(["end", "go-on"]),
+        default="end",
+        show_default=True,
+        help="What the job does after that; `end` is exit status 75.",
+    ),
+    *_KEEP,
+)
+
+
+def _gathered(
+    options: tuple[Callable[[F], F], ...], gather: Callable[[dict[str, Any]], object]
+) -> Callable[[F], F]:
+    """The function gets what the options make together, as its argument `care`."""
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def call(*arguments: Any, **choices: Any) -> Any:
+            return function(*arguments, care=gather(choices), **choices)
+
+        decorated: F = call  # type: ignore[assignment]
+        for option in reversed(options):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
+
+
+def _keep(choices: dict[str, Any]) -> Keep:
+    from crdebug.checkpoint.upkeep import Keep
+
+    count, seconds = choices.pop("keep") or 0, choices.pop("keep_for") or 0.0
+    return Keep(count, seconds, int(choices.pop("keep_disk") or 0))
+
+
+def _upkeep(choices: dict[str, Any]) -> Upkeep:
+    from crdebug.checkpoint.upkeep import Upkeep
+
+    return Upkeep(
+        every=choices.pop("every") or 0.0,
+        keep=_keep(choices),
+        warnings=tuple(choices.pop("on_signal")),
+        go_on=choices.pop("then") == "go-on",
+    )
+
+
+keep_options = _gathered(_KEEP, _keep)
+batch_options = _gathered(_BATCH, _upkeep)
+
+
+def refuse_batch_options(ctx: click.Context, flag: str) -> None:
+    """Raises UsageError if the user gave any of `batch_options`."""
+    names = ("every", "on_signal", "then", "keep", "keep_for", "keep_disk")
+    default = click.core.ParameterSource.DEFAULT
+    for name in names:
+        if ctx.get_parameter_source(name) is not default:
+            raise click.UsageError(f"--{name.replace('_', '-')} is for {flag}")

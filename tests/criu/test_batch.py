@@ -1,0 +1,147 @@
+"""Jobs that nobody sits at: checkpoints at an interval, at a warning, and kills at any moment."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import re
+import signal
+from collections.abc import Callable
+
+from test_jobs import finish, started, there
+
+from crdebug import batch, jobs
+from crdebug.checkpoint.store import Checkpoint
+from crdebug.checkpoint.upkeep import Keep, Upkeep
+from crdebug.deadline import Deadline
+from crdebug.events import JobSays
+from crdebug.job.record import JobDirectory, is_alive
+from crdebug.node import signals
+from harness import looks, mpirun
+from harness.cli import complaint, crdebug
+from harness.jobs import JOB, Heard, bare_job
+from harness.mpirun import reference
+from harness.programs import build
+
+RANKS = 2
+KILLS = 3
+EVERY = 0.5
+ENDLESS = ("--mib", 2, "--delay-us", 5000, "--steps", 10**9)
+
+
+async def come(what: str, true: Callable[[], object]) -> None:
+    await Deadline(60).until(lambda: bool(true()), what)
+
+
+def taken() -> tuple[Checkpoint, ...]:
+    return JobDirectory(JOB).store.list()
+
+
+def numbers() -> list[int]:
+    return [each.number for each in taken()]
+
+
+def expected(last: int) -> str:
+    return reference(build("memory"), "--mib", 2, "--steps", last, ranks=RANKS)
+
+
+async def forget() -> None:
+    for each in taken():
+        await jobs.delete(each.handle)
+
+
+async def test_a_job_that_is_killed_again_and_again_ends_with_the_right_result() -> None:
+    """Each time it goes on from the newest; how much is lost, benchmarks/bench_batch.py says."""
+    chance = random.Random(5)
+    care = Upkeep(every=EVERY, keep=Keep(count=2))
+    heard = Heard()
+    directory = JobDirectory(JOB)
+    async with bare_job(build("memory"), *ENDLESS, ranks=RANKS):
+        for _ in range(KILLS):
+            await looks.reach(5)
+            record, before, seen = directory.read(), max(numbers(), default=0), looks.steps()
+            attended = asyncio.create_task(batch.attend(JOB, care, heard))
+            await come("a checkpoint", lambda before=before: max(numbers(), default=0) > before)
+            await asyncio.sleep(chance.uniform(0, EVERY))
+            signals.kill(record.pid, record.start)
+            assert await attended == 128 + 9
+            assert not is_alive(record)
+            await jobs.restart(batch.handle_of(JOB), heard)
+            assert min(looks.steps()) >= min(seen)
+        last = looks.end_soon()
+        assert await batch.attend(JOB, care, heard) == 0, looks.output(stream="stderr")
+    assert looks.output() == expected(last)
+    assert len(taken()) <= 2
+    await forget()
+
+
+async def test_a_warning_takes_a_last_checkpoint_and_the_same_command_goes_on_from_it() -> None:
+    """As a batch script does it; with what stays, and with a stop for the operator."""
+    command = mpirun.command(build("memory"), *ENDLESS, ranks=RANKS)
+    options = ("--no-debugger", "--resume", "--name", JOB)
+    line = ("run", *options, "--on-signal", "USR1", "--on-signal", "TERM", "--", *command)
+    heard = Heard()
+    with started(*line) as first:
+        await there()
+        await looks.reach(5)
+        for note in ("", "", "mine"):
+            await jobs.take_checkpoint(JOB, note, False, heard)
+        batch.set_kept(f"{JOB}:1", True)
+        await crdebug("checkpoint", JOB, "--stop", "--keep", 1)
+        assert numbers() == [1, 3, 4]  # kept, noted, and the newest
+        assert [info.state for info in await jobs.list_jobs()] == ["stopped"]
+        stands = looks.steps()
+        said = complaint(await crdebug("checkpoint", JOB, status=1))
+        assert re.search(rf"job '{JOB}' is stopped \('crdebug release {JOB}'", said)
+        assert looks.steps() == stands
+        assert await jobs.release(JOB) == (f"job '{JOB}' goes on",)
+        await looks.reach(max(stands) + 2)
+        first.send_signal(signal.SIGUSR1)
+        status, stdout, stderr = await finish(first)
+        assert (status, stdout) == (batch.EXIT_AGAIN, ""), stderr
+        assert f"crdebug: checkpoint {JOB}:5 taken; the job is ended\n" in stderr
+    assert numbers() == [1, 3, 4, 5]
+
+    with started(*line) as second:
+        await come("the restart", lambda: JobDirectory(JOB).read().incarnation == 2)
+        await looks.reach(max(stands) + 2)
+        last = looks.end_soon()
+        status, stdout, stderr = await finish(second)
+        assert (status, stdout) == (0, expected(last)), stderr
+
+    batch.set_kept(f"{JOB}:1", False)
+    assert await batch.prune(JOB, Keep(count=1)) == (f"{JOB}:1", f"{JOB}:4")
+    # The newest that is damaged is passed over; what the stopped job's image holds is no stop.
+    (JobDirectory(JOB).store.path(5) / "images" / "inventory.img").unlink()
+    assert batch.handle_of(JOB) == f"{JOB}:3"
+    await jobs.restart(f"{JOB}:3", heard)
+    last = looks.end_soon()
+    assert await jobs.follow(JOB, heard) == 0
+    assert looks.output() == expected(last)
+    await forget()
+
+
+async def test_what_fails_is_told_once_and_the_job_runs_on() -> None:
+    """go-on: a warning is a checkpoint, and no more."""
+    heard = Heard()
+    care = Upkeep(every=0.2, warnings=(signal.SIGUSR1,), go_on=True)
+    in_the_way = JobDirectory(JOB).path / "checkpoints"
+
+    def failures() -> list[str]:
+        says = (each.text for each in heard.events if isinstance(each, JobSays))
+        return [text for text in says if "no checkpoint now" in text]
+
+    async with bare_job(build("memory"), *ENDLESS, ranks=RANKS):
+        await looks.reach(5)
+        in_the_way.write_text("")
+        attended = asyncio.create_task(batch.attend(JOB, care, heard))
+        await come("a failure", failures)
+        in_the_way.unlink()
+        os.kill(os.getpid(), signal.SIGUSR1)
+        await come("a checkpoint", taken)
+        last = looks.end_soon()
+        assert await attended == 0
+    assert len(failures()) == 1
+    assert heard.text() == expected(last)
+    await forget()
