@@ -38,6 +38,7 @@ def scripts() -> tuple[Path, ...]:
             *KEEPING,
             "quiet_mi.py",
             "sites_mi.py",
+            "place_mi.py",
         )
     )
 

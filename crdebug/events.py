@@ -13,6 +13,7 @@ class StopReason(Enum):
 
     BREAKPOINT = "breakpoint"
     WATCHPOINT = "watchpoint"
+    CATCHPOINT = "catchpoint"
     STEP = "step"
     FINISH = "finish"
     SIGNAL = "signal"
@@ -57,6 +58,7 @@ class RankStopped:
 
     thread: the thread that caused it, in GDB's numbering, 0 if none.
     detail: the breakpoint's number, the signal's name, or the exit status, as text.
+    note: what else there is to say, for people: which value changed, which event was caught.
     location: None when the rank has ended.
     """
 
@@ -65,6 +67,7 @@ class RankStopped:
     detail: str = ""
     thread: int = 0
     location: Location | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

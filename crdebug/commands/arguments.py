@@ -71,15 +71,35 @@ class Argument(Generic[T_co]):
                 return self.name if self.default is MISSING else f"[{self.name}]"
 
 
-def integer(name: str, help: str, *, default: int | _Missing = MISSING) -> Argument[int]:
+def integer(
+    name: str,
+    help: str,
+    *,
+    default: int | _Missing = MISSING,
+    candidates: Callable[[Context], Iterable[str]] = _no_candidates,
+) -> Argument[int]:
     """A whole number from 1."""
+    return _whole(name, help, 1, default, candidates)
 
+
+def natural(name: str, help: str, *, default: int | _Missing = MISSING) -> Argument[int]:
+    """A whole number from 0."""
+    return _whole(name, help, 0, default, _no_candidates)
+
+
+def _whole(
+    name: str,
+    help: str,
+    least: int,
+    default: int | _Missing,
+    candidates: Callable[[Context], Iterable[str]],
+) -> Argument[int]:
     def read(text: str) -> int:
-        if not text.isascii() or not text.isdigit() or int(text) < 1:
-            raise BadInput(f"{name} is a whole number from 1, not '{text}'")
+        if not text.isascii() or not text.isdigit() or int(text) < least:
+            raise BadInput(f"{name} is a whole number from {least}, not '{text}'")
         return int(text)
 
-    return Argument(name, help, Kind.WORD, read, default)
+    return Argument(name, help, Kind.WORD, read, default, candidates)
 
 
 def integers(

@@ -1,12 +1,13 @@
-"""Breakpoints: break, tbreak, delete, info breakpoints."""
+"""Breakpoints, watchpoints and catchpoints."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-from crdebug.commands.arguments import integers, rest
+from crdebug.commands.arguments import integer, integers, natural, rest
 from crdebug.commands.context import Context
+from crdebug.commands.following import SILENT
 from crdebug.commands.registry import Call, Group, Requires
 from crdebug.commands.results import (
     Breakpoints,
@@ -16,6 +17,7 @@ from crdebug.commands.results import (
     Result,
 )
 from crdebug.errors import BadInput
+from crdebug.target.interface import PointKind
 
 BREAKPOINTS = Group("breakpoints", "Breakpoints")
 
@@ -27,14 +29,21 @@ def _numbers(context: Context) -> Iterable[str]:
 LOCATION = rest("LOCATION [if CONDITION]", "a function, FILE:LINE, LINE, or *ADDRESS")
 NUMBERS = integers("N...", "numbers of breakpoints, and ranges of them", candidates=_numbers)
 
+WATCHED = rest("[-location] EXPR [if CONDITION]", "a variable, or what else has a place in memory")
+EVENT = rest("EVENT", "throw, catch, exec, fork, load, signal, syscall, ...; as GDB takes them")
+NUMBER = integer("N", "a breakpoint's number", candidates=_numbers)
+LAST = integer("N", "a breakpoint's number", default=0, candidates=_numbers)
+COUNT = natural("COUNT", "how many times; 0: no more")
+CONDITION = rest("EXPR", "an expression in the program's language", default="")
+
 _IF = re.compile(r"(?:^|\s+)if\b\s*")
 
 
-async def _set(call: Call, *, temporary: bool) -> Result:
-    location, condition = split_condition(call[LOCATION])
+async def _set(call: Call, text: str, kind: PointKind, *, temporary: bool = False) -> Result:
+    location, condition = split_condition(text)
     return BreakpointSet(
         await call.context.session.add_breakpoint(
-            call.ranks, location, condition=condition, temporary=temporary
+            call.ranks, location, condition=condition, temporary=temporary, kind=kind
         )
     )
 
@@ -68,7 +77,7 @@ checkpoint and restart.
     ranks=True,
 )
 async def break_(call: Call) -> Result:
-    return await _set(call, temporary=False)
+    return await _set(call, call[LOCATION], PointKind.BREAK)
 
 
 @BREAKPOINTS.command(
@@ -79,7 +88,142 @@ async def break_(call: Call) -> Result:
     ranks=True,
 )
 async def tbreak(call: Call) -> Result:
-    return await _set(call, temporary=True)
+    return await _set(call, call[LOCATION], PointKind.BREAK, temporary=True)
+
+
+@BREAKPOINTS.command(
+    "watch",
+    """
+Stop the ranks when a value changes, wherever that is done.
+
+The processor watches it: at most four at a time on a rank, of up to eight bytes each. One of a
+local variable goes when its block ends, or at a restart; with -location it is the memory that
+counts.
+
+    watch residual
+    [1] watch -location u[3] if step > 10
+""",
+    arguments=(WATCHED,),
+    ranks=True,
+)
+async def watch(call: Call) -> Result:
+    return await _set(call, call[WATCHED], PointKind.WATCH)
+
+
+@BREAKPOINTS.command(
+    "rwatch", "Stop the ranks when a value is read.", arguments=(WATCHED,), ranks=True
+)
+async def rwatch(call: Call) -> Result:
+    return await _set(call, call[WATCHED], PointKind.RWATCH)
+
+
+@BREAKPOINTS.command(
+    "awatch", "Stop the ranks when a value is read or changed.", arguments=(WATCHED,), ranks=True
+)
+async def awatch(call: Call) -> Result:
+    return await _set(call, call[WATCHED], PointKind.AWATCH)
+
+
+@BREAKPOINTS.command(
+    "catch",
+    """
+Stop the ranks at an event.
+
+    catch throw
+    catch signal SIGUSR1
+    catch fork
+    catch load libfoo
+    catch syscall write
+""",
+    arguments=(EVENT,),
+    ranks=True,
+)
+async def catch(call: Call) -> Result:
+    return await _set(call, call[EVENT], PointKind.CATCH)
+
+
+def _known(call: Call, numbers: Iterable[int]) -> tuple[int, ...]:
+    """The breakpoints of these numbers; without any, all. Raises BadInput."""
+    known = tuple(each.number for each in call.context.session.breakpoints())
+    for number in numbers:
+        if number not in known:
+            raise BadInput(f"there is no breakpoint {number}", hint="'info breakpoints' lists them")
+    return tuple(numbers) or known
+
+
+@BREAKPOINTS.command(
+    "enable", "Have breakpoints stop again; without numbers, all.", arguments=(NUMBERS,)
+)
+async def enable(call: Call) -> Result:
+    for number in _known(call, call[NUMBERS]):
+        await call.context.session.enable_breakpoint(number, True)
+    return Nothing()
+
+
+@BREAKPOINTS.command(
+    "disable", "Have breakpoints not stop for now; without numbers, all.", arguments=(NUMBERS,)
+)
+async def disable(call: Call) -> Result:
+    for number in _known(call, call[NUMBERS]):
+        await call.context.session.enable_breakpoint(number, False)
+    return Nothing()
+
+
+@BREAKPOINTS.command(
+    "condition",
+    """
+Have a breakpoint stop only where something holds; without EXPR, always.
+
+    condition 2 step > 10
+""",
+    arguments=(NUMBER, CONDITION),
+)
+async def condition(call: Call) -> Result:
+    await call.context.session.set_condition(call[NUMBER], call[CONDITION])
+    return Nothing()
+
+
+@BREAKPOINTS.command(
+    "ignore",
+    """
+Have a breakpoint not stop the next COUNT times, on each rank.
+
+    ignore 2 1000
+""",
+    arguments=(NUMBER, COUNT),
+)
+async def ignore(call: Call) -> Result:
+    await call.context.session.ignore_hits(call[NUMBER], call[COUNT])
+    return Nothing()
+
+
+@BREAKPOINTS.command(
+    "commands",
+    """
+Have commands run after every stop at a breakpoint.
+
+They are on the lines that follow, up to 'end', and are for the ranks that have hit it; those that
+let the job run are for all. With 'silent' as the first, the stop itself is not shown. Without N it
+is the last breakpoint; no lines, no commands.
+
+    commands 2
+    silent
+    print step
+    continue
+    end
+""",
+    arguments=(LAST,),
+    block=True,
+)
+async def commands(call: Call) -> Result:
+    points = call.context.session.breakpoints()
+    if not points:
+        raise BadInput("there is no breakpoint", hint="'break' sets one")
+    for line in call.block:
+        if line != SILENT:
+            call.registry.read(line)
+    call.context.session.set_commands(call[LAST] or points[-1].number, call.block)
+    return Nothing()
 
 
 @BREAKPOINTS.command(
@@ -95,15 +239,9 @@ Delete breakpoints; without numbers, all of them.
 )
 async def delete(call: Call) -> Result:
     context = call.context
-    known = tuple(each.number for each in context.session.breakpoints())
-    numbers = call[NUMBERS]
-    for number in numbers:
-        if number not in known:
-            raise BadInput(f"there is no breakpoint {number}", hint="'info breakpoints' lists them")
-    if not numbers:
-        if known and not await context.confirm("Delete all breakpoints?"):
-            return Nothing()
-        numbers = known
+    numbers = _known(call, call[NUMBERS])
+    if numbers and not call[NUMBERS] and not await context.confirm("Delete all breakpoints?"):
+        return Nothing()
     for number in numbers:
         await context.session.delete_breakpoint(number)
     return BreakpointsDeleted(numbers)
@@ -112,7 +250,7 @@ async def delete(call: Call) -> Result:
 @BREAKPOINTS.command(
     "info breakpoints",
     "Show the breakpoints.",
-    aliases=("info b",),
+    aliases=("info b", "info watchpoints"),
     requires=Requires.ANY,
 )
 async def info_breakpoints(call: Call) -> Result:

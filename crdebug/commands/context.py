@@ -11,6 +11,7 @@ from crdebug.errors import BadInput
 from crdebug.ranks import RankSet
 
 if TYPE_CHECKING:
+    from crdebug.commands.results import Result
     from crdebug.session import Session
 
 
@@ -35,6 +36,20 @@ class Preferences:
     pager: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Display:
+    """An expression that is shown after every stop. format: "/x" and the like."""
+
+    number: int
+    expression: str
+    format: str
+    ranks: RankSet
+
+
+def _nobody(result: Result) -> None:
+    pass
+
+
 @dataclass(slots=True)
 class Context:
     """The state of a conversation: it outlives a command, and is not the job's.
@@ -44,6 +59,9 @@ class Context:
     was only attached to is let go instead.
     confirm: asks the user before something is lost.
     repeat: the line that an empty line stands for.
+    show: told the results of lines that run before a command's own result: those that a breakpoint
+    has had before the last.
+    displays: what is shown after every stop.  next_display: the number that the next one gets.
     over: the session has ended, no command can run any more.
     origins: who chose a setting that has not its default value, by the setting's name.
     """
@@ -56,6 +74,9 @@ class Context:
     over: bool = False
     preferences: Preferences = field(default_factory=Preferences)
     origins: dict[str, str] = field(default_factory=dict)
+    show: Callable[[Result], None] = _nobody
+    displays: list[Display] = field(default_factory=list)
+    next_display: int = 1
 
     @property
     def addressed(self) -> RankSet:

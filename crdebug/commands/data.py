@@ -27,6 +27,7 @@ ECHO = rest("TEXT", "what to show", default="")
 @DATA.command(
     "info ranks",
     "Show every rank: state, process, host, and where it is.",
+    aliases=("info r",),
     requires=Requires.ANY,
     ranks=True,
 )
@@ -67,9 +68,7 @@ async def print_(call: Call) -> Result:
         return Printed(some(answers), call[EACH])
     except NoRankAnswered as failed:
         if failed.problem.startswith("No symbol"):
-            failed.hint = (
-                "'backtrace' shows where ranks are, 'gdb info locals' what has a name there"
-            )
+            failed.hint = "'backtrace' shows where ranks are, 'info locals' what has a name there"
         raise
 
 
@@ -78,8 +77,8 @@ async def print_(call: Call) -> Result:
     """
 Pass a command to the ranks' GDBs, as typed.
 
-    [0] gdb info registers rip
-    gdb set var verbose = 1
+    [0] gdb info auxv
+    gdb set print elements 20
 """,
     arguments=(GDB_COMMAND,),
     ranks=True,

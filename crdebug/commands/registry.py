@@ -16,6 +16,7 @@ from typing import TypeVar, assert_never, cast
 
 from crdebug.commands.arguments import Argument, Kind, Values, parse
 from crdebug.commands.context import Context
+from crdebug.commands.following import follow, points_with_commands
 from crdebug.commands.results import Nothing, Result
 from crdebug.errors import BadInput, Refused
 from crdebug.ranks import RankSet
@@ -40,12 +41,14 @@ class Call:
     """One command on its way: the handler's only parameter.
 
     ranks: the addressed ones; all of the job's when the command takes no rank set.
+    block: the lines that belong to it, see Command.
     """
 
     context: Context
     registry: Registry
     ranks: RankSet
     values: Values
+    block: tuple[str, ...] = ()
 
     def __getitem__(self, argument: Argument[T]) -> T:
         return cast(T, self.values[argument])
@@ -61,6 +64,7 @@ class Command:
     name: one word, or two when it belongs to a family (``info ranks``).
     help: the first line is the summary.  takes_ranks: a rank set may stand in front.
     repeats: an empty line runs it again.  echoed: a script shows the line before it runs.
+    block: the lines after it, up to one that says ``end``, belong to it.
     """
 
     name: str
@@ -72,6 +76,7 @@ class Command:
     takes_ranks: bool = False
     repeats: bool = False
     echoed: bool = True
+    block: bool = False
 
     @property
     def summary(self) -> str:
@@ -118,6 +123,7 @@ class Group:
         ranks: bool = False,
         repeats: bool = False,
         echoed: bool = True,
+        block: bool = False,
     ) -> Callable[[Handler], Handler]:
         """Declare the decorated coroutine function as a command; see Command for the fields."""
 
@@ -133,6 +139,7 @@ class Group:
                     takes_ranks=ranks,
                     repeats=repeats,
                     echoed=echoed,
+                    block=block,
                 )
             )
             return handler
@@ -164,7 +171,7 @@ class Registry:
         names = [name for owner in owners for name in (owner.name, *owner.aliases)]
         twice = {name for name in names if names.count(name) > 1}
         assert not twice, f"declared twice: {sorted(twice)}"
-        families = {family.name for family in self.families}
+        families = {family.name for family in self.families} | {c.name for c in self._heads()}
         for command in self.commands:
             first, _, second = command.name.partition(" ")
             assert not second or first in families, f"no family for '{command.name}'"
@@ -197,7 +204,7 @@ class Registry:
         word, text = _name(text)
         owner = self._match(word, "", (*self._heads(), *self.families))
         if isinstance(owner, Command):
-            return owner, text
+            return self._below(owner, text)
         members = self.members(owner)
         second, text = _name(text.lstrip())
         if not second:
@@ -205,6 +212,14 @@ class Registry:
         found = self._match(second, f"{owner.name} ", members)
         assert isinstance(found, Command)
         return found, text
+
+    def _below(self, owner: Command, text: str) -> tuple[Command, str]:
+        """The command itself, or one whose name begins with its: ``set var x = 1``."""
+        second, behind = _name(text.lstrip())
+        for each in self.commands:
+            if second and f"{owner.name} {second}" in (each.name, *each.aliases):
+                return each, behind
+        return owner, text
 
     def _heads(self) -> tuple[Command, ...]:
         return tuple(c for c in self.commands if " " not in c.name)
@@ -236,12 +251,31 @@ class Registry:
 
     # ---- running it ---------------------------------------------------------------------------
 
-    async def run(self, context: Context, line: str) -> Result:
+    def begins_block(self, line: str) -> bool:
+        """Do the lines after this one, up to ``end``, belong to it? Never raises."""
+        try:
+            return bool(line.strip()) and self.read(line).command.block
+        except BadInput:
+            return False
+
+    async def run(self, context: Context, line: str, block: Sequence[str] = ()) -> Result:
         """Run one line. An empty one repeats the last command that can be repeated.
 
-        Raises CrdebugError: BadInput for a line that cannot be read, Refused when the command's
-        precondition does not hold, or what the command raises.
+        block: the lines that belong to it. After a stop follow what the user has asked to see then
+        (displays), and what is to be done at that breakpoint (commands). Raises CrdebugError:
+        BadInput for a line that cannot be read, Refused when the command's precondition does not
+        hold, or what the command raises.
         """
+        points = points_with_commands(context)
+        return await follow(self, context, points, await self.run_one(context, line, block))
+
+    def lets_run(self, line: str) -> bool:
+        """Is it one of the commands that let ranks run? Raises BadInput."""
+        command = self.read(line).command
+        return any(group.name == "running" and command in group.commands for group in self.groups)
+
+    async def run_one(self, context: Context, line: str, block: Sequence[str] = ()) -> Result:
+        """`run`, without what follows a stop."""
         text = line.strip() or context.repeat
         if not text:
             return Nothing()
@@ -253,7 +287,7 @@ class Registry:
         ranks = await self._addressed(context, parsed)
         self._check(context, command, ranks)
         context.repeat = text if command.repeats else ""
-        return await command.handler(Call(context, self, ranks, values))
+        return await command.handler(Call(context, self, ranks, values, tuple(block)))
 
     async def _addressed(self, context: Context, line: Line) -> RankSet:
         if line.ranks is None:

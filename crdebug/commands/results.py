@@ -12,6 +12,7 @@ from crdebug.target.answers import Answers
 
 if TYPE_CHECKING:
     from crdebug.checkpoint.store import Checkpoint
+    from crdebug.commands.context import Display
     from crdebug.target.breakpoints import Breakpoint
     from crdebug.target.gdb import Frame, ThreadInfo
     from crdebug.target.group import RankInfo
@@ -76,6 +77,27 @@ class Applied:
     """What the ranks' GDBs printed for each thread, by GDB's numbers of threads."""
 
     threads: tuple[tuple[int, Answers[str]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """The selected frame of each rank."""
+
+    answers: Answers[Frame]
+
+
+@dataclass(frozen=True, slots=True)
+class Displayed:
+    """What the user wants to see after every stop, with the values of now."""
+
+    values: tuple[tuple[Display, Answers[str]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """Results that belong together, in this order."""
+
+    results: tuple[Result, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +245,9 @@ Result = (
     | Backtraces
     | Tree
     | Applied
+    | Frames
+    | Displayed
+    | Several
     | Threads
     | Ranks
     | Sets

@@ -1,15 +1,17 @@
-"""Running: continue, step, next, finish, interrupt."""
+"""Running: continue, step, next, finish, until, advance, return, jump, call, interrupt, ..."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from crdebug.commands.arguments import flag, integer
+from crdebug.commands.arguments import flag, integer, rest
 from crdebug.commands.registry import Call, Group, Requires
-from crdebug.commands.results import Nothing, Result, Stopped
+from crdebug.commands.results import Frames, Nothing, Printed, Result, Said, Stopped
 from crdebug.errors import Refused
 from crdebug.events import GroupStopped, RankStopped, StopReason
 from crdebug.ranks import RankSet
+from crdebug.target.answers import some
 
 if TYPE_CHECKING:
     from crdebug.session import Session
@@ -17,6 +19,12 @@ if TYPE_CHECKING:
 RUNNING = Group("running", "Running the job")
 
 TIMES = integer("N", "how many times", default=1)
+PLACE = rest("LOCATION", "a function, FILE:LINE, LINE, or *ADDRESS")
+PLACE_OR_NONE = rest("LOCATION", "a function, FILE:LINE, LINE, or *ADDRESS", default="")
+VALUE = rest("VALUE", "what it returns; without it, whatever is there", default="")
+EXPRESSION = rest("EXPR", "an expression in the program's language")
+ASSIGNMENT = rest("VARIABLE = VALUE", "an expression in the program's language")
+SIGNAL = rest("SIGNAL KEYWORDS", "stop, nostop, print, noprint, pass, nopass; as GDB takes them")
 TO_END = flag("--to-end", "run on when ranks exit with status 0, until the job has ended")
 
 
@@ -105,6 +113,132 @@ async def next_(call: Call) -> Result:
 )
 async def finish(call: Call) -> Result:
     return Stopped(await call.context.session.finish(call.ranks))
+
+
+@RUNNING.command(
+    "stepi",
+    "Run the ranks by one instruction, into functions.",
+    aliases=("si",),
+    arguments=(TIMES,),
+    ranks=True,
+    repeats=True,
+)
+async def stepi(call: Call) -> Result:
+    return Stopped(await call.context.session.stepi(call.ranks, call[TIMES]))
+
+
+@RUNNING.command(
+    "nexti",
+    "Run the ranks by one instruction, over functions.",
+    aliases=("ni",),
+    arguments=(TIMES,),
+    ranks=True,
+    repeats=True,
+)
+async def nexti(call: Call) -> Result:
+    return Stopped(await call.context.session.nexti(call.ranks, call[TIMES]))
+
+
+@RUNNING.command(
+    "until",
+    """
+Run the ranks to a line behind the present one, or to a location.
+
+Without a location it is 'next' that does not go back in a loop; with one it also ends where the
+function returns.
+""",
+    aliases=("u",),
+    arguments=(PLACE_OR_NONE,),
+    ranks=True,
+    repeats=True,
+)
+async def until(call: Call) -> Result:
+    return Stopped(await call.context.session.until(call.ranks, call[PLACE_OR_NONE]))
+
+
+@RUNNING.command(
+    "advance",
+    "Run the ranks until a location, or until the function returns.",
+    arguments=(PLACE,),
+    ranks=True,
+)
+async def advance(call: Call) -> Result:
+    return Stopped(await call.context.session.advance(call.ranks, call[PLACE]))
+
+
+@RUNNING.command(
+    "jump",
+    """
+Run the ranks on from elsewhere in the function, without what is in between.
+
+What comes is another future than the recorded one: a new branch of history begins.
+""",
+    aliases=("j",),
+    arguments=(PLACE,),
+    ranks=True,
+)
+async def jump(call: Call) -> Result:
+    return Stopped(await call.context.session.jump(call.ranks, call[PLACE]))
+
+
+@RUNNING.command(
+    "return",
+    """
+Have the selected function return at once, without the rest of it.
+
+The ranks do not run. When they do, a new branch of history begins.
+""",
+    arguments=(VALUE,),
+    ranks=True,
+)
+async def return_(call: Call) -> Result:
+    session = call.context.session
+    some(await session.return_(call.ranks, call[VALUE]))
+    return Frames(await session.select_frame(call.ranks))
+
+
+@RUNNING.command(
+    "call",
+    "Evaluate an expression on each rank for what it does; show its value, if any.",
+    arguments=(EXPRESSION,),
+    ranks=True,
+)
+async def call_(call: Call) -> Result:
+    answers = some(await call.context.session.call(call.ranks, call[EXPRESSION]))
+    return Printed(replace(answers, values={r: v for r, v in answers.values.items() if v}))
+
+
+@RUNNING.command(
+    "set var",
+    """
+Change a variable, or memory, of each rank.
+
+When the ranks run on, a new branch of history begins.
+
+    set var step = 10
+    [1] set var u[3] = 0.5
+""",
+    aliases=("set variable",),
+    arguments=(ASSIGNMENT,),
+    ranks=True,
+)
+async def set_variable(call: Call) -> Result:
+    return Said(some(await call.context.session.set_variable(call.ranks, call[ASSIGNMENT])))
+
+
+@RUNNING.command(
+    "handle",
+    """
+Choose what the ranks' GDBs do at a signal.
+
+    handle SIGUSR1 nostop noprint pass
+    handle SIGFPE stop
+""",
+    arguments=(SIGNAL,),
+    ranks=True,
+)
+async def handle(call: Call) -> Result:
+    return Said(some(await call.context.session.handle(call.ranks, call[SIGNAL])))
 
 
 @RUNNING.command(

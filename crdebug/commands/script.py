@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,23 +55,39 @@ def read_script(file: str) -> tuple[ScriptLine, ...]:
     )
 
 
+BLOCK_END = "end"
+
+
+def _block(lines: Iterator[ScriptLine]) -> tuple[str, ...]:
+    """The lines up to ``end``. Raises BadInput when that is missing."""
+    found: list[str] = []
+    for line in lines:
+        if line.text == BLOCK_END:
+            return tuple(found)
+        found.append(line.text)
+    raise BadInput(f"'{BLOCK_END}' is missing", hint="it closes the lines that belong to a command")
+
+
 async def play(
     lines: Iterable[ScriptLine],
-    run: Callable[[str], Awaitable[Result]],
+    run: Callable[[str, Sequence[str]], Awaitable[Result]],
     registry: Registry,
     before: Callable[[str], None],
     after: Callable[[Result], None],
 ) -> None:
     """Run lines until one fails or ends the session.
 
-    run: runs one.  before: told each line that is worth showing.  after: told each result.
+    run: runs one, with the lines of its block.  before: told each line that is worth
+    showing.  after: told each result.
     Raises ScriptFailed at the first error.
     """
-    for line in lines:
+    rest = iter(lines)
+    for line in rest:
         try:
             if registry.read(line.text).command.echoed:
                 before(line.text)
-            result = await run(line.text)
+            block = _block(rest) if registry.begins_block(line.text) else ()
+            result = await run(line.text, block)
         except CrdebugError as error:
             raise ScriptFailed.at(line, error) from error
         after(result)

@@ -282,7 +282,7 @@ Choose how crdebug does something, while this session lasts.
 What is to hold in every session stands in $XDG_CONFIG_HOME/crdebug/config.toml (or in
 $CRDEBUG_CONFIG), a line each: pager = false, limit-stop = 60, on-hangup = "kill".
 
-GDB's own settings, and the program's variables, are set with 'gdb set ...'.
+The program's variables are set with 'set var', GDB's own settings with 'gdb set ...'.
 """,
     arguments=(NAME, VALUE),
     requires=Requires.ANY,

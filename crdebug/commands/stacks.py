@@ -36,7 +36,7 @@ Ranks whose frames are the same functions at the same lines are shown as one; ar
 where all of them agree, and as (...) where they do not. With --tree the stacks are merged from the
 outermost frame on; see 'stack'.
 """,
-    aliases=("bt", "where"),
+    aliases=("bt", "ba", "where"),
     arguments=(TREE, *TREE_OPTIONS, EACH, FRAMES),
     ranks=True,
 )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import crdebug.commands.branches
+import crdebug.commands.displays
 import crdebug.commands.stacks
-import crdebug.commands.timeline  # noqa: F401 - declares more of HISTORY
+import crdebug.commands.timeline  # noqa: F401 - declare more of groups
 from crdebug.commands.breakpoints import BREAKPOINTS
 from crdebug.commands.checkpoints import CHECKPOINTS
 from crdebug.commands.data import DATA
 from crdebug.commands.help import HELP
 from crdebug.commands.history import HISTORY
 from crdebug.commands.job import JOB
+from crdebug.commands.looking import LOOKING
 from crdebug.commands.registry import Registry
 from crdebug.commands.running import RUNNING
 from crdebug.commands.sets import SETS
@@ -19,4 +21,6 @@ from crdebug.commands.settings import GROUP as SETTINGS
 
 def standard() -> Registry:
     """A registry of all commands."""
-    return Registry((RUNNING, DATA, SETS, BREAKPOINTS, CHECKPOINTS, HISTORY, JOB, SETTINGS, HELP))
+    return Registry(
+        (RUNNING, DATA, SETS, LOOKING, BREAKPOINTS, CHECKPOINTS, HISTORY, JOB, SETTINGS, HELP)
+    )

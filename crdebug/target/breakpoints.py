@@ -13,7 +13,9 @@ from crdebug.errors import BadInput
 from crdebug.events import Location, RankStopped, StopReason
 from crdebug.ranks import RankSet
 from crdebug.target.answers import classes
-from crdebug.target.interface import BreakpointRequest, Inserted
+from crdebug.target.interface import BreakpointRequest, Inserted, PointKind
+
+_AT_POINTS = (StopReason.BREAKPOINT, StopReason.WATCHPOINT, StopReason.CATCHPOINT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +25,11 @@ class Breakpoint:
     number: the user's, the same on all ranks.  location: as the user wrote it.
     ranks: those that it is meant for and that have it.
     temporary: each rank loses it with its first hit; with its last rank it goes as a whole.
-    ignore: hits on each rank that do not stop.
+    ignore: hits from now on that do not stop, of the rank that has most of them left.
     places: by rank; an empty tuple is pending: the location is not loaded yet.
     problems: GDB's message, for the ranks that refused it.
-    hits: over all ranks.
+    hits: over all ranks.  kind: what it waits for.  commands: lines for the console, run after a
+    stop at it.
     """
 
     number: int
@@ -39,10 +42,14 @@ class Breakpoint:
     places: Mapping[int, tuple[Location, ...]] = field(default_factory=dict)
     problems: Mapping[int, str] = field(default_factory=dict)
     hits: int = 0
+    kind: PointKind = PointKind.BREAK
+    commands: tuple[str, ...] = ()
 
     @property
     def pending(self) -> RankSet:
         """The ranks that have it and do not know yet where it is."""
+        if self.kind is not PointKind.BREAK:
+            return RankSet()
         return RankSet.of(rank for rank in self.ranks if not self.places.get(rank))
 
     def merged_places(self) -> tuple[tuple[RankSet, tuple[Location, ...]], ...]:
@@ -59,12 +66,14 @@ class _Entry:
     """A breakpoint and what the ranks' GDBs made of it.
 
     hits: by rank, over all GDBs that this rank has had.  earlier: those of the GDBs before.
+    ignore: by rank, hits from now on that do not stop.
     """
 
     breakpoint: Breakpoint
     gdb_numbers: dict[int, int] = field(default_factory=dict)
     hits: dict[int, int] = field(default_factory=dict)
     earlier: dict[int, int] = field(default_factory=dict)
+    ignore: dict[int, int] = field(default_factory=dict)
 
 
 class BreakpointTable:
@@ -99,9 +108,15 @@ class BreakpointTable:
             request.temporary,
             request.ignore,
             request.enabled,
+            kind=request.kind,
         )
         self._entries[new.number] = _Entry(new)
         return new
+
+    def withdraw(self, number: int) -> None:
+        """Forget one that has just been added, and that no GDB took: its number is free again."""
+        self.remove(number)
+        self._last = number - 1
 
     def remove(self, number: int) -> Mapping[int, int]:
         """Forget a breakpoint. Returns GDB's numbers for it, by rank. Raises BadInput."""
@@ -110,10 +125,21 @@ class BreakpointTable:
         return entry.gdb_numbers
 
     def change(
-        self, number: int, *, condition: str | None = None, enabled: bool | None = None
+        self,
+        number: int,
+        *,
+        condition: str | None = None,
+        enabled: bool | None = None,
+        ignore: int | None = None,
+        commands: tuple[str, ...] | None = None,
     ) -> None:
         """Note what was changed in the GDBs. Raises BadInput for a number that is not there."""
         entry = self._entry(number)
+        if ignore is not None:
+            entry.ignore = dict.fromkeys(entry.gdb_numbers, ignore)
+            entry.breakpoint = replace(entry.breakpoint, ignore=ignore)
+        if commands is not None:
+            entry.breakpoint = replace(entry.breakpoint, commands=commands)
         if condition is not None:
             entry.breakpoint = replace(entry.breakpoint, condition=condition)
         if enabled is not None:
@@ -151,7 +177,9 @@ class BreakpointTable:
         entry.hits[rank] = entry.earlier.get(rank, 0) + inserted.hits
         places = {**entry.breakpoint.places, rank: inserted.locations}
         hits = sum(entry.hits.values())
-        entry.breakpoint = replace(entry.breakpoint, places=places, hits=hits)
+        entry.ignore[rank] = inserted.ignore
+        ignore = max(entry.ignore.values())
+        entry.breakpoint = replace(entry.breakpoint, places=places, hits=hits, ignore=ignore)
 
     def gone(self, rank: int, gdb_number: int) -> None:
         """A rank's GDB deleted it. When no rank is left, the breakpoint is gone as a whole."""
@@ -178,21 +206,32 @@ class BreakpointTable:
             if rank in entry.breakpoint.ranks and rank not in entry.gdb_numbers
         )
 
-    def request(self, number: int) -> BreakpointRequest:
-        """What to ask a GDB for. Raises BadInput."""
-        wanted = self.get(number)
+    def request(self, number: int, rank: int) -> BreakpointRequest:
+        """What to ask a rank's GDB for. Raises BadInput."""
+        entry = self._entry(number)
+        wanted = entry.breakpoint
         return BreakpointRequest(
-            wanted.location, wanted.condition, wanted.temporary, wanted.ignore, wanted.enabled
+            wanted.location,
+            wanted.condition,
+            wanted.temporary,
+            entry.ignore.get(rank, wanted.ignore),
+            wanted.enabled,
+            wanted.kind,
         )
 
     def translate(self, stop: RankStopped) -> RankStopped:
         """A stop with the user's number in its detail; ``gdb 5`` for one that GDB was told of."""
-        if stop.reason not in (StopReason.BREAKPOINT, StopReason.WATCHPOINT):
-            return stop
-        if not stop.detail.isdigit():
+        if stop.reason not in _AT_POINTS or not stop.detail.isdigit():
             return stop
         number = self._logical.get((stop.rank, int(stop.detail)))
-        return replace(stop, detail=f"gdb {stop.detail}" if number is None else str(number))
+        if number is None:
+            return replace(stop, detail=f"gdb {stop.detail}")
+        entry = self._entries.get(number)
+        if entry is not None and entry.breakpoint.kind is PointKind.CATCH:
+            # what C++ throws is a breakpoint for GDB
+            note = stop.note or entry.breakpoint.location
+            return replace(stop, reason=StopReason.CATCHPOINT, detail=str(number), note=note)
+        return replace(stop, detail=str(number))
 
     def _entry(self, number: int) -> _Entry:
         try:
@@ -206,6 +245,7 @@ class BreakpointTable:
     @staticmethod
     def _drop(entry: _Entry, rank: int) -> None:
         entry.gdb_numbers.pop(rank, None)
+        entry.ignore.pop(rank, None)
         places = {key: value for key, value in entry.breakpoint.places.items() if key != rank}
         ranks = entry.breakpoint.ranks - RankSet.of([rank])
         entry.breakpoint = replace(entry.breakpoint, ranks=ranks, places=places)

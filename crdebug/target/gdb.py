@@ -18,6 +18,7 @@ from crdebug.node.pipe import Pipe
 from crdebug.node.stops import LocalStopSignals, StopSignals
 from crdebug.ranks import RankSet
 from crdebug.target import debug_registers, reading
+from crdebug.target.inserting import insert
 from crdebug.target.interface import (
     BreakpointRequest,
     Frame,
@@ -298,22 +299,22 @@ class GdbTarget:
     # ---- running ------------------------------------------------------------------------------
 
     async def resume(self, deadline: Deadline) -> None:
-        await self._run("-exec-continue", "continue", deadline)
+        await self.run("-exec-continue", "continue", deadline)
 
     async def step(self, count: int, deadline: Deadline) -> None:
-        await self._run(f"-exec-step {count}", "step", deadline)
+        await self.run(f"-exec-step {count}", "step", deadline)
 
     async def next(self, count: int, deadline: Deadline) -> None:
-        await self._run(f"-exec-next {count}", "next", deadline)
+        await self.run(f"-exec-next {count}", "next", deadline)
 
     async def finish(self, deadline: Deadline, level: int = 0) -> None:
         frame = ""
         if level:
             listing = await self.mi("-thread-info", deadline)
             frame = f" --thread {listing.payload.text('current-thread-id')} --frame {level}"
-        await self._run(f"-exec-finish{frame}", "finish", deadline)
+        await self.run(f"-exec-finish{frame}", "finish", deadline)
 
-    async def _run(self, command: str, verb: str, deadline: Deadline) -> None:
+    async def run(self, command: str, verb: str, deadline: Deadline) -> None:
         async with self._lock:
             self._require(verb, TargetState.STOPPED)
             if await self._was_killed(deadline):
@@ -426,18 +427,7 @@ class GdbTarget:
     # ---- breakpoints --------------------------------------------------------------------------
 
     async def insert_breakpoint(self, request: BreakpointRequest, deadline: Deadline) -> Inserted:
-        options = ["-f"]
-        if request.temporary:
-            options.append("-t")
-        if not request.enabled:
-            options.append("-d")
-        if request.condition:
-            options += ["-c", quote(request.condition)]
-        if request.ignore:
-            options += ["-i", str(request.ignore)]
-        command = f"-break-insert {' '.join(options)} -- {quote(request.location)}"
-        result = await self.mi(command, deadline)
-        return reading.breakpoint_(result.payload.tuple("bkpt"))
+        return await insert(self._connection, self.rank, request, deadline)
 
     async def delete_breakpoint(self, gdb_number: int, deadline: Deadline) -> None:
         await self.mi(f"-break-delete {gdb_number}", deadline)

@@ -80,6 +80,7 @@ class TargetGroup:
         self.on_death: Callable[[int, int], None] = lambda rank, pid: None
         self._targets: dict[int, Target] = {}
         self._run: GroupRun | None = None
+        self._kept: dict[int, list[str]] = {}  # settings of each rank's GDB
         for target in sorted(targets, key=lambda each: each.rank):
             self._targets[target.rank] = target
             target.subscriber = self._notice
@@ -167,6 +168,13 @@ class TargetGroup:
         deadline = self._command()
         return await self.ask(ranks, lambda each: each.console(command, deadline))
 
+    async def keep_console(self, ranks: RankSet, command: str) -> Answers[str]:
+        """`console`, of a setting: GDBs that come later in the place of these get it too."""
+        answers = await self.console(ranks, command)
+        for rank in answers.values:
+            self._kept.setdefault(rank, []).append(command)
+        return answers
+
     # ---- acquiring and letting go -------------------------------------------------------------
 
     async def attach_all(
@@ -201,6 +209,8 @@ class TargetGroup:
         self._targets[target.rank] = target
         self._targets = dict(sorted(self._targets.items()))
         target.subscriber = self._notice
+        for command in self._kept.get(target.rank, ()):
+            await target.console(command, self._command())
         lost = self.table.lost(target.rank)
         await asyncio.gather(
             *(self._insert(each.number, RankSet.of([target.rank])) for each in lost)
@@ -248,6 +258,15 @@ class TargetGroup:
         """Like `step`, until a frame of each rank returns; 0 is the innermost."""
         return await self._go(
             ranks, "finish", lambda each: each.finish(self._command(), level), StopReason.FINISH
+        )
+
+    async def run(
+        self, ranks: RankSet, verb: str, command: str, completed: StopReason = StopReason.STEP
+    ) -> GroupStopped:
+        """Like `step`, by an MI command of GDB's. verb: for messages.  completed: the reason of a
+        stop at which a rank is done."""
+        return await self._go(
+            ranks, verb, lambda each: each.run(command, verb, self._command()), completed
         )
 
     async def lead(self, rank: int, start: Callable[[Target], Awaitable[None]]) -> GroupStopped:
@@ -310,7 +329,7 @@ class TargetGroup:
         number = self.table.add(ranks, request).number
         errors = await self._insert(number, ranks)
         if errors and len(errors) == len(ranks):
-            self.table.remove(number)
+            self.table.withdraw(number)
             error = errors[ranks.first]
             if isinstance(error, GdbError):
                 raise GdbError(error.problem, error.command, ranks=ranks)
@@ -318,9 +337,10 @@ class TargetGroup:
         return self.table.get(number)
 
     async def _insert(self, number: int, ranks: RankSet) -> Mapping[int, CrdebugError]:
-        deadline, request = self._command(), self.table.request(number)
+        deadline = self._command()
 
         async def insert(target: Target) -> None:
+            request = self.table.request(number, target.rank)
             self.table.bind(number, target.rank, await target.insert_breakpoint(request, deadline))
 
         errors = (await self.ask(ranks, insert)).errors
@@ -353,6 +373,11 @@ class TargetGroup:
         """An empty condition takes it away. Raises BadInput, or GdbError for a bad expression."""
         await self._change(number, f"-break-condition {{}} {condition}")
         self.table.change(number, condition=condition)
+
+    async def ignore_hits(self, number: int, count: int) -> None:
+        """On each rank, the next `count` hits do not stop. Raises BadInput."""
+        await self._change(number, f"-break-after {{}} {count}")
+        self.table.change(number, ignore=count)
 
     async def _change(self, number: int, command: str) -> None:
         numbers, deadline = self.table.gdb_numbers(number), self._command()

@@ -45,9 +45,31 @@ class ThreadInfo:
     state: str
 
 
+class PointKind(Enum):
+    """What makes a rank stop; the value is GDB's command for it."""
+
+    BREAK = "break"
+    WATCH = "watch"  # a value changes
+    RWATCH = "rwatch"  # it is read
+    AWATCH = "awatch"  # either
+    CATCH = "catch"  # an event: throw, syscall, signal, fork, ...
+
+    @property
+    def word(self) -> str:
+        """For people."""
+        match self:
+            case PointKind.BREAK:
+                return "breakpoint"
+            case PointKind.CATCH:
+                return "catchpoint"
+            case _:
+                return "watchpoint"
+
+
 @dataclass(frozen=True, slots=True)
 class BreakpointRequest:
-    """What a target is asked to insert. location: as GDB reads it ("Linespec Locations").
+    """What a target is asked to insert. location: as GDB reads it ("Linespec Locations"); of a
+    watchpoint the expression, of a catchpoint the event.
 
     ignore: hits that do not stop.
     """
@@ -57,18 +79,21 @@ class BreakpointRequest:
     temporary: bool = False
     ignore: int = 0
     enabled: bool = True
+    kind: PointKind = PointKind.BREAK
 
 
 @dataclass(frozen=True, slots=True)
 class Inserted:
     """What one GDB made of a request.
 
-    gdb_number: its own number for it.  locations: where it is; empty while it is pending.
+    gdb_number: its own number for it.  locations: where it is; empty while it is pending, and for
+    what has no place.  ignore: hits from now on that do not stop.
     """
 
     gdb_number: int
     locations: tuple[Location, ...]
     hits: int = 0
+    ignore: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +182,10 @@ class Target(Protocol):
 
     async def finish(self, deadline: Deadline, level: int = 0) -> None:
         """Until a frame returns; 0 is the innermost."""
+        ...
+
+    async def run(self, command: str, verb: str, deadline: Deadline) -> None:
+        """By an MI command of GDB's that lets the process run. verb: for messages."""
         ...
 
     async def stopped(self) -> RankStopped:

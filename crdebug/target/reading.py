@@ -15,12 +15,20 @@ from crdebug.target.interface import Frame, Inserted, ThreadInfo
 
 _LWP = re.compile(r"(?:LWP|process) (\d+)")
 _HISTORY = re.compile(r"^\$\d+ = ", re.MULTILINE)
+_LOCATION = re.compile(r"^-l(?:ocation)? ")
+_SYMBOL = re.compile(r"<(.*?)(?:\+\d+)?>")
 _REASONS: Mapping[str, StopReason] = {
     "breakpoint-hit": StopReason.BREAKPOINT,
     "watchpoint-trigger": StopReason.WATCHPOINT,
     "read-watchpoint-trigger": StopReason.WATCHPOINT,
     "access-watchpoint-trigger": StopReason.WATCHPOINT,
     "watchpoint-scope": StopReason.WATCHPOINT,
+    "fork": StopReason.CATCHPOINT,
+    "vfork": StopReason.CATCHPOINT,
+    "exec": StopReason.CATCHPOINT,
+    "syscall-entry": StopReason.CATCHPOINT,
+    "syscall-return": StopReason.CATCHPOINT,
+    "solib-event": StopReason.CATCHPOINT,
     "end-stepping-range": StopReason.STEP,
     "location-reached": StopReason.STEP,
     "function-finished": StopReason.FINISH,
@@ -35,12 +43,15 @@ def stop(rank: int, record: MiTuple) -> RankStopped:
     """A ``*stopped`` record. detail: of a FINISH the returned value, of an OTHER GDB's word."""
     word = _word(record)
     reason = _REASONS.get(word, StopReason.OTHER)
-    detail = word
+    detail, note = word, ""
     match reason:
         case StopReason.BREAKPOINT:
             detail = record.text("bkptno", "")
+        case StopReason.CATCHPOINT:
+            # "catch load" tells no number
+            detail, note = record.text("bkptno", ""), _caught(word, record)
         case StopReason.WATCHPOINT:
-            detail = _watchpoint(record)
+            detail, note = _watchpoint(record)
         case StopReason.SIGNAL | StopReason.KILLED:
             detail = record.text("signal-name", "")
             if detail == "0":
@@ -59,6 +70,7 @@ def stop(rank: int, record: MiTuple) -> RankStopped:
         detail,
         record.number("thread-id", 0),
         location(frame) if isinstance(frame, MiTuple) else None,
+        note,
     )
 
 
@@ -71,19 +83,43 @@ def _word(record: MiTuple) -> str:
     return record.text("reason", "")
 
 
-def _watchpoint(record: MiTuple) -> str:
+def _watchpoint(record: MiTuple) -> tuple[str, str]:
+    """Its number, and what became of the value."""
     for name in ("wpt", "hw-rwpt", "hw-awpt"):
         found = record.get(name)
         if isinstance(found, MiTuple):
-            return found.text("number", "")
-    return record.text("wpnum", "")
+            return found.text("number", ""), _values(found.text("exp", ""), record)
+    return record.text("wpnum", ""), "the block that it was in has ended"
+
+
+def _values(expression: str, record: MiTuple) -> str:
+    value = record.get("value")
+    if not isinstance(value, MiTuple):
+        return ""
+    expression = _LOCATION.sub("", expression)
+    old, new, now = (value.text(name, "") for name in ("old", "new", "value"))
+    return f"{expression} was {old}, is {new}" if new else f"{expression} is {now}"
+
+
+def _caught(word: str, record: MiTuple) -> str:
+    match word:
+        case "syscall-entry" | "syscall-return":
+            done = "call of" if word == "syscall-entry" else "return from"
+            name = record.text("syscall-name", "") or record.text("syscall-number", "")
+            return f"{done} {name}"
+        case "fork" | "vfork":
+            return f"{word}, process {record.text('newpid', '?')}"
+        case "exec":
+            return f"exec of {record.text('new-exec', '?')}"
+        case _:
+            return "a library is loaded or unloaded"
 
 
 def location(frame: MiTuple) -> Location:
     """A frame's, or a breakpoint location's, place."""
     return Location(
         frame.number("addr", 0, 0),
-        frame.text("func", "").removeprefix("??"),  # GDB's word for a function without a name
+        _function(frame),
         frame.text("file", ""),
         frame.number("line", 0),
         frame.text("fullname", ""),
@@ -91,20 +127,38 @@ def location(frame: MiTuple) -> Location:
     )
 
 
+def _function(frame: MiTuple) -> str:
+    """Of a breakpoint where no line is known GDB tells the symbol: ``at="<write+4>"``."""
+    at = _SYMBOL.fullmatch(frame.text("at", ""))
+    name = frame.text("func", "") or (at[1] if at else "")
+    return name.removeprefix("??")  # GDB's word for a function without a name
+
+
+def frame(entry: MiTuple, arguments: MiTuple) -> Frame:
+    """From the answers of -stack-info-frame and -stack-list-arguments."""
+    level = entry.number("level")
+    return Frame(level, location(entry), _arguments(arguments).get(level, ""))
+
+
 def frames(listing: MiTuple, arguments: MiTuple | None = None) -> tuple[Frame, ...]:
     """From the answers of -stack-list-frames and, if it was asked, -stack-list-arguments."""
-    texts = {
-        entry.number("level"): ", ".join(
-            f"{argument.text('name', '?')}={argument.text('value', '...')}"
-            for argument in entry.list("args").tuples()
-        )
-        for entry in (arguments.list("stack-args").tuples() if arguments else ())
-    }
+    texts = _arguments(arguments) if arguments else {}
     return tuple(
         Frame(level, location(entry), texts.get(level, ""))
         for entry in listing.list("stack").tuples()
         for level in [entry.number("level")]
     )
+
+
+def _arguments(listing: MiTuple) -> dict[int, str]:
+    """By level, from the answer of -stack-list-arguments."""
+    return {
+        entry.number("level"): ", ".join(
+            f"{argument.text('name', '?')}={argument.text('value', '...')}"
+            for argument in entry.list("args").tuples()
+        )
+        for entry in listing.list("stack-args").tuples()
+    }
 
 
 def threads(listing: MiTuple) -> tuple[ThreadInfo, ...]:
@@ -132,6 +186,7 @@ def breakpoint_(record: MiTuple) -> Inserted:
         record.number("number"),
         tuple(location(place) for place in places if place.text("addr", "").startswith("0x")),
         record.number("times", 0),
+        record.number("ignore", 0),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 from crdebug.errors import CrdebugError, GdbDied, GdbError, Refused
 from crdebug.events import GdbSays, RankRunning, RankStopped, StopReason
@@ -42,6 +43,7 @@ class Tracker:
         self.quiet = False
         self.tell = tell
         self._stop: asyncio.Future[RankStopped] | None = None
+        self._caught: tuple[int, str] | None = None  # by which catchpoint, in this run
 
     @property
     def ranks(self) -> RankSet:
@@ -70,6 +72,7 @@ class Tracker:
     def begin(self) -> None:
         """A run begins: from here on there is a stop to wait for."""
         self._stop = asyncio.get_running_loop().create_future()
+        self._caught = None
         self.last_stop = None
         self.state = TargetState.RUNNING
 
@@ -155,7 +158,10 @@ class Tracker:
                 if self.state is TargetState.STOPPED:
                     self.let_go()
             case "breakpoint-created" | "breakpoint-modified":
-                inserted = reading.breakpoint_(payload.tuple("bkpt"))
+                record = payload.tuple("bkpt")
+                inserted = reading.breakpoint_(record)
+                if record.text("type", "") == "catchpoint":
+                    self._caught = inserted.gdb_number, record.text("what", "")
                 self.tell(BreakpointChanged(self.rank, inserted))
             case "breakpoint-deleted":
                 self.tell(BreakpointGone(self.rank, payload.number("id")))
@@ -187,6 +193,13 @@ class Tracker:
             stop = RankStopped(self.rank, StopReason.OTHER, str(error))
         if self.asked is not None and reading.is_stop_signal(stop) and not self.quiet:
             stop = RankStopped(self.rank, self.asked, "", stop.thread, stop.location)
+        unsaid = stop.reason in (StopReason.OTHER, StopReason.CATCHPOINT) and not stop.detail
+        if unsaid and self._caught is not None:
+            # GDB does not say which catchpoint where it caught a signal (not even that it did) or
+            # a library; it has counted the hit just before.
+            number, what = self._caught
+            note = stop.note or what
+            stop = replace(stop, reason=StopReason.CATCHPOINT, detail=str(number), note=note)
         if stop.reason in (StopReason.EXITED, StopReason.KILLED):
             self._ended(stop)
             return

@@ -13,12 +13,12 @@ from crdebug.commands.context import Context, Hangup
 from crdebug.commands.preferences import Preference, prefer
 from crdebug.commands.registry import Registry
 from crdebug.commands.results import Left, Nothing, Result
-from crdebug.commands.script import ScriptFailed, ScriptLine, play, read_script
+from crdebug.commands.script import BLOCK_END, ScriptFailed, ScriptLine, play, read_script
 from crdebug.commands.standard import standard
 from crdebug.errors import CrdebugError, Refused
 from crdebug.events import Event
 from crdebug.ui.render import places
-from crdebug.ui.screen import Screen, prompt, ranks_line
+from crdebug.ui.screen import BLOCK_PROMPT, Screen, prompt, ranks_line
 
 if TYPE_CHECKING:
     from crdebug.session import Session
@@ -99,7 +99,7 @@ class Conversation:
 
     def __init__(self, session: Session, plan: Plan, screen: Screen) -> None:
         self.registry = standard()
-        self.context = Context(session, owns_job=plan.owns_job)
+        self.context = Context(session, owns_job=plan.owns_job, show=screen.result)
         self.context.origins.update(dict.fromkeys(plan.given, "the command line"))
         prefer(plan.preferences, self.context)
         self._plan = plan
@@ -136,19 +136,32 @@ class Conversation:
         while not self.context.over:
             try:
                 line = await source.line(prompt(self.context.focus))
+                block = await self._block(source) if self.registry.begins_block(line) else ()
             except KeyboardInterrupt:
                 continue
             except TerminalGone:
                 self.hung_up = True
                 raise
             except EOFError:
-                line = "quit"
-            await self.execute(line)
+                line, block = "quit", ()
+            await self.execute(line, block)
 
-    async def execute(self, line: str) -> Result:
+    async def _block(self, source: LineSource) -> tuple[str, ...]:
+        """The lines that belong to a command; the end of the input closes them as well."""
+        lines: list[str] = []
+        while True:
+            try:
+                line = (await source.line(BLOCK_PROMPT)).strip()
+            except EOFError:
+                return tuple(lines)
+            if line == BLOCK_END:
+                return tuple(lines)
+            lines += [line] if line else []
+
+    async def execute(self, line: str, block: Sequence[str] = ()) -> Result:
         """One line at the console: whatever goes wrong is shown, and the console stays."""
         try:
-            result = await self._run(line)
+            result = await self._run(line, block)
         except TerminalGone:  # while something was asked
             self.hung_up = True
             raise
@@ -158,9 +171,9 @@ class Conversation:
         self._screen.result(result)
         return result
 
-    async def _run(self, line: str) -> Result:
+    async def _run(self, line: str, block: Sequence[str] = ()) -> Result:
         self._presses = 0
-        self._command = asyncio.create_task(self.registry.run(self.context, line))
+        self._command = asyncio.create_task(self.registry.run(self.context, line, block))
         try:
             with self._screen.busy():
                 result = await self._command

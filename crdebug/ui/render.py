@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
@@ -15,6 +16,8 @@ from crdebug.commands.results import (
     Checkpoints,
     CheckpointTaken,
     Comparison,
+    Displayed,
+    Frames,
     Killed,
     Left,
     Messages,
@@ -27,6 +30,7 @@ from crdebug.commands.results import (
     Result,
     Said,
     Sets,
+    Several,
     Stopped,
     Text,
     Threads,
@@ -36,6 +40,7 @@ from crdebug.commands.results import (
 )
 from crdebug.ranks import RankSet
 from crdebug.target.answers import classes
+from crdebug.target.interface import PointKind
 from crdebug.ui.answers import compared, errors, values
 from crdebug.ui.history import message_table, timeline, when
 from crdebug.ui.source import SourceLines
@@ -77,6 +82,15 @@ def _lines(result: Result, width: int) -> Iterator[str]:
             for number, answers in result.threads:
                 yield f"thread {number}:"
                 yield from (f"  {line}" for text in _said(answers) for line in text.split("\n"))
+        case Frames():
+            yield from _frames(result.answers)
+        case Displayed():
+            for shown, answers in result.values:
+                said = replace(answers, errors={})
+                yield from (f"{shown.number}: {shown.expression} {line}" for line in values(said))
+        case Several():
+            for each in result.results:
+                yield from _lines(each, width)
         case Threads():
             yield _threads(result.answers, width)
             yield from errors(result.answers)
@@ -103,9 +117,9 @@ def _lines(result: Result, width: int) -> Iterator[str]:
         case Moved():
             yield from _moved(result)
         case Comparison():
-            for each in result.branches:
-                yield f"branch {each.branch}:"
-                yield from (f"  {line}" for line in values(each.answers))
+            for at in result.branches:
+                yield f"branch {at.branch}:"
+                yield from (f"  {line}" for line in values(at.answers))
         case Messages():
             yield message_table(result.on_the_way, width)
         case Whereabouts():
@@ -155,6 +169,18 @@ def _backtraces(answers: Answers[tuple[Frame, ...]], *, each: bool) -> Iterator[
         yield f"[{ranks}]"
         for same in zip(*(answers.values[rank] for rank in ranks), strict=True):
             yield "  " + _frame(same)
+    yield from errors(answers)
+
+
+def _frames(answers: Answers[Frame]) -> Iterator[str]:
+    source = SourceLines()
+    shapes = classes(
+        (rank, (frame.level, str(frame.location))) for rank, frame in answers.values.items()
+    )
+    for ranks, _ in shapes:
+        same = tuple(answers.values[rank] for rank in ranks)
+        yield f"[{ranks}] {_frame(same)}"
+        yield from source.at(same[0].location)
     yield from errors(answers)
 
 
@@ -219,7 +245,7 @@ def _moved(moved: Moved) -> Iterator[str]:
 
 
 def _breakpoint(each: Breakpoint) -> Iterator[str]:
-    kind = "temporary breakpoint" if each.temporary else "breakpoint"
+    kind = "temporary breakpoint" if each.temporary else each.kind.word
     condition = f" if {each.condition}" if each.condition else ""
     places = _places_of(each)
     if len(places) == 1:
@@ -234,6 +260,8 @@ def _breakpoint(each: Breakpoint) -> Iterator[str]:
 def _places_of(each: Breakpoint) -> list[tuple[RankSet, str]]:
     """Where it is, by ranks; one entry for a breakpoint that is at one place on all of them."""
     placed = [(ranks, _together(locations)) for ranks, locations in each.merged_places()]
+    if each.kind is not PointKind.BREAK:
+        return [(each.ranks, f"{each.kind.value} {each.location}")]
     return [(ranks, text or f"{each.location} (pending)") for ranks, text in placed]
 
 
@@ -254,10 +282,12 @@ def _breakpoint_rows(each: Breakpoint) -> Iterator[tuple[str, ...]]:
     words = [f"if {each.condition}"] if each.condition else []
     words += ["once"] if each.temporary else []
     words += [] if each.enabled else ["disabled"]
+    words += [f"not the next {each.ignore}"] if each.ignore else []
     first = (str(each.number), str(each.hits), ", ".join(words))
     for ranks, place in _places_of(each) or [(each.ranks, each.location)]:
         yield first[0], f"[{ranks}]", place, first[1], first[2]
         first = ("", "", "")
+    yield from (("", "", f"  {line}", "", "") for line in each.commands)
 
 
 # ---- checkpoints ----------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from crdebug.ui.progress import PlainProgress, ProgressView, StatusLine
 from crdebug.ui.render import render
 from crdebug.ui.stops import describe, who
 
+BLOCK_PROMPT = "> "
 _FOCUS = 30  # characters of a focus in the prompt
 
 _COLOURS = {"out| ": "cyan", "err| ": "yellow"}

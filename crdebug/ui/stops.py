@@ -59,11 +59,12 @@ def describe_places(
         yield from source.at(known[each.first][0], "  ")
 
 
-def _key(stop: RankStopped) -> tuple[StopReason, str, str]:
-    return stop.reason, stop.detail, "" if stop.location is None else str(stop.location)
+def _key(stop: RankStopped) -> tuple[StopReason, str, str, str]:
+    place = "" if stop.location is None else str(stop.location)
+    return stop.reason, stop.detail, stop.note, place
 
 
-def _sentence(ranks: RankSet, reason: StopReason, detail: str, place: str) -> str:
+def _sentence(ranks: RankSet, reason: StopReason, detail: str, note: str, place: str) -> str:
     were = "were" if len(ranks) > 1 else "was"
     match reason:
         case StopReason.STEP:
@@ -72,8 +73,8 @@ def _sentence(ranks: RankSet, reason: StopReason, detail: str, place: str) -> st
         case StopReason.FINISH:
             value = f" with {detail}" if detail else ""
             return f"{who(ranks)} returned to {place}{value}"
-        case StopReason.BREAKPOINT | StopReason.WATCHPOINT:
-            what = f"hit {reason.value} {detail}"
+        case StopReason.BREAKPOINT | StopReason.WATCHPOINT | StopReason.CATCHPOINT:
+            what = f"hit {reason.value} {detail}" + (f" ({note})" if note else "")
         case StopReason.SIGNAL:
             what = f"got {detail or 'a signal'}"
         case StopReason.INTERRUPT:

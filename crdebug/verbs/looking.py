@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from crdebug.deadline import Deadline
 from crdebug.ranks import RankSet
+from crdebug.target import reading
 from crdebug.target.answers import Answers
-from crdebug.target.interface import Frame, ThreadInfo
+from crdebug.target.interface import Frame, Target, ThreadInfo
 from crdebug.target.summary import deviating
 from crdebug.travel.history import heard
 from crdebug.verbs.core import Core
@@ -29,6 +31,22 @@ class Looking(Core):
     async def backtrace(self, ranks: RankSet, limit: int = 0) -> Answers[tuple[Frame, ...]]:
         """Innermost frame first; at most `limit` frames unless it is 0."""
         return await self._group.backtrace(ranks, limit)
+
+    async def select_frame(self, ranks: RankSet, move: str = "frame") -> Answers[Frame]:
+        """Choose the frame that the ranks are asked about. move: ``frame 2``, ``up``, ``down 1``,
+        or ``frame`` to stay."""
+        limit = Deadline(self.settings.command)
+
+        async def select(target: Target) -> Frame:
+            await target.console(move, limit)
+            listing = await target.mi("-stack-info-frame", limit)
+            level = listing.payload.tuple("frame").number("level")
+            arguments = await target.mi(
+                f"-stack-list-arguments --simple-values {level} {level}", limit
+            )
+            return reading.frame(listing.payload.tuple("frame"), arguments.payload)
+
+        return await self._group.ask(ranks, select)
 
     async def gdb(self, ranks: RankSet, command: str) -> Answers[str]:
         """A command for the ranks' GDBs as typed; the answer is what GDB printed."""

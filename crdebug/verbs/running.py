@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import re
+from signal import SIGCONT, SIGSTOP
 
 from crdebug.deadline import Deadline
-from crdebug.events import GroupStopped
+from crdebug.errors import Refused
+from crdebug.events import GroupStopped, Location, StopReason
+from crdebug.mi.records import quote
+from crdebug.node import signals
 from crdebug.ranks import RankSet
+from crdebug.target import reading
+from crdebug.target.answers import Answers
 from crdebug.target.interface import Target
+from crdebug.travel.history import heard
 from crdebug.verbs.core import Core
 
 
 class Running(Core):
-    """The verbs that let ranks run until they stand again."""
+    """The verbs that let ranks run until they stand again, and those that change where they are.
+
+    Raise Refused when a rank is not stopped, or when none of them is alive. Those that change a
+    rank's state begin another branch of history as soon as the job runs on.
+    """
 
     async def resume(self, ranks: RankSet) -> GroupStopped:
-        """continue: run these ranks until one of them stops; then stop the others.
-
-        Raises Refused when a rank is not stopped, or when none of them is alive.
-        """
+        """continue: run these ranks until one of them stops; then stop the others."""
         history = self.history
         return await self._interludes.run(
             lambda: self._run(lambda: self._group.resume(ranks)),
@@ -27,31 +35,48 @@ class Running(Core):
         )
 
     async def step(self, ranks: RankSet, count: int = 1) -> GroupStopped:
-        limit = Deadline(self.settings.command)
-        return await self._step(
-            ranks, lambda each: each.step(count, limit), lambda: self._group.step(ranks, count)
-        )
+        """`count` source lines, into functions."""
+        return await self._by(ranks, "step", f"-exec-step {count}")
 
     async def next(self, ranks: RankSet, count: int = 1) -> GroupStopped:
-        limit = Deadline(self.settings.command)
-        return await self._step(
-            ranks, lambda each: each.next(count, limit), lambda: self._group.next(ranks, count)
-        )
+        """`count` source lines, over functions."""
+        return await self._by(ranks, "next", f"-exec-next {count}")
+
+    async def stepi(self, ranks: RankSet, count: int = 1) -> GroupStopped:
+        """`count` instructions, into functions."""
+        return await self._by(ranks, "stepi", f"-exec-step-instruction {count}")
+
+    async def nexti(self, ranks: RankSet, count: int = 1) -> GroupStopped:
+        """`count` instructions, over functions."""
+        return await self._by(ranks, "nexti", f"-exec-next-instruction {count}")
 
     async def finish(self, ranks: RankSet) -> GroupStopped:
-        limit = Deadline(self.settings.command)
-        return await self._step(
-            ranks, lambda each: each.finish(limit), lambda: self._group.finish(ranks)
-        )
+        """Until the innermost function returns."""
+        return await self._by(ranks, "finish", "-exec-finish", StopReason.FINISH)
 
-    async def _step(
-        self,
-        ranks: RankSet,
-        one: Callable[[Target], Awaitable[None]],
-        many: Callable[[], Awaitable[GroupStopped]],
+    async def until(self, ranks: RankSet, location: str = "") -> GroupStopped:
+        """Until a line behind the present one, so out of a loop; or until a location in the
+        function, or its return."""
+        return await self._by(ranks, "until", f"-exec-until {location}".rstrip())
+
+    async def advance(self, ranks: RankSet, location: str) -> GroupStopped:
+        """Until a location, or the return of the function."""
+        command = f"-interpreter-exec console {quote(f'advance {location}&')}"
+        return await self._by(ranks, "advance", command)
+
+    async def _by(
+        self, ranks: RankSet, verb: str, command: str, completed: StopReason = StopReason.STEP
     ) -> GroupStopped:
-        """one: lets a rank step.  many: all of them."""
-        history = self.history
+        """By a command of GDB's, until all are done or one stops for another reason than that it is
+        done; a rank that is in its past has the others come along."""
+        history, limit = self.history, Deadline(self.settings.command)
+
+        async def one(target: Target) -> None:
+            await target.run(command, verb, limit)
+
+        async def many() -> GroupStopped:
+            return await self._group.run(ranks, verb, command, completed)
+
         return await self._run(lambda: history.run(ranks, one, many) if history else many())
 
     async def interrupt(self) -> None:
@@ -68,3 +93,63 @@ class Running(Core):
         status = self.ended
         assert status is not None
         return status
+
+    async def handle(self, ranks: RankSet, words: str) -> Answers[str]:
+        """What the ranks' GDBs do at a signal: ``SIGUSR1 nostop noprint pass``; GDB's table of it.
+        It stays so over restarts. Raises Refused for signals that crdebug itself needs."""
+        signal = self._attended.record.signal if self._attended is not None else 0
+        named = re.split(r"[\s,]+", words.strip())
+        for number in filter(None, (int(SIGSTOP), int(SIGCONT), signal)):
+            own = {signals.name_of(number), f"SIG{number}", str(number), "all"}
+            if own & set(named):
+                raise Refused(
+                    f"crdebug itself needs {signals.name_of(number)}", hint="name other signals"
+                )
+        return await self._group.keep_console(ranks, f"handle {words}")
+
+    # ---- changing the state -------------------------------------------------------------------
+
+    async def call(self, ranks: RankSet, expression: str) -> Answers[str]:
+        """Evaluate an expression for what it does; its value, "" if it has none."""
+        return await self._changing(ranks, f"call {expression}")
+
+    async def set_variable(self, ranks: RankSet, assignment: str) -> Answers[str]:
+        """``x = 1``: an expression that is evaluated, without a value shown."""
+        return await self._changing(ranks, f"set var {assignment}")
+
+    async def _changing(self, ranks: RankSet, line: str) -> Answers[str]:
+        said = await self._group.console(ranks, line)
+        values = {rank: reading.printed(text) for rank, text in said.values.items()}
+        return heard(self.history, line, Answers(values, said.errors))
+
+    async def return_(self, ranks: RankSet, value: str = "") -> Answers[Location]:
+        """Have the selected function return now, with a value, and nothing of the rest of it run;
+        where the ranks are then."""
+        line = f"return {value}".rstrip()
+        return await self._moving(ranks, line, f"-interpreter-exec console {quote(line)}")
+
+    async def jump(self, ranks: RankSet, location: str) -> GroupStopped:
+        """Go on at a location of the same function, without what is in between; see `resume`.
+
+        Raises the first error, with no rank let run.
+        """
+        moved = await self._moving(ranks, f"jump {location}", f"-crdebug-jump {location}")
+        for error in moved.errors.values():
+            raise error
+        return await self.resume(ranks)
+
+    async def _moving(self, ranks: RankSet, line: str, command: str) -> Answers[Location]:
+        limit = Deadline(self.settings.command)
+
+        async def move(target: Target) -> Location:
+            await target.mi(command, limit)
+            # a system call that the stop has broken off is not made again where it stands now
+            await target.mi('-interpreter-exec console "set $orig_rax = -1"', limit)
+            location = await target.location(limit)
+            target.stands(location)
+            return location
+
+        moved = await self._group.ask(ranks, move)
+        told = {rank: str(location) for rank, location in moved.values.items()}
+        heard(self.history, line, Answers(told, moved.errors))
+        return moved

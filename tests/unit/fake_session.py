@@ -26,7 +26,7 @@ from crdebug.ranksets import NamedSets
 from crdebug.target.answers import Answers
 from crdebug.target.breakpoints import Breakpoint
 from crdebug.target.group import RankInfo
-from crdebug.target.interface import Frame, ThreadInfo
+from crdebug.target.interface import Frame, PointKind, ThreadInfo
 from crdebug.verbs.selecting import Selecting
 from crdebug.verbs.stacks import Stacks
 
@@ -219,13 +219,20 @@ class FakeSession(Selecting, Stacks):
     # ---- breakpoints
 
     async def add_breakpoint(
-        self, ranks: RankSet, location: str, *, condition: str = "", temporary: bool = False
+        self,
+        ranks: RankSet,
+        location: str,
+        *,
+        condition: str = "",
+        temporary: bool = False,
+        ignore: int = 0,
+        kind: PointKind = PointKind.BREAK,
     ) -> Breakpoint:
         if location == "nowhere":
             raise GdbError('Function "nowhere" not defined.', "-break-insert nowhere", ranks=ranks)
         number = len(self._breakpoints) + 1
         places = {rank: (replace(RELAX, address=0x2000 + rank),) for rank in ranks}
-        made = Breakpoint(number, location, ranks, condition, temporary, places=places)
+        made = Breakpoint(number, location, ranks, condition, temporary, places=places, kind=kind)
         self._breakpoints[number] = made
         return made
 
@@ -233,6 +240,9 @@ class FakeSession(Selecting, Stacks):
         if number not in self._breakpoints:
             raise BadInput(f"there is no breakpoint {number}")
         del self._breakpoints[number]
+
+    def set_commands(self, number: int, lines: Sequence[str]) -> None:
+        self._breakpoints[number] = replace(self._breakpoints[number], commands=tuple(lines))
 
     def breakpoints(self) -> tuple[Breakpoint, ...]:
         return tuple(self._breakpoints.values())

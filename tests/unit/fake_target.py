@@ -126,6 +126,9 @@ class FakeTarget:
     async def finish(self, deadline: Deadline, level: int = 0) -> None:
         await self._run("finish")
 
+    async def run(self, command: str, verb: str, deadline: Deadline) -> None:
+        await self._run(verb)
+
     async def stopped(self) -> RankStopped:
         assert self._stop is not None
         return await asyncio.shield(self._stop)

@@ -9,11 +9,13 @@ from fake_session import FakeSession, a_checkpoint, stops, together
 
 from crdebug.commands import results
 from crdebug.commands.context import Context
+from crdebug.commands.looking import alike
 from crdebug.commands.registry import Group, Registry
 from crdebug.commands.standard import standard
 from crdebug.errors import BadInput, CrdebugError, GdbError, Refused, StoreError
 from crdebug.events import GroupStopped, StopReason
 from crdebug.ranks import RankSet
+from crdebug.target.answers import Answers
 
 pytestmark = pytest.mark.unit
 
@@ -381,3 +383,50 @@ def test_the_fake_session_has_the_face_of_the_real_one() -> None:
             assert [(p.name, p.kind, p.default) for p in found] == [
                 (p.name, p.kind, p.default) for p in wanted
             ], name
+
+
+# ---- after a stop -------------------------------------------------------------------------------
+
+
+async def test_commands_run_for_those_that_hit_and_as_often_as_they_let_the_job_run(
+    session: FakeSession,
+) -> None:
+    shown: list[results.Result] = []
+    context = Context(session, show=shown.append)
+    session.values["x"] = ("1",) * 4
+    await run(context, "break relax")
+    await REGISTRY.run(context, "commands 1", ("silent", "print x", "continue"))
+    hit = stops(RankSet.of([2]), StopReason.BREAKPOINT, "1")
+    # far more often than Python's stack is deep
+    session.coming.extend([GroupStopped(hit, hit)] * 3000)
+    session.coming.append(together(StopReason.EXITED))
+    ended = await run(context, "continue")
+    assert ended == results.Stopped(together(StopReason.EXITED))
+    printed = [each for each in shown if isinstance(each, results.Printed)]
+    assert len(printed) == 3000 and not any(isinstance(e, results.Stopped) for e in shown)
+    assert session.asked[1:3] == [("evaluate", "2", "x", ""), ("resume", "0-3")]
+
+
+async def test_displays_follow_every_stop(session: FakeSession, context: Context) -> None:
+    session.values["x"], session.values["/x x"] = ("1",) * 4, ("0x1",) * 4
+    await run(context, "[1] display/x x")
+    shown = await run(context, "display x")
+    assert isinstance(shown, results.Displayed)
+    assert [[str(r) for r, _ in answers.merged()] for _, answers in shown.values] == [
+        ["1"],
+        ["0-3"],
+    ]
+    stop = await run(context, "step")
+    assert isinstance(stop, results.Several)
+    assert [type(each) for each in stop.results] == [results.Stopped, results.Displayed]
+    with pytest.raises(BadInput, match=r"there is no display 7 \('info display' lists them\)"):
+        await run(context, "undisplay 7")
+    await run(context, "undisplay 1")
+    assert await run(context, "info display") == results.Text("2: [0-3] display x")
+    await run(context, "undisplay")
+    assert isinstance(await run(context, "step"), results.Stopped)
+
+
+def test_answers_that_differ_in_addresses_only_are_shown_as_one() -> None:
+    said = Answers({0: "at 0x7f0000001 <f+1>", 1: "at 0x7f0000002 <f+1>", 2: "at 0x7f0000002"}, {})
+    assert [text for _, text in alike(said).merged()] == ["at 0x... <f+1>", "at 0x7f0000002"]

@@ -74,7 +74,7 @@ async def context() -> Context:
 @pytest.mark.parametrize(
     ("before", "texts"),
     [
-        ("con", ["continue"]),
+        ("con", ["condition", "continue"]),
         ("de", ["define-set", "delete", "detach"]),
         ("[e", ["edge"]),
         ("[edge & @r", ["@running"]),
@@ -84,8 +84,8 @@ async def context() -> Context:
         ("[where a[0] > 1] conti", ["continue"]),
         ("info br", ["breakpoints", "branches"]),
         ("i ", SUBJECTS),
-        ("[0-1] c", ["compare", "continue"]),
-        ("[0-1] info ", ["ranks", "threads"]),
+        ("[0-1] c", ["call", "catch", "compare", "continue"]),
+        ("[0-1] info t", ["threads", "types"]),
         ("[0-1] qu", []),
         ("delete ", ["1", "2"]),
         ("d 1", ["1"]),
@@ -103,5 +103,5 @@ def test_completion(context: Context, before: str, texts: list[str]) -> None:
 
 
 def test_completion_replaces_what_was_typed(context: Context) -> None:
-    (candidate,) = complete(REGISTRY, context, "[2] pri")
-    assert (candidate.text, candidate.typed) == ("print", 3)
+    (candidate,) = complete(REGISTRY, context, "[2] adv")
+    assert (candidate.text, candidate.typed) == ("advance", 3)

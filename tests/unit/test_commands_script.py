@@ -36,7 +36,13 @@ async def run(lines: tuple[ScriptLine, ...]) -> tuple[list[str], list[Result]]:
     registry, context = standard(), Context(FakeSession())
     shown: list[str] = []
     got: list[Result] = []
-    await play(lines, lambda line: registry.run(context, line), registry, shown.append, got.append)
+    await play(
+        lines,
+        lambda line, block: registry.run(context, line, block),
+        registry,
+        shown.append,
+        got.append,
+    )
     return shown, got
 
 

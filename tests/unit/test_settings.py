@@ -111,7 +111,7 @@ async def test_all_of_them_are_shown(context: Context) -> None:
     assert [line.partition(":")[0] for line in lines] == NAMES
 
 
-@pytest.mark.parametrize("command", ["set var = 3", "set nothing 1", "show nothing"])
+@pytest.mark.parametrize("command", ["set vars 3", "set nothing 1", "show nothing"])
 async def test_of_one_that_is_unknown_it_is_said_which_there_are(
     context: Context, command: str
 ) -> None:

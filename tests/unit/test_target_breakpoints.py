@@ -26,7 +26,7 @@ def table() -> BreakpointTable:
     table = BreakpointTable()
     table.add(ALL, BreakpointRequest("work", "n > 3", ignore=2))
     for rank in ALL:
-        table.bind(1, rank, Inserted(11 + rank, (there(rank),)))
+        table.bind(1, rank, Inserted(11 + rank, (there(rank),), ignore=2))
     table.add(RankSet.of([1]), BreakpointRequest("later"))
     table.bind(2, 1, Inserted(20, ()))
     return table
@@ -96,7 +96,7 @@ def test_a_new_gdb_gets_what_the_old_one_had(table: BreakpointTable) -> None:
     table.changed(1, Inserted(12, (WORK,), 2))
     assert [each.number for each in table.lost(1)] == [1, 2]
     assert table.missing(0) == ()
-    assert table.request(1) == BreakpointRequest("work", "n > 3", ignore=2)
+    assert table.request(1, 0) == BreakpointRequest("work", "n > 3", ignore=2)
     table.bind(1, 1, Inserted(1, (WORK,)))
     table.refuse(2, 1, "No such file")
     assert table.missing(1) == ()
@@ -126,10 +126,13 @@ def test_changes(table: BreakpointTable) -> None:
     table.change(1, enabled=False)
     table.change(1, condition="")
     assert (table.get(1).enabled, table.get(1).condition) == (False, "")
-    assert table.request(1) == BreakpointRequest("work", ignore=2, enabled=False)
+    assert table.request(1, 0) == BreakpointRequest("work", ignore=2, enabled=False)
 
 
 def test_a_number_that_is_not_there(table: BreakpointTable) -> None:
-    for call in (table.get, table.remove, table.request, table.gdb_numbers):
+    def request(number: int) -> object:
+        return table.request(number, 0)
+
+    for call in (table.get, table.remove, request, table.gdb_numbers):
         with pytest.raises(BadInput, match=r"there is no breakpoint 9 \(the breakpoints: 1, 2\)"):
             call(9)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from fake_rank import BREAKPOINT, SIGSEGV, VERBS, WORK, Rank, soon, turn
@@ -80,7 +81,8 @@ async def test_a_stop_right_behind_the_answer_is_not_missed(attached: Rank) -> N
             "5",
         ),
         ('reason="watchpoint-scope",wpnum="6",', StopReason.WATCHPOINT, "6"),
-        ('reason="fork",newpid="5",', StopReason.OTHER, "fork"),
+        ('reason="fork",bkptno="3",newpid="5",', StopReason.CATCHPOINT, "3"),
+        ('reason="no-history",', StopReason.OTHER, "no-history"),
         ("", StopReason.OTHER, ""),
         ('reason="signal-received",signal-name="0",', StopReason.OTHER, ""),
         (
@@ -93,7 +95,38 @@ async def test_a_stop_right_behind_the_answer_is_not_missed(attached: Rank) -> N
 async def test_reasons(attached: Rank, record: str, reason: StopReason, detail: str) -> None:
     await attached.target.resume(soon())
     attached.gdb.stop(record)
-    assert await attached.target.stopped() == RankStopped(2, reason, detail, 1, WORK)
+    stop = await attached.target.stopped()
+    assert replace(stop, note="") == RankStopped(2, reason, detail, 1, WORK)
+
+
+@pytest.mark.parametrize(
+    ("record", "note"),
+    [
+        ('wpt={number="4",exp="x"},value={old="1",new="2"},', "x was 1, is 2"),
+        ('hw-rwpt={number="5",exp="x"},value={value="2"},', "x is 2"),
+        ('reason="watchpoint-scope",wpnum="6",', "the block that it was in has ended"),
+        ('reason="fork",bkptno="7",newpid="5",', "fork, process 5"),
+        ('reason="exec",bkptno="7",new-exec="/bin/true",', "exec of /bin/true"),
+        ('reason="syscall-entry",bkptno="7",syscall-name="write",', "call of write"),
+        ('reason="syscall-return",bkptno="7",syscall-number="999",', "return from 999"),
+    ],
+)
+async def test_notes(attached: Rank, record: str, note: str) -> None:
+    await attached.target.resume(soon())
+    known = record if "reason" in record else f'reason="watchpoint-trigger",{record}'
+    attached.gdb.stop(known)
+    assert (await attached.target.stopped()).note == note
+
+
+async def test_a_caught_signal_is_told_from_the_count_of_its_catchpoint(attached: Rank) -> None:
+    """GDB 13 gives no reason for that stop."""
+    await attached.target.resume(soon())
+    attached.gdb.transport.say(
+        '=breakpoint-modified,bkpt={number="4",type="catchpoint",what="SIGUSR1",times="1"}'
+    )
+    attached.gdb.stop("")
+    stop = await attached.target.stopped()
+    assert (stop.reason, stop.detail, stop.note) == (StopReason.CATCHPOINT, "4", "SIGUSR1")
 
 
 @pytest.mark.parametrize(

@@ -112,8 +112,8 @@ async def test_errors_are_shown_and_the_console_stays() -> None:
 
 async def test_an_empty_line_steps_again_and_tab_completes() -> None:
     async with desk() as user:
-        await user.talk(typed=f"ste{TAB}{ENTER}{ENTER}{CTRL_D}{CTRL_D}")
-        assert user.session.asked == [("step", "0-3", 1)] * 2
+        await user.talk(typed=f"cont{TAB}{ENTER}{ENTER}{CTRL_D}{CTRL_D}")
+        assert user.session.asked == [("resume", "0-3")] * 2
 
 
 async def test_history_is_kept_between_sessions_for_its_owner_only(home: Path) -> None:
@@ -241,7 +241,7 @@ async def test_batch_ends_at_the_first_error_and_the_job_with_it(tmp_path: Path)
         assert user.status == 1
         assert user.err.getvalue() == (
             f'{file}:2: ranks 0-3: No symbol "nosuch" in current context. '
-            "('backtrace' shows where ranks are, 'gdb info locals' what has a name there)\n"
+            "('backtrace' shows where ranks are, 'info locals' what has a name there)\n"
         )
         assert shown[-1] == "the session is over: job heat is killed"
         assert user.session.closed

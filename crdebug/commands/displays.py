@@ -1,0 +1,70 @@
+"""display, undisplay, info display: expressions that are shown after every stop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from crdebug.commands.arguments import integers, letters, rest
+from crdebug.commands.context import Context, Display
+from crdebug.commands.following import displayed
+from crdebug.commands.looking import LOOKING
+from crdebug.commands.registry import Call, Requires
+from crdebug.commands.results import Nothing, Result, Text
+from crdebug.errors import BadInput
+
+
+def _numbers(context: Context) -> Iterable[str]:
+    return (str(each.number) for each in context.displays)
+
+
+EXPRESSION = rest("EXPR", "an expression; without it, all are shown now", default="")
+FORMAT = letters("f", "GDB's format letter, as for print")
+NUMBERS = integers("N...", "numbers of displays, and ranges of them", candidates=_numbers)
+
+
+@LOOKING.command(
+    "display",
+    """
+Show an expression now, and after every stop, on these ranks.
+
+A rank that cannot evaluate it is left out.
+
+    display step
+    [0] display/x flags
+""",
+    arguments=(FORMAT, EXPRESSION),
+    ranks=True,
+)
+async def display(call: Call) -> Result:
+    context = call.context
+    if call[EXPRESSION]:
+        format = f"/{call[FORMAT]}" if call[FORMAT] else ""
+        context.displays.append(Display(context.next_display, call[EXPRESSION], format, call.ranks))
+        context.next_display += 1
+    return await displayed(context)
+
+
+@LOOKING.command(
+    "undisplay",
+    "Show an expression no more; without numbers, none.",
+    arguments=(NUMBERS,),
+    requires=Requires.ANY,
+)
+async def undisplay(call: Call) -> Result:
+    context = call.context
+    known = {each.number for each in context.displays}
+    for number in call[NUMBERS]:
+        if number not in known:
+            raise BadInput(f"there is no display {number}", hint="'info display' lists them")
+    chosen = call[NUMBERS] or known
+    context.displays[:] = [each for each in context.displays if each.number not in chosen]
+    return Nothing()
+
+
+@LOOKING.command("info display", "List the expressions of display.", requires=Requires.ANY)
+async def info_display(call: Call) -> Result:
+    lines = [
+        f"{each.number}: [{each.ranks}] display{each.format} {each.expression}"
+        for each in call.context.displays
+    ]
+    return Text("\n".join(lines) or "there are no displays")

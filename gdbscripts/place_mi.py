@@ -1,0 +1,33 @@
+"""-crdebug-jump LOCATION: the selected thread goes on there, without having run to it.
+
+Sourced into a rank's GDB. GDB's own `jump` also lets the rank run; for crdebug what changes the
+rank's state and what runs it are two things (crdebug/travel/branching.py).
+"""
+
+import gdb
+
+
+def function_at(pc):
+    block = gdb.block_for_pc(pc)
+    while block is not None and block.function is None:
+        block = block.superblock
+    return None if block is None else block.function.name
+
+
+class Jump(gdb.MICommand):
+    def invoke(self, arguments):
+        text = " ".join(arguments)
+        gdb.newest_frame().select()
+        _rest, found = gdb.decode_line(text)
+        if not found or len(found) > 1:
+            raise gdb.GdbError(f"'{text}' is not one place")
+        pc, here = found[0].pc, gdb.newest_frame().name()
+        if not text.startswith("*") and function_at(pc) != here:
+            raise gdb.GdbError(
+                f"'{text}' is not in {here}, where the rank stands; jump *{pc:#x} goes there"
+            )
+        gdb.execute(f"set $pc = {pc:#x}")
+        return {}
+
+
+Jump("-crdebug-jump")
