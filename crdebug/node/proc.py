@@ -77,7 +77,9 @@ def _gone(error: OSError, pid: int) -> OSError:
 
 def _read(pid: int, name: str) -> str:
     try:
-        return (PROC / str(pid) / name).read_text(errors="surrogateescape")
+        # Asked at every step of every rank: a Path would take longer than the file.
+        with open(f"{PROC}/{pid}/{name}", errors="surrogateescape") as file:
+            return file.read()
     except (FileNotFoundError, ProcessLookupError) as error:
         raise _gone(error, pid) from None
 
@@ -153,6 +155,8 @@ def is_zombie(pid: int) -> bool:
     The first thread alone may end before the others (pthread_exit(3)).
     """
     try:
+        if _read(pid, "stat").rpartition(")")[2].split()[0] not in "ZX":
+            return False  # the first thread lives
         found = threads(pid)
     except ProcessLookupError:
         return False
@@ -332,7 +336,7 @@ def environment(pid: int) -> dict[str, str]:
 def read_memory(pid: int, address: int, size: int) -> bytes:
     """Raises OSError (EIO) where nothing is mapped."""
     try:
-        with open(PROC / str(pid) / "mem", "rb", buffering=0) as memory:
+        with open(f"{PROC}/{pid}/mem", "rb", buffering=0) as memory:
             data = os.pread(memory.fileno(), size, address)
     except (FileNotFoundError, ProcessLookupError) as error:
         raise _gone(error, pid) from None
@@ -344,7 +348,7 @@ def read_memory(pid: int, address: int, size: int) -> bytes:
 def write_memory(pid: int, address: int, data: bytes) -> None:
     """Write; read-only pages too (they become the process's own, as for a debugger)."""
     try:
-        with open(PROC / str(pid) / "mem", "r+b", buffering=0) as memory:
+        with open(f"{PROC}/{pid}/mem", "r+b", buffering=0) as memory:
             os.pwrite(memory.fileno(), data, address)
     except (FileNotFoundError, ProcessLookupError) as error:
         raise _gone(error, pid) from None

@@ -90,10 +90,9 @@ class Branching:
         if self._traveller.bases():
             await self.begin(note=line)
 
-    def arrived(self) -> None:
-        """The user's own run has ended."""
-        if self._recorded:
-            self._update(self.branches.reached(self._traveller.cut()))
+    def arrived(self, cut: tuple[int, ...]) -> None:
+        """The user's own run has ended, of a job that is recorded."""
+        self._update(self.branches.reached(cut))
 
     @property
     def _recorded(self) -> bool:

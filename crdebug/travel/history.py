@@ -94,17 +94,19 @@ class History:
 
         self.traveller.release()
         before, start = self._place(), time.monotonic()
-        guard = asyncio.create_task(self._guard()) if self._is_behind() else None
+        behind = self.recorded and self._job.alive and self.traveller.behind(before)
+        guard = asyncio.create_task(self._guard()) if behind else None
         try:
             yield stopped
         finally:
             if guard is not None:
                 guard.cancel()
-            self.traveller.arrived()
-            self.branching.arrived()
+            now = self._place()
             if self.recorded:
-                self._reverse.moved(self.traveller.cut())
-            self.automatic.elapsed.ran(before, self._place(), time.monotonic() - start)
+                self.traveller.arrived(now)
+                self.branching.arrived(now)
+                self._reverse.moved(now)
+            self.automatic.elapsed.ran(before, now, time.monotonic() - start)
 
     async def run(
         self,
@@ -118,9 +120,6 @@ class History:
         if past and self.traveller.cut()[ranks.first] < self.traveller.frontier[ranks.first]:
             return await self.traveller.alongside(ranks.first, one)
         return await many()
-
-    def _is_behind(self) -> bool:
-        return self.recorded and self._job.alive and self.traveller.in_the_past
 
     async def _guard(self) -> None:
         """Stop a job that runs in the past when it leaves what is recorded: who diverges is held,

@@ -141,13 +141,11 @@ class Traveller:
         if self.job.record.layer:
             let_run(self.clocks())
 
-    def arrived(self) -> None:
+    def arrived(self, cut: tuple[int, ...]) -> None:
         """The user's own run has ended: how far the ranks have come is what going back is measured
         from."""
-        if self.job.record.layer:
-            cut = self.cut()
-            known = self.frontier or cut
-            self.frontier = tuple(map(max, known, cut))
+        known = self.frontier or cut
+        self.frontier = tuple(map(max, known, cut))
 
     def cut_for(self, focus: int, now: int) -> tuple[int, ...]:
         """Where the others have to be when the focused rank is at this place of its past.
@@ -167,7 +165,11 @@ class Traveller:
     @property
     def in_the_past(self) -> bool:
         """Is any rank behind where it has been?"""
-        return bool(self.frontier) and self.cut() != self.frontier
+        return self.behind(self.cut())
+
+    def behind(self, cut: tuple[int, ...]) -> bool:
+        """Is any rank of this place behind where it has been?"""
+        return bool(self.frontier) and cut != self.frontier
 
     async def alongside(
         self, focus: int, start: Callable[[Target], Awaitable[None]]
