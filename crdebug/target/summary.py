@@ -80,7 +80,9 @@ def _extreme(values: Mapping[int, str], finite: Mapping[int, Number], value: Num
 
 def _mean(finite: Mapping[int, Number]) -> float:
     # the sum may be larger than the largest double, the mean is not
-    return math.fsum(value / len(finite) for value in finite.values())
+    _, shift = math.frexp(max(map(abs, finite.values())))
+    mean = math.fsum(math.ldexp(value, -shift) for value in finite.values()) / len(finite)
+    return math.ldexp(mean, shift)
 
 
 def deviating(answers: Answers[str]) -> RankSet:
