@@ -19,6 +19,7 @@ from crdebug.deadline import Deadline
 from crdebug.debuggers import end_job, launch_gdb, raise_first, replace_gdb
 from crdebug.errors import CrdebugError, GdbDied, Refused
 from crdebug.events import Event, GroupStopped, Progress
+from crdebug.job import hooks
 from crdebug.job.imaging import OUTPUT, Imaging
 from crdebug.job.ranks import RankShim
 from crdebug.job.record import JobDirectory, JobRecord, is_alive, told
@@ -207,9 +208,17 @@ class AttendedJob:
             raise Refused("cannot checkpoint: not every rank is stopped", ranks=gone)
         with self.directory.lock("checkpoint"):
             self.shims = self._shims_now()
-            operation = self._operation(note, store=store)
-            machine = Protocol(self.group.ranks, restart=False, debugger=True)
-            await self._drive(machine, operation, "checkpoint")
+            if store is not None:  # one of crdebug's own, to go back to in this session
+                return await self._take(note, store)
+            now = (self.record, self.shims, self.settings, self._tell)
+            async with hooks.around_checkpoint(*now) as taken:
+                taken.append(await self._take(note, None))
+            return taken[0]
+
+    async def _take(self, note: str, store: CheckpointStore | None) -> Checkpoint:
+        operation = self._operation(note, store=store)
+        machine = Protocol(self.group.ranks, restart=False, debugger=True)
+        await self._drive(machine, operation, "checkpoint")
         if operation.checkpoint is None or machine.problems:
             raise refused_operation(machine.problems, machine.held, self.name, operation.checkpoint)
         return operation.checkpoint
@@ -232,6 +241,10 @@ class AttendedJob:
                     await self._follow(operation.record, operation.shims)
         if machine.problems:
             raise refused_operation(machine.problems, machine.held, self.name)
+        if store is None:
+            now = (self.record, self.shims, self.settings, self._tell)
+            handle = f"{self.name}:{manifest.number}"
+            await hooks.after(hooks.When.RESTART, *now, checkpoint=handle)
 
     def _operation(
         self,

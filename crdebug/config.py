@@ -35,6 +35,12 @@ def config_file() -> Path:
     return Path(own) if own else Path(base) / "crdebug" / "config.toml"
 
 
+def hooks_home() -> Path:
+    """The operator's programs: $CRDEBUG_HOOKS, else `hooks` in the state's directory."""
+    own = os.environ.get("CRDEBUG_HOOKS")
+    return Path(own) if own else state_home() / "hooks"
+
+
 def criu_candidates() -> tuple[str, ...]:
     """Programs to probe as CRIU, best first; $CRDEBUG_CRIU, if set, is the only one."""
     own = os.environ.get("CRDEBUG_CRIU")
@@ -51,8 +57,8 @@ class Settings:
     signal: the number of the waitpoint signal; 0 lets crdebug choose.
     record: have the ranks record their MPI calls, for going back in time; None: if that can be.
     times in seconds: attach for all ranks to be attached; stop for a job to stop;
-    command for one answer of GDB; herd for threads to be led to a waitpoint; dump and restore for
-    the CRS.
+    command for one answer of GDB; herd for threads to be led to a waitpoint; hook for a program of
+    the operator's; dump and restore for the CRS.
     """
 
     gdb: str = "gdb"
@@ -64,5 +70,6 @@ class Settings:
     stop: float = 30.0
     command: float = 60.0
     herd: float = 20.0
+    hook: float = 60.0
     dump: float = 600.0
     restore: float = 600.0

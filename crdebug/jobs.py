@@ -15,6 +15,7 @@ from crdebug.control import Request, ask, is_attended
 from crdebug.deadline import Deadline
 from crdebug.errors import BadInput, CrdebugError, DeadlineExpired, Refused, StoreError
 from crdebug.events import Event, Progress
+from crdebug.job import hooks
 from crdebug.job.imaging import NO_MEMORY_FOR_BOTH, Image, Imaging, stop_all
 from crdebug.job.launch import await_ranks, end, launch, why_ended
 from crdebug.job.ranks import RankShim, naming_the_ended, refuse_traced
@@ -232,17 +233,19 @@ async def take_checkpoint(
             shims = await await_ranks(directory, record, Deadline(settings.launch))
         except ProcessLookupError:
             raise has_ended(directory) from None
-        await _prepare(job, shims)
         imaging = Imaging(directory, settings)
         actions = _Undisturbed(imaging, record, shims, progress, note=note, stop=stop)
-        machine = Protocol(RankSet.span(len(shims)), restart=False, debugger=False)
-        await drive(machine, actions, _teller("checkpoint", progress))
-        if machine.problems:
-            raise machine.problems[0]
+        async with hooks.around_checkpoint(record, shims, settings, progress) as taken:
+            await _prepare(job, shims)
+            machine = Protocol(RankSet.span(len(shims)), restart=False, debugger=False)
+            await drive(machine, actions, _teller("checkpoint", progress))
+            if machine.problems:
+                raise machine.problems[0]
+            assert actions.checkpoint is not None
+            taken.append(actions.checkpoint)
         if kill:
             await end(record, Deadline(settings.stop))
-    assert actions.checkpoint is not None
-    return actions.checkpoint
+    return taken[0]
 
 
 async def _prepare(job: str, shims: Sequence[RankShim]) -> None:
@@ -289,6 +292,8 @@ async def restart(
         await drive(machine, actions, _teller("restart", progress))
         if machine.problems:
             raise machine.problems[0]
+        when, now = hooks.When.RESTART, actions.record
+        await hooks.after(when, now, actions.shims, settings, progress, checkpoint=handle)
     return await _info(directory)
 
 

@@ -8,12 +8,14 @@ import random
 import re
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 from test_jobs import finish, started, there
 
 from crdebug import batch, jobs
 from crdebug.checkpoint.store import Checkpoint
 from crdebug.checkpoint.upkeep import Keep, Upkeep
+from crdebug.config import hooks_home
 from crdebug.deadline import Deadline
 from crdebug.events import JobSays
 from crdebug.job.record import JobDirectory, is_alive
@@ -122,26 +124,47 @@ async def test_a_warning_takes_a_last_checkpoint_and_the_same_command_goes_on_fr
     await forget()
 
 
-async def test_what_fails_is_told_once_and_the_job_runs_on() -> None:
-    """go-on: a warning is a checkpoint, and no more."""
-    heard = Heard()
-    care = Upkeep(every=0.2, warnings=(signal.SIGUSR1,), go_on=True)
-    in_the_way = JobDirectory(JOB).path / "checkpoints"
+def hook(name: str, text: str) -> Path:
+    path = hooks_home() / name
+    path.parent.mkdir(exist_ok=True, parents=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o700)
+    return path
 
-    def failures() -> list[str]:
+
+async def test_hooks_refuse_and_are_told_what_becomes_of_the_job(tmp_path: Path) -> None:
+    """A refusal is told once, and the job runs on; a warning is a checkpoint, and no more."""
+    heard, log = Heard(), tmp_path / "log"
+    care = Upkeep(every=0.2, warnings=(signal.SIGUSR1,), go_on=True)
+    for moment in ("before-checkpoint.1", "after-continue", "after-restart"):
+        words = "$CRDEBUG_HOOK $CRDEBUG_JOB $CRDEBUG_CHECKPOINT $CRDEBUG_OUTCOME $CRDEBUG_RANKS"
+        hook(moment, f'echo "{words}" >> {log}')
+    refusal = hook("before-checkpoint.2", "echo not now >&2; exit 3")
+
+    def refusals() -> list[str]:
         says = (each.text for each in heard.events if isinstance(each, JobSays))
-        return [text for text in says if "no checkpoint now" in text]
+        return [text for text in says if "hook before-checkpoint.2 ended with status 3" in text]
 
     async with bare_job(build("memory"), *ENDLESS, ranks=RANKS):
         await looks.reach(5)
-        in_the_way.write_text("")
+        ranks = " ".join(f"{shim.rank}:{shim.pid}" for shim in looks.shims())
         attended = asyncio.create_task(batch.attend(JOB, care, heard))
-        await come("a failure", failures)
-        in_the_way.unlink()
+        await come("a refusal", refusals)
+        assert not taken()
+        refusal.unlink()
         os.kill(os.getpid(), signal.SIGUSR1)
         await come("a checkpoint", taken)
         last = looks.end_soon()
         assert await attended == 0
-    assert len(failures()) == 1
-    assert heard.text() == expected(last)
+        assert len(refusals()) == 1
+        assert "status 3: not now" in refusals()[0]
+        assert heard.text() == expected(last)
+        lines = log.read_text().splitlines()
+        assert lines[:2] == [
+            f"before-checkpoint {JOB}   {ranks}",
+            f"after-continue {JOB}  failed {ranks}",
+        ]
+        assert f"after-continue {JOB} {JOB}:1 taken {ranks}" in lines
+        await jobs.restart(f"{JOB}:1", heard)
+        assert log.read_text().splitlines()[-1].startswith(f"after-restart {JOB} {JOB}:1  0:")
     await forget()

@@ -1,0 +1,85 @@
+"""A job of some length that is killed again and again: the right result, and what each kill costs.
+
+    bench_batch.py [KILLS [SECONDS [EVERY]]]
+
+Bound (issue 5): the time lost by a kill is at most the interval and the time of the restart.
+The time lost is that from the checkpoint that the job goes on from until it runs again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import time
+
+from common import main
+
+from crdebug import batch, jobs
+from crdebug.checkpoint.upkeep import Keep, Upkeep
+from crdebug.deadline import Deadline
+from crdebug.job.record import JobDirectory
+from crdebug.node import signals
+from harness import looks, mpirun
+from harness.jobs import JOB
+from harness.programs import build
+
+RANKS = 2
+DELAY = 5000  # microseconds
+SEED = 1
+
+
+def nothing(event: object) -> None:
+    """What happens is not shown."""
+
+
+async def run() -> None:
+    kills, seconds, every = (
+        [float(word) for word in sys.argv[1:]] + [10.0, 120.0, 10.0][len(sys.argv) - 1 :]
+    )[:3]
+    program, last = build("memory"), int(seconds * 1e6 / (DELAY * 1.2))
+    arguments = ("--mib", 16, "--delay-us", DELAY, "--steps", last)
+    began = time.time()
+    expected = mpirun.run(mpirun.command(program, *arguments, ranks=RANKS), seconds=9 * seconds)
+    bare = time.time() - began
+    chance = random.Random(SEED)
+    care = Upkeep(every=every, keep=Keep(count=2))
+    store = JobDirectory(JOB).store
+    began = time.time()
+    await jobs.run_detached(mpirun.command(program, *arguments, ranks=RANKS), JOB, jobs.Settings())
+    worst, met = 0.0, 0
+    for kill in range(1, int(kills) + 1):
+        attended = asyncio.create_task(batch.attend(JOB, care, nothing))
+        record, before = JobDirectory(JOB).read(), max(store.numbers(), default=0)
+        await Deadline(9 * every + 60).until(
+            lambda before=before: max(store.numbers(), default=0) > before, "a checkpoint"
+        )
+        await asyncio.sleep(chance.uniform(0, every))
+        killed, seen = time.time(), looks.steps()
+        signals.kill(record.pid, record.start)
+        assert await attended == 128 + 9
+        again = time.time()
+        taken = store.load(store.newest_good()).time
+        await jobs.restart(batch.handle_of(JOB), nothing)
+        runs = time.time()
+        met += killed - taken <= every
+        worst = max(worst, killed - taken)
+        print(
+            f"kill {kill:2} at step {max(seen)}: {killed - taken:5.2f} s of work lost, "
+            f"restart {runs - again:.2f} s, back at step {min(looks.steps())}; "
+            f"{'met' if killed - taken <= every else 'missed'}",
+            flush=True,
+        )
+    assert await batch.attend(JOB, care, nothing) == 0
+    right = looks.output() == expected.expect().stdout
+    print(
+        f"{met} of {int(kills)} kills lost at most the interval of {every:g} s and the restart "
+        f"(most {worst:.2f} s); bare {bare:.1f} s, with the kills {time.time() - began:.1f} s; "
+        f"the result is {'right' if right else 'WRONG'}"
+    )
+    if not right:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main(run)

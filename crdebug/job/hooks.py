@@ -1,0 +1,120 @@
+"""Programs of the operator that are run around checkpoints and restarts.
+
+They are the executables of the directory `hooks_home()` whose name is that of the moment, or begins
+with it and a dot, in the order of their names: `before-checkpoint`, `before-checkpoint.10-flush`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import AsyncIterator, Callable, Sequence
+from enum import Enum
+from pathlib import Path
+
+from crdebug.checkpoint.store import Checkpoint
+from crdebug.config import Settings, hooks_home
+from crdebug.deadline import Deadline
+from crdebug.errors import CrdebugError, Refused
+from crdebug.events import Event, JobSays
+from crdebug.job.ranks import RankShim
+from crdebug.job.record import JobRecord
+from crdebug.node import programs
+
+
+class When(Enum):
+    """The moment; the value is the hooks' name."""
+
+    BEFORE = "before-checkpoint"
+    CONTINUE = "after-continue"
+    RESTART = "after-restart"
+
+
+def find(when: When) -> tuple[Path, ...]:
+    """The hooks for a moment. Raises Refused when somebody else could have put them there."""
+    directory = hooks_home()
+    try:
+        names = sorted(os.listdir(directory))
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    wanted = [name for name in names if name == when.value or name.startswith(f"{when.value}.")]
+    paths = tuple(
+        path for path in (directory / name for name in wanted) if os.access(path, os.X_OK)
+    )
+    for path in (directory, *paths) if paths else ():
+        details = path.stat()
+        foreign = details.st_uid not in (0, os.geteuid())
+        if foreign or details.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise Refused(
+                f"{path} may be changed by others than you",
+                hint=f"chmod go-w {path}, and own it",
+            )
+    return paths
+
+
+async def run(
+    when: When, record: JobRecord, shims: Sequence[RankShim], settings: Settings, **more: str
+) -> None:
+    """Run the hooks for a moment, one after the other, until one fails. Raises Refused.
+
+    Environment: CRDEBUG_HOOK (the moment), CRDEBUG_JOB, CRDEBUG_INCARNATION, CRDEBUG_RANKS (words
+    RANK:PID), and CRDEBUG_ with each name of `more`, in capitals. CRDEBUG_CHECKPOINT is a handle,
+    CRDEBUG_OUTCOME "taken" or "failed".
+    """
+    environment = {
+        **os.environ,
+        "CRDEBUG_HOOK": when.value,
+        "CRDEBUG_JOB": record.name,
+        "CRDEBUG_INCARNATION": str(record.incarnation),
+        "CRDEBUG_RANKS": " ".join(f"{shim.rank}:{shim.pid}" for shim in shims),
+        **{f"CRDEBUG_{name.upper()}": value for name, value in more.items()},
+    }
+    for path in find(when):
+        done = await programs.run(
+            [str(path)], Deadline(settings.hook), f"hook {path.name}", environment=environment
+        )
+        if done.status != 0:
+            words = (done.err.strip() or done.out.strip()).splitlines()
+            said = f": {words[-1]}" if words else ""
+            raise Refused(
+                f"hook {path.name} ended with status {done.status}{said}",
+                hint=f"it is in {path.parent}",
+            )
+
+
+@contextlib.asynccontextmanager
+async def around_checkpoint(
+    record: JobRecord,
+    shims: Sequence[RankShim],
+    settings: Settings,
+    tell: Callable[[Event], None],
+) -> AsyncIterator[list[Checkpoint]]:
+    """The hooks before a checkpoint, which may refuse it, and those after; the block takes it, and
+    puts it into the list. What went before a checkpoint that fails is followed by those after too.
+    """
+    taken: list[Checkpoint] = []
+    try:
+        await run(When.BEFORE, record, shims, settings)
+        yield taken
+    finally:
+        handle = taken[0].handle if taken else ""
+        outcome = "taken" if taken else "failed"
+        await after(
+            When.CONTINUE, record, shims, settings, tell, checkpoint=handle, outcome=outcome
+        )
+
+
+async def after(
+    when: When,
+    record: JobRecord,
+    shims: Sequence[RankShim],
+    settings: Settings,
+    tell: Callable[[Event], None],
+    **more: str,
+) -> None:
+    """`run`, of what is done already: a hook that fails is told, and undoes nothing."""
+    try:
+        await run(when, record, shims, settings, **more)
+    except CrdebugError as error:
+        tell(JobSays(str(error)))

@@ -1,0 +1,82 @@
+"""The operator's programs: which ones, in which order, with what, and what they can do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crdebug.config import Settings
+from crdebug.errors import DeadlineExpired, Refused
+from crdebug.events import JobSays
+from crdebug.job import hooks
+from crdebug.job.hooks import When
+from crdebug.job.record import JobRecord
+
+pytestmark = pytest.mark.unit
+
+RECORD = JobRecord("heat", ("mpirun",), "/", 0.0, 62, "", "", 3, 1, 1, "")
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("CRDEBUG_HOOKS", str(tmp_path / "hooks"))
+    monkeypatch.setenv("LOG", str(tmp_path / "log"))
+    (tmp_path / "hooks").mkdir(mode=0o700)
+    return tmp_path / "hooks"
+
+
+def write(directory: Path, name: str, text: str = "", mode: int = 0o700) -> None:
+    (directory / name).write_text(f"#!/bin/sh\n{text}\n")
+    (directory / name).chmod(mode)
+
+
+def test_those_of_the_moment_by_name_if_they_can_be_run(directory: Path) -> None:
+    for name in ("b.2", "before-checkpoint.20", "before-checkpoint", "before-checkpoint.100"):
+        write(directory, name)
+    write(directory, "before-checkpoint.3", mode=0o600)
+    write(directory, "before-checkpoints")
+    found = [path.name for path in hooks.find(When.BEFORE)]
+    assert found == ["before-checkpoint", "before-checkpoint.100", "before-checkpoint.20"]
+    assert hooks.find(When.RESTART) == ()
+
+
+def test_without_a_directory_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRDEBUG_HOOKS", "/nowhere")
+    assert hooks.find(When.BEFORE) == ()
+
+
+@pytest.mark.parametrize("mode", [0o720, 0o702])
+def test_what_others_may_change_is_not_run(directory: Path, mode: int) -> None:
+    write(directory, "after-restart", mode=mode)
+    with pytest.raises(Refused, match="may be changed by others than you"):
+        hooks.find(When.RESTART)
+    write(directory, "after-restart")
+    directory.chmod(mode)
+    with pytest.raises(Refused, match="hooks may be changed"):
+        hooks.find(When.RESTART)
+
+
+async def test_the_first_that_fails_is_the_last_and_those_after_are_run_all_the_same(
+    directory: Path,
+) -> None:
+    say = 'echo "$CRDEBUG_HOOK $CRDEBUG_INCARNATION $CRDEBUG_OUTCOME" >> $LOG'
+    write(directory, "before-checkpoint.1", say)
+    write(directory, "before-checkpoint.2", "echo first; echo the tape is full; exit 9")
+    write(directory, "before-checkpoint.3", say)
+    write(directory, "after-continue", f"{say}; exit 1")
+    said: list[object] = []
+    with pytest.raises(Refused, match=r"hook before-checkpoint.2 ended with status 9: the tape is"):
+        async with hooks.around_checkpoint(RECORD, (), Settings(), said.append):
+            raise AssertionError("it was refused")
+    log = (directory.parent / "log").read_text().splitlines()
+    assert log == ["before-checkpoint 3 ", "after-continue 3 failed"]
+    assert [each.text for each in said if isinstance(each, JobSays)] == [
+        f"hook after-continue ended with status 1 (it is in {directory})"
+    ]
+
+
+async def test_a_hook_has_its_time(directory: Path) -> None:
+    write(directory, "before-checkpoint", "sleep 600")
+    with pytest.raises(DeadlineExpired, match=r"0.2 s for hook before-checkpoint"):
+        await hooks.run(When.BEFORE, RECORD, (), Settings(hook=0.2))
