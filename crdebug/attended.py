@@ -55,6 +55,7 @@ class AttendedJob:
         self._tell = tell
         self._relay: OutputRelay | None = None
         self._control: ControlServer | None = None
+        self._asked = asyncio.Event()  # the user wants the checkpoint or restart to end
 
     async def open(self, answer: Callable[[Request], Awaitable[int]]) -> None:
         """From now on: relay all that is written, and answer other crdebugs."""
@@ -223,6 +224,11 @@ class AttendedJob:
             raise refused_operation(machine.problems, machine.held, self.name, operation.checkpoint)
         return operation.checkpoint
 
+    def break_off(self) -> None:
+        """Give up a checkpoint or restart that is under way; it then fails, and the job is as
+        before, unless the restart has come too far for that."""
+        self._asked.set()
+
     def goes_on(self, branch: str) -> None:
         """What it does from now on is of this branch of its history."""
         record = replace(self.record, branch=branch)
@@ -270,7 +276,8 @@ class AttendedJob:
         def progress(phase: Phase, ranks: RankSet) -> None:
             self._tell(Progress(what, phase.value, ranks))
 
-        await drive(machine, operation, progress)
+        self._asked.clear()
+        await drive(machine, operation, progress, self._asked)
 
     async def _follow(self, record: JobRecord, shims: tuple[RankShim, ...]) -> None:
         """Another incarnation is the job now."""

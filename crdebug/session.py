@@ -8,7 +8,8 @@ events (crdebug.events) at the subscribers. Not thread-safe; one operation at a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from crdebug.attended import AttendedJob
@@ -17,7 +18,7 @@ from crdebug.config import Settings
 from crdebug.control import Request, is_attended
 from crdebug.deadline import Deadline
 from crdebug.debuggers import attach_group, launch_group, to_main
-from crdebug.errors import CrdebugError, Refused
+from crdebug.errors import CrdebugError, Refused, StoreError
 from crdebug.events import Event
 from crdebug.foreign import attach_found, choose
 from crdebug.job.launch import await_ranks, end, launch
@@ -245,6 +246,16 @@ class Session(Running, Selecting, Stacks, Points):
     def checkpoints(self) -> tuple[Checkpoint, ...]:
         """This job's whole checkpoints, oldest first."""
         return self._attended.directory.store.list() if self._attended is not None else ()
+
+    def checkpoint_sizes(self) -> Mapping[int, int]:
+        """By number, how many bytes each takes. Reads only what is new since the last time."""
+        store = self._attended.directory.store if self._attended is not None else None
+        numbers = store.numbers() if store is not None else ()
+        for number in numbers:
+            if store is not None and number not in self._sizes:
+                with contextlib.suppress(StoreError):
+                    self._sizes[number] = describe(store.load(number)).size
+        return {number: self._sizes[number] for number in numbers if number in self._sizes}
 
     async def _requested(self, request: Request) -> int:
         """Another crdebug asks for a checkpoint; a job that runs is stopped for it and runs on.

@@ -60,14 +60,19 @@ async def _carry_out(actions: Actions, instruction: protocol.Instruction) -> Non
             await actions.announce()
 
 
+_ANY = asyncio.FIRST_COMPLETED
+
+
 async def drive(
     machine: protocol.Protocol,
     actions: Actions,
     progress: Callable[[protocol.Phase, RankSet], None] = lambda phase, ranks: None,
+    asked: asyncio.Event | None = None,
 ) -> None:
     """Run a protocol from Start to ENDED; instructions that are pending together run together.
 
     progress: told the phase after each event, and which ranks it waits for.
+    asked: set when the user wants it to end, as cancellation does; nothing is raised for it.
     Cancellation waits for a safe end, since a job half in its waitpoints is nobody's: a checkpoint
     is given up, and so is a restart unless the job is back. Look at the machine for the outcome;
     what an action raises is in its problems. Only a fault in the machine or in `progress` is
@@ -76,12 +81,17 @@ async def drive(
     driving = _Driving(machine, actions, progress)
     work = asyncio.create_task(driving.loop())
     cancelled: asyncio.CancelledError | None = None
+    asking = asyncio.create_task((asked or asyncio.Event()).wait())
     while not work.done():
         try:
-            await asyncio.wait([work])
+            await asyncio.wait({work, asking} if not asking.done() else {work}, return_when=_ANY)
+            if asking.done() and not work.done():
+                driving.give_up()
         except asyncio.CancelledError as error:
             cancelled = error
             driving.give_up()
+    asking.cancel()
+    await asyncio.wait([asking])
     fault = work.exception()
     if cancelled is not None:
         raise cancelled from fault

@@ -30,6 +30,16 @@ class Kind(Enum):
     FORMAT = "format"  # /letters, on the command's name
 
 
+class Completes(Enum):
+    """Who else knows how an argument could go on."""
+
+    NOBODY = "nobody"
+    EXPRESSION = "GDB, as after its print"
+    LOCATION = "GDB, as after its break"
+    COMMAND = "GDB, at its own prompt"
+    FILE = "the file system"
+
+
 class _Missing(Enum):
     MISSING = "missing"
 
@@ -47,7 +57,8 @@ class Argument(Generic[T_co]):
 
     name: as the usage line shows it.  read: the text's value; raises BadInput.
     default: the value when it is left out; without one it must be given.
-    candidates: what completion offers.  value: of an OPTION, what the usage line calls its value.
+    candidates, completes: what completion offers.
+    value: of an OPTION, what the usage line calls its value.
     """
 
     name: str
@@ -57,6 +68,7 @@ class Argument(Generic[T_co]):
     default: T_co | _Missing = MISSING
     candidates: Callable[[Context], Iterable[str]] = field(default=_no_candidates)
     value: str = ""
+    completes: Completes = Completes.NOBODY
 
     @property
     def usage(self) -> str:
@@ -126,9 +138,10 @@ def word(
     *,
     default: str | _Missing = MISSING,
     candidates: Callable[[Context], Iterable[str]] = _no_candidates,
+    completes: Completes = Completes.NOBODY,
 ) -> Argument[str]:
     """One word."""
-    return Argument(name, help, Kind.WORD, str, default, candidates)
+    return Argument(name, help, Kind.WORD, str, default, candidates, completes=completes)
 
 
 def rest(
@@ -137,9 +150,10 @@ def rest(
     *,
     default: str | _Missing = MISSING,
     candidates: Callable[[Context], Iterable[str]] = _no_candidates,
+    completes: Completes = Completes.NOBODY,
 ) -> Argument[str]:
     """All that follows, as typed."""
-    return Argument(name, help, Kind.REST, str, default, candidates)
+    return Argument(name, help, Kind.REST, str, default, candidates, completes=completes)
 
 
 def flag(name: str, help: str) -> Argument[bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from crdebug.commands.arguments import integer, integers, natural, rest
+from crdebug.commands.arguments import Completes, integer, integers, natural, rest
 from crdebug.commands.context import Context
 from crdebug.commands.following import SILENT
 from crdebug.commands.registry import Call, Group, Requires
@@ -26,10 +26,18 @@ def _numbers(context: Context) -> Iterable[str]:
     return (str(each.number) for each in context.session.breakpoints())
 
 
-LOCATION = rest("LOCATION [if CONDITION]", "a function, FILE:LINE, LINE, or *ADDRESS")
+LOCATION = rest(
+    "LOCATION [if CONDITION]",
+    "a function, FILE:LINE, LINE, or *ADDRESS",
+    completes=Completes.LOCATION,
+)
 NUMBERS = integers("N...", "numbers of breakpoints, and ranges of them", candidates=_numbers)
 
-WATCHED = rest("[-location] EXPR [if CONDITION]", "a variable, or what else has a place in memory")
+WATCHED = rest(
+    "[-location] EXPR [if CONDITION]",
+    "a variable, or what else has a place in memory",
+    completes=Completes.EXPRESSION,
+)
 EVENT = rest("EVENT", "throw, catch, exec, fork, load, signal, syscall, ...; as GDB takes them")
 NUMBER = integer("N", "a breakpoint's number", candidates=_numbers)
 LAST = integer("N", "a breakpoint's number", default=0, candidates=_numbers)

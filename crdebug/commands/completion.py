@@ -1,20 +1,32 @@
-"""What could be typed next. Pure: the console turns it into a menu."""
+"""What could be typed next: the console turns it into a menu.
+
+What crdebug and the file system know is there at once (`complete`); for the program's names a
+rank's GDB is asked (`Names`).
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
-from crdebug.commands.arguments import Kind
+from crdebug.commands.arguments import Argument, Completes, Kind
 from crdebug.commands.context import Context
 from crdebug.commands.help import TOPIC, topics
 from crdebug.commands.registry import Command, Registry
 from crdebug.commands.sets import set_words
-from crdebug.errors import BadInput
+from crdebug.commands.settings import VALUE, find
+from crdebug.errors import BadInput, CrdebugError
+from crdebug.events import Event, RankRunning, RankStopped
+from crdebug.ranks import RankSet
 from crdebug.values import closing
 
 _WORD = re.compile(r"@?\w*\Z")
+
+
+# How the line begins for which GDB is to say how it goes on.
+_GDB = {Completes.EXPRESSION: "print ", Completes.LOCATION: "break ", Completes.COMMAND: ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +73,7 @@ def _candidates(
         command = registry.read(text).command
     except BadInput:
         return
-    yield from _arguments(registry, context, command, words[-1])
+    yield from _arguments(registry, context, command, text, words[-1])
 
 
 def _heads(registry: Registry, typed: str, *, ranks: bool) -> Iterator[Candidate]:
@@ -84,9 +96,18 @@ def _fitting(commands: Iterable[Command], ranks: bool) -> Iterator[Command]:
 
 
 def _arguments(
-    registry: Registry, context: Context, command: Command, typed: str
+    registry: Registry, context: Context, command: Command, before: str, typed: str
 ) -> Iterator[Candidate]:
+    rest = registry.read(before).rest.removesuffix(typed).split()
+    complete_words = len([word for word in rest if not word.startswith("--")])
     for argument in command.arguments:
+        if argument.kind is Kind.WORD and complete_words > 0:
+            complete_words -= 1
+            continue
+        if argument is VALUE:
+            yield from _setting_values(before, typed)
+        elif argument.completes is Completes.FILE:
+            yield from _files(typed)
         if argument.kind in (Kind.FLAG, Kind.OPTION):
             texts: Iterable[str] = (argument.name,) if typed else ()
         elif argument is TOPIC:
@@ -96,3 +117,96 @@ def _arguments(
         for text in texts:
             if text.startswith(typed):
                 yield Candidate(text, len(typed), argument.help)
+
+
+def _setting_values(before: str, typed: str) -> Iterator[Candidate]:
+    """Of a setting that is one of some words; before: the line, without a rank set."""
+    try:
+        setting = find(before.split()[1])
+    except (BadInput, IndexError):
+        return
+    for word in setting.values.split("|"):
+        if word.islower() and word.startswith(typed):
+            yield Candidate(word, len(typed), setting.help)
+
+
+def _files(typed: str) -> Iterator[Candidate]:
+    """Files and directories whose path begins so; a leading ~ is the home directory."""
+    head, slash, tail = typed.rpartition("/")
+    try:
+        directory = Path(head + slash).expanduser()
+        found = sorted(directory.iterdir()) if directory.is_dir() else []
+    except (OSError, RuntimeError):  # one that cannot be read, or nobody's home
+        return
+    for path in found:
+        if path.name.startswith(tail) and (tail or not path.name.startswith(".")):
+            yield Candidate(path.name + ("/" if path.is_dir() else ""), len(tail))
+
+
+class Names:
+    """The program's names, as one stopped rank's GDB knows them; kept until a rank runs."""
+
+    def __init__(self, registry: Registry, context: Context) -> None:
+        self._registry = registry
+        self._context = context
+        self._known: dict[tuple[int, str], tuple[str, ...]] = {}
+        context.session.subscribe(self._heard)
+
+    def _heard(self, event: Event) -> None:
+        if isinstance(event, RankRunning | RankStopped):
+            self._known.clear()
+
+    async def complete(self, before: str) -> tuple[Candidate, ...]:
+        """The candidates for a line, given the text before the cursor; none if GDB cannot say in
+        time, or no rank is stopped."""
+        asked = self._question(before)
+        if asked is None:
+            return ()
+        argument, prefix, typed = asked
+        rank = self._rank(before)
+        if rank is None:
+            return ()
+        line = prefix + typed
+        if (rank, line) not in self._known:
+            try:
+                self._known[rank, line] = await self._context.session.complete(rank, line)
+            except CrdebugError:
+                return ()
+        return tuple(
+            Candidate(text[len(prefix) :], len(typed), argument.help)
+            for text in self._known[rank, line]
+            if text.startswith(prefix)
+        )
+
+    def _question(self, before: str) -> tuple[Argument[object], str, str] | None:
+        """The argument that is being typed, how GDB's line begins, and what is typed of it."""
+        try:
+            line = self._registry.read(before)
+        except BadInput:
+            return None
+        asked = [each for each in line.command.arguments if each.completes in _GDB]
+        if not asked or not line.rest or before[-1].isspace():
+            return None  # nothing is typed yet of what could be looked for
+        typed = line.rest
+        for argument in line.command.arguments:
+            if argument in asked:
+                return argument, _GDB[argument.completes], typed
+            if argument.kind is Kind.WORD:
+                typed = typed.partition(" ")[2].lstrip()
+        return None
+
+    def _rank(self, before: str) -> int | None:
+        """Whom to ask: the first stopped one of those that the line is for, as far as that is a
+        matter of numbers; else of all."""
+        session = self._context.session
+        stopped = RankSet.of(each.rank for each in session.info_ranks() if each.state == "stopped")
+        named = self._context.addressed
+        text = before.lstrip()
+        end = closing(text, 0) if text.startswith("[") else None
+        if end is not None:
+            try:
+                named = RankSet.parse(text[1:end], session.ranks)
+            except BadInput:  # a set with a name, or one that is to be asked for
+                named = session.ranks
+        chosen = stopped & named or stopped
+        return chosen.first if chosen else None

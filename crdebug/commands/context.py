@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from crdebug.commands.transcript import Transcript
 from crdebug.errors import BadInput
 from crdebug.ranks import RankSet
 
@@ -46,7 +47,7 @@ class Display:
     ranks: RankSet
 
 
-def _nobody(result: Result) -> None:
+def _nobody(told: object) -> None:
     pass
 
 
@@ -61,8 +62,11 @@ class Context:
     repeat: the line that an empty line stands for.
     show: told the results of lines that run before a command's own result: those that a breakpoint
     has had before the last.
+    echo: told the lines of a script before they run.  interrupted: the user pressed Ctrl-C while
+    the present command ran.  sourcing: the scripts that the present line is of, outermost first.
     displays: what is shown after every stop.  next_display: the number that the next one gets.
     over: the session has ended, no command can run any more.
+    transcript: keeps what is typed and shown.
     origins: who chose a setting that has not its default value, by the setting's name.
     """
 
@@ -73,8 +77,12 @@ class Context:
     repeat: str = ""
     over: bool = False
     preferences: Preferences = field(default_factory=Preferences)
+    transcript: Transcript = field(default_factory=Transcript)
     origins: dict[str, str] = field(default_factory=dict)
     show: Callable[[Result], None] = _nobody
+    echo: Callable[[str], None] = _nobody
+    interrupted: bool = False
+    sourcing: tuple[str, ...] = ()
     displays: list[Display] = field(default_factory=list)
     next_display: int = 1
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crdebug.commands.arguments import flag, letters, rest
+from crdebug.commands.arguments import Completes, flag, letters, rest
 from crdebug.commands.registry import Call, Family, Group, Requires
 from crdebug.commands.results import (
     Printed,
@@ -18,9 +18,11 @@ INFO = Family("info", "Show the state of things", aliases=("i",))
 DATA = Group("data", "Looking at the job", families=(INFO,))
 
 EACH = flag("--each", "a line for every rank")
-EXPRESSION = rest("EXPR", "an expression in the program's language")
+EXPRESSION = rest("EXPR", "an expression in the program's language", completes=Completes.EXPRESSION)
 FORMAT = letters("f", "GDB's format letter: x, d, u, o, t, c, f, a, s, z")
-GDB_COMMAND = rest("COMMAND", "what you would type at GDB's own prompt")
+GDB_COMMAND = rest(
+    "COMMAND", "what you would type at GDB's own prompt", completes=Completes.COMMAND
+)
 ECHO = rest("TEXT", "what to show", default="")
 
 

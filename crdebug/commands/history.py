@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from crdebug.commands.arguments import integer, rest, word
+from crdebug.commands.arguments import Completes, integer, rest, word
 from crdebug.commands.checkpoints import checkpoint_number
 from crdebug.commands.context import Context
 from crdebug.commands.registry import Call, Group, Requires
@@ -188,7 +188,9 @@ async def info_messages(call: Call) -> Result:
     return Messages(await history(call).partners.on_the_way())
 
 
-EXPRESSION = rest("EXPR", "something in memory, like a variable or a[3]")
+EXPRESSION = rest(
+    "EXPR", "something in memory, like a variable or a[3]", completes=Completes.EXPRESSION
+)
 
 
 @HISTORY.command(

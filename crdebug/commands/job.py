@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
+from crdebug.commands.arguments import Completes, rest
 from crdebug.commands.registry import Call, Group, Requires
-from crdebug.commands.results import Killed, Left, Nothing, Result
+from crdebug.commands.results import Killed, Left, Nothing, Result, Text
+from crdebug.commands.script import play, read_script
+from crdebug.errors import BadInput, Refused
 
 JOB = Group("job", "The job and the session")
 
@@ -36,6 +42,69 @@ async def kill(call: Call) -> Result:
         return Nothing()
     await context.session.kill()
     return Killed(job)
+
+
+PATH = rest("FILE|off", "where to, or that it ends", default="", completes=Completes.FILE)
+
+
+@JOB.command(
+    "log",
+    """
+Append what is typed and what is shown to a file.
+
+    log heat.log
+    log off
+
+Without FILE, it is said where it goes.
+""",
+    arguments=(PATH,),
+    requires=Requires.ANY,
+)
+async def log(call: Call) -> Result:
+    transcript = call.context.transcript
+    match call[PATH]:
+        case "":
+            pass
+        case "off":
+            transcript.end()
+        case path:
+            transcript.begin(Path(path).expanduser())
+    kept = transcript.path
+    return Text(f"the transcript goes to {kept}" if kept else "no transcript is kept")
+
+
+SCRIPT = rest("FILE", "a file of commands", completes=Completes.FILE)
+
+
+@JOB.command(
+    "source",
+    """
+Run the commands of a file, one a line, up to the first error.
+
+Lines that begin with # are passed over; one that ends with a backslash goes on in the next.
+""",
+    arguments=(SCRIPT,),
+    requires=Requires.ANY,
+)
+async def source(call: Call) -> Result:
+    context, file = call.context, call[SCRIPT]
+    if file in context.sourcing:
+        raise BadInput(f"script {file} runs already", hint=" -> ".join((*context.sourcing, file)))
+
+    async def run(line: str, block: Sequence[str]) -> Result:
+        result = await call.registry.run(context, line, block)
+        if context.interrupted:
+            context.show(result)
+            raise Refused("interrupted")
+        return result
+
+    lines, before = read_script(file), context.sourcing
+    context.sourcing = (*before, file)
+    try:
+        await play(lines, run, call.registry, context.echo, context.show)
+    finally:
+        context.sourcing, context.repeat = before, ""
+    return Nothing()
 
 
 @JOB.command(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from crdebug.commands.registry import Registry
@@ -40,19 +40,29 @@ class ScriptFailed(CrdebugError):
 
 
 def read_script(file: str) -> tuple[ScriptLine, ...]:
-    """The commands of a file, without comments and blank lines. Raises BadInput."""
+    """The commands of a file, without comments and blank lines. Raises BadInput.
+
+    file: ~ is the home directory.  A line that ends with a backslash goes on in the next one.
+    """
     try:
-        text = Path(file).read_text(encoding="utf-8")
+        text = Path(file).expanduser().read_text(encoding="utf-8")
     except OSError as error:
         raise BadInput(f"script {file} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise BadInput(f"script {file} is not UTF-8 text") from error
-    lines = enumerate(text.splitlines(), start=1)
-    return tuple(
-        ScriptLine(file, number, line.strip())
-        for number, line in lines
-        if line.strip() and not line.lstrip().startswith("#")
-    )
+    found, begun = [], ScriptLine(file, 0, "")
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not begun.number:
+            if not line.strip() or line.lstrip().startswith("#"):
+                continue
+            begun = ScriptLine(file, number, "")
+        begun = replace(begun, text=begun.text + line.strip() if begun.text else line.strip())
+        if begun.text.endswith("\\"):  # it goes on, also into what looks like a comment
+            begun = replace(begun, text=begun.text[:-1])
+            continue
+        found.append(begun)
+        begun = ScriptLine(file, 0, "")
+    return (*found, begun) if begun.number else tuple(found)
 
 
 BLOCK_END = "end"

@@ -174,6 +174,12 @@ class History:
         recorded = self.traveller.tails()[focus] // 2
         return Moment(focus, self.traveller.cut(), recorded, note, self.branching.current)
 
+    def brief(self, ranks: RankSet) -> str:
+        """Where they are, in a few words."""
+        focus, cut = self.focus(ranks), self.traveller.cut()
+        behind = " (in the past)" if self.traveller.behind(cut) else ""
+        return f"rank {focus} at tick {cut[focus] // 2}{behind}"
+
     def overview(self, focus: int) -> Overview:
         """The whole history, from its beginning to its end; marks are those of this branch."""
         current = self.branching.current

@@ -6,7 +6,7 @@ import asyncio
 import errno
 import sys
 import termios
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TextIO
@@ -18,11 +18,12 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.utils import is_dumb_terminal
 
-from crdebug.commands.completion import complete
+from crdebug.commands.completion import Candidate, Names, complete
 from crdebug.commands.context import Context, agree
 from crdebug.commands.registry import Registry
 from crdebug.config import state_home
 from crdebug.ui.conversation import LineSource, TerminalGone
+from crdebug.ui.toolbar import Toolbar
 
 
 class CommandCompleter(Completer):
@@ -31,10 +32,24 @@ class CommandCompleter(Completer):
     def __init__(self, registry: Registry, context: Context) -> None:
         self._registry = registry
         self._context = context
+        self._names = Names(registry, context)
 
     def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Completion]:
         for each in complete(self._registry, self._context, document.text_before_cursor):
-            yield Completion(each.text, -each.typed, display_meta=each.summary)
+            yield _completion(each)
+
+    async def get_completions_async(
+        self, document: Document, event: CompleteEvent
+    ) -> AsyncGenerator[Completion, None]:
+        """Also what GDB has to say; keys are taken meanwhile."""
+        for completion in self.get_completions(document, event):
+            yield completion
+        for each in await self._names.complete(document.text_before_cursor):
+            yield _completion(each)
+
+
+def _completion(each: Candidate) -> Completion:
+    return Completion(each.text, -each.typed, display_meta=each.summary)
 
 
 class Prompt:
@@ -45,18 +60,23 @@ class Prompt:
 
     def __init__(self, registry: Registry, context: Context, *, patched: bool = True) -> None:
         self._patched = patched
+        self._toolbar = Toolbar(context.session)
         self._lines: PromptSession[str] = PromptSession(
             history=_history(state_home() / "history"),
             # On a dumb terminal prompt_toolkit would show the last letter of what it completes.
             completer=None if is_dumb_terminal() else CommandCompleter(registry, context),
             complete_while_typing=False,
             enable_history_search=True,
+            # Where it stands while a line is typed; nothing of it stays on the screen.
+            bottom_toolbar=self._toolbar,
+            reserve_space_for_menu=4,
         )
         self._questions: PromptSession[str] = PromptSession(history=InMemoryHistory())
         self._reading: asyncio.Task[str | None] | None = None
         self._cleared = False
 
     async def line(self, prompt: str) -> str:
+        self._toolbar.refresh()
         return await self._ask(self._lines, prompt)
 
     async def confirm(self, question: str) -> bool:

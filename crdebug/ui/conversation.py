@@ -99,7 +99,13 @@ class Conversation:
 
     def __init__(self, session: Session, plan: Plan, screen: Screen) -> None:
         self.registry = standard()
-        self.context = Context(session, owns_job=plan.owns_job, show=screen.result)
+        self.context = Context(
+            session,
+            owns_job=plan.owns_job,
+            show=screen.result,
+            echo=self._echo,
+            transcript=screen.transcript,
+        )
         self.context.origins.update(dict.fromkeys(plan.given, "the command line"))
         prefer(plan.preferences, self.context)
         self._plan = plan
@@ -135,7 +141,7 @@ class Conversation:
     async def _console(self, source: LineSource) -> None:
         while not self.context.over:
             try:
-                line = await source.line(prompt(self.context.focus))
+                line = await self._line(source, prompt(self.context.focus))
                 block = await self._block(source) if self.registry.begins_block(line) else ()
             except KeyboardInterrupt:
                 continue
@@ -146,12 +152,22 @@ class Conversation:
                 line, block = "quit", ()
             await self.execute(line, block)
 
+    async def _line(self, source: LineSource, shown: str) -> str:
+        """The next one; it goes on after a backslash at its end."""
+        line = await source.line(shown)
+        self._screen.typed(shown + line)
+        while line.endswith("\\"):
+            more = await source.line(BLOCK_PROMPT)
+            self._screen.typed(BLOCK_PROMPT + more)
+            line = line[:-1] + more
+        return line
+
     async def _block(self, source: LineSource) -> tuple[str, ...]:
         """The lines that belong to a command; the end of the input closes them as well."""
         lines: list[str] = []
         while True:
             try:
-                line = (await source.line(BLOCK_PROMPT)).strip()
+                line = (await self._line(source, BLOCK_PROMPT)).strip()
             except EOFError:
                 return tuple(lines)
             if line == BLOCK_END:
@@ -168,11 +184,11 @@ class Conversation:
         except Exception as error:  # also a bug must not end the session, and so the job
             self._screen.error(error)
             return Nothing()
-        self._screen.result(result)
+        await self._screen.answer(result, paged=self.context.preferences.pager)
         return result
 
     async def _run(self, line: str, block: Sequence[str] = ()) -> Result:
-        self._presses = 0
+        self._presses, self.context.interrupted = 0, False
         self._command = asyncio.create_task(self.registry.run(self.context, line, block))
         try:
             with self._screen.busy():
@@ -213,6 +229,7 @@ class Conversation:
             return
         self._screen.break_line()
         self._presses += 1
+        self.context.interrupted = True
         if self._presses >= _PATIENCE:
             self._command.cancel()
             return
@@ -240,6 +257,7 @@ class Conversation:
         finally:
             with self._screen.busy():
                 await session.close()
+            self._screen.transcript.end()
 
     def _fate(self, hangup: bool) -> Hangup:
         if hangup:

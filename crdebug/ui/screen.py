@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import shutil
 import signal
@@ -13,6 +15,7 @@ from typing import TextIO, assert_never
 import click
 
 from crdebug.commands.results import Result, Text
+from crdebug.commands.transcript import Transcript
 from crdebug.events import (
     Event,
     GdbSays,
@@ -62,6 +65,7 @@ class Screen:
         self._colours = terminal and "NO_COLOR" not in os.environ  # no-color.org
         self._out = out
         self._err = err
+        self.transcript = Transcript()
         self._marks = OutputMarks(self._application_line)
         self._lines: ProgressView = PlainProgress(lambda text: self._put(self._err(), text))
         self._status: ProgressView = StatusLine(err) if terminal else self._lines
@@ -80,10 +84,30 @@ class Screen:
             self._status.end()
             self._lines.end()
 
+    async def answer(self, result: Result, *, paged: bool) -> None:
+        """A command's answer at the prompt. paged: page by page if it is longer than the terminal;
+        returns when the user has seen enough."""
+        text = self._text(result)
+        if not (paged and self.terminal and self._is_long(text)):
+            self.result(result)
+            return
+        self._interlude()
+        self.transcript.add(text)
+        with contextlib.suppress(OSError):
+            # In a thread: the ranks' GDBs and other crdebugs are heard meanwhile.
+            await asyncio.to_thread(click.echo_via_pager, text + "\n", color=False)
+
+    def _text(self, result: Result) -> str:
+        return render(result, shutil.get_terminal_size().columns if self.terminal else 0)
+
+    def _is_long(self, text: str) -> bool:
+        width, height = shutil.get_terminal_size()
+        rows = sum(max(1, -(-len(line) // width)) for line in text.split("\n"))
+        return rows >= height
+
     def result(self, result: Result) -> None:
         """A command's answer."""
-        width = shutil.get_terminal_size().columns if self.terminal else 0
-        self.note(render(result, width))
+        self.note(self._text(result))
         if result == Text(""):  # a bare echo: an empty line
             self._put(self._out(), "")
 
@@ -96,6 +120,10 @@ class Screen:
         self._interlude()
         if text:
             self._put(self._out(), text)
+
+    def typed(self, line: str) -> None:
+        """A line that the terminal has shown while it was typed, with its prompt."""
+        self.transcript.add(line)
 
     def break_line(self) -> None:
         """A terminal has just shown ^C: what follows begins on a line of its own."""
@@ -161,6 +189,7 @@ class Screen:
         return click.style(text, fg=colour) if self._colours else text
 
     def _put(self, stream: TextIO, text: str) -> None:
+        self.transcript.add(click.unstyle(text))
         encoding = getattr(stream, "encoding", None) or "utf-8"
         line = f"{text}\n".encode(encoding, "backslashreplace").decode(encoding)
         try:

@@ -39,6 +39,7 @@ class Core:
         self._interludes = Interludes(group.interrupt, self._serve)
         self.history: History | None = None  # None: not started by crdebug
         self.sets = NamedSets()
+        self._sizes: dict[int, int] = {}  # of checkpoints
         self._busy = asyncio.Lock()
         group.subscriber = self._tell
 

@@ -11,6 +11,8 @@ from crdebug.target.summary import deviating
 from crdebug.travel.history import heard
 from crdebug.verbs.core import Core
 
+_COMPLETION = 1.0  # seconds
+
 
 class Looking(Core):
     """The verbs that ask ranks for something."""
@@ -47,6 +49,14 @@ class Looking(Core):
             return reading.frame(listing.payload.tuple("frame"), arguments.payload)
 
         return await self._group.ask(ranks, select)
+
+    async def complete(self, rank: int, line: str) -> tuple[str, ...]:
+        """How GDB would go on with a line at its own prompt: whole lines.
+
+        A big program has many names: GDB has a second for it. Raises CrdebugError.
+        """
+        told = await self._group[rank].console(f"complete {line}", Deadline(_COMPLETION))
+        return tuple(line for line in told.splitlines() if "max-completions" not in line)
 
     async def gdb(self, ranks: RankSet, command: str) -> Answers[str]:
         """A command for the ranks' GDBs as typed; the answer is what GDB printed."""

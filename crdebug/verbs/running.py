@@ -80,9 +80,12 @@ class Running(Core):
         return await self._run(lambda: history.run(ranks, one, many) if history else many())
 
     async def interrupt(self) -> None:
-        """Ask all running ranks to stop; the pending resume/step returns then. May be called
-        while another verb runs (the one exception to one operation at a time)."""
+        """Ask all running ranks to stop; the pending resume/step returns then. A checkpoint or
+        restart that is under way is given up. May be called while another verb runs (the one
+        exception to one operation at a time)."""
         self._interludes.user_interrupts()
+        if self._attended is not None:
+            self._attended.break_off()
         await self._group.interrupt()
 
     async def job_end(self) -> int:

@@ -51,6 +51,9 @@ class FakeHistory:
     def focus(self, ranks: RankSet) -> int:
         return self.last if self.last in ranks else ranks.first
 
+    def brief(self, ranks: RankSet) -> str:
+        return f"rank {self.focus(ranks)} at tick 10"
+
     def overview(self, focus: int) -> Overview:
         marks = tuple(Place(name, moment.cut) for name, moment in self.marks.items())
         return replace(self.view, focus=focus, marks=marks, keeps=bool(self.every))

@@ -87,6 +87,7 @@ class FakeSession(Selecting, Stacks):
         self.coming: deque[GroupStopped | Exception] = deque()
         self.values: dict[str, Sequence[str | CrdebugError]] = {}
         self.said: dict[str, Sequence[str]] = {}
+        self.completions: tuple[str, ...] = ()
         self.frames: dict[int, tuple[Frame, ...]] = {}
         self.asked: list[tuple[object, ...]] = []
         self.hold = asyncio.Event()
@@ -168,6 +169,10 @@ class FakeSession(Selecting, Stacks):
         default = (Frame(0, RELAX, "n=4"), Frame(1, MAIN, ""))
         frames = {rank: self.frames.get(rank, default) for rank in ranks}
         return Answers({rank: each[: limit or None] for rank, each in frames.items()}, {})
+
+    async def complete(self, rank: int, line: str) -> tuple[str, ...]:
+        self.asked.append(("complete", rank, line))
+        return tuple(f"{line}{more}" for more in self.completions)
 
     async def gdb(self, ranks: RankSet, command: str) -> Answers[str]:
         self.asked.append(("gdb", str(ranks), command))
@@ -268,6 +273,9 @@ class FakeSession(Selecting, Stacks):
         self.ended = None
         self.exited = RankSet()
         return self._checkpoints[number - 1]
+
+    def checkpoint_sizes(self) -> dict[int, int]:
+        return {each.number: each.size for each in self._checkpoints}
 
     def checkpoints(self) -> tuple[Checkpoint, ...]:
         return tuple(self._checkpoints)
