@@ -1,8 +1,10 @@
-"""Going to a tick: right at a checkpoint, near it, and there again; after short and long runs.
+"""Going back: the first time and again; to a checkpoint, and near it; after short and long runs.
 
-Bounds (issue 3, "Latency"): `goto` to a checkpoint <= 1.0 s, a repeated way back <= 1.0 s, and the
-same after 10 s and after 120 s of run within 20 %. For 8 ranks of 64 MiB, figures and where the
-time goes: `bench_travel.py big`; other arguments are seconds of run.
+Bounds (issue 3, "Latency"): the first reverse-next <= 3 s, a repeated one <= 1.0 s, `goto` to a
+checkpoint <= 1.0 s, and the same after 10 s and after 120 s of run within 20 %. Two programs: one
+with little to record (`memory`), one that does nothing but call MPI (`advect`). For 8 ranks of 64
+MiB, figures and where the time goes: `bench_travel.py big`; other arguments are seconds of run, and
+programs.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import asyncio
 import statistics
 import sys
 import time
+from collections.abc import Awaitable
 
 from common import main
 
@@ -43,29 +46,52 @@ class Phases:
         self._last = None
 
 
-async def going(session: Session, tick: int) -> float:
-    assert session.history is not None
+ARGUMENTS = {
+    "memory": ("--steps", 100_000_000, "--delay-us", 1000),
+    "advect": (2_000_000_000, 2_000_000_000),
+}
+BOUNDS = {"first reverse-next": 3.0, "reverse-next again": 1.0, "goto a checkpoint": 1.0}
+
+
+async def timed(work: Awaitable[object]) -> float:
     started = time.perf_counter()
-    await session.history.goto_tick(0, tick)
+    await work
     return time.perf_counter() - started
 
 
-async def measure(title: str, ranks: int, mib: int, seconds: float) -> float:
+async def run_for(session: Session, seconds: float) -> None:
+    running = asyncio.create_task(session.resume(session.ranks))
+    await asyncio.sleep(seconds)  # what is measured: a run of this length
+    await session.interrupt()
+    await running
+
+
+async def measure(program: str, ranks: int, mib: int, seconds: float) -> dict[str, float]:
+    """The medians, by what was measured, in seconds."""
     phases = Phases()
-    argv = mpirun.command(
-        build("memory"), "--steps", 100_000_000, "--delay-us", 1000, "--mib", mib, ranks=ranks
-    )
-    session = await Session.run(
-        argv, name=f"travel-{ranks}-{seconds:g}", settings=Settings(record=True), subscriber=phases
-    )
-    found: dict[str, list[float]] = {"at a checkpoint": [], "near it": [], "back again": []}
+    size = ("--mib", mib) if program == "memory" else ()
+    argv = mpirun.command(build(program), *ARGUMENTS[program], *size, ranks=ranks)
+    name = f"travel-{program}-{ranks}-{seconds:g}"
+    session = await Session.run(argv, name=name, settings=Settings(record=True), subscriber=phases)
+    found: dict[str, list[float]] = {}
+
+    def note(what: str, spent: float) -> None:
+        phases.end()
+        found.setdefault(what, []).append(spent)
+        if mib > 1 and phases.seconds:
+            told = ", ".join(f"{each} {spent:.2f} s" for each, spent in phases.seconds.items())
+            print(f"    {what} {spent:.2f} s: {told}")
+        phases.seconds.clear()
+
     try:
         history = session.history
         assert history is not None
-        running = asyncio.create_task(session.resume(session.ranks))
-        await asyncio.sleep(seconds)  # what is measured: a run of this length
-        await session.interrupt()
-        await running
+        await run_for(session, seconds)
+        calls = history.now(0).recorded
+        phases.seconds.clear()
+        note("first reverse-next", await timed(history.reverse("next", 0)))
+        for _ in range(ROUNDS):
+            note("reverse-next again", await timed(history.reverse("next", 0)))
         await session.checkpoint()
         there = history.now(0).tick
         running = asyncio.create_task(session.resume(session.ranks))
@@ -76,34 +102,36 @@ async def measure(title: str, ranks: int, mib: int, seconds: float) -> float:
         phases.seconds.clear()
         for _ in range(ROUNDS):
             # a restart by number: nothing that is kept in memory helps
-            started = time.perf_counter()
-            await session.restart(1)
-            found["at a checkpoint"].append(time.perf_counter() - started)
-            found["near it"].append(await going(session, there + FAR))
-            found["back again"].append(await going(session, there + FAR - 1))
-        phases.end()
+            note("goto a checkpoint", await timed(session.restart(1)))
+            note("a tick near it", await timed(history.goto_tick(0, there + FAR)))
+            note("the tick before", await timed(history.goto_tick(0, there + FAR - 1)))
     finally:
         await session.close()
+    title = f"{program}, {ranks} ranks, after {seconds:g} s, {calls} calls of a rank"
     for what, times in found.items():
+        bound = f"bound {BOUNDS[what]:g} s" if what in BOUNDS and mib == 1 else ""
         print(
-            f"{title:34} {what:16} {statistics.median(times):6.2f} s "
-            f"({min(times):.2f}-{max(times):.2f}, n={len(times)})"
+            f"{title:52} {what:18} {statistics.median(times):6.2f} s "
+            f"({min(times):.2f}-{max(times):.2f}, n={len(times)}) {bound}".rstrip()
         )
-    if mib > 1:
-        for name, spent in phases.seconds.items():
-            print(f"    {spent / ROUNDS:6.2f} s  {name}")
-    return statistics.median(found["back again"])
+    return {what: statistics.median(times) for what, times in found.items()}
 
 
 async def run() -> None:
-    if "big" in sys.argv[1:]:
-        await measure("8 ranks x 64 MiB, after 5 s", 8, 64, 5)
+    words = sys.argv[1:]
+    if "big" in words:
+        await measure("memory", 8, 64, 5)
         return
-    lengths = [float(word) for word in sys.argv[1:]] or [10.0, 120.0]
-    medians = [await measure(f"4 ranks, after {each:g} s", 4, 1, each) for each in lengths]
-    if len(medians) > 1:
-        difference = abs(medians[-1] / medians[0] - 1)
-        print(f"after {lengths[-1]:g} s and {lengths[0]:g} s: {difference:.0%} apart; bound 20 %")
+    programs = [word for word in words if word in ARGUMENTS] or [*ARGUMENTS]
+    lengths = [float(word) for word in words if word not in ARGUMENTS] or [10.0, 120.0]
+    for program in programs:
+        medians = [await measure(program, 4, 1, each) for each in lengths]
+        for what in medians[0] if len(medians) > 1 else ():
+            more = medians[-1][what] / medians[0][what] - 1
+            print(
+                f"{program}, {what}: {more:+.0%} after {lengths[-1]:g} s, compared with "
+                f"{lengths[0]:g} s; bound 20 %"
+            )
 
 
 if __name__ == "__main__":

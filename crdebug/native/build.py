@@ -30,17 +30,20 @@ class Native:
     starter: Path
     shim: Path
     walker: Path
+    history: Path
 
 
 def _commands(compiler: Sequence[str], target: Path) -> tuple[tuple[str, ...], ...]:
     starter = (*compiler, *_FLAGS, "-rdynamic", "-o", str(target / "starter"))
     shim = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "shim.so"))
     walk = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "walk.so"))
+    history = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "history.so"))
     sources = (str(_HERE / "crs_action.c"), str(_HERE / "starter.c"))
     return (
         (*starter, *sources),
         (*shim, str(_HERE / "shim.c"), "-ldl"),
         (*walk, str(_HERE / "walk.c"), str(_HERE / "walk_wait.c")),
+        (*history, *(str(path) for path in sorted(_HERE.glob("history*.c")))),
     )
 
 
@@ -59,7 +62,7 @@ async def build(compiler: str, deadline: Deadline) -> Native:
     for command in _commands(words, Path()):
         digest.update("\0".join(command).encode())
     home = place_for(digest.hexdigest()[:16])
-    native = Native(home / "starter", home / "shim.so", home / "walk.so")
+    native = Native(*(home / name for name in ("starter", "shim.so", "walk.so", "history.so")))
     if not home.exists():
         await _compile(words, home, deadline)
     return native

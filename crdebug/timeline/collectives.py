@@ -7,13 +7,13 @@ n-th of each other. Constructors of communicators are collective over the parent
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from crdebug.native import mpi_calls
+from crdebug.native.history import Column, Longs, ShapedStruct, SuccessionStruct, structures
 from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.needs import NEVER
 
@@ -30,6 +30,7 @@ class Shape(Enum):
 _FROM_ROOT = ("bcast", "scatter", "scatterv")
 _TO_ROOT = ("reduce", "gather", "gatherv")
 _LOWER = ("scan", "exscan")
+_SHAPES = tuple(Shape)
 
 # Begin and end of MPI are collective over all ranks, and no communicator's calls.
 _ENDS = {"MPI_Init": "(init)", "MPI_Init_thread": "(init)", "MPI_Finalize": "(finalize)"}
@@ -91,48 +92,45 @@ class Need(NamedTuple):
     tick: int
 
 
-@dataclass(slots=True)
 class Succession:
     """The collectives of one communicator, in order."""
 
-    comm: str
-    members: tuple[int, ...] = ()  # empty while unknown
-    entered: dict[int, array[int]] = field(default_factory=dict)
-    completed: dict[int, array[int]] = field(default_factory=dict)  # NEVER while it has not
-    names: list[str] = field(default_factory=list)
-    roots: list[int] = field(default_factory=list)  # -1 where there is none
-    posted: set[int] = field(default_factory=set)  # the nonblocking ones
-    # instances that complete in the call itself, by shape and root; and all of them
-    _shaped: dict[tuple[Shape, int], array[int]] = field(default_factory=dict)
-    _blocking: array[int] = field(default_factory=lambda: array("q"))
+    def __init__(self, comm: str, struct: SuccessionStruct, owner: object) -> None:
+        self.comm = comm
+        self._struct = struct
+        self._owner = owner
+        self.roots = Column(struct.roots, owner)  # -1 where there is none
+        # those that complete in the call itself
+        self._blocking = Column(struct.blocking, owner)
 
-    def enter(self, call: Call) -> int:
-        """Note a member's next call; return the instance's number."""
-        own = self.entered.get(call.rank)
-        if own is None:
-            own = self.entered[call.rank] = array("q")
-            self.completed[call.rank] = array("q")
-        number = len(own)
-        own.append(call.tick)
-        posted = call.kind is Kind.POST_COLLECTIVE
-        self.completed[call.rank].append(NEVER if posted else call.tick)
-        if number == len(self.names):  # the first to come tells what it is
-            shape = shape_of(call.name)
-            rooted = shape in (Shape.FROM_ROOT, Shape.TO_ROOT) and call.peer is not None
-            root = call.peer if rooted and call.peer is not None else -1
-            if root < 0 and shape in (Shape.FROM_ROOT, Shape.TO_ROOT):
-                shape = Shape.ALL  # between groups, or a root that is not known
-            self.names.append(call.name)
-            self.roots.append(root)
-            if posted:
-                self.posted.add(number)
-            else:
-                self._blocking.append(number)
-                self._shaped.setdefault((shape, root), array("q")).append(number)
-        return number
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Empty while they are unknown."""
+        return tuple(Column(self._struct.members, self._owner))
+
+    @property
+    def entered(self) -> dict[int, Column]:
+        """By rank, the ticks of its calls."""
+        return self._by_rank(self._struct.entered)
+
+    @property
+    def completed(self) -> dict[int, Column]:
+        """By rank, the ticks at which they completed; NEVER where they have not."""
+        return self._by_rank(self._struct.completed)
+
+    def _by_rank(self, column: Any) -> dict[int, Column]:
+        ranks = Column(self._struct.ranks, self._owner)
+        return {
+            rank: Column(each, self._owner)
+            for rank, each in zip(ranks, structures(column, Longs), strict=True)
+        }
+
+    def name(self, number: int) -> str:
+        """Of the MPI function: the first to come told what it is."""
+        return mpi_calls.BY_NUMBER[self._struct.names.data[number]].full
 
     def shape(self, number: int) -> Shape:
-        shape = shape_of(self.names[number])
+        shape = shape_of(self.name(number))
         rooted = shape in (Shape.FROM_ROOT, Shape.TO_ROOT)
         return Shape.ALL if rooted and self.roots[number] < 0 else shape
 
@@ -164,7 +162,7 @@ class Succession:
         own = self.entered.get(absent)
         if own is None:
             return
-        start, stop = bisect_left(own, first), bisect_right(own, last)
+        start, stop = own.first_at(first), own.first_at(last + 1)
         if start >= stop:
             return
         lists = [(Shape.ALL, -1, self._blocking)] if trees else self._lists()
@@ -176,8 +174,8 @@ class Succession:
                     continue
                 if shape is Shape.LOWER and self._place(waiter) < self._place(absent):
                     continue
-                least = max(start, bisect_right(ticks, floors[waiter]))
-                at = bisect_left(numbers, least)
+                least = max(start, ticks.first_at(floors[waiter] + 1))
+                at = numbers.first_at(least)
                 if at < len(numbers) and numbers[at] < min(stop, len(ticks)):
                     yield Need(waiter, ticks[numbers[at]])
 
@@ -186,9 +184,9 @@ class Succession:
         own = self.entered.get(rank)
         if own is None:
             return
-        done = bisect_right(own, tick)
+        done = own.first_at(tick + 1)
         for shape, root, numbers in self._lists():
-            at = bisect_left(numbers, done) - 1
+            at = numbers.first_at(done) - 1
             if at < 0 or (shape is Shape.TO_ROOT and rank != root):
                 continue
             for other, ticks in self.entered.items():
@@ -199,13 +197,19 @@ class Succession:
                 if numbers[at] < len(ticks):
                     yield Need(other, ticks[numbers[at]])
 
-    def _lists(self) -> list[tuple[Shape, int, array[int]]]:
-        return [(shape, root, numbers) for (shape, root), numbers in self._shaped.items()]
+    def _lists(self) -> list[tuple[Shape, int, Column]]:
+        """The numbers of those that complete in the call itself, by shape and root."""
+        shapes = structures(self._struct.shapes, ShapedStruct)
+        return [
+            (_SHAPES[each.shape], each.root, Column(each.numbers, self._owner)) for each in shapes
+        ]
 
     def instance_at(self, rank: int, tick: int) -> Instance | None:
         """The collective that a rank called at this tick, if it did."""
-        ticks = self.entered.get(rank, array("q"))
-        at = bisect_left(ticks, tick)
+        ticks = self.entered.get(rank)
+        if ticks is None:
+            return None
+        at = ticks.first_at(tick)
         return self.instance(at) if at < len(ticks) and ticks[at] == tick else None
 
     def instance(self, number: int) -> Instance:
@@ -217,7 +221,7 @@ class Succession:
         return Instance(
             self.comm,
             number,
-            self.names[number],
+            self.name(number),
             self.shape(number),
             None if root < 0 else root,
             entered,

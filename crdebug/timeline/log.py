@@ -2,28 +2,53 @@
 
 from __future__ import annotations
 
+import os
 import struct
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from io import FileIO
 from pathlib import Path
+from typing import Any, overload
 
-from crdebug.native import clock, mpi_calls
+from crdebug.errors import NotAvailable
+from crdebug.native import clock
 from crdebug.native.clock import LogHeader, Refused
+from crdebug.native.history import (
+    NONE,
+    CallStruct,
+    Column,
+    Definition,
+    Found,
+    Progress,
+    calls,
+    ints,
+    library,
+)
 from crdebug.timeline.calls import Call, Kind
+from crdebug.timeline.functions import KINDS, NAMES, table
+from crdebug.timeline.matching import Matching
 
-_MORE, _WILD_SOURCE, _WILD_TAG, _DONE, _NO, _ODD, _PACKED = (1 << n for n in range(9, 16))
-_BIAS = 4
-_TAG_MOST, _PEER_MOST, _SIZE_MOST = (1 << 28) - 1, (1 << 20) - 1, (1 << 32) - 1
 _OTHER_JOB = (1 << 32) - 1
 _LONGEST_NAME = 40
+_AT_ONCE = 1 << 16  # calls of one rank before those of the next: little is unmatched meanwhile
+_CHUNK = 256  # calls that are looked at together, see STEP in native/history_log.c
+_EMPTY = LogHeader(-1, 0, 0, 0, 0, 0, Refused.NO, 0, 0)
 
 
 def read_log(path: Path) -> RankLog:
-    """A rank's log as it is now; `refresh` reads on. Raises NotAvailable, or OSError."""
+    """A rank's log as it is now. Raises NotAvailable, or OSError."""
     log = RankLog(path)
-    log.refresh()
+    log.look()
+    while log.read_on():
+        pass
     return log
+
+
+def has_begun(path: Path) -> bool:
+    """Has the rank made its log? It does so as MPI begins."""
+    with path.open("rb") as file:
+        return any(file.read(clock.LOG_SIZE))
 
 
 def name_of(members: Sequence[int], earlier: int, world: int) -> str:
@@ -60,28 +85,54 @@ def _digest(data: bytes) -> int:
     return value
 
 
+class Calls(Sequence[Call]):
+    """A rank's calls, in order; of equal calls that said no, one with their number. They are in the
+    log, and made from it as they are asked for."""
+
+    def __init__(self, log: RankLog) -> None:
+        self._log = log
+
+    def __len__(self) -> int:
+        return self._log.count
+
+    @overload
+    def __getitem__(self, index: int) -> Call: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Call]: ...
+    def __getitem__(self, index: int | slice) -> Call | list[Call]:
+        if isinstance(index, slice):
+            first, last, step = index.indices(len(self))
+            if step > 0:
+                return self._log.read_calls(first, max(last - first, 0))[::step]
+            return [self[at] for at in range(first, last, step)]
+        at = index if index >= 0 else index + len(self)
+        if not 0 <= at < len(self):
+            raise IndexError(index)
+        return self._log.read_calls(at, 1)[0]
+
+    def __iter__(self) -> Iterator[Call]:
+        for first in range(0, len(self), _CHUNK):
+            yield from self._log.read_calls(first, _CHUNK)
+
+
 class RankLog:
     """One rank's calls, in order, with what they completed.
 
-    A log that has been cut (a branch) since it was read is read anew by `refresh`.
+    matching: gets all that is read. What was read of a log that has been cut since (a branch), or
+    replaced, does not count any more: `look` tells so, and it is to be read anew.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, matching: Matching | None = None) -> None:
         self.path = path
-        self._forget()
-
-    def _forget(self) -> None:
-        self._header = LogHeader(-1, 0, 0, 0, 0, 0, Refused.NO, 0, 0)
-        self._calls: list[Call] = []
+        self.calls: Sequence[Call] = Calls(self)
+        self._matching = matching
+        self._names = matching or Matching()
+        self._header = _EMPTY
+        self._file: tuple[int, int, int] | None = None
+        self._log = 0
+        self._progress = Progress()
         self._comms: dict[str, tuple[int, ...]] = {}
-        self._names: dict[int, str] = {}  # by their numbers in the log
-        self._peers: dict[int, tuple[int, ...]] = {}  # whom ranks in it are: the remote group
         self._seen: dict[tuple[int, ...], int] = {}
-        self._posted: list[int] = []  # ticks of the postings
-        self._open: dict[int, int] = {}  # wild postings: index of the call, and record
-        self._tick = 0
-        self._place = 0
-        self._run: int | None = None  # the last record is a run that may grow
         self._sites: tuple[int, ...] = ()
 
     @property
@@ -94,14 +145,19 @@ class RankLog:
         return self._header.world
 
     @property
-    def calls(self) -> Sequence[Call]:
-        """In order; of equal calls that said no, one with their number."""
-        return self._calls
+    def count(self) -> int:
+        """How many calls were read."""
+        return self._progress.calls  # type: ignore[no-any-return]
 
     @property
     def comms(self) -> Mapping[str, tuple[int, ...]]:
         """World ranks of the members, in order; of an intercommunicator, of both groups."""
         return self._comms
+
+    @property
+    def sites(self) -> Sequence[int]:
+        """The addresses behind all calls of MPI in the program."""
+        return self._sites
 
     @property
     def tail_now(self) -> int:
@@ -118,45 +174,99 @@ class RankLog:
         """How many records of 16 bytes there are."""
         return self._header.tail
 
-    def refresh(self) -> None:
-        """Read on to the tail."""
+    def goes_outside(self, start: int, end: int) -> bool:
+        """Is there a call that talks with the launcher or with other jobs, which the rank entered
+        or was in between two clocks?"""
+        return self._is_between(self._progress.outside, start, end)
+
+    def goes_one_sided(self, start: int, end: int) -> bool:
+        """The same for calls of one-sided communication."""
+        return self._is_between(self._progress.one_sided, start, end)
+
+    def _is_between(self, ticks: Any, start: int, end: int) -> bool:
+        if not ticks:
+            return False
+        column = Column(ticks.contents, self)
+        return column.first_at(start // 2 + 1) < column.first_at((end + 1) // 2 + 1)
+
+    # ---- reading ---------------------------------------------------------------------------------
+
+    def look(self) -> bool:
+        """See how long it is; False if what was read of it is not there any more."""
         with self.path.open("rb", buffering=0) as file:
             header = _up_to_the_cut(file, LogHeader.parse(file.read(clock.LOG_SIZE)))
-            if header.tail < self._place or header.cuts != self._header.cuts:
-                self._forget()
-            elif self._run is not None:  # it may have grown
-                self._place -= 1
-                self._tick -= self._calls.pop().repeats
+            found = os.fstat(file.fileno())
+            which = found.st_dev, found.st_ino, found.st_size
+            if self._file is None:
+                self._open(file, found.st_size, header.rank)
+                self._file = which
+            elif (
+                which != self._file
+                or header.tail < self._progress.place
+                or header.cuts != self._header.cuts
+            ):
+                return False
             self._header = header
-            file.seek(clock.SITES_OFFSET)
-            self._sites = struct.unpack(f"<{header.sites}Q", file.read(8 * header.sites))
-            file.seek(clock.LOG_HEADER + 16 * self._place)
-            data = file.read(16 * (header.tail - self._place))
-            self._run = None
-            self._read(data)
-            for number, place in list(self._open.items()):
-                file.seek(clock.LOG_HEADER + 16 * place)
-                self._settle(number, *clock.RECORD.unpack(file.read(16)))
+            if header.sites != len(self._sites):
+                file.seek(clock.SITES_OFFSET)
+                self._sites = struct.unpack(f"<{header.sites}Q", file.read(8 * header.sites))
+        return True
 
-    def _read(self, data: bytes) -> None:
-        place, base = 0, self._place
-        while place * 16 < len(data):
-            head, body = clock.RECORD.unpack_from(data, place * 16)
-            words: tuple[int, ...] = ()
-            more = 0
-            if head & _MORE:
-                (more,) = struct.unpack_from("<I", data, place * 16 + 16)
-                words = struct.unpack_from(f"<{4 * more - 1}I", data, place * 16 + 20)
-            if head & 0x1FF:
-                self._add(head, body, words, base + place)
-            else:
-                self._define(head, body, words)
-            place += 1 + more
-        self._place = base + place
+    def _open(self, file: FileIO, size: int, rank: int) -> None:
+        self._log = library().log_open(file.fileno(), size, rank) or 0
+        if not self._log:
+            raise NotAvailable(f"{self.path} cannot be mapped: there is no memory for it")
+        owners = (self._names.memory,) if self._matching else ()
+        weakref.finalize(self, _close, self._log, owners)
+
+    def read_on(self, most: int = _AT_ONCE) -> bool:
+        """Read some calls more, up to where it was looked at last; is there more then?"""
+        history = self._matching.memory.address if self._matching else None
+        place = library().log_read(self._log, history, table(), self._header.tail, most)
+        library().log_progress(self._log, self._progress)
+        if place >= 0:
+            self._define(place)
+        return self._progress.place < self._header.tail  # type: ignore[no-any-return]
+
+    def read_calls(self, first: int, count: int) -> list[Call]:
+        """Calls by their numbers, from 0."""
+        count = max(min(count, self.count - first), 0)
+        structs, completes = calls(count), Found()
+        library().log_calls(self._log, table(), first, count, structs, completes.reference)
+        ticks, place, found = completes.numbers(), 0, []
+        for each in structs:
+            end = place + each.completes_count
+            found.append(self._call(each, tuple(ticks[place:end])))
+            place = end
+        return found
+
+    def _call(self, each: CallStruct, completes: tuple[int, ...]) -> Call:
+        kind = KINDS[each.kind]
+        time = kind is Kind.TIME
+        return Call(
+            self.rank,
+            each.tick,
+            NAMES[each.function],
+            kind,
+            self._sites[each.site] if each.site < len(self._sites) else 0,
+            self._names.comm_name(each.comm),
+            _or_none(each.peer),
+            _or_none(each.tag),
+            0 if time else each.bytes,
+            bool(each.wild),
+            each.repeats,
+            completes,
+            _or_none(each.peer2),
+            _or_none(each.tag2),
+            struct.unpack("<d", struct.pack("<q", each.bytes))[0] if time else 0.0,
+        )
 
     # ---- communicators ---------------------------------------------------------------------------
 
-    def _define(self, head: int, body: int, words: tuple[int, ...]) -> None:
+    def _define(self, place: int) -> None:
+        told = Definition()
+        library().log_definition(self._log, place, told)
+        head, body, words = told.head, told.body, told.words[: told.count]
         local_words, inter = words[0], words[1]
         local = tuple(_members(words[2 : 2 + local_words]))
         remote = tuple(_members(words[2 + local_words : head >> 32])) if inter else ()
@@ -171,126 +281,18 @@ class RankLog:
         else:
             name = name_of(local, earlier, self.world)
         self._comms[name] = first + second
-        self._names[body >> 48] = name
-        self._peers[body >> 48] = remote if inter else local
+        number = self._names.define(name, first + second)
+        peers = remote if inter else local  # whom ranks in it are: the remote group
+        library().log_define(self._log, body >> 48, number, ints(peers), len(peers))
 
-    # ---- calls -----------------------------------------------------------------------------------
 
-    def _add(self, head: int, body: int, words: tuple[int, ...], place: int) -> None:
-        function = mpi_calls.BY_NUMBER[head & 0x1FF]
-        number, size = body >> 48, head >> 32
-        site = head >> 16 & 0xFFFF
-        call = Call(
-            self.rank,
-            self._tick + 1,
-            function.full,
-            Kind[function.kind],
-            site=self._sites[site] if site < len(self._sites) else 0,
-            comm=self._names.get(number, ""),
-            wild=bool(head & (_WILD_SOURCE | _WILD_TAG)),
-        )
-        if head & _NO:
-            probe = function.kind == "PROBE"
-            call = replace(
-                call,
-                kind=Kind.NOTHING,
-                repeats=size,
-                comm=call.comm if probe else "",
-                peer=self._peer(body) if probe else None,
-                tag=_tag(body) if probe else None,
-            )
-            self._run = place
-        elif call.kind is Kind.TIME:
-            (value,) = struct.unpack("<d", struct.pack("<Q", body))
-            call = replace(call, comm="", value=value)
-        elif call.kind is Kind.COMPLETE:
-            call = replace(call, completes=self._completed(function.name, head, size, words))
-        elif call.kind is Kind.SENDRECV:
-            call = self._both(call, head, body, words)
-        elif call.kind is Kind.CANCEL or function.name == "Request_free":
-            pass
-        else:
-            call = self._plain(call, head, body, words)
-        if function.name == "Start":
-            call = replace(call, kind=Kind.POST_RECV if head & _ODD else Kind.POST_SEND)
-        if function.name == "Startall":
-            self._posted += [call.tick] * size
-            call = replace(call, bytes=0)
-        elif function.posts:
-            self._posted.append(call.tick)
-            if call.wild and not head & _DONE:
-                self._open[len(self._calls)] = place
-        if not head & _NO:
-            self._run = None
-        self._calls.append(call)
-        self._tick += call.repeats
+def _close(log: int, _owners: tuple[object, ...]) -> None:
+    """The log goes before the history which it was read into."""
+    library().log_close(log)
 
-    def _plain(self, call: Call, head: int, body: int, words: tuple[int, ...]) -> Call:
-        size = head >> 32
-        large = len(words) >= 4 and (
-            size == _SIZE_MOST
-            or body & _TAG_MOST == _TAG_MOST
-            or body >> 28 & _PEER_MOST == _PEER_MOST
-        )
-        peer, tag = self._peer(body), _tag(body)
-        if large:
-            size = words[0] | words[1] << 32
-            if body & _TAG_MOST == _TAG_MOST:
-                tag = words[3]
-            if body >> 28 & _PEER_MOST == _PEER_MOST:
-                peer = self._world_rank(body >> 48, words[2])
-        return replace(call, peer=peer, tag=tag, bytes=size)
 
-    def _both(self, call: Call, head: int, body: int, words: tuple[int, ...]) -> Call:
-        number = body >> 48
-        if head & _PACKED:
-            to, source, tag = body >> 32 & 0xFFFF, body >> 16 & 0xFFFF, body & 0xFFFF
-            tag2 = tag
-        else:
-            to, tag = words[0], words[1]
-            source, tag2 = body >> 28 & _PEER_MOST, body & _TAG_MOST
-        return replace(
-            call,
-            peer=self._coded(number, to),
-            tag=tag - _BIAS if tag >= _BIAS else None,
-            bytes=head >> 32,
-            source2=self._coded(number, source),
-            tag2=tag2 - _BIAS if tag2 >= _BIAS else None,
-        )
-
-    def _completed(
-        self, name: str, head: int, size: int, words: tuple[int, ...]
-    ) -> tuple[int, ...]:
-        if name in ("Waitall", "Testall"):
-            ages = range(size, 0, -1) if head & _PACKED else words[:size]
-        elif name in ("Waitsome", "Testsome"):
-            ages = words[1 : 2 * size : 2]
-        elif name == "Request_get_status":
-            ages = ()  # it is still to be completed
-        else:
-            ages = (size,)
-        end = len(self._posted)
-        return tuple(self._posted[end - age] for age in ages if 0 < age <= end)
-
-    def _settle(self, index: int, head: int, body: int) -> None:
-        if head & _DONE:
-            call = self._calls[index]
-            self._calls[index] = replace(call, peer=self._peer(body), tag=_tag(body))
-            del self._open[index]
-
-    # ---- ranks -----------------------------------------------------------------------------------
-
-    def _peer(self, body: int) -> int | None:
-        return self._coded(body >> 48, body >> 28 & _PEER_MOST)
-
-    def _coded(self, number: int, code: int) -> int | None:
-        return self._world_rank(number, code - _BIAS) if code >= _BIAS else None
-
-    def _world_rank(self, number: int, rank: int) -> int | None:
-        if number == 0:
-            return rank
-        members = self._peers.get(number, ())
-        return members[rank] if rank < len(members) else None
+def _or_none(number: int) -> int | None:
+    return None if number == NONE else number
 
 
 def _up_to_the_cut(file: FileIO, header: LogHeader) -> LogHeader:
@@ -300,11 +302,6 @@ def _up_to_the_cut(file: FileIO, header: LogHeader) -> LogHeader:
         if clock.RECORD.unpack(file.read(16)) == clock.CUT_HERE:
             return replace(header, tail=header.tail - 1)
     return header
-
-
-def _tag(body: int) -> int | None:
-    tag = body & _TAG_MOST
-    return tag - _BIAS if tag >= _BIAS else None
 
 
 def _members(words: Sequence[int]) -> Iterator[int]:

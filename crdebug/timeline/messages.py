@@ -6,7 +6,6 @@ received or sent.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -74,7 +73,7 @@ def message(matching: Matching, sender: int, index: int) -> Message:
         found,
         posted=receives.tick[partner],
         received=ended(receives.done[partner]),
-        wild=partner in receives.wild,
+        wild=bool(receives.wild[partner]),
     )
 
 
@@ -82,16 +81,14 @@ def messages(matching: Matching) -> Iterator[Message]:
     """All sends, rank by rank, in order; received or not, but not those that were cancelled."""
     for rank, state in sorted(matching.ranks.items()):
         for index in range(len(state.sends.tick)):
-            if index not in state.sends.cancelled:
+            if not state.sends.cancelled[index]:
                 yield message(matching, rank, index)
 
 
 def unmatched(matching: Matching) -> Iterator[Message]:
     """Sends for which no receive has been posted, as far as is known."""
-    for rank, state in sorted(matching.ranks.items()):
-        for index, partner in enumerate(state.sends.partner):
-            if partner == UNMATCHED and index not in state.sends.cancelled:
-                yield message(matching, rank, index)
+    for sender, _receiver, index in sorted(matching.unmatched_sends(), key=lambda row: row[::2]):
+        yield message(matching, sender, index)
 
 
 def pending(matching: Matching, cut: Cut) -> Iterator[Pending]:
@@ -99,10 +96,11 @@ def pending(matching: Matching, cut: Cut) -> Iterator[Pending]:
     for rank, state in sorted(matching.ranks.items()):
         receives = state.receives
         last = (cut[rank] + 1) // 2
-        for index in range(bisect_left(receives.tick, last + 1)):
-            if 2 * receives.done[index] <= cut[rank] or index in receives.cancelled:
+        done = receives.done[: receives.tick.first_at(last + 1)]
+        for index in [at for at, tick in enumerate(done) if 2 * tick > cut[rank]]:
+            if receives.cancelled[index]:
                 continue
-            wild, partner = index in receives.wild, receives.partner[index]
+            wild, partner = bool(receives.wild[index]), receives.partner[index]
             # at the cut, what a wild receive will get is not decided; but the history knows
             peer, tag = receives.peer[index], receives.tag[index]
             known = peer != UNKNOWN and partner != UNMATCHED
@@ -123,7 +121,7 @@ def in_flight(matching: Matching, cut: Cut) -> Iterator[Message]:
         sends = matching.ranks[sender].sends
         for slot in received.open_at((cut[sender] + 1) // 2, cut[receiver] // 2):
             index = _of_slot(matching, sender, receiver, received.keys[slot], slot)
-            if index is not None and index not in sends.cancelled:
+            if index is not None and not sends.cancelled[index]:
                 yield message(matching, sender, index)
 
 
@@ -147,8 +145,8 @@ def received_by(matching: Matching, call: Call) -> tuple[Message, ...]:
     rows = [*receives.at(call.tick)]
     for tick in (call.tick, *call.completes):
         rows += [i for i in receives.at(tick) if receives.done[i] == call.tick]
-        if tick in state.grabs:  # what a matched probe took
-            rows.append(state.grabs[tick])
+        taken = state.grabbed(tick)  # what a matched probe took
+        rows += [taken] if taken is not None else []
     found = [
         message(matching, receives.peer[i], receives.partner[i])
         for i in dict.fromkeys(rows)
@@ -177,7 +175,7 @@ def sent_by(matching: Matching, call: Call) -> tuple[Message, ...]:
     rows = [*sends.at(call.tick)]
     for tick in call.completes:
         rows += [i for i in sends.at(tick) if sends.done[i] == call.tick]
-    return tuple(message(matching, call.rank, i) for i in rows if i not in sends.cancelled)
+    return tuple(message(matching, call.rank, i) for i in rows if not sends.cancelled[i])
 
 
 def collective_of(matching: Matching, call: Call) -> Instance | None:

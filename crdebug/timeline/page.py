@@ -178,7 +178,7 @@ def _arrows(picture: Picture, window: dict[int, tuple[int, int]]) -> tuple[list[
         rows = range(state.sends.at(low).start, state.sends.at(high).stop)
         more += len(state.sends.tick) - len(rows)
         for index in rows:
-            if index in state.sends.cancelled:
+            if state.sends.cancelled[index]:
                 continue
             m = message(picture.matching, rank, index)
             first, last = _ticks(picture, window, m.receiver)
@@ -214,7 +214,7 @@ def _bars(
         numbers: set[int] = set()
         for rank, ticks in succession.entered.items():
             low, high = _ticks(picture, window, rank)
-            numbers |= {*range(bisect_left(ticks, low), bisect_left(ticks, high + 1))}
+            numbers |= {*range(ticks.first_at(low), ticks.first_at(high + 1))}
         for number in sorted(numbers):
             instance = succession.instance(number)
             shown = [

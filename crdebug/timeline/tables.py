@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-from array import array
-from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from bisect import bisect_left
 from enum import Enum
 
-from crdebug.timeline.calls import Call
-from crdebug.timeline.collectives import Succession
+from crdebug.native.history import Column, RankStruct, ReceivesStruct, SendsStruct, numbers
 from crdebug.timeline.needs import NEVER
 
 UNKNOWN = -1  # the source or tag of a wild receive that has not completed
@@ -42,44 +37,29 @@ def mode_of(name: str) -> int:
     return SYNCHRONOUS if name in _SYNCHRONOUS else BUFFERED if name in _BUFFERED else STANDARD
 
 
-def _column() -> array[int]:
-    return array("q")
-
-
-@dataclass(slots=True)
 class Sends:
     """The sends of one rank, in order of `tick`, that of the call that started them.
 
     done: the tick at which the call, or the posted send, completed.  partner: index of the
     receive in the table of `peer`.  slot: index in the NeedList of this pair of ranks.
+    cancelled: 1 for those that were.
     """
 
-    tick: array[int] = field(default_factory=_column)
-    done: array[int] = field(default_factory=_column)
-    peer: array[int] = field(default_factory=_column)
-    comm: array[int] = field(default_factory=_column)
-    tag: array[int] = field(default_factory=_column)
-    bytes: array[int] = field(default_factory=_column)
-    mode: array[int] = field(default_factory=lambda: array("b"))
-    partner: array[int] = field(default_factory=_column)
-    slot: array[int] = field(default_factory=_column)
-    cancelled: set[int] = field(default_factory=set)
-
-    def add(self, call: Call, done: int, peer: int, comm: int, tag: int, slot: int) -> int:
-        self.tick.append(call.tick)
-        self.done.append(done)
-        self.peer.append(peer)
-        self.comm.append(comm)
-        self.tag.append(tag)
-        self.bytes.append(call.bytes)
-        self.mode.append(mode_of(call.name))
-        self.partner.append(UNMATCHED)
-        self.slot.append(slot)
-        return len(self.tick) - 1
+    def __init__(self, struct: SendsStruct, owner: object) -> None:
+        self.tick = Column(struct.tick, owner)
+        self.done = Column(struct.done, owner)
+        self.peer = Column(struct.peer, owner)
+        self.comm = Column(struct.comm, owner)
+        self.tag = Column(struct.tag, owner)
+        self.bytes = Column(struct.bytes, owner)
+        self.mode = Column(struct.mode, owner)
+        self.partner = Column(struct.partner, owner)
+        self.slot = Column(struct.slot, owner)
+        self.cancelled = Column(struct.cancelled, owner)
 
     def at(self, tick: int) -> range:
         """Indices of what the call of this tick started; most often one, or none."""
-        return range(bisect_left(self.tick, tick), bisect_right(self.tick, tick))
+        return range(self.tick.first_at(tick), self.tick.first_at(tick + 1))
 
     def waits(self, index: int, eager: int) -> Why | None:
         """Why the completion of a send may wait for its receive; None if it does not."""
@@ -89,79 +69,59 @@ class Sends:
         return Why.RENDEZVOUS if mode == STANDARD and self.bytes[index] > eager else None
 
 
-@dataclass(slots=True)
 class Receives:
     """The receives of one rank, in the order of being posted (`tick`).
 
     done: the tick at which it completed.  partner: index of the send in the table of `peer`.
+    wild, cancelled: 1 for those that are.
     """
 
-    tick: array[int] = field(default_factory=_column)
-    done: array[int] = field(default_factory=_column)
-    peer: array[int] = field(default_factory=_column)
-    comm: array[int] = field(default_factory=_column)
-    tag: array[int] = field(default_factory=_column)
-    partner: array[int] = field(default_factory=_column)
-    wild: set[int] = field(default_factory=set)
-    cancelled: set[int] = field(default_factory=set)
-
-    def add(self, call: Call, done: int, peer: int, comm: int, tag: int) -> int:
-        if call.wild:
-            self.wild.add(len(self.tick))
-        self.tick.append(call.tick)
-        self.done.append(done)
-        self.peer.append(peer)
-        self.comm.append(comm)
-        self.tag.append(tag)
-        self.partner.append(UNMATCHED)
-        return len(self.tick) - 1
+    def __init__(self, struct: ReceivesStruct, owner: object) -> None:
+        self.tick = Column(struct.tick, owner)
+        self.done = Column(struct.done, owner)
+        self.peer = Column(struct.peer, owner)
+        self.comm = Column(struct.comm, owner)
+        self.tag = Column(struct.tag, owner)
+        self.partner = Column(struct.partner, owner)
+        self.wild = Column(struct.wild, owner)
+        self.cancelled = Column(struct.cancelled, owner)
 
     def at(self, tick: int) -> range:
         """Indices of what the call of this tick posted; most often one, or none."""
-        return range(bisect_left(self.tick, tick), bisect_right(self.tick, tick))
+        return range(self.tick.first_at(tick), self.tick.first_at(tick + 1))
 
 
-@dataclass(slots=True)
 class RankCalls:
-    calls: Sequence[Call] = ()
-    seen: int = 0
-    sends: Sends = field(default_factory=Sends)
-    receives: Receives = field(default_factory=Receives)
-    collectives: dict[int, list[tuple[Succession, int]]] = field(default_factory=dict)  # posted
-    open: set[int] = field(default_factory=set)  # wild receives of which it is not known what
-    grabbed: list[int] = field(default_factory=list)  # receives that matched probes took
-    grabs: dict[int, int] = field(default_factory=dict)  # tick of MPI_(I)mrecv → receive
-    # It started requests of which the record does not say what they are (MPI_Startall): what
-    # others have that is not on record may be of these, and not of the call under way.
-    blind: bool = False
+    """What was read of a rank's calls."""
 
-    def continues(self, calls: Sequence[Call]) -> bool:
-        """Whether these are the calls that were read, and perhaps more."""
-        if calls is self.calls:
-            return len(calls) >= self.seen
-        return len(calls) >= self.seen and all(
-            map(_same, itertools.islice(self.calls, self.seen), calls)
-        )
+    def __init__(self, struct: RankStruct, owner: object) -> None:
+        self._struct = struct
+        self._owner = owner
+        self.sends = Sends(struct.sends, owner)
+        self.receives = Receives(struct.receives, owner)
 
-    def grabbed_by(self, call: Call) -> int | None:
-        """The receive that MPI_Mrecv or MPI_Imrecv completes.
+    @property
+    def last(self) -> int:
+        """The tick of the last call of which there is a record, or 0."""
+        return self._struct.last  # type: ignore[no-any-return]
 
-        They name no source and tag on record; of several matched probes the oldest is taken then.
-        """
-        for place, index in enumerate(self.grabbed):
-            what = (self.receives.peer[index], self.receives.tag[index])
-            if call.peer is None or (call.peer, call.tag) == what:
-                return self.grabbed.pop(place)
-        return None
+    @property
+    def blind(self) -> bool:
+        """It started requests of which the record does not say what they are (MPI_Startall): what
+        others have that is not on record may be of these, and not of the call under way."""
+        return bool(self._struct.blind)
 
+    @property
+    def open(self) -> list[int]:
+        """The wild receives of which it is not known what they got."""
+        return numbers(self._struct.open, 2)[::2]  # of pairs: the receive, and its record
 
-def _same(one: Call, other: Call) -> bool:
-    """Whether it is one call, read twice: since, a wild receive may have got what it got."""
-    if one is other:
-        return True
-    if (one.name, one.tick, one.completes) != (other.name, other.tick, other.completes):
-        return False
-    return one.peer == other.peer or (one.wild and None in (one.peer, one.tag))
+    def grabbed(self, tick: int) -> int | None:
+        """The receive that a matched probe took, by the tick of the MPI_(I)mrecv."""
+        column = self._struct.grabs  # of fours: the tick, the receive, and what is of no use here
+        data = column.data
+        at = bisect_left(range(column.count), tick, key=lambda n: data[4 * n])
+        return data[4 * at + 1] if at < column.count and data[4 * at] == tick else None
 
 
 def ended(done: int) -> int | None:

@@ -15,9 +15,7 @@ from crdebug.timeline.needs import NEVER
 def tail(matching: Matching, rank: int) -> int:
     """The tick of the last call of which there is a record; a later one may be under way."""
     state = matching.ranks.get(rank)
-    if state is None or not state.calls:
-        return 0
-    return state.calls[-1].tick + state.calls[-1].repeats - 1
+    return 0 if state is None else state.last
 
 
 def open_until(matching: Matching, rank: int) -> int:
@@ -35,21 +33,19 @@ def unanswered(matching: Matching, absent: int) -> Iterator[tuple[int, int, bool
     """
     if absent in matching.ranks and matching.ranks[absent].blind:
         return
-    for (sender, receiver, _, _), rows in matching.sent.items():
+    for sender, receiver, row in matching.unmatched_sends():
         if receiver == absent != sender:
             sends = matching.ranks[sender].sends
-            for row in rows:
-                if sends.done[row] != NEVER and sends.waits(row, matching.eager):
-                    yield sender, sends.done[row], False
+            if sends.done[row] != NEVER and sends.waits(row, matching.eager):
+                yield sender, sends.done[row], False
     for receiver, row in received_unsent(matching, absent):
         yield receiver, matching.ranks[receiver].receives.done[row], True
-    for (sender, receiver, _, _), probes in matching.looking.items():
+    for sender, receiver, tick in matching.unmatched_probes():
         if sender == absent != receiver:
-            for _before, tick in probes:
-                yield receiver, tick, True
+            yield receiver, tick, True
     for succession in matching.successions.values():
-        number = len(succession.entered.get(absent, ()))
-        if succession.members and absent not in succession.members:
+        number, members = len(succession.entered.get(absent, ())), succession.members
+        if members and absent not in members:
             continue
         for waiter, ticks in succession.completed.items():
             if waiter != absent and number < len(ticks) and ticks[number] != NEVER:
@@ -62,9 +58,6 @@ def received_unsent(matching: Matching, sender: int) -> Iterator[tuple[int, int]
     """Receivers, and their receives, that got messages of which there is no send on record."""
     if matching.ranks[sender].blind:
         return
-    for (source, receiver, _, _), rows in matching.posted.items():
-        if source == sender != receiver:
-            receives = matching.ranks[receiver].receives
-            for row in rows:
-                if receives.done[row] != NEVER:
-                    yield receiver, row
+    for source, receiver, row in matching.unmatched_receives():
+        if source == sender != receiver and matching.ranks[receiver].receives.done[row] != NEVER:
+            yield receiver, row

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from crdebug.errors import Refused
-from crdebug.timeline.calls import Call, Kind, entered_by
 from crdebug.timeline.messages import Cut
 
 
@@ -56,33 +54,3 @@ def below(bases: Iterable[Base], cut: Cut) -> list[Base]:
 def is_before(first: Sequence[int], second: Sequence[int]) -> bool:
     """Can a job come from the first cut to the second by going forward, or not at all?"""
     return len(first) == len(second) and all(a <= b for a, b in zip(first, second, strict=True))
-
-
-OUTSIDE = frozenset(
-    (
-        "MPI_Init",
-        "MPI_Init_thread",
-        "MPI_Finalize",
-        "MPI_Abort",
-        "MPI_Comm_spawn",
-        "MPI_Comm_spawn_multiple",
-        "MPI_Comm_accept",
-        "MPI_Comm_connect",
-        "MPI_Comm_join",
-    )
-)
-"""Calls by which a rank talks with the launcher or with other jobs."""
-
-
-def goes_outside(calls: Sequence[Call], start: int, end: int) -> bool:
-    """Is there such a call that a rank entered or was in between two clocks? calls: the rank's."""
-    return any(call.name in OUTSIDE for call in _between(calls, start, end))
-
-
-def goes_one_sided(calls: Sequence[Call], start: int, end: int) -> bool:
-    """The same for calls of one-sided communication."""
-    return any(call.kind is Kind.RMA for call in _between(calls, start, end))
-
-
-def _between(calls: Sequence[Call], start: int, end: int) -> Iterator[Call]:
-    return islice(calls, entered_by(calls, start // 2), entered_by(calls, (end + 1) // 2))

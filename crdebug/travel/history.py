@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from crdebug.attended import AttendedJob
 from crdebug.deadline import Deadline
-from crdebug.errors import BadInput, DeadlineExpired, Refused
+from crdebug.errors import BadInput, CrdebugError, DeadlineExpired, Refused
 from crdebug.events import Event, GroupStopped, JobSays
 from crdebug.ranks import RankSet
 from crdebug.target.answers import Answers
@@ -55,6 +55,7 @@ class Moment:
 _FOR_EVER = 1e9  # seconds
 _TRIES = 5
 _NEAR_EVERY = 2.0  # seconds of run between snapshots in memory
+_READ_EVERY, _READ_FOR = 0.25, 0.01  # seconds: of run, and of reading in it
 
 
 class History:
@@ -94,13 +95,15 @@ class History:
 
         self.traveller.release()
         before, start = self._place(), time.monotonic()
-        behind = self.recorded and self._job.alive and self.traveller.behind(before)
-        guard = asyncio.create_task(self._guard()) if behind else None
+        beside = None
+        if self.recorded and self._job.alive:
+            behind = self.traveller.behind(before)
+            beside = asyncio.create_task(self._guard() if behind else self._read_on())
         try:
             yield stopped
         finally:
-            if guard is not None:
-                guard.cancel()
+            if beside is not None:
+                beside.cancel()
             now = self._place()
             if self.recorded:
                 self.traveller.arrived(now)
@@ -120,6 +123,13 @@ class History:
         if past and self.traveller.cut()[ranks.first] < self.traveller.frontier[ranks.first]:
             return await self.traveller.alongside(ranks.first, one)
         return await many()
+
+    async def _read_on(self) -> None:
+        """Read the record while it is made: the first way back has little to read then."""
+        while True:
+            await asyncio.sleep(_READ_EVERY)
+            with contextlib.suppress(CrdebugError, OSError):
+                self.traveller.read(_READ_FOR)
 
     async def _guard(self) -> None:
         """Stop a job that runs in the past when it leaves what is recorded: who diverges is held,

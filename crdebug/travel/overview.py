@@ -75,7 +75,8 @@ class Survey:
     async def picture(self, overview: Overview) -> tuple[Picture, Site]:
         """The same with all calls and messages, and where in the source the calls are."""
         logs = overview.logs
-        lines = {rank: await self._lines(rank, calls) for rank, calls in logs.items()}
+        sites = {rank: log.sites for rank, log in self._traveller.logs().items()}
+        lines = {rank: await self._lines(rank, sites.get(rank, ())) for rank in logs}
 
         def site(rank: int, tick: int) -> str:
             calls = logs[rank]
@@ -100,10 +101,10 @@ class Survey:
         picture, site = await self.picture(overview)
         save(page(picture, site), path)
 
-    async def _lines(self, rank: int, calls: Sequence[Call]) -> dict[int, str]:
+    async def _lines(self, rank: int, sites: Sequence[int]) -> dict[int, str]:
         """By site. Of a rank that cannot be asked any more, those that were asked before."""
         try:
-            found = await self._sites.find(rank, {call.site for call in calls})
+            found = await self._sites.find(rank, sites)
         except CrdebugError:
             found = self._sites.known(rank)
         return {site: f"{at.file}:{at.line}" for site, at in found.items() if at.file}

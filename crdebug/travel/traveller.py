@@ -7,7 +7,8 @@ the debuggers' memory), then an enforced replay up to the cut. Design: "Time", d
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable
+import math
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from crdebug.attended import AttendedJob
@@ -19,16 +20,15 @@ from crdebug.job.clocks import NEVER, RankClock
 from crdebug.ranks import RankSet
 from crdebug.target.interface import Target, TargetState
 from crdebug.timeline.cuts import latest_cut
-from crdebug.timeline.log import RankLog, read_log
+from crdebug.timeline.functions import OUTSIDE
+from crdebug.timeline.log import RankLog
 from crdebug.timeline.matching import Matching
 from crdebug.timeline.messages import Cut
+from crdebug.timeline.recorded import Recorded
 from crdebug.travel.bases import (
-    OUTSIDE,
     Base,
     StartOfHistory,
     below,
-    goes_one_sided,
-    goes_outside,
     is_before,
 )
 from crdebug.travel.calls import functions, show_callers
@@ -49,8 +49,7 @@ class Traveller:
         self.tell = tell
         self._clocks: tuple[RankClock, ...] = ()
         self._incarnation = 0
-        self._logs: dict[int, RankLog] = {}
-        self._matching = Matching()
+        self._recorded = Recorded()
         self._known: dict[tuple[bool, int], Base | None] = {}  # the checkpoints
         self.near = Near(job)
         self.ways = 0  # how often the job was brought elsewhere
@@ -102,24 +101,18 @@ class Traveller:
     def run_directory(self) -> Path:
         return self.job.directory.run(self.job.record.incarnation)
 
+    def read(self, seconds: float = math.inf) -> bool:
+        """Read what is new in the record, for so long; is there more?"""
+        return self._recorded.read(clocks.logs(self.run_directory).iterdir(), seconds)
+
     def matching(self) -> Matching:
         """All that was recorded, matched; reads what is new."""
-        for path in clocks.logs(self.run_directory).iterdir():
-            rank = int(path.name)
-            log = self._logs.get(rank)
-            if log is None or log.path != path:
-                self._logs[rank] = log = read_log(path)
-            else:
-                log.refresh()
-        comms = {
-            name: members for log in self._logs.values() for name, members in log.comms.items()
-        }
-        self._matching.extend({rank: log.calls for rank, log in self._logs.items()}, comms)
-        return self._matching
+        self.read()
+        return self._recorded.matching
 
-    def logs(self) -> dict[int, RankLog]:
-        self.matching()
-        return self._logs
+    def logs(self) -> Mapping[int, RankLog]:
+        self.read()
+        return self._recorded.logs
 
     def tails(self) -> tuple[int, ...]:
         """Where each rank's record ends."""
@@ -132,7 +125,7 @@ class Traveller:
     def on_branch(self, begins: tuple[int, ...]) -> None:
         """Another branch of history is the job's, with other logs. begins: where; () the first."""
         self.floor = begins or (0,) * len(self.job.group.ranks)
-        self._logs, self._matching = {}, Matching()
+        self._recorded = Recorded()
 
     # ---- moving -----------------------------------------------------------------------------
 
@@ -202,7 +195,8 @@ class Traveller:
     def _before_its_end(self, rank: int, now: int) -> int:
         """Nobody can be held at the entry of a call that never comes: who has left MPI for good is
         held before it left."""
-        calls = self._logs[rank].calls if rank in self._logs else ()
+        logs = self._recorded.logs
+        calls = logs[rank].calls if rank in logs else ()
         over = calls and calls[-1].name == "MPI_Finalize" and now == calls[-1].returned
         return now - 1 if over else now
 
@@ -254,7 +248,7 @@ class Traveller:
         """What was put and got on the way is not on record, and may have come in another order."""
         logs = self.logs()
         ranks = RankSet.of(
-            rank for rank in logs if goes_one_sided(logs[rank].calls, start[rank], cut[rank])
+            rank for rank, log in logs.items() if log.goes_one_sided(start[rank], cut[rank])
         )
         if ranks:
             self.doubts.append(
@@ -270,7 +264,7 @@ class Traveller:
         logs, cut = self.logs(), self.cut()
         for rank, now in enumerate(cut):
             calls = logs[rank].calls if rank in logs else ()
-            if goes_outside(calls, base.cut[rank], now):
+            if rank in logs and logs[rank].goes_outside(base.cut[rank], now):
                 return True
             if now % 2 and (not calls or calls[-1].tick < (now + 1) // 2):  # not on record yet
                 names = await functions(self.job.group, rank)
@@ -323,7 +317,8 @@ class Traveller:
         store = self.store(base)
         await self.job.restart(store.load(base.number), store)
         self.changed = False
-        await self.near.keep(base.cut)
+        if all(base.cut):  # before MPI_Init, no way leads back from where a snapshot is of use
+            await self.near.keep(base.cut)
 
     def store(self, base: Base) -> CheckpointStore:
         """Where a base that is a checkpoint is kept."""

@@ -84,7 +84,8 @@ def container(monkeypatch: pytest.MonkeyPatch) -> Container:
     made = Container()
 
     async def build(compiler: str, deadline: Deadline) -> Native:
-        return Native(Path("/cache/starter"), Path("/cache/shim.so"), Path("/cache/walk.so"))
+        names = ("starter", "shim.so", "walk.so", "history.so")
+        return Native(*(Path("/cache") / name for name in names))
 
     monkeypatch.setattr(launching, "build", build)
     monkeypatch.setattr(containers, "start", made.start)

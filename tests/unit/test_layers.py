@@ -53,6 +53,8 @@ PROGRAMS = ("crdebug.node.criu_trial",)
 
 # modules whose use is touching the operating system's processes
 PROCESS_MODULES = ("subprocess", "ctypes", "psutil", "multiprocessing", "pty")
+# which loads what crdebug has compiled of its own, and calls nothing else
+LIBRARIES = ("crdebug.native.history",)
 PROCESS_CALLS = re.compile(
     r"os\.(kill|killpg|fork|forkpty|exec\w+|_?spawn\w+|posix_spawnp?|system|popen|wait\w*|setns"
     r"|unshare|pidfd_open|abort)"
@@ -181,7 +183,8 @@ def touches_processes(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
         return
     hint = "only crdebug.node touches processes, signals and /proc; put a function there"
     for line, name in imported(tree, module):
-        if name.split(".")[0] in PROCESS_MODULES:
+        loads = name.split(".")[0] == "ctypes" and module in LIBRARIES
+        if name.split(".")[0] in PROCESS_MODULES and not loads:
             yield line, f"imports {name}: {hint}"
     for line, name in uses(tree):
         sets_handler = name == "signal.signal" or name.endswith(".add_signal_handler")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from crdebug.timeline.calls import Call, Kind
-from crdebug.travel.bases import Base, below, goes_outside, is_before
+from crdebug.travel.bases import Base, below, is_before
 from crdebug.travel.stops import _End
 
 
@@ -26,24 +23,6 @@ def test_of_two_that_are_equally_far_the_one_in_memory_is_taken() -> None:
 def test_no_state_of_a_job_of_another_size_fits() -> None:
     assert not is_before((1, 1), (1, 1, 1))
     assert is_before((1, 1), (1, 1))
-
-
-@pytest.mark.parametrize(
-    ("start", "end", "expected"),
-    [
-        (0, 1, True),  # inside MPI_Init
-        (0, 8, True),
-        (1, 2, True),  # it was inside then, and is not any more
-        (2, 8, False),
-        (2, 9, True),  # inside MPI_Finalize
-        (9, 10, True),
-        (3, 3, False),
-    ],
-)
-def test_calls_that_talk_with_the_launcher(start: int, end: int, expected: bool) -> None:
-    names = ("MPI_Init", "MPI_Send", "MPI_Recv", "MPI_Barrier", "MPI_Finalize")
-    calls = [Call(0, number + 1, name, Kind.OTHER) for number, name in enumerate(names)]
-    assert goes_outside(calls, start, end) is expected
 
 
 def test_a_place_of_the_walker_as_the_end_of_a_pass() -> None:

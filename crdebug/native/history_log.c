@@ -1,0 +1,329 @@
+/* A rank's log (clock.h), read: into a history, or call by call. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "clock.h"
+#include "history.h"
+
+#define STEP 256 /* calls between two places from which reading can begin */
+#define DEFINITION 0
+#define NOBODY (-1)
+enum { BIAS = 4 };
+#define TAG_MOST ((1u << 28) - 1) /* this, or more: the true values follow */
+#define PEER_MOST ((1u << 20) - 1)
+#define SIZE_MOST UINT32_MAX
+#define FLAG(flag) ((uint64_t)(flag) << 9)
+
+struct comm { /* what a number in this log means from a place on */
+    uint64_t place;
+    int64_t id;
+    struct column ranks; /* int32_t: in the world, of those that it can name */
+};
+
+struct cursor {
+    uint64_t place; /* in records */
+    int64_t tick;
+    uint64_t posted; /* requests so far */
+};
+
+struct log {
+    const uint8_t *map;
+    uint64_t size, records, calls; /* size: of the file; records: that it has room for */
+    struct cursor at;
+    int64_t run, run_tick; /* the last record is a run of calls that said no, which may grow: its place */
+    int64_t rank;
+    struct column posted;              /* int64_t: ticks */
+    struct column marks;               /* struct cursor, every STEP calls */
+    struct column comms;               /* by number, columns of struct comm */
+    struct column outside, one_sided;  /* int64_t: ticks of such calls */
+    struct column completes;           /* int64_t: of the call that was read last */
+};
+
+static const struct crdebug_record *record_at(const struct log *log, uint64_t place) {
+    return (const struct crdebug_record *)(log->map + CRDEBUG_LOG_HEADER) + place;
+}
+
+/* ---- ranks and tags ----------------------------------------------------------------------------- */
+
+/* Of number 0, which is none: where a call does not say it, ranks are those of the world. */
+static const struct comm nameless = {.id = C_NONE};
+
+static const struct comm *comm_at(const struct log *log, uint64_t number, uint64_t place) {
+    if (number == 0) return &nameless;
+    if (number >= log->comms.count) return NULL;
+    const struct column *meanings = &AT(log->comms, struct column, number);
+    uint64_t low = 0, high = meanings->count;
+    if (high && AT(*meanings, struct comm, high - 1).place <= place) low = high; /* most often */
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (AT(*meanings, struct comm, middle).place <= place)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low ? &AT(*meanings, struct comm, low - 1) : NULL;
+}
+
+static int32_t world_rank(const struct comm *comm, uint32_t rank) {
+    if (comm == &nameless) return (int32_t)rank;
+    return comm != NULL && rank < comm->ranks.count ? AT(comm->ranks, int32_t, rank) : NONE;
+}
+
+static int32_t coded(const struct comm *comm, uint32_t code) {
+    return code >= BIAS ? world_rank(comm, code - BIAS) : NONE;
+}
+
+static int32_t peer_of(const struct comm *comm, uint64_t body) {
+    return coded(comm, body >> 28 & PEER_MOST);
+}
+
+static int32_t tag_of(uint32_t code) { return code >= BIAS ? (int32_t)(code - BIAS) : NONE; }
+
+bool log_settled(const struct log *log, int64_t place, int32_t *peer, int32_t *tag) {
+    const struct crdebug_record *record = record_at(log, (uint64_t)place);
+    uint64_t head = __atomic_load_n(&record->head, __ATOMIC_ACQUIRE);
+    if (!(head & FLAG(CRDEBUG_DONE))) return false;
+    *peer = peer_of(comm_at(log, record->body >> 48, (uint64_t)place), record->body);
+    *tag = tag_of(record->body & TAG_MOST);
+    return true;
+}
+
+/* ---- one call ----------------------------------------------------------------------------------- */
+
+struct words { /* that follow a record */
+    const uint32_t *at;
+    uint64_t count;
+};
+
+static void plain(const struct comm *comm, uint64_t head, uint64_t body, struct words words, struct call *c) {
+    uint32_t size = (uint32_t)(head >> 32), tag = body & TAG_MOST, peer = body >> 28 & PEER_MOST;
+    c->bytes = size;
+    c->peer = peer_of(comm, body);
+    c->tag = tag_of(tag);
+    if (words.count < 4 || (size != SIZE_MOST && tag != TAG_MOST && peer != PEER_MOST)) return;
+    c->bytes = (int64_t)(words.at[0] | (uint64_t)words.at[1] << 32);
+    if (tag == TAG_MOST) c->tag = (int32_t)words.at[3];
+    if (peer == PEER_MOST) c->peer = world_rank(comm, words.at[2]);
+}
+
+static void both(const struct comm *comm, uint64_t head, uint64_t body, struct words words, struct call *c) {
+    uint32_t to, source, tag, tag2;
+    if (head & FLAG(CRDEBUG_PACKED) || words.count < 2) {
+        to = body >> 32 & 0xffff;
+        source = body >> 16 & 0xffff;
+        tag = tag2 = body & 0xffff;
+    } else {
+        to = words.at[0];
+        tag = words.at[1];
+        source = body >> 28 & PEER_MOST;
+        tag2 = body & TAG_MOST;
+    }
+    c->bytes = (int64_t)(head >> 32);
+    c->peer = coded(comm, to);
+    c->tag = tag_of(tag);
+    c->peer2 = coded(comm, source);
+    c->tag2 = tag_of(tag2);
+}
+
+static void completed(const struct log *log, uint64_t posted, uint32_t special, uint64_t head,
+                      struct words words, struct column *found) {
+    uint64_t size = head >> 32, first = 0, step = 1, count = 1;
+    bool last = (special & F_ALL) && head & FLAG(CRDEBUG_PACKED); /* the last requests that were posted */
+    if (special & F_ALL) {
+        count = size;
+    } else if (special & F_SOME) {
+        first = 1;
+        step = 2;
+        count = size;
+    } else if (special & F_LOOKS) {
+        return;
+    }
+    bool listed = (special & (F_ALL | F_SOME)) && !last;
+    for (uint64_t k = 0; k < count; k++) {
+        if (listed && first + k * step >= words.count) return;
+        uint64_t age = listed ? words.at[first + k * step] : last ? size - k : size;
+        if (age > 0 && age <= posted) PUSH(*found, int64_t, AT(log->posted, int64_t, posted - age));
+    }
+}
+
+/* Read the call at a cursor, and go past it. Returns how many requests it posted; for the definition
+ * of a communicator, `function` is 0. */
+static uint64_t next(const struct log *log, struct cursor *at, const struct function *functions,
+                     struct call *c, struct column *completes) {
+    const struct crdebug_record *record = record_at(log, at->place);
+    uint64_t head = record->head, body = record->body, size = head >> 32;
+    struct words words = {0};
+    int64_t place = (int64_t)at->place++;
+    if (head & FLAG(CRDEBUG_MORE)) {
+        words.at = (const uint32_t *)(record + 1) + 1;
+        uint64_t more = words.at[-1];
+        if (more > log->records - at->place) more = log->records - at->place; /* never, in a whole log */
+        words.count = more ? 4 * more - 1 : 0;
+        at->place += more;
+    }
+    *c = (struct call){.tick = at->tick + 1,
+                       .repeats = 1,
+                       .place = place,
+                       .rank = (int32_t)log->rank,
+                       .function = head & 0x1ff,
+                       .site = head >> 16 & 0xffff,
+                       .comm = C_NONE,
+                       .peer = NONE,
+                       .tag = NONE,
+                       .peer2 = NONE,
+                       .tag2 = NONE,
+                       .wild = (head & FLAG(CRDEBUG_WILD_SOURCE | CRDEBUG_WILD_TAG)) != 0};
+    if (c->function == DEFINITION) return 0;
+    const struct function *function = &functions[c->function];
+    uint32_t special = (uint32_t)function->special;
+    const struct comm *comm = comm_at(log, body >> 48, (uint64_t)place);
+    uint64_t posts = special & F_STARTALL ? size : special & F_POSTS ? 1 : 0;
+    if (comm != NULL) c->comm = (int32_t)comm->id;
+    c->kind = function->kind;
+    if (head & FLAG(CRDEBUG_NO)) {
+        c->repeats = (int64_t)size;
+        c->kind = K_NOTHING;
+        if (function->kind == K_PROBE) {
+            c->peer = peer_of(comm, body);
+            c->tag = tag_of(body & TAG_MOST);
+        } else {
+            c->comm = C_NONE;
+        }
+    } else if (function->kind == K_TIME) {
+        c->comm = C_NONE;
+        c->bytes = (int64_t)body;
+    } else if (function->kind == K_COMPLETE) {
+        completes->count = 0;
+        completed(log, at->posted, special, head, words, completes);
+        c->completes = completes->data;
+        c->completes_count = completes->count;
+    } else if (function->kind == K_SENDRECV) {
+        both(comm, head, body, words, c);
+    } else if (function->kind != K_CANCEL && !(special & F_FREES)) {
+        plain(comm, head, body, words, c);
+    }
+    if (special & F_START) c->kind = head & FLAG(CRDEBUG_ODD) ? K_POST_RECV : K_POST_SEND;
+    if (special & F_STARTALL) c->bytes = 0;
+    at->tick += c->repeats;
+    at->posted += posts;
+    return posts;
+}
+
+/* ---- for crdebug -------------------------------------------------------------------------------- */
+
+EXPORTED struct log *crdebug_log_open(int file, uint64_t size, int64_t rank) {
+    struct log *log = size > CRDEBUG_LOG_HEADER ? calloc(1, sizeof *log) : NULL;
+    if (log == NULL) return NULL;
+    void *map = mmap(NULL, size, PROT_READ, MAP_SHARED, file, 0);
+    if (map == MAP_FAILED) {
+        free(log);
+        return NULL;
+    }
+    log->map = map;
+    log->size = size;
+    log->records = (size - CRDEBUG_LOG_HEADER) / sizeof(struct crdebug_record);
+    log->rank = rank;
+    log->run = NOBODY;
+    return log;
+}
+
+EXPORTED void crdebug_log_close(struct log *log) {
+    for (uint64_t k = 0; k < log->comms.count; k++) {
+        struct column *meanings = &AT(log->comms, struct column, k);
+        for (uint64_t n = 0; n < meanings->count; n++) column_free(&AT(*meanings, struct comm, n).ranks);
+        column_free(meanings);
+    }
+    column_free(&log->posted);
+    column_free(&log->marks);
+    column_free(&log->comms);
+    column_free(&log->outside);
+    column_free(&log->one_sided);
+    column_free(&log->completes);
+    munmap((void *)log->map, log->size);
+    free(log);
+}
+
+/* What a number of a communicator means from here on. id: of all logs. ranks: of those that it can
+ * name. */
+EXPORTED void crdebug_log_define(struct log *log, uint64_t number, int64_t id, const int32_t *ranks,
+                                 uint64_t count) {
+    while (log->comms.count <= number) PUSH(log->comms, struct column, (struct column){0});
+    struct column *meanings = &AT(log->comms, struct column, number);
+    PUSH(*meanings, struct comm, ((struct comm){.place = log->at.place, .id = id}));
+    struct comm *comm = &AT(*meanings, struct comm, meanings->count - 1);
+    for (uint64_t k = 0; k < count; k++) PUSH(comm->ranks, int32_t, ranks[k]);
+}
+
+/* Read on to the tail, into a history if there is one, but no more than so many calls. Returns the
+ * place of the definition of a communicator that was met, and is to be made; else -1. */
+EXPORTED int64_t crdebug_log_read(struct log *log, struct history *history,
+                                  const struct function *functions, uint64_t tail, uint64_t most) {
+    struct call call;
+    if (log->run != NOBODY) { /* it may have grown */
+        struct cursor *mark = log->marks.count ? &AT(log->marks, struct cursor, log->marks.count - 1) : NULL;
+        if (mark != NULL && mark->place == (uint64_t)log->run) log->marks.count--;
+        log->at.place = (uint64_t)log->run;
+        log->at.tick = log->run_tick;
+        log->calls--;
+        log->run = NOBODY;
+    }
+    if (history != NULL) history_rank(history, (int32_t)log->rank)->log = log;
+    while (log->at.place < tail && most--) {
+        struct cursor before = log->at;
+        uint64_t posts = next(log, &log->at, functions, &call, &log->completes);
+        if (call.function == DEFINITION) return (int64_t)before.place;
+        if (log->calls++ % STEP == 0) PUSH(log->marks, struct cursor, before);
+        for (; posts; posts--) PUSH(log->posted, int64_t, call.tick);
+        if (functions[call.function].special & F_OUTSIDE) PUSH(log->outside, int64_t, call.tick);
+        if (call.kind == K_RMA) PUSH(log->one_sided, int64_t, call.tick);
+        if (log->at.place >= tail && call.kind == K_NOTHING) {
+            log->run = (int64_t)before.place;
+            log->run_tick = before.tick;
+        }
+        if (history != NULL) history_read(history, &call);
+    }
+    return NOBODY;
+}
+
+/* Calls by their numbers, from 0; as many as are written to `calls`. completes: of all of them. */
+EXPORTED uint64_t crdebug_log_calls(struct log *log, const struct function *functions, uint64_t first,
+                                    uint64_t count, struct call *calls, struct column *completes) {
+    struct column own = {0};
+    uint64_t number = first - first % STEP, end = first + count < log->calls ? first + count : log->calls;
+    completes->count = 0;
+    if (first >= end) return 0;
+    struct cursor at = AT(log->marks, struct cursor, first / STEP);
+    while (number < end) {
+        struct call call;
+        next(log, &at, functions, &call, &own);
+        if (call.function == DEFINITION || number++ < first) continue;
+        for (uint64_t k = 0; k < call.completes_count; k++) PUSH(*completes, int64_t, call.completes[k]);
+        calls[number - 1 - first] = call;
+    }
+    column_free(&own);
+    return end - first;
+}
+
+struct progress {
+    uint64_t calls, place;
+    int64_t tick;
+    const struct column *outside, *one_sided;
+};
+
+EXPORTED void crdebug_log_progress(const struct log *log, struct progress *found) {
+    *found = (struct progress){log->calls, log->at.place, log->at.tick, &log->outside, &log->one_sided};
+}
+
+/* A definition: its record, and the words that follow it. */
+struct definition {
+    uint64_t head, body, count;
+    const uint32_t *words;
+};
+
+EXPORTED void crdebug_log_definition(const struct log *log, uint64_t place, struct definition *found) {
+    const struct crdebug_record *record = record_at(log, place);
+    const uint32_t *words = (const uint32_t *)(record + 1);
+    bool whole = place + 1 < log->records && place + 1 + words[0] <= log->records;
+    *found = (struct definition){record->head, record->body, whole ? 4 * words[0] - 1 : 0, words + 1};
+}

@@ -1,0 +1,210 @@
+"""Reading logs: all at once, in pieces, in any order, again after a cut; what they say of calls."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from rank_log import NO, PACKED, WILD_SOURCE, LogWriter
+
+from crdebug.timeline.calls import Call, Kind
+from crdebug.timeline.log import RankLog, read_log
+from crdebug.timeline.matching import Matching
+from crdebug.timeline.messages import Message, messages, pending, unmatched
+from crdebug.timeline.recorded import Recorded
+
+WORLD, SELF, OTHER = 1, 2, 3
+BY = 0x401000
+
+
+def begin(path: Path, rank: int, world: int = 2) -> LogWriter:
+    log = LogWriter(path / str(rank), rank, world)
+    log.define(WORLD, range(world))
+    log.define(SELF, [rank])
+    log.call("MPI_Init", comm=0)
+    return log
+
+
+class Writers:
+    """Two ranks that do what a job may do, by chance; what they send is received in time."""
+
+    def __init__(self, path: Path, seed: int) -> None:
+        self.chooser = random.Random(seed)
+        self.logs = [begin(path, rank) for rank in range(2)]
+        self.begun = self.logs[0].tail
+        self.open: list[tuple[int, int]] = []  # wild receives of rank 1: their place, and age
+        self.tests = -1  # the place of a run that said no, if that is the last record
+
+    def step(self) -> None:
+        one, other = self.logs
+        tests, self.tests = self.tests, -1
+        match self.chooser.randrange(8):
+            case 0:
+                one.call("MPI_Send", peer=1, tag=7, size=self.chooser.choice((8, 5000)))
+                other.call("MPI_Recv", peer=0, tag=7, size=8)
+            case 1:
+                one.call("MPI_Isend", peer=1, tag=3, size=8)
+                one.call("MPI_Wait", size=1)
+                place = other.call("MPI_Irecv", flags=WILD_SOURCE, tag=3)
+                if self.chooser.random() < 0.5:
+                    other.got(place, "MPI_Irecv", 0, 3)
+                    other.call("MPI_Waitall", size=1, flags=PACKED)
+                else:
+                    self.open.append((place, 3))
+            case 2:
+                while self.open:  # all that is open has come by now
+                    place, tag = self.open.pop()
+                    other.got(place, "MPI_Irecv", 0, tag)
+            case 3 if tests >= 0:
+                other.once_more(tests)
+                self.tests = tests
+            case 3:
+                self.tests = other.call("MPI_Iprobe", peer=0, tag=9, size=1, flags=NO)
+            case 4:
+                for log in self.logs:
+                    log.call("MPI_Allreduce", size=8)
+            case 5:  # a communicator under a number that an earlier one had
+                members = self.chooser.choice(((0, 1), (1, 0)))
+                for log in self.logs:
+                    log.call("MPI_Comm_split")
+                    log.define(OTHER, members)
+                one.call("MPI_Send", comm=OTHER, peer=1 - members[0], tag=1, size=4)
+                other.call("MPI_Recv", comm=OTHER, peer=members[0], tag=1, size=4)
+            case 6:
+                other.call("MPI_Wtime")
+            case _:
+                one.call("MPI_Isend", peer=1, tag=5, size=8)
+                one.call("MPI_Isend", peer=1, tag=6, size=8)
+                one.call("MPI_Waitall", size=2, words=(1, 2))
+                other.call("MPI_Recv", peer=0, tag=6)
+                other.call("MPI_Recv", peer=0, tag=5)
+
+
+def facts(matching: Matching, ends: list[int]) -> object:
+    matching.settle()
+    needs = {
+        (entered, why, waiter): sorted(zip(found.keys, found.values, strict=True))
+        for entered, each in matching.awaited.items()
+        for waiter, why, found in each
+        if len(found)
+    }
+    return [*messages(matching)], [*unmatched(matching)], [*pending(matching, ends)], needs
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_log_read_in_pieces_is_the_same_log(tmp_path: Path, seed: int) -> None:
+    """And what is matched from the records is what is matched from lists of the calls."""
+    writers, grown = Writers(tmp_path, seed), Recorded()
+    for _ in range(writers.chooser.choice((20, 300))):
+        writers.step()
+        if writers.chooser.random() < 0.3:
+            grown.read(tmp_path.iterdir())
+    grown.read(tmp_path.iterdir())
+    fresh, lists = Recorded(), Matching()
+    fresh.read(sorted(tmp_path.iterdir(), reverse=True))
+    calls = {rank: [*log.calls] for rank, log in fresh.logs.items()}
+    comms = {name: who for log in fresh.logs.values() for name, who in log.comms.items()}
+    lists.extend(calls, comms)
+    ends = [log.tail_now for _, log in sorted(fresh.logs.items())]
+    assert ends == [2 * log.ticks for log in writers.logs]
+    assert facts(grown.matching, ends) == facts(fresh.matching, ends) == facts(lists, ends)
+    for rank, log in grown.logs.items():
+        assert [*log.calls] == calls[rank] == read_log(log.path).calls[:]
+        for _ in range(20):  # from anywhere, and one by one
+            first = writers.chooser.randrange(len(calls[rank]))
+            last = writers.chooser.randint(first, len(calls[rank]))
+            assert log.calls[first:last] == calls[rank][first:last]
+            assert log.calls[first - len(calls[rank])] == calls[rank][first]
+
+
+def test_a_log_that_was_cut_or_replaced_is_read_anew(tmp_path: Path) -> None:
+    writers, recorded = Writers(tmp_path, 3), Recorded()
+    for _ in range(50):
+        writers.step()
+    recorded.read(tmp_path.iterdir())
+    one = writers.logs[0]
+    one.cut(writers.begun, 1)
+    one.call("MPI_Send", peer=1, tag=7, size=8)
+    recorded.read(tmp_path.iterdir())
+    assert [call.name for call in recorded.logs[0].calls] == ["MPI_Init", "MPI_Send"]
+    assert {found.sent for found in messages(recorded.matching) if found.sender == 0} == {2}
+    (tmp_path / "0").unlink()
+    begin(tmp_path, 0)
+    recorded.read(tmp_path.iterdir())
+    assert [call.name for call in recorded.logs[0].calls] == ["MPI_Init"]
+    assert not [*messages(recorded.matching)]
+
+
+def test_reading_stops_in_time_and_goes_on_there(tmp_path: Path) -> None:
+    writers, recorded = Writers(tmp_path, 4), Recorded()
+    for _ in range(50):
+        writers.step()
+    assert recorded.read(tmp_path.iterdir(), seconds=0.0)  # there is more
+    assert not recorded.read(tmp_path.iterdir())
+    whole = Recorded()
+    whole.read(tmp_path.iterdir())
+    ends = [log.tail_now for _, log in sorted(whole.logs.items())]
+    assert facts(recorded.matching, ends) == facts(whole.matching, ends)
+
+
+def test_what_a_record_says_of_a_call(tmp_path: Path) -> None:
+    log = begin(tmp_path, 1)
+    log.call("MPI_Irecv", flags=WILD_SOURCE, tag=2)
+    got = log.call("MPI_Irecv", flags=WILD_SOURCE, tag=2)
+    log.got(got, "MPI_Irecv", 0, 2)
+    log.call("MPI_Test", size=3, flags=NO)
+    log.call("MPI_Wait", size=1)
+    log.call("MPI_Bcast", peer=1, size=80)
+    # more bytes and a greater tag than a record has room for
+    large = (1 << 33) + 5
+    words = (large & 0xFFFFFFFF, large >> 32, 0, 1 << 29)
+    log.call("MPI_Send", peer=0, tag=(1 << 28) - 5, size=(1 << 32) - 1, words=words)
+    (tmp_path / "0").touch()  # a rank that has not begun
+    recorded = Recorded()
+    recorded.read(tmp_path.iterdir())
+    calls = recorded.logs[1].calls
+    assert [call.site for call in calls] == [BY] * 7
+    assert calls[1:] == [
+        Call(1, 2, "MPI_Irecv", Kind.POST_RECV, BY, "world", None, 2, wild=True),
+        Call(1, 3, "MPI_Irecv", Kind.POST_RECV, BY, "world", 0, 2, wild=True),
+        Call(1, 4, "MPI_Test", Kind.NOTHING, BY, repeats=3),
+        Call(1, 7, "MPI_Wait", Kind.COMPLETE, BY, "world", completes=(3,)),
+        Call(1, 8, "MPI_Bcast", Kind.COLLECTIVE, BY, "world", 1, bytes=80),
+        Call(1, 9, "MPI_Send", Kind.SEND, BY, "world", 0, 1 << 29, large),
+    ]
+    (sent,) = messages(recorded.matching)
+    assert sent == Message(1, 9, 0, "world", 1 << 29, large, 9)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [
+        (0, 1, True),  # inside MPI_Init
+        (0, 8, True),
+        (1, 2, True),  # it was inside then, and is not any more
+        (2, 8, False),
+        (2, 9, True),  # inside MPI_Finalize
+        (9, 10, True),
+        (3, 3, False),
+    ],
+)
+def test_calls_that_talk_with_the_launcher(
+    tmp_path: Path, start: int, end: int, expected: bool
+) -> None:
+    log = begin(tmp_path, 0)
+    for name in ("MPI_Send", "MPI_Recv", "MPI_Barrier", "MPI_Finalize"):
+        log.call(name, peer=1, tag=0)
+    found = read_log(log.path)
+    assert found.goes_outside(start, end) is expected
+    assert not found.goes_one_sided(start, end)
+
+
+def test_calls_of_one_sided_communication(tmp_path: Path) -> None:
+    log = begin(tmp_path, 0)
+    for name in ("MPI_Barrier", "MPI_Put", "MPI_Barrier"):
+        log.call(name)
+    found = RankLog(log.path)
+    assert not found.goes_one_sided(0, 100)  # nothing was read
+    found = read_log(log.path)
+    assert [found.goes_one_sided(start, start + 2) for start in (2, 4, 6)] == [False, True, False]
