@@ -21,7 +21,7 @@ from crdebug.errors import CrdebugError, GdbDied, Refused
 from crdebug.events import Event, GroupStopped, Progress
 from crdebug.job import hooks
 from crdebug.job.imaging import OUTPUT, Imaging
-from crdebug.job.ranks import RankShim
+from crdebug.job.ranks import RankShim, find_shim
 from crdebug.job.record import JobDirectory, JobRecord, is_alive, told
 from crdebug.node import proc, signals
 from crdebug.operation import Operation, Whereabouts, lead_out, load_herd, refused_operation
@@ -123,7 +123,9 @@ class AttendedJob:
         """The shims, found anew: a process that became another program (execve(2)) has its shim
         elsewhere."""
         return tuple(
-            RankShim.find(shim.entry, self.record.shim) if proc.is_alive(shim.pid) else shim
+            find_shim(shim.entry, self.record.shim, adopted=self.record.adopted)
+            if proc.is_alive(shim.pid)
+            else shim
             for shim in self.shims
         )
 

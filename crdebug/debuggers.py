@@ -15,7 +15,7 @@ from crdebug.deadline import Deadline
 from crdebug.errors import CrdebugError, DeadlineExpired, GdbError
 from crdebug.job.launch import end
 from crdebug.job.ranks import RankShim
-from crdebug.job.record import JobRecord, is_alive
+from crdebug.job.record import JobRecord
 from crdebug.node import signals
 from crdebug.node.code import remove_breakpoints
 from crdebug.target.gdb import GdbTarget
@@ -39,6 +39,7 @@ def scripts() -> tuple[Path, ...]:
             "quiet_mi.py",
             "sites_mi.py",
             "place_mi.py",
+            "inject_mi.py",
         )
     )
 
@@ -62,14 +63,19 @@ async def launch_gdb(rank: int, signal: int, settings: Settings) -> GdbTarget:
     deadline = Deadline(settings.attach)
     target = await GdbTarget.launch(rank, deadline, gdb=settings.gdb, scripts=scripts())
     if signal:
-        # GDB names real-time signals by number, the others as everybody does.
-        name = signals.name_of(signal) if signal < SIGRTMIN else f"SIG{signal}"
         try:
-            await target.console(f"handle {name} nostop noprint pass", deadline)
+            await pass_signal(target, signal, deadline)
         except GdbError:
             await target.close(deadline)
             raise
     return target
+
+
+async def pass_signal(target: Target, signal: int, deadline: Deadline) -> None:
+    """Have a GDB give the rank this signal without a word."""
+    # GDB names real-time signals by number, the others as everybody does.
+    name = signals.name_of(signal) if signal < SIGRTMIN else f"SIG{signal}"
+    await target.console(f"handle {name} nostop noprint pass", deadline)
 
 
 async def launch_group(
@@ -147,14 +153,15 @@ async def end_job(group: TargetGroup, record: JobRecord) -> None:
     """
     stop = group.settings.stop
     patience = Deadline(stop / 3)
-    if is_alive(record):
-        signals.kill(record.pid, record.start)
-    await group.ask(
-        group.in_state(TargetState.STOPPED),
-        lambda each: patience.wait(each.kill(patience), "gdb to let the rank end"),
-    )
+
+    def note() -> Awaitable[object]:
+        return group.ask(
+            group.in_state(TargetState.STOPPED),
+            lambda each: patience.wait(each.kill(patience), "gdb to let the rank end"),
+        )
+
     try:
-        await end(record, patience)
+        await end(record, patience, note)
     except DeadlineExpired:
         stuck = [each for each in (group[rank] for rank in group.ranks) if each.pid is not None]
         closing = (each.close(Deadline(stop / 3)) for each in stuck)

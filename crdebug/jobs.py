@@ -16,9 +16,9 @@ from crdebug.deadline import Deadline
 from crdebug.errors import BadInput, CrdebugError, DeadlineExpired, Refused, StoreError
 from crdebug.events import Event, Progress
 from crdebug.job import hooks
-from crdebug.job.imaging import NO_MEMORY_FOR_BOTH, Image, Imaging, stop_all
+from crdebug.job.imaging import Image, Imaging, stop_all
 from crdebug.job.launch import await_ranks, end, launch, why_ended
-from crdebug.job.ranks import RankShim, naming_the_ended, refuse_traced
+from crdebug.job.ranks import RankShim, StoppedRank, naming_the_ended, refuse_traced
 from crdebug.job.record import (
     JobDirectory,
     JobRecord,
@@ -29,7 +29,7 @@ from crdebug.job.record import (
     told,
 )
 from crdebug.job.remains import end_remains, take_over
-from crdebug.node import proc, signals
+from crdebug.node import family, proc, signals
 from crdebug.output import OutputRelay
 from crdebug.ranks import RankSet
 
@@ -180,8 +180,10 @@ class _Undisturbed:
         assert self._number is not None
         manifest = self._imaging.directory.store.load(self._number)
         self._old = self.record
-        if not self._imaging.fits_beside(manifest, self.record):
-            self._tell(NO_MEMORY_FOR_BOTH)
+        why = self._imaging.why_end_first(manifest, self.record)
+        if why is not None:
+            await self._imaging.before_the_end(manifest, self.record)
+            self._tell(why)
             await self.retire()
         self.record, self.shims = await self._imaging.restore(manifest, self.record, debugger=False)
         self.checkpoint = describe(manifest)
@@ -209,10 +211,22 @@ async def take_checkpoint(
 ) -> Checkpoint:
     """Take a checkpoint of a running job; the session that is attached to it does so, if any.
 
+    job: its name, or the PID of one of its processes, whoever started it.
     kill: end the job afterwards.  stop: it stands where the checkpoint has it, until `release`.
     Raises Refused, CrsFailed, StoreError; the job runs on then.
     """
     settings = settings or Settings()
+    if job.isdecimal() and not JobDirectory(job).exists():
+        from crdebug.foreign import choose  # takes time to load, and is for few
+
+        job, found = await choose(job, "", settings)
+        if found is not None and stop:
+            raise Refused(
+                "crdebug did not start this job, and has no checkpoint of it yet",
+                hint="take one without --stop first",
+            )
+        if found is not None:
+            return await _first_checkpoint(job, note, kill, progress, settings)
     directory = JobDirectory(job)
     record = directory.read()
     if not is_alive(record):
@@ -248,6 +262,24 @@ async def take_checkpoint(
     return taken[0]
 
 
+async def _first_checkpoint(
+    pid: str, note: str, kill: bool, progress: Callable[[Event], None], settings: Settings
+) -> Checkpoint:
+    """Of a job that somebody else started: only under a debugger can it get the shim."""
+    from crdebug.session import Session
+
+    session = await Session.attach(pid, settings=settings, subscriber=progress)
+    try:
+        taken = await session.checkpoint(note)
+        if kill:
+            await session.kill()
+    finally:
+        if session.ended is None:
+            await session.detach()
+        await session.close()
+    return taken
+
+
 async def _prepare(job: str, shims: Sequence[RankShim]) -> None:
     """The protocol's variables for a checkpoint without a debugger. Raises Refused.
 
@@ -259,6 +291,12 @@ async def _prepare(job: str, shims: Sequence[RankShim]) -> None:
         limit = Deadline(_BLOCKED_FOR_GOOD)
         await limit.until(lambda: not any(shim.blockers() for shim in shims), "")
     for shim in shims:
+        if isinstance(shim, StoppedRank):
+            raise Refused(
+                "no shim is in it, and without one its system calls would end with EINTR",
+                ranks=RankSet.of([shim.rank]),
+                hint=f"take the checkpoint under a debugger: 'crdebug attach {job}'",
+            )
         shim.refuse_blockers()
         refuse_traced(shim.pid, shim.rank)
         if shim.shim().waiting:
@@ -353,7 +391,7 @@ async def release(job: str, settings: Settings | None = None) -> tuple[str, ...]
     async with directory.lock_within("release it", Deadline(settings.stop)):
         record = directory.read()  # others may have had it until now
         if proc.is_stopped(record.pid):
-            stop_all(proc.processes_in_namespace_of(record.pid), SIGCONT)
+            stop_all(family.of_job(record.pid), SIGCONT)
             lines.append(f"job '{job}' goes on")
         shims = await take_over(directory, record, settings)
         for shim in shims:

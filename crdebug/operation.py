@@ -16,8 +16,8 @@ from crdebug.deadline import Deadline
 from crdebug.debuggers import end_job, replace_gdb
 from crdebug.errors import CrdebugError, GdbDied
 from crdebug.events import Event, JobSays, RankRestored, RankStopped
-from crdebug.job.imaging import NO_MEMORY_FOR_BOTH, Image, Imaging
-from crdebug.job.ranks import RankShim, has_ended, naming_the_ended, refuse_traced
+from crdebug.job.imaging import Image, Imaging
+from crdebug.job.ranks import RankShim, StoppedRank, has_ended, naming_the_ended, refuse_traced
 from crdebug.job.record import JobDirectory, JobRecord
 from crdebug.node import proc, ptrace
 from crdebug.ranks import RankSet
@@ -94,6 +94,19 @@ async def lead_out(
         # It is still before main, where nothing but the gate keeps it; or a thread that did not
         # come has the signal yet to take.
         shim.set_gate(1)
+
+
+async def _find_again(target: GdbTarget, before: Whereabouts, deadline: Deadline) -> None:
+    """A rank that SIGSTOP has held: is every thread where it was, or in front of its call?"""
+    now = {each.tid: each for each in (await note_threads(target, deadline)).threads}
+    for was in before.threads:
+        thread = now.get(was.tid)
+        if thread is None or thread.sp != was.sp or thread.pc not in (was.pc, was.pc - 2):
+            at = "has ended" if thread is None else f"is at {thread.pc:#x}"
+            raise CrdebugError(f"thread {was.tid} was at {was.pc:#x} before and {at}")
+    for each in await target.threads(deadline):
+        if each.tid == before.selected:
+            await target.select_thread(each.number, deadline)
 
 
 def save_herd(directory: JobDirectory, herd: Mapping[int, Whereabouts]) -> None:
@@ -223,6 +236,11 @@ class Operation:
     async def detach(self, rank: int) -> None:
         async with self._shim(rank) as shim:
             target = self._target(rank)
+            if isinstance(shim, StoppedRank):
+                command = Deadline(self._settings.command)
+                await target.mi("-crdebug-before-calls", command)
+                await target.detach(command)
+                return
             try:
                 await target.lend(Deadline(self._settings.command))
             except CrdebugError:
@@ -233,7 +251,9 @@ class Operation:
     async def await_waitpoint(self, rank: int) -> None:
         async with self._shim(rank) as shim:
             await shim.await_waitpoint(Deadline(self._settings.herd))
-            if self._manifest is None:  # else they are in the image
+            if self._manifest is None and not isinstance(
+                shim, StoppedRank
+            ):  # else they are in the image
                 await self._queue_signals(rank, shim)
 
     async def _queue_signals(self, rank: int, shim: RankShim) -> None:
@@ -282,8 +302,10 @@ class Operation:
     async def restore(self) -> None:
         assert self._manifest is not None
         self._old = self.record
-        if not self._imaging.fits_beside(self._manifest, self.record):
-            self._tell(NO_MEMORY_FOR_BOTH)
+        why = self._imaging.why_end_first(self._manifest, self.record)
+        if why is not None:
+            await self._imaging.before_the_end(self._manifest, self.record)
+            self._tell(why)
             await self.retire()
         self.record, self.shims = await self._imaging.restore(
             self._manifest, self.record, debugger=True
@@ -325,6 +347,9 @@ class Operation:
             # Should it fail, and another debugger try: threads that came out have run on.
             stop = self._stops.pop(rank, None)
             deadline = Deadline(self._settings.command)
+            if isinstance(shim, StoppedRank):
+                await _find_again(self._target(rank), where, deadline)
+                return
             await lead_out(self._target(rank), shim, where, stop, deadline)
 
 

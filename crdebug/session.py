@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from crdebug.adoption import adopt
 from crdebug.attended import AttendedJob
 from crdebug.checkpoint.store import Checkpoint, describe
 from crdebug.config import Settings
@@ -105,7 +106,9 @@ class Session(Running, Selecting, Stacks, Points):
         job, found = await choose(job, ranks, settings)
         if found is not None:
             group = await attach_found(found, settings, subscriber)
-            return cls(group, job, settings, subscriber)
+            session = cls(group, job, settings, subscriber)
+            session._found = found
+            return session
         directory = JobDirectory(job)
         record = directory.read()
         if not is_alive(record):
@@ -185,6 +188,14 @@ class Session(Running, Selecting, Stacks, Points):
         self.history = History(job, self._tell, self._busy)
         return job
 
+    async def _adopt(self) -> None:
+        """A job that somebody else started becomes one of ours."""
+        if self._attended is not None or self._found is None:
+            return
+        job = await adopt(self._found, self._group, self.settings, self._tell)
+        await self._attend(job).open(self._requested)
+        self._name = job.name
+
     async def detach(self, *, hold: bool = False) -> None:
         """Let the job run on without a debugger; the session is over.
 
@@ -227,6 +238,7 @@ class Session(Running, Selecting, Stacks, Points):
         StoreError when it failed. The job is as before then.
         """
         async with self._busy:
+            await self._adopt()
             job = self._job("checkpoint")
             await past(self.history).branching.before_running()
             return await job.checkpoint(note)

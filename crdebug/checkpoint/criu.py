@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 
 from crdebug.checkpoint.crs import Frozen
@@ -18,9 +18,12 @@ from crdebug.node.broken_dump import Before
 from crdebug.node.criu_program import CriuProgram
 from crdebug.node.criu_trial import COMMON as _COMMON
 from crdebug.node.criu_trial import DUMP as _DUMP
+from crdebug.node.criu_trial import OWN_NETWORK as _OWN_NETWORK
 from crdebug.node.criu_trial import RESTORE as _RESTORE
 from crdebug.node.criu_trial import errors_in
 
+# A tree in nobody's namespaces: its session may be that of whoever started it.
+_NO_CONTAINER = ("--shell-job",)
 _TO_END = 30.0  # seconds; what is killed ends at once, unless the kernel is in trouble
 
 
@@ -62,13 +65,21 @@ class Criu:
         return f"criu {self._program.version}"
 
     async def dump(
-        self, pid: int, images: Path, mounts: Mapping[str, str], frozen: Frozen, deadline: Deadline
+        self,
+        pid: int,
+        images: Path,
+        mounts: Mapping[str, str],
+        frozen: Frozen,
+        deadline: Deadline,
+        *,
+        container: bool = True,
     ) -> None:
         """When this is cancelled, CRIU is left to come to its end if that is near: to have a
         process make a system call, it puts code in the place of the process's own for some
         microseconds, and killed just then it leaves it there."""
         external = [f"mnt[{point}]:{name}" for point, name in mounts.items()]
-        arguments = ["dump", "--tree", str(pid), *_COMMON, *_DUMP]
+        common = _COMMON if container else (*_COMMON[: -len(_OWN_NETWORK)], *_NO_CONTAINER)
+        arguments = ["dump", "--tree", str(pid), *common, *_DUMP]
         meeting = _Rendezvous("post-dump", frozen)
         work = self._run(arguments, external, images, meeting, deadline)
         running = asyncio.create_task(_or_restored(pid, work))
@@ -82,11 +93,23 @@ class Criu:
             raise
 
     async def restore(
-        self, images: Path, mounts: Mapping[str, str], frozen: Frozen, deadline: Deadline
+        self,
+        images: Path,
+        mounts: Mapping[str, str],
+        frozen: Frozen,
+        deadline: Deadline,
+        instead: Mapping[str, int] | None = None,
     ) -> int:
         external = [f"mnt[{name}]:{point}" for name, point in mounts.items()]
         meeting = _Rendezvous("pre-resume", frozen)
-        await self._run(["restore", *_COMMON, *_RESTORE], external, images, meeting, deadline)
+        arguments = ["restore", *_COMMON, *_RESTORE]
+        if instead is not None:
+            common = (*_COMMON[: -len(_OWN_NETWORK)], *_NO_CONTAINER)
+            arguments = ["restore", *common, *_RESTORE[-1:]]
+            for name, descriptor in instead.items():
+                arguments += ["--inherit-fd", f"fd[{descriptor}]:{name}"]
+        passed = tuple((instead or {}).values())
+        await self._run(arguments, external, images, meeting, deadline, passed)
         assert meeting.pid is not None
         return meeting.pid
 
@@ -97,6 +120,7 @@ class Criu:
         images: Path,
         meeting: _Rendezvous,
         deadline: Deadline,
+        passed: Sequence[int] = (),
     ) -> None:
         verb = arguments[0]
         # A short path of its own: the name of a Unix socket has 108 bytes at most (unix(7)).
@@ -125,6 +149,7 @@ class Criu:
                     ],
                     deadline,
                     f"the CRS to {verb}",
+                    pass_fds=passed,
                 )
                 if meeting.error is not None:
                     raise _as_error(meeting.error)

@@ -21,22 +21,36 @@ class Crs(Protocol):
         ...
 
     async def dump(
-        self, pid: int, images: Path, mounts: Mapping[str, str], frozen: Frozen, deadline: Deadline
+        self,
+        pid: int,
+        images: Path,
+        mounts: Mapping[str, str],
+        frozen: Frozen,
+        deadline: Deadline,
+        *,
+        container: bool = True,
     ) -> None:
         """Write the images of the tree under `pid`, which then runs on.
 
         mounts: mount points to leave alone, each with the name to find it by on restore.
         frozen: called once the images are written; if it raises, the tree runs on and there is no
-        image. Raises CrsFailed.
+        image.  container: the tree is in namespaces of its own. Raises CrsFailed.
         """
         ...
 
     async def restore(
-        self, images: Path, mounts: Mapping[str, str], frozen: Frozen, deadline: Deadline
+        self,
+        images: Path,
+        mounts: Mapping[str, str],
+        frozen: Frozen,
+        deadline: Deadline,
+        instead: Mapping[str, int] | None = None,
     ) -> int:
         """Bring the tree back; returns the host PID of its first process.
 
         mounts: by name, what to put there.  frozen: called with all of it restored and nothing
-        run yet; if it raises, the new tree is ended. Raises CrsFailed.
+        run yet; if it raises, the new tree is ended.  instead: None for a tree that was in
+        namespaces of its own; else descriptors of ours, in the place of pipes that lead out of the
+        tree, by their names. Raises CrsFailed.
         """
         ...

@@ -25,6 +25,7 @@ from crdebug.node import proc
 
 # Where the container's own file systems are; the job's stdout and stderr are kept apart.
 _OWN = ("/proc/", "/dev/", "/run/crdebug/", "/sys/")
+_SHARED_MEMORY = "/dev/shm/"
 _BLOCK = 1 << 20
 _TAIL = 4096
 _JOURNAL = "journal"
@@ -45,8 +46,11 @@ class SavedFile:
     tail: str = ""
 
 
-def find_open_files(pids: Iterable[int]) -> tuple[SavedFile, ...]:
-    """The files that these processes write to, each once, without copies yet."""
+def find_open_files(pids: Iterable[int], *, container: bool = True) -> tuple[SavedFile, ...]:
+    """The files that these processes write to, each once, without copies yet.
+
+    container: they have shared memory and the job's output in mounts of their own.
+    """
     appending: dict[str, bool] = {}
     sizes: dict[str, int] = {}
     for pid in pids:
@@ -55,7 +59,8 @@ def find_open_files(pids: Iterable[int]) -> tuple[SavedFile, ...]:
         except (ProcessLookupError, PermissionError):
             continue
         for file in files:
-            if file.deleted or file.path.startswith(_OWN):
+            shared = not container and file.path.startswith(_SHARED_MEMORY)
+            if file.deleted or (file.path.startswith(_OWN) and not shared):
                 continue
             appending[file.path] = appending.get(file.path, True) and file.append
             sizes[file.path] = file.size

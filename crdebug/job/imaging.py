@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from crdebug.acquire.binaries import build_id, mapped_programs
-from crdebug.acquire.mpir import acquire
+from crdebug.acquire.mpir import ProcDesc, acquire
 from crdebug.checkpoint.criu import Criu
 from crdebug.checkpoint.crs import Crs
 from crdebug.checkpoint.files import RollBack, SavedFile, find_open_files, save
@@ -26,11 +26,11 @@ from crdebug.config import Settings
 from crdebug.deadline import Deadline
 from crdebug.errors import CrdebugError, NotAvailable, Refused, StoreError
 from crdebug.events import Progress
-from crdebug.job import clocks
-from crdebug.job.ranks import RankShim, find_shims
+from crdebug.job import clocks, needs
+from crdebug.job.ranks import RankShim, StoppedRank, find_shims
 from crdebug.job.record import JobDirectory, JobRecord, is_alive
 from crdebug.native import layout
-from crdebug.node import container, proc, signals
+from crdebug.node import container, family, proc, signals
 from crdebug.node.criu_program import find_criu
 from crdebug.node.ptrace import Held, held_container
 from crdebug.ranks import RankSet
@@ -38,6 +38,7 @@ from crdebug.ranks import RankSet
 _JOB_MOUNT = "crdebug-job"
 OUTPUT = ("stdout", "stderr", "events")
 NO_MEMORY_FOR_BOTH = Progress("restart", "end the job first: there is no memory for both")
+SAME_PLACE = Progress("restart", "end the job first: it comes back under its old PIDs")
 _SPARE = 64 << 20  # bytes of memory, for the CRS and for what its estimate leaves out
 
 
@@ -100,9 +101,8 @@ class Imaging:
         """
         crs = await asyncio.to_thread(find_crs, record)
         store = self.store
-        store.require_space(sum(map(_resident, proc.processes_in_namespace_of(record.pid))))
-        mounts = {mount.point: mount.point for mount in container.machine_mounts(record.pid)}
-        mounts[container.JOB_DIRECTORY] = _JOB_MOUNT
+        store.require_space(sum(map(_resident, family.of_job(record.pid))))
+        mounts = {} if record.adopted else _mounts_of(record)
         draft = store.begin()
         saved: tuple[SavedFile, ...] = ()
         programs: tuple[str, ...] = ()
@@ -111,8 +111,10 @@ class Imaging:
 
         async def frozen(pid: int) -> None:
             nonlocal saved, programs
-            pids = proc.processes_in_namespace_of(pid)
-            saved = save(find_open_files(pids), draft.files)
+            pids = family.of_job(pid)
+            saved = save(find_open_files(pids, container=not record.adopted), draft.files)
+            if record.adopted:
+                needs.write(needs.note(pids, [file.path for file in saved]), draft.run)
             programs = mapped_programs(pids)
             inside.update((shim.rank, proc.inner_pid(shim.pid)) for shim in shims)
             now.update((each.rank, each.read().now) for each in clocks.find(shims, record.layer))
@@ -129,7 +131,10 @@ class Imaging:
         hashing = RunningHashes(draft.images)
         taken = time.time()
         try:
-            await crs.dump(record.pid, draft.images, mounts, frozen, Deadline(self.settings.dump))
+            limit = Deadline(self.settings.dump)
+            await crs.dump(
+                record.pid, draft.images, mounts, frozen, limit, container=not record.adopted
+            )
         except BaseException:
             store.discard(draft)
             raise
@@ -202,23 +207,36 @@ class Imaging:
                 )
         self.store.verify(manifest)
 
-    def fits_beside(self, manifest: Manifest, record: JobRecord) -> bool:
-        """Is there memory for a checkpoint's processes beside those that are there now?
+    def why_end_first(self, manifest: Manifest, record: JobRecord) -> Progress | None:
+        """Why a checkpoint's processes cannot be brought back beside those that are there now.
 
-        Raises Refused when there is none even without those.
+        Raises Refused when there is no memory for them even without those.
         """
+        if record.adopted:
+            return SAME_PLACE
         pages = (s for name, s in manifest.files.items() if name.startswith("images/pages-"))
         needed, free = sum(stamp.size for stamp in pages), proc.available_memory()
         if needed + _SPARE <= free:
-            return True
-        pids = proc.processes_in_namespace_of(record.pid) if is_alive(record) else ()
+            return None
+        pids = family.of_job(record.pid) if is_alive(record) else ()
         free += sum(map(_resident, pids))
         if needed > free:
             raise Refused(
                 f"a restart needs {needed >> 20} MiB of memory, {free >> 20} MiB can be had",
                 hint="end other programs first",
             )
-        return False
+        return NO_MEMORY_FOR_BOTH
+
+    async def before_the_end(self, manifest: Manifest, record: JobRecord) -> None:
+        """All that can be looked at while the job that is to be replaced is still there.
+
+        Raises StoreError, Refused; nothing is lost then.
+        """
+        await asyncio.to_thread(self.check, manifest)
+        if record.adopted:
+            needed = needs.read(self.store.path(manifest.number) / "run")
+            own = is_alive(record)
+            await needs.require(needed, family.of_job(record.pid) if own else ())
 
     async def restore(
         self, manifest: Manifest, record: JobRecord, *, debugger: bool
@@ -231,6 +249,8 @@ class Imaging:
         """
         await asyncio.to_thread(self.check, manifest)
         crs = await asyncio.to_thread(find_crs, record)
+        if record.adopted:
+            await needs.require(needs.read(self.store.path(manifest.number) / "run"))
         async with self._standing_still(record) as old:
             new, shims = await self._bring_back(manifest, record, crs, debugger)
             if old is not None:
@@ -256,7 +276,8 @@ class Imaging:
 
         async def frozen(pid: int) -> None:
             nonlocal shims
-            shims = find_shims(acquire(pid), manifest.shim)
+            entries = entries_of(manifest) if record.adopted else acquire(pid)
+            shims = find_shims(entries, manifest.shim, adopted=record.adopted)
             set_variables(shims, manifest, home / "images", debugger=debugger)
 
         async with contextlib.AsyncExitStack() as undo:
@@ -273,16 +294,21 @@ class Imaging:
             undo.push_async_callback(_to_its_end, rollback.undo)
             undo.push_async_callback(
                 container.end_all,
-                lambda: container.containers_of(run),
+                lambda: _begun(record, run, home / "run"),
                 Deadline(self.settings.restore + self.settings.stop),
             )
             mounts = {
                 name: str(run) if name == _JOB_MOUNT else point
                 for point, name in manifest.mounts.items()
             }
-            pid = await crs.restore(
-                home / "images", mounts, frozen, Deadline(self.settings.restore)
-            )
+            limit = Deadline(self.settings.restore)
+            if record.adopted:
+                told = needs.read(home / "run").pipes
+                with open(run / "stdout", "ab") as output:
+                    instead = dict.fromkeys(told, output.fileno())
+                    pid = await crs.restore(home / "images", mounts, frozen, limit, instead)
+            else:
+                pid = await crs.restore(home / "images", mounts, frozen, limit)
             new = replace(
                 record,
                 incarnation=incarnation,
@@ -301,6 +327,25 @@ def stop_all(pids: Sequence[int], number: int = signal.SIGSTOP) -> None:
     """Stop processes, or have them go on (SIGCONT)."""
     for pid in pids:
         signals.kill(pid, None, number)
+
+
+def _mounts_of(record: JobRecord) -> dict[str, str]:
+    mounts = {mount.point: mount.point for mount in container.machine_mounts(record.pid)}
+    return {**mounts, container.JOB_DIRECTORY: _JOB_MOUNT}
+
+
+def _begun(record: JobRecord, run: Path, noted: Path) -> tuple[int, ...]:
+    """What a restart that failed has left; without a container all had numbers that were free."""
+    if not record.adopted:
+        return container.containers_of(run)
+    return tuple(number for number in needs.read(noted).numbers if proc.is_alive(number))
+
+
+def entries_of(manifest: Manifest) -> tuple[ProcDesc, ...]:
+    """The ranks of a job without a container: they come back with the PIDs that they had."""
+    return tuple(
+        ProcDesc(rank.rank, manifest.host, rank.executable, rank.pid) for rank in manifest.ranks
+    )
 
 
 async def _to_its_end(work: Callable[[], None]) -> None:
@@ -333,6 +378,10 @@ def set_variables(
     expected, wanted = variables(manifest.debugger, debugger)
     calls = broken_calls(images)
     for shim in shims:
+        if isinstance(shim, StoppedRank):
+            if not debugger:
+                shim.set_gate(1)
+            continue
         waiting = any(entry.inside for entry in shim.table())
         found = (shim.with_checkpoint, shim.gate, waiting)
         if found != (expected.with_checkpoint, expected.gate, expected.waiting):

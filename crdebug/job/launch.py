@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
+from crdebug.acquire.found import find_job
 from crdebug.acquire.mpir import acquire
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
@@ -17,7 +19,7 @@ from crdebug.job.record import JobDirectory, JobRecord, is_alive, told, unused_n
 from crdebug.native import layout
 from crdebug.native.build import build
 from crdebug.native.build_mpi import build_layer, mpicc_of
-from crdebug.node import container, proc, signals, watch
+from crdebug.node import broken_dump, container, family, proc, signals, watch
 
 # What a launcher or a transport needs so that the job can be dumped. Only what the user has not
 # set already.
@@ -189,11 +191,32 @@ async def await_ranks(
 
     await deadline.wait(registered(), "all ranks to start")
     seen()
+    if record.adopted:
+        return find_shims(find_job(record.pid).entries, record.shim, adopted=True)
     return find_shims(acquire(record.pid), record.shim)
 
 
-async def end(record: JobRecord, deadline: Deadline) -> None:
-    """End all processes of a job, by ending PID 1 of its container (pid_namespaces(7))."""
-    if is_alive(record):
-        signals.kill(record.pid, record.start)
-        await signals.ended(record.pid, deadline, f"job '{record.name}' to end")
+async def end(
+    record: JobRecord,
+    deadline: Deadline,
+    note: Callable[[], Awaitable[object]] | None = None,
+) -> None:
+    """End all processes of a job: by ending PID 1 of its container (pid_namespaces(7)), or each.
+
+    note: has debuggers take note that what they hold was killed; it does not end before.
+    """
+    what = f"job '{record.name}' to end"
+    members: tuple[int, ...] = ()
+    with contextlib.ExitStack() as stack:
+        if is_alive(record) and record.adopted:
+            members = family.of_job(record.pid)
+            stack.enter_context(broken_dump.forgetting_connections(record.pid))
+            for pid in members:
+                signals.kill(pid, None)
+        elif is_alive(record):
+            members = (record.pid,)
+            signals.kill(record.pid, record.start)
+        if note is not None:
+            await note()
+        for pid in members:
+            await signals.ended(pid, deadline, what)

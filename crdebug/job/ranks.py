@@ -232,6 +232,76 @@ class RankShim:
         return waiting
 
 
+@dataclass(frozen=True, slots=True)
+class StoppedRank(RankShim):
+    """A rank that no shim can be put into: it is held by SIGSTOP instead of in a waitpoint.
+
+    Its threads stand where they were; a system call that the CRS breaks off, and that the kernel
+    does not make again, shows EINTR unless a debugger takes that back.
+    """
+
+    @classmethod
+    def of(cls, entry: ProcDesc) -> StoppedRank:
+        return cls(entry, 0, 0, 0)
+
+    @property
+    def gate(self) -> int:
+        return int(not self._stands())
+
+    def set_gate(self, value: int) -> None:
+        if value:
+            signals.kill(self.pid, None, signals.CONT)
+
+    @property
+    def with_checkpoint(self) -> int:
+        return 0
+
+    def set_with_checkpoint(self, value: int) -> None:
+        """There is nobody to tell."""
+
+    def _stands(self) -> bool:
+        return all(thread.state in "TtZX" for thread in proc.threads(self.pid))
+
+    def shim(self) -> Shim:
+        held = [thread for thread in proc.threads(self.pid) if thread.state == "T"]
+        return Shim(self.rank, 0, len(held), False, 0)
+
+    def table(self) -> tuple[ThreadEntry, ...]:
+        return ()
+
+    def set_table(self, entries: Iterable[ThreadEntry]) -> None:
+        """There is none."""
+
+    def refuse_obstacles(self) -> None:
+        """Nothing can be in the way of SIGSTOP."""
+
+    def blockers(self) -> tuple[proc.Thread, ...]:
+        return ()
+
+    def close_gate(self, calls: Mapping[int, int], held: Mapping[int, int] | None = None) -> None:
+        """The signal does it, see queue_signal."""
+
+    def queue_signal(self, inner_tids: Iterable[int] | None = None) -> None:
+        signals.kill(self.pid, None, signals.STOP)
+
+    def make_calls_again(self, calls: Mapping[int, int]) -> None:
+        """Nobody in the rank could."""
+
+    def expected(self) -> tuple[proc.Thread, ...]:
+        return ()
+
+    def missing(self) -> tuple[proc.Thread, ...]:
+        return tuple(each for each in proc.threads(self.pid) if each.state not in "TZX")
+
+    def run_hook(self, state: int) -> None:
+        self.set_gate(1)
+
+    def release(self) -> int:
+        waiting = self.shim().waiting
+        self.set_gate(1)
+        return waiting
+
+
 def has_ended(pid: int) -> bool:
     """Or is about to: one that was killed is there for a moment, without memory to be read."""
     return not proc.is_alive(pid) or proc.is_ending(pid)
@@ -264,5 +334,17 @@ def refuse_traced(pid: int, rank: int) -> None:
         )
 
 
-def find_shims(entries: Iterable[ProcDesc], shim: str) -> tuple[RankShim, ...]:
-    return tuple(RankShim.find(entry, shim) for entry in entries)
+def find_shims(
+    entries: Iterable[ProcDesc], shim: str, *, adopted: bool = False
+) -> tuple[RankShim, ...]:
+    """The ranks' shims. adopted: they were put into a job that runs, where that could be done."""
+    return tuple(find_shim(entry, shim, adopted=adopted) for entry in entries)
+
+
+def find_shim(entry: ProcDesc, shim: str, *, adopted: bool = False) -> RankShim:
+    try:
+        return RankShim.find(entry, shim)
+    except NotAvailable:
+        if not adopted:
+            raise
+        return StoppedRank.of(entry)

@@ -32,7 +32,7 @@ from crdebug.checkpoint.store import CheckpointStore
 from crdebug.config import state_home
 from crdebug.deadline import Deadline
 from crdebug.errors import BadInput, DeadlineExpired, Refused, StoreError
-from crdebug.node import proc
+from crdebug.node import family, proc
 from crdebug.timeline.branches import MAIN
 
 BESIDE = "beside"
@@ -51,6 +51,7 @@ class JobRecord:
     pid, start: PID 1 of its container as numbered here, and when that process started (see
     proc.started); boot: of which run of the machine.  layer: the library that records its MPI
     calls, empty if they are not recorded.  branch: of its history, see crdebug.timeline.branches.
+    adopted: crdebug did not start it; it has no container, and pid is its launcher's.
     """
 
     name: str
@@ -66,6 +67,7 @@ class JobRecord:
     boot: str
     layer: str = ""
     branch: str = MAIN
+    adopted: bool = False
 
 
 class JobDirectory:
@@ -189,7 +191,11 @@ class JobDirectory:
     def forget_while_locked(self) -> None:
         """`forget_if_over`, also of a job that never began, by who has the lock."""
         if not self.store.numbers() and not (self.exists() and is_alive(self.read())):
-            shutil.rmtree(self.path, ignore_errors=True)
+            self.remove()
+
+    def remove(self) -> None:
+        """All of it. Callers hold the lock."""
+        shutil.rmtree(self.path, ignore_errors=True)
 
 
 def all_jobs() -> tuple[JobDirectory, ...]:
@@ -275,10 +281,10 @@ def _program(argv: tuple[str, ...]) -> str:
 
 
 def is_of(directory: JobDirectory, pid: int) -> bool:
-    """Is this process PID 1 of the job's container, or another of its processes?"""
+    """Is this process one of the job's?"""
     with contextlib.suppress(StoreError, OSError):
         record = directory.read()
-        return is_alive(record) and proc.namespace(pid, "pid") == proc.namespace(record.pid, "pid")
+        return is_alive(record) and pid in family.of_job(record.pid)
     return False
 
 

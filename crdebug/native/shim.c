@@ -275,6 +275,15 @@ static void install_handler(int number) {
     crdebug_shim.signal = number;
 }
 
+/* Called from outside in a process that has loaded the shim late: it is this rank from now on. */
+EXPORT int crdebug_adopt(int rank, int number) {
+    int saved_errno = errno;
+    install_handler(number);
+    crdebug_shim.rank = rank;
+    errno = saved_errno;
+    return (int)crdebug_shim.clash;
+}
+
 __attribute__((constructor)) static void start(void) {
     int saved_errno = errno;
     struct crdebug_register request = {.abi = CRDEBUG_ABI, .rank = -1};

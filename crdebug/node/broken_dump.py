@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from crdebug.deadline import Deadline
 from crdebug.errors import DeadlineExpired
-from crdebug.node import proc, ptrace
+from crdebug.node import family, proc, ptrace
 
 _TCP_REPAIR = 19  # <linux/tcp.h>
 _PIDFD_GETFD = 438  # <asm/unistd.h>
@@ -39,7 +39,7 @@ class _Signals:
 
 
 class Before:
-    """The processes of a container as they are before a dump. pid: of one of them."""
+    """The processes of a job as they are before a dump. pid: of its first."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -69,9 +69,24 @@ class Before:
         )
 
 
+@contextlib.contextmanager
+def forgetting_connections(pid: int) -> Iterator[None]:
+    """The TCP connections of a job that is ended inside go without a word, as CRIU's own do.
+
+    Otherwise the kernel keeps an address for a minute (TIME_WAIT), and nothing can be restored
+    there.
+    """
+    with contextlib.ExitStack() as stack:
+        for connection in _tcp_sockets(pid):
+            stack.enter_context(connection)
+            with contextlib.suppress(OSError):
+                connection.setsockopt(socket.IPPROTO_TCP, _TCP_REPAIR, 1)
+        yield
+
+
 def _processes(pid: int) -> tuple[int, ...]:
     try:
-        return proc.processes_in_namespace_of(pid)
+        return family.of_job(pid)
     except OSError:
         return ()  # all over
 

@@ -34,6 +34,8 @@ from typing import NoReturn
 
 # ---- CRIU's options, for a job and for a trial (criu(8)) ---------------------------------------
 
+# of the network only loopback, which the action script brings up
+OWN_NETWORK = ("--empty-ns", "net")
 COMMON = (
     "--tcp-established",  # the launcher's connections to its ranks
     "--ext-unix-sk",
@@ -42,8 +44,7 @@ COMMON = (
     "--ghost-limit",  # … or none: MPICH's shared memory is 4 MB of that, the default is 1 MB
     "512M",
     "--manage-cgroups=ignore",
-    "--empty-ns",  # of the network only loopback, which the action script brings up
-    "net",
+    *OWN_NETWORK,
 )
 # One machine, and all of it frozen: no packet can arrive meanwhile. The default calls iptables.
 DUMP = ("--network-lock", "skip", "--leave-running")

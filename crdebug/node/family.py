@@ -22,3 +22,11 @@ def ancestors(pid: int) -> tuple[int, ...]:
         return tuple(each.pid for each in psutil.Process(pid).parents())
     except psutil.NoSuchProcess:
         return ()
+
+
+def of_job(root: int) -> tuple[int, ...]:
+    """Every live process of a job, by its first: all of its container if it is PID 1 of one, else
+    it and what is below it. Raises ProcessLookupError."""
+    if proc.inner_pid(root) == 1:
+        return proc.processes_in_namespace_of(root)
+    return (root, *descendants(root))

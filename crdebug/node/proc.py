@@ -287,6 +287,50 @@ def files_open_for_writing(pid: int) -> tuple[OpenFile, ...]:
     return tuple(found)
 
 
+def files_in_use(pid: int) -> tuple[str, ...]:
+    """The regular files and directories that a process has open, is in, or has mapped; those that
+    have a name."""
+    directory = PROC / str(pid)
+    links = [directory / "cwd", *(directory / "fd").iterdir()]
+    found = {each.path for each in maps(pid) if each.path.startswith("/")}
+    for link in links:
+        with contextlib.suppress(FileNotFoundError):
+            if link.stat().st_mode & 0o170000 in (0o100000, 0o040000):
+                found.add(os.readlink(link))
+    return tuple(sorted(path for path in found if not path.endswith(" (deleted)")))
+
+
+def access_mode(pid: int, descriptor: int) -> int:
+    """O_RDONLY, O_WRONLY or O_RDWR."""
+    fields = _read(pid, f"fdinfo/{descriptor}")
+    match = re.search(r"^flags:\s*(\d+)", fields, re.M)
+    return int(match[1], 8) & os.O_ACCMODE if match else os.O_RDWR
+
+
+def is_number_taken(number: int) -> bool:
+    """Has any process or thread this number, or is it one of a process group or session?"""
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        try:
+            os.killpg(number, 0)
+        except (ProcessLookupError, PermissionError):
+            return False
+    except PermissionError:
+        return True
+    return True
+
+
+def is_number_kept(number: int) -> bool:
+    """Is it that of a zombie, or of a group of which only zombies are left?"""
+    if not is_number_taken(number):
+        return False
+    try:
+        return status(number)["State"][:1] in "ZX"
+    except ProcessLookupError:
+        return True
+
+
 def files_mapped_for_writing(pid: int) -> tuple[OpenFile, ...]:
     """The regular files that a process may write through its memory (mmap(2), MAP_SHARED)."""
     found: dict[str, OpenFile] = {}
@@ -324,6 +368,13 @@ def executable(pid: int) -> str:
     """The path of the program that the process runs."""
     try:
         return os.readlink(PROC / str(pid) / "exe")
+    except FileNotFoundError as error:
+        raise _gone(error, pid) from None
+
+
+def working_directory(pid: int) -> str:
+    try:
+        return os.readlink(PROC / str(pid) / "cwd")
     except FileNotFoundError as error:
         raise _gone(error, pid) from None
 

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Iterator
 
 from crdebug.deadline import Deadline
 from crdebug.errors import Refused
-from crdebug.node import proc
+from crdebug.node import family, proc
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
@@ -235,7 +235,7 @@ async def held_container(pid: int, deadline: Deadline) -> AsyncIterator[Held]:
 
 def _seize_all(threads: Held, init: int) -> bool:
     new = False
-    for pid in proc.processes_in_namespace_of(init):
+    for pid in family.of_job(init):
         if pid == init:
             continue
         try:

@@ -15,6 +15,7 @@ from crdebug.errors import BadInput
 from crdebug.node import proc
 
 _libc = ctypes.CDLL(None, use_errno=True)
+STOP, CONT = int(signal.SIGSTOP), int(signal.SIGCONT)
 _TGKILL = 234  # x86-64
 
 

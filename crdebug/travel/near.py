@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from crdebug.attended import AttendedJob
 from crdebug.deadline import Deadline
 from crdebug.errors import CrdebugError, Refused
-from crdebug.node import proc
+from crdebug.node import family, proc
 from crdebug.target.snapshots import Snapshots
 from crdebug.travel.bases import Base
 
@@ -94,9 +94,7 @@ class Near:
     async def drained(self) -> None:
         """Until the launcher has nothing to do: what the ranks have written is where it belongs."""
         ranks = {shim.pid for shim in self._job.shims}
-        others = [
-            pid for pid in proc.processes_in_namespace_of(self._job.record.pid) if pid not in ranks
-        ]
+        others = [pid for pid in family.of_job(self._job.record.pid) if pid not in ranks]
 
         def idle() -> bool:
             return all(thread.state == "S" for pid in others for thread in proc.threads(pid))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from crdebug.acquire.found import FoundJob
 from crdebug.attended import AttendedJob
 from crdebug.config import Settings
 from crdebug.control import Request
@@ -35,6 +36,7 @@ class Core:
         self._group = group
         self._subscribers: list[Callable[[Event], None]] = [subscriber] if subscriber else []
         self._attended: AttendedJob | None = None  # None: not started by crdebug
+        self._found: FoundJob | None = None  # a job that somebody else started
         self._over = False  # detached, or the job was killed
         self._interludes = Interludes(group.interrupt, self._serve)
         self.history: History | None = None  # None: not started by crdebug

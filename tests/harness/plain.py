@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -55,6 +56,8 @@ def started(argv: Sequence[str], output: Path) -> Iterator[Plain]:
             start_new_session=True,
         ) as process,
     ):
+        # Whoever starts jobs waits for them: a number is not free before.
+        threading.Thread(target=process.wait, daemon=True).start()
         try:
             yield Plain(process, output)
         finally:
@@ -71,11 +74,13 @@ def started(argv: Sequence[str], output: Path) -> Iterator[Plain]:
 
 
 @asynccontextmanager
-async def quiet(directory: Path, ranks: int = 2) -> AsyncIterator[tuple[Plain, FoundJob]]:
+async def quiet(
+    directory: Path, ranks: int = 2, locked: int = -1
+) -> AsyncIterator[tuple[Plain, FoundJob]]:
     """tests/programs/quiet.c under plain mpirun, once all of its ranks wait. See `let_end`."""
     fifo = directory / "fifo"
     os.mkfifo(fifo)
-    argv = mpirun.command(build("quiet"), "--fifo", fifo, ranks=ranks)
+    argv = mpirun.command(build("quiet"), "--fifo", fifo, "--locked", locked, ranks=ranks)
     with started(argv, directory / "output") as plain:
         limit, found = Deadline(60), list[FoundJob]()
 

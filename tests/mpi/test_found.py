@@ -61,7 +61,7 @@ async def test_ten_times_attached_and_let_go_a_job_is_as_before(tmp_path: Path) 
         assert part.ranks.first == 1 and len(part.ranks) == 1
         assert {t.tracer for t in proc.threads(pids[0])} == {0}
         assert (await part.evaluate(part.ranks, "my_rank")).values == {1: "1"}
-        with pytest.raises(Refused, match="not all ranks are attached"):
+        with pytest.raises(Refused, match="rank 0: cannot checkpoint a part of a job"):
             await part.checkpoint()
         with pytest.raises(Refused, match=r"rank 1: process .* traces it"):
             await Session.attach(str(job.pid))

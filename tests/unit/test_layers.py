@@ -29,6 +29,7 @@ LEVELS: dict[str, int] = {
     "charts": 3,
     **dict.fromkeys(("control", "debuggers", "operation", "output"), 4),
     "attended": 5,
+    "adoption": 6,
     "interludes": 5,
     "foreign": 5,
     "travel": 6,

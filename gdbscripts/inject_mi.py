@@ -1,0 +1,265 @@
+"""Calling functions in the stopped rank so that nothing of the calls is left but their effect.
+
+Sourced after ptrace_x86.py and rank_mi.py, into the same namespace. GDB's own way to call one does
+not do: it lets signal handlers run, and some of its versions lose registers of AVX-512. Here
+one thread runs, with all signals but faults blocked, below its red zone; then its registers, those
+of vectors and floating point too, its signal mask and errno are put back, and looked at again.
+
+-crdebug-inject DLOPEN ERRNO SIGNAL RANK PATH
+    Load the library PATH and call crdebug_adopt(RANK, SIGNAL) in it. DLOPEN and ERRNO are the
+    addresses of dlopen and __errno_location.
+    {moved=[TID, ...]}: threads that were where dlopen must not be called, inside the allocator or
+    the dynamic linker; each was let run on, it alone, until it was out of there.
+    An error says why it failed; the rank is as before.
+-crdebug-before-calls
+    Threads that a stop has interrupted in a system call stand in front of it from now on.
+"""
+
+import ctypes
+import os
+import re
+import signal
+import time
+
+import gdb
+from __main__ import (
+    NT_X86_XSTATE,
+    PTRACE_GETREGSET,
+    PTRACE_GETSIGMASK,
+    PTRACE_SETREGS,
+    PTRACE_SETSIGMASK,
+    RESTART_SYSCALL,
+    SIGSTOP,
+    TGKILL,
+    WALL,
+    WORD,
+    Buffer,
+    Selection,
+    UserRegisters,
+    awaiting,
+    libc,
+    ptrace,
+    registers_of,
+    set_registers,
+    threads,
+    unsettled,
+    was_interrupted,
+)
+
+PTRACE_CONT, PTRACE_SETREGSET = 7, 0x4205
+RED_ZONE = 128
+SECONDS = 10.0
+TRIES, MOMENT = 200, 0.002
+RTLD_NOW = 2
+FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP)
+# Whoever is in one of these may hold a lock that dlopen wants, or have left half done what it uses.
+UNSAFE = re.compile(
+    r"_*(libc_)?(malloc|calloc|realloc|free|memalign|aligned_alloc|posix_memalign|valloc|pvalloc)"
+    r"(_consolidate|_trim)?$|_int_|sysmalloc|systrim|tcache_|arena_get|ptmalloc|_*dl|do_dl|fork"
+)
+
+
+def is_unsafe(thread):
+    """Is the thread inside the allocator or the dynamic linker? By its whole stack."""
+    thread.switch()
+    frame, depth = gdb.newest_frame(), 0
+    while frame is not None and depth < 100:
+        library = os.path.basename(gdb.solib_name(frame.pc()) or "")
+        if library.startswith(("ld-", "ld.so")) or UNSAFE.match(frame.name() or ""):
+            return True
+        try:
+            frame, depth = frame.older(), depth + 1
+        except gdb.error:
+            return False
+    return False
+
+
+def run_on(tid):
+    """Let one thread run for a moment, past breakpoints too: none is in memory now."""
+    ptrace(PTRACE_CONT, tid)
+    time.sleep(MOMENT)
+    libc.syscall(TGKILL, gdb.selected_inferior().pid, tid, SIGSTOP)
+    while (number := await_stop(tid)) != SIGSTOP:
+        ptrace(PTRACE_CONT, tid, number)
+
+
+def lead_to_safety():
+    """Returns the threads that had to move."""
+    moved = []
+    for _ in range(TRIES):
+        unsafe = [each.ptid[1] for each in threads() if is_unsafe(each)]
+        if not unsafe:
+            return moved
+        for tid in unsafe:
+            run_on(tid)
+        moved += [tid for tid in unsafe if tid not in moved]
+        gdb.execute("maint flush register-cache", to_string=True)
+    raise gdb.GdbError(f"thread {unsafe[0]} does not leave the allocator or the dynamic linker")
+
+
+def vector_state(tid, size=1 << 16):
+    room = ctypes.create_string_buffer(size)
+    told = Buffer(ctypes.addressof(room), len(room))
+    ptrace(PTRACE_GETREGSET, tid, ctypes.byref(told), NT_X86_XSTATE)
+    return room.raw[: told.size]
+
+
+def set_vector_state(tid, state):
+    room = ctypes.create_string_buffer(state, len(state))
+    told = Buffer(ctypes.addressof(room), len(room))
+    ptrace(PTRACE_SETREGSET, tid, ctypes.byref(told), NT_X86_XSTATE)
+
+
+def signal_mask(tid, new=None):
+    mask = ctypes.c_uint64(0 if new is None else new)
+    request = PTRACE_GETSIGMASK if new is None else PTRACE_SETSIGMASK
+    ptrace(request, tid, ctypes.byref(mask), ctypes.sizeof(mask))
+    return mask.value
+
+
+def await_stop(tid):
+    """The signal that the thread stops at, in time."""
+    limit = time.monotonic() + SECONDS
+    while True:
+        found, status = os.waitpid(tid, WALL | os.WNOHANG)
+        if found:
+            if not os.WIFSTOPPED(status):
+                raise gdb.GdbError("the thread has ended")
+            return os.WSTOPSIG(status)
+        if time.monotonic() > limit:
+            libc.syscall(TGKILL, gdb.selected_inferior().pid, tid, SIGSTOP)
+            limit += SECONDS
+        time.sleep(0.0005)
+
+
+class Caller:
+    """Calls functions in one thread; `restore` gives it back what it had."""
+
+    def __init__(self, tid):
+        self.tid = tid
+        self.memory = gdb.selected_inferior()
+        self.registers = registers_of(tid)
+        self.vectors = vector_state(tid)
+        self.mask = signal_mask(tid)
+        self.base = (self.registers.rsp - RED_ZONE - 8192) & ~63
+        self.errno_at = 0
+        allowed = sum(1 << (number - 1) for number in FAULTS)
+        signal_mask(tid, WORD & ~allowed)
+
+    def call(self, function, *arguments):
+        """The function's result. It returns to address 0, where there is nothing."""
+        now = UserRegisters.from_buffer_copy(self.registers)
+        now.rip, now.rsp, now.rax, now.orig_rax = function, self.base - 8, 0, WORD
+        now.eflags &= ~0x400  # the direction flag is clear at a call (System V ABI, 3.2.1)
+        for name, value in zip(("rdi", "rsi", "rdx"), arguments, strict=False):
+            setattr(now, name, value)
+        self.memory.write_memory(self.base - 8, bytes(8))
+        ptrace(PTRACE_SETREGS, self.tid, ctypes.byref(now))
+        ptrace(PTRACE_CONT, self.tid)
+        stopped = await_stop(self.tid)
+        while stopped == SIGSTOP and registers_of(self.tid).rip != 0:
+            # One that was on its way; what we send because the time is over is the second.
+            ptrace(PTRACE_CONT, self.tid)
+            stopped = await_stop(self.tid)
+            if stopped == SIGSTOP:
+                raise gdb.GdbError(f"a call in the rank has not returned in {SECONDS:g} s")
+        after = registers_of(self.tid)
+        if stopped != signal.SIGSEGV or after.rip != 0:
+            raise gdb.GdbError(f"a call in the rank ended with signal {stopped}")
+        return after.rax
+
+    def text(self, string):
+        """The address of a string, below all that a call uses."""
+        data = os.fsencode(string) + b"\0"
+        at = self.base + 64
+        self.memory.write_memory(at, data)
+        return at
+
+    def read(self, address, size):
+        return bytes(self.memory.read_memory(address, size))
+
+    def restore(self):
+        set_vector_state(self.tid, self.vectors)
+        ptrace(PTRACE_SETREGS, self.tid, ctypes.byref(self.registers))
+        signal_mask(self.tid, self.mask)
+        same = (
+            bytes(registers_of(self.tid)) == bytes(self.registers)
+            and vector_state(self.tid) == self.vectors
+            and signal_mask(self.tid) == self.mask
+        )
+        if not same:
+            raise gdb.GdbError("the thread's registers cannot be put back")
+
+
+def symbol_address(name):
+    return int(gdb.parse_and_eval(f"(long)&{name}")) & WORD
+
+
+def inject(tid, dlopen, errno_location, number, rank, path):
+    caller = Caller(tid)
+    try:
+        errno_at = caller.call(errno_location)
+        errno = caller.read(errno_at, 4)
+        handle = caller.call(dlopen, caller.text(path), RTLD_NOW)
+        adopted = 1
+        if handle:
+            gdb.execute("maint flush register-cache", to_string=True)
+            gdb.execute(f"sharedlibrary {re.escape(path)}", to_string=True)
+            adopted = caller.call(symbol_address("crdebug_adopt"), rank, number) & 0xFFFFFFFF
+        caller.memory.write_memory(errno_at, errno)
+        if caller.read(errno_at, 4) != errno:
+            raise gdb.GdbError("errno cannot be put back")
+    finally:
+        caller.restore()
+        gdb.execute("maint flush register-cache", to_string=True)
+    if not handle:
+        raise gdb.GdbError(f"dlopen cannot load {path}")
+    if adopted:
+        raise gdb.GdbError("the handler of the waitpoint signal cannot be installed")
+
+
+class Inject(gdb.MICommand):
+    def invoke(self, arguments):
+        dlopen, errno_location, number, rank = (int(text, 0) for text in arguments[:4])
+        with Selection():
+            moved = lead_to_safety()
+            tid = threads()[0].ptid[1]
+            threads()[0].switch()
+            inject(tid, dlopen, errno_location, number, rank, arguments[4])
+        return {"moved": [str(tid) for tid in moved]}
+
+
+Inject("-crdebug-inject")
+
+
+RESTARTABLE = (7, 35, 202, 230)  # poll, nanosleep, futex, clock_nanosleep
+
+
+def original_call(rip):
+    """The number that the code before a system call loads, if it is one that the kernel goes on
+    with by restart_syscall; 0 if none is found. (See original_call in shim.c.)"""
+    room = min(64, (rip - 2) & 4095)
+    code = bytes(gdb.selected_inferior().read_memory(rip - 2 - room, room)) if room else b""
+    for at in range(len(code) - 5, -1, -1):
+        if code[at] == 0xB8 and code[at + 2 : at + 5] == bytes(3) and code[at + 1] in RESTARTABLE:
+            return code[at + 1]
+    return 0
+
+
+class BeforeCalls(gdb.MICommand):
+    def invoke(self, arguments):
+        for thread in threads():
+            now = registers_of(thread.ptid[1])
+            state = {"rax": now.rax, "orig_rax": now.orig_rax}
+            if was_interrupted(state):
+                number = now.orig_rax if now.orig_rax != RESTART_SYSCALL else original_call(now.rip)
+                if number or now.orig_rax == 0:
+                    now.rip, now.rax, now.orig_rax = now.rip - 2, number, WORD
+                    set_registers(thread.ptid[1], now)
+        unsettled.clear()
+        awaiting.clear()
+        gdb.execute("maint flush register-cache", to_string=True)
+        return {}
+
+
+BeforeCalls("-crdebug-before-calls")

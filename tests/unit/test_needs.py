@@ -1,0 +1,68 @@
+"""What stands in the way of a restart without a container is named, all of it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from crdebug.errors import Refused
+from crdebug.job import needs
+from crdebug.node import ports
+
+FREE = 2**22 - 1  # above any PID of a machine (proc(5), pid_max)
+
+
+async def test_what_a_process_has_is_what_it_needs_and_is_its_own(tmp_path: Path) -> None:
+    """Noted of this very process: everything is in the way but for the process itself."""
+    reader, writer = os.pipe()
+    kept = tmp_path / "kept"
+    with socket.create_server(("127.0.0.1", 0)) as server, kept.open("w"):
+        number = server.getsockname()[1]
+        noted = needs.note([os.getpid()], saved=[])
+        needs.write(noted, tmp_path)
+        assert needs.read(tmp_path) == noted
+        assert os.getpid() in noted.numbers
+        assert number in {port.number for port in noted.ports}
+        assert {str(kept), os.getcwd()} <= set(noted.files)
+        assert str(kept) not in needs.note([os.getpid()], saved=[str(kept)]).files
+        assert "/" in noted.mounts
+        await needs.require(noted, [os.getpid()])
+        with pytest.raises(Refused) as refused:
+            await needs.require(noted)
+        assert f"PID {os.getpid()} is in use by" in str(refused.value)
+        assert f"tcp port {number} is in use" in str(refused.value)
+    kept.unlink()
+    with pytest.raises(Refused, match=f"{kept} is missing"):
+        await needs.require(noted, [os.getpid()])
+    os.close(reader)
+    left = needs.note([os.getpid()], saved=[]).pipes
+    assert f"pipe:[{os.fstat(writer).st_ino}]" in left
+    os.close(writer)
+
+
+async def test_mounts_and_zombies_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    mounts = {"/": "nofs", "/no/such/mount": "ext4"}
+    bare = needs.Needs((FREE,), (), (), mounts, ())
+    with pytest.raises(Refused) as refused:
+        await needs.require(bare)
+    assert "is mounted at /, where a nofs was" in str(refused.value)
+    assert "nothing is mounted at /no/such/mount, where a ext4 was" in str(refused.value)
+    monkeypatch.setattr(needs, "_REAPED", 0.2)
+    with subprocess.Popen(["true"]) as child:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(Refused, match=r"true, which has ended and not been waited for"):
+            await needs.require(needs.Needs((child.pid,), (), (), {}, ()))
+    await needs.require(needs.Needs((child.pid, FREE), (), (), {}, ()))
+
+
+def test_a_connection_takes_its_pair_of_ports_only() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        with socket.create_connection(server.getsockname()) as client:
+            name, peer = client.getsockname()[1], client.getpeername()[1]
+            found = ports.bound([os.getpid()])
+            assert {(p.number, p.peer) for p in found} >= {(name, peer), (peer, 0)}
+            assert set(found) <= ports.taken()
