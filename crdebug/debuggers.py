@@ -170,7 +170,7 @@ async def end_job(group: TargetGroup, record: JobRecord) -> None:
 
 
 async def to_main(group: TargetGroup, shims: Sequence[RankShim], settings: Settings) -> None:
-    """Let ranks that are held before main run to its first line.
+    """Let ranks that are held before main run to its first line; in Fortran, to the program's.
 
     A program without a symbol main is stopped at its first instruction: __libc_start_main gets
     its address (System V ABI, glibc csu/libc-start.c).
@@ -179,10 +179,14 @@ async def to_main(group: TargetGroup, shims: Sequence[RankShim], settings: Setti
     await asyncio.gather(*(_one_to_main(group, shim, deadline) for shim in shims))
 
 
+_MAIN = ("MAIN__", "main")  # gfortran's, which its main calls, is before it
+
+
 async def _one_to_main(group: TargetGroup, shim: RankShim, deadline: Deadline) -> None:
     target = group[shim.rank]
-    known = await _has_symbol(target, "main", deadline)
-    await _insert(target, "main" if known else "__libc_start_main", deadline)
+    names = [each for each in _MAIN if await _has_symbol(target, each, deadline)]
+    known = bool(names)
+    await _insert(target, names[0] if known else "__libc_start_main", deadline)
     shim.set_gate(1)
     await target.resume(deadline)
     await deadline.wait(target.stopped(), "the program to come to main")

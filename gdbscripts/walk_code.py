@@ -337,26 +337,36 @@ class Book:
                     pieces.append(other[:2])
         return Code(self, start, pieces)
 
-    def function(self, pc):
-        """The symbol of the function proper, not of one expanded in it."""
+    def blocks(self, pc):
+        """The blocks of functions around an address, the innermost first, to the function proper:
+        those before are expanded in it; one around it (Fortran's host) has code of its own."""
+        found, proper = [], 0
         block = gdb.block_for_pc(pc)
-        found = None
         while block is not None:
             if block.function is not None:
-                found = block.function
+                entry = int(block.function.value().address)
+                found.append((block, entry))
+                # What is expanded has no unwind entry; but it may begin where the function does.
+                if self.begins(entry) and (not proper or entry == found[proper - 1][1]):
+                    proper = len(found)
             block = block.superblock
-        return found
+        return [block for block, _ in found[: proper or None]]
+
+    def begins(self, address):
+        """Does a function's code begin there?"""
+        entry = self.unwind_entry(address)
+        return entry is not None and entry[0] == address
+
+    def function(self, pc):
+        """The symbol of the function proper, not of one expanded in it."""
+        blocks = self.blocks(pc)
+        return blocks[-1].function if blocks else None
 
     def chain(self, pc):
         """The functions that are expanded at an address, outermost first."""
         if pc not in self.chains:
-            found = []
-            block = gdb.block_for_pc(pc)
-            while block is not None:
-                if block.function is not None:
-                    found.append((block.start, block.end, block.function.name))
-                block = block.superblock
-            self.chains[pc] = tuple(reversed(found[:-1]))
+            inner = reversed(self.blocks(pc)[:-1])
+            self.chains[pc] = tuple((each.start, each.end, each.function.name) for each in inner)
         return self.chains[pc]
 
     def line(self, pc):

@@ -64,6 +64,7 @@ async def build_layer(mpicc: str, deadline: Deadline, linker: str = "cc") -> Pat
         "pmpi_calls.h": mpi_wrappers.calls_header(),
         "pmpi_own.h": mpi_wrappers.own_header(),
         "pmpi_wrappers.c": mpi_wrappers.wrappers(),
+        "fortran_entries.c": mpi_wrappers.fortran_entries(),
     }
     digest = hashlib.sha256("\0".join((program, linker, *_FLAGS, *_LINK)).encode())
     digest.update((await _identity(program, deadline)).encode())
@@ -104,7 +105,8 @@ async def _compile(
         (work / name).write_text(text)
     includes = ("-I", str(_HERE), "-I", str(work))
     objects = []
-    for source in (*sources, work / "pmpi_wrappers.c"):
+    made = [work / name for name in generated if name.endswith(".c")]
+    for source in (*sources, *made):
         target = str(work / f"{source.stem}.o")
         command = [mpicc, *_FLAGS, *includes, "-c", "-o", target, str(source)]
         await compile_with(command, "the MPI layer", deadline)

@@ -39,6 +39,57 @@ def wrappers() -> str:
     return "\n".join(parts)
 
 
+# What compilers and MPIs make of a name: mpif.h and `use mpi` (gfortran, flang and ifort have one
+# underscore), Open MPI's `use mpi_f08`, MPICH's of functions without and with a buffer.
+_FORTRAN = ("mpi_{}_", "mpi_{}_f08_", "mpi_{}_f08ts_")
+
+
+def fortran_entries() -> str:
+    """fortran_entries.c: every function in the table, as a Fortran program calls it."""
+    names = [form.format(function.name.lower()) for function in FUNCTIONS for form in _FORTRAN]
+    return _ENTRIES.format(entries="\n".join(f'ENTRY("{name}")' for name in names))
+
+
+# The address to return to is noted, then the binding goes on as if it had been called. Fortran
+# passes pointers and integers: no argument is in a vector register, and %rax and %r11 are free.
+_ENTRIES = r"""/* See pmpi_fortran.c. */
+#if defined(__x86_64__)
+#define ENTRY(name)                                                                          \
+    __asm__(".pushsection .data.rel.local,\"aw\"\n"                                           \
+            "0: .quad 1f\n"                                                                  \
+            ".popsection\n"                                                                  \
+            ".pushsection .rodata.str1.1,\"aMS\",@progbits,1\n"                              \
+            "2: .string \"" name "\"\n"                                                      \
+            ".popsection\n"                                                                  \
+            ".text\n.globl " name "\n.type " name ", @function\n" name ":\n"                  \
+            ".cfi_startproc\n"                                                               \
+            "mov crdebug_fortran_site@gottpoff(%rip), %rax\n"                                \
+            "mov (%rsp), %r11\n"                                                             \
+            "mov %r11, %fs:(%rax)\n"                                                         \
+            "jmp *0b(%rip)\n"                                                                \
+            "1: lea 2b(%rip), %rax\n"                                                        \
+            "lea 0b(%rip), %r11\n"                                                           \
+            "jmp crdebug_first_call\n"                                                       \
+            ".cfi_endproc\n"                                                                 \
+            ".size " name ", . - " name "\n");
+/* %rax: the name; %r11: where the binding's address is kept. */
+__asm__(".text\n.hidden crdebug_first_call\n"
+        ".type crdebug_first_call, @function\ncrdebug_first_call:\n"
+        ".cfi_startproc\n"
+        "push %rdi\npush %rsi\npush %rdx\npush %rcx\npush %r8\npush %r9\npush %r11\n"
+        ".cfi_adjust_cfa_offset 56\n"
+        "mov %rax, %rdi\n"
+        "call crdebug_binding\n"
+        "pop %r11\npop %r9\npop %r8\npop %rcx\npop %rdx\npop %rsi\npop %rdi\n"
+        ".cfi_adjust_cfa_offset -56\n"
+        "mov %rax, (%r11)\n"
+        "jmp *%rax\n"
+        ".cfi_endproc\n");
+{entries}
+#endif
+"""
+
+
 # Not counted: only what is known of the type goes.
 _TYPE_FREE = """EXPORTED int MPI_Type_free(MPI_Datatype *type) {
     types_forget();

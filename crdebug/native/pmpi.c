@@ -123,6 +123,7 @@ static void started(unsigned call, uint64_t site) {
 static bool starting(void) {
     if (owner != NULL || depth || C.now != 0) return false;
     find_mpi();
+    find_bindings();
     const char *stop = getenv("CRDEBUG_STOP"); /* for a run without crdebug */
     if (stop != NULL) C.stop = strtoull(stop, NULL, 10);
     owner = &depth;
@@ -158,6 +159,14 @@ int wrap_Finalize(uint64_t site) {
     return rc;
 }
 
+/* Time does not go back: Open MPI's counts from the first call in this process. */
+static double last_time;
+static double not_before(double value) {
+    static double shift;
+    if (value + shift < last_time) shift = last_time - value;
+    return last_time = value + shift;
+}
+
 double wrap_Wtime(uint64_t site) {
     if (!enter()) return PMPI_Wtime();
     struct note note = note_of(CALL_Wtime, site, 0, 0, 0, 0);
@@ -165,9 +174,11 @@ double wrap_Wtime(uint64_t site) {
     double value;
     if (before && HEAD_CALL(before->head) == CALL_Wtime) {
         memcpy(&value, &before->body, sizeof value);
+        PMPI_Wtime(); /* counts from now on, then */
+        last_time = value;
     } else {
         begin(&note);
-        value = PMPI_Wtime();
+        value = not_before(PMPI_Wtime());
     }
     memcpy(&note.body, &value, sizeof value);
     finish(&note);

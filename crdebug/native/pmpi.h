@@ -16,7 +16,7 @@
 #define EXPORTED __attribute__((visibility("default")))
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define LIKELY(x) __builtin_expect(!!(x), 1)
-#define SITE ((uint64_t)(uintptr_t)__builtin_return_address(0))
+#define SITE site_of((uint64_t)(uintptr_t)__builtin_return_address(0))
 
 /* ---- MPI's constants ---------------------------------------------------------------------------- */
 
@@ -29,6 +29,14 @@ struct constants {
     MPI_Datatype type_null, packed;
 };
 extern struct constants mpi;
+
+/* Where a call returns to in the program: of one from Fortran, not the binding in between. The
+ * bindings' code lies in this range, and other code may, too. */
+extern uintptr_t binding_from, binding_size;
+uint64_t caller_of_binding(uint64_t site);
+static inline uint64_t site_of(uint64_t site) {
+    return LIKELY(site - binding_from >= binding_size) ? site : caller_of_binding(site);
+}
 
 /* ---- the clock ---------------------------------------------------------------------------------- */
 
@@ -254,7 +262,8 @@ void request_completed(struct request *request, MPI_Status *status);
 /* ---- Fortran ------------------------------------------------------------------------------------ */
 
 void *wrapper_of(const char *name); /* of an MPI function that is wrapped, or NULL */
-bool from_fortran(uint64_t site);   /* the call comes from the MPI's Fortran bindings */
+void find_bindings(void);
+bool from_fortran(uint64_t site);   /* the call has come through the MPI's Fortran bindings */
 
 /* ---- one-sided ---------------------------------------------------------------------------------- */
 

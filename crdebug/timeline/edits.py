@@ -7,14 +7,17 @@ change: a new branch of history costs a second, a change that goes unseen makes 
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 
 _TEXT = re.compile(r'"(?:\\.|[^"\\])*"|' + r"'(?:\\.|[^'\\])+'")
 # GDB's own: they look, and do not run anything in the program.
 _FREE = frozenset(("sizeof", "alignof", "_Alignof", "typeof", "decltype", "__typeof__"))
-_CALL = re.compile(r"([A-Za-z_$][\w$:]*)\s*\(|\)\s*\(")
+_CALL = re.compile(r"([A-Za-z_$][\w$:%]*)\s*\(|\)\s*\(")  # with %: a component, in Fortran
 _CAST = re.compile(
     r"\(\s*(?:const\s+|unsigned\s+|signed\s+|struct\s+|enum\s+|union\s+)*[\w:]+[\s*&]*\)$"
 )
+# "real(kind=8), allocatable (3,-1:4)", "character*16"; a function's is "void (integer(kind=4))".
+_ARRAY = re.compile(r"^character\*\S+$|\s\([-\d:,* ]+\)$")
 _ASSIGNS = re.compile(r"(?<![=<>!])(?:<<|>>)?=(?!=)|\+\+|--")
 _OWN = re.compile(r"\$\w+\s*(?:\[[^\]]*\]\s*)?=(?!=)")
 
@@ -40,40 +43,55 @@ _PREFIXES = re.compile(
 _SET_STATE = re.compile(r"v(?:a(?:r(?:i(?:a(?:b(?:l(?:e)?)?)?)?)?)?)?\b")
 
 
-def changes_state(line: str) -> bool:
+def parenthesised(line: str) -> tuple[str, ...]:
+    """The names before a parenthesis: of functions, or of Fortran's arrays."""
+    found = _CALL.finditer(_TEXT.sub("''", line))
+    return tuple(dict.fromkeys(each[1] for each in found if each[1]))
+
+
+def is_of_array(type_: str) -> bool:
+    """Is this GDB's word for the type of something that has elements or characters in Fortran?"""
+    return _ARRAY.search(type_.removeprefix("type = ").strip()) is not None
+
+
+def changes_state(line: str, arrays: Container[str] = ()) -> bool:
     """Could this line, typed for GDB, change memory, registers or the place of a rank other than by
-    running on?"""
+    running on?
+
+    arrays: names that are known to be arrays, whose elements Fortran writes in parentheses.
+    """
     line = line.strip()
     prefix = _PREFIXES.match(line)
     if prefix is not None:
-        return changes_state(line[prefix.end() :])
+        return changes_state(line[prefix.end() :], arrays)
     if line.startswith(("with ", "w ")) and " -- " in line:
-        return changes_state(line.split(" -- ", 1)[1])
+        return changes_state(line.split(" -- ", 1)[1], arrays)
     if line.startswith(("pipe ", "|")):
-        return changes_state(line.removeprefix("pipe").removeprefix("|").partition("|")[0])
+        piped = line.removeprefix("pipe").removeprefix("|").partition("|")[0]
+        return changes_state(piped, arrays)
     name = re.match(r"[A-Za-z-]*", line)
     assert name is not None
     word, rest = name[0], line[name.end() :]
     if _is(word, _LOOK):
-        return expression_changes(rest)
+        return expression_changes(rest, arrays)
     if word == "set":
-        return _set_changes(rest.strip())
+        return _set_changes(rest.strip(), arrays)
     return _is(word, _CHANGE)
 
 
-def expression_changes(text: str) -> bool:
+def expression_changes(text: str, arrays: Container[str] = ()) -> bool:
     """Could evaluating this do more than look? An assignment, or a call of a function does."""
     text = _TEXT.sub("''", text)
     if _ASSIGNS.search(_OWN.sub("", text) if _sets_convenience(text) else text):
         return True
-    return any(_is_call(text, found) for found in _CALL.finditer(text))
+    return any(_is_call(text, found, arrays) for found in _CALL.finditer(text))
 
 
-def _set_changes(rest: str) -> bool:
+def _set_changes(rest: str, arrays: Container[str]) -> bool:
     if _SET_STATE.match(rest):
-        return expression_changes(rest.partition(" ")[2])
+        return expression_changes(rest.partition(" ")[2], arrays)
     # 'set x = 1' is an assignment where 'set width 80' is a setting of GDB's.
-    return bool(_ASSIGNS.search(rest)) and expression_changes(rest)
+    return bool(_ASSIGNS.search(rest)) and expression_changes(rest, arrays)
 
 
 def _sets_convenience(text: str) -> bool:
@@ -88,10 +106,10 @@ _REGISTER = re.compile(
 )
 
 
-def _is_call(text: str, found: re.Match[str]) -> bool:
+def _is_call(text: str, found: re.Match[str], arrays: Container[str]) -> bool:
     name = found[1]
     if name is not None:
-        return name not in _FREE and not name.startswith("$_")
+        return name not in _FREE and name not in arrays and not name.startswith("$_")
     # '(type) (x)' and '(f) (x)' look the same: a call of a pointer is (*f)(x)
     return _CAST.search(text[: found.start() + 1]) is None
 

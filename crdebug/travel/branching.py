@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -23,11 +23,12 @@ from crdebug.checkpoint.store import Checkpoint, CheckpointStore
 from crdebug.errors import BadInput, CrdebugError, Refused, StoreError
 from crdebug.events import Event, JobSays, Progress
 from crdebug.job import clocks
+from crdebug.ranks import RankSet
 from crdebug.target.answers import Answers
 from crdebug.target.group import TargetGroup
 from crdebug.target.interface import TargetState
 from crdebug.timeline.branches import MAIN, Branches
-from crdebug.timeline.edits import changes_state
+from crdebug.timeline.edits import changes_state, is_of_array, parenthesised
 from crdebug.timeline.log import read_log
 from crdebug.timeline.messages import Cut
 from crdebug.travel.bases import Base, StartOfHistory, below, is_before
@@ -70,12 +71,24 @@ class Branching:
 
     # ---- noticing ---------------------------------------------------------------------------
 
-    def typed(self, line: str, answers: Answers[str]) -> None:
+    async def typed(self, line: str, answers: Answers[str]) -> None:
         """A line was given to ranks' GDBs, which answered."""
         missing = all("No symbol" in str(error) for error in answers.errors.values())
-        if changes_state(line) and (answers.values or not missing):
+        if not changes_state(line) or (missing and not answers.values):
+            return
+        arrays = await self._arrays(parenthesised(line), RankSet.of(answers.values))
+        if changes_state(line, arrays):
             self._changed = line
             self._traveller.changed = True
+
+    async def _arrays(self, names: Iterable[str], ranks: RankSet) -> set[str]:
+        """Those of the names that are arrays of Fortran's on all of these ranks."""
+        found = set()
+        for name in names if ranks else ():
+            told = await self._job.group.console(ranks, f"whatis {name}")
+            if not told.errors and all(is_of_array(type_) for type_ in told.values.values()):
+                found.add(name)
+        return found
 
     async def before_running(self) -> None:
         """Ranks are about to run, or a checkpoint to be taken: if the user has changed the state,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -17,6 +18,8 @@ from crdebug.travel.replay import quiet
 # The first thread, which calls MPI: an interrupt may have selected another one.
 _THREAD = 1
 _FRAMES = f"-stack-list-frames --thread {_THREAD}"
+# The MPI's Fortran bindings, which call the layer for the program (pmpi_fortran.c knows them too).
+_BINDING = re.compile(r"/libmpi[^/]*(mpifh|usempi|fort)[^/]*$")
 
 
 async def caller_level(group: TargetGroup, rank: int, layer: str) -> int:
@@ -29,6 +32,11 @@ async def _caller(target: Target, layer: str, deadline: Deadline) -> tuple[int, 
     frames = (await target.mi(_FRAMES, deadline)).payload.list("stack").tuples()
     inside = [frame.number("level") for frame in frames if frame.text("from", "") == layer]
     level = max(inside) + 1 if inside else 0
+    while inside and any(
+        frame.number("level") == level and _BINDING.search(frame.text("from", ""))
+        for frame in frames
+    ):
+        level += 1
     found = [reading.location(each) for each in frames if each.number("level") == level]
     return level, found[0] if found else None
 

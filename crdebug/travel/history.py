@@ -148,9 +148,9 @@ class History:
         """The rank that going back is about: of those addressed, the one that stopped last."""
         return self._last if self._last in ranks else ranks.first
 
-    def typed(self, line: str, answers: Answers[str]) -> None:
+    async def typed(self, line: str, answers: Answers[str]) -> None:
         """A line was given to ranks' GDBs, which answered: it may have changed the state."""
-        self.branching.typed(line, answers)
+        await self.branching.typed(line, answers)
         if self.traveller.changed:
             self._reverse.forget()
 
@@ -351,8 +351,8 @@ def past(history: History | None) -> History:
     return history
 
 
-def heard(history: History | None, line: str, answers: Answers[str]) -> Answers[str]:
+async def heard(history: History | None, line: str, answers: Answers[str]) -> Answers[str]:
     """The answers to a line that was typed for GDB; a history, if there is one, has taken note."""
     if history is not None:
-        history.typed(line, answers)
+        await history.typed(line, answers)
     return answers

@@ -23,7 +23,7 @@ class Looking(Core):
     async def evaluate(self, ranks: RankSet, expression: str, format: str = "") -> Answers[str]:
         """print: the value as GDB prints it. format: "/x" and the like."""
         answers = await self._group.evaluate(ranks, expression, format)
-        return heard(self.history, f"print {expression}", answers)
+        return await heard(self.history, f"print {expression}", answers)
 
     async def compare(self, ranks: RankSet, expression: str) -> tuple[Answers[str], RankSet]:
         """The value on each rank, and the ranks whose value is unlike the others'."""
@@ -60,4 +60,4 @@ class Looking(Core):
 
     async def gdb(self, ranks: RankSet, command: str) -> Answers[str]:
         """A command for the ranks' GDBs as typed; the answer is what GDB printed."""
-        return heard(self.history, command, await self._group.console(ranks, command))
+        return await heard(self.history, command, await self._group.console(ranks, command))

@@ -123,7 +123,7 @@ class Running(Core):
     async def _changing(self, ranks: RankSet, line: str) -> Answers[str]:
         said = await self._group.console(ranks, line)
         values = {rank: reading.printed(text) for rank, text in said.values.items()}
-        return heard(self.history, line, Answers(values, said.errors))
+        return await heard(self.history, line, Answers(values, said.errors))
 
     async def return_(self, ranks: RankSet, value: str = "") -> Answers[Location]:
         """Have the selected function return now, with a value, and nothing of the rest of it run;
@@ -154,5 +154,5 @@ class Running(Core):
 
         moved = await self._group.ask(ranks, move)
         told = {rank: str(location) for rank, location in moved.values.items()}
-        heard(self.history, line, Answers(told, moved.errors))
+        await heard(self.history, line, Answers(told, moved.errors))
         return moved

@@ -71,7 +71,7 @@ class Stacks(Looking):
             if found.errors:
                 errors.setdefault(number, {}).update(found.errors)
         return {
-            number: heard(
+            number: await heard(
                 self.history, command, Answers(texts.get(number, {}), errors.get(number, {}))
             )
             for number in sorted(texts.keys() | errors.keys())

@@ -27,6 +27,11 @@ FLAGS = (
     *("-std=c11", "-Wall", "-Wextra", "-Werror", "-g", "-O1", "-D_GNU_SOURCE", "-pthread"),
     "-ffp-contract=off",
 )
+FORTRAN_FLAGS = ("-Wall", "-Werror", "-g", "-O0", "-fcheck=bounds", "-ffree-line-length-none")
+# For mpif.h, which has no interfaces; gfortran warns of each call then.
+MPIF_H = ("-DBINDING=1", "-fallow-argument-mismatch", "-w")
+# The bindings that tests/programs/field.F90 is compiled for.
+BINDINGS = {"mpif.h": MPIF_H, "mpi": ("-DBINDING=2",), "mpi_f08": ("-DBINDING=3",)}
 _LIBRARIES = ("-lm",)
 _SECONDS = 120.0
 
@@ -36,8 +41,9 @@ class CompileFailed(Exception):
 
 
 def source(name: str) -> Path:
-    """The C file of a program in tests/programs, or of an example. Raises FileNotFoundError."""
-    candidates = (_SOURCES / f"{name}.c", _EXAMPLES / name / f"{name}.c")
+    """The C or Fortran file of a program in tests/programs, or of an example. Raises
+    FileNotFoundError."""
+    candidates = (_SOURCES / f"{name}.c", _SOURCES / f"{name}.F90", _EXAMPLES / name / f"{name}.c")
     for path in candidates:
         if path.is_file():
             return path
@@ -51,18 +57,22 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in _SOURCES.glob("*.c")))
 
 
-def build(name: str, *, compiler: str = "mpicc", flags: Sequence[str] = ()) -> Path:
+def build(name: str, *, compiler: str = "", flags: Sequence[str] = ()) -> Path:
     """The executable of a program, compiled if it is not there yet.
 
-    flags: for the compiler, besides the usual ones. Raises CompileFailed.
+    compiler: by default mpicc or mpifort. flags: for it, besides the usual ones. Raises
+    CompileFailed.
     """
+    if not compiler:
+        compiler = "mpicc" if source(name).suffix == ".c" else "mpifort"
     return _build(name, compiler, tuple(flags))
 
 
 @functools.cache
 def _build(name: str, compiler: str, flags: tuple[str, ...]) -> Path:
     path = source(name)
-    inputs = [_identity(compiler).encode(), "\0".join((*FLAGS, *flags, *_LIBRARIES)).encode()]
+    flags = (*(FLAGS if path.suffix == ".c" else FORTRAN_FLAGS), *flags)
+    inputs = [_identity(compiler).encode(), "\0".join((*flags, *_LIBRARIES)).encode()]
     inputs += [file.read_bytes() for file in (path, *sorted(path.parent.glob("*.h")))]
     digest = hashlib.sha256()
     for data in inputs:
@@ -73,7 +83,7 @@ def _build(name: str, compiler: str, flags: tuple[str, ...]) -> Path:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=directory) as scratch:
             output = Path(scratch) / name
-            _run([compiler, *FLAGS, *flags, "-o", str(output), str(path), *_LIBRARIES])
+            _run([compiler, *flags, "-o", str(output), str(path), *_LIBRARIES])
             output.replace(executable)
     return executable
 

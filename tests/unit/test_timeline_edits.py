@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crdebug.timeline.edits import changes_state
+from crdebug.timeline.edits import changes_state, is_of_array, parenthesised
 
 CHANGES = """
 set var x = 1
@@ -106,3 +106,33 @@ def test_who_only_looks_changes_nothing(line: str) -> None:
 def test_nothing_changes_nothing() -> None:
     assert not changes_state("")
     assert not changes_state("# set var x = 1")
+
+
+def test_elements_of_fortran_arrays_are_looked_at() -> None:
+    arrays = {"a", "x%grid"}
+    for line in ("print a(1)", "p a(1:3) + x%grid(2,a(1))", "frame 1", "output a(:)"):
+        assert not changes_state(line, arrays)
+    for line in ("print f(a(1))", "set var a(1) = 2", "print grid(1)", "print a(1) = 2"):
+        assert changes_state(line, arrays)
+    assert parenthesised("print a(1) + x%grid(2, f (3)) + 'g(1)'") == ("a", "x%grid", "f")
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [
+        "real(kind=8) (6)",
+        "type = integer(kind=4), allocatable (3,-1:4)",
+        "character*16",
+        "real (*)",
+    ],
+)
+def test_what_has_elements_in_fortran(type_: str) -> None:
+    assert is_of_array(type_)
+
+
+@pytest.mark.parametrize(
+    "type_",
+    ["void (integer(kind=4))", "real(kind=8) (void)", "int", "double [3]", "int (int)", "void ()"],
+)
+def test_what_is_called_has_none(type_: str) -> None:
+    assert not is_of_array(type_)
