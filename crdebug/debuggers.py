@@ -23,7 +23,7 @@ from crdebug.target.group import Identity, TargetGroup
 from crdebug.target.interface import BreakpointRequest, Target, TargetState
 
 # What keeps snapshots in memory; see crdebug/target/keeping.py.
-KEEPING = ("kept_memory.py", "kept_kernel.py", "keep_mi.py")
+KEEPING = ("kept_memory.py", "kept_files.py", "kept_kernel.py", "keep_mi.py")
 
 
 def scripts() -> tuple[Path, ...]:

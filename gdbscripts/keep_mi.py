@@ -1,6 +1,6 @@
 """Snapshots of the stopped process in this GDB's memory, to be put back into the same process.
 
-Sourced after rank_mi.py, kept_memory.py and kept_kernel.py, into the same namespace.
+Sourced after rank_mi.py, kept_memory.py, kept_files.py and kept_kernel.py, into the same namespace.
 
 -crdebug-keep NAME [RANGE...]
     Keep registers, signal masks and all private writable memory, under a name; one of that name is
@@ -15,7 +15,7 @@ Sourced after rank_mi.py, kept_memory.py and kept_kernel.py, into the same names
     {snapshots=[{name, bytes}]}, the oldest first.
 
 What cannot be put back, because only the kernel has it, has to be the same still: the threads, file
-descriptors with their positions, pending signals, timers, child processes. What it does not tell
+descriptors, pending signals, timers, child processes. What it does not tell
 (what lies in pipes and sockets is crdebug's to look at; alternate signal stacks, interval timers,
 addresses of signal handlers) is taken to be the same.
 
@@ -54,8 +54,10 @@ from __main__ import (
     kernel_view,
     layout_calls,
     layout_problem,
+    leave_call,
     preparations,
     ptrace,
+    put_back_files,
     read_content,
     register,
     registers_of,
@@ -220,7 +222,8 @@ class Snapshot:
             return ["the process is another one"], []
         pid = self.process[0]
         now = areas(pid)
-        found = list(difference(self.view, kernel_view(pid, tids())))
+        self.present = kernel_view(pid, tids())
+        found = list(difference(pid, self.view, self.present))
         layout = layout_problem(self.areas, now)
         if layout is not None:
             found.append(layout)
@@ -243,12 +246,16 @@ class Snapshot:
         """Returns how many bytes were written; `problems` has found none."""
         pid, tid = self.process[0], next(iter(self.threads))
         interrupted = [thread for thread in threads() if about_to_get(thread.ptid[1])]
+        for each in self.threads:
+            leave_call(each)
         with Memory(pid) as memory:
             calls = list(layout_calls(self.areas, now))
-            if calls:
+            files = self.view["files"], self.present["files"]
+            if calls or files[0] != files[1]:
                 with Injector(tid, syscall_instruction(memory, now)) as injector:
                     for number, arguments in calls:
                         injector.call(number, *arguments)
+                    put_back_files(pid, *files, injector.call)
                 if heap_end(areas(pid)) != heap_end(self.areas):
                     raise gdb.GdbError("the heap could not be given its end back")
             written = write_content(memory, self.content, list(rseq_ranges(self.threads)))

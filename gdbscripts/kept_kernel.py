@@ -1,14 +1,13 @@
 """What the kernel holds of a process, as far as it tells; and system calls made in its stead.
 
-Sourced after ptrace_x86.py and kept_memory.py, into the same namespace; for a process all of whose
-threads GDB has stopped.
+Sourced after ptrace_x86.py, kept_memory.py and kept_files.py, into the same namespace; for a
+process all of whose threads GDB has stopped.
 """
 
 import contextlib
 import ctypes
 import os
 import re
-import stat
 
 import gdb
 from __main__ import (
@@ -18,9 +17,12 @@ from __main__ import (
     WORD,
     UserRegisters,
     libc,
+    moved,
     ptrace,
     registers_of,
+    regular,
     set_registers,
+    shared_files,
     wait,
 )
 
@@ -44,17 +46,12 @@ def fields_of(path):
 
 
 def descriptors(pid):
-    """By number: what a file descriptor leads to, its fdinfo, and how large and how new its file
-    is if the process can write to it."""
+    """By number: what a file descriptor leads to, its fdinfo, and the state of a regular file."""
     found = {}
     for number in map(int, os.listdir(f"/proc/{pid}/fd")):
         link = f"/proc/{pid}/fd/{number}"
         info = MOVING.sub("", read_text(f"/proc/{pid}/fdinfo/{number}"))
-        details = os.stat(link)
-        state = ()
-        flags = int(re.search(r"^flags:\s*(\d+)", info, re.M)[1], 8)
-        if stat.S_ISREG(details.st_mode) and flags & os.O_ACCMODE != os.O_RDONLY:
-            state = (details.st_size, details.st_mtime_ns)
+        state, info = regular(link, info)
         found[number] = (os.readlink(link), info, state)
     return found
 
@@ -95,8 +92,8 @@ def kernel_view(pid, tids):
     }
 
 
-def difference(then, now):
-    """What differs between two views, as lines to read."""
+def difference(pid, then, now):
+    """What cannot be put back of what differs between two views, as lines to read."""
     for tid in sorted(set(then["tids"]) ^ set(now["tids"])):
         yield f"thread {tid} {'has ended' if tid in then['tids'] else 'is new'}"
     for tid, (queued, ignored, caught) in then["signals"].items():
@@ -117,8 +114,9 @@ def difference(then, now):
             yield f"file descriptor {number} ({old[number][0]}) was closed"
         elif number not in old:
             yield f"file descriptor {number} ({new[number][0]}) is new"
-        elif old[number] != new[number]:
-            yield file_difference(number, old[number], new[number])
+        else:
+            yield from file_difference(number, old[number], new[number])
+    yield from shared_files(pid, old, new)
     for name, what in (
         ("timers", "its timers are others"),
         ("children", "its child processes are others"),
@@ -132,18 +130,18 @@ def difference(then, now):
 def file_difference(number, old, new):
     name = f"file descriptor {number} ({old[0]})"
     if old[0] != new[0]:
-        return f"{name} is {new[0]} now"
+        yield f"{name} is {new[0]} now"
+        return
     before, after = (
         dict(re.findall(r"^(\w[\w-]*):\s*(.*)$", each[1], re.M)) for each in (old, new)
     )
     for what, text in before.items():
         if after.get(what) != text:
-            if what == "pos":
-                return f"{name} has moved from {text} to {after.get(what)}"
-            return f"{name}: {what} was {text} and is {after.get(what)}"
-    if old[1] == new[1]:
-        return f"{name} was written to"
-    return f"{name} is set up otherwise"
+            yield f"{name}: {what} was {text} and is {after.get(what)}"
+            return
+    problem = moved(old[2], new[2])
+    if problem is not None or old[1] != new[1]:
+        yield f"{name} {problem or 'is set up otherwise'}"
 
 
 # ---- of threads -----------------------------------------------------------------------------
@@ -186,6 +184,18 @@ def enters_call(tid):
     told = ctypes.create_string_buffer(128)
     size = libc.ptrace(PTRACE_GET_SYSCALL_INFO, tid, len(told), ctypes.addressof(told))
     return size > 0 and told.raw[0] == 1  # PTRACE_SYSCALL_INFO_ENTRY
+
+
+def leave_call(tid, make=False):
+    """Take a thread out of a system call that it has entered; make: it makes the call first."""
+    if not enters_call(tid):
+        return
+    if not make:
+        now = registers_of(tid)
+        now.orig_rax = WORD
+        set_registers(tid, now)
+    ptrace(PTRACE_SINGLESTEP, tid)
+    wait(tid)
 
 
 class RseqConfiguration(ctypes.Structure):

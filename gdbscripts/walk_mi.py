@@ -5,7 +5,8 @@ Sourced last, into the namespace of all of crdebug's scripts (walk_search.py say
 -crdebug-walk-library PATH
     Where the compiled part is (native/walk.c); before anything else.
 -crdebug-here ORIGIN
-    {place}: where the thread stands, as moves from the snapshot ORIGIN. It stays there.
+    {place, signalled}: where the thread stands, as one move from the snapshot ORIGIN. It stays
+    there; but where it was about to get a signal (signalled=1) it is taken to the handler.
 -crdebug-go ORIGIN PLACE [PC SP]
     Go to a place; an error if it is another one than it was.
 -crdebug-reverse ORIGIN stepi|nexti|step|next|finish
@@ -26,6 +27,7 @@ import gdb
 from __main__ import (
     COMPARE,
     PORTION,
+    PTRACE_SINGLESTEP,
     STOP,
     BeforeOrigin,
     Book,
@@ -43,11 +45,15 @@ from __main__ import (
     extended_state,
     find,
     flush,
+    held_signal,
+    is_caught,
     is_own_memory,
+    leave_call,
     levels_of,
     load_walk,
     point_at,
     process,
+    ptrace,
     reach,
     read_content,
     refresh_watchpoints,
@@ -55,8 +61,10 @@ from __main__ import (
     rseq_ranges,
     set_registers,
     stack_level,
+    stop_signal,
     swap_watching,
     tids,
+    wait,
     was_interrupted,
     write_content,
 )
@@ -155,12 +163,28 @@ class Origin:
         self.known = levels_of(book)
 
 
+def take_signal(tid):
+    """Let a thread take the signal that it is about to get, if somebody sent it: to its handler.
+    Returns whether it did."""
+    told = stop_signal(tid)
+    if told.code > 0 or not held_signal(tid) or not is_caught(tid, told.number):
+        return False
+    gdb.execute("queue-signal 0", to_string=True)
+    ptrace(PTRACE_SINGLESTEP, tid, told.number)
+    wait(tid)
+    return True
+
+
 class Here:
     """The state of the thread, and of all memory, at the present stop."""
 
     def __init__(self, tid):
         self.tid = tid
         pid, _ = process()
+        # A catchpoint's stop: no walk ends in the middle of a call, or where a signal is to come.
+        leave_call(tid, make=True)
+        self.signalled = take_signal(tid)
+        flush()
         self.registers = registers_of(tid)
         before = {"rax": self.registers.rax, "orig_rax": self.registers.orig_rax}
         self.inside = was_interrupted(before)
@@ -363,9 +387,12 @@ class WhereHere(gdb.MICommand):
     def invoke(self, arguments):
         with Walk(arguments) as walk:
             here = Here(walk.tid)
-            end, start = walk.find_here(here)
+            walking.pop("landed", None)
+            end, start = walk.find_here(here)  # the moves are of the same point, all of them
             walk.land()
-            return walk.told((*start, *place_moves(end)))
+            hits = end.hits + sum(count for _, _, _, count in start)
+            told = walk.told(place_moves(end._replace(hits=hits)))
+            return {**told, "signalled": str(int(here.signalled))}
 
 
 class Go(gdb.MICommand):

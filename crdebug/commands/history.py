@@ -137,7 +137,7 @@ _reverse("stepi", "Go back one instruction.", "rsi")
 _reverse("nexti", "Go back one instruction; a called function counts as one.", "rni")
 _reverse(
     "continue",
-    "Go back to the last stop at a breakpoint or watchpoint.",
+    "Go back to the last stop: a breakpoint, watchpoint, catchpoint or signal.",
     "rc",
 )
 _reverse("finish", "Go back to where the innermost function was called.", "rfin")

@@ -6,7 +6,8 @@ its own), and goes into a new GDB by `requests`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from crdebug.errors import BadInput
@@ -180,6 +181,20 @@ class BreakpointTable:
         entry.ignore[rank] = inserted.ignore
         ignore = max(entry.ignore.values())
         entry.breakpoint = replace(entry.breakpoint, places=places, hits=hits, ignore=ignore)
+
+    @contextlib.contextmanager
+    def uncounted(self, rank: int) -> Iterator[None]:
+        """A rank's hits while the block runs do not count: its history is run through again."""
+        before = {number: entry.hits.get(rank, 0) for number, entry in self._entries.items()}
+        try:
+            yield
+        finally:
+            for number, entry in self._entries.items():
+                more = entry.hits.get(rank, 0) - before.get(number, 0)
+                if more:
+                    entry.earlier[rank] = entry.earlier.get(rank, 0) - more
+                    entry.hits[rank] -= more
+                    entry.breakpoint = replace(entry.breakpoint, hits=sum(entry.hits.values()))
 
     def gone(self, rank: int, gdb_number: int) -> None:
         """A rank's GDB deleted it. When no rank is left, the breakpoint is gone as a whole."""

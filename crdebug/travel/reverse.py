@@ -86,13 +86,15 @@ class Reverse:
         assert self._origin is not None
         return self._origin.now
 
-    async def here(self, focus: int) -> str:
-        """The place where the rank stands, from an origin that there is then."""
+    async def here(self, focus: int) -> tuple[str, bool]:
+        """The place where the rank stands, from an origin that there is then; and whether it stood
+        before the signal whose handler begins there."""
         now = self._traveller.cut()[focus]
         if now % 2:
-            return await self.to_end(focus, now - 1)
+            return await self.to_end(focus, now - 1), False
         await self._have_origin(focus, now)
-        return (await self._walked(focus, self._words("-crdebug-here", ""))).text("place")
+        told = await self._from_origin(focus, self._words("-crdebug-here", ""))
+        return told.text("place"), told.text("signalled") == "1"
 
     async def to_end(self, focus: int, piece: int) -> str:
         """To the end of a piece, where the rank is about to enter its next call: the place."""
@@ -208,8 +210,12 @@ class Reverse:
 
     async def _walk(self, focus: int, kind: str, frame: str) -> MiTuple:
         option = f"--frame {frame} " if frame else ""
+        return await self._from_origin(focus, self._words("-crdebug-reverse", kind, option))
+
+    async def _from_origin(self, focus: int, command: str) -> MiTuple:
+        """What the walker says of where the rank stands. Raises StartOfHistory."""
         try:
-            return await self._walked(focus, self._words("-crdebug-reverse", kind, option))
+            return await self._walked(focus, command)
         except GdbError as error:
             # Only a start is an origin that a user can stand at.
             if "where the snapshot was made" in str(error):

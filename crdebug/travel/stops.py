@@ -1,8 +1,12 @@
-"""reverse-continue: the last stop of a rank at a breakpoint or watchpoint before where it stands.
+"""reverse-continue: the last stop of a rank before where it stands.
 
-History is gone through forward, from a state before, and the stops are counted; the last pass ends
-at the last one (Boothe, "Efficient algorithms for bidirectional debugging", PLDI 2000). First from
-the nearest state that can be brought back, then, if there was no stop since, from the one before.
+What stops it is what would stop it on its way forward: breakpoints whose condition holds,
+watchpoints, catchpoints, signals. Ignore counts are of the next hits, which here are the ones
+before. History is gone through forward, from a state before, and the stops are counted; the last
+pass ends at the last one (Boothe, "Efficient algorithms for bidirectional debugging", PLDI 2000).
+First from the nearest state that can be brought back, then, if there was no stop since, from the
+one before. Inside an MPI call no two runs are alike: of the stops in there the last one counts, and
+is looked for again by its number.
 """
 
 from __future__ import annotations
@@ -10,12 +14,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from crdebug.deadline import Deadline
-from crdebug.errors import CrdebugError, GdbError, Refused
-from crdebug.events import GroupStopped, Progress, StopReason
+from crdebug.errors import CrdebugError, GdbError, Refused, StoreError
+from crdebug.events import GroupStopped, Progress, RankStopped, StopReason
+from crdebug.mi.records import MiTuple
 from crdebug.ranks import RankSet
 from crdebug.target.group import TargetGroup
 from crdebug.timeline.messages import Cut
@@ -24,25 +29,62 @@ from crdebug.travel.replay import quiet
 from crdebug.travel.reverse import Reverse
 from crdebug.travel.traveller import Traveller
 
-_WANTED = (StopReason.BREAKPOINT, StopReason.WATCHPOINT, StopReason.OTHER)
+_WANTED = (StopReason.BREAKPOINT, StopReason.WATCHPOINT, StopReason.SIGNAL, StopReason.OTHER)
 _STANDSTILL = 60.0  # seconds without the rank moving on
 
 
 @dataclass(frozen=True, slots=True)
 class _End:
     """Where a pass through a piece of history ends: an address that is reached for the n-th time,
-    with that stack pointer (None: with any)."""
+    with that stack pointer (None: with any). syscall: it stands there for a catchpoint: "entry" or
+    "return" of a system call, else "".  signalled: the last stop is that for the signal which has
+    led there."""
 
     pc: int
     sp: int | None
     passages: int
+    syscall: str = ""
+    signalled: bool = False
 
     @classmethod
-    def of(cls, place: str) -> _End:
-        """A place of the walker's (gdbscripts/walk_mi.py) that is one move."""
+    def of(cls, place: str, signalled: bool = False, detail: str = "") -> _End:
+        """A place of the walker's (gdbscripts/walk_mi.py) that is one move. detail: of a stop."""
         _, pc, level, count = place.split(":")
         sp = None if level == "-" else int(level.rpartition(",")[2], 16)
-        return cls(int(pc, 16), sp, int(count))
+        kind, _, syscall = detail.partition("-")
+        return cls(int(pc, 16), sp, int(count), syscall if kind == "syscall" else "", signalled)
+
+
+@dataclass(frozen=True, slots=True)
+class _Hit:
+    """A stop on the way. now: the rank's clock there.  number: GDB's, of what stopped it, "" if it
+    has none.  clock_count: how many stops there were at this value of the clock, this one included.
+    """
+
+    now: int
+    number: str
+    clock_count: int = 0
+
+
+class _Ignored:
+    """How many more hits are to be passed over, by GDB's numbers."""
+
+    def __init__(self, counts: dict[str, int]) -> None:
+        self.counts = counts
+
+    def last(self, hits: Sequence[_Hit]) -> int | None:
+        """Which hit is the last that is not passed over; what was behind it counts as passed."""
+        for at in reversed(range(len(hits))):
+            number = hits[at].number
+            if not self.counts.get(number):
+                return at
+            self.counts[number] -= 1
+        return None
+
+    def give_back(self, hits: Sequence[_Hit]) -> None:
+        """These are going to be counted once more."""
+        for hit in hits:
+            self.counts[hit.number] += 1
 
 
 class Stops:
@@ -55,55 +97,106 @@ class Stops:
 
     async def back(self, focus: int) -> None:
         """To the stop before. Raises StartOfHistory; the job then stands where history begins."""
-        end = _End.of(await self._reverse.here(focus))
-        count = await self._count(focus, end)
-        if not count:
-            piece = await self._piece_before(focus, self._reverse.piece)
-            end = _End.of(await self._reverse.to_end(focus, piece))
-            count = await self._count(focus, end)
-        await self._to_stop(focus, count)
+        async with self._counting(focus) as ignored:
+            stopped_by = _detail(self._group[focus].last_stop)
+            end = _End.of(*await self._reverse.here(focus), stopped_by)
+            while (last := ignored.last(await self._hits(focus, end))) is None:
+                found = await self._hit_before(focus, self._reverse.piece, ignored)
+                if found.now % 2:
+                    await self._into_call(focus, found)
+                    return
+                end = _End.of(await self._reverse.to_end(focus, found.now))
+            await self._reverse.to_origin(focus)
+            for _ in range(last + 1):
+                self._check(await self._group.resume(RankSet.of([focus])))
+
+    @contextlib.asynccontextmanager
+    async def _counting(self, focus: int) -> AsyncIterator[_Ignored]:
+        """While the block runs, each hit stops, but is none for the user's counts."""
+        told = await self._mi(focus, "-crdebug-breakpoints count")
+        rows = told.list("ignored").tuples()
+        ignored = _Ignored({row.text("number"): row.number("left") for row in rows})
+        temporary = told.list("temporary").texts()
+        try:
+            with self._group.table.uncounted(focus):
+                yield ignored
+        finally:
+            told = await self._mi(focus, "-crdebug-breakpoints on")
+            for number in told.list("gone").texts():
+                self._traveller.doubts.append(
+                    f"watchpoint {number} of a frame is gone, with the frame"
+                )
+        if (number := self._hit(focus, 0).number) in temporary:
+            await self._mi(focus, f"-break-delete {number}")
+        for number, left in ignored.counts.items():
+            await self._mi(focus, f"-break-after {number} {left}")
 
     # ---- within a piece of history ------------------------------------------------------------
 
-    async def _count(self, focus: int, end: _End) -> int:
-        """How many stops there are from the origin to a place."""
+    async def _hits(self, focus: int, end: _End) -> list[_Hit]:
+        """The stops from the origin to a place."""
         await self._reverse.to_origin(focus)
-        number = await self._insert(focus, end)
-        count = 0
+        # GDB is not stopped by a breakpoint where it has just stopped for a system call: there
+        # the calls are counted.
+        places = [] if end.syscall else [end]
+        places.append(_End(self._traveller.clocks()[focus].hold, None, 1))  # not beyond the piece
+        numbers = [await self._insert(focus, each) for each in dict.fromkeys(places)]
+        found: list[_Hit] = []
+        passed = 0
         try:
             while True:
                 stop = await self._group.resume(RankSet.of([focus]))
-                if not await self._is_there(focus, number):
-                    return count
+                there = await self._breakpoints(focus)
+                if numbers[0] not in there and not end.syscall:
+                    return found[: -1 if end.signalled else None]
                 self._check(stop)
-                count += 1
+                if numbers[-1] not in there:
+                    raise CrdebugError(
+                        "its history between two MPI calls was another one when it was run again",
+                        ranks=RankSet.of([focus]),
+                    )
+                hit = self._hit(focus, self._reverse.piece)
+                if not hit.number or hit.number in there:  # GDB gave up a watchpoint
+                    found.append(hit)
+                passed += end.syscall != "" and await self._enters(focus, end)
+                if passed and passed == end.passages:
+                    return found if end.syscall == "return" else found[:-1]
         finally:
-            with contextlib.suppress(GdbError):
-                await self._mi(focus, f"-break-delete {number}")
+            for number in numbers:
+                with contextlib.suppress(GdbError):
+                    await self._mi(focus, f"-break-delete {number}")
 
-    async def _to_stop(self, focus: int, count: int) -> None:
-        await self._reverse.to_origin(focus)
-        for _ in range(count):
-            self._check(await self._group.resume(RankSet.of([focus])))
+    async def _enters(self, focus: int, end: _End) -> bool:
+        """Has it stopped at the entry of the system call that is at a place?"""
+        stop = self._group[focus].last_stop
+        if stop is None or stop.location is None or stop.detail != "syscall-entry":
+            return False
+        told = await self._mi(focus, "-data-evaluate-expression (long)$sp")
+        return stop.location.address == end.pc and told.number("value") == end.sp
 
-    async def _insert(self, focus: int, end: _End) -> int:
+    def _hit(self, focus: int, now: int, clock_count: int = 0) -> _Hit:
+        stop = self._group[focus].last_stop
+        numbered = stop is not None and stop.reason in (
+            StopReason.BREAKPOINT,
+            StopReason.WATCHPOINT,
+        )
+        return _Hit(now, _detail(stop) if numbered else "", clock_count)
+
+    async def _insert(self, focus: int, end: _End) -> str:
         """A breakpoint for the end, which goes when it is hit."""
         condition = "" if end.sp is None else f'-c "$rsp == {end.sp}" '
         ignore = f"-i {end.passages - 1} " if end.passages > 1 else ""
-        told = await self._group[focus].mi(
-            f"-break-insert -t {condition}{ignore}*{end.pc}",
-            Deadline(self._group.settings.command),
-        )
-        return told.payload.tuple("bkpt").number("number")
+        told = await self._mi(focus, f"-break-insert -t {condition}{ignore}*{end.pc}")
+        return told.tuple("bkpt").text("number")
 
-    async def _is_there(self, focus: int, number: int) -> bool:
+    async def _breakpoints(self, focus: int) -> set[str]:
+        """The numbers of those that there are."""
+        told = await self._mi(focus, "-break-list")
+        return {row.text("number") for row in told.tuple("BreakpointTable").list("body").tuples()}
+
+    async def _mi(self, focus: int, command: str) -> MiTuple:
         deadline = Deadline(self._group.settings.command)
-        told = (await self._group[focus].mi("-break-list", deadline)).payload
-        rows = told.tuple("BreakpointTable").list("body").tuples()
-        return any(row.text("number") == str(number) for row in rows)
-
-    async def _mi(self, focus: int, command: str) -> None:
-        await self._group[focus].mi(command, Deadline(self._group.settings.command))
+        return (await self._group[focus].mi(command, deadline)).payload
 
     def _check(self, stop: GroupStopped) -> None:
         cause = stop.cause[0]
@@ -117,9 +210,9 @@ class Stops:
 
     # ---- over MPI calls -----------------------------------------------------------------------
 
-    async def _piece_before(self, focus: int, piece: int) -> int:
-        """The last piece of the rank's history before this one that has a stop in it: the clock's
-        value there. Raises StartOfHistory, with the job brought to the start."""
+    async def _hit_before(self, focus: int, piece: int, ignored: _Ignored) -> _Hit:
+        """The last hit in the rank's history before this piece of it. Raises StartOfHistory, with
+        the job brought to the start."""
         traveller = self._traveller
         until = piece - 1
         if until > 0:
@@ -130,10 +223,14 @@ class Stops:
                 traveller.tell(Progress("back in time", f"looking for stops from {base.text} on"))
                 try:
                     await traveller.bring_back(base)
-                except Refused:  # a snapshot that does not fit any more; there are checkpoints
+                except (Refused, StoreError):  # it does not fit any more; there are others
                     continue
-                found = await self._pass(cut, focus)
-                if found is not None:
+                hits = await self._pass(cut, focus)
+                last = ignored.last(hits)
+                if last is not None:
+                    found = hits[last]
+                    if found.now % 2 == 0:
+                        ignored.give_back([hit for hit in hits[last + 1 :] if hit.now == found.now])
                     return found
                 until = base.cut[focus]
                 cut = base.cut
@@ -144,26 +241,39 @@ class Stops:
         self._reverse.forget()
         raise StartOfHistory("this is the start of history: no stop before")
 
-    async def _pass(self, cut: Cut, focus: int) -> int | None:
-        """Go on to a cut; the clock at the last stop on the way, if there was one."""
+    async def _into_call(self, focus: int, hit: _Hit) -> None:
+        """To a stop inside an MPI call, from the call's entry."""
+        traveller = self._traveller
+        await traveller.to_cut(traveller.cut_for(focus, hit.now - 1), focus)
+        hits = await self._pass(traveller.cut_for(focus, hit.now), focus, until=hit)
+        traveller.doubts.append(
+            "inside an MPI call, where no two runs are alike"
+            if hits and hits[-1] == hit
+            else "the MPI call that had stops inside it, just before it returns"
+        )
+
+    async def _pass(self, cut: Cut, focus: int, until: _Hit | None = None) -> list[_Hit]:
+        """Go on to a cut; the hits on the way. until: not beyond this one."""
         traveller = self._traveller
         self._reverse.forget()
-        clocks, last = traveller.clocks(), None
+        clocks, found = traveller.clocks(), list[_Hit]()
         for clock in clocks:
             clock.set_stop(cut[clock.rank])
         place = cut[focus]
         async with quiet(self._group, self._group.ranks - RankSet.of([focus])):
-            while True:
-                if self._arrived(focus, place):
-                    return last
+            while not self._arrived(focus, place):
                 run = asyncio.create_task(self._group.resume(self._group.ranks))
                 await self._until(run, focus, place)
                 stop = await run
                 if any(s.rank == focus and s.reason in _WANTED for s in stop.cause):
                     now = clocks[focus].read().now
-                    last = now if now % 2 == 0 and now < place else last
+                    same = found[-1].clock_count if found and found[-1].now == now else 0
+                    found.append(self._hit(focus, now, same + 1))
+                    if found[-1] == until:
+                        break
                 elif not self._arrived(focus, place):
                     self._check(stop)
+            return found
 
     async def _until(self, run: asyncio.Task[GroupStopped], focus: int, place: int) -> None:
         clock = self._traveller.clocks()[focus]
@@ -182,6 +292,10 @@ class Stops:
     def _arrived(self, focus: int, place: int) -> bool:
         state = self._traveller.clocks()[focus].read()
         return state.now == place and bool(state.held)
+
+
+def _detail(stop: RankStopped | None) -> str:
+    return "" if stop is None else stop.detail
 
 
 @contextlib.asynccontextmanager

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
 from crdebug.ranks import RankSet
 from crdebug.session import Session
+from harness import looks
 from harness.programs import build
 from harness.travel import Place, history, place, recorded, run_to
 
@@ -76,20 +78,67 @@ async def test_next_undoes_reverse_next() -> None:
             assert (now.cut, after.differences(now)) == (after.cut, ())
 
 
-async def test_reverse_continue_meets_the_stops_of_the_way_forward() -> None:
-    focus = 0
-    async with recorded(build("wildcard"), "--rounds", 3, "--jitter-us", 500) as job:
-        past = history(job)
-        await job.add_breakpoint(RankSet.of([focus]), "note", condition="step % 5 == 3")
-        stops: list[Place] = []
-        for _ in range(6):
+async def test_reverse_continue_meets_the_stops_of_the_way_forward(tmp_path: Path) -> None:
+    """Of all kinds: also inside an MPI call, and where the rank writes. What it has written, to a
+    file and to standard output, is always what it had written there."""
+    one, log = RankSet.of([0]), tmp_path / "log.0"
+    async with recorded(build("prints"), ranks=2) as job:
+        past, text = history(job), looks.output
+
+        async def typed(*lines: str) -> None:
+            for line in lines:
+                assert not (await job.group.console(one, line)).errors
+
+        async def here() -> tuple[object, ...]:
+            await past.traveller.near.drained()
+            stack = (await job.backtrace(one)).values[0]
+            total = (await job.evaluate(one, "total")).values[0]
+            output = [line for line in text().splitlines() if line.startswith("rank 0")]
+            written = log.read_text() if log.exists() else ""
+            now = past.traveller.cut()[0]
+            return now, stack[0].location.function, stack[0].location.line, total, output, written
+
+        await typed("handle SIGUSR1 nostop noprint pass", "catch signal SIGUSR1")
+        await typed("watch total if total > 8")
+        await job.group.console(RankSet.of([1]), "handle SIGUSR1 nostop noprint pass")
+        await job.add_breakpoint(one, "add_up", condition="step % 2")
+        forward = []
+        while not forward or forward[-1][3] != "1028":
             await job.resume(job.ranks)
-            stops.append(await _look(job, focus))
-        for there in reversed(stops[:-1]):
-            await past.reverse("continue", focus)
-            now = await _look(job, focus)
-            assert (now.cut[focus], there.differences(now)) == (there.cut[focus], ())
-        assert "start of history" in (await past.reverse("continue", focus)).note
+            forward.append(await here())
+        functions = [each[1] for each in forward]
+        assert functions.count("add_up") == 2, functions
+        assert sum(now % 2 for now, *_ in forward) == 2
+        assert "on_signal" in functions
+        assert len({tuple(each[4]) for each in forward}) > 3, "it writes between them"
+        hits = [each.hits for each in job.breakpoints()]
+        for there in reversed(forward[:-1]):
+            await past.reverse("continue", 0)
+            assert await here() == there
+        assert "start of history" in (await past.reverse("continue", 0)).note
+        assert [each.hits for each in job.breakpoints()] == hits
+
+        # Catchpoints of system calls, ignore counts, temporary breakpoints.
+        await typed("delete", "tbreak after_parts if step == 2")
+        await job.resume(job.ranks)
+        await typed("catch syscall write")
+        step_2 = []
+        for _ in range(8):
+            await past.reverse("continue", 0)
+            *_, output, written = await here()
+            step_2.append((str(output).count("step 2."), str(written).count("step 2.")))
+        assert step_2 == [(2, 2), (2, 1), (2, 1), (1, 1), (1, 1), (1, 0), (1, 0), (0, 0)]
+        await typed("delete", "tbreak after_parts")
+        await job.resume(job.ranks)
+        await typed("break work", "ignore $bpnum 1")
+        totals = []
+        for lines in ((), ("delete", "tbreak work"), ()):
+            await past.reverse("continue", 0)
+            totals.append((await here())[3])
+            await typed(*lines)
+        assert totals == ["6", "3", "2"]
+        told = (await job.group.console(one, "info breakpoints")).values[0]
+        assert told.startswith("No breakpoints"), told
 
 
 async def test_the_last_change_of_a_variable() -> None:

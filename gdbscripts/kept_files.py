@@ -1,0 +1,136 @@
+"""Regular files that the process has open: where it stands in them, and what those hold that it
+writes. Both go back with a snapshot: between two MPI calls a program prints.
+
+Sourced after kept_memory.py, into the same namespace; for a process all of whose threads GDB has
+stopped.
+"""
+
+import contextlib
+import os
+import re
+import stat
+import time
+from collections import namedtuple
+
+MOST = 32 << 20  # bytes: of what is larger the content is not kept
+BLOCK = 1 << 16
+# Within so much time of the last change, the next one may leave the file's time as it is (ns).
+SAME_TIME = 50_000_000
+ELSEWHERE = ("/dev/", "/memfd:", "/run/crdebug/")  # memory, terminals, and what crdebug records
+SEEK_CALL = 8
+POSITION = re.compile(r"^pos:\s*(\d+)\n", re.M)
+FLAGS = re.compile(r"^flags:\s*(\d+)", re.M)
+
+# A regular file. blocks: what it holds; None where that is not kept.
+FileState = namedtuple("FileState", "identity position size changed writable blocks")
+
+contents = {}  # what files held when they were last read: identity -> (size, changed, blocks)
+
+
+def regular(link, info):
+    """The state of a descriptor's file, and the rest of its fdinfo; of other files only that."""
+    details = os.stat(link)
+    if not stat.S_ISREG(details.st_mode):
+        return None, info
+    writable = int(FLAGS.search(info)[1], 8) & os.O_ACCMODE != os.O_RDONLY
+    identity, size, changed = file_key(details)
+    blocks = None
+    if writable and size <= MOST and not os.readlink(link).startswith(ELSEWHERE):
+        with contextlib.suppress(OSError):
+            blocks = content(link, details)
+    position = int(POSITION.search(info)[1])
+    return FileState(identity, position, size, changed, writable, blocks), POSITION.sub("", info)
+
+
+def file_key(details):
+    return (details.st_dev, details.st_ino), details.st_size, details.st_mtime_ns
+
+
+def content(link, details):
+    """What a file holds, in blocks; those that are as the last time are the same objects."""
+    identity, size, changed = file_key(details)
+    known = contents.get(identity, (None, None, ()))
+    if known[:2] == (size, changed):
+        return known[2]
+    settled = time.time_ns() - changed > SAME_TIME
+    blocks = []
+    with open(link, "rb", buffering=0) as file:
+        while data := os.read(file.fileno(), BLOCK):
+            at = len(blocks)
+            same = at < len(known[2]) and known[2][at] == data
+            blocks.append(known[2][at] if same else data)
+    contents[identity] = (size, changed if settled else None, tuple(blocks))
+    return tuple(blocks)
+
+
+def moved(then, now):
+    """Why the file cannot be made what it was; None if it can, or is it."""
+    if then is None or now is None:
+        return None if then is now else "is another file"
+    if then.identity != now.identity:
+        return "is another file"
+    if then.blocks is None or now.blocks is None:
+        same = not then.writable or (then.size, then.changed) == (now.size, now.changed)
+        return None if same else "was written to, and is too large to be put back"
+    if then.blocks == now.blocks:
+        return None
+    # Nobody's but the process's own writing moves its position; a file is not one's own alone if
+    # others have it open for writing too.
+    if then.position == now.position:
+        return "was written to"
+    return None
+
+
+def other_writers(pid, identity):
+    """Processes besides this one that have a file open for writing."""
+    found = []
+    for other in filter(str.isdigit, os.listdir("/proc")):
+        if int(other) == pid:
+            continue
+        with contextlib.suppress(OSError):
+            for number in os.listdir(f"/proc/{other}/fd"):
+                if writes(f"/proc/{other}", number, identity):
+                    found.append(int(other))
+                    break
+    return found
+
+
+def writes(process, number, identity):
+    with contextlib.suppress(OSError):
+        details = os.stat(f"{process}/fd/{number}")
+        if (details.st_dev, details.st_ino) == identity:
+            with open(f"{process}/fdinfo/{number}") as file:
+                return int(FLAGS.search(file.read())[1], 8) & os.O_ACCMODE != os.O_RDONLY
+    return False
+
+
+def shared_files(pid, then, now):
+    """Lines of files that are to be put back, and that others write too."""
+    for number, (name, _, state) in then.items():
+        if state is None or number not in now or now[number][2] is None:
+            continue
+        if state.blocks != now[number][2].blocks and other_writers(pid, state.identity):
+            yield f"file descriptor {number} ({name}) was written to, and not by this process alone"
+
+
+def put_back_files(pid, then, now, call):
+    """Make files what they were. call: makes a system call in the process."""
+    for number, (_, _, state) in then.items():
+        if state is None or number not in now:
+            continue
+        if state.blocks is not None and state.blocks != now[number][2].blocks:
+            put_back_content(f"/proc/{pid}/fd/{number}", state, now[number][2].blocks)
+        if state.position != now[number][2].position:
+            call(SEEK_CALL, number, state.position, os.SEEK_SET)
+
+
+def put_back_content(link, then, blocks):
+    file = os.open(link, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        for at, data in enumerate(then.blocks):
+            same = at < len(blocks) and blocks[at] == data
+            if not same and os.pwrite(file, data, at * BLOCK) != len(data):
+                raise OSError(28, f"{link}: not all of it could be written")
+        os.ftruncate(file, then.size)
+    finally:
+        os.close(file)
