@@ -40,6 +40,7 @@ def scripts() -> tuple[Path, ...]:
             "sites_mi.py",
             "place_mi.py",
             "inject_mi.py",
+            "ends_mi.py",
         )
     )
 

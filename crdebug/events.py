@@ -17,6 +17,7 @@ class StopReason(Enum):
     STEP = "step"
     FINISH = "finish"
     SIGNAL = "signal"
+    ENDING = "ending"  # it is about to end, and not as it should
     INTERRUPT = "interrupt"  # the user asked
     FOLLOWED = "followed"  # all-stop: another rank stopped first
     EXITED = "exited"
@@ -57,7 +58,8 @@ class RankStopped:
     """One rank stopped, or ended.
 
     thread: the thread that caused it, in GDB's numbering, 0 if none.
-    detail: the breakpoint's number, the signal's name, or the exit status, as text.
+    detail: the breakpoint's number, the signal's name, or the exit status, as text; of an ENDING
+    the call by which it is about to end, and from where: ``exit(3), from main at ...``.
     note: what else there is to say, for people: which value changed, which event was caught.
     location: None when the rank has ended.
     """

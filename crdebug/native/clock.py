@@ -32,6 +32,7 @@ LOG_SIZE = _LOG.size
 
 # of the fields that are read or written one at a time
 STOP_OFFSET = 24
+INITIALIZED_OFFSET = 56
 ENFORCE_OFFSET = 72
 
 

@@ -15,6 +15,7 @@ from crdebug.target.interface import Frame, Inserted, ThreadInfo
 
 _LWP = re.compile(r"(?:LWP|process) (\d+)")
 _HISTORY = re.compile(r"^\$\d+ = ", re.MULTILINE)
+_ENDING = "crdebug-ending "
 _LOCATION = re.compile(r"^-l(?:ocation)? ")
 _SYMBOL = re.compile(r"<(.*?)(?:\+\d+)?>")
 _REASONS: Mapping[str, StopReason] = {
@@ -194,6 +195,11 @@ def printed(text: str) -> str:
     """The value in what print wrote: value history numbers differ from rank to rank."""
     found = _HISTORY.search(text)
     return (text[found.end() :] if found else text).rstrip("\n")
+
+
+def ending(console: str) -> str:
+    """What gdbscripts/ends_mi.py has said of a rank that is about to end, or ""."""
+    return console.removeprefix(_ENDING).strip() if console.startswith(_ENDING) else ""
 
 
 def is_noise(log: str) -> bool:

@@ -44,6 +44,7 @@ class Tracker:
         self.tell = tell
         self._stop: asyncio.Future[RankStopped] | None = None
         self._caught: tuple[int, str] | None = None  # by which catchpoint, in this run
+        self._ending = ""  # how it is about to end
 
     @property
     def ranks(self) -> RankSet:
@@ -72,7 +73,7 @@ class Tracker:
     def begin(self) -> None:
         """A run begins: from here on there is a stop to wait for."""
         self._stop = asyncio.get_running_loop().create_future()
-        self._caught = None
+        self._caught, self._ending = None, ""
         self.last_stop = None
         self.state = TargetState.RUNNING
 
@@ -125,6 +126,8 @@ class Tracker:
                     self._stopped(payload)
                 case Async(kind="notify", name=name, payload=payload):
                     self._notified(name, payload)
+                case Stream(kind="console", text=text) if reading.ending(text):
+                    self._ending = reading.ending(text)
                 # GDB announces each stop on the console too, and the source line that it cannot
                 # show in the log; both are in the stop record.
                 case Stream(kind="log", text=text) if not reading.is_noise(text):
@@ -193,6 +196,8 @@ class Tracker:
             stop = RankStopped(self.rank, StopReason.OTHER, str(error))
         if self.asked is not None and reading.is_stop_signal(stop) and not self.quiet:
             stop = RankStopped(self.rank, self.asked, "", stop.thread, stop.location)
+        if stop.reason is StopReason.BREAKPOINT and stop.detail.startswith("-"):
+            stop = replace(stop, reason=StopReason.ENDING, detail=self._ending)
         unsaid = stop.reason in (StopReason.OTHER, StopReason.CATCHPOINT) and not stop.detail
         if unsaid and self._caught is not None:
             # GDB does not say which catchpoint where it caught a signal (not even that it did) or

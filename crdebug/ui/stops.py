@@ -77,6 +77,9 @@ def _sentence(ranks: RankSet, reason: StopReason, detail: str, note: str, place:
             what = f"hit {reason.value} {detail}" + (f" ({note})" if note else "")
         case StopReason.SIGNAL:
             what = f"got {detail or 'a signal'}"
+        case StopReason.ENDING:
+            verb = "are" if len(ranks) > 1 else "is"
+            what = f"{verb} about to end: {detail or 'see backtrace'}"
         case StopReason.INTERRUPT:
             what = f"{were} interrupted"
         case StopReason.FOLLOWED:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from weakref import WeakKeyDictionary
 
 from crdebug.acquire.found import FoundJob
 from crdebug.attended import AttendedJob
 from crdebug.config import Settings
 from crdebug.control import Request
+from crdebug.deadline import Deadline
 from crdebug.errors import Refused
 from crdebug.events import Event, GroupStopped
 from crdebug.interludes import Interludes
+from crdebug.native.clock import INITIALIZED_OFFSET
 from crdebug.ranks import RankSet
 from crdebug.ranksets import NamedSets
 from crdebug.target.group import RankInfo, TargetGroup
-from crdebug.target.interface import TargetState
+from crdebug.target.interface import Target, TargetState
 from crdebug.travel.history import History, past
 
 _ALIVE = (TargetState.STOPPED, TargetState.RUNNING, TargetState.DEAD)
@@ -43,6 +46,10 @@ class Core:
         self.sets = NamedSets()
         self._sizes: dict[int, int] = {}  # of checkpoints
         self._busy = asyncio.Lock()
+        # Does a rank that calls MPI_Abort, or exits with a status that is not 0 or without
+        # MPI_Finalize, stop before it ends?
+        self.stop_at_failure = True
+        self._heeds: WeakKeyDictionary[Target, bool] = WeakKeyDictionary()  # as the GDBs have it
         group.subscriber = self._tell
 
     @property
@@ -105,8 +112,19 @@ class Core:
             if self._attended is None:
                 return await run()
             await past(self.history).branching.before_running()
+            await self._heed_endings(self._group.ranks)
             with past(self.history).forward() as stopped:
                 return stopped(await self._attended.run(run))
+
+    async def _heed_endings(self, ranks: RankSet) -> None:
+        """Have the ranks' GDBs do about ranks that are about to end what is wanted."""
+        wanted = self.stop_at_failure
+        command = f"-crdebug-endings {'on' if wanted else 'off'} {INITIALIZED_OFFSET}"
+        for rank in ranks:
+            target = self._group[rank]
+            if self._heeds.get(target) is not wanted:
+                await target.mi(command, Deadline(self.settings.command))
+                self._heeds[target] = wanted
 
     async def _serve(self, request: Request) -> int:
         """What another crdebug asks for while the user's `continue` is interrupted for it."""

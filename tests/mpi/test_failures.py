@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import signal
+import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from crdebug import jobs
+from crdebug.config import Settings
 from crdebug.deadline import Deadline
 from crdebug.errors import BadInput, CrdebugError, NotAvailable, Refused
 from crdebug.events import StopReason
@@ -31,6 +35,7 @@ async def failure(argv: Sequence[str], kind: type[CrdebugError] = CrdebugError) 
     return str(caught.value)
 
 
+PROGRAMS = Path(__file__).parents[1] / "programs"
 NO_RANK = "the command has ended, and none of its processes was a rank of MPI (name a launcher"
 
 
@@ -82,6 +87,10 @@ async def test_a_program_that_ends_before_mpi_init(
     monkeypatch.setenv("TELLS_EARLY", str(status))
     async with session(build("tells"), ranks=2) as job:
         stop = await job.resume(job.ranks)
+        if status:
+            assert {each.reason for each in stop.cause} == {StopReason.ENDING}
+            assert stop.cause[0].detail.startswith("exit(3), which main returned")
+            stop = await job.resume(job.ranks)
         assert {(each.reason, each.detail) for each in stop.cause} == {
             (StopReason.EXITED, str(status))
         }
@@ -102,6 +111,7 @@ async def test_the_status_of_a_rank_is_the_jobs(monkeypatch: pytest.MonkeyPatch)
 async def test_one_rank_exits_early_and_the_others_stand_with_it() -> None:
     ends = ["--rank", 1, "--how", "exit", "--status", 3, "--step", 4]
     async with session(build("dies"), *ends, ranks=3) as job:
+        job.stop_at_failure = False
         stop = await job.resume(job.ranks)
         assert [(each.rank, each.reason, each.detail) for each in stop.cause] == [
             (1, StopReason.EXITED, "3")
@@ -114,6 +124,47 @@ async def test_one_rank_exits_early_and_the_others_stand_with_it() -> None:
         others = await job.evaluate(RankSet.of([0, 2]), "'dies.c'::step")
         assert others.values == {0: "4", 2: "4"}
         assert await run_to_end(job) == 3
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "record", "told"),
+    [
+        ("exit", 3, False, "exit(3) without MPI_Finalize, from die at "),
+        ("exit", 0, True, "exit(0) without MPI_Finalize, from die at "),
+        ("mpi-abort", 3, True, "MPI_Abort(3), from die at "),
+        ("mpi-error", 0, False, "abort(6) after an error in MPI, from die at "),
+    ],
+)
+async def test_a_rank_that_is_about_to_end_badly_stops_the_job_with_all_ranks_alive(
+    how: str, status: int, record: bool, told: str
+) -> None:
+    ends = ["--rank", 1, "--how", how, "--status", status, "--step", 4]
+    settings = Settings(record=record)
+    async with session(build("dies"), *ends, ranks=3, settings=settings) as job:
+        stop = await job.resume(job.ranks)
+        (cause,) = stop.cause
+        assert (cause.rank, cause.reason) == (1, StopReason.ENDING)
+        assert cause.detail.startswith(told), cause.detail
+        assert [info.state for info in job.info_ranks()] == ["stopped"] * 3
+        assert (await job.evaluate(job.ranks, "'dies.c'::step")).values == dict.fromkeys(
+            range(3), "4"
+        )
+        # told once, and not again on the way out
+        stop = await job.resume(RankSet.of([1]))
+        assert stop.cause[0].reason in (StopReason.EXITED, StopReason.KILLED)
+
+
+async def test_an_error_of_fortrans_library_stops_the_job(tmp_path: Path) -> None:
+    program, source = tmp_path / "bounds", PROGRAMS / "bounds.f90"
+    subprocess.run(["mpif90", "-g", "-fcheck=bounds", "-o", program, source], check=True)
+    async with session(program, ranks=2) as job:
+        stop = await job.resume(job.ranks)
+        assert [each.rank for each in stop.cause] == [1]
+        assert re.match(
+            r"exit\(2\) without MPI_Finalize, by _gfortran_runtime_error.*, from MAIN__ at ",
+            stop.cause[0].detail,
+        )
+        assert [info.state for info in job.info_ranks()] == ["stopped"] * 2
 
 
 async def test_a_fault_stops_the_rank_where_it_happened_with_all_others_alive() -> None:

@@ -2,12 +2,15 @@
 //
 // --rank N        which one
 // --step N        in which step; 0: never
-// --how HOW       exit (without MPI_Finalize), segv, abort, or kill (by SIGKILL)
+// --how HOW       exit (without MPI_Finalize), segv, abort, assert,
+//                 mpi-abort, mpi-error (a message for a rank that is not there), or kill (by SIGKILL)
 // --status N      of exit
 // --steps N       steps of the others
 // --delay-us N    pause after each step
 
 #include "common.h"
+
+#include <assert.h>
 
 static long steps = 100, delay_us = 1000, rank, when = 20, status = 7;
 static const char *how = "exit";
@@ -19,6 +22,12 @@ __attribute__((noinline)) static void die(void) {
         *(volatile int *)8 = 1;
     } else if (strcmp(how, "abort") == 0) {
         abort();
+    } else if (strcmp(how, "assert") == 0) {
+        assert(step < 0);
+    } else if (strcmp(how, "mpi-abort") == 0) {
+        MPI_Abort(MPI_COMM_WORLD, (int)status);
+    } else if (strcmp(how, "mpi-error") == 0) {
+        MPI_Send(&when, 1, MPI_LONG, rank_count, 0, MPI_COMM_WORLD);
     } else {
         kill(getpid(), SIGKILL);
     }

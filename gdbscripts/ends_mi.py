@@ -1,0 +1,119 @@
+"""A rank that is about to end, and not as it should, stops before anybody else notices.
+
+Sourced into a rank's GDB. Launchers end all ranks when one of them calls MPI_Abort, exits with a
+status that is not 0, or exits without MPI_Finalize. Internal breakpoints are at the functions by
+which all of that goes; signals that end a rank stop it under GDB anyway.
+
+-crdebug-endings on|off [OFFSET]
+    OFFSET: of `initialized` in the MPI layer's clock (crdebug/native/clock.h).
+
+What has happened is said on the console, as one line that begins with MARK, right before the stop;
+the stop itself is one at a breakpoint with a negative number.
+"""
+
+import gdb
+
+MARK = "crdebug-ending "
+MOST_FRAMES = 64
+# By name, which register has the status (System V ABI, x86-64).
+ABORTS = {"PMPI_Abort": "rsi", "ompi_mpi_abort": "rsi", "MPID_Abort": "rdx"}
+MPI_OWN = ("ompi_mpi_abort", "MPID_Abort")
+EXITS = {"exit": "rdi", "_exit": "rdi"}
+START = "__libc_start"  # what calls main
+wanted = {"on": True, "offset": 0}
+
+
+def word(expression):
+    """Four bytes at an address; None where there is no such symbol."""
+    try:
+        address = int(gdb.parse_and_eval(expression))
+        data = gdb.selected_inferior().read_memory(address, 4).tobytes()
+    except gdb.error:
+        return None
+    return int.from_bytes(data, "little")
+
+
+def known(name):
+    """Is there such a symbol?"""
+    try:
+        return gdb.parse_and_eval(f"(long)&{name}") != 0
+    except gdb.error:
+        return False
+
+
+def in_mpi():
+    """Is it between MPI_Init and MPI_Finalize? None where that cannot be told."""
+    if wanted["offset"]:
+        state = word(f"(long)&crdebug_clock + {wanted['offset']}")
+        if state is not None:
+            return state != 0
+    state = word("(long)&ompi_mpi_state")  # Open MPI: ompi/runtime/mpiruntime.h
+    return None if state is None else 0 < state < 5
+
+
+def callers():
+    """The frames above, as (name, place in the source or "")."""
+    frame, found = gdb.newest_frame().older(), []
+    while frame is not None and len(found) < MOST_FRAMES:
+        place = frame.find_sal()
+        known = place.symtab is not None and frame.function() is not None
+        text = f"{place.symtab.filename}:{place.line}" if known else ""
+        found.append((frame.name() or "", text))
+        frame = frame.older()
+    return found
+
+
+def plain(name):
+    return name.removeprefix("__GI_")
+
+
+class Ending(gdb.Breakpoint):
+    """At one of the functions."""
+
+    def __init__(self, name, register):
+        super().__init__(function=name, internal=True, qualified=True)
+        self.name, self.register = name, register
+
+    def stop(self):
+        if not wanted["on"]:
+            return False
+        if self.name == "PMPI_Abort" and any(map(known, MPI_OWN)):
+            return False  # which it calls: as its last act, so that it is not seen above that
+        above = callers()
+        if any(plain(name) in (*ABORTS, *EXITS) for name, _ in above):
+            return False  # told already, further out
+        value = int(gdb.newest_frame().read_register(self.register)) & 0xFFFFFFFF
+        value -= (value >> 31) << 32
+        if self.name in EXITS:
+            initialized = in_mpi()
+            if not initialized and value & 0xFF == 0:
+                return False
+            note = " without MPI_Finalize" if initialized else ""
+            fortran = next((name for name, _ in above if name.startswith("_gfortran")), "")
+            note += f", by {fortran}" if fortran else ""
+            what = f"exit({value}){note}"
+        else:
+            fatal = any("errors_are_fatal" in name for name, _ in above)
+            what = f"abort({value}) after an error in MPI" if fatal else f"MPI_Abort({value})"
+        if above and above[0][0].startswith(START):
+            what += ", which main returned"
+        else:
+            own = next(
+                (each for each in above if all(each) and not each[0].startswith(START)), None
+            )
+            what += f", from {own[0]} at {own[1]}" if own else ""
+        gdb.write(f"{MARK}{what}\n")
+        return True
+
+
+class Endings(gdb.MICommand):
+    def invoke(self, arguments):
+        wanted["on"] = arguments[0] == "on"
+        if len(arguments) > 1:
+            wanted["offset"] = int(arguments[1])
+        return {}
+
+
+Endings("-crdebug-endings")
+for name, register in (*ABORTS.items(), *EXITS.items()):
+    Ending(name, register)
