@@ -79,6 +79,10 @@ def bound_text(bound: Bound) -> str:
     return f"{bound.size} bytes"
 
 
+def _put_failure(context: Context, wanted: bool) -> None:
+    context.session.stop_at_failure = wanted
+
+
 def _put_interval(context: Context, seconds: float) -> None:
     _history(context).every = seconds
 
@@ -178,6 +182,16 @@ SETTINGS = (
         text=switch_text,
         get=lambda context: context.preferences.pager,
         put=_put_pager,
+    ),
+    setting(
+        "stop-at-failure",
+        "on|off",
+        "stop a rank that calls MPI_Abort, or exits with a status that is not 0 or without "
+        "MPI_Finalize, before the launcher ends the others for it",
+        read=read_switch,
+        text=switch_text,
+        get=lambda context: context.session.stop_at_failure,
+        put=_put_failure,
     ),
     setting(
         "auto-checkpoint",

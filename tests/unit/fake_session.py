@@ -80,6 +80,7 @@ class FakeSession(Selecting, Stacks):
         self.job = job
         self.ranks = RankSet.span(size)
         self.ended: int | None = None
+        self.stop_at_failure = True
         self.running = RankSet()
         self.exited = RankSet()
         self.incarnation = 1
