@@ -395,13 +395,14 @@ async def release(job: str, settings: Settings | None = None) -> tuple[str, ...]
             lines.append(f"job '{job}' goes on")
         shims = await take_over(directory, record, settings)
         for shim in shims:
+            stopped = proc.is_stopped(shim.pid)  # not to be seen for a moment after the release
             try:
                 waiting = shim.release()
             except PermissionError:
                 raise Refused("a debugger still holds it", ranks=RankSet.of([shim.rank])) from None
             if waiting:
                 lines.append(f"rank {shim.rank}: {waiting} threads let go")
-            if proc.is_stopped(shim.pid):
+            if stopped:
                 signals.kill(shim.pid, None, SIGCONT)
                 lines.append(f"rank {shim.rank} let go")
         still = RankSet.of(shim.rank for shim in shims)

@@ -75,6 +75,11 @@ class Core:
         return None if self._group.in_state(*_ALIVE) else 0
 
     @property
+    def attached(self) -> bool:
+        """Is there a job that the session has yet to leave?"""
+        return not self._over and self.ended is None
+
+    @property
     def running(self) -> RankSet:
         """The ranks that run now."""
         return self._group.running

@@ -11,7 +11,7 @@ from crdebug.target.summary import deviating
 from crdebug.travel.history import heard
 from crdebug.verbs.core import Core
 
-_COMPLETION = 1.0  # seconds
+_COMPLETION = 5.0  # seconds
 
 
 class Looking(Core):
@@ -53,7 +53,7 @@ class Looking(Core):
     async def complete(self, rank: int, line: str) -> tuple[str, ...]:
         """How GDB would go on with a line at its own prompt: whole lines.
 
-        A big program has many names: GDB has a second for it. Raises CrdebugError.
+        A big program has many names: GDB has some seconds for it. Raises CrdebugError.
         """
         told = await self._group[rank].console(f"complete {line}", Deadline(_COMPLETION))
         return tuple(line for line in told.splitlines() if "max-completions" not in line)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import signal
+import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pexpect
 import pytest
+from pexpect import fdpexpect
 
+from crdebug import jobs
 from crdebug.job.record import all_jobs
 from harness import looks, mpirun
 from harness.cli import argv
@@ -29,12 +33,13 @@ QUESTION = r"Quit anyway\? \(y or n\)"
 ESCAPES = re.compile(r"\x1b\[[?\d;]*[A-Za-z]")
 PROGRESS = re.compile(r"(checkpoint|restart): [a-z]")
 SECONDS = 60
+ENVIRONMENT = {"PROMPT_TOOLKIT_NO_CPR": "1", "PAGER": "more"}
 
 
 class Terminal:
     """crdebug at a pseudo-terminal.  shown: all that it was sent."""
 
-    def __init__(self, kind: str, child: pexpect.spawn[str]) -> None:
+    def __init__(self, kind: str, child: pexpect.spawn[str] | fdpexpect.fdspawn[str]) -> None:
         self._prompt = PROMPTS[kind]
         self._child = child
         self.shown = ""
@@ -57,7 +62,12 @@ class Terminal:
         self.type(f"{line}\r")
         _, *answer, _ = self.prompt().split("\n")
         told = (text.strip("\r") for text in answer if text.strip())
+        # What is typed before a dumb prompt listens is shown by the terminal itself, too.
+        told = (text for text in told if text.removeprefix("(crdebug) ") != line)
         return [text for text in told if not PROGRESS.search(text)]
+
+    def resize(self, rows: int, columns: int) -> None:
+        self._child.setwinsize(rows, columns)
 
     def end(self) -> int | None:
         """Wait until crdebug has ended; returns its status."""
@@ -69,7 +79,7 @@ class Terminal:
 
 @contextmanager
 def terminal(kind: str, command: Sequence[str]) -> Iterator[Terminal]:
-    environment = mpirun.environment({"TERM": kind, "PROMPT_TOOLKIT_NO_CPR": "1"})
+    environment = mpirun.environment(ENVIRONMENT | {"TERM": kind})
     program, *arguments = argv("run", "--name", JOB, "--", *command)
     child = pexpect.spawn(
         program,
@@ -120,6 +130,7 @@ def test_a_newcomers_session(kind: str) -> None:
         user.type("continue\r")
         user.until("continue.*\n")
         run_some_steps()
+        user.resize(20, 70)
         user.type(CTRL_C)
         stopped = user.prompt().split("\r\n")
         assert stopped[0] == "^C"
@@ -127,12 +138,25 @@ def test_a_newcomers_session(kind: str) -> None:
         user.type(f"print nothing{CTRL_C}")
         assert "error" not in user.prompt()
 
+        # Tables are as wide as the terminal, and long answers go page by page.
+        if kind != "dumb":
+            assert all(len(line) <= 70 for line in user.ask("info ranks"))
+            user.type("help\r")
+            user.until("--More--")
+            user.type("q")
+            user.prompt()
+
         # Tab completes, where it can be shown.
         user.type(f"info ch{TAB}")
         if kind == "dumb":
             user.type("eckpoints")
         user.until("checkpoints")
         assert user.ask("") == ["there are no checkpoints"]
+        if kind != "dumb":
+            user.type(f"break work_st{TAB}")
+            user.until(r"work_st.*?ep")
+            user.type(CTRL_C)
+            user.prompt()
 
         # Go back, also from the end.
         step = user.ask("print 'threads.c'::step")
@@ -157,6 +181,76 @@ def test_a_newcomers_session(kind: str) -> None:
         assert user.end() == 0
     assert [job.name for job in all_jobs()] == [JOB]
     assert ("\x1b[3" in user.shown) == (kind != "dumb"), "colours"
+    if kind != "dumb":
+        assert f"job {JOB} | [0-1] stopped | rank " in user.shown, "toolbar"
+
+
+# ---- the terminal dies --------------------------------------------------------------------------
+
+
+class Doomed(Terminal):
+    """crdebug as the leader of a terminal of its own, which can be taken away."""
+
+    def __init__(self, *arguments: object) -> None:
+        self._master, slave = os.openpty()
+        with os.fdopen(slave) as terminal:
+            self._process = subprocess.Popen(
+                ["setsid", "--ctty", *argv(*arguments)],
+                stdin=terminal,
+                stdout=terminal,
+                stderr=terminal,
+                env=mpirun.environment(ENVIRONMENT | {"TERM": "dumb"}),
+            )
+        super().__init__("dumb", fdpexpect.fdspawn(self._master, encoding="utf-8", timeout=SECONDS))
+
+    def dies(self) -> None:
+        """Returns when crdebug has ended."""
+        os.close(self._master)
+        assert self._process.wait(SECONDS) == 128 + signal.SIGHUP
+
+
+def state() -> str:
+    (info,) = asyncio.run(jobs.list_jobs())
+    return info.state
+
+
+def test_when_the_terminal_dies_the_job_is_held_let_go_or_killed() -> None:
+    """One job: held at the prompt, let go while it runs, held while it runs, killed."""
+    program = build("threads")
+    command = mpirun.command(program, "--steps", 10**9, "--delay-us", 1000, ranks=RANKS)
+    user = Doomed("run", "--name", JOB, "--", *command)
+    user.prompt()
+    user.ask("tbreak work_step")
+    user.ask("continue")
+    user.dies()  # what is held is so by default
+    assert state() == "held"
+    stood = looks.steps()
+
+    user = Doomed("attach", JOB)
+    assert re.search(r"\] (work_step|\S+) at ", user.prompt())
+    assert looks.steps() == stood
+    user.ask("set on-hangup let-go")
+    user.type("continue\r")
+    run_some_steps()
+    user.dies()
+    assert state() == "running"
+    run_some_steps()
+
+    user = Doomed("attach", JOB)
+    user.prompt()
+    user.ask("set on-hangup hold")
+    user.type("continue\r")
+    run_some_steps()
+    user.dies()
+    assert state() == "held"
+    assert asyncio.run(jobs.release(JOB)) == ("rank 0 let go", "rank 1 let go")
+    run_some_steps()
+
+    user = Doomed("attach", JOB)
+    user.prompt()
+    user.ask("set on-hangup kill")
+    user.dies()
+    assert asyncio.run(jobs.list_jobs()) == ()
 
 
 @pytest.mark.parametrize("kind", PROMPTS)

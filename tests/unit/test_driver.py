@@ -282,6 +282,26 @@ async def test_a_checkpoint_that_is_cancelled_ends_first(name: str) -> None:
     assert not others()
 
 
+@pytest.mark.parametrize("name", CHECKPOINT)
+async def test_a_checkpoint_that_the_user_breaks_off_fails_and_nothing_is_raised(name: str) -> None:
+    machine, actions, asked = checkpoint(), FakeActions(), asyncio.Event()
+    call = (name, -1 if name in JOB_STEPS else 1)
+    reached, gate = actions.stop_at(*call)
+    task = asyncio.create_task(drive(machine, actions, asked=asked))
+    await soon(reached.wait())
+    asked.set()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    gate.set()
+    await soon(task)
+    assert machine.phase is Phase.ENDED and not machine.held
+    before_the_dump = CHECKPOINT.index(name) <= CHECKPOINT.index("dump")
+    assert machine.taken is not before_the_dump
+    if before_the_dump:
+        assert machine.problems[0].problem == "interrupted"
+    assert not others()
+
+
 @pytest.mark.parametrize("name", RESTART)
 async def test_a_restart_that_is_cancelled_is_completed_once_the_job_is_back(name: str) -> None:
     machine, actions = restart(), FakeActions()
