@@ -115,5 +115,5 @@ class Endings(gdb.MICommand):
 
 
 Endings("-crdebug-endings")
-for name, register in (*ABORTS.items(), *EXITS.items()):
-    Ending(name, register)
+for function, holder in (*ABORTS.items(), *EXITS.items()):
+    Ending(function, holder)

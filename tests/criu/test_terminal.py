@@ -181,8 +181,6 @@ def test_a_newcomers_session(kind: str) -> None:
         assert user.end() == 0
     assert [job.name for job in all_jobs()] == [JOB]
     assert ("\x1b[3" in user.shown) == (kind != "dumb"), "colours"
-    if kind != "dumb":
-        assert f"job {JOB} | [0-1] stopped | rank " in user.shown, "toolbar"
 
 
 # ---- the terminal dies --------------------------------------------------------------------------
