@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from crdebug import jobs
+from crdebug.checkpoint import staging
 from crdebug.checkpoint.upkeep import Keep, Upkeep, expendable
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
-from crdebug.errors import BadInput, CrdebugError, DeadlineExpired, Refused
+from crdebug.errors import BadInput, CrdebugError, DeadlineExpired, Refused, StoreError
 from crdebug.events import Event, JobSays
 from crdebug.job.record import JobDirectory, is_alive, parse_handle
 from crdebug.node import signals
@@ -66,7 +70,12 @@ class _Attendant:
         self._lasted: list[float] = []
 
     async def run(self) -> int:
-        with signals.listening(self._upkeep.warnings, self._warned.set):
+        if self._upkeep.stage is not None:
+            JobDirectory(self._job).set_stage(self._upkeep.stage)
+        with (
+            _Stager(self._job, self._upkeep, self._tell) as self._stager,
+            signals.listening(self._upkeep.warnings, self._warned.set),
+        ):
             following = asyncio.create_task(jobs.follow(self._job, self._tell))
             work = asyncio.create_task(self._work())
             try:
@@ -76,6 +85,7 @@ class _Attendant:
                 status = await following
                 work.cancel()
                 await asyncio.wait({work})
+                await self._stager.all_done()
                 await self._prune()
                 return EXIT_AGAIN if self._ended_by_us else status
             finally:
@@ -125,6 +135,7 @@ class _Attendant:
         what = "; the job is ended" if end else ""
         self._problem = ""
         self._tell(JobSays(f"checkpoint {taken.handle} taken{what}"))
+        self._stager.begin(taken.number)
         await self._prune()
         return end
 
@@ -150,6 +161,45 @@ class _Attendant:
         return False
 
 
+class _Stager:
+    """Copies checkpoints to the second place, one after the other, beside everything else."""
+
+    def __init__(self, job: str, upkeep: Upkeep, tell: Callable[[Event], None]) -> None:
+        self._store = JobDirectory(job).store
+        self._upkeep = upkeep
+        self._tell = tell
+        self._thread = ThreadPoolExecutor(1, "stage", initializer=staging.gives_way)
+        self._copies: set[asyncio.Task[None]] = set()
+
+    def __enter__(self) -> _Stager:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def begin(self, number: int) -> None:
+        """Copy this checkpoint, if there is a second place."""
+        if self._upkeep.stage is not None:
+            task = asyncio.create_task(self._copy(number, self._upkeep.stage))
+            self._copies.add(task)
+            task.add_done_callback(self._copies.discard)
+
+    async def _copy(self, number: int, place: Path) -> None:
+        compress = self._upkeep.compress
+        work = functools.partial(staging.stage, self._store, number, place, compress=compress)
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except StoreError as error:
+            if number in self._store.numbers():  # else it was deleted meanwhile
+                self._tell(JobSays(str(error)))
+            else:
+                staging.forget(self._store.job, number, place)
+
+    async def all_done(self) -> None:
+        """Wait for the copies that were begun."""
+        await asyncio.gather(*self._copies)
+
+
 def _nothing(event: Event) -> None:
     """Nobody watches the progress of what happens by itself."""
 
@@ -163,10 +213,10 @@ async def prune(job: str, keep: Keep) -> tuple[str, ...]:
     if not keep.limits or not directory.store.numbers():
         return ()
     async with directory.lock_within("delete checkpoints", Deadline(Settings().stop)):
-        store = directory.store
-        gone = expendable(store.list(), keep, store.newest_good(), time.time())
+        found = staging.everywhere(directory.store, directory.stage)
+        gone = expendable(found, keep, directory.store.newest_good(), time.time())
         for number in gone:
-            store.delete(number)
+            jobs.remove(directory, number)
     return tuple(f"{job}:{number}" for number in gone)
 
 
@@ -177,28 +227,77 @@ def set_kept(handle: str, kept: bool) -> None:
     directory.store.keep(number, kept)
 
 
-def handle_of(handle: str) -> str:
-    """JOB:N; of a job's name alone, its newest checkpoint that is whole. Raises BadInput."""
-    if ":" in handle:
-        return handle
-    directory = JobDirectory(handle)
+async def stage(handle: str, place: Path, *, compress: bool = True) -> None:
+    """Copy a checkpoint to a second place, which is the job's from now on. Raises StoreError."""
+    directory, number = parse_handle(handle)
     directory.read()
-    return f"{handle}:{directory.store.newest_good()}"
+    directory.set_stage(place)
+    work = functools.partial(staging.stage, directory.store, number, place, compress=compress)
+    with ThreadPoolExecutor(1, "stage", initializer=staging.gives_way) as thread:
+        await asyncio.get_running_loop().run_in_executor(thread, work)
 
 
-async def run_or_resume(
-    argv: Sequence[str], name: str, settings: Settings, tell: Callable[[Event], None]
+async def handle_of(handle: str, stage: Path | None = None) -> str:
+    """JOB:N of a checkpoint that is here; of a job's name alone, its newest that is whole.
+
+    One that is only in the second place is fetched from there. stage: that place, for a job that
+    is not known here. Raises BadInput, StoreError.
+    """
+    directory = JobDirectory(handle.partition(":")[0])
+    if stage is not None:
+        directory.adopt(stage)
+    place = directory.stage
+    if ":" in handle and place is None:
+        return handle
+    directory.read()
+    staged = staging.numbers(directory.name, place) if place is not None else ()
+    if ":" in handle:
+        number = parse_handle(handle)[1]
+    else:
+        try:
+            number = directory.store.newest_good()
+        except (BadInput, StoreError):
+            if not staged:
+                raise
+            number = 0
+        number = max(number, *staged) if staged else number
+    if place is not None and number in staged and not _is_whole(directory, number):
+        async with directory.lock_within("fetch a checkpoint", Deadline(Settings().stop)):
+            with contextlib.suppress(StoreError):  # a damaged one
+                directory.store.delete(number)
+            await asyncio.to_thread(staging.fetch, directory.store, number, place)
+            directory.store.note_last(max(staged))
+    return f"{directory.name}:{number}"
+
+
+def _is_whole(directory: JobDirectory, number: int) -> bool:
+    try:
+        directory.store.verify(directory.store.load(number))
+    except (BadInput, StoreError):
+        return False
+    return True
+
+
+async def start(
+    argv: Sequence[str],
+    name: str | None,
+    resume: bool,
+    care: Upkeep,
+    settings: Settings,
+    tell: Callable[[Event], None],
 ) -> jobs.JobInfo:
-    """Bring a job back from its newest whole checkpoint; start it if it has none.
+    """Start a job; with `resume`, bring it back from its newest whole checkpoint if it has one.
 
     So a batch script is the same for the first time and for all that follow. Raises Refused when
     the job runs.
     """
+    if name is None or not resume:
+        return await jobs.run_detached(argv, name, settings)
     directory = JobDirectory(name)
     if directory.exists() and is_alive(directory.read()):
         raise Refused(f"job '{name}' is running", hint=f"'crdebug kill {name}' ends it")
     try:
-        handle = handle_of(name)
+        handle = await handle_of(name, care.stage)
     except BadInput:
         return await jobs.run_detached(argv, name, settings)
     return await jobs.restart(handle, tell, settings)

@@ -16,9 +16,17 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from crdebug.config import Settings, config_file
-from crdebug.ui.options import SignalNumber, batch_options, keep_options, refuse_batch_options
+from crdebug.ui.options import (
+    STAGE,
+    SignalNumber,
+    batch_options,
+    keep_options,
+    refuse_batch_options,
+)
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from crdebug.checkpoint.upkeep import Keep, Upkeep
     from crdebug.commands.context import Context
     from crdebug.commands.preferences import Preference
@@ -127,8 +135,7 @@ def run(
 ) -> None:
     """Start a job: `crdebug run -- mpirun -n 4 ./heat`.
 
-    With --no-debugger it runs at full speed, and this process is its launcher to the shell; see
-    docs/batch.md for exit codes and batch scripts.
+    With --no-debugger it runs at full speed; see docs/batch.md.
     """
     preferences, settings = _preferences(Settings(record=None))
     if signal_number is not None:
@@ -212,7 +219,7 @@ def restart(
         from crdebug.batch import handle_of
         from crdebug.session import Session
 
-        whole = handle_of(handle)
+        whole = await handle_of(handle, care.stage)
         return await Session.restart_from(whole, settings=settings, subscriber=subscriber)
 
     preferences, settings = _preferences()
@@ -269,14 +276,11 @@ def _screen(*, batch: bool = False, announce: bool = False) -> Screen:
 async def _run_detached(
     argv: Sequence[str], name: str | None, resume: bool, care: Upkeep, settings: Settings
 ) -> int:
-    from crdebug import batch, jobs
+    from crdebug import batch
 
     screen = _screen()
     with screen.busy():
-        if resume and name is not None:
-            job = await batch.run_or_resume(argv, name, settings, screen.event)
-        else:
-            job = await jobs.run_detached(argv, name, settings)
+        job = await batch.start(argv, name, resume, care, settings, screen.event)
     return await _follow(job, care, settings)
 
 
@@ -285,7 +289,7 @@ async def _restart_detached(handle: str, care: Upkeep, settings: Settings) -> in
 
     screen = _screen()
     with screen.busy():
-        job = await jobs.restart(batch.handle_of(handle), screen.event, settings)
+        job = await jobs.restart(await batch.handle_of(handle, care.stage), screen.event, settings)
     return await _follow(job, care, settings)
 
 
@@ -308,10 +312,13 @@ async def _follow(job: JobInfo, care: Upkeep, settings: Settings) -> int:
 @click.option("--note", default="", metavar="TEXT", help="To recognise it by.")
 @click.option("--kill", is_flag=True, help="End the job when its checkpoint is whole.")
 @click.option("--stop", is_flag=True, help="The job stands there until `crdebug release JOB`.")
+@STAGE
 @keep_options
 @_JSON
 @click.argument("job")
-def checkpoint(job: str, note: str, kill: bool, stop: bool, as_json: bool, care: Keep) -> None:
+def checkpoint(
+    job: str, note: str, kill: bool, stop: bool, stage: Path | None, as_json: bool, care: Keep
+) -> None:
     """Take a checkpoint of a job, whether a debugger is attached or not."""
     from crdebug import batch, jobs
     from crdebug.commands.results import CheckpointTaken
@@ -320,9 +327,10 @@ def checkpoint(job: str, note: str, kill: bool, stop: bool, as_json: bool, care:
 
     screen = _screen()
     with screen.busy():
-        settings = _preferences()[1]
-        work = jobs.take_checkpoint(job, note, kill, screen.event, settings, stop=stop)
-        taken = _wait(work)
+        chosen = _preferences()[1]
+        taken = _wait(jobs.take_checkpoint(job, note, kill, screen.event, chosen, stop=stop))
+        if stage is not None:
+            _wait(batch.stage(taken.handle, stage))
         _wait(batch.prune(job, care))
     # The line that MPIR debuggers look for: the argument of MPIR_restart_command.
     click.echo(f"MPIR_checkpoint_handle) {taken.handle}", err=True)

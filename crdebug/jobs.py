@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from signal import SIGCONT
 
+from crdebug.checkpoint import staging
 from crdebug.checkpoint.driver import drive
 from crdebug.checkpoint.protocol import Phase, Protocol
 from crdebug.checkpoint.store import Checkpoint, describe
@@ -136,8 +137,12 @@ async def list_checkpoints(job: str | None) -> tuple[Checkpoint, ...]:
     """Of one job, or of all. Raises BadInput when there is no such job."""
     if job is not None:
         JobDirectory(job).read()
-        return JobDirectory(job).store.list()
-    return tuple(each for directory in all_jobs() for each in directory.store.list())
+        return _everywhere(JobDirectory(job))
+    return tuple(each for directory in all_jobs() for each in _everywhere(directory))
+
+
+def _everywhere(directory: JobDirectory) -> tuple[Checkpoint, ...]:
+    return staging.everywhere(directory.store, directory.stage)
 
 
 class _Undisturbed:
@@ -344,8 +349,18 @@ async def delete(handle: str) -> None:
     directory, number = parse_handle(handle)
     directory.read()
     async with directory.lock_within("delete a checkpoint", Deadline(Settings().stop)):
-        directory.store.delete(number)
+        remove(directory, number)
         directory.forget_while_locked()
+
+
+def remove(directory: JobDirectory, number: int) -> None:
+    """Delete a checkpoint wherever it is. Callers hold the job's lock. Raises StoreError."""
+    place = directory.stage
+    staged = place is not None and number in staging.numbers(directory.name, place)
+    if not staged or number in directory.store.numbers():
+        directory.store.delete(number)
+    if staged and place is not None:
+        staging.forget(directory.name, number, place)
 
 
 async def kill(job: str, settings: Settings | None = None) -> None:

@@ -34,7 +34,8 @@ class Checkpoint:
     number: from 1, per job.  time: seconds since 1970.  note: the user's.
     size: bytes on disk.  debugger: a debugger was attached when it was taken.
     locations: by rank, where the first thread of each rank was, as text ("" if not known).
-    kept: the user wants it to stay, whatever else goes (see crdebug.checkpoint.retention).
+    kept: the user wants it to stay, whatever else goes (see crdebug.checkpoint.upkeep).
+    places: where it is: "local", "staged" (see crdebug.checkpoint.staging), or both.
     """
 
     job: str
@@ -46,6 +47,7 @@ class Checkpoint:
     incarnation: int
     locations: tuple[str, ...]
     kept: bool = False
+    places: tuple[str, ...] = ("local",)
 
     @property
     def handle(self) -> str:
@@ -89,7 +91,8 @@ def _none_yet() -> BadInput:
     return BadInput("there is no checkpoint yet", hint="take one with 'checkpoint'")
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """What is written to a file or a directory is on the disk after this."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -105,15 +108,16 @@ def _hash(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _stamp(path: Path, sha256: str) -> Stamp:
+def stamp_of(path: Path, sha256: str) -> Stamp:
+    """Of a file as it is now, with the hash that it is known to have."""
     details = path.stat()
     return Stamp(sha256, details.st_size, details.st_ino, details.st_mtime_ns, details.st_ctime_ns)
 
 
 def _stamp_and_sync(path: Path, known: tuple[int, str] | None) -> Stamp:
-    _sync(path)
+    sync(path)
     whole = known is not None and known[0] == path.stat().st_size
-    return _stamp(path, known[1] if known is not None and whole else _hash(path))
+    return stamp_of(path, known[1] if known is not None and whole else _hash(path))
 
 
 class CheckpointStore:
@@ -190,7 +194,7 @@ class CheckpointStore:
         for name, stamp in manifest.files.items():
             path = home / name
             try:
-                same = _stamp(path, stamp.sha256) == stamp or _hash(path) == stamp.sha256
+                same = stamp_of(path, stamp.sha256) == stamp or _hash(path) == stamp.sha256
             except FileNotFoundError:
                 same = False
             except OSError as error:
@@ -218,11 +222,15 @@ class CheckpointStore:
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.sweep()
-            number = self._last() + 1
-            draft = Draft(number, self.root / f".draft-{number}")
+            return self.draft(self._last() + 1)
         except OSError as error:
             raise StoreError(f"cannot write to {self.root}: {error.strerror}") from None
+
+    def draft(self, number: int) -> Draft:
+        """An empty one for this number. Raises StoreError."""
+        draft = Draft(number, self.root / f".draft-{number}")
         try:
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             for directory in (draft.path, draft.images, draft.files, draft.run):
                 directory.mkdir(mode=0o700)
         except OSError as error:
@@ -245,7 +253,8 @@ class CheckpointStore:
             noted = int((self.root / "last").read_text())
         return max(noted, *self.numbers(), 0)
 
-    def _note_last(self, number: int) -> None:
+    def note_last(self, number: int) -> None:
+        """This number was given."""
         unfinished = self.root / ".draft-last"
         unfinished.write_text(str(max(number, self._last())))
         unfinished.replace(self.root / "last")
@@ -275,13 +284,13 @@ class CheckpointStore:
             unfinished = draft.path / f".{manifests.NAME}"
             unfinished.write_bytes(manifests.encode(whole))
             unfinished.chmod(0o600)
-            _sync(unfinished)
+            sync(unfinished)
             unfinished.rename(draft.path / manifests.NAME)
             for directory in (draft.images, draft.files, draft.run, draft.path):
-                _sync(directory)
-            self._note_last(draft.number)
+                sync(directory)
+            self.note_last(draft.number)
             draft.path.rename(self.path(draft.number))
-            _sync(self.root)
+            sync(self.root)
         except OSError as error:
             self.discard(draft)
             self._remove(

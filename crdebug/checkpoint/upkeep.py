@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from crdebug.checkpoint.store import Checkpoint
 
@@ -32,12 +33,16 @@ class Upkeep:
     keep: which of its checkpoints stay.
     warnings: signals to this process at each of which a last checkpoint is taken.
     go_on: the job runs on after that; else it is ended.
+    stage: a second place for each checkpoint, see crdebug.checkpoint.staging.
+    compress: what lies there, where that pays.
     """
 
     every: float = 0.0
     keep: Keep = field(default_factory=Keep)
     warnings: tuple[int, ...] = ()
     go_on: bool = False
+    stage: Path | None = None
+    compress: bool = True
 
 
 def expendable(

@@ -9,6 +9,7 @@ STATE/jobs/NAME/
   run/N/time/     its ranks' logs of MPI calls, see crdebug.timeline.log
   undo-N/         while the N-th incarnation is being replaced: what its files held
   checkpoints/N/  see crdebug.checkpoint.store
+  stage           the second place for checkpoints: its path, see crdebug.checkpoint.staging
   history/N/      checkpoints that crdebug takes of itself, to go back in time from
   branches/       the branches of its history, and the logs of those that it is not on
   beside/         a second job, while branches are compared
@@ -28,6 +29,7 @@ from pathlib import Path
 
 import msgspec
 
+from crdebug.checkpoint.staging import numbers
 from crdebug.checkpoint.store import CheckpointStore
 from crdebug.config import state_home
 from crdebug.deadline import Deadline
@@ -124,6 +126,31 @@ class JobDirectory:
     def herd(self) -> Path:
         return self.path / "herd.json"
 
+    @property
+    def stage(self) -> Path | None:
+        """The second place for checkpoints, if there is one."""
+        try:
+            return Path((self.path / "stage").read_text())
+        except FileNotFoundError:
+            return None
+
+    def set_stage(self, place: Path) -> None:
+        """From now on there is one. Raises BadInput when it is no directory that can be."""
+        try:
+            (place / self.name).mkdir(mode=0o700, parents=True, exist_ok=True)
+            shutil.copyfile(self.path / "job.json", place / self.name / "job.json")
+        except OSError as error:
+            raise BadInput(f"cannot stage to {place}: {error.strerror}") from None
+        (self.path / "stage").write_text(str(place.resolve()))
+
+    def adopt(self, place: Path) -> None:
+        """A job that is not known here and was staged there, by another machine perhaps."""
+        there = place / self.name / "job.json"
+        if not self.exists() and there.exists():
+            self.create()
+            shutil.copyfile(there, self.path / "job.json")
+            self.set_stage(place)
+
     def write(self, record: JobRecord) -> None:
         """Raises StoreError; the record is what it was then."""
         unfinished = self.path / ".job.json"
@@ -190,12 +217,16 @@ class JobDirectory:
 
     def forget_while_locked(self) -> None:
         """`forget_if_over`, also of a job that never began, by who has the lock."""
-        if not self.store.numbers() and not (self.exists() and is_alive(self.read())):
+        staged = numbers(self.name, self.stage) if self.stage else ()
+        if not self.store.numbers() and not staged and not self._is_alive():
             self.remove()
 
     def remove(self) -> None:
         """All of it. Callers hold the lock."""
         shutil.rmtree(self.path, ignore_errors=True)
+
+    def _is_alive(self) -> bool:
+        return self.exists() and is_alive(self.read())
 
 
 def all_jobs() -> tuple[JobDirectory, ...]:

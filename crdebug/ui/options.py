@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -61,6 +62,12 @@ _KEEP = (
     click.option("--keep-for", type=TIME, metavar="TIME", help="Keep them so long."),
     click.option("--keep-disk", type=SIZE, metavar="SIZE", help="Keep what fits, in all."),
 )
+STAGE = click.option(
+    "--stage",
+    type=click.Path(path_type=Path, file_okay=False, resolve_path=True),
+    metavar="DIR",
+    help="Copy checkpoints there too, while the job runs on.",
+)
 _BATCH = (
     click.option(
         "--every",
@@ -82,6 +89,8 @@ _BATCH = (
         show_default=True,
         help="What the job does after that; `end` is exit status 75.",
     ),
+    STAGE,
+    click.option("--no-compress", is_flag=True, help="Do not compress what is copied to --stage."),
     *_KEEP,
 )
 
@@ -119,6 +128,8 @@ def _upkeep(choices: dict[str, Any]) -> Upkeep:
         keep=_keep(choices),
         warnings=tuple(choices.pop("on_signal")),
         go_on=choices.pop("then") == "go-on",
+        stage=choices.pop("stage"),
+        compress=not choices.pop("no_compress"),
     )
 
 
@@ -128,7 +139,7 @@ batch_options = _gathered(_BATCH, _upkeep)
 
 def refuse_batch_options(ctx: click.Context, flag: str) -> None:
     """Raises UsageError if the user gave any of `batch_options`."""
-    names = ("every", "on_signal", "then", "keep", "keep_for", "keep_disk")
+    names = ("every", "on_signal", "then", "no_compress", "keep", "keep_for", "keep_disk")
     default = click.core.ParameterSource.DEFAULT
     for name in names:
         if ctx.get_parameter_source(name) is not default:

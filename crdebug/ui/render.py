@@ -309,7 +309,9 @@ def checkpoint_table(checkpoints: tuple[Checkpoint, ...], width: int = 0) -> str
     """Checkpoints as a table."""
     if not checkpoints:
         return "there are no checkpoints"
-    headers = ("checkpoint", "taken", "size", "incarnation", "debugger", "where", "note")
+    staged = any("staged" in each.places for each in checkpoints)
+    place = ("place",) if staged else ()
+    headers = ("checkpoint", "taken", "size", "incarnation", "debugger", *place, "where", "note")
     rows = (
         (
             each.handle,
@@ -317,6 +319,7 @@ def checkpoint_table(checkpoints: tuple[Checkpoint, ...], width: int = 0) -> str
             size(each.size),
             str(each.incarnation),
             "yes" if each.debugger else "no",
+            *((", ".join(each.places),) if staged else ()),
             _taken_at(each.locations),
             each.note,
         )

@@ -20,7 +20,7 @@ from harness import mpirun
 
 JOB = "job"
 # What may be in a job's directory once nothing happens to it any more.
-_LASTING = {"job.json", "lock", "herd.json", "run", "checkpoints", "history", "branches"}
+_LASTING = {"job.json", "lock", "herd.json", "run", "checkpoints", "history", "branches", "stage"}
 
 
 @contextmanager

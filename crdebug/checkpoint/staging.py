@@ -1,0 +1,231 @@
+"""Checkpoints in a second place: copied there, compressed where that pays, and fetched back.
+
+STAGE/JOB/job.json    the job's record, so that a node that has never seen it can bring it back
+STAGE/JOB/N/          the same files as in the job's own store, some of them with `.zst` added
+STAGE/JOB/N/staged.json  written last, by rename: what proves the copy whole
+
+The first place is to be fast and near (a local disk), the second one to outlive it. A copy is made
+while the job runs on, by a thread that gives way to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+import zstandard
+
+from crdebug.checkpoint import manifest as manifests
+from crdebug.checkpoint.manifest import Manifest
+from crdebug.checkpoint.store import (
+    Checkpoint,
+    CheckpointStore,
+    Draft,
+    describe,
+    stamp_of,
+    sync,
+)
+from crdebug.errors import StoreError
+
+NAME = "staged.json"
+RECORD = "job.json"
+_BLOCK = 1 << 20
+_SAMPLES = 8
+_WORTH = 0.7  # compressed to less than this part of its size
+_LEVEL = 1  # zstd's fastest: the copy shares the machine with the job
+_NICE = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A file in the second place. sha256: of what lies there.  packed: it is compressed."""
+
+    sha256: str
+    size: int
+    packed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What the copy of one checkpoint is made of, by the names that the files have there."""
+
+    version: int
+    files: dict[str, Copy]
+
+
+def stage(store: CheckpointStore, number: int, place: Path, *, compress: bool = True) -> int:
+    """Copy a checkpoint; returns the bytes that the copy has. Slow: see `in_background`.
+
+    What is read is compared with the manifest's hashes on the way, and what was written is read
+    again. Raises StoreError, with nothing at the place that looks whole.
+    """
+    manifest = store.load(number)
+    home = store.path(number)
+    target = place / store.job / str(number)
+    draft = target.with_name(f".draft-{number}")
+    try:
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(mode=0o700, parents=True)
+        copies = {}
+        for name, stamp in manifest.files.items():
+            packed = compress and _pays(home / name)
+            there = draft / (f"{name}.zst" if packed else name)
+            there.parent.mkdir(mode=0o700, exist_ok=True, parents=True)
+            _copy_one(home / name, there, packed, stamp.sha256)
+            copies[name] = Copy(_hash(there), there.stat().st_size, packed)
+        shutil.copyfile(home / manifests.NAME, draft / manifests.NAME)
+        _write(draft / NAME, msgspec.json.encode(Staged(1, copies)))
+        for directory, _, _ in os.walk(draft):
+            sync(Path(directory))
+        shutil.rmtree(target, ignore_errors=True)
+        draft.rename(target)
+        sync(target.parent)
+    except (OSError, zstandard.ZstdError) as error:
+        raise StoreError(f"cannot stage {store.job}:{number} to {place}: {error}") from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return sum(copy.size for copy in copies.values())
+
+
+def numbers(job: str, place: Path) -> tuple[int, ...]:
+    """The checkpoints of a job that are whole in the second place, in order."""
+    try:
+        names = os.listdir(place / job)
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    there = (int(n) for n in names if n.isdigit() and (place / job / n / NAME).exists())
+    return tuple(sorted(there))
+
+
+def everywhere(store: CheckpointStore, place: Path | None) -> tuple[Checkpoint, ...]:
+    """The checkpoints of a job in its own store and in the second place, each once, in order."""
+    local = {each.number: each for each in store.list()}
+    there = numbers(store.job, place) if place is not None else ()
+    for number in there:
+        assert place is not None
+        if number in local:
+            local[number] = replace(local[number], places=("local", "staged"))
+            continue
+        with contextlib.suppress(StoreError):
+            known = describe(manifests.read(place / store.job / str(number)))
+            local[number] = replace(known, places=("staged",))
+    return tuple(local[number] for number in sorted(local))
+
+
+def fetch(store: CheckpointStore, number: int, place: Path) -> None:
+    """Bring a checkpoint back into the job's own store, verified on the way. Raises StoreError."""
+    home = place / store.job / str(number)
+    try:
+        staged = msgspec.json.decode((home / NAME).read_bytes(), type=Staged)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise StoreError(f"{store.job}:{number} is not whole in {place}: {error}") from None
+    manifest = manifests.read(home)
+    draft = store.draft(number)
+    try:
+        stamps = {}
+        for name, stamp in manifest.files.items():
+            copy, there = staged.files[name], draft.path / name
+            there.parent.mkdir(mode=0o700, exist_ok=True, parents=True)
+            _unpack(home / (f"{name}.zst" if copy.packed else name), there, copy, stamp.sha256)
+            stamps[name] = stamp_of(there, stamp.sha256)
+        _finish(store, draft, replace(manifest, files=stamps))
+    except (OSError, KeyError, zstandard.ZstdError) as error:
+        raise StoreError(f"cannot fetch {store.job}:{number} from {place}: {error}") from None
+    finally:
+        store.discard(draft)
+
+
+def _finish(store: CheckpointStore, draft: Draft, manifest: Manifest) -> None:
+    _write(draft.path / manifests.NAME, manifests.encode(manifest))
+    draft.path.rename(store.path(manifest.number))
+    sync(store.root)
+
+
+def forget(job: str, number: int, place: Path) -> None:
+    """Remove the copy of a checkpoint."""
+    target = place / job / str(number)
+    (target / NAME).unlink(missing_ok=True)  # from here on it is no copy
+    shutil.rmtree(target, ignore_errors=True)
+
+
+# ---- one file --------------------------------------------------------------------------------
+
+
+def _pays(path: Path) -> bool:
+    """Do some blocks of a file, taken from all over it, compress by 30 % or more?"""
+    size = path.stat().st_size
+    if size < 1 << 12:
+        return False
+    compressor = zstandard.ZstdCompressor(level=_LEVEL)
+    read = packed = 0
+    with open(path, "rb") as file:
+        for sample in range(_SAMPLES):
+            file.seek(sample * size // _SAMPLES)
+            data = file.read(min(_BLOCK // 4, size // _SAMPLES + 1))
+            read, packed = read + len(data), packed + len(compressor.compress(data))
+    return packed < _WORTH * read
+
+
+def _blocks(file: BinaryIO) -> Iterator[bytes]:
+    while block := file.read(_BLOCK):
+        yield block
+
+
+def _hash(path: Path) -> str:
+    with open(path, "rb", buffering=0) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _write(path: Path, data: bytes) -> None:
+    unfinished = path.with_name(f".{path.name}")
+    unfinished.write_bytes(data)
+    unfinished.chmod(0o600)
+    sync(unfinished)
+    unfinished.rename(path)
+
+
+def _copy_one(source: Path, target: Path, packed: bool, sha256: str) -> None:
+    digest = hashlib.sha256()
+    with open(source, "rb", buffering=0) as file, open(target, "wb") as out:
+        with contextlib.ExitStack() as stack:
+            write: Callable[[bytes], object] = out.write
+            if packed:
+                compressor = zstandard.ZstdCompressor(level=_LEVEL)
+                write = stack.enter_context(compressor.stream_writer(out, closefd=False)).write
+            for block in _blocks(file):
+                digest.update(block)
+                write(block)
+        out.flush()
+        os.fsync(out.fileno())
+    target.chmod(0o600)
+    if digest.hexdigest() != sha256:
+        raise StoreError(f"{source} was changed since the checkpoint")
+
+
+def _unpack(source: Path, target: Path, copy: Copy, sha256: str) -> None:
+    if _hash(source) != copy.sha256:
+        raise StoreError(f"{source} was changed since it was staged")
+    digest = hashlib.sha256()
+    with open(source, "rb") as file, open(target, "wb") as out:
+        reader = zstandard.ZstdDecompressor().stream_reader(file) if copy.packed else file
+        for block in _blocks(reader):
+            digest.update(block)
+            out.write(block)
+        out.flush()
+        os.fsync(out.fileno())
+    target.chmod(0o600)
+    if digest.hexdigest() != sha256:
+        raise StoreError(f"{source} is not what was staged")
+
+
+def gives_way() -> None:
+    """Have this thread give way to the job. In Linux a nice value is a thread's own."""
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)

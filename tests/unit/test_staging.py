@@ -1,0 +1,99 @@
+"""Copies of checkpoints in a second place: compressed where that pays, verified both ways."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from test_store import a_manifest
+
+from crdebug.checkpoint import staging
+from crdebug.checkpoint.staging import fetch, numbers, stage
+from crdebug.checkpoint.store import CheckpointStore
+from crdebug.errors import StoreError
+
+pytestmark = pytest.mark.unit
+
+FILES = {
+    "images/pages-1.img": b"the same again " * 100_000,
+    "images/pages-2.img": os.urandom(1 << 20),
+    "images/core-1.img": b"small",
+    "files/empty": b"",
+}
+PLACES = {"images/pages-1.img.zst", "images/pages-2.img", "images/core-1.img", "files/empty"}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> CheckpointStore:
+    store = CheckpointStore("heat", tmp_path / "local")
+    draft = store.begin()
+    for name, data in FILES.items():
+        (draft.path / name).write_bytes(data)
+    store.publish(draft, a_manifest(draft.number))
+    return store
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "second"
+
+
+def names(place: Path) -> set[str]:
+    home = place / "heat" / "1"
+    found = (path for path in home.rglob("*") if path.is_file())
+    return {str(path.relative_to(home)) for path in found} - {"manifest.json", "staged.json"}
+
+
+@pytest.mark.parametrize("compress", [True, False])
+def test_there_and_back(store: CheckpointStore, place: Path, compress: bool) -> None:
+    size = stage(store, 1, place, compress=compress)
+    assert names(place) == (PLACES if compress else set(FILES))
+    assert (size < 1_200_000) == compress
+    assert numbers("heat", place) == (1,)
+    assert [each.places for each in staging.everywhere(store, place)] == [("local", "staged")]
+    store.delete(1)
+    assert [each.places for each in staging.everywhere(store, place)] == [("staged",)]
+    fetch(store, 1, place)
+    store.verify(store.load(1))
+    assert {name: (store.path(1) / name).read_bytes() for name in FILES} == FILES
+    staging.forget("heat", 1, place)
+    assert [each.places for each in staging.everywhere(store, place)] == [("local",)]
+
+
+def test_nothing_that_is_not_whole_is_staged(store: CheckpointStore, place: Path) -> None:
+    (store.path(1) / "images" / "core-1.img").write_bytes(b"SMALL")
+    with pytest.raises(StoreError, match=r"core-1.img was changed since the checkpoint"):
+        stage(store, 1, place)
+    assert numbers("heat", place) == ()
+    assert list((place / "heat").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", sorted(PLACES - {"files/empty"}))
+@pytest.mark.parametrize("harm", ["change", "cut", "remove"])
+def test_a_copy_that_was_harmed_is_not_fetched(
+    store: CheckpointStore, place: Path, name: str, harm: str
+) -> None:
+    stage(store, 1, place)
+    path = place / "heat" / "1" / name
+    data = path.read_bytes()
+    if harm == "remove":
+        path.unlink()
+    else:
+        middle = len(data) // 2
+        path.write_bytes(data[:middle] + (b"?" + data[middle + 1 :] if harm == "change" else b""))
+    store.delete(1)
+    with pytest.raises(StoreError, match=r"was changed since it was staged|cannot fetch heat:1"):
+        fetch(store, 1, place)
+    assert store.numbers() == ()
+    assert not [path for path in store.root.iterdir() if path.name != "last"]
+
+
+def test_a_copy_without_its_proof_is_none(store: CheckpointStore, place: Path) -> None:
+    stage(store, 1, place)
+    (place / "heat" / "1" / "staged.json").unlink()
+    assert numbers("heat", place) == ()
+    with pytest.raises(StoreError, match="is not whole in"):
+        fetch(store, 1, place)
+    stage(store, 1, place)  # what was left is in nobody's way
+    assert numbers("heat", place) == (1,)
