@@ -41,6 +41,7 @@ def scripts() -> tuple[Path, ...]:
             "place_mi.py",
             "inject_mi.py",
             "ends_mi.py",
+            "array_mi.py",
         )
     )
 

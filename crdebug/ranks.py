@@ -14,6 +14,7 @@ from crdebug.errors import BadInput
 _ITEM = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?\Z", re.ASCII)
 _RUN = re.compile("1+")
 _ONE = ord("1")
+_FEW = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +30,12 @@ class RankSet:
     @classmethod
     def of(cls, ranks: Iterable[int]) -> RankSet:
         members = list(ranks)
-        if not members:
-            return cls()
-        # One pass: to set bits in an integer one by one would copy it each time.
+        if len(members) < _FEW:
+            mask = 0
+            for rank in members:
+                mask |= 1 << rank
+            return cls(mask)
+        # One pass: to set bits in an integer one by one copies it each time.
         digits = bytearray(b"0") * (max(members) + 1)
         for rank in members:
             digits[-1 - rank] = _ONE

@@ -36,13 +36,14 @@ from crdebug.job.remains import take_over
 from crdebug.output import tell_phase
 from crdebug.ranks import RankSet
 from crdebug.travel.history import History, past
+from crdebug.verbs.arrays import Arrays
 from crdebug.verbs.points import Points
 from crdebug.verbs.running import Running
 from crdebug.verbs.selecting import Selecting
 from crdebug.verbs.stacks import Stacks
 
 
-class Session(Running, Selecting, Stacks, Points):
+class Session(Running, Selecting, Stacks, Arrays, Points):
     """A job under the debugger. Made by `run`, `attach` or `restart_from`; owns its GDBs until
     `close` or `detach`."""
 

@@ -11,6 +11,8 @@ from crdebug.ranks import RankSet
 from crdebug.target.answers import Answers
 
 if TYPE_CHECKING:
+    from crdebug.charts.images import Image
+    from crdebug.charts.plots import Plot
     from crdebug.checkpoint.store import Checkpoint
     from crdebug.commands.context import Display
     from crdebug.target.breakpoints import Breakpoint
@@ -70,6 +72,20 @@ class Tree:
     """The stacks of several ranks as one tree."""
 
     tree: StackTree
+
+
+@dataclass(frozen=True, slots=True)
+class Charted:
+    """Numbers, to be shown as a chart."""
+
+    plot: Plot
+
+
+@dataclass(frozen=True, slots=True)
+class Pictured:
+    """A distributed array, to be shown as a picture."""
+
+    image: Image
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +260,8 @@ Result = (
     | Said
     | Backtraces
     | Tree
+    | Charted
+    | Pictured
     | Applied
     | Frames
     | Displayed

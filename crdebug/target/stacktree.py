@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from crdebug.events import Location
 from crdebug.ranks import RankSet
 from crdebug.target.interface import Frame
 
@@ -67,23 +68,25 @@ def merge(
     many; 0 is all.  Frames are equal if they are of the same function at the same line;
     function_only: whatever their line.
     """
+    names = _Names(function_only)
     found: dict[Path, list[int]] = {}
     for rank, several in stacks.items():
         for frames in several:
-            found.setdefault(_path(frames, depth, function_only), []).append(rank)
+            found.setdefault(names.path(frames, depth), []).append(rank)
     classes = [_Class(path, RankSet.of(ranks), len(ranks)) for path, ranks in found.items()]
     branches: list[Branch] = []
     # Not recursive: a stack may be deep, and each of its frames a branch.
-    to_do = [(0, None, 0, part) for part in reversed(list(_parts(classes, 0)))]
-    pending: list[tuple[int, int | None, int, list[_Class]]] = [*to_do]
+    pending: list[tuple[int, int | None, int, list[_Class]]] = [
+        (0, None, 0, part) for part in reversed(list(_parts(classes, 0)))
+    ]
     while pending:
         level, parent, at, together = pending.pop()
         end = _common(together, at)
-        ranks = RankSet(0)
+        mask = 0
         for each in together:
-            ranks |= each.ranks
+            mask |= each.ranks.mask
         path = together[0].path[at:end]
-        branches.append(Branch(level, parent, path, ranks, sum(c.count for c in together)))
+        branches.append(Branch(level, parent, path, RankSet(mask), sum(c.count for c in together)))
         if len(together) > 1:
             here = len(branches) - 1
             parts = list(_parts(together, end))
@@ -91,11 +94,24 @@ def merge(
     return tuple(branches)
 
 
-def _path(frames: Sequence[Frame], depth: int, function_only: bool) -> Path:
-    names = [
-        each.location.name if function_only else str(each.location) for each in reversed(frames)
-    ]
-    return tuple(names[:depth] if depth else names)
+class _Names(dict[tuple[str, str, int], str]):
+    """What frames are called; a rank's frames are mostly called as another's."""
+
+    def __init__(self, function_only: bool) -> None:
+        self._function_only = function_only
+
+    def path(self, frames: Sequence[Frame], depth: int) -> Path:
+        names = [self._name(each.location) for each in reversed(frames)]
+        return tuple(names[:depth] if depth else names)
+
+    def _name(self, place: Location) -> str:
+        if not place.function:  # its name is made of the library, or the address
+            return place.name
+        key = (place.function, place.file, place.line)
+        known = self.get(key)
+        if known is None:
+            known = self[key] = place.name if self._function_only else str(place)
+        return known
 
 
 def _common(classes: Sequence[_Class], at: int) -> int:

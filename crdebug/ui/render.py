@@ -13,6 +13,7 @@ from crdebug.commands.results import (
     Breakpoints,
     BreakpointsDeleted,
     BreakpointSet,
+    Charted,
     Checkpoints,
     CheckpointTaken,
     Comparison,
@@ -23,6 +24,7 @@ from crdebug.commands.results import (
     Messages,
     Moved,
     Nothing,
+    Pictured,
     Printed,
     Ranked,
     Ranks,
@@ -42,6 +44,7 @@ from crdebug.ranks import RankSet
 from crdebug.target.answers import classes
 from crdebug.target.interface import PointKind
 from crdebug.ui.answers import compared, errors, values
+from crdebug.ui.charts import pictured, plotted
 from crdebug.ui.history import message_table, timeline, when
 from crdebug.ui.source import SourceLines
 from crdebug.ui.stacks import tree
@@ -78,6 +81,10 @@ def _lines(result: Result, width: int) -> Iterator[str]:
             yield from _backtraces(result.answers, each=result.each)
         case Tree():
             yield from tree(result.tree)
+        case Charted():
+            yield from plotted(result.plot, width)
+        case Pictured():
+            yield from pictured(result.image, width)
         case Applied():
             for number, answers in result.threads:
                 yield f"thread {number}:"

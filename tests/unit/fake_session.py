@@ -27,6 +27,7 @@ from crdebug.target.answers import Answers
 from crdebug.target.breakpoints import Breakpoint
 from crdebug.target.group import RankInfo
 from crdebug.target.interface import Frame, PointKind, ThreadInfo
+from crdebug.verbs.arrays import Arrays
 from crdebug.verbs.selecting import Selecting
 from crdebug.verbs.stacks import Stacks
 
@@ -60,7 +61,7 @@ def a_checkpoint(number: int, job: str = "heat", note: str = "") -> Checkpoint:
     )
 
 
-class FakeSession(Selecting, Stacks):
+class FakeSession(Selecting, Stacks, Arrays):
     """The public face of crdebug.session.Session.
 
     coming: what the next runs end with (a stop, or an error to raise), in order; a test that runs

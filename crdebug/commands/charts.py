@@ -1,0 +1,100 @@
+"""Charts: plot, image."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from crdebug.charts.images import save_image
+from crdebug.charts.plots import save_plot
+from crdebug.commands.arguments import option, rest
+from crdebug.commands.data import DATA
+from crdebug.commands.registry import Call
+from crdebug.commands.results import Charted, Pictured, Result, Text
+from crdebug.errors import BadInput
+
+_OVER = re.compile(r"\s+over\s+")
+_BY = re.compile(r"([1-9]\d*)x([1-9]\d*)", re.ASCII)
+
+
+def _by(text: str) -> tuple[int, int] | None:
+    match = _BY.fullmatch(text)
+    if match is None:
+        raise BadInput(f"'{text}' is not two numbers", hint="write rows, x, and columns: 2x3")
+    return int(match[1]), int(match[2])
+
+
+PLOTTED = rest("EXPR [over EXPR]", "what to plot, and over what")
+ARRAY = rest("EXPR", "an array with two indices, or one; with --shape also a pointer's *u@N")
+PNG = option("--png", "FILE", "write it as a PNG file", read=str, default="")
+SVG = option("--svg", "FILE", "write it as an SVG file", read=str, default="")
+GRID = option(
+    "--grid",
+    "PxQ",
+    "rows and columns of ranks; without, one below the other",
+    read=_by,
+    default=None,
+)
+SHAPE = option(
+    "--shape",
+    "MxN",
+    "rows and columns of each rank's array, if not its type's",
+    read=_by,
+    default=None,
+)
+
+
+def _file(call: Call) -> Path | None:
+    """Where the picture is to go. Raises BadInput for a name that is another format's."""
+    for argument in (PNG, SVG):
+        if name := call[argument]:
+            path, suffix = Path(name), argument.name.replace("--", ".")
+            if path.suffix.lower() != suffix:
+                raise BadInput(f"'{name}' does not end with {suffix}")
+            return path
+    return None
+
+
+@DATA.command(
+    "plot",
+    """
+Show numbers as a chart.
+
+Where EXPR is one number on each rank, a point for each over the ranks; where it is an array, a line
+for each rank over the index (equal ones as one; more than eight as their least, mean and greatest).
+With 'over', that is on the other axis: a number for a number, or as many as EXPR has.
+
+    plot residual
+    [0] plot u[5]
+    plot *energy@steps over *time@steps --png energy.png
+""",
+    arguments=(PNG, SVG, PLOTTED),
+    ranks=True,
+)
+async def plot(call: Call) -> Result:
+    expression, *over = _OVER.split(call[PLOTTED], maxsplit=1)
+    file = _file(call)
+    shown = await call.context.session.plot(call.ranks, expression, "".join(over))
+    return Text(f"the plot is in {save_plot(shown, file)}") if file else Charted(shown)
+
+
+@DATA.command(
+    "image",
+    """
+Show an array that is distributed over the ranks as one picture.
+
+Each rank's array is shown whole, with its halo; the ranks are laid out by rows, as MPI_Cart_create
+does it. A wrong halo is where the picture does not go on beyond the line between two ranks.
+
+    image u --grid 2x2
+    image *u@60 --shape 6x10 --grid 2x2 --png u.png
+""",
+    arguments=(GRID, SHAPE, PNG, SVG, ARRAY),
+    ranks=True,
+)
+async def image(call: Call) -> Result:
+    file = _file(call)
+    shown = await call.context.session.image(
+        call.ranks, call[ARRAY], grid=call[GRID], shape=call[SHAPE]
+    )
+    return Text(f"the picture is in {save_image(shown, file)}") if file else Pictured(shown)

@@ -1,0 +1,59 @@
+"""-crdebug-array EXPRESSION: where numbers are in memory.
+
+Sourced into a rank's GDB. The answer is {scalar=TEXT} for one number, which may be a computed one;
+for an array {address=HEX, shape=[N...], format=LETTER, size=BYTES}: the last index is the one that
+runs fastest in memory (so Fortran's first index is the last here), and format is that of Python's
+struct module. Only what lies in memory without gaps is taken.
+"""
+
+import gdb
+
+NUMBERS = {gdb.TYPE_CODE_INT, gdb.TYPE_CODE_CHAR, gdb.TYPE_CODE_BOOL, gdb.TYPE_CODE_ENUM}
+FLOATS = {4: "f", 8: "d"}
+SIGNED, UNSIGNED = {1: "b", 2: "h", 4: "i", 8: "q"}, {1: "B", 2: "H", 4: "I", 8: "Q"}
+
+
+def letter(kind):
+    """The struct module's letter for a type; None if it has none."""
+    if kind.code == gdb.TYPE_CODE_FLT:
+        return FLOATS.get(kind.sizeof)
+    if kind.code == gdb.TYPE_CODE_PTR:
+        return UNSIGNED.get(kind.sizeof)
+    if kind.code in NUMBERS:
+        return (SIGNED if kind.is_signed else UNSIGNED).get(kind.sizeof)
+    return None
+
+
+class Array(gdb.MICommand):
+    def invoke(self, arguments):
+        expression = " ".join(arguments)
+        value = gdb.parse_and_eval(expression)
+        kind = value.type.strip_typedefs()
+        if kind.code in (gdb.TYPE_CODE_REF, gdb.TYPE_CODE_RVALUE_REF):
+            value = value.referenced_value()
+            kind = value.type.strip_typedefs()
+        if kind.code != gdb.TYPE_CODE_ARRAY:
+            if kind.code != gdb.TYPE_CODE_FLT and letter(kind) is None:
+                raise gdb.GdbError(f"'{expression}' is a {kind}, not a number or an array of them")
+            return {"scalar": value.format_string(symbols=False)}
+        shape = []
+        while kind.code == gdb.TYPE_CODE_ARRAY:
+            low, high = kind.range()
+            shape.append(high - low + 1)
+            inner = kind.target().strip_typedefs()
+            if kind.sizeof != inner.sizeof * shape[-1]:
+                raise gdb.GdbError(f"'{expression}' does not lie in memory without gaps")
+            kind = inner
+        if letter(kind) is None:
+            raise gdb.GdbError(f"the elements of '{expression}' are {kind}, not numbers")
+        if value.address is None:
+            raise gdb.GdbError(f"'{expression}' does not lie in memory")
+        return {
+            "address": hex(int(value.address)),
+            "shape": [str(length) for length in shape],
+            "format": letter(kind),
+            "size": str(kind.sizeof),
+        }
+
+
+Array("-crdebug-array")
