@@ -14,7 +14,7 @@ from crdebug.ranks import RankSet
 from crdebug.target.interface import Target
 from crdebug.values import Number, not_a_number, number
 
-LARGEST = 1 << 28  # bytes of one array
+LARGEST = 1 << 26  # bytes of one array: some ten seconds
 _CHUNK = 1 << 19  # bytes that GDB is asked for at once; its answer has two digits for each
 
 

@@ -44,7 +44,7 @@ async def state() -> str:
 
 BAD_LINES = {
     "[7] print 1": "there is no rank 7 (the job has ranks 0-1)",
-    "[a] print 1": "'a' is not a rank set (write 0,2-3 or all)",
+    "[a] print 1": "there is no rank set 'a' ('info sets' lists them; write 0,2-3, all, ",
     "frobnicate": "there is no command 'frobnicate' ('help' lists them; ",
     "print nosuch": "ranks 0-1: No symbol \"nosuch\" in current context. ('backtrace' shows where",
     "print 1 +": "ranks 0-1: A syntax error in expression, near `'.",
