@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from crdebug.travel.branching import Compared
     from crdebug.travel.overview import Overview
     from crdebug.travel.partners import OnTheWay
+    from crdebug.verbs.waiting import AtBarrier
 
 T = TypeVar("T", bound=Hashable)
 
@@ -100,6 +101,13 @@ class Frames:
     """The selected frame of each rank."""
 
     answers: Answers[Frame]
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Ranks were to come to a barrier."""
+
+    barrier: AtBarrier
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +272,7 @@ Result = (
     | Pictured
     | Applied
     | Frames
+    | Gathered
     | Displayed
     | Several
     | Threads

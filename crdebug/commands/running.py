@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from crdebug.commands.arguments import flag, integer, rest
 from crdebug.commands.registry import Call, Group, Requires
-from crdebug.commands.results import Frames, Nothing, Printed, Result, Said, Stopped
+from crdebug.commands.results import Frames, Gathered, Nothing, Printed, Result, Said, Stopped
 from crdebug.errors import Refused
 from crdebug.events import GroupStopped, RankStopped, StopReason
 from crdebug.ranks import RankSet
@@ -93,8 +93,8 @@ async def step(call: Call) -> Result:
     """
 Run the ranks to the next source line of the same function.
 
-An empty line does it again. The other ranks stay where they are: a rank that waits in MPI for
-one of them comes back only when that one runs too, or on Ctrl-C.
+An empty line does it again. The other ranks stay where they are. If a rank waits in MPI for one
+of them, that is said after a while (set step-patience), and they may run along (set step-others).
 """,
     aliases=("n",),
     arguments=(TIMES,),
@@ -239,6 +239,23 @@ Choose what the ranks' GDBs do at a signal.
 )
 async def handle(call: Call) -> Result:
     return Said(some(await call.context.session.handle(call.ranks, call[SIGNAL])))
+
+
+@RUNNING.command(
+    "barrier",
+    """
+Run the ranks until every one of them has come to a location, where it waits.
+
+If not all can come, it is said who is there, who is not, and where that is.
+
+    barrier exchange
+    [0-1] barrier heat.c:41
+""",
+    arguments=(PLACE,),
+    ranks=True,
+)
+async def barrier(call: Call) -> Result:
+    return Gathered(await call.context.session.barrier(call.ranks, call[PLACE]))
 
 
 @RUNNING.command(

@@ -31,6 +31,7 @@ from crdebug.errors import BadInput, Refused
 from crdebug.node import signals
 from crdebug.travel.automatic import EVERY, Bound
 from crdebug.travel.history import History
+from crdebug.verbs.waiting import StepOthers
 
 # ---- the settings ------------------------------------------------------------------------------
 
@@ -81,6 +82,19 @@ def bound_text(bound: Bound) -> str:
 
 def _put_failure(context: Context, wanted: bool) -> None:
     context.session.stop_at_failure = wanted
+
+
+def read_patience(text: str) -> float:
+    """off (0), or seconds."""
+    return 0.0 if text == "off" else read_interval(text)
+
+
+def _put_patience(context: Context, seconds: float) -> None:
+    context.session.patience = seconds
+
+
+def _put_others(context: Context, choice: StepOthers) -> None:
+    context.session.step_others = choice
 
 
 def _put_interval(context: Context, seconds: float) -> None:
@@ -192,6 +206,26 @@ SETTINGS = (
         text=switch_text,
         get=lambda context: context.session.stop_at_failure,
         put=_put_failure,
+    ),
+    setting(
+        "step-patience",
+        "off|SECONDS",
+        "after how long a step that does not end is looked at: it may wait in MPI for ranks that "
+        "stand still",
+        read=read_patience,
+        text=lambda seconds: f"{seconds:g} s" if seconds else "off",
+        get=lambda context: context.session.patience,
+        put=_put_patience,
+    ),
+    setting(
+        "step-others",
+        "ask|run|stop",
+        "what is done about such a step: the user is asked (a script is stopped), the others run "
+        "along with it, or it is stopped",
+        read=reader(StepOthers),
+        text=lambda choice: choice.value,
+        get=lambda context: context.session.step_others,
+        put=_put_others,
     ),
     setting(
         "auto-checkpoint",

@@ -269,6 +269,26 @@ class TargetGroup:
             ranks, verb, lambda each: each.run(command, verb, self._command()), completed
         )
 
+    @property
+    def under_way(self) -> GroupRun | None:
+        """The running verb, while it lasts."""
+        return self._run
+
+    def run_along(self, ranks: RankSet) -> None:
+        """Let stopped ranks run until the running verb is over."""
+        if self._run is not None:
+            others = [self[rank] for rank in ranks & self.in_state(TargetState.STOPPED)]
+            self._run.join(others, lambda each: each.resume(self._command()))
+
+    async def gather(self, ranks: RankSet, number: int) -> GroupStopped:
+        """Run ranks until each has come to a breakpoint, or one stops for another reason."""
+
+        def there(stop: RankStopped) -> bool:
+            told = self.table.translate(stop)
+            return told.reason is StopReason.BREAKPOINT and told.detail == str(number)
+
+        return await self._go(ranks, "barrier", lambda each: each.resume(self._command()), there)
+
     async def lead(self, rank: int, start: Callable[[Target], Awaitable[None]]) -> GroupStopped:
         """Let one rank run by `start`, and all others along with it, until one of them stops."""
 
@@ -302,12 +322,13 @@ class TargetGroup:
         ranks: RankSet,
         verb: str,
         start: Callable[[Target], Awaitable[None]],
-        completed: StopReason | None = None,
+        completed: StopReason | Callable[[RankStopped], bool] | None = None,
     ) -> GroupStopped:
         if self._run is not None:
             raise self._run.refuse(verb)
         targets = [self[rank] for rank in ranks]
-        self._run = GroupRun(targets, verb, start, completed, self.settings.stop)
+        done = _of_reason(completed) if isinstance(completed, StopReason) else completed
+        self._run = GroupRun(targets, verb, start, done, self.settings.stop)
         try:
             result = await self._run.until_stopped()
         finally:
@@ -405,6 +426,10 @@ class TargetGroup:
 
     def _command(self) -> Deadline:
         return Deadline(self.settings.command)
+
+
+def _of_reason(reason: StopReason) -> Callable[[RankStopped], bool]:
+    return lambda stop: stop.reason is reason
 
 
 async def _outcome(answer: Awaitable[V]) -> V | CrdebugError:

@@ -17,8 +17,8 @@ class GroupRun:
     """Lets targets run, and stops all of them when one stops for a reason that ends the run.
 
     start: makes one target run; returns once it does.
-    completed: the reason that counts as done for one rank, and ends the run only when all ranks
-    have come to it; None if every stop ends it.
+    completed: is a stop one that counts as done for one rank, and ends the run only when all ranks
+    have come to it? None if every stop ends it.
     stop_seconds: how long the others may take to stop.
     """
 
@@ -27,12 +27,12 @@ class GroupRun:
         targets: Sequence[Target],
         verb: str,
         start: Callable[[Target], Awaitable[None]],
-        completed: StopReason | None,
+        completed: Callable[[RankStopped], bool] | None,
         stop_seconds: float,
     ) -> None:
         self._verb = verb
         self._start = start
-        self._completed = completed
+        self._completed = completed or (lambda stop: False)
         self._stop_seconds = stop_seconds
         self._asked = asyncio.Event()
         self._check(targets)
@@ -41,10 +41,26 @@ class GroupRun:
         self._stops: dict[int, RankStopped] = {}
         self._errors: dict[int, CrdebugError] = {}
         self._fault: Exception | None = None  # of ours: raised too once all ranks stand
+        self._along: dict[asyncio.Future[None], Target] = {}
+        self._more = asyncio.Event()
+        self.changed = asyncio.get_running_loop().time()  # when a rank stopped last, or came along
 
     def ask_to_stop(self) -> None:
         """The user's interrupt. Idempotent; the run returns by itself."""
         self._asked.set()
+
+    @property
+    def pending(self) -> RankSet:
+        """The ranks that it is about, and that are not done."""
+        return RankSet.of(rank for rank in self._started if rank not in self._stops)
+
+    def join(self, targets: Sequence[Target], start: Callable[[Target], Awaitable[None]]) -> None:
+        """Have other ranks run along until this run is over."""
+        for each in targets:
+            self._alive.append(each)
+            self._started[each.rank] = asyncio.Event()
+            self._along[asyncio.ensure_future(self._one(each, start))] = each
+        self._more.set()
 
     def refuse(self, verb: str) -> Refused:
         """The error for another run while this one lasts."""
@@ -73,28 +89,34 @@ class GroupRun:
 
     async def until_stopped(self) -> GroupStopped:
         """Run. See TargetGroup.resume for what it raises."""
-        runs = {asyncio.ensure_future(self._one(each)): each for each in self._alive}
+        runs: dict[asyncio.Future[None], Target] = {
+            asyncio.ensure_future(self._one(each, self._start)): each for each in self._alive
+        }
         asked = asyncio.ensure_future(self._asked.wait())
         try:
             await self._until_over(set(runs), asked)
+            runs |= self._along
             followers = [each for run, each in runs.items() if not run.done()]
-            reason = StopReason.FOLLOWED if self._is_over() else StopReason.INTERRUPT
+            interrupted = asked.done() and not self._is_over()
+            reason = StopReason.INTERRUPT if interrupted else StopReason.FOLLOWED
             await self._stop(followers, reason)
         finally:
-            for task in (*runs, asked):
+            for task in runs:
                 task.cancel()
+            asked.cancel()
             await asyncio.gather(*runs, asked, return_exceptions=True)
         self._raise_first_error()
         return self._result()
 
-    async def _one(self, target: Target) -> None:
+    async def _one(self, target: Target, start: Callable[[Target], Awaitable[None]]) -> None:
         """One rank's run; how it ended is noted, not raised."""
         try:
             try:
-                await self._start(target)
+                await start(target)
             finally:
                 self._started[target.rank].set()
             self._stops[target.rank] = await target.stopped()
+            self.changed = asyncio.get_running_loop().time()
         except CrdebugError as error:
             self._errors[target.rank] = error
         except Exception as error:
@@ -103,14 +125,18 @@ class GroupRun:
     async def _until_over(
         self, runs: set[asyncio.Future[None]], asked: asyncio.Task[Literal[True]]
     ) -> None:
-        waiting: set[asyncio.Future[None] | asyncio.Task[Literal[True]]] = {*runs, asked}
-        while runs & waiting and not asked.done() and not self._is_over():
-            _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        while not (all(run.done() for run in runs) or asked.done() or self._is_over()):
+            self._more.clear()
+            more = asyncio.create_task(self._more.wait())
+            ranks = [each for each in (*runs, *self._along) if not each.done()]
+            waited: set[asyncio.Future[None] | asyncio.Task[Literal[True]]] = {*ranks, asked, more}
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            more.cancel()
 
     def _is_over(self) -> bool:
         """Whether a rank stopped for a reason that ends the run, or failed."""
         return bool(self._errors or self._fault) or any(
-            stop.reason is not self._completed for stop in self._stops.values()
+            not self._completed(stop) for stop in self._stops.values()
         )
 
     async def _stop(self, followers: Sequence[Target], reason: StopReason) -> None:
@@ -150,9 +176,12 @@ class GroupRun:
     def _result(self) -> GroupStopped:
         stops = tuple(self._stops[each.rank] for each in sorted(self._alive, key=_rank))
         causes = tuple(
-            stop for stop in stops if stop.reason not in (StopReason.FOLLOWED, self._completed)
+            stop
+            for stop in stops
+            if stop.reason is not StopReason.FOLLOWED and not self._completed(stop)
         )
-        return GroupStopped(causes or stops, stops)
+        done = tuple(stop for stop in stops if stop.reason is not StopReason.FOLLOWED)
+        return GroupStopped(causes or done or stops, stops)
 
 
 def _rank(target: Target) -> int:

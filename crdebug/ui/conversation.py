@@ -128,7 +128,7 @@ class Conversation:
                 return status
         if not self._plan.batch and not self.context.over:
             self._source = open_source(self.registry, self.context)
-            self.context.confirm = self._source.confirm
+            self.context.confirm = session.ask = self._source.confirm
             await self._console(self._source)
         return 0
 

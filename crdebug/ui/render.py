@@ -19,6 +19,7 @@ from crdebug.commands.results import (
     Comparison,
     Displayed,
     Frames,
+    Gathered,
     Killed,
     Left,
     Messages,
@@ -48,7 +49,7 @@ from crdebug.ui.charts import pictured, plotted
 from crdebug.ui.history import message_table, timeline, when
 from crdebug.ui.source import SourceLines
 from crdebug.ui.stacks import tree
-from crdebug.ui.stops import describe, describe_places
+from crdebug.ui.stops import describe, describe_places, gathered
 from crdebug.ui.tables import table
 
 if TYPE_CHECKING:
@@ -89,6 +90,8 @@ def _lines(result: Result, width: int) -> Iterator[str]:
             for number, answers in result.threads:
                 yield f"thread {number}:"
                 yield from (f"  {line}" for text in _said(answers) for line in text.split("\n"))
+        case Gathered():
+            yield from gathered(result.barrier)
         case Frames():
             yield from _frames(result.answers)
         case Displayed():

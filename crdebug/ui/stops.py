@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from crdebug.events import GroupStopped, Location, RankStopped, StopReason
 from crdebug.ranks import RankSet
 from crdebug.target.answers import classes
 from crdebug.ui.source import ReadLine, SourceLines, read_line
+
+if TYPE_CHECKING:
+    from crdebug.verbs.waiting import AtBarrier
 
 
 def who(ranks: RankSet) -> str:
@@ -43,6 +46,18 @@ def describe(stop: GroupStopped, read: ReadLine = read_line) -> Iterator[str]:
     yield from describe_places(
         ((each.rank, each.location, "") for each in followed if each.location), source
     )
+
+
+def gathered(barrier: AtBarrier, read: ReadLine = read_line) -> Iterator[str]:
+    """Who has come to a barrier, who has not, and where everybody is."""
+    if barrier.missing:
+        there = f"{who(barrier.there)} came to the barrier, " if barrier.there else ""
+        yield f"{there}{who(barrier.missing)} did not"
+        yield from describe(barrier.stop, read)
+        return
+    yield f"{who(barrier.there)} {'are' if len(barrier.there) > 1 else 'is'} at the barrier"
+    source = SourceLines(read)
+    yield from describe_places(((s.rank, s.location, "") for s in barrier.stop.stops), source)
 
 
 def describe_places(

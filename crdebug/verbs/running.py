@@ -15,10 +15,10 @@ from crdebug.target import reading
 from crdebug.target.answers import Answers
 from crdebug.target.interface import Target
 from crdebug.travel.history import heard
-from crdebug.verbs.core import Core
+from crdebug.verbs.waiting import Waiting
 
 
-class Running(Core):
+class Running(Waiting):
     """The verbs that let ranks run until they stand again, and those that change where they are.
 
     Raise Refused when a rank is not stopped, or when none of them is alive. Those that change a
@@ -75,7 +75,9 @@ class Running(Core):
             await target.run(command, verb, limit)
 
         async def many() -> GroupStopped:
-            return await self._group.run(ranks, verb, command, completed)
+            async with self._patiently(verb, along=True):
+                return await self._group.run(ranks, verb, command, completed)
+            raise AssertionError("not reached")
 
         return await self._run(lambda: history.run(ranks, one, many) if history else many())
 

@@ -30,6 +30,7 @@ from crdebug.target.interface import Frame, PointKind, ThreadInfo
 from crdebug.verbs.arrays import Arrays
 from crdebug.verbs.selecting import Selecting
 from crdebug.verbs.stacks import Stacks
+from crdebug.verbs.waiting import StepOthers
 
 MAIN = Location(0x1000, "main", "heat.c", 80)
 RELAX = Location(0x2000, "relax", "heat.c", 41)
@@ -82,6 +83,9 @@ class FakeSession(Selecting, Stacks, Arrays):
         self.ranks = RankSet.span(size)
         self.ended: int | None = None
         self.stop_at_failure = True
+        self.patience = 10.0
+        self.step_others = StepOthers.ASK
+        self.ask: object = None
         self.running = RankSet()
         self.exited = RankSet()
         self.incarnation = 1

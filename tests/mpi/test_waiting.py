@@ -1,0 +1,76 @@
+"""Ranks that need others: steps that would never end, and barriers."""
+
+from __future__ import annotations
+
+import pytest
+
+from crdebug.config import Settings
+from crdebug.events import StopReason
+from crdebug.ranks import RankSet
+from crdebug.verbs.waiting import HeldUp, StepOthers
+from harness.jobs import session
+from harness.programs import build
+from harness.talk import Talk
+
+FIRST, OTHERS = RankSet.of([0]), RankSet.of([1, 2])
+
+
+@pytest.mark.parametrize("record", [True, False])
+async def test_a_step_that_waits_for_ranks_that_stand_still(record: bool) -> None:
+    settings = Settings(record=record)
+    async with session(build("threads"), "--steps", 30, ranks=3, settings=settings) as job:
+
+        async def begin() -> None:
+            job.patience = 60.0
+            assert (await job.barrier(job.ranks, "exchange")).there == job.ranks
+            job.patience = 1.0
+
+        # a script, which cannot be asked
+        await begin()
+        with pytest.raises(HeldUp) as caught:
+            await job.finish(FIRST)
+        told = caught.value
+        assert (told.ranks, told.others) == (FIRST, OTHERS)
+        assert str(told).startswith(
+            "rank 0: finish has not ended after 1 s: rank 0 is inside MPI, and ranks 1-2 are not "
+            "running ("
+        )
+        assert not job.running
+        # who can be asked says yes; or it was chosen beforehand
+        asked: list[str] = []
+
+        async def ask(question: str) -> bool:
+            asked.append(question)
+            return True
+
+        await begin()
+        if record:
+            job.ask = ask
+        else:
+            job.step_others = StepOthers.RUN
+        stop = await job.finish(FIRST)
+        ends = "ranks 1-2 are not running. Let the others run along?"
+        assert [each.endswith(ends) for each in asked] == ([True] if record else [])
+        assert [(each.rank, each.reason) for each in stop.cause] == [(0, StopReason.FINISH)]
+        assert {each.reason for each in stop.stops if each.rank in OTHERS} == {StopReason.FOLLOWED}
+
+
+async def test_barriers() -> None:
+    ends = ["--rank", 1, "--how", "segv", "--step", 4]
+    async with session(build("dies"), *ends, ranks=3, settings=Settings(record=True)) as job:
+        job.patience = 60.0
+        talk = Talk(job)
+        said = await talk("barrier work_step")
+        assert said.startswith("ranks 0-2 are at the barrier\n  [0-2] work_step at ")
+        assert await talk("print step") == "[0-2] = 1"
+        assert await talk("info breakpoints") == "there are no breakpoints"
+        # the others are not let run: one cannot come without them
+        job.patience = 1.0
+        said = await talk("[0] barrier work_step")
+        assert said.startswith("rank 0 did not\n")
+        job.patience = 60.0
+        await talk("barrier work_step")
+        said = await talk("barrier report")
+        first, second = said.splitlines()[:2]
+        assert first == "ranks 0-2 did not"
+        assert second.startswith("rank 1 got SIGSEGV: die at ")
