@@ -5,12 +5,10 @@ Imports are where they are needed, so that `crdebug --help` does not wait for wh
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
-import signal
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -23,6 +21,7 @@ from crdebug.ui.options import (
     keep_options,
     refuse_batch_options,
 )
+from crdebug.ui.waiting import wait as _wait
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -192,6 +191,7 @@ def attach(job: str, ranks: str, scripts: tuple[str, ...], batch: bool) -> None:
 @_SCRIPTS
 @_BATCH
 @click.option("--debug/--no-debug", default=True, show_default=True, help="Under the debugger?")
+@click.option("--held", is_flag=True, help="For other debuggers: the ranks wait for them.")
 @batch_options
 @click.argument("handle", metavar="JOB[:N]")
 @click.pass_context
@@ -199,20 +199,24 @@ def restart(
     ctx: click.Context,
     handle: str,
     debug: bool,
+    held: bool,
     scripts: tuple[str, ...],
     batch: bool,
     care: Upkeep,
 ) -> None:
     """Bring a job back from a checkpoint; of a job's name alone, from the newest whole one.
 
-    With --debug, each recovered rank is announced on stderr as `MPIR_debug_info) HOST:PID` as soon
-    as it can be attached to.
+    --debug and --held tell `MPIR_debug_info) HOST:PID` of each rank that can be attached to.
     """
+    if held:
+        from crdebug import jobs
+
+        _wait(jobs.restart(handle, _screen(announce=True).event, _preferences()[1], held=True))
+        return
     if not debug:
         if scripts or batch:
             raise click.UsageError("-x and --batch are for the debugger; leave --no-debug out")
-        settings = _preferences()[1]
-        ctx.exit(_wait(_restart_detached(handle, care, settings)))
+        ctx.exit(_wait(_restart_detached(handle, care, _preferences()[1])))
     refuse_batch_options(ctx, "--no-debug")
 
     async def begin(subscriber: Subscriber) -> Session:
@@ -311,13 +315,21 @@ async def _follow(job: JobInfo, care: Upkeep, settings: Settings) -> int:
 @main.command()
 @click.option("--note", default="", metavar="TEXT", help="To recognise it by.")
 @click.option("--kill", is_flag=True, help="End the job when its checkpoint is whole.")
+@click.option("--held", is_flag=True, help="For debuggers: ranks that they hold stay held.")
 @click.option("--stop", is_flag=True, help="The job stands there until `crdebug release JOB`.")
 @STAGE
 @keep_options
 @_JSON
 @click.argument("job")
 def checkpoint(
-    job: str, note: str, kill: bool, stop: bool, stage: Path | None, as_json: bool, care: Keep
+    job: str,
+    note: str,
+    kill: bool,
+    stop: bool,
+    held: bool,
+    stage: Path | None,
+    as_json: bool,
+    care: Keep,
 ) -> None:
     """Take a checkpoint of a job, whether a debugger is attached or not."""
     from crdebug import batch, jobs
@@ -328,10 +340,11 @@ def checkpoint(
     screen = _screen()
     with screen.busy():
         chosen = _preferences()[1]
-        taken = _wait(jobs.take_checkpoint(job, note, kill, screen.event, chosen, stop=stop))
+        work = jobs.take_checkpoint(job, note, kill, screen.event, chosen, stop=stop, held=held)
+        taken = _wait(work)
         if stage is not None:
             _wait(batch.stage(taken.handle, stage))
-        _wait(batch.prune(job, care))
+        _wait(batch.prune(taken.job, care))
     # The line that MPIR debuggers look for: the argument of MPIR_restart_command.
     click.echo(f"MPIR_checkpoint_handle) {taken.handle}", err=True)
     click.echo(checkpoint_json(taken) if as_json else render(CheckpointTaken(taken)))
@@ -414,36 +427,3 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
     report = doctors.diagnose()
     click.echo(doctors.as_json(report) if as_json else doctors.as_text(report))
     ctx.exit(0 if doctors.main_job_can_run(report) else 1)
-
-
-def _wait(work: Coroutine[object, object, T], told: list[int] | None = None) -> T:
-    """Run to the end. Told to end by a signal, clean up first: a job must not be left half-way.
-
-    told: gets the signal.
-    """
-    import asyncio
-
-    told = [] if told is None else told
-
-    async def run() -> T:
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        assert task is not None
-
-        def end(number: int) -> None:
-            if not told:
-                told.append(number)
-                task.cancel()
-
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is signal.SIG_DFL:  # nohup(1) has SIGHUP ignored
-                loop.add_signal_handler(number, end, number)
-        return await work
-
-    try:
-        return asyncio.run(run())
-    except asyncio.CancelledError:
-        if not told:
-            raise
-    with contextlib.suppress(OSError):  # of a terminal that has gone
-        click.echo(f"crdebug: ended by {signal.Signals(told[0]).name}", err=True)
-    return click.get_current_context().exit(128 + told[0])

@@ -15,7 +15,7 @@ from crdebug.config import Settings
 from crdebug.control import Request, ask, is_attended
 from crdebug.deadline import Deadline
 from crdebug.errors import BadInput, CrdebugError, DeadlineExpired, Refused, StoreError
-from crdebug.events import Event, Progress
+from crdebug.events import Event, Progress, RankRestored
 from crdebug.job import hooks
 from crdebug.job.imaging import Image, Imaging, stop_all
 from crdebug.job.launch import await_ranks, end, launch, why_ended
@@ -158,6 +158,7 @@ class _Undisturbed:
         note: str = "",
         stop: bool = False,
         number: int | None = None,
+        held: bool = False,
     ) -> None:
         self.record = record
         self.shims = shims
@@ -167,6 +168,7 @@ class _Undisturbed:
         self._note = note
         self._stop = stop
         self._number = number
+        self._held = held
         self._image: Image | None = None
 
     async def dump(self) -> None:
@@ -190,7 +192,9 @@ class _Undisturbed:
             await self._imaging.before_the_end(manifest, self.record)
             self._tell(why)
             await self.retire()
-        self.record, self.shims = await self._imaging.restore(manifest, self.record, debugger=False)
+        self.record, self.shims = await self._imaging.restore(
+            manifest, self.record, debugger=self._held
+        )
         self.checkpoint = describe(manifest)
 
     async def retire(self) -> None:
@@ -213,16 +217,20 @@ async def take_checkpoint(
     settings: Settings | None = None,
     *,
     stop: bool = False,
+    held: bool = False,
 ) -> Checkpoint:
     """Take a checkpoint of a running job; the session that is attached to it does so, if any.
 
     job: its name, or the PID of one of its processes, whoever started it.
+    held: ranks that wait for a debugger stay so; it is the one that asks.
     kill: end the job afterwards.  stop: it stands where the checkpoint has it, until `release`.
     Raises Refused, CrsFailed, StoreError; the job runs on then.
     """
     settings = settings or Settings()
     if job.isdecimal() and not JobDirectory(job).exists():
-        from crdebug.foreign import choose  # takes time to load, and is for few
+        # They take time to load, and are for few.
+        from crdebug.foreign import choose
+        from crdebug.session import checkpoint_once
 
         job, found = await choose(job, "", settings)
         if found is not None and stop:
@@ -231,7 +239,7 @@ async def take_checkpoint(
                 hint="take one without --stop first",
             )
         if found is not None:
-            return await _first_checkpoint(job, note, kill, progress, settings)
+            return await checkpoint_once(job, note, kill, progress, settings)
     directory = JobDirectory(job)
     record = directory.read()
     if not is_alive(record):
@@ -255,7 +263,7 @@ async def take_checkpoint(
         imaging = Imaging(directory, settings)
         actions = _Undisturbed(imaging, record, shims, progress, note=note, stop=stop)
         async with hooks.around_checkpoint(record, shims, settings, progress) as taken:
-            await _prepare(job, shims)
+            await _prepare(job, shims, held)
             machine = Protocol(RankSet.span(len(shims)), restart=False, debugger=False)
             await drive(machine, actions, _teller("checkpoint", progress))
             if machine.problems:
@@ -267,25 +275,7 @@ async def take_checkpoint(
     return taken[0]
 
 
-async def _first_checkpoint(
-    pid: str, note: str, kill: bool, progress: Callable[[Event], None], settings: Settings
-) -> Checkpoint:
-    """Of a job that somebody else started: only under a debugger can it get the shim."""
-    from crdebug.session import Session
-
-    session = await Session.attach(pid, settings=settings, subscriber=progress)
-    try:
-        taken = await session.checkpoint(note)
-        if kill:
-            await session.kill()
-    finally:
-        if session.ended is None:
-            await session.detach()
-        await session.close()
-    return taken
-
-
-async def _prepare(job: str, shims: Sequence[RankShim]) -> None:
+async def _prepare(job: str, shims: Sequence[RankShim], held: bool) -> None:
     """The protocol's variables for a checkpoint without a debugger. Raises Refused.
 
     Also when a thread blocks the signal: the CRS would break its system call off, and nothing
@@ -302,8 +292,10 @@ async def _prepare(job: str, shims: Sequence[RankShim]) -> None:
                 ranks=RankSet.of([shim.rank]),
                 hint=f"take the checkpoint under a debugger: 'crdebug attach {job}'",
             )
-        shim.refuse_blockers()
         refuse_traced(shim.pid, shim.rank)
+        if held and shim.waits_for_debugger():
+            continue
+        shim.refuse_blockers()
         if shim.shim().waiting:
             raise Refused(
                 "threads wait for a debugger that is not there",
@@ -315,10 +307,15 @@ async def _prepare(job: str, shims: Sequence[RankShim]) -> None:
 
 
 async def restart(
-    handle: str, progress: Callable[[Event], None], settings: Settings | None = None
+    handle: str,
+    progress: Callable[[Event], None],
+    settings: Settings | None = None,
+    *,
+    held: bool = False,
 ) -> JobInfo:
     """Bring a job back from a checkpoint, to run without a debugger.
 
+    held: its ranks wait for one that is not crdebug's, and are told of as soon as they do.
     If the job still runs, that incarnation is ended once the new one is there.
     """
     settings = settings or Settings()
@@ -330,11 +327,16 @@ async def restart(
         )
     async with directory.lock_within("restart", Deadline(settings.stop)):
         record = directory.read()  # others may have had it until now
-        actions = _Undisturbed(Imaging(directory, settings), record, (), progress, number=number)
+        actions = _Undisturbed(
+            Imaging(directory, settings), record, (), progress, number=number, held=held
+        )
         machine = Protocol(RankSet(), restart=True, debugger=False, replaces=is_alive(record))
         await drive(machine, actions, _teller("restart", progress))
         if machine.problems:
             raise machine.problems[0]
+        for shim in actions.shims if held else ():
+            await shim.await_waitpoint(Deadline(settings.herd))
+            progress(RankRestored(shim.rank, shim.entry.host, shim.pid))
         when, now = hooks.When.RESTART, actions.record
         await hooks.after(when, now, actions.shims, settings, progress, checkpoint=handle)
     return await _info(directory)

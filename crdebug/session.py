@@ -289,3 +289,19 @@ class Session(Running, Selecting, Stacks, Arrays, Points):
     def directory(self) -> Path:
         """Where the job's files are."""
         return self._job("name its directory").directory.path
+
+
+async def checkpoint_once(
+    pid: str, note: str, kill: bool, progress: Callable[[Event], None], settings: Settings
+) -> Checkpoint:
+    """Of a job that somebody else started: only under a debugger can it get the shim."""
+    session = await Session.attach(pid, settings=settings, subscriber=progress)
+    try:
+        taken = await session.checkpoint(note)
+        if kill:
+            await session.kill()
+    finally:
+        if session.ended is None:
+            await session.detach()
+        await session.close()
+    return taken

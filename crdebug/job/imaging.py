@@ -124,7 +124,8 @@ class Imaging:
                 # The CRS has broken off system calls in the job itself, not in the image only.
                 calls = broken_calls(draft.images)
                 for shim in shims:
-                    shim.make_calls_again(calls)
+                    if not shim.waits_for_debugger():
+                        shim.make_calls_again(calls)
             if stop:
                 stop_all(pids)
 
@@ -375,7 +376,6 @@ def set_variables(
     run the hook, and to those whose system call the CRS broke off, which the handler takes back.
     Raises CrdebugError.
     """
-    expected, wanted = variables(manifest.debugger, debugger)
     calls = broken_calls(images)
     for shim in shims:
         if isinstance(shim, StoppedRank):
@@ -383,6 +383,9 @@ def set_variables(
                 shim.set_gate(1)
             continue
         waiting = any(entry.inside for entry in shim.table())
+        # Without crdebug's debugger a rank may have waited for another one.
+        attended = manifest.debugger or waiting
+        expected, wanted = variables(attended, debugger)
         found = (shim.with_checkpoint, shim.gate, waiting)
         if found != (expected.with_checkpoint, expected.gate, expected.waiting):
             raise CrdebugError(
@@ -391,7 +394,7 @@ def set_variables(
                 ranks=RankSet.of([shim.rank]),
             )
         shim.set_with_checkpoint(wanted.with_checkpoint)
-        if manifest.debugger:
+        if attended:
             if not debugger:
                 shim.run_hook(layout.CRS_RESTART)  # opens the gate
             continue

@@ -207,6 +207,10 @@ class RankShim:
 
     # ---- letting go without a debugger ------------------------------------------------------
 
+    def waits_for_debugger(self) -> bool:
+        """Has a debugger led every thread into the waitpoint, and let go?"""
+        return self.with_checkpoint == 1 and self.shim().waiting > 0 and not self.missing()
+
     def run_hook(self, state: int) -> None:
         """Have every waiting thread run MPIR_checkpoint_debugger_crs_hook(state).
 
@@ -292,6 +296,10 @@ class StoppedRank(RankShim):
 
     def missing(self) -> tuple[proc.Thread, ...]:
         return tuple(each for each in proc.threads(self.pid) if each.state not in "TZX")
+
+    def waits_for_debugger(self) -> bool:
+        """Has a debugger led every thread into the waitpoint, and let go?"""
+        return self.with_checkpoint == 1 and self.shim().waiting > 0 and not self.missing()
 
     def run_hook(self, state: int) -> None:
         self.set_gate(1)

@@ -53,7 +53,7 @@ int MPIR_partial_attach_ok = 0;
 /* The checkpoint/restart extension of Hursey et al. (2010), section 4. */
 int MPIR_checkpointable = 1;
 char MPIR_checkpoint_command[256];
-char MPIR_restart_command[256] = "crdebug restart --debug";
+char MPIR_restart_command[256] = "crdebug restart --held";
 char MPIR_checkpoint_listing_command[256];
 char MPIR_controller_hostname[256];
 
@@ -359,7 +359,7 @@ static void parse(int count, char **arguments) {
 }
 
 static void describe_job(void) {
-    snprintf(MPIR_checkpoint_command, sizeof MPIR_checkpoint_command, "crdebug checkpoint %s",
+    snprintf(MPIR_checkpoint_command, sizeof MPIR_checkpoint_command, "crdebug checkpoint --held %s",
              options.job);
     snprintf(MPIR_checkpoint_listing_command, sizeof MPIR_checkpoint_listing_command,
              "crdebug checkpoints %s", options.job);

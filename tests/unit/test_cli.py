@@ -118,6 +118,7 @@ class World:
         settings: Settings,
         *,
         stop: bool = False,
+        held: bool = False,
     ) -> Checkpoint:
         self._note("take_checkpoint", job, note, kill, stop)
         progress(Progress("checkpoint", "dump"))

@@ -1,0 +1,347 @@
+"""crdebug's commands inside a GDB that is not crdebug's: `source` this file there.
+
+For a GDB that somebody attached to one rank of a crdebug job, to several as its inferiors, or to
+its starter. It knows the job by its starter's MPIR symbols and does what Hursey et al. (EuroMPI
+2010) ask of a debugger that is aware of checkpoints: it leads the threads that it holds into their
+waitpoints, lets go, runs the command that the symbols name, takes the ranks back, and leads the
+threads out to where they were. GDB 12 or later, x86-64 Linux.
+"""
+
+import contextlib
+import os
+import re
+import shlex
+import struct
+import subprocess
+import time
+
+import gdb
+
+HOME = os.path.dirname(os.path.abspath(os.path.expanduser(__file__)))
+PARTS = ("ptrace_x86.py", "rank_mi.py", "lend_mi.py")
+if "run_to_sigreturn" not in globals():  # crdebug's own GDBs have them
+    for part in PARTS:
+        gdb.execute(f"source {os.path.join(HOME, part)}", to_string=True)
+
+import __main__ as parts  # noqa: E402 - they are there by now
+
+SECONDS = 60.0
+HEADER = 32  # bytes of struct crdebug_shim before its table of threads, see crdebug.h
+BLOCKED = 2
+NO_CALL = -1
+COMMANDS = "MPIR_checkpoint_command", "MPIR_restart_command", "MPIR_checkpoint_listing_command"
+
+
+def complain(text):
+    raise gdb.GdbError(f"crdebug: {text}")
+
+
+# ---- the starter ---------------------------------------------------------------------------------
+
+
+def status(pid):
+    with open(f"/proc/{pid}/status") as file:
+        return {name: value.strip() for name, _, value in (line.partition(":") for line in file)}
+
+
+def inner(tid):
+    """The number that the thread has in the job."""
+    return int(status(tid)["NSpid"].split()[-1])
+
+
+def starter_of(pid):
+    """The nearest process above that is PID 1 of the rank's own PID namespace."""
+    wanted = os.readlink(f"/proc/{pid}/ns/pid")
+    while pid > 1:
+        if inner(pid) == 1 and os.readlink(f"/proc/{pid}/ns/pid") == wanted:
+            return pid
+        pid = int(status(pid)["PPid"])
+    return complain("this process is of no job of crdebug's: it has no starter above it")
+
+
+def place(name):
+    """A symbol's address in the selected inferior, or None."""
+    try:
+        return int(gdb.parse_and_eval(f"(long)&{name}")) & parts.WORD
+    except gdb.error:
+        return None
+
+
+@contextlib.contextmanager
+def selected(number):
+    before = gdb.selected_inferior().num
+    gdb.execute(f"inferior {number}", to_string=True)
+    try:
+        yield
+    finally:
+        gdb.execute(f"inferior {before}", to_string=True)
+
+
+def symbols_of(pid):
+    """What the three commands of a starter are; GDB reads its symbols and attaches to nothing."""
+    path = os.readlink(f"/proc/{pid}/exe")
+    with open(f"/proc/{pid}/maps") as file:
+        base = int(next(line for line in file if line.rstrip().endswith(path)).split("-")[0], 16)
+    gdb.execute(f"add-inferior -exec {path}", to_string=True)
+    number = max(each.num for each in gdb.inferiors())
+    try:
+        with selected(number):
+            at = [place(name) for name in COMMANDS]
+    finally:
+        gdb.execute(f"remove-inferiors {number}", to_string=True)
+    if None in at:
+        complain(f"process {pid} has no MPIR symbols for checkpoints")
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        texts = [os.pread(memory.fileno(), 256, base + each) for each in at]
+    return [text.partition(b"\0")[0].decode() for text in texts]
+
+
+class Job:
+    """The job of the selected inferior: its commands, and the ranks of it that this GDB holds."""
+
+    last_handle = None
+
+    def __init__(self):
+        pid = gdb.selected_inferior().pid
+        if pid == 0:
+            complain("attach to a rank first, or to the starter")
+        self.starter = pid if inner(pid) == 1 else starter_of(pid)
+        self.checkpoint, self.restart, self.listing = symbols_of(self.starter)
+        self.ranks = []
+        for each in gdb.inferiors():
+            if each.pid and each.pid != self.starter:
+                with selected(each.num):
+                    if place("crdebug_shim") is not None:
+                        self.ranks.append(Held(each))
+        self.lends_starter = pid == self.starter
+
+    @property
+    def name(self):
+        return shlex.split(self.listing)[-1]
+
+    def run(self, command):
+        """Run one of its commands; returns all that it said. The starter may not be held then."""
+        done = subprocess.run(shlex.split(command), capture_output=True, text=True, check=False)
+        if done.returncode:
+            complain((done.stderr or done.stdout).strip().removeprefix("crdebug: "))
+        return done.stdout + done.stderr
+
+
+# ---- a rank --------------------------------------------------------------------------------------
+
+
+class Held:
+    """A rank that an inferior of this GDB holds."""
+
+    def __init__(self, inferior):
+        self.inferior = inferior
+        self.number = inferior.num
+        self.pid = inferior.pid
+        self.shim = place("crdebug_shim")
+        self.gate = place("MPIR_checkpoint_debug_gate")
+        self.with_checkpoint = place("MPIR_debug_with_checkpoint")
+        self.rank, self.signal, self.waiting = self.header()
+        self.before = {}
+        self.lent = {}
+
+    def header(self):
+        """rank, signal, threads that wait."""
+        with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as memory:
+            _, _, *told = struct.unpack("<IIiiI", os.pread(memory.fileno(), 20, self.shim))
+        return told
+
+    def write(self, address, value):
+        self.inferior.write_memory(address, struct.pack("<i", value))
+
+    def note(self):
+        """Where each thread is, to lead it back there."""
+        self.selected = gdb.selected_thread().ptid[1]
+        if parts.signalled:
+            complain(f"rank {self.rank} stands at a signal: let it go on past that first")
+        with parts.Selection():
+            for thread in parts.threads():
+                thread.switch()
+                self.before[thread.ptid[1]] = {**parts.state(), "told": 0, "signal": b""}
+
+    def herd(self):
+        """Every thread gets the waitpoint signal, before any instruction of its own."""
+        name = f"SIG{self.signal}" if self.signal >= 34 else parts.signal_name(self.signal)
+        gdb.execute(f"handle {name} nostop noprint pass", to_string=True)
+        self.write(self.with_checkpoint, 1)
+        self.write(self.gate, 0)
+        rows = []
+        for tid, before in self.before.items():
+            call = before["orig_rax"] if parts.was_interrupted(before) else NO_CALL
+            blocks = parts.signal_set(tid, "SigBlk") >> (self.signal - 1) & 1
+            if blocks:
+                parts.Unblock.invoke(None, [str(self.signal), str(tid)])
+            rows.append(struct.pack("<iiII", inner(tid), call, BLOCKED * blocks, 0))
+        self.inferior.write_memory(self.shim + HEADER, b"".join(rows) + bytes(16))
+        for tid in self.before:
+            parts.libc.syscall(parts.TGKILL, self.pid, tid, self.signal)
+
+    def await_waitpoint(self):
+        limit = time.monotonic() + SECONDS
+        while self.header()[2] < len(os.listdir(f"/proc/{self.pid}/task")):
+            if time.monotonic() > limit:
+                complain(f"rank {self.rank}: not every thread has come to the waitpoint")
+            time.sleep(0.002)
+
+    def lend(self):
+        """Let go without GDB's noticing; its symbols stay."""
+        with selected(self.number):
+            parts.Lend.invoke(None, [])
+            self.lent = dict(parts.lent)
+
+    def take_back(self):
+        with selected(self.number):
+            parts.lent.update(self.lent)
+            parts.TakeBack.invoke(None, [])
+            self.walk_out()
+
+    def walk_out(self):
+        problems = parts.walk_out_all(self.before)
+        for thread in parts.threads():
+            if thread.ptid[1] == self.selected:
+                thread.switch()
+        if problems:
+            told = "; ".join(f"thread {tid} {text}" for tid, text in problems.items())
+            complain(f"rank {self.rank}: {told}")
+
+
+@contextlib.contextmanager
+def let_go(job):
+    """The ranks wait in their waitpoints, and nobody traces them; they are taken back after it."""
+    herded = []
+    try:
+        for rank in job.ranks:
+            with selected(rank.number):
+                rank.note()
+        for rank in job.ranks:
+            with selected(rank.number):
+                rank.herd()
+            rank.lend()
+            herded.append(rank)
+        for rank in herded:
+            rank.await_waitpoint()
+        if job.lends_starter:
+            gdb.execute("detach", to_string=True)
+        yield
+    finally:
+        if job.lends_starter and gdb.selected_inferior().pid == 0:
+            gdb.execute(f"attach {job.starter}", to_string=True)
+        for rank in herded:
+            rank.take_back()
+
+
+# ---- the commands --------------------------------------------------------------------------------
+
+
+class Prefix(gdb.Command):
+    """Checkpoints of the MPI job that this process is a rank, or the starter, of."""
+
+    def __init__(self):
+        super().__init__("crdebug", gdb.COMMAND_USER, prefix=True)
+
+
+class Checkpoint(gdb.Command):
+    """Take a checkpoint of the whole job; every thread is then where it was.
+
+    crdebug checkpoint [NOTE]"""
+
+    def __init__(self):
+        super().__init__("crdebug checkpoint", gdb.COMMAND_USER)
+
+    def invoke(self, argument, from_tty):
+        job = Job()
+        note = f" --note {shlex.quote(argument)}" if argument else ""
+        with let_go(job):
+            said = job.run(job.checkpoint + note)
+        found = re.search(r"^MPIR_checkpoint_handle\) (\S+)$", said, re.M)
+        if found is None:
+            complain(f"the command has told no handle:\n{said}")
+        Job.last_handle = found[1]
+        print(f"checkpoint {found[1]}")
+
+
+class Restart(gdb.Command):
+    """Bring the whole job back to a checkpoint, and this GDB to its ranks; they are stopped.
+
+    crdebug restart [HANDLE]     by default the last one that was taken here"""
+
+    def __init__(self):
+        super().__init__("crdebug restart", gdb.COMMAND_USER)
+
+    def invoke(self, argument, from_tty):
+        job = Job()
+        handle = argument.strip() or Job.last_handle
+        if handle is None:
+            complain("which one? 'crdebug checkpoints' lists them")
+        held = [(rank.number, rank.rank) for rank in job.ranks]
+        # A GDB that lets go for good forgets the old processes; they end at the restart.
+        for rank in job.ranks:
+            with selected(rank.number):
+                rank.note()
+                rank.herd()
+                gdb.execute("detach", to_string=True)
+        if job.lends_starter:
+            gdb.execute("detach", to_string=True)
+        try:
+            for rank in job.ranks:
+                rank.await_waitpoint()
+            said = job.run(f"{job.restart} {shlex.quote(handle)}")
+        except gdb.GdbError:
+            for rank in job.ranks:
+                with selected(rank.number):
+                    gdb.execute(f"attach {rank.pid}", to_string=True)
+                    rank.walk_out()
+            raise
+        pids = [int(pid) for pid in re.findall(r"^MPIR_debug_info\) .*:(\d+)$", said, re.M)]
+        if job.lends_starter and pids:
+            gdb.execute(f"attach {starter_of(pids[0])}", to_string=True)
+        for number, rank in held:
+            with selected(number):
+                gdb.execute(f"attach {pids[rank]}", to_string=True)
+                self.lead_out()
+        print(f"restarted from {handle}")
+
+    def lead_out(self):
+        problems = parts.walk_out_all({})
+        if problems:
+            complain("; ".join(f"thread {tid} {text}" for tid, text in problems.items()))
+
+
+class Checkpoints(gdb.Command):
+    """List the job's checkpoints."""
+
+    def __init__(self):
+        super().__init__("crdebug checkpoints", gdb.COMMAND_USER)
+
+    def invoke(self, argument, from_tty):
+        job = Job()
+        print(job.run(job.listing).rstrip())
+
+
+class Release(gdb.Command):
+    """Let the whole job run on without a debugger: this GDB's ranks, and those that still wait."""
+
+    def __init__(self):
+        super().__init__("crdebug release", gdb.COMMAND_USER)
+
+    def invoke(self, argument, from_tty):
+        job = Job()
+        for rank in job.ranks:
+            with selected(rank.number):
+                rank.write(rank.with_checkpoint, 0)
+                rank.write(rank.gate, 1)
+                gdb.execute("detach", to_string=True)
+        if job.lends_starter:
+            gdb.execute("detach", to_string=True)
+        print(job.run(f"{shlex.split(job.checkpoint)[0]} release {job.name}").rstrip())
+
+
+Prefix()
+Checkpoint()
+Restart()
+Checkpoints()
+Release()
