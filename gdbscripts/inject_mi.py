@@ -51,7 +51,7 @@ RED_ZONE = 128
 SECONDS = 10.0
 TRIES, MOMENT = 200, 0.002
 RTLD_NOW = 2
-FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP)
+LET_THROUGH = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP)
 # Whoever is in one of these may hold a lock that dlopen wants, or have left half done what it uses.
 UNSAFE = re.compile(
     r"_*(libc_)?(malloc|calloc|realloc|free|memalign|aligned_alloc|posix_memalign|valloc|pvalloc)"
@@ -110,7 +110,7 @@ def set_vector_state(tid, state):
     ptrace(PTRACE_SETREGSET, tid, ctypes.byref(told), NT_X86_XSTATE)
 
 
-def signal_mask(tid, new=None):
+def mask_of(tid, new=None):
     mask = ctypes.c_uint64(0 if new is None else new)
     request = PTRACE_GETSIGMASK if new is None else PTRACE_SETSIGMASK
     ptrace(request, tid, ctypes.byref(mask), ctypes.sizeof(mask))
@@ -140,11 +140,11 @@ class Caller:
         self.memory = gdb.selected_inferior()
         self.registers = registers_of(tid)
         self.vectors = vector_state(tid)
-        self.mask = signal_mask(tid)
+        self.mask = mask_of(tid)
         self.base = (self.registers.rsp - RED_ZONE - 8192) & ~63
         self.errno_at = 0
-        allowed = sum(1 << (number - 1) for number in FAULTS)
-        signal_mask(tid, WORD & ~allowed)
+        allowed = sum(1 << (number - 1) for number in LET_THROUGH)
+        mask_of(tid, WORD & ~allowed)
 
     def call(self, function, *arguments):
         """The function's result. It returns to address 0, where there is nothing."""
@@ -181,11 +181,11 @@ class Caller:
     def restore(self):
         set_vector_state(self.tid, self.vectors)
         ptrace(PTRACE_SETREGS, self.tid, ctypes.byref(self.registers))
-        signal_mask(self.tid, self.mask)
+        mask_of(self.tid, self.mask)
         same = (
             bytes(registers_of(self.tid)) == bytes(self.registers)
             and vector_state(self.tid) == self.vectors
-            and signal_mask(self.tid) == self.mask
+            and mask_of(self.tid) == self.mask
         )
         if not same:
             raise gdb.GdbError("the thread's registers cannot be put back")
@@ -235,7 +235,7 @@ Inject("-crdebug-inject")
 RESTARTABLE = (7, 35, 202, 230)  # poll, nanosleep, futex, clock_nanosleep
 
 
-def original_call(rip):
+def restarted_call(rip):
     """The number that the code before a system call loads, if it is one that the kernel goes on
     with by restart_syscall; 0 if none is found. (See original_call in shim.c.)"""
     room = min(64, (rip - 2) & 4095)
@@ -252,7 +252,9 @@ class BeforeCalls(gdb.MICommand):
             now = registers_of(thread.ptid[1])
             state = {"rax": now.rax, "orig_rax": now.orig_rax}
             if was_interrupted(state):
-                number = now.orig_rax if now.orig_rax != RESTART_SYSCALL else original_call(now.rip)
+                number = (
+                    now.orig_rax if now.orig_rax != RESTART_SYSCALL else restarted_call(now.rip)
+                )
                 if number or now.orig_rax == 0:
                     now.rip, now.rax, now.orig_rax = now.rip - 2, number, WORD
                     set_registers(thread.ptid[1], now)
