@@ -7,7 +7,7 @@ rank's state and what runs it are two things (crdebug/travel/branching.py).
 import gdb
 
 
-def function_at(pc):
+def place_function(pc):
     block = gdb.block_for_pc(pc)
     while block is not None and block.function is None:
         block = block.superblock
@@ -22,7 +22,7 @@ class Jump(gdb.MICommand):
         if not found or len(found) > 1:
             raise gdb.GdbError(f"'{text}' is not one place")
         pc, here = found[0].pc, gdb.newest_frame().name()
-        if not text.startswith("*") and function_at(pc) != here:
+        if not text.startswith("*") and place_function(pc) != here:
             raise gdb.GdbError(
                 f"'{text}' is not in {here}, where the rank stands; jump *{pc:#x} goes there"
             )
