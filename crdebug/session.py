@@ -241,6 +241,7 @@ class Session(Running, Selecting, Stacks, Arrays, Points):
         async with self._busy:
             await self._adopt()
             job = self._job("checkpoint")
+            past(self.history).require_closed_epochs()
             await past(self.history).branching.before_running()
             return await job.checkpoint(note)
 

@@ -12,7 +12,7 @@ import stat
 import time
 from collections import namedtuple
 
-MOST = 32 << 20  # bytes: of what is larger the content is not kept
+LARGEST = 32 << 20  # bytes: of what is larger the content is not kept
 BLOCK = 1 << 16
 # Within so much time of the last change, the next one may leave the file's time as it is (ns).
 SAME_TIME = 50_000_000
@@ -35,7 +35,7 @@ def regular(link, info):
     writable = int(FLAGS.search(info)[1], 8) & os.O_ACCMODE != os.O_RDONLY
     identity, size, changed = file_key(details)
     blocks = None
-    if writable and size <= MOST and not os.readlink(link).startswith(ELSEWHERE):
+    if writable and size <= LARGEST and not os.readlink(link).startswith(ELSEWHERE):
         with contextlib.suppress(OSError):
             blocks = content(link, details)
     position = int(POSITION.search(info)[1])

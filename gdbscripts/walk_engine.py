@@ -10,7 +10,7 @@ import signal
 import time
 
 import gdb
-from __main__ import REGISTERS, UserRegisters, fields_of, libc, ptrace, registers_of
+from __main__ import FUTEX, REGISTERS, UserRegisters, fields_of, libc, ptrace, registers_of
 
 (
     POINT,
@@ -29,6 +29,7 @@ PTRACE_PEEKUSER, PTRACE_POKEUSER = 3, 6
 DEBUG_CONTROL = 848 + 7 * 8  # DR7 in struct user of <sys/user.h>
 SP = 7  # DWARF's number of the stack pointer
 PROBE = 4096
+PATIENCE = 50  # looks at a sleeping thread, 20 ms each (native/walk_wait.c)
 TRACE = 1 << 16  # instructions that are remembered at most, of one level
 QUIET_SIGNALS = ("SIGTRAP", "SIGSTOP", "SIGINT")
 
@@ -178,7 +179,19 @@ class Engine:
         if time.monotonic() > self.deadline:
             self.problem = OutOfTime(f"not found in time, after {self.hits} passages")
             return 1
+        if asleep >= PATIENCE and self.waits_for_thread():
+            self.problem = WalkFailed(
+                "it waits there for another thread of its rank (OpenMP, say), and all but the "
+                "selected one stand while a rank is taken back within an MPI tick; 'goto' goes to "
+                "whole ticks"
+            )
+            return 1
         return 0
+
+    def waits_for_thread(self):
+        """Is the thread in futex(2), with which threads wait for each other?"""
+        with open(f"/proc/{self.memory.pid}/task/{self.tid}/syscall") as file:
+            return file.read().split()[0] == str(FUTEX)
 
     @property
     def registers(self):

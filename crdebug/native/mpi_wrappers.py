@@ -150,7 +150,12 @@ def _epoch(function: Function) -> Iterator[str]:
 
 def _noted(function: Function) -> Iterator[str]:
     words = function.words
-    comm = "comm_number(comm)" if "comm" in words else "0"
+    comms = {
+        "comm": "comm_number(comm)",
+        "win": "window_comm(win)",
+        "win_in": "window_comm(*win_in)",
+    }
+    comm = next((text for word, text in comms.items() if word in words), "0")
     peer = next(
         (f"peer_code({w})" for w in ("dest", "source", "root", "target_rank") if w in words), "0"
     )
@@ -181,6 +186,8 @@ def _noted(function: Function) -> Iterator[str]:
             f"if (rc == MPI_SUCCESS) request_prepared(*request, {flags}, {buffer}, count, type, "
             f"{other}, tag, comm);"
         )
+    if "newwin" in words:
+        yield f"if (rc == MPI_SUCCESS) window_made(*newwin, {comm});"
     if function.shape == "comm":
         yield "if (rc == MPI_SUCCESS) comm_made(*newcomm);"
 

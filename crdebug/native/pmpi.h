@@ -269,5 +269,7 @@ bool from_fortran(uint64_t site);   /* the call has come through the MPI's Fortr
 
 enum epoch_event { E_ACCESS, E_FENCE, E_LOCK, E_UNLOCK, E_START, E_COMPLETE, E_POST, E_WAITED, E_FREE };
 void epoch(MPI_Win win, enum epoch_event event);
+void window_made(MPI_Win win, uint32_t comm); /* comm: its number in the log */
+uint32_t window_comm(MPI_Win win);
 
 #endif

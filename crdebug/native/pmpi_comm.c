@@ -165,7 +165,7 @@ uint64_t bytes_if(const void *buffer, int count, MPI_Datatype type, int other, M
  * against a post is open until that ends (Besta and Hoefler's Gsync and Locks rules). */
 static struct window {
     MPI_Win handle;
-    uint32_t used, fence, locks, start, post;
+    uint32_t used, fence, locks, start, post, comm;
 } *windows;
 static uint32_t windows_count;
 
@@ -187,6 +187,16 @@ static struct window *window_of(MPI_Win win) {
     }
     *unused = (struct window){.handle = win, .used = 1};
     return unused;
+}
+
+void window_made(MPI_Win win, uint32_t comm) {
+    struct window *window = window_of(win);
+    if (window) window->comm = comm;
+}
+
+uint32_t window_comm(MPI_Win win) {
+    struct window *window = window_of(win);
+    return window ? window->comm : 0;
 }
 
 void epoch(MPI_Win win, enum epoch_event event) {

@@ -171,6 +171,18 @@ class History:
         async with self._busy:
             await self.traveller.near.keep(self.traveller.cut())
 
+    def require_closed_epochs(self) -> None:
+        """Raises Refused while a rank is inside an epoch of one-sided communication: what is on
+        its way then is in no record, so that nothing could be replayed from there (Besta and
+        Hoefler 2014, the rules "Gsync" and "Locks")."""
+        if self.recorded and self._job.alive and self.traveller.in_epochs:
+            raise Refused(
+                "an epoch of one-sided communication is open: accesses may be on their way",
+                ranks=self.traveller.in_epochs,
+                hint="let the ranks run to behind the call that closes it: MPI_Win_fence, unlock, "
+                "complete, or wait",
+            )
+
     async def take(self) -> None:
         """An automatic checkpoint of the job, which stands; if that cannot be, it is told."""
         async with self._busy:

@@ -89,7 +89,10 @@ def test_calls_of_a_second_thread_end_the_recording(tmp_path: Path) -> None:
 def test_one_sided_epochs_are_tracked_and_calls_repeat(tmp_path: Path) -> None:
     job = Layered(tmp_path / "time", "onesided", ranks=2)
     assert job.run() == job.run() == "done\n"
-    assert sum(c.kind is Kind.RMA for c in job.log(0).calls) == 12
+    calls = [c for c in job.log(0).calls if c.kind is Kind.RMA]
+    assert len(calls) == 12
+    assert {c.comm for c in calls} == {"world"}
+    assert {c.peer for c in calls if c.name == "MPI_Put"} == {1}
 
 
 def test_another_program_is_a_divergence(tmp_path: Path) -> None:
