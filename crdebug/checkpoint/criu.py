@@ -13,7 +13,7 @@ from pathlib import Path
 from crdebug.checkpoint.crs import Frozen
 from crdebug.deadline import Deadline
 from crdebug.errors import CrdebugError, CrsFailed
-from crdebug.node import container, programs
+from crdebug.node import container, proc, programs
 from crdebug.node.broken_dump import Before
 from crdebug.node.criu_program import CriuProgram
 from crdebug.node.criu_trial import COMMON as _COMMON
@@ -24,6 +24,8 @@ from crdebug.node.criu_trial import errors_in
 
 # A tree in nobody's namespaces: its session may be that of whoever started it.
 _NO_CONTAINER = ("--shell-job",)
+_LOOK = 0.25  # seconds between two looks whether the tree was killed
+_TO_FINISH = 2.0  # seconds; a tree that was released may end by itself before CRIU has
 _TO_END = 30.0  # seconds; what is killed ends at once, unless the kernel is in trouble
 
 
@@ -84,7 +86,7 @@ class Criu:
         work = self._run(arguments, external, images, meeting, deadline)
         running = asyncio.create_task(_or_restored(pid, work))
         try:
-            await asyncio.shield(running)
+            await _unless_killed(pid, running)
         except asyncio.CancelledError:
             meeting.refused = True
             await asyncio.wait([running], timeout=min(deadline.left, _TO_END))
@@ -166,6 +168,19 @@ class Criu:
             finally:
                 server.close()
                 await server.wait_closed()
+
+
+async def _unless_killed(pid: int, dump: asyncio.Task[None]) -> None:
+    """Await a dump; end it if the tree is killed meanwhile: CRIU then waits for processes that
+    cannot stop any more, and these cannot end while it traces them. Raises CrsFailed."""
+    while not dump.done():
+        await asyncio.wait([dump], timeout=_LOOK)
+        if not dump.done() and proc.is_ending(pid):
+            await asyncio.wait([dump], timeout=_TO_FINISH)
+            if dump.cancel():
+                await asyncio.gather(dump, return_exceptions=True)
+                raise CrsFailed("the job was killed while it was dumped")
+    dump.result()
 
 
 async def _or_restored(pid: int, dump: Coroutine[None, None, None]) -> None:
