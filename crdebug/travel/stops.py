@@ -29,7 +29,8 @@ from crdebug.travel.replay import quiet
 from crdebug.travel.reverse import Reverse
 from crdebug.travel.traveller import Traveller
 
-_WANTED = (StopReason.BREAKPOINT, StopReason.WATCHPOINT, StopReason.SIGNAL, StopReason.OTHER)
+_NUMBERED = (StopReason.BREAKPOINT, StopReason.WATCHPOINT, StopReason.CATCHPOINT)
+_WANTED = (*_NUMBERED, StopReason.SIGNAL, StopReason.OTHER)
 _STANDSTILL = 60.0  # seconds without the rank moving on
 
 
@@ -47,12 +48,11 @@ class _End:
     signalled: bool = False
 
     @classmethod
-    def of(cls, place: str, signalled: bool = False, detail: str = "") -> _End:
-        """A place of the walker's (gdbscripts/walk_mi.py) that is one move. detail: of a stop."""
+    def of(cls, place: str, signalled: bool = False, syscall: str = "") -> _End:
+        """A place of the walker's (gdbscripts/walk_mi.py) that is one move."""
         _, pc, level, count = place.split(":")
         sp = None if level == "-" else int(level.rpartition(",")[2], 16)
-        kind, _, syscall = detail.partition("-")
-        return cls(int(pc, 16), sp, int(count), syscall if kind == "syscall" else "", signalled)
+        return cls(int(pc, 16), sp, int(count), syscall, signalled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,8 @@ class Stops:
     async def back(self, focus: int) -> None:
         """To the stop before. Raises StartOfHistory; the job then stands where history begins."""
         async with self._counting(focus) as ignored:
-            stopped_by = _detail(self._group[focus].last_stop)
-            end = _End.of(*await self._reverse.here(focus), stopped_by)
+            syscall = _syscall(self._group[focus].last_stop)
+            end = _End.of(*await self._reverse.here(focus), syscall)
             while (last := ignored.last(await self._hits(focus, end))) is None:
                 found = await self._hit_before(focus, self._reverse.piece, ignored)
                 if found.now % 2:
@@ -169,18 +169,15 @@ class Stops:
     async def _enters(self, focus: int, end: _End) -> bool:
         """Has it stopped at the entry of the system call that is at a place?"""
         stop = self._group[focus].last_stop
-        if stop is None or stop.location is None or stop.detail != "syscall-entry":
+        if stop is None or stop.location is None or _syscall(stop) != "entry":
             return False
         told = await self._mi(focus, "-data-evaluate-expression (long)$sp")
         return stop.location.address == end.pc and told.number("value") == end.sp
 
     def _hit(self, focus: int, now: int, clock_count: int = 0) -> _Hit:
         stop = self._group[focus].last_stop
-        numbered = stop is not None and stop.reason in (
-            StopReason.BREAKPOINT,
-            StopReason.WATCHPOINT,
-        )
-        return _Hit(now, _detail(stop) if numbered else "", clock_count)
+        numbered = stop is not None and stop.reason in _NUMBERED
+        return _Hit(now, stop.detail if stop is not None and numbered else "", clock_count)
 
     async def _insert(self, focus: int, end: _End) -> str:
         """A breakpoint for the end, which goes when it is hit."""
@@ -294,8 +291,12 @@ class Stops:
         return state.now == place and bool(state.held)
 
 
-def _detail(stop: RankStopped | None) -> str:
-    return "" if stop is None else stop.detail
+def _syscall(stop: RankStopped | None) -> str:
+    """Whether a catchpoint has stopped it at the "entry" or "return" of a system call, or ""."""
+    if stop is None or stop.reason is not StopReason.CATCHPOINT:
+        return ""
+    kinds = {"call of": "entry", "return from": "return"}
+    return next((kind for words, kind in kinds.items() if stop.note.startswith(words)), "")
 
 
 @contextlib.asynccontextmanager
