@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,6 +28,23 @@ async def detach(call: Call) -> Result:
     await context.session.detach()
     context.over = True
     return Left(context.session.job, detached=True)
+
+
+@JOB.command(
+    "info launch",
+    """
+Show how the job was started, and what was set for it, and why.
+
+That is variables in the launcher's environment; what you have set yourself stays as it is.
+""",
+    requires=Requires.ANY,
+)
+async def info_launch(call: Call) -> Result:
+    record, why = call.context.session.info_launch()
+    lines = [shlex.join(record.argv), f"in {record.directory}"]
+    lines.append(f"recorded by {record.layer}" if record.layer else "MPI calls are not recorded")
+    lines += [f"{name}={value}: {why[name]}" for name, value in record.added.items()]
+    return Text("\n".join(lines))
 
 
 @JOB.command(

@@ -21,26 +21,39 @@ from crdebug.native.build import build
 from crdebug.native.build_mpi import build_layer, mpicc_of
 from crdebug.node import broken_dump, container, family, proc, signals, watch
 
-# What a launcher or a transport needs so that the job can be dumped. Only what the user has not
-# set already.
-_NEEDED: Mapping[str, str] = {
-    # Its session directory holds shared memory: it belongs into the image.
-    "OMPI_MCA_orte_tmpdir_base": "/dev/shm",
-    # Network cards that are reached past the kernel cannot be dumped.
-    "OMPI_MCA_pml": "ob1",
-    "OMPI_MCA_btl": "self,vader,tcp",
+_CARDS = "network cards that are reached past the kernel cannot be dumped"
+_SESSION = "its session directory belongs to this job alone, and into the image"
+_ROOT = "mpirun refuses to run as root without it, and the container needs root"
+# What a launcher or a transport needs so that the job can be dumped, and why. Other MPIs do not
+# look at it. Only what the user has not set already.
+NEEDED: Mapping[str, tuple[str, str]] = {
+    "OMPI_MCA_orte_tmpdir_base": ("/dev/shm", _SESSION),
+    "PRTE_MCA_prte_tmpdir_base": ("/dev/shm", _SESSION),
+    "PMIX_SYSTEM_TMPDIR": ("/dev/shm", _SESSION),
+    "OMPI_MCA_pml": ("ob1", _CARDS),
+    "OMPI_MCA_btl": ("self,vader,tcp", _CARDS),
+    "UCX_TLS": ("self,sm,tcp", _CARDS),
 }
-# mpirun refuses to run as root without these two, and the container needs root.
-_AS_ROOT: Mapping[str, str] = {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+_AS_ROOT: Mapping[str, tuple[str, str]] = {
+    "OMPI_ALLOW_RUN_AS_ROOT": ("1", _ROOT),
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": ("1", _ROOT),
 }
+
+
+def added_to(environment: Mapping[str, str]) -> dict[str, str]:
+    """What is set besides the user's environment, so that the job can be dumped."""
+    needed = {**NEEDED, **(_AS_ROOT if os.geteuid() == 0 else {})}
+    return {name: value for name, (value, _) in needed.items() if name not in environment}
+
+
+def why_added(name: str) -> str:
+    """The reason for a variable of `added_to`."""
+    return {**NEEDED, **_AS_ROOT}.get(name, ("", ""))[1]
 
 
 def launch_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The user's environment, with what the job needs to be one that can be dumped."""
-    needed = {**_NEEDED, **(_AS_ROOT if os.geteuid() == 0 else {})}
-    return {**needed, **environment}
+    return {**environment, **added_to(environment)}
 
 
 async def launch(
@@ -93,6 +106,7 @@ async def launch(
             starter=str(native.starter),
             shim=str(native.shim),
             layer=str(layer or ""),
+            added=added_to(os.environ),
             incarnation=1,
             pid=pid,
             start=_started(pid),

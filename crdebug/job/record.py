@@ -23,7 +23,7 @@ import os
 import re
 import shutil
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
@@ -53,6 +53,7 @@ class JobRecord:
     pid, start: PID 1 of its container as numbered here, and when that process started (see
     proc.started); boot: of which run of the machine.  layer: the library that records its MPI
     calls, empty if they are not recorded.  branch: of its history, see crdebug.timeline.branches.
+    added: what crdebug has set in the launcher's environment.
     adopted: crdebug did not start it; it has no container, and pid is its launcher's.
     """
 
@@ -70,6 +71,7 @@ class JobRecord:
     layer: str = ""
     branch: str = MAIN
     adopted: bool = False
+    added: dict[str, str] = field(default_factory=dict)
 
 
 class JobDirectory:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from crdebug.deadline import Deadline
 from crdebug.errors import NotAvailable
-from crdebug.native import mpi_wrappers
+from crdebug.native import mpi_four, mpi_wrappers
 from crdebug.native.build import MADE, compile_with, make_once, place_for
 from crdebug.node import programs
 
@@ -64,6 +64,7 @@ async def build_layer(mpicc: str, deadline: Deadline, linker: str = "cc") -> Pat
         "pmpi_calls.h": mpi_wrappers.calls_header(),
         "pmpi_own.h": mpi_wrappers.own_header(),
         "pmpi_wrappers.c": mpi_wrappers.wrappers(),
+        "mpi_four.c": mpi_four.source(),
         "fortran_entries.c": mpi_wrappers.fortran_entries(),
     }
     digest = hashlib.sha256("\0".join((program, linker, *_FLAGS, *_LINK)).encode())

@@ -25,6 +25,7 @@ enum crdebug_refused {
     CRDEBUG_LOG_FILE = 3, /* it cannot be made, or is another layer's */
     CRDEBUG_COMMS = 4,    /* more communicators than the log can number */
     CRDEBUG_MEMORY = 5,
+    CRDEBUG_NEWER = 6,    /* a call of MPI-4 that is not in the table */
 };
 
 enum crdebug_held { CRDEBUG_FREE = 0, CRDEBUG_AT_STOP = 1, CRDEBUG_AT_DIVERGENCE = 2 };

@@ -45,6 +45,7 @@ class Refused(IntEnum):
     LOG_FILE = 3
     COMMUNICATORS = 4
     MEMORY = 5
+    NEWER = 6
 
     @property
     def sentence(self) -> str:
@@ -54,6 +55,7 @@ class Refused(IntEnum):
             Refused.LOG_FULL: "the log is full",
             Refused.LOG_FILE: "the log cannot be made, or is of another version of crdebug",
             Refused.COMMUNICATORS: "there are more communicators than the log can number",
+            Refused.NEWER: "the program uses calls of MPI 4 that are not recorded",
             Refused.MEMORY: "there is no memory left for the record of MPI calls",
         }[self]
 

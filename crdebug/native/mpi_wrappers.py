@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from crdebug.native.mpi_calls import DIGEST, FUNCTIONS, Function
+from crdebug.native.mpi_four import LARGE
 
 
 def calls_header() -> str:
@@ -35,7 +36,8 @@ def wrappers() -> str:
     parts.append(_TYPE_FREE)
     names = [*(function.full for function in FUNCTIONS), "MPI_Type_free"]
     entries = "\n".join(f'    {{"{name}", (void *){name}}},' for name in names)
-    parts.append(_LOOKED_UP.format(entries=entries))
+    large = "\n".join(f'    {{"{f.full}_c", (void *){f.full}_c}},' for f in LARGE)
+    parts.append(_LOOKED_UP.format(entries=f"{entries}\n#if MPI_VERSION >= 4\n{large}\n#endif"))
     return "\n".join(parts)
 
 

@@ -227,7 +227,7 @@ def mpi_family(text: str) -> tuple[str, str]:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for line in lines:
         # "mpirun (Open MPI) 4.1.4"; Open MPI 5 the same, or "prterun (PRRTE) 3.0.11"
-        if "(Open MPI)" in line or "PRRTE" in line:
+        if any(word in line for word in ("(Open MPI)", "(OpenRTE)", "PRRTE")):
             return "Open MPI", line.split(")", 1)[-1].strip() or line
     joined = text.lower()
     if "hydra" in joined or "mpich" in joined:

@@ -14,6 +14,8 @@ from crdebug.deadline import Deadline
 from crdebug.errors import Refused
 from crdebug.events import Event, GroupStopped
 from crdebug.interludes import Interludes
+from crdebug.job.launch import why_added
+from crdebug.job.record import JobRecord
 from crdebug.native.clock import INITIALIZED_OFFSET
 from crdebug.ranks import RankSet
 from crdebug.ranksets import NamedSets
@@ -101,6 +103,12 @@ class Core:
     def info_ranks(self) -> tuple[RankInfo, ...]:
         """One entry for each rank: state, pid, host, executable, location. Works while running."""
         return self._group.info()
+
+    def info_launch(self) -> tuple[JobRecord, dict[str, str]]:
+        """How the job was started, and why each variable was added to its environment. Raises
+        Refused for one that crdebug did not start."""
+        record = self._job("tell how it was started").record
+        return record, {name: why_added(name) for name in record.added}
 
     def _job(self, what: str) -> AttendedJob:
         if self._attended is None:

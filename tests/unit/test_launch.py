@@ -30,8 +30,11 @@ pytestmark = pytest.mark.unit
 ARGV = ("mpirun", "-n", "2", "./heat")
 EVERYTHING = {
     "OMPI_MCA_orte_tmpdir_base": "/dev/shm",
+    "PRTE_MCA_prte_tmpdir_base": "/dev/shm",
+    "PMIX_SYSTEM_TMPDIR": "/dev/shm",
     "OMPI_MCA_pml": "ob1",
     "OMPI_MCA_btl": "self,vader,tcp",
+    "UCX_TLS": "self,sm,tcp",
 }
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
