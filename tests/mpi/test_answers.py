@@ -99,7 +99,7 @@ async def stacks_and_threads(desk: Desk) -> None:
     assert any("[0-3] 4 threads" in line for line in threads[:helper])
     assert await says("stack --depth 1") != tree
     number = 0
-    for line in await says("thread apply all backtrace"):
+    for line in await says("[2] thread apply all backtrace"):
         if found := re.match(r"thread (\d+):", line):
             number = int(found[1])
         if "helper" in line:

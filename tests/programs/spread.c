@@ -20,10 +20,11 @@ double value;
 unsigned char small[3] = {1, 2, 255};
 long counts[5];
 
-static sem_t done;
+static sem_t ready, done;
 
 __attribute__((noinline)) static void *helper(void *unused) {
     (void)unused;
+    sem_post(&ready);
     while (sem_wait(&done) != 0) {
     }
     return NULL;
@@ -47,9 +48,12 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
+    sem_init(&ready, 0, 0);
     sem_init(&done, 0, 0);
     pthread_t thread;
     pthread_create(&thread, NULL, helper, NULL);
+    while (sem_wait(&ready) != 0) {
+    }
 
     int above = rank / 2 * ROWS, left = rank % 2 * COLUMNS;
     for (int i = 0; i < ROWS + HALO; i++) {
