@@ -103,6 +103,7 @@ class Ending(gdb.Breakpoint):
             )
             what += f", from {own[0]} at {own[1]}" if own else ""
         gdb.write(f"{MARK}{what}\n")
+        gdb.flush()
         return True
 
 

@@ -90,7 +90,7 @@ class Connection:
         """Run one command of GDB's command line; the text that it printed, warnings included.
 
         Text that GDB prints on its own account at that very moment (a rank that runs and stops)
-        cannot be told from the command's.  Raises like `command`.
+        cannot be told from the command's: the subscriber gets it too.  Raises like `command`.
         """
         if "\n" in command or "\r" in command:
             raise BadInput("a gdb command is one line", ranks=self._rank)
@@ -170,8 +170,9 @@ class Connection:
                 oldest = next(iter(self._pending.values()), None)
                 if oldest is not None and oldest.collect:
                     oldest.text.append(text)
-                else:
-                    self._subscriber(record)
+                    if record.kind == "log":
+                        return
+                self._subscriber(record)
             case Stream() | Async() | Result() as record:
                 self._subscriber(record)
 

@@ -199,7 +199,8 @@ def printed(text: str) -> str:
 
 def ending(console: str) -> str:
     """What gdbscripts/ends_mi.py has said of a rank that is about to end, or ""."""
-    return console.removeprefix(_ENDING).strip() if console.startswith(_ENDING) else ""
+    # GDB may put what it has begun to say of its own in front of it, in the same record
+    return console.partition(_ENDING)[2].partition("\n")[0].strip()
 
 
 def is_noise(log: str) -> bool:
