@@ -72,7 +72,7 @@ def find_job(pid: int) -> FoundJob:
     when it may not be looked at, or its ranks are not there yet.
     """
     try:
-        proc.status(pid)
+        proc.environment(pid)  # of others' processes all that follows would only look empty
         return _by_mpir(pid) or _by_environment(pid)
     except ProcessLookupError:
         raise BadInput(
