@@ -278,7 +278,8 @@ async def test_every_job_is_listed_whatever_has_become_of_it() -> None:
 
             rank = looks.shims()[0].pid
             signals.kill(rank, None, signal.SIGSTOP)
-            assert state_of(JOB, await jobs.list_jobs()) == "running"
+            await Deadline(30).until(lambda: proc.is_stopped(rank), "the rank to be stopped")
+            assert state_of(JOB, await jobs.list_jobs()) == "held"
             signals.kill(rank, None, signal.SIGKILL)
             assert state_of(JOB, await jobs.list_jobs()) in ("running", "ended")
             signals.kill(record.pid, record.start)
