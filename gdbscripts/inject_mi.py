@@ -23,30 +23,29 @@ import time
 
 import gdb
 from __main__ import (
-    NT_X86_XSTATE,
-    PTRACE_GETREGSET,
-    PTRACE_GETSIGMASK,
     PTRACE_SETREGS,
-    PTRACE_SETSIGMASK,
     RESTART_SYSCALL,
     SIGSTOP,
     TGKILL,
     WALL,
     WORD,
-    Buffer,
     Selection,
     UserRegisters,
     awaiting,
     libc,
     ptrace,
+    raw_xstate,
     registers_of,
+    set_raw_xstate,
     set_registers,
+    set_signal_mask,
+    signal_mask,
     threads,
     unsettled,
     was_interrupted,
 )
 
-PTRACE_CONT, PTRACE_SETREGSET = 7, 0x4205
+PTRACE_CONT = 7
 RED_ZONE = 128
 SECONDS = 10.0
 TRIES, MOMENT = 200, 0.002
@@ -97,26 +96,6 @@ def lead_to_safety():
     raise gdb.GdbError(f"thread {unsafe[0]} does not leave the allocator or the dynamic linker")
 
 
-def vector_state(tid, size=1 << 16):
-    room = ctypes.create_string_buffer(size)
-    told = Buffer(ctypes.addressof(room), len(room))
-    ptrace(PTRACE_GETREGSET, tid, ctypes.byref(told), NT_X86_XSTATE)
-    return room.raw[: told.size]
-
-
-def set_vector_state(tid, state):
-    room = ctypes.create_string_buffer(state, len(state))
-    told = Buffer(ctypes.addressof(room), len(room))
-    ptrace(PTRACE_SETREGSET, tid, ctypes.byref(told), NT_X86_XSTATE)
-
-
-def mask_of(tid, new=None):
-    mask = ctypes.c_uint64(0 if new is None else new)
-    request = PTRACE_GETSIGMASK if new is None else PTRACE_SETSIGMASK
-    ptrace(request, tid, ctypes.byref(mask), ctypes.sizeof(mask))
-    return mask.value
-
-
 def await_stop(tid):
     """The signal that the thread stops at, in time."""
     limit = time.monotonic() + SECONDS
@@ -139,12 +118,12 @@ class Caller:
         self.tid = tid
         self.memory = gdb.selected_inferior()
         self.registers = registers_of(tid)
-        self.vectors = vector_state(tid)
-        self.mask = mask_of(tid)
+        self.vectors = raw_xstate(tid)
+        self.mask = signal_mask(tid)
         self.base = (self.registers.rsp - RED_ZONE - 8192) & ~63
         self.errno_at = 0
         allowed = sum(1 << (number - 1) for number in LET_THROUGH)
-        mask_of(tid, WORD & ~allowed)
+        set_signal_mask(tid, WORD & ~allowed)
 
     def call(self, function, *arguments):
         """The function's result. It returns to address 0, where there is nothing."""
@@ -179,13 +158,13 @@ class Caller:
         return bytes(self.memory.read_memory(address, size))
 
     def restore(self):
-        set_vector_state(self.tid, self.vectors)
+        set_raw_xstate(self.tid, self.vectors)
         ptrace(PTRACE_SETREGS, self.tid, ctypes.byref(self.registers))
-        mask_of(self.tid, self.mask)
+        set_signal_mask(self.tid, self.mask)
         same = (
             bytes(registers_of(self.tid)) == bytes(self.registers)
-            and vector_state(self.tid) == self.vectors
-            and mask_of(self.tid) == self.mask
+            and raw_xstate(self.tid) == self.vectors
+            and signal_mask(self.tid) == self.mask
         )
         if not same:
             raise gdb.GdbError("the thread's registers cannot be put back")

@@ -28,19 +28,15 @@ a thread stop does it go on without stopping at once for a breakpoint there (inf
 it was another thread that had hit the breakpoint, that one is led over it when threads run again.
 """
 
-import ctypes
 import os
 import signal
 
 import gdb
 from __main__ import (
-    NT_X86_XSTATE,
-    PTRACE_GETREGSET,
     PTRACE_SINGLESTEP,
     RESTART_SYSCALL,
     SIGSTOP,
     WORD,
-    Buffer,
     Gone,
     Injector,
     Memory,
@@ -58,10 +54,12 @@ from __main__ import (
     preparations,
     ptrace,
     put_back_files,
+    raw_xstate,
     read_content,
     register,
     registers_of,
     rseq_ranges,
+    set_raw_xstate,
     set_registers,
     set_signal_mask,
     signal_mask,
@@ -76,7 +74,6 @@ from __main__ import (
     write_content,
 )
 
-PTRACE_SETREGSET = 0x4205
 OWN_STOPS = {0, SIGSTOP, int(signal.SIGTRAP), int(signal.SIGINT)}
 FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
 LOG = "/run/crdebug/time/"  # memory that goes on being written when everything else goes back
@@ -84,19 +81,6 @@ LOG = "/run/crdebug/time/"  # memory that goes on being written when everything 
 kept = {}  # by name, the oldest first
 arrived = {}  # "hit": threads at a breakpoint; "known": the one of which GDB knows where it stands
 latest = {}  # "chunks": what the memory was made of when it was last kept or put back
-
-
-def raw_xstate(tid):
-    room = ctypes.create_string_buffer(1 << 16)
-    told = Buffer(ctypes.addressof(room), len(room))
-    ptrace(PTRACE_GETREGSET, tid, ctypes.byref(told), NT_X86_XSTATE)
-    return room.raw[: told.size]
-
-
-def set_raw_xstate(tid, data):
-    room = ctypes.create_string_buffer(data, len(data))
-    told = Buffer(ctypes.addressof(room), len(data))
-    ptrace(PTRACE_SETREGSET, tid, ctypes.byref(told), NT_X86_XSTATE)
 
 
 class ThreadState:

@@ -12,8 +12,6 @@ import re
 import gdb
 from __main__ import (
     PTRACE_GETSIGINFO,
-    PTRACE_GETSIGMASK,
-    PTRACE_SETSIGMASK,
     SIGSTOP,
     WORD,
     UserRegisters,
@@ -146,18 +144,6 @@ def file_difference(number, old, new):
 
 
 # ---- of threads -----------------------------------------------------------------------------
-
-
-def signal_mask(tid):
-    """The signals that a thread blocks, without what a call like ppoll(2) blocks while it lasts."""
-    mask = ctypes.c_uint64()
-    ptrace(PTRACE_GETSIGMASK, tid, ctypes.byref(mask), ctypes.sizeof(mask))
-    return mask.value
-
-
-def set_signal_mask(tid, value):
-    mask = ctypes.c_uint64(value)
-    ptrace(PTRACE_SETSIGMASK, tid, ctypes.byref(mask), ctypes.sizeof(mask))
 
 
 class SignalInfo(ctypes.Structure):

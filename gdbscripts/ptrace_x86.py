@@ -12,7 +12,7 @@ import gdb
 
 PTRACE_GETREGS, PTRACE_SETREGS = 12, 13
 PTRACE_ATTACH, PTRACE_DETACH, PTRACE_SYSCALL, PTRACE_SETOPTIONS = 16, 17, 24, 0x4200
-PTRACE_GETREGSET = 0x4204
+PTRACE_GETREGSET, PTRACE_SETREGSET = 0x4204, 0x4205
 PTRACE_GETSIGINFO, PTRACE_SETSIGINFO = 0x4202, 0x4203
 PTRACE_GETSIGMASK, PTRACE_SETSIGMASK = 0x420A, 0x420B  # since Linux 3.11
 NT_X86_XSTATE = 0x202
@@ -83,16 +83,40 @@ class Buffer(ctypes.Structure):
     _fields_ = (("base", ctypes.c_void_p), ("size", ctypes.c_size_t))
 
 
+def raw_xstate(tid):
+    """A thread's x87, vector and further registers as XSAVE lays them out."""
+    room = ctypes.create_string_buffer(1 << 16)
+    told = Buffer(ctypes.addressof(room), len(room))
+    ptrace(PTRACE_GETREGSET, tid, ctypes.byref(told), NT_X86_XSTATE)
+    return room.raw[: told.size]
+
+
+def set_raw_xstate(tid, data):
+    room = ctypes.create_string_buffer(data, len(data))
+    told = Buffer(ctypes.addressof(room), len(data))
+    ptrace(PTRACE_SETREGSET, tid, ctypes.byref(told), NT_X86_XSTATE)
+
+
 def extended_state(tid):
-    """A thread's x87, vector and further registers as XSAVE lays them out.
+    """`raw_xstate`, to be compared.
 
     Eight bytes of it are taken out, those that say which parts were in use: a part that is not
     and one that holds nothing but what it starts with are the same.
     """
-    room = ctypes.create_string_buffer(1 << 16)
-    told = Buffer(ctypes.addressof(room), len(room))
-    ptrace(PTRACE_GETREGSET, tid, ctypes.byref(told), NT_X86_XSTATE)
-    return room.raw[:512] + bytes(8) + room.raw[520 : told.size]
+    state = raw_xstate(tid)
+    return state[:512] + bytes(8) + state[520:]
+
+
+def signal_mask(tid):
+    """The signals that a thread blocks, without what a call like ppoll(2) blocks while it lasts."""
+    mask = ctypes.c_uint64()
+    ptrace(PTRACE_GETSIGMASK, tid, ctypes.byref(mask), ctypes.sizeof(mask))
+    return mask.value
+
+
+def set_signal_mask(tid, value):
+    mask = ctypes.c_uint64(value)
+    ptrace(PTRACE_SETSIGMASK, tid, ctypes.byref(mask), ctypes.sizeof(mask))
 
 
 early = {}  # TID -> its stop, of which we were told while we waited for another thread's
@@ -129,14 +153,12 @@ def run_into(tid, number, give):
 
     give: passed to it first; one that it blocks is queued. No instruction is executed.
     """
-    mask, others = ctypes.c_uint64(), ctypes.c_uint64(WORD & ~(1 << (number - 1)))
-    size = ctypes.sizeof(mask)
-    ptrace(PTRACE_GETSIGMASK, tid, ctypes.byref(mask), size)
-    ptrace(PTRACE_SETSIGMASK, tid, ctypes.byref(others), size)
+    mask = signal_mask(tid)
+    set_signal_mask(tid, WORD & ~(1 << (number - 1)))
     ptrace(PTRACE_SYSCALL, tid, give)
     while wait(tid) != number:
         ptrace(PTRACE_SYSCALL, tid)  # a SIGSTOP, which nobody can block, and which is of no use
-    ptrace(PTRACE_SETSIGMASK, tid, ctypes.byref(mask), size)
+    set_signal_mask(tid, mask)
 
 
 def stop_at_signal(tid, info):

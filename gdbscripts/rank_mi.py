@@ -19,20 +19,18 @@ Sourced after ptrace_x86.py; runs in GDB's own Python (3.9 or later, GDB 12 or l
     To be called before a thread runs on: see `settle`.
 """
 
-import ctypes
 import signal
 
 import gdb
 from __main__ import (
-    PTRACE_GETSIGMASK,
-    PTRACE_SETSIGMASK,
     SIGSTOP,
     WORD,
     Gone,
     extended_state,
-    ptrace,
     registers_of,
     set_registers,
+    set_signal_mask,
+    signal_mask,
     signal_number,
     signal_set,
     stop_info,
@@ -250,11 +248,8 @@ class Registers(gdb.MICommand):
 class Unblock(gdb.MICommand):
     def invoke(self, arguments):
         number, *unblocked = (int(text) for text in arguments)
-        mask = ctypes.c_uint64()
         for tid in unblocked:
-            for request in (PTRACE_GETSIGMASK, PTRACE_SETSIGMASK):
-                ptrace(request, tid, ctypes.byref(mask), ctypes.sizeof(mask))
-                mask.value &= ~(1 << (number - 1))
+            set_signal_mask(tid, signal_mask(tid) & ~(1 << (number - 1)))
         return {}
 
 
