@@ -72,7 +72,9 @@ def build(name: str, *, compiler: str = "", flags: Sequence[str] = ()) -> Path:
 def _build(name: str, compiler: str, flags: tuple[str, ...]) -> Path:
     path = source(name)
     flags = (*(FLAGS if path.suffix == ".c" else FORTRAN_FLAGS), *flags)
-    inputs = [_identity(compiler).encode(), "\0".join((*flags, *_LIBRARIES)).encode()]
+    # The path too: a debugger looks for the source there, and another clone may be gone.
+    told = (*flags, *_LIBRARIES, str(path))
+    inputs = [_identity(compiler).encode(), "\0".join(told).encode()]
     inputs += [file.read_bytes() for file in (path, *sorted(path.parent.glob("*.h")))]
     digest = hashlib.sha256()
     for data in inputs:
