@@ -202,42 +202,42 @@ int wrap_Sendrecv_replace(uint64_t site, void *buf, int count, MPI_Datatype type
 
 /* ---- probes ------------------------------------------------------------------------------------- */
 
-int wrap_Probe(uint64_t site, int source, int tag, MPI_Comm comm, MPI_Status *status) {
+/* message: NULL for a probe that takes none; so in all of these. */
+static int look(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status) {
+    return message ? PMPI_Mprobe(source, tag, comm, message, status) : PMPI_Probe(source, tag, comm, status);
+}
+
+static int look_now(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status) {
+    return message ? PMPI_Improbe(source, tag, comm, flag, message, status)
+                   : PMPI_Iprobe(source, tag, comm, flag, status);
+}
+
+static int probe(unsigned call, uint64_t site, int source, int tag, MPI_Comm comm, MPI_Message *message,
+                 MPI_Status *status) {
     MPI_Status own;
-    struct note note = envelope(CALL_Probe, site, source, tag, comm, 0);
+    struct note note = envelope(call, site, source, tag, comm, 0);
     int rc, flag = 0;
     if (status == MPI_STATUS_IGNORE) status = &own;
     do {
         const struct crdebug_record *record = begin(&note);
         if (record) recorded(record, &source, &tag);
         if (record || !wild(source, tag)) {
-            rc = PMPI_Probe(source, tag, comm, status);
+            rc = look(source, tag, comm, message, status);
             break;
         }
-        rc = PMPI_Iprobe(source, tag, comm, &flag, status);
+        rc = look_now(source, tag, comm, &flag, message, status);
     } while (rc == MPI_SUCCESS && !flag);
     resolve(&note, status);
     finish(&note);
     return rc;
 }
 
+int wrap_Probe(uint64_t site, int source, int tag, MPI_Comm comm, MPI_Status *status) {
+    return probe(CALL_Probe, site, source, tag, comm, NULL, status);
+}
+
 int wrap_Mprobe(uint64_t site, int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status) {
-    MPI_Status own;
-    struct note note = envelope(CALL_Mprobe, site, source, tag, comm, 0);
-    int rc, flag = 0;
-    if (status == MPI_STATUS_IGNORE) status = &own;
-    do {
-        const struct crdebug_record *record = begin(&note);
-        if (record) recorded(record, &source, &tag);
-        if (record || !wild(source, tag)) {
-            rc = PMPI_Mprobe(source, tag, comm, message, status);
-            break;
-        }
-        rc = PMPI_Improbe(source, tag, comm, &flag, message, status);
-    } while (rc == MPI_SUCCESS && !flag);
-    resolve(&note, status);
-    finish(&note);
-    return rc;
+    return probe(CALL_Mprobe, site, source, tag, comm, message, status);
 }
 
 /* Is it recorded that this probe was told no? Then it is told so again; the MPI gets its turn. */
@@ -249,9 +249,10 @@ static bool recorded_no(struct note *note, const struct crdebug_record *record) 
     return true;
 }
 
-int wrap_Iprobe(uint64_t site, int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status) {
+static int probe_now(unsigned call, uint64_t site, int source, int tag, MPI_Comm comm, int *flag,
+                     MPI_Message *message, MPI_Status *status) {
     MPI_Status own;
-    struct note note = envelope(CALL_Iprobe, site, source, tag, comm, 0);
+    struct note note = envelope(call, site, source, tag, comm, 0);
     const struct crdebug_record *record = expected();
     int rc;
     *flag = 0;
@@ -259,10 +260,10 @@ int wrap_Iprobe(uint64_t site, int source, int tag, MPI_Comm comm, int *flag, MP
     if (status == MPI_STATUS_IGNORE) status = &own;
     if (record && (record = begin(&note))) {
         recorded(record, &source, &tag);
-        rc = PMPI_Probe(source, tag, comm, status);
+        rc = look(source, tag, comm, message, status);
         *flag = 1;
     } else {
-        rc = PMPI_Iprobe(source, tag, comm, flag, status);
+        rc = look_now(source, tag, comm, flag, message, status);
     }
     if (!*flag) {
         finish_no(&note);
@@ -273,29 +274,13 @@ int wrap_Iprobe(uint64_t site, int source, int tag, MPI_Comm comm, int *flag, MP
     return rc;
 }
 
+int wrap_Iprobe(uint64_t site, int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status) {
+    return probe_now(CALL_Iprobe, site, source, tag, comm, flag, NULL, status);
+}
+
 int wrap_Improbe(uint64_t site, int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message,
                  MPI_Status *status) {
-    MPI_Status own;
-    struct note note = envelope(CALL_Improbe, site, source, tag, comm, 0);
-    const struct crdebug_record *record = expected();
-    int rc;
-    *flag = 0;
-    if (recorded_no(&note, record)) return MPI_SUCCESS;
-    if (status == MPI_STATUS_IGNORE) status = &own;
-    if (record && (record = begin(&note))) {
-        recorded(record, &source, &tag);
-        rc = PMPI_Mprobe(source, tag, comm, message, status);
-        *flag = 1;
-    } else {
-        rc = PMPI_Improbe(source, tag, comm, flag, message, status);
-    }
-    if (!*flag) {
-        finish_no(&note);
-    } else {
-        resolve(&note, status);
-        finish(&note);
-    }
-    return rc;
+    return probe_now(CALL_Improbe, site, source, tag, comm, flag, message, status);
 }
 
 /* The message says from whom it is; which one it is was settled by the probe. */

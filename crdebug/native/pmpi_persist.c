@@ -149,6 +149,8 @@ int wrap_Request_free(uint64_t site, MPI_Request *handle) {
 
 /* ---- communicators ------------------------------------------------------------------------------ */
 
+/* Not one function that is given the other: the address of an MPI function would have to be there as
+   soon as the layer is loaded, also into the launcher, which has no MPI. A call is bound when made. */
 int wrap_Comm_free(uint64_t site, MPI_Comm *comm) {
     struct note note = note_of(CALL_Comm_free, site, comm_number(*comm), 0, 0, 0);
     begin(&note);
