@@ -129,6 +129,10 @@ int wrap_Cancel(uint64_t site, MPI_Request *handle) {
             was_received = (head & FLAG(CRDEBUG_DONE)) && !(head & FLAG(CRDEBUG_ODD));
         }
     }
+    if (request && request->flags & R_DEFERRED) { /* the MPI never had it, and is not to get it */
+        request->flags ^= R_DEFERRED | R_DEAD;
+        deferred--;
+    }
     if (request && request->flags & R_DEAD) was_received = true; /* it is cancelled, never posted */
     if (!was_received)
         rc = PMPI_Cancel(request && request->shadowed ? &request->shadow : handle);

@@ -62,6 +62,27 @@ def test_a_run_goes_on_where_the_log_ends(tmp_path: Path, program: str) -> None:
         assert again.calls[-1].name == "MPI_Finalize"
 
 
+def test_a_receive_that_is_cancelled_where_the_log_ends(tmp_path: Path) -> None:
+    """A replay does not know how it ends, and keeps it from MPI until the log's tail: it is gone by
+    then."""
+    job = Layered(tmp_path / "time", "persistent", "--rounds", 2)
+    with job.running(2) as running:
+        rank, *others = running.find()
+        for other in others:
+            other.stop_at(NEVER)
+        for stop in range(2, 100, 2):
+            rank.stop_at(stop)
+            running.wait(
+                lambda stop=stop: rank.clock().held == 1 and rank.clock().now == stop,  # type: ignore[misc]
+                f"rank 0 holds at {stop}",
+            )
+            if job.log(0).calls[-1].name == "MPI_Cancel":
+                break
+    assert job.log(0).calls[-1].name == "MPI_Cancel"
+    job.run()  # checks itself
+    assert job.log(0).calls[-1].name == "MPI_Finalize"
+
+
 def written(path: Path) -> bytes:
     """A log without the part of the file that nothing was written to."""
     with path.open("rb") as file:
