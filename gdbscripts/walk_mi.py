@@ -356,7 +356,10 @@ class Walk:
     def go(self, search, moves):
         search.go(search_mark(moves))
         self.land()
-        kept = next((moves[:n] for n in range(len(moves), 0, -1) if moves[:n] in near), None)
+        # What the next search for this place may start with; not the place itself, which is kept
+        # too if the way was long: nobody who starts there comes to it.
+        before = range(len(moves) - 1, 0, -1)
+        kept = next((moves[:n] for n in before if moves[:n] in near), None)
         if kept is not None:
             walking["landed"] = kept, general(registers_of(self.tid))
 

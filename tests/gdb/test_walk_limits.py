@@ -16,8 +16,11 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compiled(tmp_path_factory.mktemp("walk"), "cc", "-O0")
 
 
-async def test_a_long_loop_is_no_obstacle(program: Path) -> None:
+@pytest.mark.parametrize("long", [0.15, 0.0])
+async def test_a_long_loop_is_no_obstacle(program: Path, long: float) -> None:
+    """long: seconds after which a way counts as long; 0: each one, as on a slow machine."""
     async with walked(program) as process:
+        await process.target.console(f"python LONG = {long}", soon())
         await process.target.console("set var trips = 10000", soon())
         await process.target.forget(ORIGIN, soon())
         await process.target.keep(ORIGIN, (), soon())
