@@ -15,6 +15,7 @@ from pathlib import Path
 
 from crdebug import jobs
 from crdebug.checkpoint import staging
+from crdebug.checkpoint.store import CheckpointStore
 from crdebug.checkpoint.upkeep import Keep, Upkeep, expendable
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
@@ -73,7 +74,7 @@ class _Attendant:
         if self._upkeep.stage is not None:
             JobDirectory(self._job).set_stage(self._upkeep.stage)
         with (
-            _Stager(self._job, self._upkeep, self._tell) as self._stager,
+            Stager(JobDirectory(self._job).store, self._upkeep, self._tell) as self._stager,
             signals.listening(self._upkeep.warnings, self._warned.set),
         ):
             following = asyncio.create_task(jobs.follow(self._job, self._tell))
@@ -161,17 +162,20 @@ class _Attendant:
         return False
 
 
-class _Stager:
+class Stager:
     """Copies checkpoints to the second place, one after the other, beside everything else."""
 
-    def __init__(self, job: str, upkeep: Upkeep, tell: Callable[[Event], None]) -> None:
-        self._store = JobDirectory(job).store
+    def __init__(
+        self, store: CheckpointStore, upkeep: Upkeep, tell: Callable[[Event], None]
+    ) -> None:
+        self._store = store
         self._upkeep = upkeep
         self._tell = tell
         self._thread = ThreadPoolExecutor(1, "stage", initializer=staging.gives_way)
         self._copies: set[asyncio.Task[None]] = set()
+        self._known = set(self._store.numbers())
 
-    def __enter__(self) -> _Stager:
+    def __enter__(self) -> Stager:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -179,6 +183,7 @@ class _Stager:
 
     def begin(self, number: int) -> None:
         """Copy this checkpoint, if there is a second place."""
+        self._known.add(number)
         if self._upkeep.stage is not None:
             task = asyncio.create_task(self._copy(number, self._upkeep.stage))
             self._copies.add(task)
@@ -196,7 +201,13 @@ class _Stager:
                 staging.forget(self._store.job, number, place)
 
     async def all_done(self) -> None:
-        """Wait for the copies that were begun."""
+        """Have all copied that was taken meanwhile, and wait for it.
+
+        Whoever took one may have come to an end, with the job, before he could begin its copy.
+        """
+        for number in self._store.numbers():
+            if number not in self._known:
+                self.begin(number)
         await asyncio.gather(*self._copies)
 
 

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from test_store import a_manifest
 
+from crdebug.batch import Stager
 from crdebug.checkpoint import staging
 from crdebug.checkpoint.staging import fetch, numbers, stage
 from crdebug.checkpoint.store import CheckpointStore
+from crdebug.checkpoint.upkeep import Upkeep
 from crdebug.errors import StoreError
 
 pytestmark = pytest.mark.unit
@@ -27,11 +29,15 @@ PLACES = {"images/pages-1.img.zst", "images/pages-2.img", "images/core-1.img", "
 @pytest.fixture
 def store(tmp_path: Path) -> CheckpointStore:
     store = CheckpointStore("heat", tmp_path / "local")
+    take(store)
+    return store
+
+
+def take(store: CheckpointStore) -> None:
     draft = store.begin()
     for name, data in FILES.items():
         (draft.path / name).write_bytes(data)
     store.publish(draft, a_manifest(draft.number))
-    return store
 
 
 @pytest.fixture
@@ -97,3 +103,13 @@ def test_a_copy_without_its_proof_is_none(store: CheckpointStore, place: Path) -
         fetch(store, 1, place)
     stage(store, 1, place)  # what was left is in nobody's way
     assert numbers("heat", place) == (1,)
+
+
+async def test_what_was_taken_is_staged_although_its_taker_did_not_come_to_begin_it(
+    store: CheckpointStore, place: Path
+) -> None:
+    """Nothing else is: the first was there before."""
+    with Stager(store, Upkeep(stage=place), lambda event: None) as stager:
+        take(store)
+        await stager.all_done()
+    assert numbers("heat", place) == (2,)
