@@ -24,6 +24,10 @@ typedef int64_t mask __attribute__((vector_size(8 * LANES)));
 static long steps = 200, quota = 20, delay_us;
 static atomic_bool finished;
 
+// Threads that are there have told the kernel of themselves (rseq, robust locks): what a snapshot in
+// memory cannot take back. So the first step finds them all there.
+static pthread_barrier_t all_there;
+
 // What a thread tells the main thread: read by it after the join, by a debugger at any time.
 struct progress {
     _Atomic uint64_t blocks;
@@ -33,7 +37,8 @@ static struct progress integers, vectors;
 
 // On a machine with fewer processors than threads the computing threads would take them all, and a
 // step of the main thread would last tens of milliseconds. In Linux a nice value is a thread's own.
-static void give_way(void) {
+static void begin(void) {
+    pthread_barrier_wait(&all_there);
     setpriority(PRIO_PROCESS, 0, 10);
 }
 
@@ -60,7 +65,7 @@ __attribute__((noinline)) static void integer_block(uint64_t state[4]) {
 }
 
 static void *integer_thread(void *unused) {
-    give_way();
+    begin();
     uint64_t start[4], state[4];
     for (int i = 0; i < 4; i++) {
         start[i] = state[i] = (uint64_t)(my_rank * 4 + i + 1);
@@ -143,7 +148,7 @@ static vector_block *best_vector_block(void) {
 }
 
 static void *vector_thread(void *unused) {
-    give_way();
+    begin();
     vector_block *block = best_vector_block();
     double start[LANES], state[LANES], increment[LANES];
     long double count = 0;
@@ -190,10 +195,12 @@ int main(int argc, char **argv) {
     digest = fnv(FNV_START, &my_rank, sizeof my_rank);
 
     pthread_t threads[2];
+    CHECK(pthread_barrier_init(&all_there, NULL, 3) == 0, "no barrier");
     CHECK(pthread_create(&threads[0], NULL, integer_thread, NULL) == 0, "no thread");
     CHECK(pthread_create(&threads[1], NULL, vector_thread, NULL) == 0, "no thread");
     pthread_setname_np(threads[0], "integers");
     pthread_setname_np(threads[1], "vectors");
+    pthread_barrier_wait(&all_there);
 
     for (step = 1; step <= steps; step++) {
         work_step();
