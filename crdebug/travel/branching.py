@@ -204,11 +204,13 @@ class Branching:
 
     async def restart(self, manifest: Manifest, store: CheckpointStore | None = None) -> None:
         """See AttendedJob.restart; with the logs of the checkpoint's branch in place."""
+        old = self.current
         async with self._logs_of(manifest):
             await self._job.restart(manifest, store)
         self._traveller.changed = False
         self._update(self.branches.switch(self.current))
-        self._came_to()
+        if self.current != old:  # else what was read of the record is still what it says
+            self._came_to()
 
     @contextlib.asynccontextmanager
     async def _logs_of(self, manifest: Manifest) -> AsyncIterator[None]:
