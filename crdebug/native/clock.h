@@ -45,7 +45,7 @@ enum crdebug_enforce {
  * and of `body` (of MPI_Wtime the value; of a run of calls that said no, 48 bits that tell equal ones):
  *   28 bits tag      0 none, 1 any, else tag + 4; of a Wait*, Test* the index
  *   20 bits peer     0 none, 1 MPI_PROC_NULL, 2 any, 3 MPI_ROOT, else rank in the communicator + 4
- *   16 bits comm     its number in this log, defined by a record of the call 0
+ *   16 bits comm     its number in this log, defined by a record of the call 0; so are windows
  * A packed one (two halves, of equal tag and size) has tag, source, destination of 16 bits each.
  * With CRDEBUG_MORE 32-bit words follow in records of their own, of which the first is the number
  * of these records. */
@@ -59,7 +59,8 @@ enum crdebug_flags {
     CRDEBUG_WILD_TAG = 4,
     CRDEBUG_DONE = 8,    /* a posted receive: it completed before the tail */
     CRDEBUG_NO = 16,     /* the answer was no */
-    CRDEBUG_ODD = 32,    /* cancelled; or MPI_UNDEFINED; or, of a started request, a receive */
+    CRDEBUG_ODD = 32,    /* cancelled; or MPI_UNDEFINED; or, of a started request, a receive; or, of a
+                            window's fence, that it ends no epoch */
     CRDEBUG_PACKED = 64, /* two halves in one; or, of a Waitall, the last requests that were posted */
 };
 

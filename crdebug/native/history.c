@@ -329,6 +329,11 @@ static void cancel(struct history *h, struct rank *r, const struct call *c, int6
     }
 }
 
+static bool is_together(const struct call *c, int32_t special) {
+    bool collective = c->kind == K_COLLECTIVE || c->kind == K_POST_COLLECTIVE || c->kind == K_COMM;
+    return special & F_OF_WINDOW || (collective && !(special & F_BY_GROUP));
+}
+
 void history_read(struct history *h, const struct call *c) {
     struct rank *r = history_rank(h, c->rank);
     int32_t special = h->functions[c->function].special;
@@ -351,9 +356,11 @@ void history_read(struct history *h, const struct call *c) {
     default:
         if (special & (F_BEGIN | F_END))
             history_collective(h, r, c, special & F_BEGIN ? C_BEGIN : C_END);
-        else if ((c->kind == K_COLLECTIVE || c->kind == K_POST_COLLECTIVE || c->kind == K_COMM) &&
-                 c->comm != C_SELF && c->comm >= 0 && !(special & F_BY_GROUP))
+        else if (is_together(c, special) && c->comm != C_SELF && c->comm >= 0)
             history_collective(h, r, c, c->comm);
+        if (!(special & (F_EXPOSES | F_ACCESSES | F_EXPOSED | F_ACCESSED))) break;
+        history_window(h, c);
+        return;
     }
     for (uint64_t k = 0; k < c->completes_count; k++) complete(h, r, c, c->completes[k]);
 }

@@ -31,8 +31,8 @@ enum kind {
     K_CANCEL,
     K_OTHER
 };
-enum shape { S_ALL, S_FROM_ROOT, S_TO_ROOT, S_LOWER };
-enum why { W_RECEIVED, W_SYNCHRONOUS, W_RENDEZVOUS, W_LOOKED, W_TREE };
+enum shape { S_ALL, S_FROM_ROOT, S_TO_ROOT, S_LOWER, S_NOBODY };
+enum why { W_RECEIVED, W_SYNCHRONOUS, W_RENDEZVOUS, W_LOOKED, W_TREE, W_EXPOSED, W_POSTED };
 enum mode { M_STANDARD, M_BUFFERED, M_SYNCHRONOUS };
 
 /* What is particular to some functions. */
@@ -50,6 +50,11 @@ enum special {
     F_BEGIN = 1024,    /* MPI_Init*: collective over all ranks */
     F_END = 2048,      /* MPI_Finalize */
     F_OUTSIDE = 4096,  /* talks with the launcher, or with other jobs */
+    F_OF_WINDOW = 1 << 13, /* collective over a window, or over the communicator that it is made of */
+    F_EXPOSES = 1 << 14,   /* Win_post, for a group */
+    F_ACCESSES = 1 << 15,  /* Win_start, for a group */
+    F_EXPOSED = 1 << 16,   /* Win_wait, Win_test: ends what the posts began */
+    F_ACCESSED = 1 << 17,  /* Win_complete: ends what the start began */
 };
 
 struct function {
@@ -67,9 +72,10 @@ enum { C_NONE = -1, C_BEGIN = 0, C_END = 1, C_SELF = 2 };
 struct call { /* timeline/calls.py: Call */
     int64_t tick, repeats, bytes; /* of MPI_Wtime, bytes is the value's bits */
     int64_t place;                /* of its record, or -1 */
-    const int64_t *completes;
+    const int64_t *completes;     /* ticks; of F_EXPOSES and F_ACCESSES the ranks of the group */
     uint64_t completes_count;
     int32_t rank, function, kind, site, comm, peer, tag, peer2, tag2, wild;
+    int32_t odd; /* of a window's fence: it ends no epoch */
 };
 
 /* Entries (key, value), ordered by key: "`waiter` completes its call of tick `value` only if
@@ -98,9 +104,10 @@ struct succession { /* the collectives of one communicator, in order; timeline/c
     struct column ranks;                  /* int32_t: who takes part, in the order of coming */
     struct column entered, completed;     /* struct column of int64_t, as in `ranks` */
     struct column names, roots;           /* int32_t: number of the function; -1 where there is no root */
-    struct column posted;                 /* uint8_t */
+    struct column posted, shape;          /* uint8_t */
     struct column shapes;                 /* struct shaped */
     struct column blocking;               /* int64_t: numbers of those that complete in themselves */
+    struct column exposures;              /* struct exposure, by origin and target; of a window */
 };
 
 struct shaped {
@@ -187,6 +194,9 @@ struct took *took_at(const struct column *column, int64_t tick);
 
 void history_read(struct history *history, const struct call *call);
 void history_collective(struct history *history, struct rank *rank, const struct call *call, int64_t comm);
+/* Of a window: a call of some of its members. */
+void history_window(struct history *history, const struct call *call);
+void history_window_free(struct succession *window);
 /* A posted one, of the call at `tick`, has completed. */
 void history_collected(struct history *history, struct rank *rank, const struct call *call, int64_t tick);
 /* The peer and the tag that the record of a posting says by now; false while it does not. */

@@ -69,7 +69,12 @@ class Function(Structure):
     BEGINS,
     ENDS,
     OUTSIDE,
-) = (1 << n for n in range(13))
+    OF_WINDOW,
+    EXPOSES,
+    ACCESSES,
+    EXPOSED,
+    ACCESSED,
+) = (1 << n for n in range(18))
 
 
 class CallStruct(Structure):
@@ -79,7 +84,7 @@ class CallStruct(Structure):
         *_fields(c_int64, "tick repeats bytes place"),
         ("completes", POINTER(c_int64)),
         ("completes_count", c_uint64),
-        *_fields(c_int32, "rank function kind site comm peer tag peer2 tag2 wild"),
+        *_fields(c_int32, "rank function kind site comm peer tag peer2 tag2 wild odd"),
     ]
 
 
@@ -112,9 +117,10 @@ class SuccessionStruct(Structure):
         *_fields(Ints, "members ranks"),
         *_fields(_Any, "entered completed"),
         *_fields(Ints, "names roots"),
-        ("posted", Bytes),
+        *_fields(Bytes, "posted shape"),
         ("shapes", _Any),
         ("blocking", Longs),
+        ("exposures", _Any),
     ]
 
 
@@ -280,6 +286,7 @@ class Library:
         self.history_learn = bind("history_learn", None, void, c_int32)
         self.history_settle = bind("history_settle", None, void)
         self.history_waiting = bind("history_waiting", None, void, c_int32, column)
+        self.history_unposted = bind("history_unposted", None, void, c_int32, column)
         self.log_open = bind("log_open", void, ctypes.c_int, index, number)
         self.log_close = bind("log_close", None, void)
         self.log_define = bind("log_define", None, void, index, number, ranks, index)

@@ -2,7 +2,8 @@
  *
  * All members of a communicator call its collectives in the same order, blocking and nonblocking ones
  * alike (MPI 4.1, sections 6.1 and 6.12), so the n-th collective call of one member belongs to the
- * n-th of each other. Constructors of communicators are collective over the parent, and count too. */
+ * n-th of each other. Constructors of communicators and windows are collective over the parent, and
+ * count too; fences of a window and its end are in an order of their own. */
 #include "history.h"
 
 static int64_t place_in(const struct succession *s, int32_t rank) {
@@ -11,22 +12,17 @@ static int64_t place_in(const struct succession *s, int32_t rank) {
     return rank;
 }
 
-static int64_t shape_at(const struct history *h, const struct succession *s, uint64_t number) {
-    int64_t shape = h->functions[AT(s->names, int32_t, number)].shape;
-    bool rooted = shape == S_FROM_ROOT || shape == S_TO_ROOT;
-    return rooted && AT(s->roots, int32_t, number) < 0 ? S_ALL : shape;
-}
-
 /* `done` completed a posted collective that `entered` has posted. */
 static void passed(struct history *h, struct succession *s, uint64_t number, uint64_t entered,
                    uint64_t done) {
     int32_t first = AT(s->ranks, int32_t, entered), second = AT(s->ranks, int32_t, done);
     int32_t root = AT(s->roots, int32_t, number);
     bool certain = true;
-    switch (shape_at(h, s, number)) {
+    switch (AT(s->shape, uint8_t, number)) {
     case S_FROM_ROOT: certain = first == root; break;
     case S_TO_ROOT: certain = second == root; break;
     case S_LOWER: certain = place_in(s, first) < place_in(s, second); break;
+    case S_NOBODY: certain = false; break;
     default: break;
     }
     if (!certain && !h->trees) return;
@@ -52,9 +48,12 @@ static void begun(struct history *h, struct succession *s, const struct call *c,
     bool rooted = shape == S_FROM_ROOT || shape == S_TO_ROOT;
     int32_t root = rooted && c->peer >= 0 ? c->peer : -1;
     if (root < 0 && rooted) shape = S_ALL; /* between groups, or a root that is not known */
+    /* All members say so, or none; it need not be a barrier then (MPI 4.1, section 12.5.1). */
+    if (c->odd) shape = S_NOBODY;
     PUSH(s->names, int32_t, c->function);
     PUSH(s->roots, int32_t, root);
     PUSH(s->posted, uint8_t, posted);
+    PUSH(s->shape, uint8_t, (uint8_t)shape);
     if (posted) return;
     PUSH(s->blocking, int64_t, number);
     uint64_t k = 0;

@@ -9,6 +9,7 @@
 #define STEP 256 /* calls between two places from which reading can begin */
 #define DEFINITION 0
 #define NOBODY (-1)
+#define OTHER_JOB UINT32_MAX
 enum { BIAS = 4 };
 #define TAG_MOST ((1u << 28) - 1) /* this, or more: the true values follow */
 #define PEER_MOST ((1u << 20) - 1)
@@ -198,6 +199,13 @@ static uint64_t next(const struct log *log, struct cursor *at, const struct func
         completed(log, at->posted, special, head, words, completes);
         c->completes = completes->data;
         c->completes_count = completes->count;
+    } else if (special & (F_EXPOSES | F_ACCESSES)) {
+        completes->count = 0;
+        for (uint64_t k = 0; k + 1 < size && k + 1 < words.count; k += 2) /* a first one, and how many */
+            for (uint32_t n = 0; n < words.at[k + 1] && words.at[k] != OTHER_JOB; n++)
+                PUSH(*completes, int64_t, words.at[k] + n);
+        c->completes = completes->data;
+        c->completes_count = completes->count;
     } else if (function->kind == K_SENDRECV) {
         both(comm, head, body, words, c);
     } else if (function->kind != K_CANCEL && !(special & F_FREES)) {
@@ -205,6 +213,7 @@ static uint64_t next(const struct log *log, struct cursor *at, const struct func
     }
     if (special & F_START) c->kind = head & FLAG(CRDEBUG_ODD) ? K_POST_RECV : K_POST_SEND;
     if (special & F_STARTALL) c->bytes = 0;
+    if (special & F_OF_WINDOW) c->odd = (head & FLAG(CRDEBUG_ODD)) != 0;
     at->tick += c->repeats;
     at->posted += posts;
     return posts;

@@ -160,8 +160,9 @@ static void succession_free(struct succession *s) {
     }
     for (uint64_t k = 0; k < s->shapes.count; k++) column_free(&AT(s->shapes, struct shaped, k).numbers);
     struct column *columns[] = {&s->members, &s->ranks, &s->entered, &s->completed, &s->names,
-                                &s->roots,   &s->posted, &s->shapes, &s->blocking};
+                                &s->roots,   &s->posted, &s->shape,  &s->shapes,    &s->blocking};
     for (unsigned k = 0; k < sizeof columns / sizeof *columns; k++) column_free(columns[k]);
+    history_window_free(s);
     free(s);
 }
 

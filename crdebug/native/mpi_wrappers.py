@@ -28,7 +28,7 @@ def own_header() -> str:
 
 def wrappers() -> str:
     """pmpi_wrappers.c: a definition of every function in the table, as the application calls it."""
-    parts = ['#include <string.h>\n\n#include "pmpi.h"\n#include "pmpi_own.h"\n']
+    parts = [_INCLUDED]
     for function in FUNCTIONS:
         body = "\n".join(f"    {line}" for line in _body(function))
         declared = _declared(function) or "void"
@@ -92,6 +92,13 @@ __asm__(".text\n.hidden crdebug_first_call\n"
 """
 
 
+_INCLUDED = """#include <stdlib.h>
+#include <string.h>
+
+#include "pmpi.h"
+#include "pmpi_own.h"
+"""
+
 # Not counted: only what is known of the type goes.
 _TYPE_FREE = """EXPORTED int MPI_Type_free(MPI_Datatype *type) {
     types_forget();
@@ -154,8 +161,8 @@ def _noted(function: Function) -> Iterator[str]:
     words = function.words
     comms = {
         "comm": "comm_number(comm)",
-        "win": "window_comm(win)",
-        "win_in": "window_comm(*win_in)",
+        "win": "window_number(win)",
+        "win_in": "window_number(*win_in)",
     }
     comm = next((text for word, text in comms.items() if word in words), "0")
     peer = next(
@@ -170,8 +177,12 @@ def _noted(function: Function) -> Iterator[str]:
         yield "if (UNLIKELY(note_is_large(&note))) note_large(&note, " + (
             f"{size}, (uint32_t)dest, (uint32_t)tag);"
         )
-    if "comm_in" in words or function.epoch == "FREE":
+    if function.epoch == "FREE":
         yield "epoch(*win_in, E_FREE);"
+    if function.epoch == "FENCE":
+        yield "if (assertion & MPI_MODE_NOPRECEDE) note.head |= FLAG(CRDEBUG_ODD);"
+    if function.epoch in ("POST", "START"):
+        yield "uint32_t *ranks = note_group(&note, group);"
     yield "begin(&note);"
     yield f"rc = P{function.full}({_passed(function)});"
     yield from _epoch(function)
@@ -180,6 +191,8 @@ def _noted(function: Function) -> Iterator[str]:
         yield "request_posted(rc == MPI_SUCCESS ? *request : mpi.request_null, 0, place);"
         return
     yield "finish(&note);"
+    if function.epoch in ("POST", "START"):
+        yield "free(ranks);"
     if function.shape == "init":
         flags = "R_RECV" if "source" in words else "0"
         buffer = "into" if "into" in words else "buf"
@@ -189,7 +202,7 @@ def _noted(function: Function) -> Iterator[str]:
             f"{other}, tag, comm);"
         )
     if "newwin" in words:
-        yield f"if (rc == MPI_SUCCESS) window_made(*newwin, {comm});"
+        yield "if (rc == MPI_SUCCESS) window_made(*newwin, comm);"
     if function.shape == "comm":
         yield "if (rc == MPI_SUCCESS) comm_made(*newcomm);"
 

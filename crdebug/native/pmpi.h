@@ -269,7 +269,9 @@ bool from_fortran(uint64_t site);   /* the call has come through the MPI's Fortr
 
 enum epoch_event { E_ACCESS, E_FENCE, E_LOCK, E_UNLOCK, E_START, E_COMPLETE, E_POST, E_WAITED, E_FREE };
 void epoch(MPI_Win win, enum epoch_event event);
-void window_made(MPI_Win win, uint32_t comm); /* comm: its number in the log */
-uint32_t window_comm(MPI_Win win);
+void window_made(MPI_Win win, MPI_Comm comm); /* over comm */
+uint32_t window_number(MPI_Win win);          /* in the log, where it is as a communicator */
+/* The processes of a group follow the record, as of a communicator; to be freed when it is made. */
+uint32_t *note_group(struct note *note, MPI_Group group);
 
 #endif

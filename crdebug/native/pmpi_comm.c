@@ -1,7 +1,8 @@
 /* Communicators: their numbers in this log, and their members, once each; types' sizes; epochs.
  *
  * What a communicator is called in the whole job follows from its members, in order, and from how
- * many of the same members there were before it: all members count the same, without a message. */
+ * many of the same members there were before it: all members count the same, without a message. So it is
+ * of windows, which are as communicators in the log, counted by themselves. */
 #include <stdlib.h>
 
 #include "pmpi.h"
@@ -34,7 +35,7 @@ static void free_number(uint32_t number) {
 }
 
 /* The ranks in MPI_COMM_WORLD of a group, as pairs of a first one and how many follow it in steps of
- * one; UINT32_MAX is a process of another job. Frees the group. */
+ * one; UINT32_MAX is a process of another job. */
 static uint32_t runs_of(MPI_Group group, MPI_Group world, uint32_t *words) {
     int size, count = 0;
     PMPI_Group_size(group, &size);
@@ -53,12 +54,12 @@ static uint32_t runs_of(MPI_Group group, MPI_Group world, uint32_t *words) {
         }
     }
     free(ranks);
-    PMPI_Group_free(&group);
     return (uint32_t)count;
 }
 
-/* Words: number of the local runs' words, whether there is a remote group, the runs. */
-static void define(uint32_t number, MPI_Comm comm, int inter) {
+/* Words: number of the local runs' words, whether there is a remote group, the runs. window: it is one,
+ * over the communicator. */
+static void define(uint32_t number, MPI_Comm comm, int inter, bool window) {
     MPI_Group world, local, remote;
     int size, remote_size = 0;
     if (C.mode == CRDEBUG_COUNTS) return;
@@ -76,8 +77,12 @@ static void define(uint32_t number, MPI_Comm comm, int inter) {
     }
     words[0] = runs_of(local, world, words + 2);
     words[1] = (uint32_t)inter;
-    struct note note = note_of(CALL_none, 0, number, 0, 0, 2 + words[0]);
-    if (inter) note.head += (uint64_t)runs_of(remote, world, words + 2 + words[0]) << SIZE_SHIFT;
+    PMPI_Group_free(&local);
+    struct note note = note_of(CALL_none, 0, number, 0, window, 2 + words[0]);
+    if (inter) {
+        note.head += (uint64_t)runs_of(remote, world, words + 2 + words[0]) << SIZE_SHIFT;
+        PMPI_Group_free(&remote);
+    }
     note.words = words;
     note.count = HEAD_SIZE(note.head);
     begin(&note);
@@ -105,7 +110,7 @@ struct comm_entry *comm_slow(MPI_Comm comm) {
     if (C.mode == CRDEBUG_COUNTS) return &no_comm;
     PMPI_Comm_test_inter(comm, &inter);
     uint32_t number = new_number();
-    define(number, comm, inter);
+    define(number, comm, inter, false);
     return last_comm = add(comm, number, inter);
 }
 
@@ -114,7 +119,7 @@ void comm_made(MPI_Comm comm) { comm_slow(comm); }
 uint32_t comm_promise(MPI_Comm parent) {
     if (C.mode == CRDEBUG_COUNTS) return 0;
     uint32_t number = new_number();
-    define(number, parent, (int)comm_entry(parent)->inter);
+    define(number, parent, (int)comm_entry(parent)->inter, false);
     return number;
 }
 
@@ -165,7 +170,7 @@ uint64_t bytes_if(const void *buffer, int count, MPI_Datatype type, int other, M
  * against a post is open until that ends (Besta and Hoefler's Gsync and Locks rules). */
 static struct window {
     MPI_Win handle;
-    uint32_t used, fence, locks, start, post, comm;
+    uint32_t used, fence, locks, start, post, number;
 } *windows;
 static uint32_t windows_count;
 
@@ -189,14 +194,34 @@ static struct window *window_of(MPI_Win win) {
     return unused;
 }
 
-void window_made(MPI_Win win, uint32_t comm) {
+void window_made(MPI_Win win, MPI_Comm comm) {
     struct window *window = window_of(win);
-    if (window) window->comm = comm;
+    if (window == NULL || C.mode == CRDEBUG_COUNTS) return;
+    window->number = new_number();
+    define(window->number, comm, 0, true);
 }
 
-uint32_t window_comm(MPI_Win win) {
+uint32_t window_number(MPI_Win win) {
     struct window *window = window_of(win);
-    return window ? window->comm : 0;
+    return window ? window->number : 0;
+}
+
+uint32_t *note_group(struct note *note, MPI_Group group) {
+    MPI_Group world;
+    int size;
+    if (C.mode == CRDEBUG_COUNTS) return NULL;
+    PMPI_Group_size(group, &size);
+    uint32_t *words = malloc(2 * ((size_t)size + 1) * sizeof *words);
+    if (words == NULL) {
+        refuse(CRDEBUG_MEMORY);
+        return NULL;
+    }
+    PMPI_Comm_group(mpi.world, &world);
+    note->words = words;
+    note->count = runs_of(group, world, words);
+    note->head |= (uint64_t)note->count << SIZE_SHIFT;
+    PMPI_Group_free(&world);
+    return words;
 }
 
 void epoch(MPI_Win win, enum epoch_event event) {
@@ -212,7 +237,10 @@ void epoch(MPI_Win win, enum epoch_event event) {
     case E_COMPLETE: window->start = 0; break;
     case E_POST: window->post = 1; break;
     case E_WAITED: window->post = 0; break;
-    case E_FREE: *window = (struct window){.used = 0}; break;
+    case E_FREE:
+        free_number(window->number);
+        *window = (struct window){.used = 0};
+        break;
     }
     C.open_epochs += open_in(window) - before;
 }

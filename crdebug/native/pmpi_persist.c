@@ -202,7 +202,7 @@ int wrap_Imrecv(uint64_t site, void *buf, int count, MPI_Datatype type, MPI_Mess
 }
 
 int wrap_Win_test(uint64_t site, MPI_Win win, int *flag) {
-    struct note yes = note_of(CALL_Win_test, site, window_comm(win), 0, 0, 0), no = yes;
+    struct note yes = note_of(CALL_Win_test, site, window_number(win), 0, 0, 0), no = yes;
     const struct crdebug_record *record = expected();
     unsigned patience = 0;
     int rc = MPI_SUCCESS;

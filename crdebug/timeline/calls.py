@@ -41,7 +41,7 @@ class Call:
     name: str  # "MPI_Recv"
     kind: Kind
     site: int = 0  # return address in the caller
-    comm: str = ""  # "world", "self", or "R.N": the N-th created with world rank R as its rank 0
+    comm: str = ""  # "world", "self", "0-3#2": see log.name_of; or a window: "window(world)"
     peer: int | None = None  # world rank: destination, or matched source; root of a collective
     tag: int | None = None
     bytes: int = 0
@@ -51,6 +51,8 @@ class Call:
     source2: int | None = None  # SENDRECV: the receiving half
     tag2: int | None = None
     value: float = 0.0  # TIME
+    group: tuple[int, ...] = ()  # MPI_Win_start, MPI_Win_post: the world ranks that it is for
+    opens: bool = False  # MPI_Win_fence: it ends no epoch (MPI_MODE_NOPRECEDE)
 
     @property
     def entered(self) -> int:

@@ -2,7 +2,8 @@
 
 All members of a communicator call its collectives in the same order, blocking and nonblocking ones
 alike (MPI 4.1, sections 6.1 and 6.12), so the n-th collective call of one member belongs to the
-n-th of each other. Constructors of communicators are collective over the parent, and count too.
+n-th of each other. Constructors of communicators and windows are collective over the parent, and
+count too; fences of a window and its end are in an order of their own.
 """
 
 from __future__ import annotations
@@ -25,12 +26,25 @@ class Shape(Enum):
     FROM_ROOT = "the others need the root"
     TO_ROOT = "the root needs all others"
     LOWER = "a member needs those before it"
+    NOBODY = "no member is sure to need another"
 
 
 _FROM_ROOT = ("bcast", "scatter", "scatterv")
 _TO_ROOT = ("reduce", "gather", "gatherv")
 _LOWER = ("scan", "exscan")
 _SHAPES = tuple(Shape)
+
+OF_WINDOWS = frozenset(
+    (
+        "MPI_Win_create",
+        "MPI_Win_create_dynamic",
+        "MPI_Win_allocate",
+        "MPI_Win_allocate_shared",
+        "MPI_Win_fence",
+        "MPI_Win_free",
+    )
+)
+"""One-sided calls that are collective: over a communicator, or a window (MPI 4.1, 12.2, 12.5.1)."""
 
 # Begin and end of MPI are collective over all ranks, and no communicator's calls.
 _ENDS = {"MPI_Init": "(init)", "MPI_Init_thread": "(init)", "MPI_Finalize": "(finalize)"}
@@ -50,14 +64,16 @@ def shape_of(name: str) -> Shape:
 
 
 def communicator_of(call: Call) -> str:
-    """The communicator whose members take part in the call, or "" if it is no collective call.
+    """The communicator, or window, whose members take part in the call, or "" if it is none of
+    theirs together.
 
     Those over MPI_COMM_SELF concern nobody else. MPI_Comm_create_group is collective over a group
     that no record names (MPI 4.1, 7.4.2).
     """
     if call.name in _ENDS:
         return _ENDS[call.name]
-    if call.kind not in (Kind.COLLECTIVE, Kind.POST_COLLECTIVE, Kind.COMM):
+    collective = call.kind in (Kind.COLLECTIVE, Kind.POST_COLLECTIVE, Kind.COMM)
+    if not collective and call.name not in OF_WINDOWS:
         return ""
     if call.comm == "self" or call.name == "MPI_Comm_create_group":
         return ""
@@ -130,9 +146,7 @@ class Succession:
         return mpi_calls.BY_NUMBER[self._struct.names.data[number]].full
 
     def shape(self, number: int) -> Shape:
-        shape = shape_of(self.name(number))
-        rooted = shape in (Shape.FROM_ROOT, Shape.TO_ROOT)
-        return Shape.ALL if rooted and self.roots[number] < 0 else shape
+        return _SHAPES[int(self._struct.shape.data[number])]
 
     def needs(self, number: int, waiter: int, other: int) -> bool:
         """Whether `waiter` cannot complete this one before `other` has entered it."""
@@ -146,6 +160,8 @@ class Succession:
                 return waiter == root
             case Shape.LOWER:
                 return self._place(other) < self._place(waiter)
+            case Shape.NOBODY:
+                return False
 
     def _place(self, rank: int) -> int:
         return self.members.index(rank) if rank in self.members else rank
@@ -167,7 +183,7 @@ class Succession:
             return
         lists = [(Shape.ALL, -1, self._blocking)] if trees else self._lists()
         for shape, root, numbers in lists:
-            if shape is Shape.FROM_ROOT and absent != root:
+            if shape is Shape.NOBODY or (shape is Shape.FROM_ROOT and absent != root):
                 continue
             for waiter, ticks in self.entered.items():
                 if waiter == absent or (shape is Shape.TO_ROOT and waiter != root):
@@ -187,7 +203,7 @@ class Succession:
         done = own.first_at(tick + 1)
         for shape, root, numbers in self._lists():
             at = numbers.first_at(done) - 1
-            if at < 0 or (shape is Shape.TO_ROOT and rank != root):
+            if at < 0 or shape is Shape.NOBODY or (shape is Shape.TO_ROOT and rank != root):
                 continue
             for other, ticks in self.entered.items():
                 if other == rank or (shape is Shape.FROM_ROOT and other != root):

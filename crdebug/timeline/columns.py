@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from crdebug.timeline.calls import Call, Kind
+from crdebug.timeline.collectives import OF_WINDOWS
 
 _TOGETHER = (Kind.COLLECTIVE, Kind.COMM)
 
@@ -67,7 +68,8 @@ class _Placing:
         self._place_all()
 
     def _waits_for_all(self, index: Index) -> bool:
-        return self._calls[index[0]][index[1]].kind in _TOGETHER
+        call = self._calls[index[0]][index[1]]
+        return call.kind in _TOGETHER or call.name in OF_WINDOWS
 
     def _place_all(self) -> None:
         while True:

@@ -7,7 +7,7 @@ from typing import Any
 
 from crdebug.native import history, mpi_calls
 from crdebug.timeline.calls import Kind
-from crdebug.timeline.collectives import Shape, shape_of
+from crdebug.timeline.collectives import OF_WINDOWS, Shape, shape_of
 from crdebug.timeline.tables import mode_of
 
 OUTSIDE = frozenset(
@@ -49,6 +49,12 @@ _SPECIAL = {
     "Init": history.BEGINS,
     "Init_thread": history.BEGINS,
     "Finalize": history.ENDS,
+    **dict.fromkeys((name.removeprefix("MPI_") for name in OF_WINDOWS), history.OF_WINDOW),
+    "Win_post": history.EXPOSES,
+    "Win_start": history.ACCESSES,
+    "Win_wait": history.EXPOSED,
+    "Win_test": history.EXPOSED,
+    "Win_complete": history.ACCESSED,
 }
 
 

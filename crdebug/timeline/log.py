@@ -30,6 +30,7 @@ from crdebug.timeline.functions import KINDS, NAMES, table
 from crdebug.timeline.matching import Matching
 
 _OTHER_JOB = (1 << 32) - 1
+_TAG = (1 << 28) - 1
 _LONGEST_NAME = 40
 _AT_ONCE = 1 << 16  # calls of one rank before those of the next: little is unmatched meanwhile
 _CHUNK = 256  # calls that are looked at together, see STEP in native/history_log.c
@@ -240,9 +241,10 @@ class RankLog:
             place = end
         return found
 
-    def _call(self, each: CallStruct, completes: tuple[int, ...]) -> Call:
+    def _call(self, each: CallStruct, numbers: tuple[int, ...]) -> Call:
+        """numbers: the ticks that it completes, or the ranks of its group."""
         kind = KINDS[each.kind]
-        time = kind is Kind.TIME
+        time, window = kind is Kind.TIME, kind is Kind.RMA
         return Call(
             self.rank,
             each.tick,
@@ -255,10 +257,12 @@ class RankLog:
             0 if time else each.bytes,
             bool(each.wild),
             each.repeats,
-            completes,
+            () if window else numbers,
             _or_none(each.peer2),
             _or_none(each.tag2),
             struct.unpack("<d", struct.pack("<q", each.bytes))[0] if time else 0.0,
+            numbers if window else (),
+            bool(each.odd),
         )
 
     # ---- communicators ---------------------------------------------------------------------------
@@ -271,11 +275,16 @@ class RankLog:
         local = tuple(_members(words[2 : 2 + local_words]))
         remote = tuple(_members(words[2 + local_words : head >> 32])) if inter else ()
         first, second = sorted((local, remote)) if inter else (local, ())
-        earlier = self._seen.get((*first, -2, *second), 0)
-        self._seen[(*first, -2, *second)] = earlier + 1
-        if inter:
+        window = bool(body & _TAG)
+        key = (*first, -3 if window else -2, *second)
+        earlier = self._seen.get(key, 0)
+        self._seen[key] = earlier + 1
+        again = f"#{earlier + 1}" if earlier else ""
+        if window:
+            name = f"window({name_of(first, 0, self.world)}){again}"
+        elif inter:
             one, two = (name_of(group, 0, self.world) for group in (first, second))
-            name = f"{one}|{two}" + (f"#{earlier + 1}" if earlier else "")
+            name = f"{one}|{two}{again}"
         elif len(self._comms) == 1:
             name = "self"  # defined at MPI_Init, after the one of all ranks
         else:

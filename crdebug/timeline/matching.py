@@ -148,10 +148,12 @@ class Matching:
     def _struct(self, call: Call) -> CallStruct:
         none = [NONE if each is None else each for each in (call.peer, call.tag)]
         none += [NONE if each is None else each for each in (call.source2, call.tag2)]
-        done = longs(call.completes)
+        done = longs(call.completes or call.group)
         numbers = NUMBERS[call.name], KIND_NUMBERS[call.kind], 0, self.number_of(call.comm)
         times = call.tick, call.repeats, call.bytes, -1
-        return CallStruct(*times, done, len(done), call.rank, *numbers, *none, call.wild)
+        return CallStruct(
+            *times, done, len(done), call.rank, *numbers, *none, call.wild, call.opens
+        )
 
     def _learn(self, rank: int, log: Sequence[Call]) -> None:
         """Of open receives, the call that posted them may say by now what they got."""
@@ -185,6 +187,15 @@ class Matching:
     def unmatched_probes(self) -> list[Row]:
         """Probes that said yes, of which the send is not on record; with their ticks."""
         return self._waiting(_LOOKING)
+
+    def unposted(self, absent: int) -> list[tuple[int, int, Why]]:
+        """Completions of window calls (ranks and ticks) that need calls of a rank, of post and
+        complete, which are not on record."""
+        found = Found()
+        library().history_unposted(self.memory.address, absent, found.reference)
+        numbers = found.numbers()
+        whys = [_WHYS[number] for number in numbers[2::3]]
+        return [*zip(numbers[::3], numbers[1::3], whys, strict=True)]
 
     def _waiting(self, what: int) -> list[Row]:
         found = Found()

@@ -26,10 +26,12 @@ class Why(Enum):
     RENDEZVOUS = "a large send may need its receive"
     LOOKED = "a probe needs the send; a posted collective needs the others"
     TREE = "data of a posted collective may be passed on by others"
+    EXPOSED = "the wait of a window needs all that its post was for to have called complete"
+    POSTED = "an access to a window may need the post of its target"
 
 
 # What holds whatever the MPI library is like; the rest depends on how it moves data.
-CERTAIN = frozenset((Why.RECEIVED, Why.SYNCHRONOUS, Why.LOOKED))
+CERTAIN = frozenset((Why.RECEIVED, Why.SYNCHRONOUS, Why.LOOKED, Why.EXPOSED))
 
 
 def mode_of(name: str) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from crdebug.timeline.matching import Matching
 from crdebug.timeline.needs import NEVER
+from crdebug.timeline.tables import CERTAIN
 
 
 def tail(matching: Matching, rank: int) -> int:
@@ -43,6 +44,8 @@ def unanswered(matching: Matching, absent: int) -> Iterator[tuple[int, int, bool
     for sender, receiver, tick in matching.unmatched_probes():
         if sender == absent != receiver:
             yield receiver, tick, True
+    for waiter, tick, why in matching.unposted(absent):
+        yield waiter, tick, why in CERTAIN
     for succession in matching.successions.values():
         number, members = len(succession.entered.get(absent, ())), succession.members
         if members and absent not in members:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from crdebug.errors import BadInput
 from crdebug.events import Location
 from crdebug.timeline.calls import Call, Kind, entered_by
-from crdebug.timeline.collectives import Shape
+from crdebug.timeline.collectives import OF_WINDOWS, Shape
 from crdebug.timeline.cuts import last_arriver
 from crdebug.timeline.messages import (
     Message,
@@ -70,7 +70,7 @@ class Partners:
     ) -> Partner:
         matching = self._traveller.matching()
         for call in self._before(focus):
-            if call.kind in _TOGETHER:
+            if call.kind in _TOGETHER or call.name in OF_WINDOWS:
                 found_last = self._last_arriver(call, receives=kinds is _RECEIVES)
                 if found_last is not None:
                     return found_last

@@ -117,8 +117,8 @@ class Replay:
 
     def _only_held_up(self) -> bool:
         """Is the focused rank there, and does everybody else wait inside a call for what nobody
-        does at this cut? The rules (crdebug/timeline/cuts.py) do not know all calls: not those of
-        windows."""
+        does at this cut? The rules (crdebug/timeline/cuts.py) do not know all: not who got the lock
+        of a window first."""
         missing = [clock for clock in self._clocks if not self._is_there(clock)]
         return (
             self._focus is not None

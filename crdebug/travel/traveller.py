@@ -253,7 +253,7 @@ class Traveller:
         if ranks:
             self.doubts.append(
                 f"ranks {ranks}: one-sided communication on the way, which is not recorded: "
-                "what it has written may differ"
+                "what it has written may differ, and who got a lock first"
             )
         if self.in_epochs:
             self.doubts.append(f"ranks {self.in_epochs} are inside an epoch of it")

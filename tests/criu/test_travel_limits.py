@@ -27,5 +27,6 @@ async def test_one_sided_communication_on_the_way_is_told() -> None:
         note = (await past.goto_tick(0, inside)).note
         assert "one-sided communication on the way, which is not recorded" in note
         assert "inside an epoch" in note
+        assert "a call holds them up" not in note  # it was known that the fence would
         with pytest.raises(Refused, match="an epoch of one-sided communication is open"):
             await job.checkpoint()

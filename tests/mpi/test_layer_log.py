@@ -7,6 +7,8 @@ from pathlib import Path
 
 from crdebug.native.clock import Refused
 from crdebug.timeline.calls import Kind
+from crdebug.timeline.cuts import latest_cut
+from crdebug.timeline.matching import Matching
 from harness.layered import Layered
 
 
@@ -89,10 +91,28 @@ def test_calls_of_a_second_thread_end_the_recording(tmp_path: Path) -> None:
 def test_one_sided_epochs_are_tracked_and_calls_repeat(tmp_path: Path) -> None:
     job = Layered(tmp_path / "time", "onesided", ranks=2)
     assert job.run() == job.run() == "done\n"
-    calls = [c for c in job.log(0).calls if c.kind is Kind.RMA]
-    assert len(calls) == 12
-    assert {c.comm for c in calls} == {"world"}
+    logs = {rank: job.log(rank).calls for rank in range(2)}
+    calls = [c for c in logs[0] if c.kind is Kind.RMA]
+    assert len(calls) == 13
+    assert [c.comm for c in calls] == ["world", *["window(world)"] * 12]
     assert {c.peer for c in calls if c.name == "MPI_Put"} == {1}
+    assert {c.name: c.group for c in calls if c.group} == dict.fromkeys(
+        ("MPI_Win_post", "MPI_Win_start"), (1,)
+    )
+    # While a rank is before its part, the other one is inside the call that waits for it.
+    matching = Matching()
+    matching.extend(logs, job.log(0).comms)
+    ends = tuple(c[-1].returned - 1 for c in logs.values())
+    fences = [c.tick for c in calls if c.name == "MPI_Win_fence"]
+    windows = {c.name: c.tick for c in calls}
+    for before, inside in [
+        *((windows[name], windows[name]) for name in ("MPI_Win_create", "MPI_Win_free")),
+        *zip(fences, fences, strict=True),
+        (windows["MPI_Win_post"], windows["MPI_Win_start"]),
+        (windows["MPI_Win_complete"], windows["MPI_Win_wait"]),
+    ]:
+        assert latest_cut(matching, 0, 2 * before - 2, ends)[1] == 2 * inside - 1
+    assert [c.opens for c in calls if c.name == "MPI_Win_fence"] == [True, False, False]
 
 
 def test_another_program_is_a_divergence(tmp_path: Path) -> None:

@@ -22,12 +22,13 @@ int main(int argc, char **argv) {
     int other = 1 - my_rank;
     long value = 100 + my_rank;
     MPI_Win_create(&mine, sizeof mine, sizeof mine, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
-    MPI_Win_fence(0, win);
+    MPI_Win_fence(MPI_MODE_NOPRECEDE, win);
     expect(0);
     MPI_Put(&value, 1, MPI_LONG, other, 0, 1, MPI_LONG, win);
     expect(1);
     MPI_Win_fence(0, win);
     expect(0);
+    MPI_Win_fence(0, win);
     CHECK(mine == 100 + other, "%ld was put", mine);
     MPI_Barrier(MPI_COMM_WORLD);
     value = 200 + my_rank;

@@ -12,26 +12,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from mpi_programs import (
+    ALL_COLLECTIVES,
+    ANY,
+    COLLECTIVES,
+    POSTED_COLLECTIVES,
+    WAITED_FOR,
+    Op,
+    random_programs,
+)
+
 from crdebug.timeline.calls import Call, Kind
-
-ANY = -1
-
-
-@dataclass(frozen=True)
-class Op:
-    """One call of a program. posts: for a wait or test, the numbers of the calls it is about."""
-
-    name: str
-    peer: int = ANY
-    tag: int = 0
-    bytes: int = 8
-    posts: tuple[int, ...] = ()
-    source2: int = ANY
-    tag2: int = 0
 
 
 class Collectives(Enum):
-    """How the MPI library does its collectives: no more than it must, or over a tree, or all."""
+    """How the MPI library does its collectives: no more than it must, or over a tree, or all.
+
+    And what waits for the post of a window's target: nothing, or complete, or already start.
+    """
 
     LEAST = "least"
     TREE = "tree"
@@ -197,9 +195,28 @@ class World:
             )
         if op.name == "MPI_Test":
             return not self._told(rank, tick) or self._request_done(rank, op.posts[0])
-        if op.name in COLLECTIVES:
+        if op.name in (*COLLECTIVES, "MPI_Win_fence"):
             return self._collected(rank, tick)
+        if op.name in WAITED_FOR:
+            return all(
+                self._stepped(self.states[other].now, other, step, rank)
+                > self._stepped(2 * tick - 2, rank, op.name, other)
+                for step in self._awaited(op.name)
+                for other in op.group
+            )
         return True
+
+    def _awaited(self, name: str) -> tuple[str, ...]:
+        """Which steps of the others a step waits for."""
+        if name == "MPI_Win_wait":
+            return ("MPI_Win_complete",)
+        waits = {Collectives.FULL: "MPI_Win_start", Collectives.TREE: "MPI_Win_complete"}
+        return ("MPI_Win_post",) if waits.get(self.collectives) == name else ()
+
+    def _stepped(self, now: int, rank: int, name: str, other: int) -> int:
+        """How often a rank has entered a step for another one."""
+        entered = self.programs[rank][: (now + 1) // 2]
+        return sum(op.name == name and other in op.group for op in entered)
 
     def _told(self, rank: int, tick: int) -> bool | None:
         """What a test answered in the original run; None if there is none, or it was not there."""
@@ -212,13 +229,14 @@ class World:
 
     def _collected(self, rank: int, tick: int) -> bool:
         op = self._op(rank, tick)
-        number = [o.name in ALL_COLLECTIVES for o in self.programs[rank][: tick - 1]].count(True)
-        inside = {r for r in range(len(self.programs)) if self._count_entered(r) > number}
-        return self.needed(op, rank) <= inside
+        own = self._count(rank, op.name, tick - 1)
+        entered = [self._count(r, op.name, (s.now + 1) // 2) for r, s in enumerate(self.states)]
+        return self.needed(op, rank) <= {r for r, count in enumerate(entered) if count > own}
 
-    def _count_entered(self, rank: int) -> int:
-        entered = (self.states[rank].now + 1) // 2
-        return [o.name in ALL_COLLECTIVES for o in self.programs[rank][:entered]].count(True)
+    def _count(self, rank: int, like: str, calls: int) -> int:
+        """How many of a rank's first calls are in one order with those of a name."""
+        names = (like,) if like == "MPI_Win_fence" else ALL_COLLECTIVES
+        return [op.name in names for op in self.programs[rank][:calls]].count(True)
 
     def needed(self, op: Op, rank: int) -> set[int]:
         """Whom a rank needs in a collective before it can leave it."""
@@ -244,6 +262,8 @@ class World:
             return set(range(size)) if rank == op.peer else set()
         if name == "mpi_scan":
             return set(range(rank))
+        if op.opens:
+            return set()
         return set(range(size))
 
     # ---- what is recorded ----------------------------------------------------------------------
@@ -271,6 +291,9 @@ class World:
             for post in completes:
                 self._patch(rank, post)
             call = replace(call, completes=completes)
+        elif call.kind is Kind.RMA:
+            group = op.group if op.name in ("MPI_Win_start", "MPI_Win_post") else ()
+            call = replace(call, comm="window(world)", bytes=0, group=group, opens=op.opens)
         else:
             call = replace(call, peer=None if op.peer == ANY else op.peer, tag=op.tag)
         state.log.append(call)
@@ -302,10 +325,6 @@ def _fits(receive: _Receive, send: _Send) -> bool:
     return receive.source in (ANY, send.source) and receive.tag in (ANY, send.tag)
 
 
-COLLECTIVES = ("MPI_Bcast", "MPI_Reduce", "MPI_Barrier", "MPI_Allreduce", "MPI_Scan")
-POSTED_COLLECTIVES = ("MPI_Ibcast", "MPI_Ibarrier")
-ALL_COLLECTIVES = (*COLLECTIVES, *POSTED_COLLECTIVES)
-
 KINDS = {
     "MPI_Send": Kind.SEND,
     "MPI_Ssend": Kind.SEND,
@@ -321,74 +340,8 @@ KINDS = {
     "MPI_Wtime": Kind.TIME,
     **dict.fromkeys(COLLECTIVES, Kind.COLLECTIVE),
     **dict.fromkeys(POSTED_COLLECTIVES, Kind.POST_COLLECTIVE),
+    **dict.fromkeys(("MPI_Win_fence", "MPI_Win_post", *WAITED_FOR), Kind.RMA),
 }
-
-
-def random_programs(chooser: random.Random, size: int, length: int) -> list[list[Op]]:
-    """Programs that communicate in a common order, so that they do not block soon, but may."""
-    programs: list[list[Op]] = [[] for _ in range(size)]
-    open_: list[list[int]] = [[] for _ in range(size)]
-
-    def add(rank: int, op: Op, posts: bool = False) -> None:
-        programs[rank].append(op)
-        if posts:
-            open_[rank].append(len(programs[rank]))
-
-    for _ in range(length):
-        roll = chooser.random()
-        if roll < 0.6:
-            _message(chooser, size, add)
-        elif roll < 0.75:
-            name, root = chooser.choice(ALL_COLLECTIVES), chooser.randrange(size)
-            rooted = name in ("MPI_Bcast", "MPI_Reduce", "MPI_Ibcast")
-            for rank in range(size):
-                peer = root if rooted else ANY
-                add(rank, Op(name, peer=peer), posts=name in POSTED_COLLECTIVES)
-        elif roll < 0.8:
-            add(chooser.randrange(size), Op("MPI_Wtime"))
-        else:
-            rank = chooser.randrange(size)
-            if open_[rank]:
-                chooser.shuffle(open_[rank])
-                count = chooser.randint(1, len(open_[rank]))
-                posts, open_[rank] = open_[rank][:count], open_[rank][count:]
-                if count == 1 and chooser.random() < 0.5:
-                    add(rank, Op("MPI_Test", posts=(posts[0],)))
-                    add(rank, Op("MPI_Wait", posts=(posts[0],)))
-                else:
-                    add(rank, Op("MPI_Waitall", posts=tuple(posts)))
-    for rank in range(size):
-        if open_[rank]:
-            add(rank, Op("MPI_Waitall", posts=tuple(open_[rank])))
-    return programs
-
-
-def _message(chooser: random.Random, size: int, add) -> None:  # type: ignore[no-untyped-def]
-    source, target = chooser.randrange(size), chooser.randrange(size)
-    tag, bytes_ = chooser.randrange(2), chooser.choice((8, 8, 5000))
-    seen_source = ANY if chooser.random() < 0.3 else source
-    seen_tag = ANY if chooser.random() < 0.2 else tag
-    if source == target:
-        add(target, Op("MPI_Irecv", seen_source, seen_tag), posts=True)
-        add(source, Op("MPI_Isend", target, tag, bytes_), posts=True)
-        return
-    if chooser.random() < 0.1:
-        back = chooser.randrange(2)
-        add(source, Op("MPI_Sendrecv", target, tag, bytes_, source2=target, tag2=back))
-        add(target, Op("MPI_Sendrecv", source, back, bytes_, source2=source, tag2=tag))
-        return
-    if chooser.random() < 0.4:
-        name = chooser.choice(("MPI_Isend", "MPI_Isend", "MPI_Issend"))
-        add(source, Op(name, target, tag, bytes_), posts=True)
-    else:
-        name = chooser.choice(("MPI_Send", "MPI_Send", "MPI_Ssend"))
-        add(source, Op(name, target, tag, bytes_))
-    if chooser.random() < 0.1:
-        add(target, Op("MPI_Probe", source, tag))
-    if chooser.random() < 0.4:
-        add(target, Op("MPI_Irecv", seen_source, seen_tag), posts=True)
-    else:
-        add(target, Op("MPI_Recv", seen_source, seen_tag))
 
 
 def stories(

@@ -10,6 +10,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 import pytest
+from mpi_programs import Op
 from mpi_story import Collectives, World, stories
 
 from crdebug.errors import BadInput
@@ -26,7 +27,7 @@ Rule = tuple[int, int, int, int]
 
 def matched(world: World, **options: bool) -> Matching:
     matching = Matching(eager=min(world.eager, EAGER), **options)
-    comms = {"world": tuple(range(len(world.programs)))}
+    comms = dict.fromkeys(("world", "window(world)"), tuple(range(len(world.programs))))
     matching.extend(world.logs(), comms)
     return matching
 
@@ -38,7 +39,7 @@ def rules(world: World, *, trees: bool) -> tuple[set[Rule], set[Rule]]:
     done: dict[tuple[int, int], int] = {}  # (rank, posting tick) → completing tick
     for log in world.logs().values():
         for call in log:
-            if call.kind in (Kind.SEND, Kind.RECV, Kind.SENDRECV, Kind.COLLECTIVE, Kind.PROBE):
+            if call.kind in IN_THEMSELVES:
                 done[call.rank, call.tick] = call.tick
             done |= {(call.rank, post): call.tick for post in call.completes}
     for rank, state in enumerate(world.states):
@@ -56,16 +57,16 @@ def rules(world: World, *, trees: bool) -> tuple[set[Rule], set[Rule]]:
                     certain.add(rule)
                 elif op.bytes > min(world.eager, EAGER):
                     presumed.add(rule)
-    sequences = [
-        [
-            tick
-            for tick, op in enumerate(program[: (state.now + 1) // 2], 1)
-            if "arrier" in op.name or "cast" in op.name or op.name in OTHERS
-        ]
+    entered = [
+        [*enumerate(program[: (state.now + 1) // 2], 1)]
         for program, state in zip(world.programs, world.states, strict=True)
     ]
+    instances = [
+        *itertools.zip_longest(*([t for t, op in each if is_collective(op)] for each in entered)),
+        *itertools.zip_longest(*([t for t, op in each if "fence" in op.name] for each in entered)),
+    ]
     least = World(world.programs, collectives=Collectives.LEAST)
-    for instance in itertools.zip_longest(*sequences):
+    for instance in instances:
         for rank, other in itertools.permutations(range(len(world.programs)), 2):
             mine, its = instance[rank], instance[other]
             if mine and its and (rank, mine) in done:
@@ -74,10 +75,28 @@ def rules(world: World, *, trees: bool) -> tuple[set[Rule], set[Rule]]:
                     certain.add(rule)
                 elif trees:
                     presumed.add(rule)
+    for waiting, awaited, sure in STEPS:
+        for rank, other in itertools.permutations(range(len(world.programs)), 2):
+            waits = [t for t, op in entered[rank] if op.name == waiting and other in op.group]
+            needed = [t for t, op in entered[other] if op.name == awaited and rank in op.group]
+            for tick, its in zip(waits, needed, strict=False):
+                if (rank, tick) in done:
+                    (certain if sure else presumed).add((rank, tick, other, its))
     return certain, presumed
 
 
+def is_collective(op: Op) -> bool:
+    return "arrier" in op.name or "cast" in op.name or op.name in OTHERS
+
+
 OTHERS = ("MPI_Reduce", "MPI_Allreduce", "MPI_Scan")
+IN_THEMSELVES = (Kind.SEND, Kind.RECV, Kind.SENDRECV, Kind.COLLECTIVE, Kind.PROBE, Kind.RMA)
+# of windows: which step of an origin or a target may wait for which of the other's; whether it must
+STEPS = (
+    ("MPI_Win_start", "MPI_Win_post", False),
+    ("MPI_Win_complete", "MPI_Win_post", False),
+    ("MPI_Win_wait", "MPI_Win_complete", True),
+)
 
 
 def violated(cut: Sequence[int], rule: Rule) -> bool:
@@ -302,3 +321,31 @@ def test_who_came_last_is_known_where_causality_tells() -> None:
 
 def barrier(rank: int, tick: int) -> Call:
     return Call(rank, tick, "MPI_Barrier", Kind.COLLECTIVE, comm="world")
+
+
+def test_an_access_that_began_without_its_post_cannot_end_without_it() -> None:
+    """A start that did not wait: what rank 2 received says so, and complete is left to wait."""
+    window = {"comm": "window(world)", "kind": Kind.RMA}
+    logs = {
+        0: [
+            Call(0, 1, "MPI_Win_start", group=(1,), **window),  # type: ignore[arg-type]
+            Call(0, 2, "MPI_Send", Kind.SEND, comm="world", peer=2, tag=0),
+            Call(0, 3, "MPI_Win_complete", **window),  # type: ignore[arg-type]
+        ],
+        1: [
+            Call(1, 1, "MPI_Recv", Kind.RECV, comm="world", peer=2, tag=0),
+            Call(1, 2, "MPI_Win_post", group=(0,), **window),  # type: ignore[arg-type]
+            Call(1, 3, "MPI_Win_wait", **window),  # type: ignore[arg-type]
+        ],
+        2: [
+            Call(2, 1, "MPI_Recv", Kind.RECV, comm="world", peer=0, tag=0),
+            Call(2, 2, "MPI_Send", Kind.SEND, comm="world", peer=1, tag=0),
+        ],
+    }
+    matching = Matching()
+    matching.extend(logs)
+    assert latest_cut(matching, 2, 2, [6, 6, 4]) == [5, 1, 2]
+    # while the post is under way, it is on no record
+    matching = Matching()
+    matching.extend({**logs, 1: logs[1][:1]})
+    assert latest_cut(matching, 1, 2, [6, 3, 4]) == [5, 2, 4]
