@@ -81,7 +81,8 @@ class RankRunning:
 
 @dataclass(frozen=True, slots=True)
 class GroupStopped:
-    """All-stop over the job: every rank that was resumed is stopped again, or has ended.
+    """Every rank that was resumed with others is stopped again, or has ended; as an event, one
+    that ran for itself.
 
     cause: the first stops, the ones that made the others stop; stops: one for each rank.
     """

@@ -204,6 +204,7 @@ class Session(Running, Selecting, Stacks, Arrays, Points):
         or releases it.
         """
         await self._group.stop_all()
+        await self._end_following()
         if self._attended is not None:
             self._attended.leave()
         answers = await self._group.detach_all(hold=hold)
@@ -222,6 +223,7 @@ class Session(Running, Selecting, Stacks, Arrays, Points):
         """End every GDB and all else that the session owns. Kills a job still attached."""
         job = self._attended
         try:
+            await self._end_following()
             if job is not None and not self._over:
                 await job.end()
         finally:
@@ -280,7 +282,11 @@ class Session(Running, Selecting, Stacks, Arrays, Points):
         if not self.running:
             return (await self.checkpoint(request.note)).number
         if not self._interludes.possible:
-            raise Refused("a step is under way at the debugger", hint="try again after it")
+            raise Refused(
+                "at the debugger a step is under way, or ranks run each for itself",
+                ranks=self.running,
+                hint="try again when all of them stand",
+            )
         return await self._interludes.ask(request)
 
     async def _serve(self, request: Request) -> int:

@@ -17,10 +17,11 @@ from typing import TypeVar, assert_never, cast
 from crdebug.commands.arguments import Argument, Kind, Values, parse
 from crdebug.commands.context import Context
 from crdebug.commands.following import follow, points_with_commands
-from crdebug.commands.results import Nothing, Result
+from crdebug.commands.results import Nothing, Result, Text
 from crdebug.errors import BadInput, Refused
 from crdebug.ranks import RankSet
 from crdebug.values import closing
+from crdebug.verbs.independent import StopMode
 
 T = TypeVar("T")
 
@@ -286,6 +287,8 @@ class Registry:
         values = parse(command.arguments, command.usage, parsed.format, parsed.rest)
         ranks = await self._addressed(context, parsed)
         self._check(context, command, ranks)
+        if command.requires is Requires.STOPPED:
+            ranks = _standing(context, ranks)
         context.repeat = text if command.repeats else ""
         return await command.handler(Call(context, self, ranks, values, tuple(block)))
 
@@ -312,12 +315,22 @@ class Registry:
             case _:
                 assert_never(command.requires)
         running = session.running & ranks
-        if command.requires is Requires.STOPPED and running:
+        # where ranks run each for itself, a command is for those that stand, see `_standing`
+        some = command.takes_ranks and session.stop_mode is StopMode.RANK and ranks - running
+        if command.requires is Requires.STOPPED and running and not some:
             raise Refused(
                 f"'{command.name}' needs stopped ranks",
                 ranks=running,
                 hint="'interrupt' stops the job",
             )
+
+
+def _standing(context: Context, ranks: RankSet) -> RankSet:
+    """Those of a command's ranks that do not run; of the others it is said."""
+    running = context.session.running & ranks
+    if running:
+        context.show(Text(f"[{running}] running"))
+    return ranks - running
 
 
 def _name(text: str) -> tuple[str, str]:

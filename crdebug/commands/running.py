@@ -5,9 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from crdebug.commands.arguments import flag, integer, rest
+from crdebug.commands.arguments import Argument, Kind, flag, integer, rest
 from crdebug.commands.registry import Call, Group, Requires
-from crdebug.commands.results import Frames, Gathered, Nothing, Printed, Result, Said, Stopped
+from crdebug.commands.results import (
+    Frames,
+    Gathered,
+    Nothing,
+    Printed,
+    Result,
+    Said,
+    Stopped,
+    Text,
+)
+from crdebug.commands.setting import read_seconds
 from crdebug.errors import Refused
 from crdebug.events import GroupStopped, RankStopped, StopReason
 from crdebug.ranks import RankSet
@@ -25,6 +35,9 @@ VALUE = rest("VALUE", "what it returns; without it, whatever is there", default=
 EXPRESSION = rest("EXPR", "an expression in the program's language")
 ASSIGNMENT = rest("VARIABLE = VALUE", "an expression in the program's language")
 SIGNAL = rest("SIGNAL KEYWORDS", "stop, nostop, print, noprint, pass, nopass; as GDB takes them")
+SECONDS: Argument[float | None] = Argument(
+    "SECONDS", "how long at most; without it, as long as it takes", Kind.WORD, read_seconds, None
+)
 TO_END = flag("--to-end", "run on when ranks exit with status 0, until the job has ended")
 
 
@@ -34,7 +47,8 @@ TO_END = flag("--to-end", "run on when ranks exit with status 0, until the job h
 Run the ranks until one of them stops; then the others are stopped too.
 
 With --to-end the job runs on when ranks exit normally (status 0), and the command returns when
-the job has ended. Any other stop ends it as usual.
+the job has ended. Any other stop ends it as usual. After 'set stop-mode rank' it returns at once:
+each rank's stop is told when it comes, and 'wait' waits for it.
 """,
     aliases=("c", "fg"),
     arguments=(TO_END,),
@@ -43,6 +57,8 @@ the job has ended. Any other stop ends it as usual.
 )
 async def continue_(call: Call) -> Result:
     session = call.context.session
+    if session.apart and not call[TO_END]:
+        return Text(f"[{await session.let_run(call.ranks)}] running")
     if call[TO_END]:
         return Stopped(await run_to_end(session, call.ranks))
     return Stopped(await session.resume(call.ranks))
@@ -259,17 +275,40 @@ async def barrier(call: Call) -> Result:
 
 
 @RUNNING.command(
+    "wait",
+    """
+Wait until the ranks have stopped or ended, and tell how they came to that.
+
+For ranks that run each for itself ('set stop-mode rank'). Ctrl-C stops those that are waited for;
+after so many SECONDS it is said who still runs.
+
+    wait
+    [0,2] wait 10
+""",
+    arguments=(SECONDS,),
+    requires=Requires.ANY,
+    ranks=True,
+)
+async def wait(call: Call) -> Result:
+    waited = await call.context.session.wait(call.ranks, call[SECONDS])
+    if waited.missing:
+        call.context.show(Text(f"[{waited.missing}] still running"))
+    return Stopped(waited.stop)
+
+
+@RUNNING.command(
     "interrupt",
     """
 Stop the running ranks.
 
-At the prompt Ctrl-C does it while the job runs.
+At the prompt Ctrl-C does it while a command has the ranks run.
 """,
     requires=Requires.ALIVE,
+    ranks=True,
 )
 async def interrupt(call: Call) -> Result:
     session = call.context.session
-    if not session.running:
+    if not session.running & call.ranks:
         raise Refused("no rank is running", hint="'continue' runs them")
-    await session.interrupt()
+    await session.interrupt(call.ranks)
     return Nothing()

@@ -31,6 +31,7 @@ from crdebug.errors import BadInput, Refused
 from crdebug.node import signals
 from crdebug.travel.automatic import EVERY, Bound
 from crdebug.travel.history import History
+from crdebug.verbs.independent import StopMode
 from crdebug.verbs.waiting import StepOthers
 
 # ---- the settings ------------------------------------------------------------------------------
@@ -86,7 +87,16 @@ def _put_failure(context: Context, wanted: bool) -> None:
 
 def read_patience(text: str) -> float:
     """off (0), or seconds."""
-    return 0.0 if text == "off" else read_interval(text)
+    if text == "off":
+        return 0.0
+    try:
+        return read_seconds(text)
+    except BadInput:
+        raise BadInput(f"'{text}' is neither 'off' nor a number of seconds") from None
+
+
+def _put_stop_mode(context: Context, mode: StopMode) -> None:
+    context.session.stop_mode = mode
 
 
 def _put_patience(context: Context, seconds: float) -> None:
@@ -196,6 +206,17 @@ SETTINGS = (
         text=switch_text,
         get=lambda context: context.preferences.pager,
         put=_put_pager,
+    ),
+    setting(
+        "stop-mode",
+        "job|rank",
+        "what happens when one rank stops: the others are stopped too, or run on; 'continue' then "
+        "returns at once, 'wait' waits, and a command for ranks of which some run is for those "
+        "that stand",
+        read=reader(StopMode),
+        text=lambda mode: mode.value,
+        get=lambda context: context.session.stop_mode,
+        put=_put_stop_mode,
     ),
     setting(
         "stop-at-failure",

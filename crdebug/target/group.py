@@ -56,7 +56,7 @@ class RankInfo:
 class TargetGroup:
     """Targets that are resumed and stopped together.
 
-    One running verb (resume, step, next, finish) at a time, a second one is refused; `interrupt`
+    One running verb (resume, finish, run) at a time, a second one is refused; `interrupt`
     and everything that only looks may be called meanwhile. Questions to many ranks go out at
     once, and the error of one rank does not spoil the answers of others.
 
@@ -239,34 +239,30 @@ class TargetGroup:
         """
         return await self._go(ranks, "continue", lambda each: each.resume(self._command()))
 
-    async def step(self, ranks: RankSet, count: int = 1) -> GroupStopped:
-        """Step these ranks until all are done, or one stops for another reason. See `resume`.
-
-        A step that needs the progress of a rank that stands still lasts until `interrupt`.
-        """
-        return await self._go(
-            ranks, "step", lambda each: each.step(count, self._command()), StopReason.STEP
-        )
-
-    async def next(self, ranks: RankSet, count: int = 1) -> GroupStopped:
-        """Like `step`, over calls."""
-        return await self._go(
-            ranks, "next", lambda each: each.next(count, self._command()), StopReason.STEP
-        )
-
     async def finish(self, ranks: RankSet, level: int = 0) -> GroupStopped:
-        """Like `step`, until a frame of each rank returns; 0 is the innermost."""
+        """Until a frame of each rank returns (0 is the innermost), or one stops for another reason.
+
+        See `resume`. One that needs the progress of a rank that stands still lasts until
+        `interrupt`.
+        """
         return await self._go(
             ranks, "finish", lambda each: each.finish(self._command(), level), StopReason.FINISH
         )
 
     async def run(
-        self, ranks: RankSet, verb: str, command: str, completed: StopReason = StopReason.STEP
+        self,
+        ranks: RankSet,
+        verb: str,
+        command: str,
+        completed: StopReason = StopReason.STEP,
+        *,
+        together: bool = True,
     ) -> GroupStopped:
-        """Like `step`, by an MI command of GDB's. verb: for messages.  completed: the reason of a
-        stop at which a rank is done."""
+        """Like `finish`, by an MI command of GDB's. verb: for messages.  completed: the reason of a
+        stop at which a rank is done.  together: False has every rank run to its own stop."""
+        done = _of_reason(completed) if together else _any
         return await self._go(
-            ranks, verb, lambda each: each.run(command, verb, self._command()), completed
+            ranks, verb, lambda each: each.run(command, verb, self._command()), done
         )
 
     @property
@@ -300,20 +296,25 @@ class TargetGroup:
 
         return await self._go(self.in_state(TargetState.STOPPED), "run", each)
 
-    async def interrupt(self) -> None:
-        """Ask the running ranks to stop; the pending verb returns then. At any time."""
+    async def interrupt(self, ranks: RankSet | None = None) -> None:
+        """Ask the ranks of the pending verb to stop; it returns then. If none is, stop all ranks
+        (of `ranks`) that run. At any time."""
         if self._run is not None:
             self._run.ask_to_stop()
-        elif self.running:
-            for error in (await self.stop_all(StopReason.INTERRUPT)).errors.values():
+        else:
+            for error in (await self.stop_all(StopReason.INTERRUPT, ranks=ranks)).errors.values():
                 raise error
 
     async def stop_all(
-        self, reason: StopReason = StopReason.FOLLOWED, deadline: Deadline | None = None
+        self,
+        reason: StopReason = StopReason.FOLLOWED,
+        deadline: Deadline | None = None,
+        ranks: RankSet | None = None,
     ) -> Answers[RankStopped]:
-        """Stop every rank that runs, whoever let it run."""
+        """Stop every rank (of `ranks`) that runs, whoever let it run."""
         limit = deadline or Deadline(self.settings.stop)
-        answers = await self.ask(self.running, lambda each: each.interrupt(limit, reason))
+        chosen = self.running if ranks is None else self.running & ranks
+        answers = await self.ask(chosen, lambda each: each.interrupt(limit, reason))
         stops = {rank: self.table.translate(stop) for rank, stop in answers.values.items()}
         return Answers(stops, answers.errors)
 
@@ -430,6 +431,10 @@ class TargetGroup:
 
 def _of_reason(reason: StopReason) -> Callable[[RankStopped], bool]:
     return lambda stop: stop.reason is reason
+
+
+def _any(stop: RankStopped) -> bool:
+    return True
 
 
 async def _outcome(answer: Awaitable[V]) -> V | CrdebugError:

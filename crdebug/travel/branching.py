@@ -93,11 +93,17 @@ class Branching:
     async def before_running(self) -> None:
         """Ranks are about to run, or a checkpoint to be taken: if the user has changed the state,
         what comes is another future than the recorded one."""
+        group = self._job.group
+        if self._changed and self._traveller.changed and group.running:
+            raise Refused(
+                f"'{self._changed}' begins a branch of history, for which all ranks have to stand",
+                ranks=group.running,
+                hint="'[all] interrupt' stops them",
+            )
         line, self._changed = self._changed, ""
         if not (line and self._traveller.changed):  # else it was undone by going elsewhere
             return
         self._traveller.changed = False
-        group = self._job.group
         if not (self._recorded and self._job.alive and group.in_state(TargetState.STOPPED)):
             return
         if self._traveller.bases():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 
 from crdebug.attended import AttendedJob
@@ -191,6 +191,16 @@ class History:
 
     # ---- going ------------------------------------------------------------------------------
 
+    @contextlib.asynccontextmanager
+    async def _going(self) -> AsyncIterator[None]:
+        """Around every way to another place. Raises Refused while ranks run."""
+        async with self._busy:
+            if running := self._job.group.running:
+                raise Refused(
+                    "all ranks have to stand to go back", ranks=running, hint="'[all] interrupt'"
+                )
+            yield
+
     def now(self, focus: int, note: str = "") -> Moment:
         """Where the job is."""
         recorded = self.traveller.tails()[focus] // 2
@@ -217,7 +227,7 @@ class History:
     async def goto_mark(self, name: str) -> Moment:
         """To the very place, not only to the tick."""
         mark = self.marks[name]
-        async with self._busy:
+        async with self._going():
             if mark.branch != self.branching.current:
                 await self.branching.to(mark.branch, mark.cut)
             self.traveller.doubts.clear()
@@ -230,7 +240,7 @@ class History:
 
         Raises GdbError for what is no place in memory.
         """
-        async with self._busy:
+        async with self._going():
             self.traveller.doubts.clear()
             note = f"{expression} has just been changed here"
             try:
@@ -243,19 +253,19 @@ class History:
 
     async def branch(self, name: str) -> str:
         """Begin a new branch of history here; returns its name."""
-        async with self._busy:
+        async with self._going():
             self._reverse.forget()
             return await self.branching.begin(name)
 
     async def switch(self, name: str, focus: int) -> Moment:
         """Go to the end of another branch."""
-        async with self._busy:
+        async with self._going():
             await self.branching.switch(name)
             return self.now(focus, f"on branch {name}")
 
     async def compare(self, expression: str, names: tuple[str, ...]) -> tuple[Compared, ...]:
         """An expression's values at the ends of branches."""
-        async with self._busy:
+        async with self._going():
             return await self.branching.compare(expression, names)
 
     async def goto_tick(self, focus: int, tick: int) -> Moment:
@@ -263,7 +273,7 @@ class History:
 
         Raises BadInput when the rank never got there.
         """
-        async with self._busy:
+        async with self._going():
             if tick < 1:
                 raise BadInput("ticks are counted from 1: the first MPI call")
             traveller = self.traveller
@@ -285,7 +295,7 @@ class History:
     async def reverse(self, kind: str, focus: int, times: int = 1) -> Moment:
         """Take a rank back. kind: "step", "next", "stepi", "nexti", "finish", "continue"; as in
         GDB ("Running programs backward"). Raises CrdebugError; the start of history is a note."""
-        async with self._busy:
+        async with self._going():
             self.traveller.doubts.clear()
             note = ""
             try:
@@ -317,7 +327,7 @@ class History:
 
     async def _goto_entry(self, focus: int, tick: int) -> Moment:
         """To where a rank is about to make a call, which has not returned yet."""
-        async with self._busy:
+        async with self._going():
             place = 2 * tick - 2
             await self.branching.make_way(self.traveller.cut_for(focus, place))
             await self.traveller.to_cut(self.traveller.cut_for(focus, place), focus)
@@ -326,7 +336,7 @@ class History:
     async def bisect(self, text: str, focus: int) -> tuple[First, Moment]:
         """The first moment, in ticks of the rank, at which a predicate over ranks holds; the job
         is there afterwards. Raises BadInput for a predicate that cannot be read."""
-        async with self._busy:
+        async with self._going():
             predicate = parse(text, self._job.group.ranks)
             found = await bisect(self.traveller, predicate, focus, self._tell)
             if found.tick is not None:

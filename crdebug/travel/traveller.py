@@ -162,7 +162,7 @@ class Traveller:
 
     def behind(self, cut: tuple[int, ...]) -> bool:
         """Is any rank of this place behind where it has been?"""
-        return bool(self.frontier) and cut != self.frontier
+        return any(now < known for now, known in zip(cut, self.frontier, strict=False))
 
     async def alongside(
         self, focus: int, start: Callable[[Target], Awaitable[None]]

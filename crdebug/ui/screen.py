@@ -154,9 +154,7 @@ class Screen:
             case GdbSays():
                 self.note(f"[{event.rank}] gdb: {event.text.rstrip()}")
             case GroupStopped():
-                # Otherwise the command that resumed the ranks tells it.
-                if not self._busy and any(each.reason not in _ENDED for each in event.cause):
-                    self.note("\n".join(describe(event)))
+                self.note("\n".join(describe(event)))
             case RankStopped():
                 if not self._busy and event.reason in _ENDED:
                     self.note("\n".join(describe(GroupStopped((event,), (event,)))))

@@ -12,7 +12,7 @@ from crdebug.config import Settings
 from crdebug.control import Request
 from crdebug.deadline import Deadline
 from crdebug.errors import Refused
-from crdebug.events import Event, GroupStopped
+from crdebug.events import Event, GroupStopped, RankStopped
 from crdebug.interludes import Interludes
 from crdebug.job.launch import why_added
 from crdebug.job.record import JobRecord
@@ -52,6 +52,13 @@ class Core:
         # MPI_Finalize, stop before it ends?
         self.stop_at_failure = True
         self._heeds: WeakKeyDictionary[Target, bool] = WeakKeyDictionary()  # as the GDBs have it
+        # Ranks that were let run each for itself: who looks after them, those that run or whose
+        # stop is yet to be told, those for which nobody has waited since, and those for which
+        # somebody waits now.
+        self._following: set[asyncio.Task[None]] = set()
+        self._alone = RankSet()
+        self._unmet = RankSet()
+        self._awaited = RankSet()
         group.subscriber = self._tell
 
     @property
@@ -97,6 +104,8 @@ class Core:
         return lambda: self._subscribers.remove(subscriber)
 
     def _tell(self, event: Event) -> None:
+        if isinstance(event, RankStopped) and event.rank in self._alone:
+            return  # it is told by who follows the rank
         for subscriber in tuple(self._subscribers):
             subscriber(event)
 
@@ -122,12 +131,16 @@ class Core:
         async with self._busy:
             if self._over:
                 raise Refused(f"job '{self._name}' is not attached any more")
+            await self._before_running(self._group.ranks - self.running)
             if self._attended is None:
                 return await run()
-            await past(self.history).branching.before_running()
-            await self._heed_endings(self._group.ranks)
             with past(self.history).forward() as stopped:
                 return stopped(await self._attended.run(run))
+
+    async def _before_running(self, ranks: RankSet) -> None:
+        if self._attended is not None:
+            await past(self.history).branching.before_running()
+            await self._heed_endings(ranks)
 
     async def _heed_endings(self, ranks: RankSet) -> None:
         """Have the ranks' GDBs do about ranks that are about to end what is wanted."""

@@ -15,10 +15,11 @@ from crdebug.target import reading
 from crdebug.target.answers import Answers
 from crdebug.target.interface import Target
 from crdebug.travel.history import heard
+from crdebug.verbs.independent import Independent
 from crdebug.verbs.waiting import Waiting
 
 
-class Running(Waiting):
+class Running(Waiting, Independent):
     """The verbs that let ranks run until they stand again, and those that change where they are.
 
     Raise Refused when a rank is not stopped, or when none of them is alive. Those that change a
@@ -76,19 +77,21 @@ class Running(Waiting):
 
         async def many() -> GroupStopped:
             async with self._patiently(verb, along=True):
-                return await self._group.run(ranks, verb, command, completed)
+                return await self._group.run(
+                    ranks, verb, command, completed, together=not self.apart
+                )
             raise AssertionError("not reached")
 
         return await self._run(lambda: history.run(ranks, one, many) if history else many())
 
-    async def interrupt(self) -> None:
-        """Ask all running ranks to stop; the pending resume/step returns then. A checkpoint or
-        restart that is under way is given up. May be called while another verb runs (the one
-        exception to one operation at a time)."""
+    async def interrupt(self, ranks: RankSet | None = None) -> None:
+        """Ask running ranks to stop: those of the verb that is under way, which returns then, or if
+        none is, all (of `ranks`). A checkpoint or restart that is under way is given up. May be
+        called while another verb runs (the one exception to one operation at a time)."""
         self._interludes.user_interrupts()
         if self._attended is not None:
             self._attended.break_off()
-        await self._group.interrupt()
+        await self._group.interrupt(self._awaited or ranks)
 
     async def job_end(self) -> int:
         """Wait until the launcher has ended, which it does soon after its last rank; returns its

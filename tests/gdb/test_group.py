@@ -69,9 +69,9 @@ async def test_steps_of_all(job: Job) -> None:
         await job.group.resume(waiting)
     at = await job.group.evaluate(ALL, "k")
     assert at.merged() == ((ALL, "3"),)
-    result = await job.group.next(ALL)
+    result = await job.group.run(ALL, "next", "-exec-next")
     assert {stop.reason for stop in result.stops} == {StopReason.STEP}
-    result = await job.group.step(ALL)
+    result = await job.group.run(ALL, "step", "-exec-step")
     assert (await job.group.evaluate(ALL, "k")).merged() == ((ALL, "2"),)
     result = await job.group.finish(ALL)
     assert {(stop.reason, stop.detail) for stop in result.stops} == {(StopReason.FINISH, "2")}

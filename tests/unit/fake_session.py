@@ -28,6 +28,7 @@ from crdebug.target.breakpoints import Breakpoint
 from crdebug.target.group import RankInfo
 from crdebug.target.interface import Frame, PointKind, ThreadInfo
 from crdebug.verbs.arrays import Arrays
+from crdebug.verbs.independent import StopMode
 from crdebug.verbs.selecting import Selecting
 from crdebug.verbs.stacks import Stacks
 from crdebug.verbs.waiting import StepOthers
@@ -83,6 +84,8 @@ class FakeSession(Selecting, Stacks, Arrays):
         self.ranks = RankSet.span(size)
         self.ended: int | None = None
         self.stop_at_failure = True
+        self.stop_mode = StopMode.JOB
+        self.apart = False
         self.patience = 10.0
         self.step_others = StepOthers.ASK
         self.ask: object = None
@@ -223,7 +226,7 @@ class FakeSession(Selecting, Stacks, Arrays):
         self.end(0)
         return 0
 
-    async def interrupt(self) -> None:
+    async def interrupt(self, ranks: RankSet | None = None) -> None:
         self.asked.append(("interrupt",))
         self.hold.set()
 

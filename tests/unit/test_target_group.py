@@ -99,8 +99,8 @@ async def test_events_come_as_they_happen(job: Job) -> None:
 # ---- step, next, finish ------------------------------------------------------------------------
 
 STEPS: dict[str, tuple[Callable[[TargetGroup, RankSet], Awaitable[GroupStopped]], StopReason]] = {
-    "step": (lambda group, ranks: group.step(ranks, 2), STEP),
-    "next": (lambda group, ranks: group.next(ranks), STEP),
+    "step": (lambda group, ranks: group.run(ranks, "step", "-exec-step 2"), STEP),
+    "next": (lambda group, ranks: group.run(ranks, "next", "-exec-next"), STEP),
     "finish": (lambda group, ranks: group.finish(ranks), FINISH),
 }
 
@@ -135,7 +135,7 @@ async def test_another_stop_ends_a_step(job: Job, verb: str, reason: StopReason)
 
 
 async def test_a_step_that_hangs_ends_by_interrupt(job: Job) -> None:
-    run = await job.start(job.group.next(RankSet.of([0, 1])))
+    run = await job.start(job.group.run(RankSet.of([0, 1]), "next", "-exec-next"))
     job[0].stops(STEP)
     await turn()
     assert not run.done()
@@ -204,7 +204,7 @@ async def test_a_stop_at_the_moment_of_the_interrupt_keeps_its_reason(job: Job) 
 # ---- failures ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("verb", ["resume", "step", "next", "finish"])
+@pytest.mark.parametrize("verb", ["resume", "finish"])
 async def test_a_gdb_that_dies_ends_the_run_and_leaves_the_others_usable(
     job: Job, verb: str
 ) -> None:
@@ -279,7 +279,7 @@ async def test_refusals(job: Job) -> None:
         await job.group.resume(RankSet.of([0, 9]))
     run = await job.start(job.group.resume(RankSet.of([0, 1])))
     with pytest.raises(Refused, match="ranks 0-1: cannot step: a continue is under way"):
-        await job.group.step(RankSet.of([2]))
+        await job.group.run(RankSet.of([2]), "step", "-exec-step")
     await job.group.interrupt()
     await run
     await job.group.detach_all(RankSet.of([1]))
@@ -294,7 +294,7 @@ async def test_nobody_is_alive(job: Job) -> None:
         target.stops(EXITED, "0")
     await run
     with pytest.raises(Refused, match="ranks 0-3: cannot step: no rank is alive"):
-        await job.group.step(ALL)
+        await job.group.run(ALL, "step", "-exec-step")
 
 
 async def test_after_a_cancelled_run_another_is_possible(job: Job) -> None:

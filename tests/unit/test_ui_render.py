@@ -287,7 +287,7 @@ def test_a_stop_is_told_once() -> None:
     streams = Streams()
     died = RankStopped(1, StopReason.KILLED, "SIGKILL")
     with streams.screen.busy():
-        streams.screen.event(together(StopReason.BREAKPOINT, "1"))
+        streams.screen.event(RankStopped(0, StopReason.BREAKPOINT, "1"))
         streams.screen.event(died)
     streams.screen.event(RankRunning(0))
     assert streams.texts() == ("", "")

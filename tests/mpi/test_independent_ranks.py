@@ -1,0 +1,47 @@
+"""Ranks that stop each for itself: `set stop-mode rank`, `wait`."""
+
+from __future__ import annotations
+
+import pytest
+
+from crdebug.config import Settings
+from crdebug.errors import Refused
+from crdebug.ranks import RankSet
+from harness.jobs import session
+from harness.programs import build
+from harness.talk import Talk
+
+
+async def test_one_rank_is_looked_at_while_the_others_run() -> None:
+    ends = ["--rank", 1, "--how", "segv", "--step", 4]
+    async with session(build("dies"), *ends, ranks=3, settings=Settings(record=True)) as job:
+        talk = Talk(job)
+        await talk.all(["barrier work_step", "set stop-mode rank", "[0] break exchange"])
+        assert await talk("continue") == "[0-2] running"
+        assert (await talk("[0] wait")).startswith("rank 0 hit breakpoint 2: exchange at ")
+        # the others are where rank 0 keeps them, and run
+        assert await talk("[1-2] wait 0.01") == "[1-2] still running"
+        assert job.running == RankSet.of([1, 2])
+        assert await talk("print my_rank") == "[1-2] running\n[0] = 0"
+        assert (await talk("[0] finish")).startswith("rank 0 returned to main at ")
+        assert (await talk("next")).startswith("[1-2] running\n[0] ")
+        for refused in ("checkpoint", "restart", "[0] goto tick 1", "[0] reverse-step", "detach"):
+            with pytest.raises(Refused, match=r"have to stand|needs stopped ranks|the job runs"):
+                await talk(refused)
+        # one of them is stopped, and looked at
+        await talk("[1] interrupt")
+        assert "rank 1 was interrupted" in await talk("[1] wait")
+        assert await talk("[1-2] print my_rank") == "[2] running\n[1] = 1"
+        assert await talk("continue") == "[2] running\n[0-1] running"
+        # it crashes alone
+        with pytest.raises(Refused, match="'delete' needs stopped ranks"):
+            await talk("delete 2")
+        await talk.all(["interrupt", "wait", "delete 2", "continue"])
+        assert (await talk("[1] wait")).startswith("rank 1 got SIGSEGV: die at ")
+        assert await talk("[0,2] wait 0.01") == "[0,2] still running"
+        # and all stand again
+        await talk("interrupt")
+        assert "ranks 0,2 were interrupted" in await talk("wait")
+        assert not job.running
+        assert await talk("[1] print step") == "[1] = 4"
+        assert "(in the past)" not in (await talk("when"))
