@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from crdebug.commands.preferences import Preference
     from crdebug.commands.registry import Registry
     from crdebug.events import Event
-    from crdebug.jobs import JobInfo
     from crdebug.session import Session
     from crdebug.ui.conversation import Begin, LineSource
     from crdebug.ui.screen import Screen
@@ -110,6 +109,8 @@ def main() -> None:
     help="If the job has a whole checkpoint, restart it from the newest (with --no-debugger).",
 )
 @batch_options
+@click.option("--front", type=int, hidden=True, help="The starter's socket, see front.c.")
+@click.option("--held", is_flag=True, hidden=True, help="And it says when the ranks may begin.")
 @click.option(
     "--record/--no-record",
     default=None,
@@ -126,6 +127,8 @@ def run(
     stop_at: str,
     no_debugger: bool,
     resume: bool,
+    front: int | None,
+    held: bool,
     record: bool | None,
     name: str | None,
     signal_number: int | None,
@@ -146,7 +149,13 @@ def run(
             raise click.UsageError("-x and --batch are for the debugger; leave --no-debugger out")
         if resume and name is None:
             raise click.UsageError("--resume needs the job's name: --name JOB")
-        ctx.exit(_wait(_run_detached(argv, name, resume, care, settings)))
+        if resume and front is not None:
+            raise click.UsageError("--resume is not for a job that a tool starts")
+        from crdebug.front import Front
+        from crdebug.ui.detached import run_detached
+
+        shown = None if front is None else Front(front, held)
+        ctx.exit(_wait(run_detached(argv, name, resume, care, settings, _screen(), shown)))
     refuse_batch_options(ctx, "--no-debugger")
     if resume:
         raise click.UsageError("--resume is for --no-debugger; else use 'crdebug restart'")
@@ -216,7 +225,9 @@ def restart(
     if not debug:
         if scripts or batch:
             raise click.UsageError("-x and --batch are for the debugger; leave --no-debug out")
-        ctx.exit(_wait(_restart_detached(handle, care, _preferences()[1])))
+        from crdebug.ui.detached import restart_detached
+
+        ctx.exit(_wait(restart_detached(handle, care, _preferences()[1], _screen())))
     refuse_batch_options(ctx, "--no-debug")
 
     async def begin(subscriber: Subscriber) -> Session:
@@ -275,41 +286,6 @@ def _screen(*, batch: bool = False, announce: bool = False) -> Screen:
 
 
 # ---- jobs without the debugger ----------------------------------------------------------------
-
-
-async def _run_detached(
-    argv: Sequence[str], name: str | None, resume: bool, care: Upkeep, settings: Settings
-) -> int:
-    from crdebug import batch
-
-    screen = _screen()
-    with screen.busy():
-        job = await batch.start(argv, name, resume, care, settings, screen.event)
-    return await _follow(job, care, settings)
-
-
-async def _restart_detached(handle: str, care: Upkeep, settings: Settings) -> int:
-    from crdebug import batch, jobs
-
-    screen = _screen()
-    with screen.busy():
-        job = await jobs.restart(await batch.handle_of(handle, care.stage), screen.event, settings)
-    return await _follow(job, care, settings)
-
-
-async def _follow(job: JobInfo, care: Upkeep, settings: Settings) -> int:
-    """Be the launcher's stand-in: its output, its status, and Ctrl-C ends the job."""
-    import asyncio
-
-    from crdebug import batch, jobs
-    from crdebug.ui.output import relay
-
-    click.echo(f"crdebug: job {job.name}", err=True)
-    try:
-        return await batch.attend(job.name, care, relay, settings)
-    except asyncio.CancelledError:
-        await jobs.kill(job.name)
-        raise
 
 
 @main.command()
@@ -415,6 +391,14 @@ def release(job: str) -> None:
 
     for line in _wait(jobs.release(job, _preferences()[1])):
         click.echo(line)
+
+
+@main.command()
+def starter() -> None:
+    """Say which program a debugger that knows MPIR starts as the launcher; see docs/gdb.md."""
+    from crdebug.front import program
+
+    click.echo(_wait(program(_preferences()[1])))
 
 
 @main.command()

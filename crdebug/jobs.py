@@ -95,9 +95,14 @@ async def _shims(directory: JobDirectory, record: JobRecord) -> tuple[RankShim, 
     return await await_ranks(directory, record, Deadline(1.0))
 
 
-async def run_detached(argv: Sequence[str], name: str | None, settings: Settings) -> JobInfo:
-    """Start a job that can be checkpointed; returns when its launcher runs."""
-    directory, _ = await launch(argv, name=name, hold=False, settings=settings)
+async def run_detached(
+    argv: Sequence[str], name: str | None, settings: Settings, *, hold: bool = False
+) -> JobInfo:
+    """Start a job that can be checkpointed; returns when its launcher runs.
+
+    hold: every rank waits before main until it is let go.
+    """
+    directory, _ = await launch(argv, name=name, hold=hold, settings=settings)
     return await _info(directory)
 
 

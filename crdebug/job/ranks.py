@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from crdebug.ranks import RankSet
 _STRUCT = "crdebug_shim"
 _GATE = "MPIR_checkpoint_debug_gate"
 _WITH = "MPIR_debug_with_checkpoint"
+_DISTURBED = 10.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +221,27 @@ class RankShim:
         """
         self.set_crs_state(state)
         self.queue_signal(entry.tid for entry in self.table() if entry.inside)
+
+    async def let_begin(self) -> None:
+        """Let the rank come from before main to its main, also while somebody's debugger holds it.
+
+        Its wait looks at the gate again once it was disturbed: by us, if nobody traces it, or by
+        its going on, if a debugger has stopped it; else by a signal that means nothing to anybody.
+        """
+
+        def goes() -> bool:
+            try:
+                with ptrace.held(self.pid):
+                    self.set_gate(1)
+            except PermissionError:
+                self.set_gate(1)
+                if self.shim().waiting and proc.status(self.pid)["State"][0] != "t":
+                    signals.kill(self.pid, None, signal.SIGURG)
+                    return False
+            return True
+
+        with contextlib.suppress(ProcessLookupError):
+            await Deadline(_DISTURBED).until(goes, "the rank to begin")
 
     def release(self) -> int:
         """Let all threads out that wait for a debugger; returns how many there were.

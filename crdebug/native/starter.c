@@ -2,6 +2,7 @@
  *
  *   starter [--hold] [--signal N] [--shim FILE] --job NAME --dir DIR --report FD -- LAUNCHER ARG...
  *   starter --crs-action SOCKET
+ *   starter --front ...
  *
  * The first form makes the namespaces, writes the host PID of PID 1 to descriptor FD and leaves PID 1
  * behind, which owns the job's stdio, reaps, forwards signals, answers the ranks' registrations,
@@ -12,7 +13,7 @@
  *   failed TEXT  the container or the launcher could not be started
  *   exit N       the launcher ended; 128 + signal number if a signal ended it
  *
- * The second form is CRIU's action script, see crs_action.c. */
+ * The second form is CRIU's action script, see crs_action.c; the third what tools start, see front.c. */
 #define _GNU_SOURCE 1
 #include "crdebug.h"
 #include "starter.h"
@@ -34,19 +35,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- what debuggers read: "The MPIR Process Acquisition Interface", version 1.0, section 4 ---- */
+/* ---- what debuggers read, see starter.h --------------------------------------------------------- */
 
 #define MAX_RANKS 65536
-typedef struct {
-    char *host_name;
-    char *executable_name;
-    int pid;
-} MPIR_PROCDESC;
-
 MPIR_PROCDESC *MPIR_proctable = NULL;
 int MPIR_proctable_size = 0;
 volatile int MPIR_being_debugged = 0;
-volatile int MPIR_debug_state = 0; /* 1: MPIR_DEBUG_SPAWNED, 2: MPIR_DEBUG_ABORTING */
+volatile int MPIR_debug_state = MPIR_NULL;
 int MPIR_i_am_starter = 0;
 int MPIR_partial_attach_ok = 0;
 
@@ -179,7 +174,7 @@ static int reserve_ranks(int size) {
 static void publish_if_complete(void) {
     if (MPIR_proctable_size != 0 || ranks_registered < ranks_size) return;
     MPIR_proctable_size = ranks_size;
-    MPIR_debug_state = 1;
+    MPIR_debug_state = MPIR_DEBUG_SPAWNED;
     tell("ranks %d", ranks_size);
     MPIR_Breakpoint();
 }
@@ -358,11 +353,11 @@ static void parse(int count, char **arguments) {
         usage("wanted: --job NAME --dir DIR --report FD -- LAUNCHER ARG...");
 }
 
-static void describe_job(void) {
+void describe_job(const char *job) {
     snprintf(MPIR_checkpoint_command, sizeof MPIR_checkpoint_command, "crdebug checkpoint --held %s",
-             options.job);
+             job);
     snprintf(MPIR_checkpoint_listing_command, sizeof MPIR_checkpoint_listing_command,
-             "crdebug checkpoints %s", options.job);
+             "crdebug checkpoints %s", job);
     gethostname(MPIR_controller_hostname, sizeof MPIR_controller_hostname - 1);
 }
 
@@ -397,9 +392,10 @@ static int make_container(char **arguments) {
 
 int main(int count, char **arguments) {
     if (count == 3 && strcmp(arguments[1], "--crs-action") == 0) return crs_action(arguments[2]);
+    if (count > 1 && strcmp(arguments[1], "--front") == 0) return front(count - 2, arguments + 2);
     parse(count, arguments);
     if (options.inside) {
-        describe_job();
+        describe_job(options.job);
         run_container();
     }
     return make_container(arguments);

@@ -19,6 +19,7 @@ from fake_session import FakeSession, a_checkpoint
 
 import crdebug
 import crdebug.batch
+import crdebug.ui.detached
 from crdebug.checkpoint.store import Checkpoint
 from crdebug.cli import main
 from crdebug.config import Settings
@@ -160,6 +161,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setitem(sys.modules, "crdebug.jobs", jobs_module)
     monkeypatch.setattr(crdebug, "jobs", jobs_module, raising=False)
     monkeypatch.setattr(crdebug.batch, "jobs", jobs_module)
+    monkeypatch.setattr(crdebug.ui.detached, "jobs", jobs_module)
     return world
 
 

@@ -38,6 +38,7 @@ LEVELS: dict[str, int] = {
     "jobs": 8,
     "": 9,  # crdebug/__init__.py: the public API
     "batch": 9,
+    "front": 9,
     "commands": 9,
     "ui": 10,
     "cli": 11,

@@ -1,0 +1,53 @@
+"""Jobs without the debugger, as the command line runs them: it is the launcher's stand-in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import click
+
+from crdebug import batch, jobs
+from crdebug.checkpoint.upkeep import Upkeep
+from crdebug.config import Settings
+from crdebug.front import Front
+from crdebug.ui.output import relay
+from crdebug.ui.screen import Screen
+
+
+async def run_detached(
+    argv: Sequence[str],
+    name: str | None,
+    resume: bool,
+    care: Upkeep,
+    settings: Settings,
+    screen: Screen,
+    front: Front | None,
+) -> int:
+    """Start a job; returns the status that it ended with. front: what a tool has started."""
+    with screen.busy():
+        if front is None:
+            job = await batch.start(argv, name, resume, care, settings, screen.event)
+        else:
+            job = await front.start(argv, name, settings)
+    if front is None:
+        return await _follow(job, care, settings)
+    async with front.shown(job.name, settings):
+        return await _follow(job, care, settings)
+
+
+async def restart_detached(handle: str, care: Upkeep, settings: Settings, screen: Screen) -> int:
+    """Bring a job back; returns the status that it ended with."""
+    with screen.busy():
+        job = await jobs.restart(await batch.handle_of(handle, care.stage), screen.event, settings)
+    return await _follow(job, care, settings)
+
+
+async def _follow(job: jobs.JobInfo, care: Upkeep, settings: Settings) -> int:
+    """Its output, its status, and Ctrl-C ends the job."""
+    click.echo(f"crdebug: job {job.name}", err=True)
+    try:
+        return await batch.attend(job.name, care, relay, settings)
+    except asyncio.CancelledError:
+        await jobs.kill(job.name)
+        raise
