@@ -1,4 +1,5 @@
-"""Jobs that nobody sits at: checkpoints at an interval and before a time limit, and how many stay.
+"""Jobs that nobody sits at: checkpoints at an interval, before a time limit, and when the program
+asks for one; and how many stay.
 
 What `run --no-debugger` and `restart --no-debug` do for as long as their job runs.
 """
@@ -15,13 +16,16 @@ from pathlib import Path
 
 from crdebug import jobs
 from crdebug.checkpoint import staging
-from crdebug.checkpoint.store import CheckpointStore
+from crdebug.checkpoint.store import Checkpoint, CheckpointStore
 from crdebug.checkpoint.upkeep import Keep, Upkeep, expendable
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
 from crdebug.errors import BadInput, CrdebugError, DeadlineExpired, Refused, StoreError
 from crdebug.events import Event, JobSays
+from crdebug.job import app
+from crdebug.job.launch import await_ranks
 from crdebug.job.record import JobDirectory, is_alive, parse_handle
+from crdebug.native.app_layout import Status, Wish
 from crdebug.node import signals
 
 EXIT_AGAIN = 75  # EX_TEMPFAIL of sysexits.h: ended with a checkpoint to go on from
@@ -69,6 +73,8 @@ class _Attendant:
         self._ended_by_us = False
         self._problem = ""
         self._lasted: list[float] = []
+        self._back = 0  # the checkpoint that the program went back to last
+        self._going_back = asyncio.Lock()
 
     async def run(self) -> int:
         if self._upkeep.stage is not None:
@@ -77,45 +83,114 @@ class _Attendant:
             Stager(JobDirectory(self._job).store, self._upkeep, self._tell) as self._stager,
             signals.listening(self._upkeep.warnings, self._warned.set),
         ):
-            following = asyncio.create_task(jobs.follow(self._job, self._tell))
-            work = asyncio.create_task(self._work())
-            try:
-                await asyncio.wait({following, work}, return_when=asyncio.FIRST_COMPLETED)
-                if work.done() and not following.done():
-                    work.result()  # a fault of ours
-                status = await following
-                work.cancel()
-                await asyncio.wait({work})
-                await self._stager.all_done()
-                await self._prune()
-                return EXIT_AGAIN if self._ended_by_us else status
-            finally:
-                for task in (work, following):
-                    task.cancel()
-                await asyncio.gather(work, following, return_exceptions=True)
+            async with app.Bell(JobDirectory(self._job)) as bell:
+                return await self._attend_to(bell.rung)
 
-    async def _work(self) -> None:
+    async def _attend_to(self, rung: asyncio.Event) -> int:
+        following = asyncio.create_task(self._follow())
+        work = asyncio.create_task(self._work(rung))
+        try:
+            await asyncio.wait({following, work}, return_when=asyncio.FIRST_COMPLETED)
+            if work.done() and not following.done():
+                work.result()  # a fault of ours
+            status = await following
+            work.cancel()
+            await asyncio.wait({work})
+            await self._stager.all_done()
+            await self._prune()
+            return EXIT_AGAIN if self._ended_by_us else status
+        finally:
+            for task in (work, following):
+                task.cancel()
+            await asyncio.gather(work, following, return_exceptions=True)
+
+    async def _follow(self) -> int:
+        """To the end of the job, through the restarts that its program asks for."""
+        since = None
+        while True:
+            self._back = 0
+            status = await jobs.follow(self._job, self._tell, since)
+            async with self._going_back:
+                if not self._back:
+                    return status
+                since = JobDirectory(self._job).store.path(self._back)
+
+    async def _work(self, rung: asyncio.Event) -> None:
         """Never ends by itself, but when the job is ended."""
         begun = time.monotonic()
         while not self._ended_by_us:
-            if not await self._is_warned_before(begun):
+            await self._until_due(begun, rung)
+            if self._warned.is_set():
+                self._warned.clear()
+                begun = time.monotonic()
+                self._ended_by_us = await self._take(end=not self._upkeep.go_on)
+            elif rung.is_set():
+                rung.clear()
+                taken = await self._serve()
+                begun = taken or begun
+            else:
                 begun = time.monotonic()
                 await self._take(end=False)
-                continue
-            self._warned.clear()
-            begun = time.monotonic()
-            self._ended_by_us = await self._take(end=not self._upkeep.go_on)
 
-    async def _is_warned_before(self, begun: float) -> bool:
-        """Wait for a warning, or until the next checkpoint is due."""
+    async def _until_due(self, begun: float, rung: asyncio.Event) -> None:
+        """Wait for a warning, for the program to ask, or until the next checkpoint is due."""
         due = None
         if self._upkeep.every:
             due = max(0.0, begun + pause(self._upkeep.every, self._lasted) - time.monotonic())
+        waits = [asyncio.create_task(each.wait()) for each in (self._warned, rung)]
         try:
-            async with asyncio.timeout(due):
-                return await self._warned.wait()
-        except TimeoutError:
-            return False
+            await asyncio.wait(waits, timeout=due, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    # ---- what the program asks for -----------------------------------------------------------
+
+    async def _serve(self) -> float:
+        """Do what ranks ask for; returns when a checkpoint was begun, 0 if none was taken."""
+        directory = JobDirectory(self._job)
+        try:
+            record = directory.read()
+            shims = await await_ranks(directory, record, Deadline(Settings().stop))
+        except (CrdebugError, OSError):
+            return 0.0  # it has ended meanwhile
+        asks = app.asked(app.find_apps(shims, record.shim))
+        back = app.of_wish(asks, Wish.RESTART)
+        if back:
+            await self._go_back(directory, back)
+            return 0.0
+        begun = time.monotonic()
+        wanted = app.of_wish(asks, Wish.CHECKPOINT)
+        if not wanted:
+            return 0.0
+        try:
+            taken = await jobs.take_checkpoint(
+                self._job, wanted[0][1].note, False, _nothing, self._settings
+            )
+        except CrdebugError as error:
+            app.answer_failure(wanted, error)
+            return 0.0
+        app.answer(wanted, Status.DONE, taken.number)
+        await self._was_taken(taken, time.monotonic() - begun)
+        return begun
+
+    async def _go_back(self, directory: JobDirectory, asks: Sequence[app.Asked]) -> None:
+        async with self._going_back:
+            rank, wanted = asks[0][0].rank, asks[0][1].wanted
+            try:
+                handle = await handle_of(f"{self._job}:{wanted}" if wanted else self._job)
+                number = parse_handle(handle)[1]
+                if number not in directory.store.numbers():
+                    raise BadInput(f"there is no checkpoint {handle}")
+                self._tell(JobSays(f"rank {rank} asks to go back to {handle}"))
+                await jobs.restart(handle, _nothing, self._settings)
+                self._back = number
+            except CrdebugError as error:
+                app.answer_failure(asks, error)
+                self._tell(JobSays(f"the job does not go back, as rank {rank} asks: {error}"))
+
+    # ---- checkpoints -------------------------------------------------------------------------
 
     async def _take(self, *, end: bool) -> bool:
         """A checkpoint; end: and the job's end. Returns whether it was ended."""
@@ -132,13 +207,17 @@ class _Attendant:
                 return await self._failed(error)
             except CrdebugError as error:
                 return await self._failed(error)
-        self._lasted.append(time.monotonic() - started)
-        what = "; the job is ended" if end else ""
+        await self._was_taken(
+            taken, time.monotonic() - started, "; the job is ended" if end else ""
+        )
+        return end
+
+    async def _was_taken(self, taken: Checkpoint, lasted: float, more: str = "") -> None:
+        self._lasted.append(lasted)
         self._problem = ""
-        self._tell(JobSays(f"checkpoint {taken.handle} taken{what}"))
+        self._tell(JobSays(f"checkpoint {taken.handle} taken{more}"))
         self._stager.begin(taken.number)
         await self._prune()
-        return end
 
     async def _prune(self) -> None:
         try:

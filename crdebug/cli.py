@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from crdebug.config import Settings, config_file
+from crdebug.ui.linking import app
 from crdebug.ui.options import (
     STAGE,
     SignalNumber,
@@ -411,3 +412,6 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
     report = doctors.diagnose()
     click.echo(doctors.as_json(report) if as_json else doctors.as_text(report))
     ctx.exit(0 if doctors.main_job_can_run(report) else 1)
+
+
+main.add_command(app)

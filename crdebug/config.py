@@ -58,7 +58,8 @@ class Settings:
     record: have the ranks record their MPI calls, for going back in time; None: if that can be.
     times in seconds: attach for all ranks to be attached; stop for a job to stop;
     command for one answer of GDB; herd for threads to be led to a waitpoint; hook for a program of
-    the operator's; dump and restore for the CRS.
+    the operator's, or the program's callbacks; quiet for the end of its quiet regions; dump and
+    restore for the CRS.
     """
 
     gdb: str = "gdb"
@@ -71,5 +72,6 @@ class Settings:
     command: float = 60.0
     herd: float = 20.0
     hook: float = 60.0
+    quiet: float = 60.0
     dump: float = 600.0
     restore: float = 600.0

@@ -58,6 +58,10 @@ class Refused(CrdebugError):
     """The request is understood, and cannot be done in the present state."""
 
 
+class InQuietRegion(Refused):
+    """The program does not want a checkpoint just now; soon it may."""
+
+
 class NotAvailable(CrdebugError):
     """Something that the machine would have to provide is missing."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from signal import SIGCONT
 
 from crdebug.checkpoint import staging
@@ -16,7 +17,7 @@ from crdebug.control import Request, ask, is_attended
 from crdebug.deadline import Deadline
 from crdebug.errors import BadInput, CrdebugError, DeadlineExpired, Refused, StoreError
 from crdebug.events import Event, Progress, RankRestored
-from crdebug.job import hooks
+from crdebug.job import app, hooks
 from crdebug.job.imaging import Image, Imaging, stop_all
 from crdebug.job.launch import await_ranks, end, launch, why_ended
 from crdebug.job.ranks import RankShim, StoppedRank, naming_the_ended, refuse_traced
@@ -106,18 +107,20 @@ async def run_detached(
     return await _info(directory)
 
 
-async def follow(job: str, subscriber: Callable[[Event], None]) -> int:
+async def follow(job: str, subscriber: Callable[[Event], None], since: Path | None = None) -> int:
     """Tell what a job writes until it has ended; returns the launcher's status.
 
-    Raises NotAvailable when it could not be started at all.
+    since: the directory of the checkpoint that it was brought back from. Raises NotAvailable when
+    it could not be started at all.
     """
     directory = JobDirectory(job)
     record = directory.read()
-    relay = OutputRelay(directory.run(record.incarnation), subscriber, from_now=False)
+    run = directory.run(record.incarnation)
+    relay = OutputRelay(run, subscriber, from_now=False, since=since)
     try:
         await signals.ended(record.pid, Deadline(1e9), f"job '{job}' to end")
         relay.catch_up()
-        if told(directory.run(record.incarnation) / "events").failure:
+        if told(run / "events").failure:
             raise why_ended(directory, record)
         return 128 + 9 if relay.ended is None else relay.ended
     finally:
@@ -269,12 +272,14 @@ async def take_checkpoint(
         actions = _Undisturbed(imaging, record, shims, progress, note=note, stop=stop)
         async with hooks.around_checkpoint(record, shims, settings, progress) as taken:
             await _prepare(job, shims, held)
-            machine = Protocol(RankSet.span(len(shims)), restart=False, debugger=False)
-            await drive(machine, actions, _teller("checkpoint", progress))
-            if machine.problems:
-                raise machine.problems[0]
-            assert actions.checkpoint is not None
-            taken.append(actions.checkpoint)
+            now = (directory, record, shims, settings, progress)
+            async with app.around_checkpoint(*now, held=held, stop=stop):
+                machine = Protocol(RankSet.span(len(shims)), restart=False, debugger=False)
+                await drive(machine, actions, _teller("checkpoint", progress))
+                if machine.problems:
+                    raise machine.problems[0]
+                assert actions.checkpoint is not None
+                taken.append(actions.checkpoint)
         if kill:
             await end(record, Deadline(settings.stop))
     return taken[0]

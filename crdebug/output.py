@@ -16,16 +16,25 @@ from crdebug.node import watch
 class OutputRelay:
     """Follows one incarnation's stdout, stderr and events until `stop`.
 
-    from_now: only what is written from now on; else all of it.
+    from_now: only what is written from now on; else all of it, but for what the checkpoint in the
+    directory `since` has.
     ended: the launcher's status once it is known.
     """
 
-    def __init__(self, run: Path, tell: Callable[[Event], None], *, from_now: bool) -> None:
+    def __init__(
+        self,
+        run: Path,
+        tell: Callable[[Event], None],
+        *,
+        from_now: bool,
+        since: Path | None = None,
+    ) -> None:
         self.ended: int | None = None
         self._run = run
         self._tell = tell
         names = ("stdout", "stderr", "events")
-        offsets = {run / name: _size(run / name) if from_now else 0 for name in names}
+        known = run if from_now else since / "run" if since is not None else None
+        offsets = {run / name: _size(known / name) if known else 0 for name in names}
         self._decoders = {
             run / name: codecs.getincrementaldecoder("utf-8")("replace") for name in names[:2]
         }

@@ -294,7 +294,8 @@ SETTINGS = (
     _limit("stop", "stopping the job"),
     _limit("command", "one answer of a GDB"),
     _limit("herd", "leading the threads into the waitpoint"),
-    _limit("hook", "a hook of the operator's"),
+    _limit("hook", "a hook of the operator's, or the callbacks of the program"),
+    _limit("quiet", "the end of the program's quiet regions"),
     _limit("dump", "writing a checkpoint"),
     _limit("restore", "reading a checkpoint back"),
 )

@@ -26,7 +26,7 @@ from crdebug.config import Settings
 from crdebug.deadline import Deadline
 from crdebug.errors import CrdebugError, NotAvailable, Refused, StoreError
 from crdebug.events import Progress
-from crdebug.job import clocks, needs
+from crdebug.job import app, clocks, needs
 from crdebug.job.ranks import RankShim, StoppedRank, find_shims
 from crdebug.job.record import JobDirectory, JobRecord, is_alive
 from crdebug.native import layout
@@ -280,6 +280,8 @@ class Imaging:
             entries = entries_of(manifest) if record.adopted else acquire(pid)
             shims = find_shims(entries, manifest.shim, adopted=record.adopted)
             set_variables(shims, manifest, home / "images", debugger=debugger)
+            anew = self.store is self.directory.store  # not to go back in time
+            app.brought_back(shims, manifest.shim, record.incarnation, manifest.number, asks=anew)
 
         async with contextlib.AsyncExitStack() as undo:
             run = self.directory.new_run(incarnation)

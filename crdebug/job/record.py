@@ -6,6 +6,7 @@ STATE/jobs/NAME/
   session         the attached session's socket, see crdebug.job.control
   herd.json       where the threads were, while they are in their waitpoints
   run/N/          the N-th incarnation's stdout, stderr and events
+  asks, door      FIFOs, in run/N/ too, so that ranks see who reads them: see crdebug.job.app
   run/N/time/     its ranks' logs of MPI calls, see crdebug.timeline.log
   undo-N/         while the N-th incarnation is being replaced: what its files held
   checkpoints/N/  see crdebug.checkpoint.store
@@ -99,6 +100,10 @@ class JobDirectory:
         path = self.run(incarnation)
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(mode=0o700, parents=True)
+        for fifo in (self.asks, self.door):
+            with contextlib.suppress(FileExistsError):
+                os.mkfifo(fifo, 0o600)
+            os.link(fifo, path / fifo.name)  # all incarnations have the same
         return path
 
     def forget_runs(self, incarnation: int) -> None:
@@ -123,6 +128,14 @@ class JobDirectory:
     @property
     def session_socket(self) -> Path:
         return self.path / "session"
+
+    @property
+    def asks(self) -> Path:
+        return self.path / "asks"
+
+    @property
+    def door(self) -> Path:
+        return self.path / "door"
 
     @property
     def herd(self) -> Path:

@@ -41,7 +41,7 @@ def _commands(compiler: Sequence[str], target: Path) -> tuple[tuple[str, ...], .
     sources = [str(_HERE / f"{name}.c") for name in ("crs_action", "front", "starter")]
     return (
         (*starter, *sources),
-        (*shim, str(_HERE / "shim.c"), "-ldl"),
+        (*shim, str(_HERE / "shim.c"), str(_HERE / "app.c"), "-pthread", "-ldl"),
         (*walk, str(_HERE / "walk.c"), str(_HERE / "walk_wait.c")),
         (*history, *(str(path) for path in sorted(_HERE.glob("history*.c")))),
     )
@@ -54,7 +54,7 @@ async def build(compiler: str, deadline: Deadline) -> Native:
     rename, and stay the same files for as long as jobs run them.
     Raises NotAvailable with the compiler's own words and the command that it was.
     """
-    words = _words(compiler)
+    words = compiler_words(compiler)
     version = await programs.run([*words, "--version"], deadline, "the compiler's version")
     digest = hashlib.sha256(version.out.encode())
     for source in sorted(_HERE.glob("*.[ch]")):
@@ -68,7 +68,8 @@ async def build(compiler: str, deadline: Deadline) -> Native:
     return native
 
 
-def _words(compiler: str) -> list[str]:
+def compiler_words(compiler: str) -> list[str]:
+    """A compiler with its options, with the path of its program. Raises NotAvailable."""
     try:
         program, *options = shlex.split(compiler)
     except ValueError:

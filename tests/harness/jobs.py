@@ -20,7 +20,8 @@ from harness import mpirun
 
 JOB = "job"
 # What may be in a job's directory once nothing happens to it any more.
-_LASTING = {"job.json", "lock", "herd.json", "run", "checkpoints", "history", "branches", "stage"}
+_LASTING = {"job.json", "lock", "asks", "door", "herd.json", "run", "checkpoints", "history"}
+_LASTING |= {"branches", "stage"}
 
 
 @contextmanager

@@ -57,23 +57,26 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in _SOURCES.glob("*.c")))
 
 
-def build(name: str, *, compiler: str = "", flags: Sequence[str] = ()) -> Path:
+def build(
+    name: str, *, compiler: str = "", flags: Sequence[str] = (), libraries: Sequence[str] = ()
+) -> Path:
     """The executable of a program, compiled if it is not there yet.
 
-    compiler: by default mpicc or mpifort. flags: for it, besides the usual ones. Raises
-    CompileFailed.
+    compiler: by default mpicc or mpifort. flags, libraries: for it, besides the usual ones.
+    Raises CompileFailed.
     """
     if not compiler:
         compiler = "mpicc" if source(name).suffix == ".c" else "mpifort"
-    return _build(name, compiler, tuple(flags))
+    return _build(name, compiler, tuple(flags), tuple(libraries))
 
 
 @functools.cache
-def _build(name: str, compiler: str, flags: tuple[str, ...]) -> Path:
+def _build(name: str, compiler: str, flags: tuple[str, ...], libraries: tuple[str, ...]) -> Path:
     path = source(name)
     flags = (*(FLAGS if path.suffix == ".c" else FORTRAN_FLAGS), *flags)
     # The path too: a debugger looks for the source there, and another clone may be gone.
-    told = (*flags, *_LIBRARIES, str(path))
+    libraries = (*libraries, *_LIBRARIES)
+    told = (*flags, *libraries, str(path))
     inputs = [_identity(compiler).encode(), "\0".join(told).encode()]
     inputs += [file.read_bytes() for file in (path, *sorted(path.parent.glob("*.h")))]
     digest = hashlib.sha256()
@@ -85,7 +88,7 @@ def _build(name: str, compiler: str, flags: tuple[str, ...]) -> Path:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=directory) as scratch:
             output = Path(scratch) / name
-            _run([compiler, *flags, "-o", str(output), str(path), *_LIBRARIES])
+            _run([compiler, *flags, "-o", str(output), str(path), *libraries])
             output.replace(executable)
     return executable
 

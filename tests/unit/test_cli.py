@@ -94,7 +94,9 @@ class World:
         self._note("run_detached", tuple(argv), name, settings.signal)
         return JobInfo()
 
-    async def follow(self, job: str, subscriber: Callable[[Event], None]) -> int:
+    async def follow(
+        self, job: str, subscriber: Callable[[Event], None], since: Path | None
+    ) -> int:
         self._note("follow", job)
         subscriber(JobOutput("stdout", "half"))
         subscriber(JobOutput("stderr", "oops\n"))

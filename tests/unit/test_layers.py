@@ -22,6 +22,7 @@ TOP = Path(__file__).parents[2]
 # level 0 is the ground; an import must lead to a lower level, or stay in its own package
 LEVELS: dict[str, int] = {
     **dict.fromkeys(("ranks", "ranksets", "values", "events", "errors", "deadline", "config"), 0),
+    "app": 0,  # it runs in other people's programs, and imports nothing of ours
     **dict.fromkeys(("node", "mi", "native"), 1),
     **dict.fromkeys(("timeline", "checkpoint", "target", "acquire"), 2),
     # the session level, in itself ordered: it composes those below, first without a debugger
@@ -55,8 +56,8 @@ PROGRAMS = ("crdebug.node.criu_trial",)
 
 # modules whose use is touching the operating system's processes
 PROCESS_MODULES = ("subprocess", "ctypes", "psutil", "multiprocessing", "pty")
-# which loads what crdebug has compiled of its own, and calls nothing else
-LIBRARIES = ("crdebug.native.history",)
+# which load what crdebug has compiled of its own, and call nothing else
+LIBRARIES = ("crdebug.native.history", "crdebug.app")
 PROCESS_CALLS = re.compile(
     r"os\.(kill|killpg|fork|forkpty|exec\w+|_?spawn\w+|posix_spawnp?|system|popen|wait\w*|setns"
     r"|unshare|pidfd_open|abort)"

@@ -209,8 +209,12 @@ def test_each_incarnation_has_a_directory_of_its_own_empty_at_first() -> None:
         run = directory.new_run(number)
         assert run == directory.run(number) and stat.S_IMODE(run.stat().st_mode) == 0o700
         (run / "stdout").write_text("x")
-    assert not list(directory.new_run(2).iterdir())
-    assert [path.name for path in directory.run(1).iterdir()] == ["stdout"]
+    first, second = directory.run(1), directory.new_run(2)
+    assert {path.name for path in first.iterdir()} == {"stdout", "asks", "door"}
+    # Who reads the first one's is there for the second one.
+    for name in ("asks", "door"):
+        assert (first / name).is_fifo() and (first / name).samefile(second / name)
+    assert len(list(second.iterdir())) == 2
 
 
 # ---- alive -------------------------------------------------------------------------------------

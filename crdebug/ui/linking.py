@@ -1,0 +1,34 @@
+"""`crdebug app`: how programs are linked with what they ask of crdebug."""
+
+from __future__ import annotations
+
+import click
+
+from crdebug.ui.waiting import wait
+
+
+@click.command("app")
+@click.option("--cflags", is_flag=True, help="What the compiler needs.")
+@click.option("--libs", is_flag=True, help="What the linker needs, after the program's own files.")
+@click.option("--python", "module", is_flag=True, help="The file that is crdebug.app.")
+@click.option(
+    "--fortran",
+    metavar="COMPILER",
+    default=None,
+    help="Which the Fortran module is for; by default gfortran, if it is there.",
+)
+def app(cflags: bool, libs: bool, module: bool, fortran: str | None) -> None:
+    """How a program is linked with crdebug_app.h: `mpicc x.c $(crdebug app --cflags --libs)`."""
+    from crdebug import app as for_python
+    from crdebug.config import Settings
+    from crdebug.deadline import Deadline
+    from crdebug.native.build_app import build_library, find_fortran, pkg_words
+
+    if module:
+        click.echo(for_python.__file__)
+    if not module or cflags or libs:
+        settings = Settings()
+        compiler = find_fortran() if fortran is None else fortran
+        home = wait(build_library(settings.compiler, compiler, Deadline(settings.launch)))
+        both = not (cflags or libs)
+        click.echo(pkg_words(home, cflags=cflags or both, libs=libs or both))
