@@ -18,9 +18,9 @@ from crdebug.deadline import Deadline
 from crdebug.errors import BadInput, CrdebugError, DeadlineExpired, Refused, StoreError
 from crdebug.events import Event, Progress, RankRestored
 from crdebug.job import app, hooks
-from crdebug.job.imaging import Image, Imaging, stop_all
+from crdebug.job.imaging import Imaging, stop_all
 from crdebug.job.launch import await_ranks, end, launch, why_ended
-from crdebug.job.ranks import RankShim, StoppedRank, naming_the_ended, refuse_traced
+from crdebug.job.ranks import RankShim, StoppedRank, refuse_traced
 from crdebug.job.record import (
     JobDirectory,
     JobRecord,
@@ -34,6 +34,7 @@ from crdebug.job.remains import end_remains, take_over
 from crdebug.node import family, proc, signals
 from crdebug.output import OutputRelay
 from crdebug.ranks import RankSet
+from crdebug.undisturbed import Undisturbed
 
 _BLOCKED_FOR_GOOD = 0.5  # seconds
 
@@ -153,70 +154,6 @@ def _everywhere(directory: JobDirectory) -> tuple[Checkpoint, ...]:
     return staging.everywhere(directory.store, directory.stage)
 
 
-class _Undisturbed:
-    """checkpoint.driver.Actions for a job without a debugger: only the CRS acts."""
-
-    def __init__(
-        self,
-        imaging: Imaging,
-        record: JobRecord,
-        shims: tuple[RankShim, ...],
-        tell: Callable[[Event], None],
-        *,
-        note: str = "",
-        stop: bool = False,
-        number: int | None = None,
-        held: bool = False,
-    ) -> None:
-        self.record = record
-        self.shims = shims
-        self.checkpoint: Checkpoint | None = None
-        self._imaging = imaging
-        self._tell = tell
-        self._note = note
-        self._stop = stop
-        self._number = number
-        self._held = held
-        self._image: Image | None = None
-
-    async def dump(self) -> None:
-        with naming_the_ended(self.shims):
-            self._image = await self._imaging.dump(
-                self.record, self.shims, running=True, stop=self._stop
-            )
-
-    async def publish(self) -> None:
-        assert self._image is not None
-        self.checkpoint = await self._imaging.publish(
-            self._image, self.record, self.shims, note=self._note, threads=None
-        )
-
-    async def restore(self) -> None:
-        assert self._number is not None
-        manifest = self._imaging.directory.store.load(self._number)
-        self._old = self.record
-        why = self._imaging.why_end_first(manifest, self.record)
-        if why is not None:
-            await self._imaging.before_the_end(manifest, self.record)
-            self._tell(why)
-            await self.retire()
-        self.record, self.shims = await self._imaging.restore(
-            manifest, self.record, debugger=self._held
-        )
-        self.checkpoint = describe(manifest)
-
-    async def retire(self) -> None:
-        await end(self._old, Deadline(self._imaging.settings.stop))
-
-    async def _no_debugger(self, rank: int) -> None:
-        raise AssertionError(f"nothing is to be done with rank {rank}")
-
-    record_threads = herd = detach = await_waitpoint = attach = walk_out = _no_debugger
-
-    async def announce(self) -> None:
-        raise AssertionError("there is nobody to announce to")
-
-
 async def take_checkpoint(
     job: str,
     note: str,
@@ -269,7 +206,7 @@ async def take_checkpoint(
         except ProcessLookupError:
             raise has_ended(directory) from None
         imaging = Imaging(directory, settings)
-        actions = _Undisturbed(imaging, record, shims, progress, note=note, stop=stop)
+        actions = Undisturbed(imaging, record, shims, progress, note=note, stop=stop)
         async with hooks.around_checkpoint(record, shims, settings, progress) as taken:
             await _prepare(job, shims, held)
             now = (directory, record, shims, settings, progress)
@@ -337,7 +274,7 @@ async def restart(
         )
     async with directory.lock_within("restart", Deadline(settings.stop)):
         record = directory.read()  # others may have had it until now
-        actions = _Undisturbed(
+        actions = Undisturbed(
             Imaging(directory, settings), record, (), progress, number=number, held=held
         )
         machine = Protocol(RankSet(), restart=True, debugger=False, replaces=is_alive(record))

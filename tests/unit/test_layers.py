@@ -28,7 +28,7 @@ LEVELS: dict[str, int] = {
     # the session level, in itself ordered: it composes those below, first without a debugger
     "job": 3,
     "charts": 3,
-    **dict.fromkeys(("control", "debuggers", "operation", "output"), 4),
+    **dict.fromkeys(("control", "debuggers", "operation", "undisturbed", "output"), 4),
     "attended": 5,
     "adoption": 6,
     "interludes": 5,
