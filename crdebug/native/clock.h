@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#define CRDEBUG_CLOCK_ABI 1u
+#define CRDEBUG_CLOCK_ABI 2u
 #define CRDEBUG_TIME_DIR "/run/crdebug/time" /* one file a rank; or where $CRDEBUG_TIME says */
 #define CRDEBUG_NEVER UINT64_MAX
 #define CRDEBUG_SITES 65536
@@ -59,10 +59,20 @@ enum crdebug_flags {
     CRDEBUG_WILD_TAG = 4,
     CRDEBUG_DONE = 8,    /* a posted receive: it completed before the tail */
     CRDEBUG_NO = 16,     /* the answer was no */
-    CRDEBUG_ODD = 32,    /* cancelled; or MPI_UNDEFINED; or, of a started request, a receive; or, of a
-                            window's fence, that it ends no epoch */
-    CRDEBUG_PACKED = 64, /* two halves in one; or, of a Waitall, the last requests that were posted */
+    CRDEBUG_ODD = 32,    /* cancelled; or MPI_UNDEFINED; or, of a window's fence, that it ends no epoch */
+    CRDEBUG_PACKED = 64, /* two halves in one; or, of a Waitall, the last requests that were posted; or,
+                            of a started request, a receive */
 };
+
+/* A started send is no receive: its two flags for what a receive leaves open say which kind it is of. */
+#define CRDEBUG_SYNCHRONOUS CRDEBUG_WILD_SOURCE
+#define CRDEBUG_BUFFERED CRDEBUG_WILD_TAG
+
+/* MPI_Startall: words for each of its requests, and the bits of the first of them. */
+enum crdebug_slot { CRDEBUG_SLOT_PEER, CRDEBUG_SLOT_TAG, CRDEBUG_SLOT_COMM, CRDEBUG_SLOT_SIZE, CRDEBUG_SLOT };
+#define CRDEBUG_SLOT_DONE (UINT32_C(1) << 31) /* the receive completed before the tail */
+#define CRDEBUG_SLOT_CANCELLED (UINT32_C(1) << 30)
+#define CRDEBUG_SLOT_FLAGS(flags) ((uint32_t)(flags) << 20) /* as of a single one */
 
 /* The last record of a log that was cut from outside, while the rank stood elsewhere: a rank that
  * comes to it forgets it, and records. */

@@ -13,7 +13,7 @@ from enum import IntEnum
 from crdebug.errors import NotAvailable
 from crdebug.native.mpi_calls import DIGEST
 
-ABI = 1
+ABI = 2
 NEVER = 2**64 - 1
 SYMBOL = "crdebug_clock"
 HOLD_FUNCTION = "crdebug_hold"

@@ -11,33 +11,6 @@
 
 #include "history.h"
 
-/* ---- queues ------------------------------------------------------------------------------------- */
-
-static void append(struct queue *queue, int32_t row) {
-    if (queue->first > 16 && queue->first * 2 > queue->rows.count) {
-        memmove(queue->rows.data, queue_rows(queue), queue_length(queue) * sizeof row);
-        queue->rows.count -= queue->first;
-        queue->first = 0;
-    }
-    PUSH(queue->rows, int32_t, row);
-}
-
-static int32_t pop(struct queue *queue) {
-    int32_t row = *queue_rows(queue);
-    if (++queue->first == queue->rows.count) queue->first = queue->rows.count = 0;
-    return row;
-}
-
-static bool take_out(struct queue *queue, int32_t row) {
-    for (uint64_t at = queue->first; at < queue->rows.count; at++) {
-        if (AT(queue->rows, int32_t, at) != row) continue;
-        int32_t *from = (int32_t *)queue->rows.data + at;
-        memmove(from, from + 1, (--queue->rows.count - at) * sizeof row);
-        return true;
-    }
-    return false;
-}
-
 /* ---- matching ----------------------------------------------------------------------------------- */
 
 /* A send has completed: with its receive, it may be a need. */
@@ -86,8 +59,8 @@ static void renumber(struct history *h, int32_t receiver, int32_t first, int32_t
     struct queue sent = {0}, posted = {0};
     bool matched = false;
     while (queue_length(&channel->posted)) {
-        int32_t row = pop(&channel->posted);
-        if (row < first) append(&posted, row);
+        int32_t row = queue_pop(&channel->posted);
+        if (row < first) queue_append(&posted, row);
     }
     for (uint64_t at = (uint64_t)first; at < receives->tick.count; at++) {
         if (AT(receives->tag, int32_t, at) != tag || AT(receives->peer, int32_t, at) != sender ||
@@ -95,13 +68,13 @@ static void renumber(struct history *h, int32_t receiver, int32_t first, int32_t
             continue;
         int32_t *partner = &AT(receives->partner, int32_t, at);
         if (*partner != UNMATCHED) {
-            append(&sent, *partner);
+            queue_append(&sent, *partner);
             matched = true;
             *partner = UNMATCHED;
         }
-        if (!AT(receives->cancelled, uint8_t, at)) append(&posted, (int32_t)at);
+        if (!AT(receives->cancelled, uint8_t, at)) queue_append(&posted, (int32_t)at);
     }
-    while (queue_length(&channel->sent)) append(&sent, pop(&channel->sent));
+    while (queue_length(&channel->sent)) queue_append(&sent, queue_pop(&channel->sent));
     if (queue_length(&sent)) {
         qsort(queue_rows(&sent), queue_length(&sent), sizeof(int32_t), by_row);
         struct needs *received = needs_of(h, sender, receiver, W_RECEIVED);
@@ -113,8 +86,8 @@ static void renumber(struct history *h, int32_t receiver, int32_t first, int32_t
     }
     if (matched) mark_stale(h, sender, receiver); /* what was noted of them may be wrong */
     while (queue_length(&sent) && queue_length(&posted)) {
-        int32_t send = pop(&sent);
-        join(h, sender, send, receiver, pop(&posted));
+        int32_t send = queue_pop(&sent);
+        join(h, sender, send, receiver, queue_pop(&posted));
     }
     column_free(&channel->sent.rows);
     column_free(&channel->posted.rows);
@@ -134,7 +107,7 @@ static bool learn(struct history *h, int32_t rank, uint64_t at) {
     struct rank *r = history_rank(h, rank);
     struct open *open = &AT(r->open, struct open, at);
     int32_t peer, tag, row = (int32_t)open->row;
-    if (r->log == NULL || !log_settled(r->log, open->place, &peer, &tag) || peer < 0 || tag == NONE)
+    if (r->log == NULL || !log_settled(r->log, open->place, open->slot, &peer, &tag) || peer < 0 || tag == NONE)
         return false;
     memmove(open, open + 1, (--r->open.count - at) * sizeof *open);
     learned(h, rank, row, peer, tag);
@@ -183,14 +156,15 @@ static void send(struct history *h, struct rank *r, const struct call *c, int64_
     PUSH(s->tag, int32_t, tag);
     PUSH(s->partner, int32_t, UNMATCHED);
     PUSH(s->slot, int32_t, (int32_t)slot);
-    PUSH(s->mode, uint8_t, (uint8_t)function->mode);
+    PUSH(s->mode, uint8_t, (uint8_t)(c->mode ? c->mode : function->mode));
     PUSH(s->cancelled, uint8_t, 0);
+    if (c->slot) PUSH(r->started, struct took, ((struct took){c->tick, row, -c->slot, 0}));
     struct channel *channel = channel_of(h, c->rank, c->peer, c->comm, tag);
     if (channel->looking.count) seen_by_probes(h, channel, c->tick);
     if (queue_length(&channel->posted))
-        join(h, c->rank, row, c->peer, pop(&channel->posted));
+        join(h, c->rank, row, c->peer, queue_pop(&channel->posted));
     else
-        append(&channel->sent, row);
+        queue_append(&channel->sent, row);
 }
 
 /* The row of the receive, or -1. */
@@ -209,15 +183,16 @@ static int32_t post(struct history *h, struct rank *r, const struct call *c, int
     PUSH(t->partner, int32_t, UNMATCHED);
     PUSH(t->wild, uint8_t, c->wild != 0);
     PUSH(t->cancelled, uint8_t, 0);
+    if (c->slot) PUSH(r->started, struct took, ((struct took){c->tick, row, c->slot, 0}));
     if (!known) {
-        PUSH(r->open, struct open, ((struct open){row, c->place}));
+        PUSH(r->open, struct open, ((struct open){row, c->place, c->slot}));
         return row;
     }
     struct channel *channel = channel_of(h, source, c->rank, c->comm, tag);
     if (queue_length(&channel->sent))
-        join(h, source, pop(&channel->sent), c->rank, row);
+        join(h, source, queue_pop(&channel->sent), c->rank, row);
     else
-        append(&channel->posted, row);
+        queue_append(&channel->posted, row);
     return row;
 }
 
@@ -239,14 +214,17 @@ static void received(struct history *h, struct rank *r, int32_t rank, int32_t ro
     }
 }
 
-/* The receive that MPI_Mrecv or MPI_Imrecv completes: they name no source and tag on record; of
- * several matched probes the oldest is taken then. */
+/* The receive that MPI_Mrecv or MPI_Imrecv completes: of several matched probes with the envelope that
+ * it names the oldest, or as many later as it says. */
 static int32_t grabbed_by(struct rank *r, const struct call *c) {
+    int32_t older = c->older;
     for (uint64_t at = 0; at < r->grabbed.count; at++) {
         int32_t *each = &AT(r->grabbed, int32_t, at), row = *each;
         if (c->peer != NONE && (c->peer != AT(r->receives.peer, int32_t, row) ||
-                                c->tag != AT(r->receives.tag, int32_t, row)))
+                                c->tag != AT(r->receives.tag, int32_t, row) ||
+                                c->comm != AT(r->receives.comm, int32_t, row)))
             continue;
+        if (older-- > 0) continue;
         memmove(each, each + 1, (--r->grabbed.count - at) * sizeof *each);
         return row;
     }
@@ -256,11 +234,10 @@ static int32_t grabbed_by(struct rank *r, const struct call *c) {
 static void receive(struct history *h, struct rank *r, const struct call *c, int64_t done) {
     if (h->functions[c->function].special & F_MATCHED_RECEIVE) {
         int32_t row = grabbed_by(r, c);
-        if (row >= 0) {
-            PUSH(r->grabs, struct took, ((struct took){c->tick, row, 0, 0}));
-            if (done != NEVER) received(h, r, c->rank, row, done);
-            return;
-        }
+        if (row < 0) return;
+        PUSH(r->grabs, struct took, ((struct took){c->tick, row, 0, 0}));
+        if (done != NEVER) received(h, r, c->rank, row, done);
+        return;
     }
     post(h, r, c, done, c->peer, c->tag);
 }
@@ -289,11 +266,30 @@ static int32_t undone_at(const struct column *ticks, const struct column *done, 
     return -1;
 }
 
-static void complete(struct history *h, struct rank *r, const struct call *c, int64_t tick) {
+/* What MPI_Startall started as its n-th, or NULL: to MPI_PROC_NULL, for one. */
+static const struct took *started_at(const struct rank *r, int64_t tick, int32_t slot) {
+    struct took *end, *each = took_from(&r->started, tick, &end);
+    while (each < end && each->number != slot && each->number != -slot) each++;
+    return each < end ? each : NULL;
+}
+
+static void sent(struct history *h, struct rank *r, const struct call *c, int32_t row) {
+    AT(r->sends.done, int64_t, row) = c->tick;
+    freed(h, c->rank, row);
+}
+
+static void complete(struct history *h, struct rank *r, const struct call *c, int64_t tick, int32_t slot) {
+    if (slot) {
+        const struct took *one = started_at(r, tick, slot);
+        if (one != NULL && one->number < 0)
+            sent(h, r, c, (int32_t)one->what);
+        else if (one != NULL)
+            received(h, r, c->rank, (int32_t)one->what, c->tick);
+        return;
+    }
     int32_t row = undone_at(&r->sends.tick, &r->sends.done, tick);
     if (row >= 0) {
-        AT(r->sends.done, int64_t, row) = c->tick;
-        freed(h, c->rank, row);
+        sent(h, r, c, row);
         return;
     }
     struct took *grab = took_at(&r->grabs, tick);
@@ -304,29 +300,39 @@ static void complete(struct history *h, struct rank *r, const struct call *c, in
         history_collected(h, r, c, tick);
 }
 
-static void cancel(struct history *h, struct rank *r, const struct call *c, int64_t tick) {
-    struct sends *s = &r->sends;
+static void cancel_send(struct history *h, int32_t rank, uint64_t at) {
+    struct sends *s = &history_rank(h, rank)->sends;
+    int32_t peer = AT(s->peer, int32_t, at), comm = AT(s->comm, int32_t, at);
+    int32_t tag = AT(s->tag, int32_t, at), *partner = &AT(s->partner, int32_t, at), was = *partner;
+    AT(s->cancelled, uint8_t, at) = 1;
+    if (queue_take(&channel_of(h, rank, peer, comm, tag)->sent, (int32_t)at) || was == UNMATCHED) return;
+    *partner = UNMATCHED;
+    needs_put(needs_of(h, rank, peer, W_RECEIVED), (uint64_t)AT(s->slot, int32_t, at), NEVER);
+    AT(history_rank(h, peer)->receives.partner, int32_t, was) = UNMATCHED;
+    renumber(h, peer, was, rank, comm, tag);
+}
+
+static void cancel_receive(struct history *h, int32_t rank, uint64_t at) {
+    struct rank *r = history_rank(h, rank);
     struct receives *t = &r->receives;
-    uint64_t at = first_at(&s->tick, tick);
-    for (; at < s->tick.count && AT(s->tick, int64_t, at) == tick; at++) {
-        int32_t peer = AT(s->peer, int32_t, at), comm = AT(s->comm, int32_t, at);
-        int32_t tag = AT(s->tag, int32_t, at), *partner = &AT(s->partner, int32_t, at), was = *partner;
-        AT(s->cancelled, uint8_t, at) = 1;
-        if (take_out(&channel_of(h, c->rank, peer, comm, tag)->sent, (int32_t)at) || was == UNMATCHED)
-            continue;
-        *partner = UNMATCHED;
-        needs_put(needs_of(h, c->rank, peer, W_RECEIVED), (uint64_t)AT(s->slot, int32_t, at), NEVER);
-        AT(history_rank(h, peer)->receives.partner, int32_t, was) = UNMATCHED;
-        renumber(h, peer, was, c->rank, comm, tag);
-    }
-    at = first_at(&t->tick, tick);
-    for (; at < t->tick.count && AT(t->tick, int64_t, at) == tick; at++) {
-        int32_t peer = AT(t->peer, int32_t, at), tag = AT(t->tag, int32_t, at);
-        AT(t->cancelled, uint8_t, at) = 1;
-        forget_open(r, (int64_t)at);
-        if (peer != UNKNOWN && tag != UNKNOWN)
-            renumber(h, c->rank, (int32_t)at, peer, AT(t->comm, int32_t, at), tag);
-    }
+    int32_t peer = AT(t->peer, int32_t, at), tag = AT(t->tag, int32_t, at);
+    AT(t->cancelled, uint8_t, at) = 1;
+    forget_open(r, (int64_t)at);
+    if (peer != UNKNOWN && tag != UNKNOWN)
+        renumber(h, rank, (int32_t)at, peer, AT(t->comm, int32_t, at), tag);
+}
+
+void history_cancelled(struct history *h, int32_t rank, int64_t tick, int32_t slot) {
+    struct rank *r = history_rank(h, rank);
+    const struct took *one = slot ? started_at(r, tick, slot) : NULL;
+    uint64_t at = first_at(&r->sends.tick, tick);
+    if (one != NULL && one->number < 0) cancel_send(h, rank, (uint64_t)one->what);
+    if (one != NULL && one->number > 0) cancel_receive(h, rank, (uint64_t)one->what);
+    if (slot) return;
+    for (; at < r->sends.tick.count && AT(r->sends.tick, int64_t, at) == tick; at++) cancel_send(h, rank, at);
+    at = first_at(&r->receives.tick, tick);
+    for (; at < r->receives.tick.count && AT(r->receives.tick, int64_t, at) == tick; at++)
+        cancel_receive(h, rank, at);
 }
 
 static bool is_together(const struct call *c, int32_t special) {
@@ -351,7 +357,7 @@ void history_read(struct history *h, const struct call *c) {
         break;
     case K_PROBE: probe(h, r, c); break;
     case K_CANCEL:
-        for (uint64_t k = 0; k < c->completes_count; k++) cancel(h, r, c, c->completes[k]);
+        for (uint64_t k = 0; k < c->completes_count; k++) history_cancelled(h, c->rank, c->completes[k], 0);
         return;
     default:
         if (special & (F_BEGIN | F_END))
@@ -362,7 +368,8 @@ void history_read(struct history *h, const struct call *c) {
         history_window(h, c);
         return;
     }
-    for (uint64_t k = 0; k < c->completes_count; k++) complete(h, r, c, c->completes[k]);
+    for (uint64_t k = 0; k < c->completes_count; k++)
+        complete(h, r, c, c->completes[k], c->slots ? c->slots[k] : 0);
 }
 
 /* ---- for crdebug ------------------------------------------------------------------------------- */

@@ -76,6 +76,10 @@ struct call { /* timeline/calls.py: Call */
     uint64_t completes_count;
     int32_t rank, function, kind, site, comm, peer, tag, peer2, tag2, wild;
     int32_t odd; /* of a window's fence: it ends no epoch */
+    int32_t mode; /* of a started send: enum mode; else it is that of the function */
+    int32_t older; /* F_MATCHED_RECEIVE: so many of the same envelope were taken before, and are not received */
+    int32_t slot;  /* of one that MPI_Startall started: which; from 1 */
+    const int32_t *slots; /* of what it completes; NULL if there is none */
 };
 
 /* Entries (key, value), ordered by key: "`waiter` completes its call of tick `value` only if
@@ -116,10 +120,10 @@ struct shaped {
 };
 
 struct open { /* a wild receive of which it is not known what it got */
-    int64_t row, place;
+    int64_t row, place, slot;
 };
 
-struct took { /* a call that took what a matched probe found; or posted a collective */
+struct took { /* a call that took what a matched probe found; or posted a collective; or started many */
     int64_t tick, what, number, done;
 };
 
@@ -134,6 +138,7 @@ struct rank {
     struct column grabbed;     /* int32_t: receives that matched probes took */
     struct column grabs;       /* struct took: by tick, the receive */
     struct column collectives; /* struct took: posted ones: communicator and number */
+    struct column started;     /* struct took: by MPI_Startall: a row, and its slot; below 0 of a send */
     struct log *log;
 };
 
@@ -181,6 +186,9 @@ void needs_clear(struct needs *needs);
 
 uint64_t queue_length(const struct queue *queue);
 int32_t *queue_rows(const struct queue *queue);
+void queue_append(struct queue *queue, int32_t row);
+int32_t queue_pop(struct queue *queue);
+bool queue_take(struct queue *queue, int32_t row); /* from anywhere; false if it is not in it */
 
 /* These are made when they are asked for the first time. */
 struct rank *history_rank(struct history *history, int32_t rank);
@@ -189,10 +197,13 @@ struct channel *channel_of(struct history *history, int32_t sender, int32_t rece
                            int32_t tag);
 struct succession *succession_of(struct history *history, int64_t comm);
 
-/* What a call took, by the tick of the call, if it has not been done yet. */
+/* What a call took, by the tick of the call: all of it, up to `end`; and the first that is not done yet. */
+struct took *took_from(const struct column *column, int64_t tick, struct took **end);
 struct took *took_at(const struct column *column, int64_t tick);
 
 void history_read(struct history *history, const struct call *call);
+/* A request completed as a cancelled one. slot: 0, or of which in an MPI_Startall. */
+void history_cancelled(struct history *history, int32_t rank, int64_t tick, int32_t slot);
 void history_collective(struct history *history, struct rank *rank, const struct call *call, int64_t comm);
 /* Of a window: a call of some of its members. */
 void history_window(struct history *history, const struct call *call);
@@ -200,6 +211,6 @@ void history_window_free(struct succession *window);
 /* A posted one, of the call at `tick`, has completed. */
 void history_collected(struct history *history, struct rank *rank, const struct call *call, int64_t tick);
 /* The peer and the tag that the record of a posting says by now; false while it does not. */
-bool log_settled(const struct log *log, int64_t place, int32_t *peer, int32_t *tag);
+bool log_settled(const struct log *log, int64_t place, int64_t slot, int32_t *peer, int32_t *tag);
 
 #endif

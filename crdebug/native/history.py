@@ -84,7 +84,10 @@ class CallStruct(Structure):
         *_fields(c_int64, "tick repeats bytes place"),
         ("completes", POINTER(c_int64)),
         ("completes_count", c_uint64),
-        *_fields(c_int32, "rank function kind site comm peer tag peer2 tag2 wild odd"),
+        *_fields(
+            c_int32, "rank function kind site comm peer tag peer2 tag2 wild odd mode older slot"
+        ),
+        ("slots", POINTER(c_int32)),
     ]
 
 
@@ -133,7 +136,7 @@ class RankStruct(Structure):
         *_fields(c_int64, "last blind"),
         ("sends", SendsStruct),
         ("receives", ReceivesStruct),
-        *_fields(_Any, "open grabbed grabs collectives"),
+        *_fields(_Any, "open grabbed grabs collectives started"),
         ("log", c_void_p),
     ]
 

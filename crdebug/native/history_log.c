@@ -4,28 +4,27 @@
 #include <sys/mman.h>
 
 #include "clock.h"
-#include "history.h"
+#include "history_comms.h"
 
 #define STEP 256 /* calls between two places from which reading can begin */
 #define DEFINITION 0
 #define NOBODY (-1)
 #define OTHER_JOB UINT32_MAX
-enum { BIAS = 4 };
+#define PROC_NULL 1
 #define TAG_MOST ((1u << 28) - 1) /* this, or more: the true values follow */
 #define PEER_MOST ((1u << 20) - 1)
 #define SIZE_MOST UINT32_MAX
 #define FLAG(flag) ((uint64_t)(flag) << 9)
 
-struct comm { /* what a number in this log means from a place on */
-    uint64_t place;
-    int64_t id;
-    struct column ranks; /* int32_t: in the world, of those that it can name */
-};
-
 struct cursor {
     uint64_t place; /* in records */
     int64_t tick;
     uint64_t posted; /* requests so far */
+};
+
+struct cancel { /* a request that MPI_Cancel was called for: its number, and where it was posted */
+    uint64_t posted, place;
+    int32_t slot;
 };
 
 struct log {
@@ -38,54 +37,38 @@ struct log {
     struct column marks;               /* struct cursor, every STEP calls */
     struct column comms;               /* by number, columns of struct comm */
     struct column outside, one_sided;  /* int64_t: ticks of such calls */
-    struct column completes;           /* int64_t: of the call that was read last */
+    struct column completes, slots;    /* int64_t, int32_t: of the call that was read last */
+    struct column cancels;             /* struct cancel: of those that have not completed */
 };
 
 static const struct crdebug_record *record_at(const struct log *log, uint64_t place) {
     return (const struct crdebug_record *)(log->map + CRDEBUG_LOG_HEADER) + place;
 }
 
-/* ---- ranks and tags ----------------------------------------------------------------------------- */
-
-/* Of number 0, which is none: where a call does not say it, ranks are those of the world. */
-static const struct comm nameless = {.id = C_NONE};
-
-static const struct comm *comm_at(const struct log *log, uint64_t number, uint64_t place) {
-    if (number == 0) return &nameless;
-    if (number >= log->comms.count) return NULL;
-    const struct column *meanings = &AT(log->comms, struct column, number);
-    uint64_t low = 0, high = meanings->count;
-    if (high && AT(*meanings, struct comm, high - 1).place <= place) low = high; /* most often */
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        if (AT(*meanings, struct comm, middle).place <= place)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low ? &AT(*meanings, struct comm, low - 1) : NULL;
-}
-
-static int32_t world_rank(const struct comm *comm, uint32_t rank) {
-    if (comm == &nameless) return (int32_t)rank;
-    return comm != NULL && rank < comm->ranks.count ? AT(comm->ranks, int32_t, rank) : NONE;
-}
-
-static int32_t coded(const struct comm *comm, uint32_t code) {
-    return code >= BIAS ? world_rank(comm, code - BIAS) : NONE;
-}
+/* ---- one request -------------------------------------------------------------------------------- */
 
 static int32_t peer_of(const struct comm *comm, uint64_t body) {
     return coded(comm, body >> 28 & PEER_MOST);
 }
 
-static int32_t tag_of(uint32_t code) { return code >= BIAS ? (int32_t)(code - BIAS) : NONE; }
+/* What the record of an MPI_Startall says of one of its requests, from 1. */
+static const uint32_t *slot_at(const struct log *log, uint64_t place, int64_t slot) {
+    return (const uint32_t *)(record_at(log, place) + 1) + 1 + CRDEBUG_SLOT * (slot - 1);
+}
 
-bool log_settled(const struct log *log, int64_t place, int32_t *peer, int32_t *tag) {
+bool log_settled(const struct log *log, int64_t place, int64_t slot, int32_t *peer, int32_t *tag) {
     const struct crdebug_record *record = record_at(log, (uint64_t)place);
+    if (slot) {
+        const uint32_t *words = slot_at(log, (uint64_t)place, slot);
+        uint32_t code = __atomic_load_n(&words[CRDEBUG_SLOT_PEER], __ATOMIC_ACQUIRE);
+        if (!(code & CRDEBUG_SLOT_DONE)) return false;
+        *peer = coded(comm_at(&log->comms, words[CRDEBUG_SLOT_COMM], (uint64_t)place), code & PEER_MOST);
+        *tag = tag_of(words[CRDEBUG_SLOT_TAG]);
+        return true;
+    }
     uint64_t head = __atomic_load_n(&record->head, __ATOMIC_ACQUIRE);
     if (!(head & FLAG(CRDEBUG_DONE))) return false;
-    *peer = peer_of(comm_at(log, record->body >> 48, (uint64_t)place), record->body);
+    *peer = peer_of(comm_at(&log->comms, record->body >> 48, (uint64_t)place), record->body);
     *tag = tag_of(record->body & TAG_MOST);
     return true;
 }
@@ -127,8 +110,20 @@ static void both(const struct comm *comm, uint64_t head, uint64_t body, struct w
     c->tag2 = tag_of(tag2);
 }
 
+/* Of a request, by its number from 0: which it is of those that its call started, from 1; 0 if it is the
+ * only one. */
+static int32_t slot_of(const struct log *log, uint64_t number) {
+    int64_t tick = AT(log->posted, int64_t, number);
+    uint64_t first = number;
+    while (first && AT(log->posted, int64_t, first - 1) == tick) first--;
+    bool only = first == number && (number + 1 == log->posted.count ||
+                                    AT(log->posted, int64_t, number + 1) != tick);
+    return only ? 0 : (int32_t)(number - first + 1);
+}
+
+/* slots: NULL, or gets which they are of an MPI_Startall. */
 static void completed(const struct log *log, uint64_t posted, uint32_t special, uint64_t head,
-                      struct words words, struct column *found) {
+                      struct words words, struct column *found, struct column *slots) {
     uint64_t size = head >> 32, first = 0, step = 1, count = 1;
     bool last = (special & F_ALL) && head & FLAG(CRDEBUG_PACKED); /* the last requests that were posted */
     if (special & F_ALL) {
@@ -144,14 +139,24 @@ static void completed(const struct log *log, uint64_t posted, uint32_t special, 
     for (uint64_t k = 0; k < count; k++) {
         if (listed && first + k * step >= words.count) return;
         uint64_t age = listed ? words.at[first + k * step] : last ? size - k : size;
-        if (age > 0 && age <= posted) PUSH(*found, int64_t, AT(log->posted, int64_t, posted - age));
+        if (age == 0 || age > posted) continue;
+        PUSH(*found, int64_t, AT(log->posted, int64_t, posted - age));
+        if (slots != NULL) PUSH(*slots, int32_t, slot_of(log, posted - age));
     }
+}
+
+/* A request that MPI_Start or MPI_Startall started; flags: of the record. */
+static void started(uint64_t flags, struct call *c) {
+    bool receive = flags & CRDEBUG_PACKED;
+    c->kind = receive ? K_POST_RECV : K_POST_SEND;
+    c->wild = receive && flags & (CRDEBUG_WILD_SOURCE | CRDEBUG_WILD_TAG);
+    if (!receive) c->mode = flags & CRDEBUG_SYNCHRONOUS ? M_SYNCHRONOUS : flags & CRDEBUG_BUFFERED ? M_BUFFERED : 0;
 }
 
 /* Read the call at a cursor, and go past it. Returns how many requests it posted; for the definition
  * of a communicator, `function` is 0. */
 static uint64_t next(const struct log *log, struct cursor *at, const struct function *functions,
-                     struct call *c, struct column *completes) {
+                     struct call *c, struct column *completes, struct column *slots) {
     const struct crdebug_record *record = record_at(log, at->place);
     uint64_t head = record->head, body = record->body, size = head >> 32;
     struct words words = {0};
@@ -178,7 +183,7 @@ static uint64_t next(const struct log *log, struct cursor *at, const struct func
     if (c->function == DEFINITION) return 0;
     const struct function *function = &functions[c->function];
     uint32_t special = (uint32_t)function->special;
-    const struct comm *comm = comm_at(log, body >> 48, (uint64_t)place);
+    const struct comm *comm = comm_at(&log->comms, body >> 48, (uint64_t)place);
     uint64_t posts = special & F_STARTALL ? size : special & F_POSTS ? 1 : 0;
     if (comm != NULL) c->comm = (int32_t)comm->id;
     c->kind = function->kind;
@@ -196,8 +201,10 @@ static uint64_t next(const struct log *log, struct cursor *at, const struct func
         c->bytes = (int64_t)body;
     } else if (function->kind == K_COMPLETE) {
         completes->count = 0;
-        completed(log, at->posted, special, head, words, completes);
+        if (slots != NULL) slots->count = 0;
+        completed(log, at->posted, special, head, words, completes, slots);
         c->completes = completes->data;
+        c->slots = slots != NULL ? slots->data : NULL;
         c->completes_count = completes->count;
     } else if (special & (F_EXPOSES | F_ACCESSES)) {
         completes->count = 0;
@@ -211,12 +218,88 @@ static uint64_t next(const struct log *log, struct cursor *at, const struct func
     } else if (function->kind != K_CANCEL && !(special & F_FREES)) {
         plain(comm, head, body, words, c);
     }
-    if (special & F_START) c->kind = head & FLAG(CRDEBUG_ODD) ? K_POST_RECV : K_POST_SEND;
+    if (special & F_START) started(head >> 9, c);
+    if (special & F_MATCHED_RECEIVE) {
+        c->older = words.count ? (int32_t)words.at[0] : 0;
+        if ((body >> 28 & PEER_MOST) == PROC_NULL) c->kind = K_OTHER;
+    }
     if (special & F_STARTALL) c->bytes = 0;
     if (special & F_OF_WINDOW) c->odd = (head & FLAG(CRDEBUG_ODD)) != 0;
     at->tick += c->repeats;
     at->posted += posts;
     return posts;
+}
+
+/* ---- requests ----------------------------------------------------------------------------------- */
+
+/* All that an MPI_Startall started. */
+static void start_all(const struct log *log, struct history *h, const struct call *call) {
+    struct call one = *call;
+    one.kind = K_OTHER;
+    history_read(h, &one);
+    uint64_t count = record_at(log, (uint64_t)call->place)->head >> 32;
+    for (one.slot = 1; (uint64_t)one.slot <= count; one.slot++) {
+        const uint32_t *words = slot_at(log, (uint64_t)call->place, one.slot);
+        const struct comm *comm = comm_at(&log->comms, words[CRDEBUG_SLOT_COMM], (uint64_t)call->place);
+        uint32_t peer = words[CRDEBUG_SLOT_PEER] & PEER_MOST;
+        if (peer == PROC_NULL) continue;
+        started(words[CRDEBUG_SLOT_PEER] >> 20, &one);
+        one.comm = comm != NULL ? (int32_t)comm->id : C_NONE;
+        one.peer = coded(comm, peer); /* none: a request that the layer does not know */
+        one.tag = tag_of(words[CRDEBUG_SLOT_TAG]);
+        one.bytes = words[CRDEBUG_SLOT_SIZE];
+        history_read(h, &one);
+    }
+}
+
+/* Where the call of a tick is on record. */
+static uint64_t place_of(struct log *log, const struct function *functions, int64_t tick) {
+    uint64_t low = 0, high = log->marks.count;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (AT(log->marks, struct cursor, middle).tick < tick)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    struct cursor at = AT(log->marks, struct cursor, low - 1);
+    struct column unused = {0};
+    struct call call;
+    do next(log, &at, functions, &call, &unused, NULL);
+    while (call.function == DEFINITION || call.tick < tick);
+    column_free(&unused);
+    return (uint64_t)call.place;
+}
+
+static bool was_cancelled(const struct log *log, const struct function *functions,
+                          const struct cancel *cancel) {
+    uint64_t head = record_at(log, cancel->place)->head;
+    if (!(functions[head & 0x1ff].special & F_STARTALL)) return head & FLAG(CRDEBUG_ODD);
+    int64_t slot = cancel->slot ? cancel->slot : 1;
+    return slot_at(log, cancel->place, slot)[CRDEBUG_SLOT_PEER] & CRDEBUG_SLOT_CANCELLED;
+}
+
+/* MPI_Cancel only asks: whether it was cancelled, the record says once it has completed. */
+static void cancels(struct log *log, struct history *h, const struct function *functions,
+                    const struct call *call) {
+    uint64_t age = record_at(log, (uint64_t)call->place)->head >> 32, number = log->at.posted - age;
+    if (call->kind == K_CANCEL && age && age <= log->at.posted) {
+        uint64_t place = place_of(log, functions, AT(log->posted, int64_t, number));
+        PUSH(log->cancels, struct cancel, ((struct cancel){number, place, slot_of(log, number)}));
+    }
+    if (call->kind != K_COMPLETE) return;
+    for (uint64_t k = 0; k < log->cancels.count;) {
+        struct cancel *each = &AT(log->cancels, struct cancel, k);
+        int64_t tick = AT(log->posted, int64_t, each->posted);
+        bool done = false;
+        for (uint64_t n = 0; n < call->completes_count && !done; n++)
+            done = call->completes[n] == tick && call->slots[n] == each->slot;
+        if (done && was_cancelled(log, functions, each)) history_cancelled(h, call->rank, tick, each->slot);
+        if (done)
+            *each = AT(log->cancels, struct cancel, --log->cancels.count);
+        else
+            k++;
+    }
 }
 
 /* ---- for crdebug -------------------------------------------------------------------------------- */
@@ -249,6 +332,8 @@ EXPORTED void crdebug_log_close(struct log *log) {
     column_free(&log->outside);
     column_free(&log->one_sided);
     column_free(&log->completes);
+    column_free(&log->slots);
+    column_free(&log->cancels);
     munmap((void *)log->map, log->size);
     free(log);
 }
@@ -280,7 +365,7 @@ EXPORTED int64_t crdebug_log_read(struct log *log, struct history *history,
     if (history != NULL) history_rank(history, (int32_t)log->rank)->log = log;
     while (log->at.place < tail && most--) {
         struct cursor before = log->at;
-        uint64_t posts = next(log, &log->at, functions, &call, &log->completes);
+        uint64_t posts = next(log, &log->at, functions, &call, &log->completes, &log->slots);
         if (call.function == DEFINITION) return (int64_t)before.place;
         if (log->calls++ % STEP == 0) PUSH(log->marks, struct cursor, before);
         for (; posts; posts--) PUSH(log->posted, int64_t, call.tick);
@@ -290,7 +375,12 @@ EXPORTED int64_t crdebug_log_read(struct log *log, struct history *history,
             log->run = (int64_t)before.place;
             log->run_tick = before.tick;
         }
-        if (history != NULL) history_read(history, &call);
+        if (history == NULL) continue;
+        if (call.kind == K_CANCEL || log->cancels.count) cancels(log, history, functions, &call);
+        if (functions[call.function].special & F_STARTALL)
+            start_all(log, history, &call);
+        else
+            history_read(history, &call);
     }
     return NOBODY;
 }
@@ -305,7 +395,7 @@ EXPORTED uint64_t crdebug_log_calls(struct log *log, const struct function *func
     struct cursor at = AT(log->marks, struct cursor, first / STEP);
     while (number < end) {
         struct call call;
-        next(log, &at, functions, &call, &own);
+        next(log, &at, functions, &call, &own, NULL);
         if (call.function == DEFINITION || number++ < first) continue;
         for (uint64_t k = 0; k < call.completes_count; k++) PUSH(*completes, int64_t, call.completes[k]);
         calls[number - 1 - first] = call;

@@ -16,6 +16,31 @@ uint64_t queue_length(const struct queue *queue) { return queue->rows.count - qu
 
 int32_t *queue_rows(const struct queue *queue) { return (int32_t *)queue->rows.data + queue->first; }
 
+void queue_append(struct queue *queue, int32_t row) {
+    if (queue->first > 16 && queue->first * 2 > queue->rows.count) {
+        memmove(queue->rows.data, queue_rows(queue), queue_length(queue) * sizeof row);
+        queue->rows.count -= queue->first;
+        queue->first = 0;
+    }
+    PUSH(queue->rows, int32_t, row);
+}
+
+int32_t queue_pop(struct queue *queue) {
+    int32_t row = *queue_rows(queue);
+    if (++queue->first == queue->rows.count) queue->first = queue->rows.count = 0;
+    return row;
+}
+
+bool queue_take(struct queue *queue, int32_t row) {
+    for (uint64_t at = queue->first; at < queue->rows.count; at++) {
+        if (AT(queue->rows, int32_t, at) != row) continue;
+        int32_t *from = (int32_t *)queue->rows.data + at;
+        memmove(from, from + 1, (--queue->rows.count - at) * sizeof row);
+        return true;
+    }
+    return false;
+}
+
 /* ---- names -------------------------------------------------------------------------------------- */
 
 static uint64_t mixed(uint64_t hash, uint64_t value) {
@@ -127,7 +152,7 @@ struct succession *succession_of(struct history *h, int64_t comm) {
     return *found;
 }
 
-struct took *took_at(const struct column *column, int64_t tick) {
+struct took *took_from(const struct column *column, int64_t tick, struct took **end) {
     uint64_t low = 0, high = column->count;
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
@@ -136,9 +161,16 @@ struct took *took_at(const struct column *column, int64_t tick) {
         else
             high = middle;
     }
-    for (; low < column->count && AT(*column, struct took, low).tick == tick; low++)
-        if (!AT(*column, struct took, low).done) return &AT(*column, struct took, low);
-    return NULL;
+    uint64_t last = low;
+    while (last < column->count && AT(*column, struct took, last).tick == tick) last++;
+    *end = (struct took *)column->data + last;
+    return (struct took *)column->data + low;
+}
+
+struct took *took_at(const struct column *column, int64_t tick) {
+    struct took *end, *each = took_from(column, tick, &end);
+    while (each < end && each->done) each++;
+    return each < end ? each : NULL;
 }
 
 /* ---- for crdebug ------------------------------------------------------------------------------- */
@@ -176,6 +208,7 @@ static void rank_free(struct rank *r) {
     column_free(&r->grabbed);
     column_free(&r->grabs);
     column_free(&r->collectives);
+    column_free(&r->started);
     free(r);
 }
 

@@ -16,6 +16,7 @@ _ONE = frozenset(
 )
 _COUNTS = ("sendcounts", "recvcounts")
 _PLACES = ("displs", "sdispls", "rdispls")
+_UNIT = "disp_unit"  # of a window
 # Blocking ones: their arrays need not outlive the call.
 _CONVERTED = ("Allgatherv", "Alltoallv", "Gatherv", "Reduce_scatter", "Scatterv")
 
@@ -24,7 +25,8 @@ def has_large(function: Function) -> bool:
     """Has MPI-4 this call with large counts, too?"""
     typed = any(argument.type.startswith(("MPI_Datatype", "const MPI_D")) for argument in
                 function.arguments)  # fmt: skip
-    return typed and not {*_ONE, *_COUNTS}.isdisjoint(function.words)
+    counted = typed and not {*_ONE, *_COUNTS}.isdisjoint(function.words)
+    return counted or _UNIT in function.words
 
 
 LARGE = tuple(function for function in FUNCTIONS if has_large(function))
@@ -53,6 +55,8 @@ def _declared(function: Function) -> Iterator[str]:
     for argument in function.arguments:
         if argument.word in _ONE:
             yield f"MPI_Count {argument.word}"
+        elif argument.word == _UNIT:
+            yield f"MPI_Aint {argument.word}"
         elif argument.word in _COUNTS:
             yield f"const MPI_Count {argument.word}[]"
         elif argument.word in _PLACES:
@@ -63,8 +67,9 @@ def _declared(function: Function) -> Iterator[str]:
 
 def _large(function: Function) -> str:
     asked = f"P{function.full}_c({', '.join(function.words)})"
-    small = [f"IS_INT({word})" for word in function.words if word in _ONE]
-    passed = [f"(int){word}" if word in _ONE else word for word in function.words]
+    ones = (*_ONE, _UNIT)
+    small = [f"IS_INT({word})" for word in function.words if word in ones]
+    passed = [f"(int){word}" if word in ones else word for word in function.words]
     arrays = [word for word in function.words if word in (*_COUNTS, *_PLACES)]
     before = ""
     if arrays and function.name in _CONVERTED:

@@ -194,13 +194,10 @@ def _noted(function: Function) -> Iterator[str]:
     if function.epoch in ("POST", "START"):
         yield "free(ranks);"
     if function.shape == "init":
-        flags = "R_RECV" if "source" in words else "0"
         buffer = "into" if "into" in words else "buf"
         other = "source" if "source" in words else "dest"
-        yield (
-            f"if (rc == MPI_SUCCESS) request_prepared(*request, {flags}, {buffer}, count, type, "
-            f"{other}, tag, comm);"
-        )
+        prepared = f"*request, CALL_{function.name}, {buffer}, count, type, {other}, tag, comm"
+        yield f"if (rc == MPI_SUCCESS) request_prepared({prepared});"
     if "newwin" in words:
         yield "if (rc == MPI_SUCCESS) window_made(*newwin, comm);"
     if function.shape == "comm":

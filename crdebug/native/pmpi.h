@@ -227,7 +227,8 @@ struct request {
     struct request *earlier, *later; /* of the watched ones, in the order of posting */
     MPI_Comm *new_comm;
     void *buffer; /* of a receive that is wild or persistent: what it was posted with */
-    int count, source, tag, call;
+    int count, source, tag;
+    unsigned call; /* that prepared a persistent one */
     MPI_Datatype type;
     MPI_Comm comm;
     uint64_t bytes;
@@ -237,15 +238,18 @@ extern uint64_t posted, shadows;
 struct request *request_find(MPI_Request handle);
 struct request *request_new(MPI_Request handle, unsigned flags);
 void request_drop(struct request *request);
+/* Of a receive of what a matched probe took; `words` of the note is for the caller to set. */
+struct note matched_receive(unsigned call, uint64_t site, uint64_t bytes, MPI_Message message);
 void requests_unsettle(void); /* the log has been cut: what is still posted is open again */
 /* A request that a call has just given the application; counted also if it is none. */
 struct request *request_posted(MPI_Request handle, unsigned flags, uint64_t record);
-void request_prepared(MPI_Request handle, unsigned flags, const void *buffer, int count, MPI_Datatype type,
+void request_prepared(MPI_Request handle, unsigned call, const void *buffer, int count, MPI_Datatype type,
                       int peer, int tag, MPI_Comm comm);
 /* Watch an active receive: what it was posted with must be in it. */
 void request_watch(struct request *request);
 /* A receive that must not be posted now: it gets a persistent request instead. */
 int request_defer(struct request *request, unsigned flag);
+bool request_was_received(const struct request *request); /* says the log */
 void requests_sweep(unsigned most); /* what has arrived, the log is told */
 void requests_went_back(void);      /* what is posted, is posted as the log says */
 void requests_caught_up(void);      /* what was deferred is posted */

@@ -22,6 +22,7 @@ static struct note envelope(unsigned call, uint64_t site, int source, int tag, M
 }
 
 static void resolve(struct note *note, const MPI_Status *status) {
+    if (BODY_PEER(note->body) == PEER_NULL) return; /* the status knows nothing of the tag */
     note->body &= (uint64_t)COMM_MOST << 48;
     note->body |= (uint64_t)peer_code(status->MPI_SOURCE) << 28 | tag_code(status->MPI_TAG);
 }
@@ -71,8 +72,9 @@ int wrap_Irecv(uint64_t site, void *buf, int count, MPI_Datatype type, int sourc
                MPI_Request *handle) {
     struct note note = envelope(CALL_Irecv, site, source, tag, comm, bytes_of(count, type));
     const struct crdebug_record *record = begin(&note);
-    bool open = wild(source, tag), watch = open || watched;
-    if (LIKELY(!watch)) {
+    bool done = record && record->head & FLAG(CRDEBUG_DONE), odd = record && record->head & FLAG(CRDEBUG_ODD);
+    bool open = wild(source, tag);
+    if (LIKELY(!open && !watched && !odd)) {
         int rc = PMPI_Irecv(buf, count, type, source, tag, comm, handle);
         uint64_t place = finish(&note);
         request_posted(rc == MPI_SUCCESS ? *handle : mpi.request_null, R_RECV, place);
@@ -80,7 +82,6 @@ int wrap_Irecv(uint64_t site, void *buf, int count, MPI_Datatype type, int sourc
     }
     struct request like = {.flags = R_RECV, .buffer = buf, .count = count, .type = type,
                            .source = source, .tag = tag, .comm = comm};
-    bool done = record && record->head & FLAG(CRDEBUG_DONE), odd = record && record->head & FLAG(CRDEBUG_ODD);
     int rc;
     if (record && (odd || (!done && (open || deferred)))) {
         rc = request_defer(&like, odd ? R_DEAD : R_DEFERRED);
@@ -202,6 +203,25 @@ int wrap_Sendrecv_replace(uint64_t site, void *buf, int count, MPI_Datatype type
 
 /* ---- probes ------------------------------------------------------------------------------------- */
 
+/* What matched probes took, until it is received; oldest first. */
+static struct taken {
+    MPI_Message message;
+    uint64_t body; /* of the probe's record */
+    struct taken *next;
+} *taken;
+
+static void keep_taken(MPI_Message message, const struct note *probe) {
+    struct taken **end = &taken, *kept = malloc(sizeof *kept);
+    if (message == mpi.message_no_proc || C.mode == CRDEBUG_COUNTS || kept == NULL) {
+        if (kept == NULL) refuse(CRDEBUG_MEMORY);
+        free(kept);
+        return;
+    }
+    while (*end) end = &(*end)->next;
+    *kept = (struct taken){message, probe->body, NULL};
+    *end = kept;
+}
+
 /* message: NULL for a probe that takes none; so in all of these. */
 static int look(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status) {
     return message ? PMPI_Mprobe(source, tag, comm, message, status) : PMPI_Probe(source, tag, comm, status);
@@ -228,6 +248,7 @@ static int probe(unsigned call, uint64_t site, int source, int tag, MPI_Comm com
         rc = look_now(source, tag, comm, &flag, message, status);
     } while (rc == MPI_SUCCESS && !flag);
     resolve(&note, status);
+    if (message && rc == MPI_SUCCESS) keep_taken(*message, &note);
     finish(&note);
     return rc;
 }
@@ -269,6 +290,7 @@ static int probe_now(unsigned call, uint64_t site, int source, int tag, MPI_Comm
         finish_no(&note);
     } else {
         resolve(&note, status);
+        if (message && rc == MPI_SUCCESS) keep_taken(*message, &note);
         finish(&note);
     }
     return rc;
@@ -283,13 +305,30 @@ int wrap_Improbe(uint64_t site, int source, int tag, MPI_Comm comm, int *flag, M
     return probe_now(CALL_Improbe, site, source, tag, comm, flag, message, status);
 }
 
-/* The message says from whom it is; which one it is was settled by the probe. */
+/* Which message it is was settled by the probe. A word: how many older ones with the same envelope
+ * are taken and not received, if there are any. */
+struct note matched_receive(unsigned call, uint64_t site, uint64_t bytes, MPI_Message message) {
+    struct note note = note_of(call, site, 0, 0, 0, bytes);
+    if (message == mpi.message_no_proc) note.body = (uint64_t)PEER_NULL << 28;
+    for (struct taken **place = &taken; *place; place = &(*place)->next) {
+        struct taken *found = *place;
+        if (found->message != message) continue;
+        note.body = found->body;
+        for (struct taken *older = taken; older != found; older = older->next)
+            note.few[0] += older->body == found->body;
+        note.count = note.few[0] != 0;
+        *place = found->next;
+        free(found);
+        break;
+    }
+    return note;
+}
+
 int wrap_Mrecv(uint64_t site, void *buf, int count, MPI_Datatype type, MPI_Message *message, MPI_Status *status) {
-    MPI_Status own;
-    if (status == MPI_STATUS_IGNORE) status = &own;
-    struct note note = note_of(CALL_Mrecv, site, 0, 0, 0, bytes_of(count, type));
+    struct note note = matched_receive(CALL_Mrecv, site, bytes_of(count, type), *message);
+    note.words = note.few;
+    begin(&note);
     int rc = PMPI_Mrecv(buf, count, type, message, status);
-    resolve(&note, status);
     finish(&note);
     return rc;
 }

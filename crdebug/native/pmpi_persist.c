@@ -7,13 +7,15 @@
 /* ---- persistent --------------------------------------------------------------------------------- */
 
 /* A template: MPI_Start posts it. */
-void request_prepared(MPI_Request handle, unsigned flags, const void *buffer, int count, MPI_Datatype type,
+void request_prepared(MPI_Request handle, unsigned call, const void *buffer, int count, MPI_Datatype type,
                       int peer, int tag, MPI_Comm comm) {
     if (C.mode == CRDEBUG_COUNTS || handle == mpi.request_null) return;
+    unsigned flags = call == CALL_Recv_init ? R_RECV : 0;
     if (flags & R_RECV && peer != MPI_PROC_NULL && (peer == MPI_ANY_SOURCE || tag == MPI_ANY_TAG))
         flags |= R_WILD;
     struct request *request = request_new(handle, flags | R_PERSISTENT);
     if (request == NULL) return;
+    request->call = call;
     request->buffer = (void *)(uintptr_t)buffer;
     request->count = count;
     request->type = type;
@@ -34,9 +36,28 @@ static int start_known(struct request *request, int source, int tag) {
     return rc;
 }
 
-/* A receive that did not end before the tail, and is open or behind an open one (see wrap_Irecv). */
-static bool is_late(const struct request *request, bool done, const struct crdebug_record *record) {
-    return record && request && request->flags & R_RECV && !done && (request->flags & R_WILD || deferred);
+/* What the record of a started request says of it. */
+static unsigned kind_of(const struct request *request) {
+    if (request->flags & R_RECV)
+        return CRDEBUG_PACKED | (request->source == MPI_ANY_SOURCE ? CRDEBUG_WILD_SOURCE : 0) |
+               (request->tag == MPI_ANY_TAG && request->source != MPI_PROC_NULL ? CRDEBUG_WILD_TAG : 0);
+    return request->call == CALL_Ssend_init   ? CRDEBUG_SYNCHRONOUS
+           : request->call == CALL_Bsend_init ? CRDEBUG_BUFFERED
+                                              : 0;
+}
+
+/* Start one, as the log says that it ended, if it does: with the peer and the tag that a wild receive
+ * got; not at all if it was cancelled; later, if it did not end before the tail, and is open or behind
+ * an open one (see wrap_Irecv). */
+static int start(MPI_Request *handle, struct request *request, bool recorded, bool done, bool cancelled,
+                 uint32_t peer, uint32_t tag) {
+    if (!recorded || !request || !(request->flags & R_RECV)) return PMPI_Start(handle);
+    if (done && cancelled) return request_defer(request, R_DEAD);
+    if (done && request->flags & R_WILD)
+        return start_known(request, request->source == MPI_ANY_SOURCE ? rank_of(peer) : request->source,
+                           request->tag == MPI_ANY_TAG ? tag_of(tag) : request->tag);
+    if (!done && (request->flags & R_WILD || deferred)) return request_defer(request, R_DEFERRED);
+    return PMPI_Start(handle);
 }
 
 static void started(struct request *request, uint64_t place, uint32_t slot) {
@@ -47,66 +68,60 @@ static void started(struct request *request, uint64_t place, uint32_t slot) {
     request->record = place;
     request->slot = slot;
     if (request->flags & R_WILD) C.pending_wild++;
-    if (request->flags & R_WILD || (request->flags & R_RECV && watched)) request_watch(request);
+    if (request->flags & (R_WILD | R_DEAD) || (request->flags & R_RECV && watched)) request_watch(request);
 }
 
 int wrap_Start(uint64_t site, MPI_Request *handle) {
     struct request *request = request_find(*handle);
     struct note note = note_of(CALL_Start, site, 0, 0, 0, 0);
-    int rc, source = 0, tag = 0;
     if (request && request->comm != mpi.comm_null) {
-        bool recv = request->flags & R_RECV;
-        source = request->source;
-        tag = request->tag;
-        note = note_of(CALL_Start, site, comm_number(request->comm), peer_code(source), tag_code(tag),
-                       request->bytes);
-        if (recv) note.head |= FLAG(CRDEBUG_ODD);
-        if (recv && source == MPI_ANY_SOURCE) note.head |= FLAG(CRDEBUG_WILD_SOURCE);
-        if (recv && tag == MPI_ANY_TAG && source != MPI_PROC_NULL) note.head |= FLAG(CRDEBUG_WILD_TAG);
+        note = note_of(CALL_Start, site, comm_number(request->comm), peer_code(request->source),
+                       tag_code(request->tag), request->bytes);
+        note.head |= FLAG(kind_of(request));
     }
     const struct crdebug_record *record = begin(&note);
-    if (request && request->flags & R_WILD && record && record->head & FLAG(CRDEBUG_DONE)) {
-        if (source == MPI_ANY_SOURCE) source = rank_of(BODY_PEER(record->body));
-        if (tag == MPI_ANY_TAG) tag = tag_of(BODY_TAG(record->body));
-        rc = start_known(request, source, tag);
-    } else if (is_late(request, record && record->head & FLAG(CRDEBUG_DONE), record)) {
-        rc = request_defer(request, R_DEFERRED);
-    } else {
-        rc = PMPI_Start(handle);
-    }
+    uint64_t head = record ? record->head : 0, body = record ? record->body : 0;
+    int rc = start(handle, request, record, head & FLAG(CRDEBUG_DONE), head & FLAG(CRDEBUG_ODD),
+                   BODY_PEER(body), BODY_TAG(body));
     started(request, finish(&note), 0);
     if (deferred && !behind()) requests_caught_up();
     return rc;
 }
 
-/* Words: of each request a pair of peer and tag; with the 31st bit when the receive is done. */
 int wrap_Startall(uint64_t site, int count, MPI_Request handles[]) {
     struct note note = note_of(CALL_Startall, site, 0, 0, 0, (uint64_t)(int64_t)count);
-    uint32_t *words = calloc(2 * (size_t)count + 1, sizeof *words);
+    uint32_t *words = calloc(CRDEBUG_SLOT * (size_t)count + 1, sizeof *words);
     int rc = MPI_SUCCESS;
     if (words == NULL) {
         refuse(CRDEBUG_MEMORY);
         return PMPI_Startall(count, handles);
     }
+    for (int i = 0; i < count; i++) {
+        const struct request *request = request_find(handles[i]);
+        uint32_t *slot = words + CRDEBUG_SLOT * i;
+        if (request == NULL || request->comm == mpi.comm_null) continue;
+        slot[CRDEBUG_SLOT_PEER] = peer_code(request->source) | CRDEBUG_SLOT_FLAGS(kind_of(request));
+        slot[CRDEBUG_SLOT_TAG] = tag_code(request->tag);
+        slot[CRDEBUG_SLOT_COMM] = comm_number(request->comm);
+        slot[CRDEBUG_SLOT_SIZE] = request->bytes < SIZE_MOST ? (uint32_t)request->bytes : SIZE_MOST;
+    }
     const struct crdebug_record *record = begin(&note);
     for (int i = 0; i < count && rc == MPI_SUCCESS; i++) {
         struct request *request = request_find(handles[i]);
-        uint32_t was = record ? word_of(record, 2 * (unsigned)i) : 0;
-        words[2 * i] = (request ? peer_code(request->source) : 0) | (was & UINT32_C(3) << 30);
-        words[2 * i + 1] = request ? tag_code(request->tag) : 0;
-        if (request && request->flags & R_WILD && was >> 31) {
-            uint32_t tag = word_of(record, 2 * (unsigned)i + 1);
-            rc = start_known(request, rank_of(was & PEER_MOST), tag_of(tag));
-            words[2 * i] = was;
-            words[2 * i + 1] = tag;
-        } else if (is_late(request, was >> 31, record)) {
-            rc = request_defer(request, R_DEFERRED);
-        } else {
-            rc = PMPI_Start(&handles[i]);
+        uint32_t *slot = words + CRDEBUG_SLOT * i;
+        unsigned at = CRDEBUG_SLOT * (unsigned)i;
+        uint32_t was = record ? word_of(record, at + CRDEBUG_SLOT_PEER) : 0;
+        uint32_t tag = record ? word_of(record, at + CRDEBUG_SLOT_TAG) : 0;
+        bool done = was & CRDEBUG_SLOT_DONE, cancelled = was & CRDEBUG_SLOT_CANCELLED;
+        rc = start(&handles[i], request, record, done, cancelled, was & PEER_MOST, tag);
+        slot[CRDEBUG_SLOT_PEER] |= was & (CRDEBUG_SLOT_DONE | CRDEBUG_SLOT_CANCELLED);
+        if (request && request->flags & R_WILD && done && !cancelled) {
+            slot[CRDEBUG_SLOT_PEER] = was; /* it is told so by the log */
+            slot[CRDEBUG_SLOT_TAG] = tag;
         }
     }
     note.words = words;
-    note.count = 2 * (uint32_t)count;
+    note.count = CRDEBUG_SLOT * (uint32_t)count;
     uint64_t place = finish(&note);
     for (int i = 0; i < count; i++) started(request_find(handles[i]), place, (uint32_t)i + 1);
     if (deferred && !behind()) requests_caught_up();
@@ -124,10 +139,7 @@ int wrap_Cancel(uint64_t site, MPI_Request *handle) {
     bool was_received = false;
     if (request) {
         request->flags |= R_WATCH;
-        if (record && request->record != NOBODY && !request->slot) {
-            uint64_t head = log_records[request->record].head;
-            was_received = (head & FLAG(CRDEBUG_DONE)) && !(head & FLAG(CRDEBUG_ODD));
-        }
+        was_received = record && request_was_received(request);
     }
     if (request && request->flags & R_DEFERRED) { /* the MPI never had it, and is not to get it */
         request->flags ^= R_DEFERRED | R_DEAD;
@@ -193,7 +205,8 @@ int wrap_Comm_idup(uint64_t site, MPI_Comm comm, MPI_Comm *newcomm, MPI_Request 
 
 int wrap_Imrecv(uint64_t site, void *buf, int count, MPI_Datatype type, MPI_Message *message,
                 MPI_Request *handle) {
-    struct note note = note_of(CALL_Imrecv, site, 0, 0, 0, bytes_of(count, type));
+    struct note note = matched_receive(CALL_Imrecv, site, bytes_of(count, type), *message);
+    note.words = note.few;
     begin(&note);
     int rc = PMPI_Imrecv(buf, count, type, message, handle);
     uint64_t place = finish(&note);

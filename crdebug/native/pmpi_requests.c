@@ -97,7 +97,7 @@ struct request *request_posted(MPI_Request handle, unsigned flags, uint64_t reco
 }
 
 static uint32_t *slot_of(const struct request *request) {
-    return word_at(&log_records[request->record], 2 * (request->slot - 1));
+    return word_at(&log_records[request->record], CRDEBUG_SLOT * (request->slot - 1));
 }
 
 /* What the posting left open is known now: a replay posts it so. */
@@ -106,8 +106,11 @@ static void settle(struct request *request, int source, int tag, bool cancelled)
     struct crdebug_record *record = &log_records[request->record];
     if (request->slot) {
         uint32_t *words = slot_of(request);
-        words[0] = peer_code(source) | UINT32_C(1) << 31 | (uint32_t)cancelled << 30;
-        words[1] = tag_code(tag);
+        words[CRDEBUG_SLOT_PEER] |= CRDEBUG_SLOT_DONE | (cancelled ? CRDEBUG_SLOT_CANCELLED : 0);
+        if (!cancelled && request->flags & R_WILD) {
+            words[CRDEBUG_SLOT_PEER] = (words[CRDEBUG_SLOT_PEER] & ~PEER_MOST) | peer_code(source);
+            words[CRDEBUG_SLOT_TAG] = tag_code(tag);
+        }
         return;
     }
     record->head |= FLAG(CRDEBUG_DONE) | (cancelled ? FLAG(CRDEBUG_ODD) : 0);
@@ -163,8 +166,10 @@ void requests_unsettle(void) {
             request->flags &= ~(unsigned)R_SETTLED;
             if (request->slot) {
                 uint32_t *words = slot_of(request);
-                words[0] = peer_code(request->source);
-                words[1] = tag_code(request->tag);
+                words[CRDEBUG_SLOT_PEER] &= CRDEBUG_SLOT_FLAGS(~0u) & ~CRDEBUG_SLOT_DONE;
+                words[CRDEBUG_SLOT_PEER] &= ~CRDEBUG_SLOT_CANCELLED;
+                words[CRDEBUG_SLOT_PEER] |= peer_code(request->source);
+                words[CRDEBUG_SLOT_TAG] = tag_code(request->tag);
                 continue;
             }
             struct crdebug_record *record = &log_records[request->record];
@@ -224,18 +229,22 @@ static int outcome(const struct request *request, int *source, int *tag) {
     const struct crdebug_record *record = &log_records[request->record];
     uint32_t peer = BODY_PEER(record->body), code = BODY_TAG(record->body);
     bool done = record->head & FLAG(CRDEBUG_DONE), odd = record->head & FLAG(CRDEBUG_ODD);
-    if (HEAD_CALL(record->head) == CALL_Start) odd = false;
     if (request->slot) {
         const uint32_t *words = slot_of(request);
-        peer = words[0] & PEER_MOST;
-        code = words[1];
-        done = words[0] >> 31;
-        odd = words[0] >> 30 & 1;
+        peer = words[CRDEBUG_SLOT_PEER] & PEER_MOST;
+        code = words[CRDEBUG_SLOT_TAG];
+        done = words[CRDEBUG_SLOT_PEER] & CRDEBUG_SLOT_DONE;
+        odd = words[CRDEBUG_SLOT_PEER] & CRDEBUG_SLOT_CANCELLED;
     }
     if (!done || odd) return done ? 2 : 0;
     if (*source == MPI_ANY_SOURCE) *source = rank_of(peer);
     if (*tag == MPI_ANY_TAG) *tag = tag_of(code);
     return 1;
+}
+
+bool request_was_received(const struct request *request) {
+    int source = 0, tag = 0;
+    return outcome(request, &source, &tag) == 1;
 }
 
 /* Has the MPI got it as the application posted it, or is to have it at the log's tail? */

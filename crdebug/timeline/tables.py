@@ -116,7 +116,7 @@ class RankCalls:
     @property
     def open(self) -> list[int]:
         """The wild receives of which it is not known what they got."""
-        return numbers(self._struct.open, 2)[::2]  # of pairs: the receive, and its record
+        return numbers(self._struct.open, 3)[::3]  # of threes: the receive, and its record's place
 
     def grabbed(self, tick: int) -> int | None:
         """The receive that a matched probe took, by the tick of the MPI_(I)mrecv."""

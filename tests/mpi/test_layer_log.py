@@ -9,6 +9,9 @@ from crdebug.native.clock import Refused
 from crdebug.timeline.calls import Kind
 from crdebug.timeline.cuts import latest_cut
 from crdebug.timeline.matching import Matching
+from crdebug.timeline.messages import messages, pending, unmatched
+from crdebug.timeline.recorded import Recorded
+from crdebug.timeline.tables import SYNCHRONOUS
 from harness.layered import Layered
 
 
@@ -113,6 +116,39 @@ def test_one_sided_epochs_are_tracked_and_calls_repeat(tmp_path: Path) -> None:
     ]:
         assert latest_cut(matching, 0, 2 * before - 2, ends)[1] == 2 * inside - 1
     assert [c.opens for c in calls if c.name == "MPI_Win_fence"] == [True, False, False]
+
+
+def test_all_that_is_started_cancelled_or_taken_by_a_probe_is_matched(tmp_path: Path) -> None:
+    job = Layered(tmp_path / "time", "started", ranks=2)
+    assert job.run() == job.run() == "done\n"
+    recorded = Recorded()
+    recorded.read((tmp_path / "time").iterdir())
+    matching = recorded.matching
+    assert not [*unmatched(matching)]
+    calls = {rank: {c.tick: c for c in log.calls} for rank, log in recorded.logs.items()}
+    ends = [log.tail_now for _, log in sorted(recorded.logs.items())]
+    assert not [*pending(matching, ends)]
+    found = [*messages(matching)]
+    assert Counter((m.sender, m.tag) for m in found) == {
+        (rank, tag): count for rank in range(2) for tag, count in enumerate((2, 2, 2, 1, 2), 1)
+    }
+    for m in found:
+        received = calls[m.receiver][m.received or 0].name
+        if m.tag < 4:
+            assert calls[m.receiver][m.posted or 0].name == "MPI_Startall"
+            assert [calls[m.sender][m.send_done or 0].name, received] == ["MPI_Waitany"] * 2
+        if m.tag == 4:  # not one of those before, which were cancelled
+            assert received == "MPI_Recv"
+    for rank in range(2):
+        first, second = (m for m in found if (m.sender, m.tag) == (rank, 5))
+        assert calls[1 - rank][first.received or 0].name == "MPI_Mrecv"
+        assert calls[1 - rank][second.received or 0].name == "MPI_Wait"
+    # The synchronous send waits for its receive, which the other has not started.
+    start = next(c.tick for c in calls[0].values() if c.name == "MPI_Startall")
+    sends = matching.ranks[1].sends
+    ssend = next(at for at, tick in enumerate(sends.tick) if sends.tag[at] == 1)
+    assert sends.mode[ssend] == SYNCHRONOUS
+    assert latest_cut(matching, 0, 2 * start - 2, ends)[1] <= 2 * sends.done[ssend] - 1
 
 
 def test_another_program_is_a_divergence(tmp_path: Path) -> None:

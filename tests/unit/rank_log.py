@@ -46,10 +46,10 @@ class LogWriter:
         self.tail += 1 + more
         return place
 
-    def define(self, number: int, members: Sequence[int]) -> None:
-        """A communicator; of no call."""
+    def define(self, number: int, members: Sequence[int], window: bool = False) -> None:
+        """A communicator, or a window; of no call."""
         words = [2 * len(members), 0, *(word for member in members for word in (member, 1))]
-        self._record(len(words) << 32, number << 48, words)
+        self._record(len(words) << 32, number << 48 | window, words)
         self._head()
 
     def call(

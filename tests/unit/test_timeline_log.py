@@ -6,13 +6,15 @@ import random
 from pathlib import Path
 
 import pytest
-from rank_log import NO, PACKED, WILD_SOURCE, LogWriter
+from rank_log import DONE, NO, ODD, PACKED, WILD_SOURCE, LogWriter
 
 from crdebug.timeline.calls import Call, Kind
+from crdebug.timeline.collectives import Shape
 from crdebug.timeline.log import RankLog, read_log
 from crdebug.timeline.matching import Matching
 from crdebug.timeline.messages import Message, messages, pending, unmatched
 from crdebug.timeline.recorded import Recorded
+from crdebug.timeline.tables import SYNCHRONOUS
 
 WORLD, SELF, OTHER = 1, 2, 3
 BY = 0x401000
@@ -208,3 +210,87 @@ def test_calls_of_one_sided_communication(tmp_path: Path) -> None:
     assert not found.goes_one_sided(0, 100)  # nothing was read
     found = read_log(log.path)
     assert [found.goes_one_sided(start, start + 2) for start in (2, 4, 6)] == [False, True, False]
+
+
+def test_each_of_many_that_were_started_is_matched_and_completed(tmp_path: Path) -> None:
+    """MPI_Startall: to nobody, a synchronous send, a receive that is known, and one that got."""
+    log = begin(tmp_path, 0)
+    receive, synchronous = PACKED << 11, WILD_SOURCE << 11  # of a slot, clock.h
+    slots = [(1, 0, 1, 0), (5 | synchronous, 6, 1, 8), (5 | receive, 6, 1, 8)]
+    slots += [(5 | receive | synchronous | 1 << 31, 7, 1, 8)]
+    words = [word for slot in slots for word in slot]
+    log.call("MPI_Startall", size=4, words=words)
+    log.call("MPI_Waitany", size=1)  # how far back: the last one
+    log.call("MPI_Waitany", size=3)
+    other = begin(tmp_path, 1)
+    for tag in (3, 2):
+        other.call("MPI_Send", peer=0, tag=tag, size=8)
+    other.call("MPI_Recv", peer=0, tag=2, size=8)
+    recorded = Recorded()
+    recorded.read(tmp_path.iterdir())
+    assert not recorded.matching.ranks[0].blind
+    assert [*messages(recorded.matching)] == [
+        Message(0, 2, 1, "world", 2, 8, 4, 4, 4),
+        Message(1, 2, 0, "world", 3, 8, 2, 2, 3, wild=True),
+        Message(1, 3, 0, "world", 2, 8, 3, 2),  # its receive has not completed
+    ]
+    assert recorded.matching.ranks[0].sends.mode[0] == SYNCHRONOUS
+
+
+@pytest.mark.parametrize("start", ["MPI_Irecv", "MPI_Start", "MPI_Startall"])
+@pytest.mark.parametrize("was", [False, True])
+def test_a_cancelled_request_is_gone_if_it_was_cancelled(
+    tmp_path: Path, start: str, was: bool
+) -> None:
+    log = begin(tmp_path, 0)
+    flags = DONE | (ODD if was else 0)
+    if start == "MPI_Startall":
+        words = (5 | PACKED << 11 | 1 << 31 | was << 30, 6, 1, 8)
+        log.call(start, size=1, words=words)
+    else:
+        log.call(start, peer=1, tag=2, flags=flags | (PACKED if start == "MPI_Start" else 0))
+    log.call("MPI_Cancel", size=1)
+    log.call("MPI_Wait", size=1)
+    log.call("MPI_Recv", peer=1, tag=2)
+    begin(tmp_path, 1).call("MPI_Send", peer=0, tag=2)
+    recorded = Recorded()
+    recorded.read(tmp_path.iterdir())
+    (message,) = messages(recorded.matching)
+    assert (message.posted, message.received) == ((5, 5) if was else (2, 4))
+
+
+def test_a_matched_receive_takes_the_message_that_it_names(tmp_path: Path) -> None:
+    """On a communicator whose ranks are the other way round, and not in the order of the probes."""
+    log = begin(tmp_path, 0)
+    log.define(3, (1, 0))
+    for _ in range(2):
+        log.call("MPI_Mprobe", comm=3, peer=0, tag=2)
+    log.call("MPI_Imrecv", comm=3, peer=0, tag=2, words=(1,))  # one is older
+    log.call("MPI_Mrecv", comm=3, peer=0, tag=2)
+    log.call("MPI_Wait", size=1)
+    other = begin(tmp_path, 1)
+    other.define(3, (1, 0))
+    for _ in range(2):
+        other.call("MPI_Send", comm=3, peer=1, tag=2)
+    recorded = Recorded()
+    recorded.read(tmp_path.iterdir())
+    assert [(m.sent, m.received) for m in messages(recorded.matching)] == [(2, 5), (3, 6)]
+
+
+def test_a_window_is_told_from_its_communicator_and_has_groups(tmp_path: Path) -> None:
+    log = begin(tmp_path, 1)
+    log.call("MPI_Win_create")
+    log.define(3, (0, 1), window=True)
+    log.call("MPI_Win_fence", comm=3, flags=ODD)
+    log.call("MPI_Win_post", comm=3, size=2, words=(0, 2))
+    log.call("MPI_Put", comm=3, peer=1, size=8)
+    recorded = Recorded()
+    recorded.read(tmp_path.iterdir())
+    window = {"kind": Kind.RMA, "site": BY, "comm": "window(world)"}
+    assert recorded.logs[1].calls[2:] == [
+        Call(1, 3, "MPI_Win_fence", opens=True, **window),  # type: ignore[arg-type]
+        Call(1, 4, "MPI_Win_post", group=(0, 1), **window),  # type: ignore[arg-type]
+        Call(1, 5, "MPI_Put", peer=1, bytes=8, **window),  # type: ignore[arg-type]
+    ]
+    fences = recorded.matching.successions["window(world)"]
+    assert fences.shape(0) is Shape.NOBODY
