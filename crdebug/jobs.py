@@ -17,7 +17,7 @@ from crdebug.control import Request, ask, is_attended
 from crdebug.deadline import Deadline
 from crdebug.errors import BadInput, CrdebugError, DeadlineExpired, Refused, StoreError
 from crdebug.events import Event, Progress, RankRestored
-from crdebug.job import app, hooks
+from crdebug.job import app, asking, hooks
 from crdebug.job.imaging import Imaging, stop_all
 from crdebug.job.launch import await_ranks, end, launch, why_ended
 from crdebug.job.ranks import RankShim, StoppedRank, refuse_traced
@@ -207,10 +207,15 @@ async def take_checkpoint(
             raise has_ended(directory) from None
         imaging = Imaging(directory, settings)
         actions = Undisturbed(imaging, record, shims, progress, note=note, stop=stop)
-        async with hooks.around_checkpoint(record, shims, settings, progress) as taken:
-            await _prepare(job, shims, held)
+        wanted = shims if not (kill or stop) else ()
+        async with (
+            hooks.around_checkpoint(record, shims, settings, progress) as taken,
+            asking.let_go(wanted, Deadline(settings.herd)) as let_go,
+        ):
+            waiting = RankSet.span(len(shims)) if held else let_go
+            await _prepare(job, shims, waiting)
             now = (directory, record, shims, settings, progress)
-            async with app.around_checkpoint(*now, held=held, stop=stop):
+            async with app.around_checkpoint(*now, held=bool(waiting), stop=stop):
                 machine = Protocol(RankSet.span(len(shims)), restart=False, debugger=False)
                 await drive(machine, actions, _teller("checkpoint", progress))
                 if machine.problems:
@@ -222,9 +227,10 @@ async def take_checkpoint(
     return taken[0]
 
 
-async def _prepare(job: str, shims: Sequence[RankShim], held: bool) -> None:
+async def _prepare(job: str, shims: Sequence[RankShim], held: RankSet) -> None:
     """The protocol's variables for a checkpoint without a debugger. Raises Refused.
 
+    held: ranks that may wait for a debugger.
     Also when a thread blocks the signal: the CRS would break its system call off, and nothing
     could have it make that again; nor could the checkpoint be restarted with a debugger.
     """
@@ -240,7 +246,7 @@ async def _prepare(job: str, shims: Sequence[RankShim], held: bool) -> None:
                 hint=f"take the checkpoint under a debugger: 'crdebug attach {job}'",
             )
         refuse_traced(shim.pid, shim.rank)
-        if held and shim.waits_for_debugger():
+        if shim.rank in held and shim.waits_for_debugger():
             continue
         shim.refuse_blockers()
         if shim.shim().waiting:

@@ -1,10 +1,11 @@
 """crdebug's commands inside a GDB that is not crdebug's: `source` this file there.
 
 For a GDB that somebody attached to one rank of a crdebug job, to several as its inferiors, or to
-its starter. It knows the job by its starter's MPIR symbols and does what Hursey et al. (EuroMPI
-2010) ask of a debugger that is aware of checkpoints: it leads the threads that it holds into their
-waitpoints, lets go, runs the command that the symbols name, takes the ranks back, and leads the
-threads out to where they were. GDB 12 or later, x86-64 Linux.
+its starter. While its ranks run, checkpoints that others ask for are taken too. It knows the job
+by its starter's MPIR symbols and does what Hursey et al. (EuroMPI 2010) ask of a debugger that is
+aware of checkpoints: it leads the threads that it holds into their waitpoints, lets go, runs the
+command that the symbols name, takes the ranks back, and leads the threads out to where they were.
+GDB 12 or later, x86-64 Linux.
 """
 
 import contextlib
@@ -26,8 +27,10 @@ if "run_to_sigreturn" not in globals():  # crdebug's own GDBs have them
 import __main__ as parts  # noqa: E402 - they are there by now
 
 SECONDS = 60.0
+ASKER = 28  # offset of `asker` in struct crdebug_shim, see crdebug.h
 HEADER = 32  # bytes of struct crdebug_shim before its table of threads, see crdebug.h
 BLOCKED = 2
+DEFAULT_SIGNAL = 62
 NO_CALL = -1
 COMMANDS = "MPIR_checkpoint_command", "MPIR_restart_command", "MPIR_checkpoint_listing_command"
 
@@ -127,6 +130,11 @@ class Job:
         return done.stdout + done.stderr
 
 
+def pass_silently(number):
+    name = f"SIG{number}" if number >= 34 else parts.signal_name(number)
+    gdb.execute(f"handle {name} nostop noprint pass", to_string=True)
+
+
 # ---- a rank --------------------------------------------------------------------------------------
 
 
@@ -150,6 +158,12 @@ class Held:
             _, _, *told = struct.unpack("<IIiiI", os.pread(memory.fileno(), 20, self.shim))
         return told
 
+    def asker(self):
+        """The PID of who wants this rank to be let go, while he is there; else 0."""
+        with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as memory:
+            (pid,) = struct.unpack("<I", os.pread(memory.fileno(), 4, self.shim + ASKER))
+        return pid if os.path.exists(f"/proc/{pid}") else 0
+
     def write(self, address, value):
         self.inferior.write_memory(address, struct.pack("<i", value))
 
@@ -165,8 +179,7 @@ class Held:
 
     def herd(self):
         """Every thread gets the waitpoint signal, before any instruction of its own."""
-        name = f"SIG{self.signal}" if self.signal >= 34 else parts.signal_name(self.signal)
-        gdb.execute(f"handle {name} nostop noprint pass", to_string=True)
+        pass_silently(self.signal)
         self.write(self.with_checkpoint, 1)
         self.write(self.gate, 0)
         rows = []
@@ -264,6 +277,35 @@ class Checkpoint(gdb.Command):
         print(f"checkpoint {found[1]}")
 
 
+class LetGo(gdb.Command):
+    """Let the ranks go while somebody else takes a checkpoint; run where he asks for it."""
+
+    def __init__(self):
+        super().__init__("crdebug let-go", gdb.COMMAND_USER)
+
+    def invoke(self, argument, from_tty):
+        job = Job()
+        asked = [rank for rank in job.ranks if rank.asker()]
+        if not asked:
+            return  # not any more
+        who = asked[0].asker()
+        with let_go(job):
+            while any(rank.asker() for rank in asked):
+                time.sleep(0.002)
+        print(f"process {who} had the ranks for a checkpoint")
+
+
+def break_where_asked():
+    """Stop where a rank says that somebody wants a checkpoint, let go meanwhile, and go on."""
+    signal = DEFAULT_SIGNAL
+    if gdb.selected_inferior().pid and place("crdebug_shim") is not None:
+        signal = Held(gdb.selected_inferior()).signal
+    pass_silently(signal)
+    at = gdb.Breakpoint("MPIR_checkpoint_debugger_detach", internal=True)
+    at.silent = True
+    at.commands = "crdebug let-go\ncontinue"
+
+
 class Restart(gdb.Command):
     """Bring the whole job back to a checkpoint, and this GDB to its ranks; they are stopped.
 
@@ -342,6 +384,8 @@ class Release(gdb.Command):
 
 Prefix()
 Checkpoint()
+LetGo()
 Restart()
 Checkpoints()
 Release()
+break_where_asked()

@@ -207,6 +207,21 @@ class RankShim:
             ) from None
         refuse_traced(self.pid, self.rank)
 
+    # ---- another's debugger -----------------------------------------------------------------
+
+    def ask_debugger(self, asker: int) -> None:
+        """Have the main thread call MPIR_checkpoint_debugger_detach, where a debugger may break
+        and let the rank go. asker: our PID, for it to see whether it is wanted still."""
+        self.refuse_obstacles()
+        self.refuse_blockers()
+        self.set_asker(asker)
+        main = proc.inner_pid(self.pid)
+        self.set_table([ThreadEntry(main, flags=layout.ASKED)])
+        signals.tgkill(self.pid, self.pid, self.shim().signal)
+
+    def set_asker(self, asker: int) -> None:
+        self._set_word(self.struct + layout.ASKER_OFFSET, asker)
+
     # ---- letting go without a debugger ------------------------------------------------------
 
     def waits_for_debugger(self) -> bool:
@@ -291,7 +306,7 @@ class StoppedRank(RankShim):
 
     def shim(self) -> Shim:
         held = [thread for thread in proc.threads(self.pid) if thread.state == "T"]
-        return Shim(self.rank, 0, len(held), False, 0)
+        return Shim(self.rank, 0, len(held), False, 0, 0)
 
     def table(self) -> tuple[ThreadEntry, ...]:
         return ()

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#define CRDEBUG_ABI 1u
+#define CRDEBUG_ABI 2u
 #define CRDEBUG_MAX_THREADS 2048
 #define CRDEBUG_DIR "/run/crdebug"               /* where a job's directory is, in its container */
 #define CRDEBUG_SOCKET CRDEBUG_DIR "/starter"    /* SOCK_SEQPACKET, one registration a connection */
@@ -19,6 +19,7 @@ enum crdebug_crs_state { CRDEBUG_CRS_NONE = 0, CRDEBUG_CRS_CONTINUE = 1, CRDEBUG
 enum crdebug_thread_flags {
     CRDEBUG_EXEMPT = 1,  /* the waitpoint lets it pass */
     CRDEBUG_BLOCKED = 2, /* it blocked the signal, which was unblocked from outside: block it again */
+    CRDEBUG_ASKED = 4,   /* it is not herded: it calls MPIR_checkpoint_debugger_detach and goes on */
     CRDEBUG_HELD_SHIFT = 8, /* bits 8 to 14: a signal with a handler that was put into the thread's
                                queue from outside; should it come now, it ends the system call */
 };
@@ -41,7 +42,8 @@ struct crdebug_shim {
     uint32_t clash;     /* the application has set its own action for the signal */
     int32_t crs_state;  /* enum crdebug_crs_state: what the hook is told when a waiting thread gets
                            the signal once more */
-    uint32_t reserved;
+    uint32_t asker;     /* PID, outside the container, of who wants a debugger that is not crdebug's to
+                           let the rank go; back to 0 once he is done, or if nobody let it go */
     struct crdebug_thread threads[CRDEBUG_MAX_THREADS];
 };
 

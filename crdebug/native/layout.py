@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from crdebug.errors import NotAvailable
 
-ABI = 1
+ABI = 2
 MAX_THREADS = 2048
 DEFAULT_SIGNAL = 62
 CRS_CONTINUE, CRS_RESTART = 1, 2
-EXEMPT, BLOCKED = 1, 2
+EXEMPT, BLOCKED, ASKED = 1, 2, 4
 HELD_SHIFT = 8
 
 _HEADER = struct.Struct("<IIiiIIiI")
@@ -24,13 +24,14 @@ _THREAD = struct.Struct("<iiII")
 HEADER_SIZE = _HEADER.size
 SIZE = _HEADER.size + MAX_THREADS * _THREAD.size
 CRS_STATE_OFFSET = 24
+ASKER_OFFSET = 28
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadEntry:
     """A thread that is to be herded. tid: in the job's namespace. syscall: -1 if in none.
 
-    flags: EXEMPT, BLOCKED, and a signal's number from bit HELD_SHIFT. inside: it is in the
+    flags: EXEMPT, BLOCKED, ASKED, and a signal's number from bit HELD_SHIFT. inside: it is in the
     waitpoint.
     """
 
@@ -49,16 +50,17 @@ class Shim:
     waiting: int
     clash: bool
     crs_state: int
+    asker: int
 
     @classmethod
     def parse(cls, data: bytes) -> Shim:
-        abi, size, rank, signal, waiting, clash, crs_state, _ = _HEADER.unpack_from(data)
+        abi, size, rank, signal, waiting, clash, crs_state, asker = _HEADER.unpack_from(data)
         if abi != ABI or size < SIZE:
             raise NotAvailable(
                 f"the rank's shim has ABI version {abi}, this crdebug knows {ABI}",
                 hint="use the crdebug that started the job",
             )
-        return cls(rank, signal, waiting, bool(clash), crs_state)
+        return cls(rank, signal, waiting, bool(clash), crs_state, asker)
 
 
 def pack_threads(entries: Iterable[ThreadEntry]) -> bytes:

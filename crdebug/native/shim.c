@@ -91,20 +91,30 @@ EXPORT void MPIR_checkpoint_debugger_signal_handler(int number) {
     MPIR_checkpoint_debugger_waitpoint();
 }
 
-/* A call that was interrupted before, and went on, is in restart_syscall(2): its own number is known
- * to the kernel only, whose memory of it a signal handler ends. Only these four work that way. */
-static int original_call(const greg_t *registers) {
-    const unsigned char *instruction = (const unsigned char *)(registers[REG_RIP] - 2);
-    /* The number that was loaded for the instruction (`mov $N, %eax`), as all C libraries do it;
-     * not looked for on another page, which may not be there. */
+/* The number that was loaded for the instruction (`mov $N, %eax`), as all C libraries do it, or -1;
+ * not looked for on another page, which may not be there. */
+static int loaded_call(const unsigned char *instruction, int (*is_wanted)(int)) {
     uintptr_t room = (uintptr_t)instruction & 4095;
     for (uintptr_t back = 5; back <= room && back <= 64; back++) {
         const unsigned char *load = instruction - back;
-        if (load[0] != 0xb8 || load[2] != 0 || load[3] != 0 || load[4] != 0) continue;
-        if (load[1] == SYS_poll || load[1] == SYS_nanosleep || load[1] == SYS_futex ||
-            load[1] == SYS_clock_nanosleep)
-            return load[1];
+        int number = load[1] | load[2] << 8;
+        if (load[0] == 0xb8 && load[3] == 0 && load[4] == 0 && is_wanted(number)) return number;
     }
+    return -1;
+}
+
+static int goes_on_as_another(int number) {
+    return number == SYS_poll || number == SYS_nanosleep || number == SYS_futex ||
+           number == SYS_clock_nanosleep;
+}
+
+static int is_a_call(int number) { return number < 512; }
+
+/* A call that was interrupted before, and went on, is in restart_syscall(2): its own number is known
+ * to the kernel only, whose memory of it a signal handler ends. Only these four work that way. */
+static int original_call(const greg_t *registers) {
+    int loaded = loaded_call((const unsigned char *)(registers[REG_RIP] - 2), goes_on_as_another);
+    if (loaded >= 0) return loaded;
     /* syscall(3) gets the number as an argument: tell by the others. */
     enum { LOWEST_POINTER = 65536 };
     unsigned long long first = (unsigned long long)registers[REG_RDI],
@@ -139,10 +149,30 @@ static int comes_next(const ucontext_t *context, uint32_t number) {
     return (pending & ~context->uc_sigmask.__val[0]) >> (number - 1) & 1;
 }
 
+/* Somebody wants a checkpoint while a debugger that is not crdebug's is here. It may let us go now,
+ * by the waitpoint signal to all threads, this one too, which is in the middle of this function. */
+static void ask_debugger(ucontext_t *context) {
+    MPIR_checkpoint_debugger_detach();
+    struct crdebug_thread *own = own_entry(); /* the table may be another one by now */
+    if (own != NULL && own->flags & CRDEBUG_ASKED) {
+        own->flags = 0;
+        __atomic_store_n(&crdebug_shim.asker, 0, __ATOMIC_RELEASE);
+    }
+    /* Nobody could see before which call we were in. */
+    const unsigned char *before = (const unsigned char *)(context->uc_mcontext.gregs[REG_RIP] - 2);
+    if (context->uc_mcontext.gregs[REG_RAX] == -EINTR && before[0] == 0x0f && before[1] == 0x05)
+        undo_eintr(context, loaded_call(before, is_a_call));
+}
+
 static void on_signal(int number, siginfo_t *info, void *context) {
     (void)info;
-    MPIR_checkpoint_debugger_signal_handler(number);
     struct crdebug_thread *own = own_entry();
+    if (own != NULL && own->flags & CRDEBUG_ASKED) {
+        ask_debugger(context);
+        return;
+    }
+    MPIR_checkpoint_debugger_signal_handler(number);
+    own = own_entry();
     if (own == NULL || own->inside) return; /* the signal once more, in the waitpoint itself */
     if (!comes_next(context, own->flags >> CRDEBUG_HELD_SHIFT & 127)) undo_eintr(context, own->syscall);
     own->syscall = -1;

@@ -12,13 +12,18 @@ from pathlib import Path
 import pytest
 
 from crdebug import jobs
+from crdebug.deadline import Deadline
 from crdebug.debuggers import scripts
+from crdebug.errors import Refused
 from crdebug.node import proc
 from harness import looks
 from harness.cli import argv
 from harness.jobs import JOB, Heard, bare_job
+from harness.mpir_tool import Gdb
+from harness.mpirun import reference
 from harness.programs import build
 
+RUNNING = ("--delay-us", 2000, "--steps", 10**6)
 THREADS = ("--steps", 4000, "--delay-us", 2000)
 COMMANDS = scripts()[0].with_name("commands_for_gdb.py")
 
@@ -85,3 +90,47 @@ async def test_a_stock_gdb_takes_checkpoints_and_goes_back(
         looks.end_soon()
         assert await jobs.follow(JOB, heard) == 0
         assert len(heard.text().splitlines()) == 4
+
+
+async def test_a_checkpoint_that_somebody_else_asks_for() -> None:
+    """A GDB that knows lets its rank go when it is asked, at whatever moment; another is named."""
+    program = build("threads")
+    async with bare_job(program, *RUNNING, ranks=2):
+        await looks.reach(3)
+        rank = looks.shims()[1]
+
+        async def refused() -> str:
+            with pytest.raises(Refused) as error:
+                await jobs.take_checkpoint(JOB, "", False, lambda event: None)
+            return str(error.value)
+
+        debugger = await asyncio.to_thread(Gdb.at, rank.pid)
+        assert re.match(r"rank 1: process \d+ has stopped it", await refused())
+        debugger.say('-interpreter-exec console "handle SIG62 nostop noprint pass"')
+        debugger.go()
+        assert re.match(r"rank 1: process \d+ traces it, and does not let go", await refused())
+        debugger.interrupt()
+        await asyncio.to_thread(debugger.stopped)
+        debugger.say(f'-interpreter-exec console "source {COMMANDS}"')
+        debugger.say("-break-insert report")
+        debugger.go()
+        for number in (1, 2):
+            taken = await jobs.take_checkpoint(JOB, "", False, lambda event: None)
+            assert taken.number == number
+            goes_on = Deadline(60)
+            await goes_on.until(lambda: proc.status(rank.pid)["State"][0] != "t", "GDB to go on")
+        last = looks.end_soon()
+        while "breakpoint-hit" not in (stop := await asyncio.to_thread(debugger.stopped)):
+            continue  # where it was asked, which is not told to users
+        assert 'func="report"' in stop
+        debugger.say("-target-detach")
+        debugger.quit()
+        heard = Heard()
+        assert await jobs.follow(JOB, heard) == 0
+        assert heard.text() == reference(program, "--steps", last, ranks=2)
+        for handle in ("job:1", "job:2"):
+            heard = Heard()
+            await jobs.restart(handle, heard)
+            last = looks.end_soon()
+            assert await jobs.follow(JOB, heard) == 0
+            assert looks.output() == reference(program, "--steps", last, ranks=2)

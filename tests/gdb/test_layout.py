@@ -24,11 +24,12 @@ static struct crdebug_shim shim = {
 };
 
 int main(void) {
+    shim.asker = 8;
     shim.threads[CRDEBUG_MAX_THREADS - 1].tid = 99;
-    printf("%zu %zu %u %d %d %d %d %d %d\n", sizeof shim,
+    printf("%zu %zu %u %d %d %d %d %d %d %d %zu\n", sizeof shim,
            offsetof(struct crdebug_shim, crs_state), CRDEBUG_ABI, CRDEBUG_MAX_THREADS,
            CRDEBUG_DEFAULT_SIGNAL, CRDEBUG_CRS_CONTINUE, CRDEBUG_CRS_RESTART, CRDEBUG_EXEMPT,
-           CRDEBUG_BLOCKED);
+           CRDEBUG_BLOCKED, CRDEBUG_ASKED, offsetof(struct crdebug_shim, asker));
     printf("%zu\n", offsetof(struct crdebug_shim, threads));
     fflush(stdout);
     return fwrite(&shim, sizeof shim, 1, stdout) != 1;
@@ -52,9 +53,11 @@ def test_python_and_the_compiler_agree(tmp_path: Path) -> None:
         layout.CRS_RESTART,
         layout.EXEMPT,
         layout.BLOCKED,
+        layout.ASKED,
+        layout.ASKER_OFFSET,
     ]
     assert int(threads_at) == layout.HEADER_SIZE
-    assert Shim.parse(data) == Shim(-3, 4, 5, True, -7)
+    assert Shim.parse(data) == Shim(-3, 4, 5, True, -7, 8)
     entries = (ThreadEntry(11, 12, 13, True), ThreadEntry(21, -1, 23, False))
     table = data[layout.HEADER_SIZE :]
     assert unpack_threads(table) == entries

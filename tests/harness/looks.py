@@ -46,14 +46,15 @@ def shims(job: str = JOB) -> tuple[RankShim, ...]:
     return find_shims(acquire(record.pid), record.shim)
 
 
-def _address(rank: RankShim, name: str) -> int:
+def address(rank: RankShim, name: str) -> int:
+    """Of a global of the program that a rank runs."""
     executable = rank.entry.executable
     return find_symbols(rank.pid, [name], in_file=lambda path: path == executable)[name]
 
 
 def number(rank: RankShim, name: str) -> int:
     """A global `long` of the program that a rank runs."""
-    data = proc.read_memory(rank.pid, _address(rank, name), 8)
+    data = proc.read_memory(rank.pid, address(rank, name), 8)
     return int.from_bytes(data, "little", signed=True)
 
 
@@ -62,7 +63,7 @@ def end_soon(job: str = JOB, more: int = 50) -> int:
     ranks = shims(job)
     last = max(number(rank, "step") for rank in ranks) + more
     for rank in ranks:
-        proc.write_memory(rank.pid, _address(rank, "steps"), last.to_bytes(8, "little"))
+        proc.write_memory(rank.pid, address(rank, "steps"), last.to_bytes(8, "little"))
     return last
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import queue
 import re
 import shlex
+import signal
 import subprocess
 import threading
 from collections.abc import Sequence
@@ -82,12 +83,17 @@ class Gdb:
         return self.value(expression).partition(r"\"")[2].rpartition(r"\"")[0]
 
     def quit(self) -> None:
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         with self._process.stdin as commands:
             commands.write("-gdb-exit\n")
         self._process.wait(_SECONDS)
         self._reader.join()
         self._process.stdout.close()
+
+    def interrupt(self) -> None:
+        """Have it stop what runs, as Ctrl-C does."""
+        self._process.send_signal(signal.SIGINT)
 
 
 @dataclass(frozen=True, slots=True)
