@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from crdebug import jobs
+from crdebug import batch, jobs
+from crdebug.checkpoint.upkeep import Upkeep
 from crdebug.config import Settings
 from crdebug.errors import CrdebugError, CrsFailed, DeadlineExpired, StoreError
 from crdebug.session import Session
-from harness import looks
+from harness import looks, mpirun
 from harness.cli import complaint, crdebug
 from harness.exact import look
 from harness.faults import CHECKPOINT, At, FaultyCriu, half_checkpoints, moves_on, small_disk
@@ -200,6 +201,32 @@ async def followed_to_the_end(program: Path) -> None:
     last, heard = looks.end_soon(), Heard()
     assert await jobs.follow(JOB, heard) == 0
     assert heard.text() == reference(program, "--steps", last, ranks=RANKS)
+
+
+async def test_a_job_that_is_killed_while_it_is_dumped_goes_on_from_the_one_before(
+    criu: FaultyCriu,
+) -> None:
+    """PID 1 of its container; `run --resume` is what a batch script says each time."""
+    program, heard = build("threads"), Heard()
+    argv, care = mpirun.command(program, *ENDLESS, ranks=RANKS), Upkeep()
+    async with bare_job(program, *ENDLESS, ranks=RANKS):
+        await looks.reach(5)
+        seen = looks.steps()
+        await jobs.take_checkpoint(JOB, "", False, heard)
+        for incarnation, (line, nth) in enumerate(DUMP, 1):
+            await moves_on()
+            criu.will("kill job", "dump", nth, at=line)
+            with fails(criu, CrdebugError, ".*(was killed while|criu dump failed|ended).*"):
+                await jobs.take_checkpoint(JOB, "", False, heard)
+            assert await jobs.follow(JOB, heard) == 128 + 9
+            assert [each.number for each in await jobs.list_checkpoints(JOB)] == [1]
+            assert half_checkpoints() == []
+            criu.work_again()
+            job = await batch.start(argv, JOB, True, care, Settings(), heard)
+            assert job.incarnation == incarnation + 1
+            assert min(looks.steps()) >= min(seen)
+        await followed_to_the_end(program)
+    await jobs.delete(f"{JOB}:1")
 
 
 # ---- what the command line says ----------------------------------------------------------------

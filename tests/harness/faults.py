@@ -87,7 +87,7 @@ while data := os.read(lines, 256):
         left -= min(left, sum(bool(re.search(plan["at"].encode(), line)) for line in whole))
         if left:
             continue
-        if argv[0] == "dump" and plan["do"] in ("kill", "hang"):
+        if argv[0] == "dump" and plan["do"] in ("kill", "hang", "kill job"):
             come_to_a_stand()
         open(plan["reached"], "w").close()
         if plan["do"] == "kill":
@@ -96,6 +96,8 @@ while data := os.read(lines, 256):
         if plan["do"] == "hang":
             process.send_signal(signal.SIGSTOP)
             signal.pause()
+        if plan["do"] == "kill job":
+            os.kill(int(argv[argv.index("--tree") + 1]), signal.SIGKILL)
         if plan["do"] == "kill crdebug":
             os.kill(os.getppid(), signal.SIGKILL)
 status = process.wait()
@@ -126,7 +128,7 @@ class FaultyCriu:
     def will(self, do: str, verb: str, nth: int = 1, **more: str) -> None:
         """From now on: at "dump" or "restore", "fail" at once; "fill" a `file` until the disk is
         full, then go on; or, where the log says `at` (a regular expression) the `nth` time, "kill"
-        (be killed), "hang", "kill crdebug"."""
+        (be killed), "hang", "kill crdebug", "kill job" (PID 1 of its container)."""
         self._reached.unlink(missing_ok=True)
         plan = {"do": do, "verb": verb, "nth": nth, "reached": str(self._reached), **more}
         self._monkeypatch.setenv(_PLAN, json.dumps(plan))
