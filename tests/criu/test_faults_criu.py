@@ -213,7 +213,7 @@ async def test_a_job_that_is_killed_while_it_is_dumped_goes_on_from_the_one_befo
         await looks.reach(5)
         seen = looks.steps()
         await jobs.take_checkpoint(JOB, "", False, heard)
-        for incarnation, (line, nth) in enumerate(DUMP, 1):
+        for incarnation, (line, nth) in enumerate(DUMP[1::2], 1):
             await moves_on()
             criu.will("kill job", "dump", nth, at=line)
             with fails(criu, CrdebugError, ".*(was killed while|criu dump failed|ended).*"):
