@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from crdebug import jobs
+from crdebug.config import Settings
 from crdebug.deadline import Deadline
 from crdebug.debuggers import scripts
 from crdebug.errors import Refused
@@ -115,7 +116,7 @@ async def test_a_checkpoint_that_somebody_else_asks_for() -> None:
         debugger.say("-break-insert report")
         debugger.go()
         for number in (1, 2):
-            taken = await jobs.take_checkpoint(JOB, "", False, lambda event: None)
+            taken = await jobs.take_checkpoint(JOB, "", False, Heard(), Settings(herd=120.0))
             assert taken.number == number
             goes_on = Deadline(60)
             await goes_on.until(lambda: proc.status(rank.pid)["State"][0] != "t", "GDB to go on")
