@@ -17,7 +17,7 @@ from crdebug.config import Settings
 from crdebug.control import ControlServer, Request
 from crdebug.deadline import Deadline
 from crdebug.debuggers import end_job, launch_gdb, raise_first, replace_gdb
-from crdebug.errors import CrdebugError, GdbDied, Refused
+from crdebug.errors import CrdebugError, GdbDied, Interrupted, Refused
 from crdebug.events import Event, GroupStopped, Progress
 from crdebug.job import hooks
 from crdebug.job.imaging import OUTPUT, Imaging
@@ -55,7 +55,7 @@ class AttendedJob:
         self._tell = tell
         self._relay: OutputRelay | None = None
         self._control: ControlServer | None = None
-        self._asked = asyncio.Event()  # the user wants the checkpoint or restart to end
+        self._asked = asyncio.Event()  # the user wants what is under way to end
 
     async def open(self, answer: Callable[[Request], Awaitable[int]]) -> None:
         """From now on: relay all that is written, and answer other crdebugs."""
@@ -226,10 +226,24 @@ class AttendedJob:
             raise refused_operation(machine.problems, machine.held, self.name, operation.checkpoint)
         return operation.checkpoint
 
+    def begin(self) -> None:
+        """Something that the user wants begins: nobody has asked for its end yet."""
+        self._asked.clear()
+
     def break_off(self) -> None:
-        """Give up a checkpoint or restart that is under way; it then fails, and the job is as
-        before, unless the restart has come too far for that."""
+        """The user wants what is under way to end. A checkpoint or restart then fails, and the job
+        is as before, unless the restart has come too far for that."""
         self._asked.set()
+
+    @property
+    def broken_off(self) -> bool:
+        """Has the user asked for the end of what is under way?"""
+        return self._asked.is_set()
+
+    def go_on(self) -> None:
+        """Between two parts of something long. Raises Interrupted if the user wants its end."""
+        if self.broken_off:
+            raise Interrupted("interrupted on the way", hint="'when' says where all ranks are")
 
     def goes_on(self, branch: str) -> None:
         """What it does from now on is of this branch of its history."""
@@ -278,7 +292,6 @@ class AttendedJob:
         def progress(phase: Phase, ranks: RankSet) -> None:
             self._tell(Progress(what, phase.value, ranks))
 
-        self._asked.clear()
         await drive(machine, operation, progress, self._asked)
 
     async def _follow(self, record: JobRecord, shims: tuple[RankShim, ...]) -> None:

@@ -62,6 +62,10 @@ class InQuietRegion(Refused):
     """The program does not want a checkpoint just now; soon it may."""
 
 
+class Interrupted(CrdebugError):
+    """The user has ended it (Ctrl-C) before it was done."""
+
+
 class NotAvailable(CrdebugError):
     """Something that the machine would have to provide is missing."""
 

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from crdebug.control import Request
-from crdebug.errors import CrdebugError
+from crdebug.errors import CrdebugError, Interrupted
 from crdebug.events import GroupStopped, StopReason
 
 
@@ -31,6 +31,10 @@ class Interludes:
         self._user_asked = False
         self.possible = False  # the user's `continue` is under way
 
+    def begin(self) -> None:
+        """The user's `continue` begins."""
+        self._user_asked = False
+
     def user_interrupts(self) -> None:
         """The next stop is the user's: the job does not run on."""
         self._user_asked = True
@@ -48,10 +52,15 @@ class Interludes:
         own: Callable[[], Awaitable[None]] | None,
         every: float,
     ) -> GroupStopped:
-        """Run until a stop that is no interlude. own: done each `every` seconds of it; 0 never."""
-        self._user_asked, self.possible = False, True
+        """Run until a stop that is no interlude. own: done each `every` seconds of it; 0 never.
+
+        Raises Interrupted when the user has asked since `begin` that nothing runs.
+        """
+        self.possible = True
         try:
             while True:
+                if self._user_asked:
+                    raise Interrupted("interrupted before the ranks ran")
                 async with self._timer(every) as due:
                     stop = await run()
                 if not (self._waiting or due.is_set()):

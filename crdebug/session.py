@@ -243,6 +243,7 @@ class Session(Running, Selecting, Stacks, Arrays, Points):
         async with self._busy:
             await self._adopt()
             job = self._job("checkpoint")
+            job.begin()
             past(self.history).require_closed_epochs()
             await past(self.history).branching.before_running()
             return await job.checkpoint(note)
@@ -255,6 +256,7 @@ class Session(Running, Selecting, Stacks, Arrays, Points):
         async with self._busy:
             if self.running:
                 raise Refused("cannot restart: the job runs", ranks=self.running)
+            self._job("restart").begin()
             manifest = self._job("restart").directory.store.load(number)
             await past(self.history).branching.restart(manifest)
             return describe(manifest)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol as Seam
 
 from crdebug.checkpoint import protocol
-from crdebug.errors import CrdebugError, GdbDied
+from crdebug.errors import CrdebugError, GdbDied, Interrupted
 from crdebug.ranks import RankSet
 
 
@@ -174,7 +174,7 @@ class _Driving:
 
 
 def _interrupted() -> CrdebugError:
-    return CrdebugError("interrupted")
+    return Interrupted("interrupted")
 
 
 def _in_words(error: OSError) -> CrdebugError:

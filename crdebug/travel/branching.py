@@ -197,6 +197,7 @@ class Branching:
             f"there is no checkpoint on branch {name} to go to that place from"
         )
         for base in below(self._bases(name), cut):
+            self._job.go_on()
             try:
                 store = self._traveller.store(base)
                 await self.restart(store.load(base.number), store)

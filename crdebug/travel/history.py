@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from crdebug.attended import AttendedJob
 from crdebug.deadline import Deadline
-from crdebug.errors import BadInput, CrdebugError, DeadlineExpired, Refused
+from crdebug.errors import BadInput, CrdebugError, DeadlineExpired, Interrupted, Refused
 from crdebug.events import Event, GroupStopped, JobSays
 from crdebug.ranks import RankSet
 from crdebug.target.answers import Answers
@@ -186,6 +186,7 @@ class History:
     async def take(self) -> None:
         """An automatic checkpoint of the job, which stands; if that cannot be, it is told."""
         async with self._busy:
+            self._job.begin()
             await self.automatic.take_if_useful()
             self._taken = time.monotonic()
 
@@ -193,13 +194,22 @@ class History:
 
     @contextlib.asynccontextmanager
     async def _going(self) -> AsyncIterator[None]:
-        """Around every way to another place. Raises Refused while ranks run."""
+        """Around every way to another place. Raises Refused while ranks run. An interrupt ends it
+        at the next of its parts, and the error tells where the job is then."""
         async with self._busy:
             if running := self._job.group.running:
                 raise Refused(
                     "all ranks have to stand to go back", ranks=running, hint="'[all] interrupt'"
                 )
-            yield
+            self._job.begin()
+            try:
+                yield
+            except Interrupted as error:
+                self._reverse.forget()
+                with contextlib.suppress(CrdebugError, OSError):
+                    here = f"the job stands with {self.brief(self._job.group.ranks)}"
+                    error.outcome = "; ".join(filter(None, [error.outcome, here]))
+                raise
 
     def now(self, focus: int, note: str = "") -> Moment:
         """Where the job is."""

@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from crdebug.deadline import Deadline
-from crdebug.errors import CrdebugError, GdbError, Refused
+from crdebug.errors import CrdebugError, GdbError, Interrupted
 from crdebug.events import Event, GroupStopped, RankStopped, StopReason
 from crdebug.job.clocks import NEVER, RankClock
 from crdebug.native.mpi_calls import BY_NUMBER
@@ -50,7 +50,7 @@ def divergence(clocks: Sequence[RankClock]) -> CrdebugError | None:
 class Replay:
     """One way to a cut. focus: the rank that is to be held at an odd place too, not only inside.
 
-    also: what else has to hold when all are there.
+    also: what else has to hold when all are there.  asked: does the user want it to end?
     """
 
     def __init__(
@@ -60,12 +60,14 @@ class Replay:
         cut: Cut,
         focus: int | None,
         also: Callable[[], bool] = lambda: True,
+        asked: Callable[[], bool] = lambda: False,
     ) -> None:
         self._group = group
         self._clocks = clocks
         self._cut = cut
         self._focus = focus
         self._also = also
+        self._asked = asked
         self.held_up = RankSet()  # who could not come to its place, and waits inside a call
 
     async def run(self) -> None:
@@ -83,6 +85,8 @@ class Replay:
             await self._run()
 
     async def _run(self) -> None:
+        if self._asked():
+            raise self._interrupted()
         ranks = RankSet.of(clock.rank for clock in self._clocks)
         run = asyncio.create_task(self._group.resume(ranks))
         try:
@@ -99,7 +103,8 @@ class Replay:
         waited = 0.0
 
         def over() -> bool:
-            return run.done() or self._there() or divergence(self._clocks) is not None
+            at_end = run.done() or self._there() or self._asked()
+            return at_end or divergence(self._clocks) is not None
 
         while not over():
             now = [clock.read().now for clock in self._clocks]
@@ -146,15 +151,18 @@ class Replay:
                 texts.append(f"rank {clock.rank} is at tick {now / 2:g} of {place / 2:g}")
         return ", ".join(texts)
 
+    def _interrupted(self) -> Interrupted:
+        return Interrupted(
+            f"interrupted on the way: {self._places()}", hint="'when' says where all ranks are"
+        )
+
     def _why_not(self, stop: GroupStopped) -> CrdebugError:
         diverged = divergence(self._clocks)
         if diverged is not None:
             return diverged
         cause = stop.cause[0]
         if cause.reason is StopReason.INTERRUPT:
-            return Refused(
-                f"interrupted on the way: {self._places()}", hint="'when' says where the job is"
-            )
+            return self._interrupted()
         return CrdebugError(
             f"the replay was stopped on its way: {cause.reason.value} {cause.detail}".rstrip()
             + f"; {self._places()}",

@@ -247,6 +247,7 @@ class Reverse:
         return (await target.mi(command, deadline)).payload
 
     async def _walked(self, focus: int, command: str) -> MiTuple:
+        self._traveller.job.go_on()
         await self._mi(focus, "-crdebug-kept")  # and so have the walker
         target = self._group[focus]
         assert isinstance(target, GdbTarget)

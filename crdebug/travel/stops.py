@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from crdebug.deadline import Deadline
-from crdebug.errors import CrdebugError, GdbError, Refused, StoreError
+from crdebug.errors import CrdebugError, GdbError, Interrupted, Refused, StoreError
 from crdebug.events import GroupStopped, Progress, RankStopped, StopReason
 from crdebug.mi.records import MiTuple
 from crdebug.ranks import RankSet
@@ -108,7 +108,7 @@ class Stops:
                 end = _End.of(await self._reverse.to_end(focus, found.now))
             await self._reverse.to_origin(focus)
             for _ in range(last + 1):
-                self._check(await self._group.resume(RankSet.of([focus])))
+                self._check(await self._resume(focus))
 
     @contextlib.asynccontextmanager
     async def _counting(self, focus: int) -> AsyncIterator[_Ignored]:
@@ -145,7 +145,7 @@ class Stops:
         passed = 0
         try:
             while True:
-                stop = await self._group.resume(RankSet.of([focus]))
+                stop = await self._resume(focus)
                 there = await self._breakpoints(focus)
                 if numbers[0] not in there and not end.syscall:
                     return found[: -1 if end.signalled else None]
@@ -165,6 +165,10 @@ class Stops:
             for number in numbers:
                 with contextlib.suppress(GdbError):
                     await self._mi(focus, f"-break-delete {number}")
+
+    async def _resume(self, focus: int) -> GroupStopped:
+        self._traveller.job.go_on()
+        return await self._group.resume(RankSet.of([focus]))
 
     async def _enters(self, focus: int, end: _End) -> bool:
         """Has it stopped at the entry of the system call that is at a place?"""
@@ -198,7 +202,7 @@ class Stops:
     def _check(self, stop: GroupStopped) -> None:
         cause = stop.cause[0]
         if cause.reason is StopReason.INTERRUPT:
-            raise CrdebugError("interrupted on the way", hint="'when' says where the job is")
+            raise Interrupted("interrupted on the way", hint="'when' says where all ranks are")
         if cause.reason in (StopReason.EXITED, StopReason.KILLED):
             raise CrdebugError(
                 f"the replay was stopped on its way: {cause.reason.value} {cause.detail}".rstrip(),
@@ -259,6 +263,7 @@ class Stops:
         place = cut[focus]
         async with quiet(self._group, self._group.ranks - RankSet.of([focus])):
             while not self._arrived(focus, place):
+                traveller.job.go_on()
                 run = asyncio.create_task(self._group.resume(self._group.ranks))
                 await self._until(run, focus, place)
                 stop = await run

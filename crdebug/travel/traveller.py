@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from crdebug.attended import AttendedJob
@@ -183,6 +183,15 @@ class Traveller:
             return GroupStopped(stop.cause, stop.cause)  # that others came along is no news
         return stop
 
+    def _replay(
+        self,
+        clocks: Sequence[RankClock],
+        cut: Cut,
+        focus: int | None,
+        also: Callable[[], bool] = lambda: True,
+    ) -> Replay:
+        return Replay(self.job.group, clocks, cut, focus, also, lambda: self.job.broken_off)
+
     async def _others_to(self, cut: Cut, focus: int) -> None:
         """Take the others on while the focused rank stands."""
         clocks = [clock for clock in self.clocks() if clock.rank != focus]
@@ -190,7 +199,7 @@ class Traveller:
         if all(here[clock.rank] == cut[clock.rank] for clock in clocks):
             return
         if is_before(here, cut):
-            await Replay(self.job.group, clocks, cut, None).run()
+            await self._replay(clocks, cut, None).run()
 
     def _before_its_end(self, rank: int, now: int) -> int:
         """Nobody can be held at the entry of a call that never comes: who has left MPI for good is
@@ -204,6 +213,7 @@ class Traveller:
         """Bring every rank to its place. focus: the rank that is held also where it is inside a
         call, just before the return. Raises CrdebugError; the job then stands somewhere on the way.
         """
+        self.job.go_on()
         self.ways += 1
         self.require_record()
         if not is_before(self.floor, cut):
@@ -230,7 +240,7 @@ class Traveller:
         self.tell(Progress("back in time", "replay"))
         if focus is not None:
             await self._stop_over(base.cut, cut, focus)
-        replay = Replay(group, self.clocks(), cut, focus)
+        replay = self._replay(self.clocks(), cut, focus)
         await replay.run()
         if replay.held_up:
             self.doubts.append(
@@ -285,8 +295,7 @@ class Traveller:
             for clock, state in zip(clocks, states, strict=True)
             if state.now % 2 == 0 and clock.rank in logs and state.cursor < logs[clock.rank].records
         ]
-        await Replay(
-            self.job.group,
+        await self._replay(
             clocks,
             [state.now for state in states],
             None,
@@ -301,11 +310,12 @@ class Traveller:
             return
         near = self.cut_for(focus, place)
         if is_before(start, near) and is_before(near, cut):
-            await Replay(self.job.group, self.clocks(), near, focus).run()
+            await self._replay(self.clocks(), near, focus).run()
             await self.near.keep(near)
 
     async def bring_back(self, base: Base) -> None:
         """Make a state of the past the job's. Raises Refused or StoreError when that cannot be."""
+        self.job.go_on()
         self.ways += 1
         self.tell(Progress("back in time", base.text))
         if base.kept:

@@ -139,6 +139,7 @@ class Core:
 
     async def _before_running(self, ranks: RankSet) -> None:
         if self._attended is not None:
+            self._attended.begin()
             await past(self.history).branching.before_running()
             await self._heed_endings(ranks)
 

@@ -62,6 +62,8 @@ class Independent(Core):
         chosen = ranks & group.in_state(TargetState.STOPPED)
         if not chosen:
             raise Refused("cannot continue: not stopped", ranks=ranks)
+        if self._attended is not None:
+            self._attended.begin()
         if history is not None and not group.running:
             await history.begin_run()
         async with self._busy:

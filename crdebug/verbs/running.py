@@ -29,6 +29,9 @@ class Running(Waiting, Independent):
     async def resume(self, ranks: RankSet) -> GroupStopped:
         """continue: run these ranks until one of them stops; then stop the others."""
         history = self.history
+        self._interludes.begin()
+        if self._attended is not None:
+            self._attended.begin()
         return await self._interludes.run(
             lambda: self._run(lambda: self._group.resume(ranks)),
             history.interlude if history else None,
