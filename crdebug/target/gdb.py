@@ -61,6 +61,7 @@ class GdbTarget:
         self._keeper = Keeper(self._connection, self._tracker)
         self._scripted = False  # crdebug's own scripts are in this GDB
         self._lent = False
+        self._moved = False  # it was put elsewhere than where GDB last saw it stop
         self._lock = asyncio.Lock()
 
     @classmethod
@@ -225,6 +226,7 @@ class GdbTarget:
         """
         async with self._lock:
             self._require("walk out", TargetState.STOPPED)
+            self._moved = True
             await self._connection.command(f"-crdebug-walk-out {' '.join(before)}", deadline)
             at = await self.location(deadline)
             self._tracker.restore(stop or RankStopped(self.rank, StopReason.OTHER, location=at))
@@ -265,6 +267,7 @@ class GdbTarget:
             self._require("go back in memory", TargetState.STOPPED)
             await self._stopper.settle(deadline)
             self._require("go back in memory", TargetState.STOPPED)
+            self._moved = True
             return await self._keeper.put_back(name, stop, deadline)
 
     async def walk(self, command: str, deadline: Deadline) -> MiTuple:
@@ -273,6 +276,7 @@ class GdbTarget:
             self._require("go back", TargetState.STOPPED)
             await self._stopper.settle(deadline)
             self._require("go back", TargetState.STOPPED)
+            self._moved = True
             return await self._keeper.walk(command, deadline)
 
     async def forget(self, name: str, deadline: Deadline) -> None:
@@ -342,6 +346,7 @@ class GdbTarget:
 
     async def _start_running(self, command: str, deadline: Deadline) -> None:
         before = self._tracker.last_stop
+        self._moved = False
         self._tracker.begin()
         try:
             await self._connection.command(command, deadline)
@@ -378,6 +383,14 @@ class GdbTarget:
             self._require("interrupt", TargetState.STOPPED, TargetState.RUNNING, TargetState.EXITED)
             await self._stopper.stop(reason, deadline)
             return await self._tracker.stopped()
+
+    async def arrive(self, deadline: Deadline) -> None:
+        """See that a breakpoint where the rank was put does not stop it there at once: GDB steps
+        over one only where it saw the rank stop (gdb/infrun.c, proceed)."""
+        async with self._lock:
+            if self._moved and self.state is TargetState.STOPPED:
+                await self._stopper.stop_here(deadline)
+                self._moved = False
 
     async def settle(self, deadline: Deadline) -> None:
         """Make sure that no SIGSTOP of GDB's or ours is on its way to the stopped rank."""

@@ -82,6 +82,13 @@ class Stopper:
         self._unsettled = True
         await self.settle(deadline)
 
+    async def stop_here(self, deadline: Deadline) -> None:
+        """Have GDB see the stopped rank stop where it stands, by a SIGSTOP that comes before any
+        instruction."""
+        if self._tracker.pid is not None:
+            self._signals.send_stop(self._tracker.pid)
+            await self.settle_anew(deadline)
+
     async def settle(self, deadline: Deadline) -> None:
         """Leave no SIGSTOP behind. Cheap when there was no interrupt."""
         if self._unsettled:

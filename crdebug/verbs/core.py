@@ -19,6 +19,7 @@ from crdebug.job.record import JobRecord
 from crdebug.native.clock import INITIALIZED_OFFSET
 from crdebug.ranks import RankSet
 from crdebug.ranksets import NamedSets
+from crdebug.target.gdb import GdbTarget
 from crdebug.target.group import RankInfo, TargetGroup
 from crdebug.target.interface import Target, TargetState
 from crdebug.travel.history import History, past
@@ -142,6 +143,20 @@ class Core:
             self._attended.begin()
             await past(self.history).branching.before_running()
             await self._heed_endings(ranks)
+        limit = Deadline(self.settings.command)
+        await asyncio.gather(
+            *(
+                target.arrive(limit)
+                for target in map(self._group.__getitem__, ranks)
+                if isinstance(target, GdbTarget) and self._at_breakpoint(target)
+            )
+        )
+
+    def _at_breakpoint(self, target: GdbTarget) -> bool:
+        stop = target.last_stop
+        at = stop.location.address if stop is not None and stop.location is not None else None
+        points = self._group.table.all()
+        return any(at == place.address for p in points for place in p.places.get(target.rank, ()))
 
     async def _heed_endings(self, ranks: RankSet) -> None:
         """Have the ranks' GDBs do about ranks that are about to end what is wanted."""
