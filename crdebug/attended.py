@@ -18,7 +18,7 @@ from crdebug.control import ControlServer, Request
 from crdebug.deadline import Deadline
 from crdebug.debuggers import end_job, launch_gdb, raise_first, replace_gdb
 from crdebug.errors import CrdebugError, GdbDied, Interrupted, Refused
-from crdebug.events import Event, GroupStopped, Progress
+from crdebug.events import Event, GroupStopped, JobSays, Progress
 from crdebug.job import hooks
 from crdebug.job.imaging import OUTPUT, Imaging
 from crdebug.job.ranks import RankShim, find_shim
@@ -253,6 +253,7 @@ class AttendedJob:
 
     async def restart(self, manifest: Manifest, store: CheckpointStore | None = None) -> None:
         """See Session.restart. store: where the checkpoint is kept, if not with the user's."""
+        before = self._points()
         with self.directory.lock("restart"):
             operation = self._operation(manifest=manifest, store=store)
             machine = Protocol(self.group.ranks, restart=True, debugger=True, replaces=self.alive)
@@ -263,10 +264,17 @@ class AttendedJob:
                     await self._follow(operation.record, operation.shims)
         if machine.problems:
             raise refused_operation(machine.problems, machine.held, self.name)
+        dropped = [each for each in before if each not in self._points()]
+        if dropped:
+            self._tell(JobSays(f"dropped by the restart: {', '.join(dropped)}"))
         if store is None:
             now = (self.record, self.shims, self.settings, self._tell)
             handle = f"{self.name}:{manifest.number}"
             await hooks.after(hooks.When.RESTART, *now, checkpoint=handle)
+
+    def _points(self) -> list[str]:
+        points = self.group.table.all()
+        return [f"{each.kind.word} {each.number} ({each.location})" for each in points]
 
     def _operation(
         self,

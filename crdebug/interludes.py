@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 
 from crdebug.control import Request
 from crdebug.errors import CrdebugError, Interrupted
@@ -69,8 +70,10 @@ class Interludes:
                 interrupted = all(each.reason is StopReason.INTERRUPT for each in stop.cause)
                 if own is not None and due.is_set() and interrupted:
                     await own()
-                if self._user_asked or not interrupted:
+                if self._user_asked:
                     return stop
+                if not interrupted:
+                    return _without_interrupts(stop)
         finally:
             self.possible = False
             await self._serve_all()
@@ -101,3 +104,17 @@ class Interludes:
                 answer.set_exception(error)
             finally:
                 answer.cancel()  # whatever happened, nobody waits for ever
+
+
+def _without_interrupts(stop: GroupStopped) -> GroupStopped:
+    """A rank stopped for a reason of its own just when the others were interrupted for an
+    interlude: for the user they have been stopped with it."""
+    return GroupStopped(
+        tuple(each for each in stop.cause if each.reason is not StopReason.INTERRUPT),
+        tuple(
+            replace(each, reason=StopReason.FOLLOWED)
+            if each.reason is StopReason.INTERRUPT
+            else each
+            for each in stop.stops
+        ),
+    )

@@ -122,6 +122,7 @@ class Session(Running, Selecting, Stacks, Arrays, Points):
             session = await cls._begin(directory, record, shims, settings, subscriber)
             try:
                 await session._job("attach").lead_out_all()
+                await session._bring_points_back()
             except BaseException:
                 await session.detach()
                 raise
@@ -154,6 +155,7 @@ class Session(Running, Selecting, Stacks, Arrays, Points):
         try:
             await past(session.history).branching.restart(manifest)
             await job.open(session._requested)
+            await session._bring_points_back()
         except CrdebugError:
             session._over = True  # the job is as before, or held and named: nothing is lost
             await session.close()
@@ -205,6 +207,7 @@ class Session(Running, Selecting, Stacks, Arrays, Points):
         """
         await self._group.stop_all()
         await self._end_following()
+        self._keep_points()
         if self._attended is not None:
             self._attended.leave()
         answers = await self._group.detach_all(hold=hold)
@@ -225,6 +228,7 @@ class Session(Running, Selecting, Stacks, Arrays, Points):
         try:
             await self._end_following()
             if job is not None and not self._over:
+                self._keep_points()
                 await job.end()
         finally:
             self._over = True

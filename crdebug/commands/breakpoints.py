@@ -74,8 +74,8 @@ def split_condition(text: str) -> tuple[str, str]:
     """
 Set a breakpoint on the ranks.
 
-It is one breakpoint, with a place in each of the ranks; it belongs to the session, and survives
-checkpoint and restart.
+It is one breakpoint, with a place in each of the ranks. It survives checkpoint and restart, and is
+set again when somebody attaches to the job later, or restarts it from the shell.
 
     break relax
     [0] break heat.c:41 if step > 10
@@ -106,7 +106,7 @@ Stop the ranks when a value changes, wherever that is done.
 
 The processor watches it: at most four at a time on a rank, of up to eight bytes each. One of a
 local variable goes when its block ends, or at a restart; with -location it is the memory that
-counts.
+counts. In another session only those of global variables are set again.
 
     watch residual
     [1] watch -location u[3] if step > 10

@@ -37,16 +37,6 @@ class Preferences:
     pager: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Display:
-    """An expression that is shown after every stop. format: "/x" and the like."""
-
-    number: int
-    expression: str
-    format: str
-    ranks: RankSet
-
-
 def _nobody(told: object) -> None:
     pass
 
@@ -64,7 +54,6 @@ class Context:
     has had before the last.
     echo: told the lines of a script before they run.  interrupted: the user pressed Ctrl-C while
     the present command ran.  sourcing: the scripts that the present line is of, outermost first.
-    displays: what is shown after every stop.  next_display: the number that the next one gets.
     over: the session has ended, no command can run any more.
     transcript: keeps what is typed and shown.
     origins: who chose a setting that has not its default value, by the setting's name.
@@ -83,8 +72,6 @@ class Context:
     echo: Callable[[str], None] = _nobody
     interrupted: bool = False
     sourcing: tuple[str, ...] = ()
-    displays: list[Display] = field(default_factory=list)
-    next_display: int = 1
 
     @property
     def addressed(self) -> RankSet:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from crdebug.commands.arguments import integers, letters, rest
-from crdebug.commands.context import Context, Display
+from crdebug.commands.context import Context
 from crdebug.commands.following import displayed
 from crdebug.commands.looking import LOOKING
 from crdebug.commands.registry import Call, Requires
@@ -14,7 +14,7 @@ from crdebug.errors import BadInput
 
 
 def _numbers(context: Context) -> Iterable[str]:
-    return (str(each.number) for each in context.displays)
+    return (str(each.number) for each in context.session.displays)
 
 
 EXPRESSION = rest("EXPR", "an expression; without it, all are shown now", default="")
@@ -39,8 +39,7 @@ async def display(call: Call) -> Result:
     context = call.context
     if call[EXPRESSION]:
         format = f"/{call[FORMAT]}" if call[FORMAT] else ""
-        context.displays.append(Display(context.next_display, call[EXPRESSION], format, call.ranks))
-        context.next_display += 1
+        context.session.display(call.ranks, call[EXPRESSION], format)
     return await displayed(context)
 
 
@@ -51,13 +50,12 @@ async def display(call: Call) -> Result:
     requires=Requires.ANY,
 )
 async def undisplay(call: Call) -> Result:
-    context = call.context
-    known = {each.number for each in context.displays}
+    session = call.context.session
+    known = {each.number for each in session.displays}
     for number in call[NUMBERS]:
         if number not in known:
             raise BadInput(f"there is no display {number}", hint="'info display' lists them")
-    chosen = call[NUMBERS] or known
-    context.displays[:] = [each for each in context.displays if each.number not in chosen]
+    session.undisplay(call[NUMBERS] or known)
     return Nothing()
 
 
@@ -65,6 +63,6 @@ async def undisplay(call: Call) -> Result:
 async def info_display(call: Call) -> Result:
     lines = [
         f"{each.number}: [{each.ranks}] display{each.format} {each.expression}"
-        for each in call.context.displays
+        for each in call.context.session.displays
     ]
     return Text("\n".join(lines) or "there are no displays")

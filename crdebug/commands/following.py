@@ -37,7 +37,11 @@ async def follow(registry: Registry, context: Context, points: Points, result: R
     while True:
         point, ranks = _point(points, result)
         silent = point is not None and point.commands[0] == SILENT
-        if context.displays and not silent and isinstance(result, Stopped | Moved | Restarted):
+        if (
+            context.session.displays
+            and not silent
+            and isinstance(result, Stopped | Moved | Restarted)
+        ):
             result = Several((result, await displayed(context)))
         if point is None:
             return result
@@ -52,7 +56,7 @@ async def displayed(context: Context) -> Displayed:
     session = context.session
     standing = RankSet.of(info.rank for info in session.info_ranks() if info.location is not None)
     found = []
-    for each in context.displays:
+    for each in session.displays:
         ranks = each.ranks & standing
         if ranks:
             answers = await session.evaluate(ranks, each.expression, each.format)

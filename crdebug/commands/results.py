@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from crdebug.charts.images import Image
     from crdebug.charts.plots import Plot
     from crdebug.checkpoint.store import Checkpoint
-    from crdebug.commands.context import Display
     from crdebug.target.breakpoints import Breakpoint
     from crdebug.target.gdb import Frame, ThreadInfo
     from crdebug.target.group import RankInfo
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from crdebug.travel.branching import Compared
     from crdebug.travel.overview import Overview
     from crdebug.travel.partners import OnTheWay
+    from crdebug.verbs.points import Display
     from crdebug.verbs.waiting import AtBarrier
 
 T = TypeVar("T", bound=Hashable)

@@ -4,6 +4,7 @@ STATE/jobs/NAME/
   job.json        the record
   lock            held while the job is changed
   session         the attached session's socket, see crdebug.job.control
+  points.json     the breakpoints and displays of the last session
   herd.json       where the threads were, while they are in their waitpoints
   run/N/          the N-th incarnation's stdout, stderr and events
   asks, door      FIFOs, in run/N/ too, so that ranks see who reads them: see crdebug.job.app
@@ -140,6 +141,10 @@ class JobDirectory:
     @property
     def herd(self) -> Path:
         return self.path / "herd.json"
+
+    @property
+    def points(self) -> Path:
+        return self.path / "points.json"
 
     @property
     def stage(self) -> Path | None:

@@ -1,14 +1,17 @@
 """Logical breakpoints: the user's objects, apart from what each rank's GDB has. Pure.
 
-A breakpoint belongs to the session: it survives detach and re-attach with the same GDB (GDB keeps
-its own), and goes into a new GDB by `requests`.
+A breakpoint belongs to the user: it survives detach and re-attach with the same GDB (GDB keeps
+its own), goes into a new GDB by `request`, and into another session by `kept` and `put`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+
+import msgspec
 
 from crdebug.errors import BadInput
 from crdebug.events import Location, RankStopped, StopReason
@@ -77,6 +80,43 @@ class _Entry:
     ignore: dict[int, int] = field(default_factory=dict)
 
 
+class Kept(msgspec.Struct, frozen=True):
+    """A breakpoint as it is kept between sessions; see Breakpoint. ignore, hits: by rank."""
+
+    number: int
+    location: str
+    ranks: tuple[int, ...]
+    kind: PointKind
+    condition: str
+    temporary: bool
+    enabled: bool
+    commands: tuple[str, ...]
+    ignore: dict[int, int]
+    hits: dict[int, int]
+
+
+def _kept(entry: _Entry) -> Kept:
+    point = entry.breakpoint
+    places = [place for at in point.places.values() for place in at]
+    location = point.location
+    if re.fullmatch(r"[-+]?\d+", location) and places:  # a line of the file that GDB is at
+        location = f"{places[0].path or places[0].file}:{places[0].line}"
+    if location.startswith("*") and len({place.address for place in places}) == 1:
+        location = f"*{places[0].address:#x}"  # what stood there may be about a register
+    return Kept(
+        point.number,
+        location,
+        tuple(point.ranks),
+        point.kind,
+        point.condition,
+        point.temporary,
+        point.enabled,
+        point.commands,
+        dict(entry.ignore),
+        dict(entry.hits),
+    )
+
+
 class BreakpointTable:
     """The breakpoints of a group, and the way from GDB's numbers to the user's and back.
 
@@ -113,6 +153,28 @@ class BreakpointTable:
         )
         self._entries[new.number] = _Entry(new)
         return new
+
+    def kept(self) -> tuple[Kept, ...]:
+        """All of them, as another session can have them."""
+        return tuple(_kept(entry) for entry in self._entries.values())
+
+    def put(self, kept: Kept) -> None:
+        """One of another session, in no GDB yet."""
+        ranks = RankSet.of(kept.ranks)
+        self._last = max(self._last, kept.number)
+        new = Breakpoint(
+            kept.number,
+            kept.location,
+            ranks,
+            kept.condition,
+            kept.temporary,
+            max(kept.ignore.values(), default=0),
+            kept.enabled,
+            hits=sum(kept.hits.values()),
+            kind=kept.kind,
+            commands=kept.commands,
+        )
+        self._entries[new.number] = _Entry(new, hits=dict(kept.hits), ignore=dict(kept.ignore))
 
     def withdraw(self, number: int) -> None:
         """Forget one that has just been added, and that no GDB took: its number is free again."""

@@ -13,7 +13,7 @@ from crdebug.errors import BadInput, CrdebugError, GdbError
 from crdebug.events import Event, GroupStopped, Location, RankStopped, StopReason
 from crdebug.ranks import RankSet
 from crdebug.target.answers import Answers, T
-from crdebug.target.breakpoints import Breakpoint, BreakpointTable
+from crdebug.target.breakpoints import Breakpoint, BreakpointTable, Kept
 from crdebug.target.interface import (
     BreakpointChanged,
     BreakpointGone,
@@ -260,7 +260,7 @@ class TargetGroup:
     ) -> GroupStopped:
         """Like `finish`, by an MI command of GDB's. verb: for messages.  completed: the reason of a
         stop at which a rank is done.  together: False has every rank run to its own stop."""
-        done = _of_reason(completed) if together else _any
+        done = _of_reason(completed) if together else lambda stop: True
         return await self._go(
             ranks, verb, lambda each: each.run(command, verb, self._command()), done
         )
@@ -358,6 +358,14 @@ class TargetGroup:
             raise error
         return self.table.get(number)
 
+    async def put_breakpoint(self, kept: Kept, ranks: RankSet) -> bool:
+        """Insert one of another session, with its number, on these ranks; has any taken it?"""
+        self.table.put(kept)
+        if len(await self._insert(kept.number, ranks)) < len(ranks):
+            return True
+        self.table.remove(kept.number)
+        return False
+
     async def _insert(self, number: int, ranks: RankSet) -> Mapping[int, CrdebugError]:
         deadline = self._command()
 
@@ -431,10 +439,6 @@ class TargetGroup:
 
 def _of_reason(reason: StopReason) -> Callable[[RankStopped], bool]:
     return lambda stop: stop.reason is reason
-
-
-def _any(stop: RankStopped) -> bool:
-    return True
 
 
 async def _outcome(answer: Awaitable[V]) -> V | CrdebugError:

@@ -20,7 +20,17 @@ from harness import mpirun
 
 JOB = "job"
 # What may be in a job's directory once nothing happens to it any more.
-_LASTING = {"job.json", "lock", "asks", "door", "herd.json", "run", "checkpoints", "history"}
+_LASTING = {
+    "job.json",
+    "lock",
+    "asks",
+    "door",
+    "herd.json",
+    "points.json",
+    "run",
+    "checkpoints",
+    "history",
+}
 _LASTING |= {"branches", "stage"}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from crdebug.target.group import RankInfo
 from crdebug.target.interface import Frame, PointKind, ThreadInfo
 from crdebug.verbs.arrays import Arrays
 from crdebug.verbs.independent import StopMode
+from crdebug.verbs.points import Display
 from crdebug.verbs.selecting import Selecting
 from crdebug.verbs.stacks import Stacks
 from crdebug.verbs.waiting import StepOthers
@@ -87,6 +88,7 @@ class FakeSession(Selecting, Stacks, Arrays):
         self.stop_mode = StopMode.JOB
         self.apart = False
         self.patience = 10.0
+        self.displays: list[Display] = []
         self.step_others = StepOthers.ASK
         self.ask: object = None
         self.running = RankSet()
@@ -230,7 +232,15 @@ class FakeSession(Selecting, Stacks, Arrays):
         self.asked.append(("interrupt",))
         self.hold.set()
 
-    # ---- breakpoints
+    # ---- displays, breakpoints
+
+    def display(self, ranks: RankSet, expression: str, format: str = "") -> Display:
+        made = Display(len(self.displays) + 1, expression, format, ranks)
+        self.displays.append(made)
+        return made
+
+    def undisplay(self, numbers: Collection[int]) -> None:
+        self.displays[:] = [each for each in self.displays if each.number not in numbers]
 
     async def add_breakpoint(
         self,
