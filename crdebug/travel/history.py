@@ -348,7 +348,7 @@ class History:
         is there afterwards. Raises BadInput for a predicate that cannot be read."""
         async with self._going():
             predicate = parse(text, self._job.group.ranks)
-            found = await bisect(self.traveller, predicate, focus, self._tell)
+            found = await bisect(self.branching, self.traveller, predicate, focus, self._tell)
             if found.tick is not None:
                 await self._leave(focus)
             return found, self.now(focus)

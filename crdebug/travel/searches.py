@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from crdebug.errors import BadInput
 from crdebug.events import Event, Progress
@@ -11,17 +11,20 @@ from crdebug.ranks import RankSet
 from crdebug.target.group import TargetGroup
 from crdebug.timeline.predicate import Predicate
 from crdebug.timeline.search import Found, Outcome, first_moment
+from crdebug.travel.branching import Branching
 from crdebug.travel.traveller import Traveller
 
 
 @dataclass(frozen=True, slots=True)
 class First:
     """What a search found. tick: after how many MPI calls of the focused rank it holds first; None
-    if it never does. note: what limits the answer, or ""."""
+    if it never does. at_start: it holds where the branch begins. note: what limits the answer, or
+    ""."""
 
     tick: int | None
     probes: int
     note: str
+    at_start: bool = False
 
 
 async def holds(group: TargetGroup, predicate: Predicate) -> bool | None:
@@ -36,10 +39,38 @@ async def holds(group: TargetGroup, predicate: Predicate) -> bool | None:
 
 
 async def bisect(
+    branching: Branching,
+    traveller: Traveller,
+    predicate: Predicate,
+    focus: int,
+    tell: Callable[[Event], None],
+) -> First:
+    """The first tick of the focused rank after which a predicate holds: on this branch or, where it
+    holds as that begins, on the one that it left. Leaves the job there. Raises BadInput when
+    nothing can be asked."""
+    found = await _on_branch(traveller, predicate, focus, tell)
+    while found.at_start and (place := 2 * (traveller.floor[focus] // 2) - 1) > 0:
+        assert found.tick is not None
+        branch, first, frontier = branching.current, 2 * found.tick - 1, traveller.frontier
+        await branching.make_way(traveller.cut_for(focus, place))
+        earlier = await _on_branch(traveller, predicate, focus, tell)
+        looks = found.probes + earlier.probes
+        if earlier.tick is not None:
+            found = replace(earlier, probes=looks)
+            continue
+        await branching.to(branch, branching.branches.get(branch).cut)
+        traveller.frontier = frontier
+        await traveller.to_cut(traveller.cut_for(focus, first), focus)
+        return First(found.tick, looks, f"branch {branch} begins before that call")
+    return found
+
+
+async def _on_branch(
     traveller: Traveller, predicate: Predicate, focus: int, tell: Callable[[Event], None]
 ) -> First:
-    """The first tick of the focused rank after which a predicate holds, by bisection over
-    checkpoints and then ticks. Leaves the job there. Raises BadInput when nothing can be asked."""
+    """The first tick on this branch, of the focused rank, after which a predicate holds, by
+    bisection over checkpoints and then ticks. Leaves the job there. Raises BadInput when nothing
+    can be asked."""
     group = traveller.job.group
     end = 2 * (traveller.frontier[focus] // 2) - 1  # the last call that returned
     starts = sorted({base.cut[focus] | 1 for base in traveller.bases()})
@@ -59,4 +90,5 @@ async def bisect(
         return First(None, found.probes, found.note or "")
     assert found.at is not None
     await traveller.to_cut(traveller.cut_for(focus, found.at), focus)
-    return First(found.at // 2 + 1, found.probes, found.note or "")
+    at_start = found.outcome is Outcome.AT_START
+    return First(found.at // 2 + 1, found.probes, found.note or "", at_start)

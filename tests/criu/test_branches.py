@@ -137,6 +137,17 @@ async def test_back_on_a_branch_and_before_it() -> None:
         await past.switch("branch-1", 1)
         assert await state(job) == second
 
+        # A search for the first moment goes as far back as it holds.
+        found, moment = await past.bisect("rank 1: knob == 6", 1)
+        assert (found.tick, past.branching.current) == (start.tick + 1, "branch-1")
+        assert found.note == "branch branch-1 begins before that call"
+        found, moment = await past.bisect("rank 1: step >= 1", 1)
+        assert past.branching.current == MAIN
+        assert moment.tick == found.tick is not None
+        assert (await job.evaluate(ONE, "step")).values[1] == "1"
+        await past.goto_tick(1, found.tick - 1)
+        assert (await job.evaluate(ONE, "step")).values[1] == "0"
+
 
 async def test_a_checkpoint_and_a_mark_of_another_branch_lead_there() -> None:
     async with recorded(build("futures"), "--rounds", ROUNDS) as job:
