@@ -3,13 +3,15 @@
 Sourced after walk_search.py, into the same namespace.
 
 A line begins at an instruction where an entry of the line table does, marked as a statement, and
-the instruction that was executed before in the same frame belongs to another line. What sets up a
-function's frame is not a line to stop at.
+the instruction that was executed before in the same frame belongs to another line, or to what sets
+up the function's frame. That is not a line to stop at.
 
 reverse-step goes to the last beginning of a line in any function that has lines, if it was called
 from one that has; reverse-next in this frame and its callers only. Functions that the compiler has
 expanded count as called ones.
 """
+
+import contextlib
 
 from __main__ import (
     CALLED,
@@ -53,18 +55,35 @@ class Reverse(Search):
         for level in self.levels:
             if level.is_signal:
                 continue
-            item = None
+            item, whole = None, self.is_whole(level)
             if not self.at_entry(level):
-                item = next(self.back_from(self.start, self.end, level, False), None)
-            if item is None and self.is_whole(level):
+                try:
+                    item = self.last_of(self.end, level)
+                except BeforeOrigin:
+                    item = self.last_returned(level) if enter and whole else None
+                    if item is None:
+                        raise
+            if item is None and whole:
                 item = self.last_since_call(level)
             if item is None:
                 continue
             segment, index = item
-            if enter and self.is_whole(level) and segment.entries[index][2] & CALLED:
+            if enter and whole and segment.entries[index][2] & CALLED:
                 return self.last_inside(segment, index)
             return self.place(segment, index)
         raise WalkFailed("there is nothing before")
+
+    def last_returned(self, level):
+        """The last instruction of what was called from a level at the origin, and has returned;
+        None if there is none."""
+        for inner, end in self.returned(level):
+            return self.last_of(end, inner)
+        return None
+
+    def last_of(self, end, level):
+        """The last instruction of a level before an end; None if there is none."""
+        items = self.back_from(self.start, end, level, False)
+        return next((item for item in items if item is not None), None)
 
     def at_entry(self, level):
         """Does the thread stand at the entry of the function of this level?"""
@@ -156,7 +175,12 @@ class Reverse(Search):
             found = None
             if not self.at_entry(level):
                 whole = self.is_whole(level)
-                found = self.last_line(self.start, self.end, level, enter, whole, False)
+                try:
+                    found = self.last_line(self.start, self.end, level, enter, whole, False)
+                except BeforeOrigin:
+                    found = self.line_returned(level) if enter else None
+                    if found is None:
+                        raise
             if found is None:
                 head = self.head_of(level)
                 if head is not None:
@@ -164,6 +188,18 @@ class Reverse(Search):
             if found is not None:
                 return found
         raise BeforeOrigin(self.levels[-1])
+
+    def line_returned(self, level):
+        """The last beginning of a line in what was called from a level at the origin, and has
+        returned; None if there is none."""
+        for inner, end in self.returned(level):
+            if inner.is_signal or not self.has_lines(inner):
+                break  # a step does not go into what that called
+            with contextlib.suppress(BeforeOrigin):
+                found = self.last_line(self.start, end, inner, True, True, False)
+                if found is not None:
+                    return found
+        return None
 
     def has_lines(self, level):
         return level.code is not None and level.code.has_lines()
@@ -201,7 +237,7 @@ class Reverse(Search):
             pc, _, flags = segment.entries[index]
             line, here = self.book.line(pc), self.book.chain(pc)
             if waiting is not None and (enter or here == waiting[2][: len(here)]):
-                if line != waiting[1]:
+                if line != waiting[1] or self.sets_up(pc):
                     return waiting[0]
                 waiting = None
             if not whole:
@@ -278,7 +314,7 @@ class Reverse(Search):
         count = 64
         while True:
             event, entries = self.window(mark, end, level.frame, count)
-            if event == OUT and not fresh:
+            if event == OUT and not fresh and not self.is_over(level, end):
                 return
             first = next(
                 (i for i, each in enumerate(entries) if i and self.book.line(each[0]) == line),
@@ -315,19 +351,27 @@ class Reverse(Search):
         outer = next((each for each in self.levels[1:] if not each.is_signal), None)
         if outer is None:
             raise WalkFailed("the outermost function has no caller")
-        for segment, index in self.back_from(self.start, self.end, outer, False):
-            return self.place(segment, index)
+        try:
+            for segment, index in self.back_from(self.start, self.end, outer, False):
+                return self.place(segment, index)
+        except BeforeOrigin:  # in the caller it is the last instruction, there
+            raise BeforeOrigin(outer, "nexti") from None
         raise WalkFailed("there is nothing before")
 
     def expanded_start(self, level):
         """Back to where a function begins that is expanded in another."""
         place, wanted = None, level.expanded
-        for item in self.back_from(self.start, self.end, level, False):
-            if item is None:
-                continue
-            segment, index = item
-            here = self.book.chain(segment.entries[index][0])
-            if here[: len(wanted)] != wanted:
-                break
-            place = (segment, index)
+        try:
+            for item in self.back_from(self.start, self.end, level, False):
+                if item is None:
+                    continue
+                segment, index = item
+                here = self.book.chain(segment.entries[index][0])
+                if here[: len(wanted)] != wanted:
+                    break
+                place = (segment, index)
+        except BeforeOrigin:
+            way = self.return_at_origin(level)
+            if place is None or not way or self.book.chain(way[0] - 1)[: len(wanted)] == wanted:
+                raise
         return None if place is None else self.place(*place)

@@ -10,8 +10,8 @@ Sourced last, into the namespace of all of crdebug's scripts (walk_search.py say
 -crdebug-go ORIGIN PLACE [PC SP]
     Go to a place; an error if it is another one than it was.
 -crdebug-reverse ORIGIN stepi|nexti|step|next|finish
-    {place, pc, sp}: go back. {before=1, frame, function}: what is looked for lies before the
-    origin; the thread stands where it stood. frame: what the search was about, then.
+    {place, pc, sp}: go back. {before, frame, function}: what is looked for lies before the origin;
+    the thread stands where it stood. before: what to look for there; frame: what it is about.
 Options of all three, before what is listed: --write ADDRESS=BYTES, to be written after each time
 the snapshot is put back; --seconds LIMIT; --frame FRAME: not what the newest frame did, but this
 one. Numbers are hexadecimal.
@@ -342,7 +342,8 @@ class Walk:
         except BeforeOrigin as error:
             level = error.level
             self.go(search, self.back)
-            return {"before": "1", "frame": f"{level.frame:x}", "function": level.function}
+            told = {"before": error.kind or kind, "frame": f"{level.frame:x}"}
+            return {**told, "function": level.function}
         except WalkFailed:
             self.engine.deadline = time.monotonic() + self.seconds
             self.go(search, self.back)

@@ -304,7 +304,7 @@ class Search:
                     return
                 mark, at_start = start, True
             event, entries = self.window(mark, stop, level.frame)
-            if event == OUT and not fresh:
+            if event == OUT and not fresh and not self.is_over(level, stop):
                 return  # that was an earlier call of the function
             segment = Segment(mark, entries, stop)
             for index in range(len(entries) - 1, -1, -1):
@@ -321,6 +321,10 @@ class Search:
             raise FromEarlier
         if not fresh:
             raise BeforeOrigin(level)
+
+    def is_over(self, level, end):
+        """Is the end where the level has just returned to?"""
+        return end.level == stack_level(level.frame)
 
     def is_in(self, mark, level):
         """Is a mark in a level, as far as it says?"""
@@ -373,17 +377,31 @@ class Search:
             inner = each.frame
         return ""
 
+    def returned(self, level):
+        """What was called from a level at the origin, and what that had called: the levels, the
+        oldest first, each with the end of a search through all that it did until it returned."""
+        found, newer = [], None
+        for each in self.origin.levels():
+            if newer is not None:
+                found.append((newer, End(each.pc, stack_level(newer.frame), 1)))
+            if each.frame == level.frame and each.code is level.code:
+                return found[::-1]
+            newer = each
+        return []
+
 
 class FromEarlier(Exception):
     """The search has to start earlier: what it looks for is not behind its start."""
 
 
 class BeforeOrigin(Exception):
-    """What is looked for lies before the origin."""
+    """What is looked for lies before the origin. kind: what to look for there, if that is another
+    thing."""
 
-    def __init__(self, level):
+    def __init__(self, level, kind=""):
         super().__init__()
         self.level = level
+        self.kind = kind
 
 
 def level_of(point):

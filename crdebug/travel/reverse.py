@@ -73,6 +73,7 @@ class Reverse:
         else:
             await self._have_origin(focus, now)
         while "before" in (told := await self._walk(focus, kind, frame)):
+            kind = told.text("before")
             frame = "" if kind in ("step", "stepi") else told.text("frame")
             await self._earlier(focus)
         await self._once(focus, told.text("place"))

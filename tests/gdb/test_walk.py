@@ -23,6 +23,10 @@ async def test_each_command_goes_where_the_trace_says(program: Path) -> None:
         assert told.number("steps") > 3000
         assert told.number("frames") > 50
         for kind in KINDS:
+            # The functions that were there at the origin return, and what they call.
+            first = await process.mi(f"-test-check {ORIGIN} {kind} 1 110 0")
+            assert first.list("wrong").texts() == ()
+            assert 15 < first.number("right") < 60
             # The first are the program's own instructions, the rest is what libraries do for it.
             near = await process.mi(f"-test-check {ORIGIN} {kind} 1 1400 61")
             far = await process.mi(f"-test-check {ORIGIN} {kind} 1400 100000 577")

@@ -6,7 +6,8 @@ Sourced into a GDB after crdebug's scripts; uses nothing of the walker's but wha
 -test-trace ORIGIN END
     Put the snapshot ORIGIN back, and step until the address END; every instruction is recorded.
 -test-check ORIGIN KIND FIRST LAST STEP
-    Stand at every STEP-th instruction from FIRST on, before LAST, go back, compare.
+    Stand at every STEP-th instruction from FIRST on, before LAST, go back, compare. STEP 0: where
+    another function has just begun or returned, and one instruction and some later.
 """
 
 import os
@@ -36,6 +37,7 @@ from __main__ import (
 )
 
 SINGLESTEP = 9
+NO_CALLER = "the outermost function has no caller"
 UNCOUNTED = ("r11", "orig_rax", "eflags")
 traced = {}
 
@@ -54,8 +56,16 @@ class Activation:
         self.frame = frame  # gone as soon as the stack pointer is this
         self.origin_call = origin_call  # the address behind the call it stood in at the origin
         self.is_signal = is_signal
+        self.frame_of_signal = ()  # in it flags and extended registers differ from run to run
         self.there = False  # at the origin
         self.pcs = []
+
+    def interrupts(self, sp):
+        """It is a handler, and begins here; the red zone is of what it interrupts."""
+        self.is_signal, self.frame_of_signal = True, (sp, self.frame - 128)
+
+    def signal_frames(self):
+        return [each.frame_of_signal for each in self.above() if each.frame_of_signal]
 
     def above(self):
         found, each = [], self
@@ -129,7 +139,8 @@ def record(name, end, with_memory=True):
             now = registers_of(tid)
             while activation.parent is not None and now.rsp >= activation.frame:
                 activation = activation.parent
-            steps.append(Step(now, checksum(memory, now, excepted), activation))
+            left_out = [*excepted, *activation.signal_frames()]
+            steps.append(Step(now, checksum(memory, now, left_out), activation))
             activation.pcs.append(now.rip)
             if now.rip == end:
                 return steps, book
@@ -137,17 +148,18 @@ def record(name, end, with_memory=True):
             call = code[0] == 0xE8 or (code[0] == 0xFF and code[1] >> 3 & 7 == 2)
             call = call or (code[0] & 0xF0 == 0x40 and code[1] == 0xFF and code[2] >> 3 & 7 == 2)
             signal = single(tid)
-            registers_of(tid)
+            then = registers_of(tid)
             if signal:
                 steps[-1].pending = True
-                activation = Activation(activation, now.rsp, is_signal=True)
+                activation = Activation(activation, now.rsp)
+                activation.interrupts(then.rsp)
             elif call:
                 activation = Activation(activation, now.rsp)
     return None
 
 
 class Reference:
-    """What the commands should answer, as indices; None: before the origin."""
+    """What the commands should answer, as indices; None: before the origin. Or an error."""
 
     def __init__(self, steps, book):
         self.steps = steps
@@ -188,10 +200,16 @@ class Reference:
                     if self.book.chain(self.steps[i].pc)[: len(shown)] != shown:
                         break
                     found = i
+            else:
+                call = frame.origin_call
+                if call is not None and self.book.chain(call - 1)[: len(shown)] == shown:
+                    return None  # that began earlier
             if found is not None:
                 return found
             shown = shown[:-1]
         above = set(frame.above()[1:])
+        if not above:
+            return NO_CALLER
         for i in range(x - 1, -1, -1):
             if self.steps[i].frame in above:
                 return self.standing(i)
@@ -242,7 +260,8 @@ class Reference:
             if self.steps[k].frame is each.frame:
                 here = self.book.chain(self.steps[k].pc)
                 if chain is None or here == chain[: len(here)]:
-                    return self.book.line(self.steps[k].pc) != line
+                    before = self.steps[k].pc
+                    return self.book.line(before) != line or code.entry <= before < code.body()
         if not each.frame.there:
             return True
         call = each.frame.origin_call
@@ -275,8 +294,8 @@ def expanded():
 
 
 def where(index):
-    if index is None:
-        return "before the origin"
+    if index is None or index == NO_CALLER:
+        return index or "before the origin"
     each = traced["steps"][index]
     line = traced["book"].line(each.pc)
     function = traced["book"].function(each.pc)
@@ -284,12 +303,18 @@ def where(index):
     return f"#{index} {each.pc:#x} sp {each.sp:#x} {name} {function}"
 
 
+def is_early(x):
+    steps = traced["steps"]
+    return any(steps[i].frame is not steps[i - 1].frame for i in (x, x - 1, x - 4) if i > 0)
+
+
 class Check(gdb.MICommand):
     def invoke(self, arguments):
         name, kind, first, last, step, *options = arguments
         steps, wrong, moved, befores = traced["steps"], [], 0, 0
         last = min(int(last), len(steps))
-        for x in range(int(first), last, int(step)):
+        every = range(int(first), last, int(step) or 1)
+        for x in every if int(step) else [x for x in every if is_early(x)]:
             if steps[x].pending:
                 continue
             try:
@@ -302,10 +327,15 @@ class Check(gdb.MICommand):
             try:
                 with Walk([*options, name, kind]) as walk:
                     told = walk.reverse(kind)
-                    excepted = list(rseq_ranges(tids()))
+                    excepted = [*rseq_ranges(tids())]
+                    if wanted is not None:
+                        excepted += steps[wanted].frame.signal_frames()
                     now = registers_of(walk.tid)
                     reached = checksum(walk.memory, now, excepted)
             except gdb.GdbError as error:
+                if str(error) == wanted:
+                    moved += 1
+                    continue
                 wrong.append(f"{kind} at {where(x)}: {error}, not {where(wanted)}")
                 continue
             stands = x if "before" in told else wanted

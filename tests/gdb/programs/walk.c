@@ -143,12 +143,36 @@ int __attribute__((noinline)) work(int turns)
     return last(total);
 }
 
+// The first boundary is in functions that go on when it is over, and call others.
+static __attribute__((noinline)) int inner_of_first(int x)
+{
+    int r = leaf(x);
+    boundary(1);
+    r += expanded(r);
+    return r + factorial(2);
+}
+
+static inline __attribute__((always_inline)) int between_of_first(int x)
+{
+    int r = inner_of_first(x);
+    r ^= x;
+    return r;
+}
+
+static __attribute__((noinline)) int outer_of_first(int x)
+{
+    int r = 3;
+    r += leaf(between_of_first(x));
+    sink = r;
+    return leaf(r);
+}
+
 int main(void)
 {
     signal(SIGUSR1, on_signal);
     free(malloc(40)); // a heap that comes into being later cannot be taken back
-    boundary(1);
-    int result = work(7);
+    int result = outer_of_first(5);
+    result += work(7);
     result += factorial(4);
     boundary(2);
     sink = result;
