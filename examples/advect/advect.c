@@ -5,13 +5,15 @@
  * flat until the wave, which grows, reaches the top of a weir half-way. The NaN that comes of it is
  * passed on from neighbour to neighbour; the master, which only adds up, is the one that complains.
  *
- *   advect [STEPS] [STEPS-UNTIL-THE-WAVE-IS-FULLY-GROWN]
+ *   advect [STEPS] [STEPS-UNTIL-THE-WAVE-IS-FULLY-GROWN] [MICROSECONDS-OF-REST-IN-A-STEP]
  *
  * Exit status 3: the total is not a number. See trace.crdebug for how to find the line. */
+#define _POSIX_C_SOURCE 200809L
 #include <math.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 enum { CELLS = 64, HALO = 2, TO_RIGHT = 1, TO_LEFT = 2, REPORT = 3 };
 
@@ -87,6 +89,7 @@ static void complain(int step) {
 int main(int argc, char **argv) {
     int steps = argc > 1 ? atoi(argv[1]) : 4000;
     int grown = argc > 2 ? atoi(argv[2]) : 3000;
+    long rest = argc > 3 ? atol(argv[3]) : 0;
     int bad = 0;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -94,6 +97,7 @@ int main(int argc, char **argv) {
     for (int step = 0; step < steps && !bad; step++) {
         exchange();
         advance(step, grown);
+        if (rest) nanosleep(&(struct timespec){.tv_nsec = rest * 1000}, NULL);
         if (step % 50 == 49) {
             report();
             bad = rank == 0 && isnan(total);

@@ -48,12 +48,12 @@ async def test_the_sum_that_is_not_a_number_is_traced_to_the_line_on_rank_2(adve
     assert "rank 0 hit breakpoint 1: complain" in part[1]
     assert "nan" in answers(part[1], "[0] print total")[0]
     assert re.search(r"holds first at tick 990[456] of rank 0", part[2])
-    assert re.search(r"\[0\] report at advect.c:\d+\n +\d+\t +total \+= theirs;", part[2])
+    assert re.search(r"\[0\] report at advect.c:\d+\n +\d+\t +MPI_Recv\(&theirs,", part[2])
     assert "message of 8 bytes from rank 2 to rank 0, tag 3" in part[3]
     assert "nan" in answers(part[3], "[2] print own")[0]
     # the number of this call of rank 2 does not depend on time; it is in the script's next part
     assert "holds first at tick 9778 of rank 2" in part[4]
-    assert "[2] main at advect.c" in part[5] and "advance(step, grown);" in part[5]
+    assert "[2] exchange at advect.c" in part[5]
     assert "nan" not in answers(part[5], "[2] print u[22]@8")[0]
     assert "/* the bug: 0 / 0 where the wave is flat */" in part[6]
     (stack,) = answers(part[6], "[2] backtrace")
@@ -91,3 +91,33 @@ async def test_since_when(advect: Path) -> None:
     assert "holds first at tick 1058 of rank 0" in part[3]
     values = [float(word) for word in re.findall(r"= ([-0-9.e]+)$", part[3], re.M)]
     assert sum(values) > 1
+
+
+async def test_backwards_like_forwards(advect: Path) -> None:
+    part = await play("reverse.crdebug", advect, 200)
+    assert re.findall(r"^  \[0\] (\w+) at advect.c", part[1], re.M) == ["report", "report", "main"]
+    assert part[2].count("if (step % 50 == 49) {") == 5
+    assert re.findall(r"^rank 2 at tick (\d+) ", part[3], re.M) == ["251", "246"]
+    first, then = answers(part[4], "[0] print u[20]")
+    assert first == then
+    assert "u[i] = next_u[i];" in answers(part[4], "[0] last u[20]")[0]
+    assert "this is the start of history" in part[5]
+
+
+async def test_what_if(advect: Path) -> None:
+    part = await play("branches.crdebug", advect, 400)
+    (was,), (other,) = (answers(part[n], "[0] print total") for n in (0, 1))
+    assert was != other
+    assert re.findall(r"^  (\[0\] = .*)", part[2], re.M) == [was, other]
+    assert answers(part[3], "[0] print total") == [was]
+    assert "* main" in answers(part[3], "info branches")[0]
+
+
+async def test_the_history_as_a_whole(
+    advect: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    part = await play("timeline.crdebug", advect, 200)
+    assert "^ mark first-report: tick 251" in part[1]
+    assert "at the first report" in answers(part[1], "info checkpoints")[0]
+    assert "first-report" in (tmp_path / "timeline.html").read_text()
