@@ -18,25 +18,11 @@ from common import scratch
 
 from harness import mpirun
 from harness.cli import argv as crdebug
+from harness.lammps import melt
 from harness.programs import CompileFailed, build
 
 PAIRS = 15  # two at least
 BOUND = 0.01
-MELT = """units lj
-atom_style atomic
-lattice fcc 0.8442
-region box block 0 12 0 12 0 12
-create_box 1 box
-create_atoms 1 box
-mass 1 1.0
-velocity all create 3.0 87287
-pair_style lj/cut 2.5
-pair_coeff 1 1 1.0 1.0 2.5
-neighbor 0.3 bin
-fix 1 all nve
-thermo 100
-run 2500
-"""
 
 
 def pingpong() -> tuple[list[str], str]:
@@ -47,7 +33,7 @@ def lammps() -> tuple[list[str], str] | None:
     program = shutil.which("lmp")
     if program is None:
         return None
-    Path("melt").write_text(MELT)
+    Path("melt").write_text(melt(12, 2500))
     return mpirun.command(program, "-in", "melt", ranks=2), r"^Loop time of (\S+)"
 
 

@@ -19,27 +19,11 @@ from pathlib import Path
 from common import TOP
 
 from harness import mpirun
+from harness.lammps import melt
 from harness.layered import Layered
 
-PAIRS = 9
+PAIRS = 15
 _LOOP = re.compile(r"^Loop time of ([\d.]+)", re.M)
-_MELT = """
-units lj
-atom_style atomic
-lattice fcc 0.8442
-region box block 0 16 0 16 0 16
-create_box 1 box
-create_atoms 1 box
-mass 1 1.0
-velocity all create 3.0 87287
-pair_style lj/cut 2.5
-pair_coeff 1 1 1.0 1.0 2.5
-neighbor 0.3 bin
-neigh_modify every 20 delay 0 check no
-fix 1 all nve
-thermo 100
-run 300
-"""
 
 
 def measure(
@@ -71,13 +55,13 @@ def measure(
 def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         work = Path(directory)
-        (work / "in.melt").write_text(_MELT)
+        (work / "in.melt").write_text(melt(16, 1200))
         if shutil.which("lmp"):
             argv = mpirun.command("lmp", "-in", "in.melt", ranks=2)
             measure("LAMMPS", 0.02, argv, lambda said, _: float(_LOOP.findall(said)[0]), work)
         heat = TOP / "examples" / "heat"
         subprocess.run(["make", "-s", "-C", heat], check=True)
-        argv = mpirun.command(heat / "heat", 768, 3000, ranks=2)
+        argv = mpirun.command(heat / "heat", 768, 4000, ranks=2)
         measure("heat", 0.03, argv, lambda _, taken: taken, work)
 
 

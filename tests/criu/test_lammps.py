@@ -18,30 +18,15 @@ from crdebug.events import StopReason
 from crdebug.session import Session
 from harness import looks, mpirun
 from harness.jobs import JOB, run_to_end, session
+from harness.lammps import melt
 
 STEPS = 3000
 CHECKPOINTS = (400, 900, 1400, 1900, 2400)  # or soon after these steps
-MELT = f"""
-units lj
-atom_style atomic
-lattice fcc 0.8442
-region box block 0 8 0 8 0 8
-create_box 1 box
-create_atoms 1 box
-mass 1 1.0
-velocity all create 3.0 87287
-pair_style lj/cut 2.5
-pair_coeff 1 1 1.0 1.0 2.5
-neighbor 0.3 bin
-neigh_modify every 20 delay 0 check no
-fix 1 all nve
-dump 1 all custom 500 melt.dump id x y z vx vy vz
+OUTPUT = """dump 1 all custom 500 melt.dump id x y z vx vy vz
 dump_modify 1 sort id format float %.17g
 thermo 50
 thermo_style custom step temp epair emol etotal press
-thermo_modify format float %.17g flush yes
-run {STEPS}
-"""
+thermo_modify format float %.17g flush yes"""
 _ROW = re.compile(r"^ *(\d+)(?: +[-0-9.e+]+){5} *$", re.M)
 
 
@@ -80,7 +65,7 @@ async def test_five_checkpoints_and_a_restart_from_each(lammps: str, tmp_path: P
     here, there = tmp_path, tmp_path / "undisturbed"
     there.mkdir()
     for directory in (here, there):
-        (directory / "in.melt").write_text(MELT)
+        (directory / "in.melt").write_text(melt(8, STEPS, OUTPUT))
     command = mpirun.command(lammps, "-in", "in.melt", ranks=2)
     expected = results(mpirun.run(command, cwd=there).expect().stdout, there)
     assert len(expected[0]) == STEPS // 50 + 1
