@@ -14,7 +14,7 @@ import msgspec
 from crdebug.checkpoint.files import SavedFile
 from crdebug.errors import StoreError
 
-VERSION = 3
+VERSION = 4
 NAME = "manifest.json"
 _FAULTS = frozenset((SIGSEGV, SIGBUS, SIGILL, SIGFPE))
 
@@ -85,7 +85,7 @@ class Binary:
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """One checkpoint. time: seconds since 1970. layer: what records MPI calls, or "".
-    branch: of the job's history."""
+    branch: of the job's history. added: what crdebug had set in the launcher's environment."""
 
     version: int
     job: str
@@ -103,6 +103,7 @@ class Manifest:
     layer: str
     branch: str
     signal: int
+    added: dict[str, str]
     mounts: dict[str, str]
     ranks: tuple[RankRecord, ...]
     binaries: tuple[Binary, ...]

@@ -13,7 +13,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -36,6 +36,7 @@ class Checkpoint:
     locations: by rank, where the first thread of each rank was, as text ("" if not known).
     kept: the user wants it to stay, whatever else goes (see crdebug.checkpoint.upkeep).
     places: where it is: "local", "staged" (see crdebug.checkpoint.staging), or both.
+    added: what crdebug had set in the launcher's environment, see `info launch`.
     """
 
     job: str
@@ -48,6 +49,7 @@ class Checkpoint:
     locations: tuple[str, ...]
     kept: bool = False
     places: tuple[str, ...] = ("local",)
+    added: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def handle(self) -> str:
@@ -84,6 +86,7 @@ def describe(manifest: Manifest) -> Checkpoint:
         debugger=manifest.debugger,
         incarnation=manifest.incarnation,
         locations=tuple(rank.location for rank in manifest.ranks),
+        added=manifest.added,
     )
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from crdebug.config import Settings
+from crdebug.job.launch import NEEDED
 from crdebug.node import probes
 from crdebug.node.criu_program import CriuAttempt
 from crdebug.node.probes import Answer, Machine
@@ -47,7 +49,8 @@ class Finding:
 def diagnose(settings: Settings | None = None) -> tuple[Finding, ...]:
     """Probe this machine (about a second) and judge it."""
     chosen = settings or Settings()
-    return judge(probes.probe_machine(gdb=chosen.gdb, compiler=chosen.compiler))
+    machine = probes.probe_machine(gdb=chosen.gdb, compiler=chosen.compiler)
+    return judge(machine, os.environ)
 
 
 def main_job_can_run(findings: Iterable[Finding]) -> bool:
@@ -55,8 +58,11 @@ def main_job_can_run(findings: Iterable[Finding]) -> bool:
     return all(finding.status != "missing" for finding in findings)
 
 
-def judge(machine: Machine) -> tuple[Finding, ...]:
-    """What the answers mean, in the order in which a user would mend things."""
+def judge(machine: Machine, environment: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
+    """What the answers mean, in the order in which a user would mend things.
+
+    environment: the user's, where what is set stays as it is.
+    """
     return (
         _of_answer("python", machine.python, "crdebug runs in it", "use Python 3.11 or newer"),
         _gdb(machine),
@@ -64,6 +70,7 @@ def judge(machine: Machine) -> tuple[Finding, ...]:
         _of_answer("cc", machine.cc, "compiles crdebug's native part", _SETUP),
         _of_answer("mpicc", machine.mpicc, "compiles the part that knows MPI", _SETUP),
         *_launchers(machine),
+        *_settings(environment or {}),
         _of_answer(
             "mpifort",
             machine.mpifort,
@@ -135,6 +142,20 @@ def _launchers(machine: Machine) -> tuple[Finding, ...]:
             _words(f"{launcher.family} {launcher.version}".strip(), launcher.path),
         )
         for launcher in machine.launchers
+    )
+
+
+def _settings(environment: Mapping[str, str]) -> tuple[Finding, ...]:
+    """What is set for launchers and transports, by the reason."""
+    found: dict[str, list[str]] = {}
+    for name, (value, reason) in NEEDED.items():
+        yours = environment.get(name)
+        told = f"{name}={value}" if yours is None else f"{name}={yours} (yours)"
+        found.setdefault(reason, []).append(told)
+    why = "crdebug sets it for the jobs that it starts, unless you have; see `info launch`"
+    return tuple(
+        Finding("launch", "ok", why, "", f"{' '.join(told)}: {reason}")
+        for reason, told in found.items()
     )
 
 

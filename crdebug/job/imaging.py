@@ -185,6 +185,7 @@ class Imaging:
             layer=record.layer,
             branch=record.branch,
             signal=record.signal,
+            added=record.added,
             mounts=dict(image.mounts),
             ranks=ranks,
             binaries=tuple(Binary(path, build_id(path)) for path in image.programs),

@@ -69,6 +69,13 @@ def test_a_machine_that_has_everything() -> None:
     assert "mem_dirty_track no, uffd yes" in as_text(findings)
 
 
+def test_what_is_set_for_launchers_and_why() -> None:
+    lines = as_text(judge(WELL, {"UCX_TLS": "tcp"})).splitlines()
+    (cards,) = [line for line in lines if "OMPI_MCA_pml=ob1" in line]
+    assert cards.startswith("ok       launch ")
+    assert "OMPI_MCA_btl=self,vader,tcp UCX_TLS=tcp (yours): network cards" in cards
+
+
 BROKEN: list[tuple[str, Callable[[Machine], Machine], str]] = [
     ("python", lambda m: replace(m, python=Answer(False, version="3.9.2")), "3.11"),
     ("gdb", lambda m: replace(m, gdb=GdbAnswer(False, "no gdb")), "scripts/setup"),

@@ -49,6 +49,7 @@ def a_manifest() -> Manifest:
         layer="/cache/pmpi.so",
         branch="main",
         signal=62,
+        added={"UCX_TLS": "self,sm,tcp"},
         mounts={"/run/x": "crdebug-job"},
         ranks=(
             RankRecord(0, 7, "/bin/a", "f at a.c:1", (A_THREAD,), 7, 12),
@@ -137,8 +138,9 @@ def test_a_value_of_another_type_is_refused(tmp_path: Path, path: tuple[str | in
             manifests.read(written(tmp_path, _changed(path, value)))
 
 
-# A field of a struct; not an element of a list, nor an entry of the two dictionaries.
-FIELDS = [path for path in PATHS if isinstance(path[-1], str) and path[-2:-1] != ("mounts",)]
+# A field of a struct; not an element of a list, nor an entry of a dictionary.
+DICTIONARIES = (("mounts",), ("added",))
+FIELDS = [path for path in PATHS if isinstance(path[-1], str) and path[-2:-1] not in DICTIONARIES]
 FIELDS.remove(("files", "images/a.img"))
 
 

@@ -42,6 +42,7 @@ def a_manifest(number: int = 1, job: str = "heat", note: str = "") -> Manifest:
         layer="/cache/pmpi.so",
         branch="main",
         signal=62,
+        added={"UCX_TLS": "self,sm,tcp"},
         mounts={"/run": "/run"},
         ranks=ranks,
         binaries=(),
