@@ -104,6 +104,7 @@ def cut(clock: RankClock, log: Path) -> None:
             return
         _write(file, end, layout.RECORD.pack(*layout.CUT_HERE))
         _write(file, layout.TAIL_OFFSET, (state.cursor + 1).to_bytes(8, "little"))
+        _write(file, layout.REFUSED_OFFSET, bytes(4))
         _write(file, layout.CUTS_OFFSET, (header.cuts + 1).to_bytes(4, "little"))
         calls = read_log(log).calls
         now = calls[-1].returned if calls else header.first_now

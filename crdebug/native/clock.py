@@ -21,6 +21,7 @@ SITES = 65536
 SITES_OFFSET = 4096
 LOG_HEADER = SITES_OFFSET + 8 * SITES
 TAIL_OFFSET = 24  # of the log's header: tail and tail_now
+REFUSED_OFFSET = 56  # refused
 CUTS_OFFSET = 64
 CUT_HERE = (16 << 9, 0x6572656820747563)  # the last record of a log that was cut from outside
 RECORD = struct.Struct("<QQ")

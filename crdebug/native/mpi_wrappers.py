@@ -136,7 +136,9 @@ def _body(function: Function) -> Iterator[str]:
         return
     yield f"if (!enter()) return {asked};"
     yield "int rc;"
-    yield "if (UNLIKELY(C.mode == CRDEBUG_COUNTS)) {"
+    # What a replay has posted as the log says stays so when the record ends.
+    open_ = " && !shadows" if function.shape == "own" else ""
+    yield f"if (UNLIKELY(C.mode == CRDEBUG_COUNTS{open_})) {{"
     yield f"    rc = {asked};"
     yield from (f"    {line}" for line in _epoch(function))
     yield "    leave();"

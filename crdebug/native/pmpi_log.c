@@ -158,6 +158,7 @@ static void cut(void) {
         run->head = (uint32_t)run->head | C.repeat << SIZE_SHIFT;
     }
     log_header->tail = C.cursor;
+    log_header->refused = CRDEBUG_NOT_REFUSED;
     log_header->cuts++;
     caught_up();
     log_header->tail_now = (C.now - 1) & ~UINT64_C(1);

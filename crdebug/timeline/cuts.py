@@ -15,10 +15,11 @@ the rule is kept unless the run itself has disproved it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from crdebug.errors import BadInput
+from crdebug.errors import BadInput, Refused
+from crdebug.ranks import RankSet
 from crdebug.timeline.calls import Call
 from crdebug.timeline.collectives import Instance
 from crdebug.timeline.matching import Matching
@@ -62,7 +63,9 @@ def is_consistent(matching: Matching, cut: Cut) -> Message | None:
     return None
 
 
-def past(matching: Matching, focus: int, now: int, *, size: int) -> list[int]:
+def past(
+    matching: Matching, focus: int, now: int, *, size: int, ended: Collection[int] = ()
+) -> list[int]:
     """The least clocks of all ranks that the focused rank's place implies, by causality.
 
     At an odd clock the call that the rank is in counts as completed if it ever was: that is where a
@@ -74,7 +77,7 @@ def past(matching: Matching, focus: int, now: int, *, size: int) -> list[int]:
     under_way = [
         (waiter, tick, other, tail(matching, other) + 1)
         for other in matching.ranks
-        for waiter, tick, certain in unanswered(matching, other)
+        for waiter, tick, certain in unanswered(matching, other, many=other in ended)
         if certain
     ]
     changed = {focus}
@@ -100,10 +103,14 @@ def _past_of(matching: Matching, rank: int, done: int) -> Iterator[tuple[int, in
         yield from succession.past(rank, done)
 
 
-def latest_cut(matching: Matching, focus: int, now: int, frontier: Cut) -> list[int]:
+def latest_cut(
+    matching: Matching, focus: int, now: int, frontier: Cut, ended: Collection[int] = ()
+) -> list[int]:
     """The greatest reachable cut <= frontier in which the focused rank stands at `now`.
 
-    Raises BadInput if the frontier has not got so far.
+    ended: ranks whose record ends at the frontier, though they went on: what others have from their
+    later calls is beyond the cut. Raises BadInput if the frontier has not got so far, Refused if
+    the focused rank has, or may have needed, something of the kind.
     """
     if not 0 <= now <= frontier[focus]:
         raise BadInput(
@@ -111,28 +118,49 @@ def latest_cut(matching: Matching, focus: int, now: int, frontier: Cut) -> list[
             hint=f"its history ends at half tick {frontier[focus]}",
         )
     # What the focus implies is below the frontier, unless the frontier disproves a rule.
-    below = past(matching, focus, now, size=len(frontier))
+    below = past(matching, focus, now, size=len(frontier), ended=ended)
+    if any(below[rank] > frontier[rank] for rank in ended):
+        raise _beyond(focus, frontier, ended)
     below = [min(least, most) for least, most in zip(below, frontier, strict=True)]
     floors = [completed(least) for least in below]
     floors[focus] = entered(now)
     cut = [*frontier]
     cut[focus] = now
-    changed = {focus}
+    changed = {focus, *ended}
+    cut_short = {
+        *ended
+    }  # and who is further back because of them: no run disproves a rule for these
     while changed:
         absent = changed.pop()
         first, last = entered(cut[absent]) + 1, entered(frontier[absent])
+        last += absent in ended  # there is more, which is not on record
         if first > last:
             continue
-        for waiter, tick in _held_up(matching, absent, first, last, floors):
+        known = [-1] * len(cut) if absent in cut_short else floors
+        short = absent in ended
+        for waiter, tick in _held_up(matching, absent, first, last, known, ended=short):
+            if tick <= floors[waiter]:
+                raise _beyond(focus, frontier, ended)
             limit = max(2 * tick - 1, below[waiter])
             if waiter != focus and cut[waiter] > limit:
                 cut[waiter] = limit
                 changed.add(waiter)
+                if absent in cut_short:
+                    cut_short.add(waiter)
     return cut
 
 
+def _beyond(focus: int, frontier: Cut, ended: Collection[int]) -> Refused:
+    ends = ", ".join(f"that of rank {rank} at tick {frontier[rank] // 2}" for rank in ended)
+    return Refused(
+        f"rank {focus} needs for this what others did when they were not recorded any more",
+        ranks=RankSet.of(ended),
+        hint=f"go further back; records end: {ends}",
+    )
+
+
 def _held_up(
-    matching: Matching, absent: int, first: int, last: int, floors: Sequence[int]
+    matching: Matching, absent: int, first: int, last: int, floors: Sequence[int], *, ended: bool
 ) -> Iterator[tuple[int, int]]:
     """Who cannot complete which call while `absent` has not entered its call of tick `first`.
 
@@ -146,7 +174,7 @@ def _held_up(
     for succession in matching.successions.values():
         yield from succession.held_up(absent, first, last, floors, trees=matching.trees)
     if last > tail(matching, absent) or first <= open_until(matching, absent):
-        for waiter, tick, _certain in unanswered(matching, absent):
+        for waiter, tick, _certain in unanswered(matching, absent, many=ended):
             if tick > floors[waiter]:
                 yield waiter, tick
 

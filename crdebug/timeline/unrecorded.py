@@ -25,8 +25,12 @@ def open_until(matching: Matching, rank: int) -> int:
     return max((state.receives.tick[index] for index in state.open), default=0)
 
 
-def unanswered(matching: Matching, absent: int) -> Iterator[tuple[int, int, bool]]:
+def unanswered(
+    matching: Matching, absent: int, *, many: bool = False
+) -> Iterator[tuple[int, int, bool]]:
     """Completions of which a rank's part is not on record: waiter, tick, certainly its call.
+
+    many: more of its calls are not on record than the one that it is in.
 
     A call is recorded when it returns, so the call that a rank is in may be what others have
     already received, or what received from them, or the collective that they have left. Sends
@@ -51,10 +55,14 @@ def unanswered(matching: Matching, absent: int) -> Iterator[tuple[int, int, bool
         if members and absent not in members:
             continue
         for waiter, ticks in succession.completed.items():
-            if waiter != absent and number < len(ticks) and ticks[number] != NEVER:
-                certain = succession.needs(number, waiter, absent)
-                if certain or matching.trees:
-                    yield waiter, ticks[number], certain
+            if waiter == absent:
+                continue
+            for at in range(number, len(ticks) if many else min(number + 1, len(ticks))):
+                certain = ticks[at] != NEVER and succession.needs(at, waiter, absent)
+                if certain or (matching.trees and ticks[at] != NEVER):
+                    yield waiter, ticks[at], certain
+                if certain:
+                    break
 
 
 def received_unsent(matching: Matching, sender: int) -> Iterator[tuple[int, int]]:

@@ -12,6 +12,7 @@ from crdebug.attended import AttendedJob
 from crdebug.deadline import Deadline
 from crdebug.errors import BadInput, CrdebugError, DeadlineExpired, Interrupted, Refused
 from crdebug.events import Event, GroupStopped, JobSays
+from crdebug.native.clock import Refused as Reason
 from crdebug.ranks import RankSet
 from crdebug.target.answers import Answers
 from crdebug.target.interface import Target
@@ -77,6 +78,7 @@ class History:
         self._states: dict[str, str] = {}  # of the marks, what their places are recognised by
         self._taken = 0.0  # when the last automatic checkpoint was; of time.monotonic()
         self._last = 0  # the rank for which the job stopped
+        self._unrecorded: dict[int, Reason] = {}  # as the user was told
 
     @property
     def recorded(self) -> bool:
@@ -106,6 +108,7 @@ class History:
                 beside.cancel()
             now = self._place()
             if self.recorded:
+                self._tell_unrecorded()
                 self.traveller.arrived(now)
                 self.branching.arrived(now)
                 self._reverse.moved(now)
@@ -130,6 +133,23 @@ class History:
             await asyncio.sleep(_READ_EVERY)
             with contextlib.suppress(CrdebugError, OSError):
                 self.traveller.read(_READ_FOR)
+                self._tell_unrecorded()
+
+    def _tell_unrecorded(self) -> None:
+        """Of ranks whose record has ended: at once, for it matters only when somebody goes back."""
+        before, self._unrecorded = self._unrecorded, self.traveller.unrecorded()
+        new = [rank for rank in self._unrecorded if rank not in before]
+        for why in dict.fromkeys(self._unrecorded[rank] for rank in new):
+            ranks = RankSet.of(rank for rank in new if self._unrecorded[rank] is why)
+            tails = self.traveller.tails()
+            tick = min(tails[rank] for rank in ranks) // 2
+            plural = "s" if len(ranks) > 1 else ""
+            self._tell(
+                JobSays(
+                    f"rank{plural} {ranks}: MPI calls are not recorded any more since tick {tick}: "
+                    f"{why.sentence}; there is a way back only to what was recorded before"
+                )
+            )
 
     async def _guard(self) -> None:
         """Stop a job that runs in the past when it leaves what is recorded: who diverges is held,
@@ -287,7 +307,10 @@ class History:
             if tick < 1:
                 raise BadInput("ticks are counted from 1: the first MPI call")
             traveller = self.traveller
+            ranks = self._job.group.ranks
             end = traveller.tails()[focus] // 2
+            if tick > end and focus in {*traveller.ended, *traveller.unrecorded()}:
+                traveller.require_record([2 * tick if rank == focus else 0 for rank in ranks])
             if tick > end:
                 raise BadInput(
                     f"rank {focus} has completed {end} MPI calls, not {tick}",

@@ -72,7 +72,8 @@ async def _on_branch(
     bisection over checkpoints and then ticks. Leaves the job there. Raises BadInput when nothing
     can be asked."""
     group = traveller.job.group
-    end = 2 * (traveller.frontier[focus] // 2) - 1  # the last call that returned
+    last = min(traveller.frontier[focus], traveller.tails()[focus])
+    end = 2 * (last // 2) - 1  # the last call that returned
     starts = sorted({base.cut[focus] | 1 for base in traveller.bases()})
     coarse = [start for start in starts if 0 < start < end] + [end]
     if end < 1:

@@ -17,6 +17,7 @@ from crdebug.errors import CrdebugError, NotAvailable, Refused, StoreError
 from crdebug.events import Event, GroupStopped, Progress
 from crdebug.job import clocks
 from crdebug.job.clocks import NEVER, RankClock
+from crdebug.native.clock import Refused as Reason
 from crdebug.ranks import RankSet
 from crdebug.target.interface import Target, TargetState
 from crdebug.timeline.cuts import latest_cut
@@ -78,16 +79,34 @@ class Traveller:
         """The ranks' clocks now; of a rank that has ended, what it showed last."""
         return tuple(self._now(clock) for clock in self.clocks())
 
-    def require_record(self) -> None:
-        """Raises Refused when a rank is not recorded any more."""
+    def unrecorded(self) -> dict[int, Reason]:
+        """The ranks that are not recorded where they are, and why."""
+        found = {}
         for clock in self.clocks():
             with contextlib.suppress(ProcessLookupError):
-                refused = clock.read().refused
-                if refused:
-                    raise Refused(
-                        f"it is not recorded any more: {refused.sentence}",
-                        ranks=RankSet.of([clock.rank]),
-                    )
+                if refused := clock.read().refused:
+                    found[clock.rank] = refused
+        return found
+
+    def require_record(self, cut: Cut) -> None:
+        """Raises Refused when a place is behind the end of a rank's record."""
+        for rank, (place, last) in enumerate(zip(cut, self._last_places(), strict=True)):
+            if place > last:
+                end = self.tails()[rank]
+                log = self._recorded.logs.get(rank)
+                why = self.unrecorded().get(rank) or (log.refused if log is not None else None)
+                raise Refused(
+                    "it is not recorded any more there" + (f": {why.sentence}" if why else ""),
+                    ranks=RankSet.of([rank]),
+                    hint=f"the record ends at tick {end // 2}: 'goto tick {end // 2} on {rank}'"
+                    if end
+                    else "there is no way back but to a checkpoint",
+                )
+
+    @property
+    def ended(self) -> list[int]:
+        """The ranks whose record has ended, while they went on."""
+        return [rank for rank, log in self._recorded.logs.items() if log.refused]
 
     def _now(self, clock: RankClock) -> int:
         try:
@@ -115,12 +134,20 @@ class Traveller:
         return self._recorded.logs
 
     def tails(self) -> tuple[int, ...]:
-        """Where each rank's record ends."""
-        logs = self.logs()
-        return tuple(
-            max(logs[rank].tail_now if rank in logs else 0, now)
-            for rank, now in enumerate(self.cut())
-        )
+        """Where each rank's record ends: behind the call that it is in, if it is recorded."""
+        ends, logs = [], self.logs()
+        for rank, now in enumerate(self.cut()):
+            log = logs.get(rank)
+            end = log.tail_now if log is not None else 0
+            recorded = log is None or not log.refused
+            ends.append(max(end, now) if now <= end + recorded else end)
+        return tuple(ends)
+
+    def _last_places(self) -> list[int]:
+        """Where each rank can be brought to at the latest: into the call that is under way where
+        its record ends, but for one that went on without a record."""
+        tails, ended = self.tails(), self.ended
+        return [end if rank in ended else end | 1 for rank, end in enumerate(tails)]
 
     def on_branch(self, begins: tuple[int, ...]) -> None:
         """Another branch of history is the job's, with other logs. begins: where; () the first."""
@@ -146,8 +173,10 @@ class Traveller:
         As far as they were when the job went back, but for what they then had from its future.
         """
         matching = self.matching()
+        last = self._last_places()
+        self.require_record([now if rank == focus else 0 for rank in range(len(last))])
         frontier = self.frontier if now <= self.frontier[focus] else self.tails()
-        found = latest_cut(matching, focus, now, frontier)
+        found = latest_cut(matching, focus, now, [*map(min, frontier, last)], self.ended)
         # A branch begins with all ranks at once; before it, there is the branch that it left.
         bound = max if now >= self.floor[focus] else min
         return tuple(
@@ -175,7 +204,8 @@ class Traveller:
         async with quiet(group, group.ranks - RankSet.of([focus])):
             stop = await group.lead(focus, start)
         now = self.cut()[focus]
-        if now <= self.frontier[focus] and focus in group.in_state(TargetState.STOPPED):
+        there = min(self.frontier[focus], self.tails()[focus])
+        if now <= there and focus in group.in_state(TargetState.STOPPED):
             await self._others_to(self.cut_for(focus, now), focus)
             others = group.in_state(TargetState.STOPPED) - RankSet.of([focus])
             await show_callers(group, others, self.job.record.layer)
@@ -215,7 +245,7 @@ class Traveller:
         """
         self.job.go_on()
         self.ways += 1
-        self.require_record()
+        self.require_record(cut)
         if not is_before(self.floor, cut):
             raise StartOfHistory(f"branch {self.job.record.branch} begins here")
         bases = self.bases()
@@ -246,6 +276,9 @@ class Traveller:
             self.doubts.append(
                 f"ranks {replay.held_up} are further back than they were: a call holds them up"
             )
+        if self.unrecorded():
+            ranks = RankSet.of(self.unrecorded())
+            self.doubts.append(f"ranks {ranks} left their record on the way, and may be elsewhere")
         await show_callers(group, group.ranks, self.job.record.layer)
         self._doubt_one_sided(base.cut, cut)
 
@@ -272,6 +305,8 @@ class Traveller:
         """Has any rank talked with what is no rank since then? That cannot be taken back under the
         others; a checkpoint has the launcher too."""
         logs, cut = self.logs(), self.cut()
+        if self.unrecorded():
+            return True  # for all that is known
         for rank, now in enumerate(cut):
             calls = logs[rank].calls if rank in logs else ()
             if rank in logs and logs[rank].goes_outside(base.cut[rank], now):

@@ -5,15 +5,21 @@ from __future__ import annotations
 import pytest
 
 from crdebug.errors import Refused
+from crdebug.events import JobSays
+from harness.jobs import Heard
 from harness.programs import build
-from harness.travel import history, recorded, run_to
+from harness.travel import history, place, recorded, run_to
 
 
 async def test_mpi_called_from_two_threads_is_not_recorded_any_more() -> None:
     async with recorded(build("threaded"), ranks=2) as job:
         await run_to(job, 0, "puts")
+        past = history(job)
         with pytest.raises(Refused, match="MPI is called from more than one thread"):
-            await history(job).goto_tick(0, 1)
+            await past.goto_tick(0, 3)
+        # What was recorded before is there still.
+        moment = await past.goto_tick(0, 1)
+        assert (moment.tick, moment.recorded, moment.note) == (1, 2, "")
 
 
 async def test_one_sided_communication_on_the_way_is_told() -> None:
@@ -30,3 +36,39 @@ async def test_one_sided_communication_on_the_way_is_told() -> None:
         assert "a call holds them up" not in note  # it was known that the fence would
         with pytest.raises(Refused, match="an epoch of one-sided communication is open"):
             await job.checkpoint()
+
+
+async def test_when_a_log_is_full_that_is_told_and_what_is_in_it_can_be_gone_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CRDEBUG_TIME_RECORDS", "300")
+    heard = Heard()
+    async with recorded(build("pingpong"), "--rounds", 400, ranks=2, heard=heard) as job:
+        await run_to(job, 0, "MPI_Finalize")
+        past = history(job)
+        ends = past.traveller.tails()
+        assert all(200 < end < 600 for end in ends)
+        # Of both at once, or of each by itself.
+        said = [e.text for e in heard.events if isinstance(e, JobSays) and "recorded" in e.text]
+        assert said[0].startswith("rank")
+        assert all("MPI calls are not recorded any more since tick " in text for text in said)
+        assert all("the log is full" in text for text in said)
+        with pytest.raises(Refused, match="the log is full") as refused:
+            await past.reverse("next", 0)
+        assert f"goto tick {ends[0] // 2} on 0" in (refused.value.hint or "")
+        last = (await past.goto_tick(0, ends[0] // 2)).cut
+        assert last[0] == ends[0]
+        assert last[1] <= ends[1]
+        first = await past.goto_tick(1, 100)
+        there = await place(job, 1)
+        back = await past.reverse("next", 1)
+        assert back.cut[1] <= first.cut[1]
+        assert await place(job, 1) != there
+        again = await past.goto_tick(1, 100)
+        assert again.cut == first.cut
+        assert await place(job, 1) == there
+        assert past.overview(1).ends == ends
+        # Beyond the end of the record it goes on as before.
+        await run_to(job, 0, "MPI_Finalize")
+        with pytest.raises(Refused, match="the log is full"):
+            await past.goto_tick(0, ends[0] // 2 + 2)

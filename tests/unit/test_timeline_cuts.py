@@ -13,7 +13,7 @@ import pytest
 from mpi_programs import Op
 from mpi_story import Collectives, World, stories
 
-from crdebug.errors import BadInput
+from crdebug.errors import BadInput, Refused
 from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.cuts import is_consistent, last_arriver, latest_cut, past
 from crdebug.timeline.matching import Matching
@@ -202,6 +202,43 @@ def test_every_latest_cut_is_reached_by_running_again() -> None:
             assert again.clocks() == cut, (focus, now)
             reached += cut != frontier
     assert reached > STORIES
+
+
+def test_where_records_end_before_the_run_a_cut_within_them_is_reached() -> None:
+    """Or refused, where the focused rank has something from what is not on record."""
+    reached = refused = needless = 0
+    for chooser, world in stories(STORIES):
+        logs, frontier = world.logs(), world.clocks()
+        kept_of = {rank: log[: chooser.randint(0, len(log))] for rank, log in logs.items()}
+        ended = [rank for rank, log in logs.items() if len(kept_of[rank]) < len(log)]
+        for rank in ended:
+            frontier[rank] = 2 * len(kept_of[rank])
+        matching = Matching(
+            eager=min(world.eager, EAGER), trees=world.collectives is not Collectives.LEAST
+        )
+        comms = dict.fromkeys(("world", "window(world)"), tuple(range(len(frontier))))
+        matching.extend(kept_of, comms)
+        certain, presumed = rules(world, trees=matching.trees)
+        for focus, end in enumerate(frontier):
+            now = chooser.randint(0, end)
+            needs, may_need = (
+                any(plain_past(each, focus, now, len(frontier))[r] > frontier[r] for r in ended)
+                for each in (certain, certain | presumed)
+            )
+            try:
+                cut = latest_cut(matching, focus, now, frontier, ended)
+            except Refused:
+                refused += 1
+                needless += not may_need
+                continue
+            assert not needs, (focus, now)
+            again = World(world.programs, world.eager, world.collectives, original=world)
+            again.run(chooser, stop=cut)
+            assert again.clocks() == cut, (focus, now)
+            reached += cut != frontier
+    assert reached > STORIES
+    assert refused > STORIES // 10
+    assert needless <= refused // 50  # of what is not on record more is presumed than was there
 
 
 def test_a_latest_cut_is_its_own_latest_cut() -> None:
