@@ -19,7 +19,7 @@ from crdebug.deadline import Deadline
 from crdebug.debuggers import end_job, launch_gdb, raise_first, replace_gdb
 from crdebug.errors import CrdebugError, GdbDied, Interrupted, Refused
 from crdebug.events import Event, GroupStopped, JobSays, Progress
-from crdebug.job import hooks
+from crdebug.job import app, hooks
 from crdebug.job.imaging import OUTPUT, Imaging
 from crdebug.job.ranks import RankShim, find_shim
 from crdebug.job.record import JobDirectory, JobRecord, is_alive, told
@@ -55,17 +55,40 @@ class AttendedJob:
         self._tell = tell
         self._relay: OutputRelay | None = None
         self._control: ControlServer | None = None
+        self._hearing: asyncio.Task[None] | None = None
         self._asked = asyncio.Event()  # the user wants what is under way to end
 
-    async def open(self, answer: Callable[[Request], Awaitable[int]]) -> None:
-        """From now on: relay all that is written, and answer other crdebugs."""
+    async def open(
+        self,
+        answer: Callable[[Request], Awaitable[int]],
+        answer_ranks: Callable[[tuple[app.Asked, ...]], Awaitable[None]],
+    ) -> None:
+        """From now on: relay all that is written, and answer other crdebugs and the program."""
         self._control = ControlServer(self.directory.session_socket, answer)
         await self._control.start()
         for shim in self.shims:
             shim.set_with_checkpoint(1)
         self._relay = OutputRelay(self._run_directory, self._tell, from_now=False)
+        self._hearing = asyncio.create_task(self._hear(answer_ranks))
+
+    async def _hear(self, answer_ranks: Callable[[tuple[app.Asked, ...]], Awaitable[None]]) -> None:
+        async with app.Bell(self.directory) as bell:
+            while True:
+                await bell.rung.wait()
+                bell.rung.clear()
+                with contextlib.suppress(CrdebugError, OSError):  # of ranks that end meanwhile
+                    asks = app.asked(self.apps())
+                    if asks:
+                        await answer_ranks(asks)
+
+    def apps(self) -> tuple[app.RankApp, ...]:
+        """The ranks' parts that their program asks by."""
+        return app.find_apps(self.shims, self.record.shim)
 
     async def close(self) -> None:
+        if self._hearing is not None:
+            self._hearing.cancel()
+            await asyncio.gather(self._hearing, return_exceptions=True)
         if self._control is not None:
             await self._control.close()
         if self._relay is not None:
@@ -211,8 +234,13 @@ class AttendedJob:
             raise Refused("cannot checkpoint: not every rank is stopped", ranks=gone)
         with self.directory.lock("checkpoint"):
             self.shims = self._shims_now()
+            app.refuse_quiet(self.apps())
             if store is not None:  # one of crdebug's own, to go back to in this session
                 return await self._take(note, store)
+            left = app.left_out(self.apps())
+            if left:
+                why = "the job stands, so that its callbacks before a checkpoint are not called"
+                self._tell(JobSays(f"rank{'s' if len(left) > 1 else ''} {left}: {why}"))
             now = (self.record, self.shims, self.settings, self._tell)
             async with hooks.around_checkpoint(*now) as taken:
                 taken.append(await self._take(note, None))

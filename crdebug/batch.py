@@ -169,7 +169,7 @@ class _Attendant:
                 self._job, wanted[0][1].note, False, _nothing, self._settings
             )
         except CrdebugError as error:
-            app.answer_failure(wanted, error)
+            app.answer(wanted, *app.failure(error))
             return 0.0
         app.answer(wanted, Status.DONE, taken.number)
         await self._was_taken(taken, time.monotonic() - begun)
@@ -187,7 +187,7 @@ class _Attendant:
                 await jobs.restart(handle, _nothing, self._settings)
                 self._back = number
             except CrdebugError as error:
-                app.answer_failure(asks, error)
+                app.answer(asks, *app.failure(error))
                 self._tell(JobSays(f"the job does not go back, as rank {rank} asks: {error}"))
 
     # ---- checkpoints -------------------------------------------------------------------------

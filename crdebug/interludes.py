@@ -14,6 +14,8 @@ from crdebug.control import Request
 from crdebug.errors import CrdebugError, Interrupted
 from crdebug.events import GroupStopped, StopReason
 
+_AGAIN = 0.1  # seconds
+
 
 class Interludes:
     """Serves requests between two runs of the job.
@@ -30,6 +32,7 @@ class Interludes:
         self._serve = serve
         self._waiting: list[tuple[Request, asyncio.Future[int]]] = []
         self._user_asked = False
+        self._runs = False  # or is about to
         self.possible = False  # the user's `continue` is under way
 
     def begin(self) -> None:
@@ -44,8 +47,12 @@ class Interludes:
         """Have it served while the job stands; only while it is `possible`."""
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.append((request, answer))
-        await self._interrupt()
-        return await answer
+        while not answer.done():
+            if self._runs:
+                await self._interrupt()
+            # A run that is about to begin does not hear of it yet.
+            await asyncio.wait({answer}, timeout=_AGAIN)
+        return answer.result()
 
     async def run(
         self,
@@ -62,8 +69,10 @@ class Interludes:
             while True:
                 if self._user_asked:
                     raise Interrupted("interrupted before the ranks ran")
+                self._runs = True
                 async with self._timer(every) as due:
                     stop = await run()
+                self._runs = False
                 if not (self._waiting or due.is_set()):
                     return stop
                 await self._serve_all()
@@ -75,7 +84,7 @@ class Interludes:
                 if not interrupted:
                     return _without_interrupts(stop)
         finally:
-            self.possible = False
+            self.possible = self._runs = False
             await self._serve_all()
 
     @contextlib.asynccontextmanager

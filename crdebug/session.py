@@ -19,9 +19,10 @@ from crdebug.config import Settings
 from crdebug.control import Request, is_attended
 from crdebug.deadline import Deadline
 from crdebug.debuggers import attach_group, launch_group, to_main
-from crdebug.errors import CrdebugError, Refused, StoreError
-from crdebug.events import Event
+from crdebug.errors import CrdebugError, DeadlineExpired, Refused, StoreError
+from crdebug.events import Event, JobSays
 from crdebug.foreign import attach_found, choose
+from crdebug.job import app
 from crdebug.job.launch import await_ranks, end, launch
 from crdebug.job.ranks import RankShim
 from crdebug.job.record import (
@@ -33,8 +34,10 @@ from crdebug.job.record import (
     parse_handle,
 )
 from crdebug.job.remains import take_over
+from crdebug.native.app_layout import Status, Wish
 from crdebug.output import tell_phase
 from crdebug.ranks import RankSet
+from crdebug.target.interface import TargetState
 from crdebug.travel.history import History, past
 from crdebug.verbs.arrays import Arrays
 from crdebug.verbs.points import Points
@@ -154,7 +157,7 @@ class Session(Running, Selecting, Stacks, Arrays, Points):
         job = session._attend(AttendedJob(group, directory, record, (), settings, session._tell))
         try:
             await past(session.history).branching.restart(manifest)
-            await job.open(session._requested)
+            await job.open(session._requested, session._asked)
             await session._bring_points_back()
         except CrdebugError:
             session._over = True  # the job is as before, or held and named: nothing is lost
@@ -179,7 +182,7 @@ class Session(Running, Selecting, Stacks, Arrays, Points):
         session = cls(group, directory.name, settings, subscriber)
         job = session._attend(AttendedJob(group, directory, record, shims, settings, session._tell))
         try:
-            await job.open(session._requested)
+            await job.open(session._requested, session._asked)
         except BaseException:
             session._over = True  # the job is not ours: who asked for the session decides
             await session.close()
@@ -196,7 +199,7 @@ class Session(Running, Selecting, Stacks, Arrays, Points):
         if self._attended is not None or self._found is None:
             return
         job = await adopt(self._found, self._group, self.settings, self._tell)
-        await self._attend(job).open(self._requested)
+        await self._attend(job).open(self._requested, self._asked)
         self._name = job.name
 
     async def detach(self, *, hold: bool = False) -> None:
@@ -285,18 +288,77 @@ class Session(Running, Selecting, Stacks, Arrays, Points):
         if request.kill:
             await self.kill()
             return 0
+        if self._interludes.possible:  # between two runs of it none is under way
+            with contextlib.suppress(DeadlineExpired):
+                await Deadline(self.settings.stop).until(self._begun_or_over, "the ranks to run")
+        if not self._all_run():
+            return await self._as_it_stands(request)
+        job = self._job("checkpoint")
+        now = (job.directory, job.record, job.shims, self.settings, self._tell)
+        async with app.around_checkpoint(*now, runs=self._all_run):
+            return await self._as_it_stands(request)
+
+    async def _as_it_stands(self, request: Request) -> int:
+        """Or runs by the user's `continue`, and is stopped for it."""
+        if self._interludes.possible:
+            return await self._interludes.ask(request)
         if not self.running:
             return (await self.checkpoint(request.note)).number
-        if not self._interludes.possible:
-            raise Refused(
-                "at the debugger a step is under way, or ranks run each for itself",
-                ranks=self.running,
-                hint="try again when all of them stand",
-            )
-        return await self._interludes.ask(request)
+        raise Refused(
+            "at the debugger a step is under way, or ranks run each for itself",
+            ranks=self.running,
+            hint="try again when all of them stand",
+        )
+
+    def _begun_or_over(self) -> bool:
+        run = self._group.under_way
+        return not self._interludes.possible or (run is not None and not run.pending - self.running)
+
+    def _all_run(self) -> bool:
+        """By the user's `continue`: what the program has to do for a checkpoint, it can do."""
+        stopped = self._group.in_state(TargetState.STOPPED)
+        return self._interludes.possible and bool(self.running) and not stopped
 
     async def _serve(self, request: Request) -> int:
         return (await self.checkpoint(request.note)).number
+
+    # ---- what the program asks for ------------------------------------------------------------
+
+    async def _asked(self, asks: tuple[app.Asked, ...]) -> None:
+        """Ranks wait for an answer. One that stands by now rings again when it runs."""
+        if not self.running:
+            return
+        if self.history is not None and self.history.recorded and self.history.in_the_past:
+            for each in asks:  # as it was the first time
+                known = self._answered.get(_key(each), _IN_THE_PAST)
+                app.answer([each], *known)
+            return
+        back, wanted = app.of_wish(asks, Wish.RESTART), app.of_wish(asks, Wish.CHECKPOINT)
+        if back:
+            await self._stop_to_go_back(back)
+        elif wanted:
+            try:
+                number = await self._requested(Request(wanted[0][1].note))
+            except CrdebugError as error:
+                self._answer(wanted, app.failure(error))
+            else:
+                self._answer(wanted, app.Answer(Status.DONE, number))
+
+    def _answer(self, asks: tuple[app.Asked, ...], answer: app.Answer) -> None:
+        self._answered.update((_key(each), answer) for each in asks)
+        app.answer(asks, *answer)
+
+    async def _stop_to_go_back(self, asks: tuple[app.Asked, ...]) -> None:
+        """The program would go back to a checkpoint: its user decides, and sees it where it is."""
+        number = asks[0][1].wanted
+        restart = f"restart {number}" if number else "restart"
+        self._tell(JobSays(f"rank {asks[0][0].rank} asks to go back: '{restart}' does that"))
+        await self.interrupt()
+        what = "the job to stop, which asks to go back"
+        with contextlib.suppress(CrdebugError):
+            await Deadline(self.settings.stop).until(lambda: not self.running, what)
+        why = "a debugger is attached, whose user decides"
+        self._answer(asks, app.Answer(Status.REFUSED, reason=why))
 
     @property
     def directory(self) -> Path:
@@ -318,3 +380,12 @@ async def checkpoint_once(
             await session.detach()
         await session.close()
     return taken
+
+
+_IN_THE_PAST = app.Answer(Status.REFUSED, reason="the debugger repeats what is past")
+
+
+def _key(each: app.Asked) -> tuple[int, int]:
+    """The rank, and which of its questions it is. The count of these is in its own memory, so that
+    what it asks once more after it went back has the same."""
+    return each[0].rank, each[1].asked

@@ -12,11 +12,12 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from crdebug.acquire.symbols import find_symbols
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
-from crdebug.errors import BadInput, CrdebugError, InQuietRegion, Refused
+from crdebug.errors import BadInput, CrdebugError, DeadlineExpired, InQuietRegion, Refused
 from crdebug.events import Event, JobSays
 from crdebug.job.ranks import RankShim, StoppedRank
 from crdebug.job.record import JobDirectory, JobRecord
@@ -113,11 +114,19 @@ def refuse_quiet(apps: Sequence[RankApp]) -> None:
         )
 
 
-async def await_quiet_end(apps: Sequence[RankApp], deadline: Deadline) -> None:
-    """Until no rank is in a quiet region. Raises DeadlineExpired with the ranks."""
+def _always() -> bool:
+    return True
+
+
+async def await_quiet_end(
+    apps: Sequence[RankApp], deadline: Deadline, runs: Callable[[], bool] = _always
+) -> None:
+    """Until no rank is in a quiet region. Raises DeadlineExpired with the ranks, and InQuietRegion
+    when the job does not run any more."""
     try:
-        await deadline.until(lambda: not quiet_ranks(apps), "")
-    except CrdebugError:
+        await deadline.until(lambda: not quiet_ranks(apps) or not runs(), "")
+        refuse_quiet(apps if not runs() else ())
+    except DeadlineExpired:
         raise deadline.expired(
             "the end of the program's quiet region (crdebug_quiet_end)", ranks=quiet_ranks(apps)
         ) from None
@@ -125,9 +134,9 @@ async def await_quiet_end(apps: Sequence[RankApp], deadline: Deadline) -> None:
 
 @contextlib.asynccontextmanager
 async def closed_door(
-    fifo: Path, apps: Sequence[RankApp], deadline: Deadline
+    fifo: Path, apps: Sequence[RankApp], deadline: Deadline, runs: Callable[[], bool] = _always
 ) -> AsyncIterator[None]:
-    """No quiet region begins in the block, and none goes on. Raises DeadlineExpired.
+    """No quiet region begins in the block, and none goes on. Raises as `await_quiet_end`.
 
     Should we die in it, the ranks see that nobody reads the FIFO any more.
     """
@@ -140,7 +149,7 @@ async def closed_door(
     with _reading(fifo):
         try:
             while True:
-                await await_quiet_end(apps, deadline)
+                await await_quiet_end(apps, deadline, runs)
                 set_doors(True)
                 if not quiet_ranks(apps):
                     break
@@ -163,30 +172,49 @@ def _reading(fifo: Path) -> Iterator[int]:
 # ---- callbacks -----------------------------------------------------------------------------------
 
 
-async def call_back(apps: Sequence[RankApp], moment: Moment, limit: float) -> None:
-    """Have all ranks' callbacks called, and wait for them. Raises DeadlineExpired, and Refused with
-    the first rank's words when they do not want the checkpoint."""
+async def call_back(
+    apps: Sequence[RankApp], moment: Moment, limit: float, runs: Callable[[], bool] = _always
+) -> None:
+    """Have all ranks' callbacks called, and wait for them. If the job stands (not `runs`), those
+    after a checkpoint are called when it goes on.
+
+    Raises DeadlineExpired, and Refused with the first rank's words when they do not want the
+    checkpoint, or cannot be called.
+    """
     registered = _those(apps, lambda app: app.callbacks > 0)
-    behind = _those(registered, lambda app: app.call != app.called)
     what = f"the program's callbacks {_WHEN[moment]}"
-    if behind:
+
+    def late() -> list[RankApp]:
+        return _those(registered, lambda app: app.call != app.called)
+
+    if behind := late():
         raise Refused(f"{what} cannot be called: earlier ones still run", ranks=_ranks(behind))
     for app in registered:
         app.call(moment)
     deadline = Deadline(limit)
     try:
-        await deadline.until(lambda: not _those(registered, lambda app: app.call != app.called), "")
-    except CrdebugError:
-        late = _those(registered, lambda app: app.call != app.called)
-        raise deadline.expired(f"{what} to return", ranks=_ranks(late)) from None
-    if moment is Moment.BEFORE:
-        against = _those(registered, lambda app: app.refused)
-        if against:
-            words = against[0].read().refusal or "it gives no reason"
-            raise Refused(
-                f"a callback of the program does not want the checkpoint: {words}",
-                ranks=_ranks(against),
-            )
+        await deadline.until(lambda: not late() or not runs(), "")
+    except DeadlineExpired:
+        raise deadline.expired(f"{what} to return", ranks=_ranks(late())) from None
+    if moment is not Moment.BEFORE:
+        return
+    if behind := late():
+        raise Refused(f"the job was stopped inside {what}", ranks=_ranks(behind))
+    if against := _those(registered, lambda app: app.refused):
+        words = against[0].read().refusal or "it gives no reason"
+        raise Refused(
+            f"a callback of the program does not want the checkpoint: {words}",
+            ranks=_ranks(against),
+        )
+
+
+def left_out(apps: Sequence[RankApp]) -> RankSet:
+    """The ranks whose callbacks were not called before a checkpoint that is about to be taken."""
+    return _ranks(_those(apps, lambda app: app.callbacks > 0 and not _is_ready(app)))
+
+
+def _is_ready(app: App) -> bool:
+    return app.call > 0 and app.call == app.called and app.moment == Moment.BEFORE
 
 
 _WHEN = {
@@ -206,12 +234,14 @@ async def around_checkpoint(
     *,
     held: bool = False,
     stop: bool = False,
+    runs: Callable[[], bool] = _always,
 ) -> AsyncIterator[None]:
     """Around a checkpoint of a job that runs: no quiet region, and the program's callbacks called.
 
     held: it stands already, so that no callback can be called, and quiet regions have no end.
-    stop: it stands afterwards, and callbacks come only when it goes on. Raises Refused when
-    one of them is against it; those that were called are called after it too.
+    stop: it stands afterwards, and callbacks come only when it goes on.
+    runs: does it, or has a debugger stopped it meanwhile?
+    Raises Refused when one of them is against it; those that were called are called after it too.
     """
     apps = find_apps(shims, record.shim)
     if held:
@@ -219,18 +249,15 @@ async def around_checkpoint(
     if held or not apps:
         yield
         return
-    async with closed_door(directory.door, apps, Deadline(settings.quiet)):
+    async with closed_door(directory.door, apps, Deadline(settings.quiet), runs):
         try:
-            await call_back(apps, Moment.BEFORE, settings.hook)
+            await call_back(apps, Moment.BEFORE, settings.hook, runs)
             yield
         finally:
+            after = (lambda: False) if stop else runs
             try:
                 with contextlib.suppress(ProcessLookupError):
-                    if stop:
-                        for app in _those(apps, lambda app: app.callbacks > 0):
-                            app.call(Moment.CONTINUE)
-                    else:
-                        await call_back(apps, Moment.CONTINUE, settings.hook)
+                    await call_back(apps, Moment.CONTINUE, settings.hook, after)
             except CrdebugError as error:
                 tell(JobSays(str(error)))
 
@@ -301,6 +328,15 @@ def of_wish(asks: Sequence[Asked], wish: Wish) -> tuple[Asked, ...]:
     return tuple(each for each in asks if each[1].wish == wish)
 
 
+class Answer(NamedTuple):
+    """status: of app_layout.Status, or how often the job has been restarted.  number: of the
+    checkpoint.  reason: why there is none."""
+
+    status: int
+    number: int = 0
+    reason: str = ""
+
+
 def answer(asks: Sequence[Asked], status: int, number: int = 0, reason: str = "") -> None:
     """The same answer to all of them."""
     for app, ask in asks:
@@ -308,24 +344,21 @@ def answer(asks: Sequence[Asked], status: int, number: int = 0, reason: str = ""
             app.answer(ask, status, number, reason)
 
 
-def answer_failure(asks: Sequence[Asked], error: CrdebugError) -> None:
+def failure(error: CrdebugError) -> Answer:
     refused = isinstance(error, Refused | BadInput)
-    answer(asks, Status.REFUSED if refused else Status.FAILED, reason=str(error))
+    return Answer(Status.REFUSED if refused else Status.FAILED, reason=str(error))
 
 
-def brought_back(
-    shims: Sequence[RankShim], file: str, restarts: int, number: int, *, asks: bool
-) -> None:
+def brought_back(shims: Sequence[RankShim], file: str, restarts: int, number: int) -> None:
     """In ranks that were just restored from checkpoint `number`, and have not run yet.
 
-    restarts: how often the job has been. asks: what they waited for then is answered now.
+    restarts: how often the job has been; 0 if it repeats what is recorded, where it went on.
     """
     apps = find_apps(shims, file)
     for app in apps:
         app.set_door(False)
     for app in _those(apps, lambda app: app.callbacks > 0):
         app.call(Moment.RESTART)
-    if asks:
-        waiting = asked(apps)
-        answer(of_wish(waiting, Wish.CHECKPOINT), restarts, number)
-        answer(of_wish(waiting, Wish.RESTART), Status.FAILED, reason="the job was restarted")
+    waiting = asked(apps)
+    answer(of_wish(waiting, Wish.CHECKPOINT), restarts, number)
+    answer(of_wish(waiting, Wish.RESTART), Status.FAILED, reason="the job was restarted")

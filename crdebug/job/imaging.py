@@ -281,8 +281,9 @@ class Imaging:
             entries = entries_of(manifest) if record.adopted else acquire(pid)
             shims = find_shims(entries, manifest.shim, adopted=record.adopted)
             set_variables(shims, manifest, home / "images", debugger=debugger)
-            anew = self.store is self.directory.store  # not to go back in time
-            app.brought_back(shims, manifest.shim, record.incarnation, manifest.number, asks=anew)
+            if self.store is self.directory.store:  # what crdebug takes of itself, no program sees
+                times = 0 if debugger and manifest.layer else record.incarnation
+                app.brought_back(shims, manifest.shim, times, manifest.number)
 
         async with contextlib.AsyncExitStack() as undo:
             run = self.directory.new_run(incarnation)

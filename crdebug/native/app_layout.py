@@ -48,7 +48,8 @@ class Status(IntEnum):
 class App:
     """What there is to be read of struct crdebug_app.
 
-    wanted: the number of the checkpoint to go back to, 0: the newest.  refused: by a callback, with
+    wanted: the number of the checkpoint to go back to, 0: the newest.  moment: of the latest call
+    of the callbacks.  refused: by a callback, with
     `refusal` as its words.  helper: the TID in the job of the thread that runs callbacks.
     """
 
@@ -60,6 +61,7 @@ class App:
     callbacks: int
     call: int
     called: int
+    moment: int
     refused: bool
     helper: int
     note: str
@@ -73,7 +75,7 @@ class App:
     @classmethod
     def parse(cls, data: bytes) -> App:
         abi, size, quiet, _, asked, answered, wish, wanted, *_ = numbers = _STRUCT.unpack(data)
-        callbacks, call, called, _, refused, helper, note, _, refusal = numbers[10:]
+        callbacks, call, called, moment, refused, helper, note, _, refusal = numbers[10:]
         if abi != ABI or size < SIZE:
             raise NotAvailable(
                 f"the rank's part for its program has ABI version {abi}, this crdebug knows {ABI}",
@@ -88,6 +90,7 @@ class App:
             callbacks=callbacks,
             call=call,
             called=called,
+            moment=moment,
             refused=bool(refused),
             helper=helper,
             note=_text(note),

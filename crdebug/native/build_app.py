@@ -15,7 +15,10 @@ _HERE = Path(__file__).parent
 _HEADER, _SOURCE, _MODULE = (
     _HERE / name for name in ("crdebug_app.h", "app_library.c", "crdebug_app.f90")
 )
-_FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-fPIC")
+_FLAGS = (
+    *("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-fPIC"),
+    "-fno-optimize-sibling-calls",  # a debugger shows which call the program is in
+)
 _FORTRAN_FLAGS = ("-O2", "-g", "-Wall", "-Werror", "-fPIC")
 LIBRARIES = ("-lcrdebug_app", "-ldl")  # the latter for C libraries where dlsym is not in libc
 

@@ -9,7 +9,9 @@
 
 #define CRDEBUG_ABI 2u
 #define CRDEBUG_MAX_THREADS 2048
+#ifndef CRDEBUG_DIR
 #define CRDEBUG_DIR "/run/crdebug"               /* where a job's directory is, in its container */
+#endif
 #define CRDEBUG_SOCKET CRDEBUG_DIR "/starter"    /* SOCK_SEQPACKET, one registration a connection */
 #define CRDEBUG_EVENTS CRDEBUG_DIR "/events"     /* append-only lines, see starter.c */
 #define CRDEBUG_DEFAULT_SIGNAL 62                /* SIGRTMAX - 2: no MPI that we know uses it */

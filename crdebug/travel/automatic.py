@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from crdebug.attended import AttendedJob
 from crdebug.checkpoint.store import Checkpoint
-from crdebug.errors import CrdebugError
+from crdebug.errors import CrdebugError, InQuietRegion
 from crdebug.events import Event, JobSays
 from crdebug.timeline.elapsed import Elapsed
 from crdebug.timeline.thinning import Drop, Kept, thin
@@ -62,6 +62,8 @@ class Automatic:
                 return  # the next one: no replay from here would know what is on its way
             if all(base.cut != cut for base in self._checkpoints()):
                 await self.take()
+        except InQuietRegion:
+            return  # the next one
         except CrdebugError as error:
             self._say(f"no automatic checkpoint was taken: {error}")
 

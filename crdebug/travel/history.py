@@ -85,6 +85,11 @@ class History:
         """Are this job's MPI calls recorded?"""
         return bool(self._job.record.layer)
 
+    @property
+    def in_the_past(self) -> bool:
+        """Is any rank behind where it has been?"""
+        return self.traveller.in_the_past
+
     # ---- while the user lets the job run ----------------------------------------------------
 
     @contextlib.contextmanager

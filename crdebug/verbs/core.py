@@ -14,6 +14,7 @@ from crdebug.deadline import Deadline
 from crdebug.errors import Refused
 from crdebug.events import Event, GroupStopped, RankStopped
 from crdebug.interludes import Interludes
+from crdebug.job.app import Answer
 from crdebug.job.launch import why_added
 from crdebug.job.record import JobRecord
 from crdebug.native.clock import INITIALIZED_OFFSET
@@ -48,6 +49,8 @@ class Core:
         self.history: History | None = None  # None: not started by crdebug
         self.sets = NamedSets()
         self._sizes: dict[int, int] = {}  # of checkpoints
+        # What the program was answered, by rank and which of its questions it was.
+        self._answered: dict[tuple[int, int], Answer] = {}
         self._busy = asyncio.Lock()
         # Does a rank that calls MPI_Abort, or exits with a status that is not 0 or without
         # MPI_Finalize, stop before it ends?

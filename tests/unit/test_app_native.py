@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,6 @@ from crdebug.config import Settings
 from crdebug.deadline import Deadline
 from crdebug.native import app_layout, build_app
 from crdebug.native.app_layout import App, Moment, Status, pack_reason
-from crdebug.native.build import build
 
 pytestmark = pytest.mark.unit
 
@@ -63,6 +63,7 @@ def test_python_and_the_compiler_agree(tmp_path: Path) -> None:
         callbacks=11,
         call=12,
         called=13,
+        moment=-14,
         refused=True,
         helper=16,
         note="note",
@@ -77,9 +78,10 @@ def test_a_reason_is_cut_between_characters() -> None:
 
 
 # A rank that nobody attends to: the shim is there, and says that the process is rank 0. What comes
-# from outside, the process itself writes.
+# from outside, the process itself writes; and it is who reads the door's FIFO.
 RANK = r"""
-import ctypes, sys, threading, time
+import ctypes, os, sys, threading, time
+door = os.open(sys.argv[2] + "/door", os.O_RDWR)
 shim = ctypes.CDLL(sys.argv[1], ctypes.RTLD_GLOBAL)
 numbers = lambda name, count: (ctypes.c_int * count).in_dll(shim, name)
 rank, word = numbers("crdebug_shim", 4), numbers("crdebug_app", 16)
@@ -95,10 +97,16 @@ def until(true):
 """
 
 
-async def in_a_rank(text: str) -> str:
-    native = await build("cc", Deadline(60))
+def in_a_rank(home: Path, text: str) -> str:
+    """What a program in such a process prints. home: its /run/crdebug."""
+    for name in ("asks", "door"):
+        os.mkfifo(home / name)
+    sources = (HEADERS / "shim.c", HEADERS / "app.c")
+    compiler = ["cc", "-std=c11", "-O2", "-shared", "-fPIC", "-pthread"]
+    place = f'-DCRDEBUG_DIR="{home}"'
+    subprocess.run([*compiler, place, "-o", home / "shim.so", *sources, "-ldl"], check=True)
     ran = subprocess.run(
-        [sys.executable, "-c", RANK + text, native.shim],
+        [sys.executable, "-c", RANK + text, home / "shim.so", home],
         capture_output=True,
         text=True,
         timeout=120,
@@ -108,8 +116,11 @@ async def in_a_rank(text: str) -> str:
     return ran.stdout
 
 
-async def test_quiet_regions_are_counted_and_wait_at_a_closed_door_that_somebody_holds() -> None:
-    said = await in_a_rank(
+def test_quiet_regions_are_counted_and_wait_at_a_closed_door_that_somebody_holds(
+    tmp_path: Path,
+) -> None:
+    said = in_a_rank(
+        tmp_path,
         """
 print(app.checkpoint("x"), app.restart(1), word[ASKED])       # nobody hears
 print(app.quiet_start(), app.quiet_start(), word[QUIET])
@@ -122,8 +133,9 @@ word[DOOR] = 0                                                 # opened
 inside.join()
 print(word[QUIET], app.quiet_end())
 word[DOOR] = 1
-print(app.quiet_start(), word[QUIET], word[DOOR])              # who closed it is gone
-"""
+os.close(door)                                                 # who closed it is gone
+print(app.quiet_start(), word[QUIET], word[DOOR])
+""",
     )
     assert said.splitlines() == [
         "(-1, 0) -1 0",
@@ -135,9 +147,10 @@ print(app.quiet_start(), word[QUIET], word[DOOR])              # who closed it i
     ]
 
 
-async def test_callbacks_are_stacked_and_one_that_refuses_ends_the_round() -> None:
+def test_callbacks_are_stacked_and_one_that_refuses_ends_the_round(tmp_path: Path) -> None:
     """Should crdebug die before it calls those after, they are called all the same."""
-    said = await in_a_rank(
+    said = in_a_rank(
+        tmp_path,
         """
 trace, against = [], []
 def note(name):
@@ -163,9 +176,10 @@ print(ctypes.string_at(ctypes.addressof(word) + 64 + 128 + 256))
 call(1)
 against.clear()
 call(0)
+os.close(door)
 until(lambda: len(trace) == 6)
 print(*trace)
-"""
+""",
     )
     assert said.splitlines() == [
         "[0, 0, 0] 3",

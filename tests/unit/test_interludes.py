@@ -59,3 +59,48 @@ async def test_an_interrupt_before_the_run_has_begun_counts() -> None:
     with pytest.raises(Interrupted, match="before the ranks ran"):
         await job.resume()
     assert not job.interludes.possible
+
+
+class Slow:
+    """One that hears an interrupt only once its run has begun."""
+
+    def __init__(self) -> None:
+        self.may_begin = asyncio.Event()
+        self.begun = False
+        self.stopped = asyncio.Event()
+        self.served: list[str] = []
+        self.interludes = Interludes(self.interrupt, self.serve)
+
+    async def interrupt(self) -> None:
+        if self.begun:
+            self.stopped.set()
+
+    async def serve(self, request: Request) -> int:
+        assert not self.begun
+        self.served.append(request.note)
+        return len(self.served)
+
+    async def run(self) -> GroupStopped:
+        await self.may_begin.wait()
+        self.begun = True
+        await self.stopped.wait()
+        self.stopped.clear()
+        self.begun = False
+        return GroupStopped((RankStopped(0, INTERRUPT),), ())
+
+
+async def test_a_request_that_comes_before_the_run_has_begun_is_served_all_the_same() -> None:
+    job = Slow()
+    job.interludes.begin()
+    running = asyncio.create_task(job.interludes.run(job.run, None, 0.0))
+    asked = [asyncio.create_task(job.interludes.ask(Request(note))) for note in ("a", "b")]
+    await asyncio.wait(asked, timeout=0)
+    job.may_begin.set()
+    assert await asyncio.gather(*asked) == [1, 2]
+    assert job.served == ["a", "b"]
+    assert not running.done()
+    while not running.done():
+        job.interludes.user_interrupts()
+        await job.interrupt()
+        await asyncio.wait([running], timeout=0.01)
+    assert not job.interludes.possible
