@@ -121,7 +121,7 @@ async def test_a_replay_that_goes_another_way_is_noticed() -> None:
         await past.goto_tick(1, receives(1, 2))
         shim = looks.shims()[1]
         # behind crdebug's back: what it knows of is another branch
-        proc.write_memory(shim.pid, looks._address(shim, "alternate"), (1).to_bytes(8, "little"))
+        proc.write_memory(shim.pid, looks.address(shim, "alternate"), (1).to_bytes(8, "little"))
         with pytest.raises(CrdebugError) as raised:
             await past.goto_tick(1, receives(1, 4))
         assert str(raised.value).startswith(
