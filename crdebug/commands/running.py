@@ -262,7 +262,8 @@ async def handle(call: Call) -> Result:
     """
 Run the ranks until every one of them has come to a location, where it waits.
 
-If not all can come, it is said who is there, who is not, and where that is.
+Where one was ahead and waits for the others, those go on to the location once more. If not all can
+come, it is said who is there, who is not, and where that is.
 
     barrier exchange
     [0-1] barrier heat.c:41

@@ -106,9 +106,7 @@ class Stops:
                     await self._into_call(focus, found)
                     return
                 end = _End.of(await self._reverse.to_end(focus, found.now))
-            await self._reverse.to_origin(focus)
-            for _ in range(last + 1):
-                self._check(await self._resume(focus))
+            await self._again(focus, last + 1)
 
     @contextlib.asynccontextmanager
     async def _counting(self, focus: int) -> AsyncIterator[_Ignored]:
@@ -139,7 +137,7 @@ class Stops:
         # GDB is not stopped by a breakpoint where it has just stopped for a system call: there
         # the calls are counted.
         places = [] if end.syscall else [end]
-        places.append(_End(self._traveller.clocks()[focus].hold, None, 1))  # not beyond the piece
+        places.append(self._end_of_piece(focus))  # not beyond it
         numbers = [await self._insert(focus, each) for each in dict.fromkeys(places)]
         found: list[_Hit] = []
         passed = 0
@@ -165,6 +163,28 @@ class Stops:
             for number in numbers:
                 with contextlib.suppress(GdbError):
                     await self._mi(focus, f"-break-delete {number}")
+
+    async def _again(self, focus: int, count: int) -> None:
+        """From the origin to the stop of this number; if fewer come, to the end of the piece."""
+        await self._reverse.to_origin(focus)
+        end = await self._insert(focus, self._end_of_piece(focus))
+        try:
+            for passed in range(count):
+                stop = await self._resume(focus)
+                if end not in await self._breakpoints(focus):
+                    raise CrdebugError(
+                        "its history between two MPI calls was another one when it was run again: "
+                        f"{count} stops were counted, and {passed} came",
+                        ranks=RankSet.of([focus]),
+                        hint="data races and input from outside MPI are not recorded",
+                    )
+                self._check(stop)
+        finally:
+            with contextlib.suppress(GdbError):
+                await self._mi(focus, f"-break-delete {end}")
+
+    def _end_of_piece(self, focus: int) -> _End:
+        return _End(self._traveller.clocks()[focus].hold, None, 1)
 
     async def _resume(self, focus: int) -> GroupStopped:
         self._traveller.job.go_on()

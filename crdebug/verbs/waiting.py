@@ -34,11 +34,13 @@ class HeldUp(CrdebugError):
 
 @dataclass(frozen=True, slots=True)
 class AtBarrier:
-    """How a barrier ended. there: who has come to it; missing: who has not.  stop: why it ended."""
+    """How a barrier ended. there: who has come to it; missing: who has not.  stop: why it ended.
+    held_up: because those that are missing wait for those that are there."""
 
     there: RankSet
     missing: RankSet
     stop: GroupStopped
+    held_up: bool = False
 
 
 class Waiting(Core):
@@ -121,24 +123,34 @@ class Waiting(Core):
         """Run ranks until each of them has come to a location, where it waits for the others.
 
         Ends before that when a rank stops for another reason, and when those that are missing wait
-        for those that are there. Raises GdbError for a location that there is not.
+        for those that are there. Somebody who was ahead of the others does so too: they go on to
+        the location once more. Raises GdbError for a location that there is not.
         """
-        request = BreakpointRequest(location, temporary=True)
-        point = await self._group.add_breakpoint(ranks, request)
+        point = await self._group.add_breakpoint(ranks, BreakpointRequest(location))
         try:
-            stop = await self._run(lambda: self._gathered(ranks, point.number))
+            reached = await self._to_barrier(ranks, point.number)
+            if reached.held_up and reached.there:
+                reached = await self._to_barrier(ranks, point.number)
+            return reached
         finally:
-            with contextlib.suppress(BadInput):  # the last rank to come has taken it away
+            with contextlib.suppress(BadInput):  # somebody else has taken it away
                 await self._group.delete_breakpoint(point.number)
-        there = RankSet.of(each.rank for each in stop.stops if each.detail == str(point.number))
-        return AtBarrier(there, ranks - there, stop)
 
-    async def _gathered(self, ranks: RankSet, number: int) -> GroupStopped:
+    async def _to_barrier(self, ranks: RankSet, number: int) -> AtBarrier:
+        held_up: list[HeldUp] = []
         stopped: list[GroupStopped] = []
-        with contextlib.suppress(HeldUp):  # who is missing, and where, is the answer
-            async with self._patiently("the barrier", along=False):
-                stopped.append(await self._group.gather(ranks, number))
-        return stopped[0]
+
+        async def gathered() -> GroupStopped:
+            try:
+                async with self._patiently("the barrier", along=False):
+                    stopped.append(await self._group.gather(ranks, number))
+            except HeldUp as error:  # who is missing, and where, is the answer
+                held_up.append(error)
+            return stopped[0]
+
+        stop = await self._run(gathered)
+        there = RankSet.of(each.rank for each in stop.stops if each.detail == str(number))
+        return AtBarrier(there, ranks - there, stop, bool(held_up))
 
 
 def _are(ranks: RankSet) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from crdebug.config import Settings
@@ -12,6 +14,7 @@ from harness.jobs import session
 from harness.programs import build
 from harness.talk import Talk
 
+PROGRAMS = Path(__file__).parents[1] / "programs"
 FIRST, OTHERS = RankSet.of([0]), RankSet.of([1, 2])
 
 
@@ -64,6 +67,15 @@ async def test_barriers() -> None:
         assert said.startswith("ranks 0-2 are at the barrier\n  [0-2] work_step at ")
         assert await talk("print step") == "[0-2] = 1"
         assert await talk("info breakpoints") == "there are no breakpoints"
+        # one is ahead of the others: where it waits for them they go on to there once more
+        lines = (PROGRAMS / "common.h").read_text().splitlines()
+        line = next(n for n, text in enumerate(lines, 1) if "CHECK(sum ==" in text)
+        await talk.all(["[0] tbreak work_step", f"[1-2] tbreak common.h:{line}"])
+        await talk.all(["set stop-mode rank", "continue", "wait", "set stop-mode job"])
+        assert await talk("print step") == "[1-2] = 1\n[0] = 2"
+        job.patience = 2.0
+        assert (await talk("barrier work_step")).startswith("ranks 0-2 are at the barrier\n")
+        assert await talk("print step") == "[0-2] = 3"
         # the others are not let run: one cannot come without them
         job.patience = 1.0
         said = await talk("[0] barrier work_step")

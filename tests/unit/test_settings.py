@@ -285,3 +285,10 @@ async def test_the_help_tells_all_of_them(context: Context) -> None:
     for each in settings.SETTINGS:
         assert f"set {each.name} {each.values}" in told
         assert each.help.split()[0] in told
+
+
+def test_a_patience_is_off_or_seconds() -> None:
+    assert (settings.read_patience("off"), settings.read_patience("2.5")) == (0.0, 2.5)
+    for text in ("on", "0", "-1", "", "soon"):
+        with pytest.raises(BadInput, match="is neither 'off' nor a number of seconds"):
+            settings.read_patience(text)

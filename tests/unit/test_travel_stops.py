@@ -1,0 +1,66 @@
+"""The last pass of reverse-continue, on a rank that does not meet what was counted."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fake_target import FakeTarget
+
+from crdebug.config import Settings
+from crdebug.deadline import Deadline
+from crdebug.errors import CrdebugError
+from crdebug.events import GroupStopped, RankStopped, StopReason
+from crdebug.mi.records import MiList, MiTuple, Result
+from crdebug.ranks import RankSet
+from crdebug.travel.stops import Stops
+
+END = "90"
+
+
+class Rank(FakeTarget):
+    """Comes to so many stops, then to the end of its piece of history."""
+
+    def __init__(self, stops: int) -> None:
+        super().__init__(0)
+        self.left = stops
+        self.there = False
+
+    async def mi(self, command: str, deadline: Deadline) -> Result:
+        await self._call(command)
+        point, fields = MiTuple((("number", END),)), MiTuple()
+        if command.startswith("-break-insert"):
+            self.there = True
+            fields = MiTuple((("bkpt", point),))
+        elif command.startswith("-break-list"):
+            body = MiList((point,) if self.there else ())
+            fields = MiTuple((("BreakpointTable", MiTuple((("body", body),))),))
+        return Result(1, "done", fields)
+
+    async def to_next(self, ranks: RankSet) -> GroupStopped:
+        self.left -= 1
+        self.there = self.there and self.left >= 0
+        stop = RankStopped(0, StopReason.BREAKPOINT, "1" if self.there else END)
+        return GroupStopped((stop,), (stop,))
+
+
+@pytest.mark.parametrize("come", range(4))
+async def test_fewer_stops_than_were_counted_end_it_in_words(come: int) -> None:
+    rank = Rank(come)
+
+    async def to_origin(focus: int) -> None:
+        rank.calls.append("origin")
+
+    group: Any = type("Group", (dict,), {"resume": lambda self, ranks: rank.to_next(ranks)})()
+    group[0], group.settings = rank, Settings()
+    job = SimpleNamespace(group=group, go_on=lambda: None)
+    traveller: Any = SimpleNamespace(job=job, clocks=lambda: [SimpleNamespace(hold=0x1000)])
+    reverse: Any = SimpleNamespace(to_origin=to_origin)
+    stops = Stops(traveller, reverse)
+    if come < 3:
+        with pytest.raises(CrdebugError, match=f"3 stops were counted, and {come} came"):
+            await stops._again(0, 3)
+    else:
+        await stops._again(0, 3)
+    assert rank.calls[0] == "origin" and rank.calls[-1] == f"-break-delete {END}"
