@@ -7,10 +7,13 @@ from collections.abc import Iterable
 from crdebug.commands.arguments import Argument, Kind, rest
 from crdebug.commands.registry import Call, Command, Family, Group, Registry, Requires
 from crdebug.commands.results import Result, Text
+from crdebug.errors import BadInput
 
 HELP = Group("help", "Help")
 
 TOPIC = rest("TOPIC", "a command, or a group of them", default="")
+
+WORD = rest("WORD", "what to look for")
 
 RANKS_HELP = (
     "RANKS is a rank set in brackets in front of the command: [0,2-3] print x, [all] bt. "
@@ -36,6 +39,20 @@ async def help_(call: Call) -> Result:
         if topic in (family.name, *family.aliases):
             return Text(_family(family, call.registry.members(family)))
     return Text(_command(call.registry.read(topic).command))
+
+
+@HELP.command(
+    "apropos",
+    "Show the commands in whose help a word, or a part of one, stands.",
+    arguments=(WORD,),
+    requires=Requires.ANY,
+)
+async def apropos(call: Call) -> Result:
+    word = call[WORD].lower()
+    found = [each for each in call.registry.commands if word in _command(each).lower()]
+    if not found:
+        raise BadInput(f"no command's help has '{call[WORD]}' in it", hint="'help' lists all")
+    return Text("\n".join(_lines(found)))
 
 
 def overview(registry: Registry) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -159,6 +160,23 @@ def _refuse_in_use(directory: JobDirectory) -> None:
         )
 
 
+# What Open MPI's and MPICH's launchers say: why they could not start the ranks, in other words, and
+# what to do; and that a rank has ended.
+_WHY_NOT_STARTED = (
+    (
+        "not enough slots",
+        "more of them than slots",
+        "with Open MPI 'mpirun --oversubscribe' starts more ranks than there are processors",
+    ),
+    (
+        r"execvp error|could not access\s+or execute an executable|find the specified executable",
+        "the program cannot be run",
+        "is it there, and executable? a relative path is looked for where mpirun runs",
+    ),
+)
+_RANK_ENDED = r"process rank \d+ .*exited on signal|non-zero (status|exit code)|BAD TERMINATION"
+
+
 def why_ended(directory: JobDirectory, record: JobRecord) -> CrdebugError:
     """The error for a job that ended before it was of use: with its last words."""
     run = directory.run(record.incarnation)
@@ -173,9 +191,13 @@ def why_ended(directory: JobDirectory, record: JobRecord) -> CrdebugError:
             hint="name a launcher and an MPI program: crdebug run -- mpirun -n 4 PROGRAM",
         )
     status = "" if said.status is None else f" with status {said.status}"
-    return CrdebugError(
-        f"the launcher ended{status} before all ranks were there" + (f":\n{tail}" if tail else "")
-    )
+    below = f":\n{tail}" if tail else ""
+    for words_of_it, reason, hint in _WHY_NOT_STARTED:
+        if re.search(words_of_it, words):
+            what = f"the launcher could not start the ranks: {reason}"
+            return CrdebugError(f"{what}; it ended{status} ({hint}){below}")
+    what = "a rank ended, and so " if re.search(_RANK_ENDED, words) else ""
+    return CrdebugError(f"{what}the launcher ended{status} before all ranks were there{below}")
 
 
 async def await_ranks(

@@ -105,3 +105,23 @@ def test_completion(context: Context, before: str, texts: list[str]) -> None:
 def test_completion_replaces_what_was_typed(context: Context) -> None:
     (candidate,) = complete(REGISTRY, context, "[2] adv")
     assert (candidate.text, candidate.typed) == ("advance", 3)
+
+
+async def test_apropos_finds_commands_by_any_word_of_their_help() -> None:
+    registry, context = standard(), Context(FakeSession())
+
+    async def found(line: str) -> list[str]:
+        result = await registry.run(context, line)
+        assert isinstance(result, Text)
+        return [
+            name
+            for name in (each.name for each in registry.commands)
+            if re.search(rf"^  {re.escape(name)} ", result.text, re.M)
+        ]
+
+    assert await found("apropos STOP-MODE") == ["continue", "wait", "set"]
+    assert await found("apropos run the ranks until a loc") == ["advance"]
+    for command in registry.commands:
+        assert command.name in await found(f"apropos {command.summary}")
+    with pytest.raises(BadInput, match="no command's help has 'no such word' in it"):
+        await registry.run(context, "apropos no such word")

@@ -212,6 +212,33 @@ def test_a_command_that_is_no_mpi_job_is_told_how_to_be_one() -> None:
     )
 
 
+NO_PROGRAM = (
+    "the launcher could not start the ranks: the program cannot be run; it ended with status 1 "
+    "(is it there, and executable? a relative path is looked for where mpirun runs):\n"
+)
+NO_SLOTS = (
+    "the launcher could not start the ranks: more of them than slots; it ended with status 1 "
+    "(with Open MPI 'mpirun --oversubscribe' starts more ranks than there are processors):\n"
+)
+RANK_ENDED = "a rank ended, and so the launcher ended with status 1 before all ranks were there:\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("mpirun was unable to launch ... could not access\nor execute an executable:", NO_PROGRAM),
+        ("[proxy:0:0@vm] HYDU_create_process: execvp error on file ./missing (...)", NO_PROGRAM),
+        ("There are not enough slots available in the system", NO_SLOTS),
+        ("mpirun noticed that process rank 1 with PID 7 on node vm exited on signal 9", RANK_ENDED),
+        ("one or more processes exited with non-zero status, thus causing", RANK_ENDED),
+        ("=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES", RANK_ENDED),
+    ],
+)
+def test_a_launcher_that_cannot_start_is_no_rank_that_ends(words: str, sentence: str) -> None:
+    _, error = ended("exit 1\n", words)
+    assert str(error) == sentence + words
+
+
 def test_one_that_ended_without_a_word() -> None:
     _, error = ended("exit 1\n")
     assert str(error) == "the launcher ended with status 1 before all ranks were there"
