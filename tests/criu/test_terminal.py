@@ -25,7 +25,7 @@ from harness.programs import build
 pytestmark = pytest.mark.filterwarnings("default:.*forkpty:DeprecationWarning")
 
 RANKS = 2
-CTRL_C, CTRL_D, TAB = "\x03", "\x04", "\t"
+CTRL_C, CTRL_D, CTRL_R, TAB, UP = "\x03", "\x04", "\x12", "\t", "\x1b[A"
 # What a prompt begins with: a terminal that can do more is first asked to bracket what is pasted,
 # and only then, so that the line that is drawn again while it is typed is not taken for a new one.
 PROMPTS = {"xterm": r"\x1b\[\?2004h[^\n]*?\(crdebug\)", "dumb": r"\(crdebug\) "}
@@ -125,6 +125,14 @@ def test_a_newcomers_session(kind: str) -> None:
         (error,) = user.ask("[7] print 1")
         assert "7" in error and "0-1" in error
         assert user.ask("delete 1") == []
+
+        # What was typed before is found again, by a part of it and by its beginning.
+        if kind != "dumb":
+            for line in ("echo some words", "echo others"):
+                user.ask(line)
+            for keys in (f"{CTRL_R}me wo\r\r", f"echo s{UP}\r"):
+                user.type(keys)
+                assert re.search(r"^some words", user.prompt(), re.M), keys
 
         # Ctrl-C stops a job that runs; at the prompt it clears the line.
         user.type("continue\r")
