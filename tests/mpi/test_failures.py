@@ -47,7 +47,8 @@ async def test_a_launcher_that_is_not_there() -> None:
 
 async def test_a_program_that_is_not_there() -> None:
     said = await failure(command("./nothing", ranks=2))
-    assert said.startswith("the launcher ended with status ")
+    why = "the launcher could not start the ranks: the program cannot be run; it ended with status "
+    assert said.startswith(why)
     assert "Executable: ./nothing" in said
 
 
@@ -59,6 +60,7 @@ async def test_an_option_that_the_launcher_does_not_know() -> None:
 async def test_more_ranks_than_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMPI_MCA_rmaps_base_oversubscribe", raising=False)
     said = await failure(["mpirun", "--host", "localhost:2", "-n", "3", str(build("tells"))])
+    assert said.startswith("the launcher could not start the ranks: more of them than slots; ")
     assert "not enough slots" in said
 
 
