@@ -88,7 +88,8 @@ def _build(name: str, compiler: str, flags: tuple[str, ...], libraries: tuple[st
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=directory) as scratch:
             output = Path(scratch) / name
-            _run([compiler, *flags, "-o", str(output), str(path), *libraries])
+            modules = () if path.suffix == ".c" else ("-J", scratch)  # else they were left here
+            _run([compiler, *flags, *modules, "-o", str(output), str(path), *libraries])
             output.replace(executable)
     return executable
 
