@@ -20,7 +20,8 @@ from harness.looks import Row
 from harness.mpirun import reference
 from harness.programs import build
 
-THREADS = ("--steps", 300, "--delay-us", 2000, "--quota", 20)
+# On a busy machine the job goes on for a while until it is frozen, and may not end meanwhile.
+THREADS = ("--steps", 900, "--delay-us", 2000, "--quota", 20)
 HERE = 20  # the step of the checkpoint
 HANDLE = f"{JOB}:1"
 
