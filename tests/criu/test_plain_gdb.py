@@ -65,6 +65,9 @@ async def test_a_stock_gdb_takes_checkpoints_and_goes_back(
         said = await gdb(
             rank.pid,
             f"source {COMMANDS}",
+            # In a system call a thread may be shown in front of it as well, or behind it.
+            "tbreak work_step",
+            "continue",
             show,
             "crdebug checkpoint a note",
             show,
