@@ -9,19 +9,12 @@ import pytest
 from crdebug.events import StopReason
 from crdebug.ranks import RankSet
 from crdebug.session import Session
-from harness.exact import Look, look
+from harness.exact import look
 from harness.jobs import Heard, interrupt_after, run_to_end, session
 from harness.mpirun import reference
 from harness.programs import build
 
 _CALLS = "poll,nanosleep,select,sem_timedwait,epoll_wait,read"
-
-
-def _differences(before: Look, after: Look) -> list[str]:
-    """After a restart. GDB has attached anew, and where a function is inlined it names the inner
-    one for the same address, while at a stop of its own it names the outer one: no difference."""
-    lines = before.differences(after)
-    return [line for line in lines if "the place of the stop was" not in line]
 
 
 async def _same_after_checkpoints_and_restarts(job: Session, checkpoints: int = 2) -> None:
@@ -32,7 +25,7 @@ async def _same_after_checkpoints_and_restarts(job: Session, checkpoints: int = 
         before.expect_same(await look(job), "a checkpoint")
     for checkpoint in (*taken, taken[0]):
         await job.restart(checkpoint.number)
-        assert not _differences(before, await look(job))
+        assert not before.differences_after_restart(await look(job))
 
 
 async def test_at_a_breakpoint_in_user_code() -> None:
@@ -135,7 +128,7 @@ async def test_inside_system_calls_of_which_none_may_return_eintr(stops: int) ->
         assert await run_to_end(job) == 0
         assert heard.text().splitlines() == [f"rank {rank}: syscalls ok" for rank in range(4)]
         await job.restart()
-        assert not _differences(before, await look(job))
+        assert not before.differences_after_restart(await look(job))
         # A wait until a point in time may be over sooner after a restart: then it says so, with 3.
         assert await run_to_end(job) in (0, 3)
     after = heard.text().splitlines()[4:]
@@ -164,5 +157,5 @@ async def test_at_a_signal_that_is_yet_to_be_delivered() -> None:
         await job.checkpoint()
         before.expect_same(await look(job), "a checkpoint")
         await job.restart()
-        assert not _differences(before, await look(job))
+        assert not before.differences_after_restart(await look(job))
         assert await run_to_end(job) == 0

@@ -19,6 +19,7 @@ from crdebug.deadline import Deadline
 from crdebug.errors import CrdebugError
 from crdebug.node import proc
 from harness import mpirun
+from harness.mpis import Mpi
 from harness.programs import build
 
 
@@ -75,12 +76,18 @@ def started(argv: Sequence[str], output: Path) -> Iterator[Plain]:
 
 @asynccontextmanager
 async def quiet(
-    directory: Path, ranks: int = 2, locked: int = -1
+    directory: Path, ranks: int = 2, locked: int = -1, mpi: Mpi | None = None
 ) -> AsyncIterator[tuple[Plain, FoundJob]]:
-    """tests/programs/quiet.c under plain mpirun, once all of its ranks wait. See `let_end`."""
+    """tests/programs/quiet.c under plain mpirun, once all of its ranks wait. See `let_end`.
+
+    mpi: not the usual one.
+    """
     fifo = directory / "fifo"
     os.mkfifo(fifo)
-    argv = mpirun.command(build("quiet"), "--fifo", fifo, "--locked", locked, ranks=ranks)
+    program = build("quiet", compiler=mpi.tool("mpicc") if mpi else "mpicc")
+    argv = mpirun.command(program, "--fifo", fifo, "--locked", locked, ranks=ranks)
+    if mpi:
+        argv[: argv.index(str(program))] = mpi.launch(ranks)
     with started(argv, directory / "output") as plain:
         limit, found = Deadline(60), list[FoundJob]()
 
