@@ -135,17 +135,26 @@ class Core:
         async with self._busy:
             if self._over:
                 raise Refused(f"job '{self._name}' is not attached any more")
-            await self._before_running(self._group.ranks - self.running)
-            if self._attended is None:
+            ranks = self._group.ranks - self.running
+            await self._before_running(ranks)
+
+            async def on_from_here() -> GroupStopped:
+                await self._arrive(ranks)
                 return await run()
+
+            if self._attended is None:
+                return await on_from_here()
             with past(self.history).forward() as stopped:
-                return stopped(await self._attended.run(run))
+                return stopped(await self._attended.run(on_from_here))
 
     async def _before_running(self, ranks: RankSet) -> None:
         if self._attended is not None:
             self._attended.begin()
             await past(self.history).branching.before_running()
             await self._heed_endings(ranks)
+
+    async def _arrive(self, ranks: RankSet) -> None:
+        """Have the GDBs of ranks that were put at a breakpoint know that they stand there."""
         limit = Deadline(self.settings.command)
         await asyncio.gather(
             *(

@@ -68,6 +68,7 @@ class Independent(Core):
             await history.begin_run()
         async with self._busy:
             await self._before_running(chosen)
+            await self._arrive(chosen)
             limit = Deadline(self.settings.command)
             self._alone |= chosen
             answers = await group.ask(chosen, lambda each: each.resume(limit))
