@@ -176,7 +176,26 @@ struct waiting {
 
 void *column_more(struct column *column, size_t size);
 void column_free(struct column *column);
-uint64_t first_at(const struct column *column, int64_t value);
+/* Index of the first element that is not less, of elements in order by the number that they begin
+ * with. What is asked for is most often near the end. */
+static inline uint64_t first_by(const struct column *column, size_t size, int64_t value) {
+    const char *data = column->data;
+    uint64_t high = column->count, low = high, step = 1;
+    while (low && *(const int64_t *)(data + (low - 1) * size) >= value) {
+        high = low - 1;
+        low = high > step ? high - step : 0;
+        step *= 2;
+    }
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (*(const int64_t *)(data + middle * size) < value)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+uint64_t first_at(const struct column *column, int64_t value); /* of int64_t */
 #define PUSH(column, type, value) (*(type *)column_more(&(column), sizeof(type)) = (value))
 #define AT(column, type, index) (((type *)(column).data)[index])
 

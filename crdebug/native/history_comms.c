@@ -10,16 +10,8 @@ const struct comm *comm_at(const struct column *comms, uint64_t number, uint64_t
     if (number == 0) return &nameless;
     if (number >= comms->count) return NULL;
     const struct column *meanings = &AT(*comms, struct column, number);
-    uint64_t low = 0, high = meanings->count;
-    if (high && AT(*meanings, struct comm, high - 1).place <= place) low = high; /* most often */
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        if (AT(*meanings, struct comm, middle).place <= place)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low ? &AT(*meanings, struct comm, low - 1) : NULL;
+    uint64_t later = first_by(meanings, sizeof(struct comm), (int64_t)place + 1);
+    return later ? &AT(*meanings, struct comm, later - 1) : NULL;
 }
 
 int32_t world_rank(const struct comm *comm, uint32_t rank) {

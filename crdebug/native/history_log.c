@@ -17,8 +17,8 @@
 #define FLAG(flag) ((uint64_t)(flag) << 9)
 
 struct cursor {
-    uint64_t place; /* in records */
     int64_t tick;
+    uint64_t place; /* in records */
     uint64_t posted; /* requests so far */
 };
 
@@ -254,15 +254,8 @@ static void start_all(const struct log *log, struct history *h, const struct cal
 
 /* Where the call of a tick is on record. */
 static uint64_t place_of(struct log *log, const struct function *functions, int64_t tick) {
-    uint64_t low = 0, high = log->marks.count;
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        if (AT(log->marks, struct cursor, middle).tick < tick)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    struct cursor at = AT(log->marks, struct cursor, low - 1);
+    uint64_t later = first_by(&log->marks, sizeof(struct cursor), tick);
+    struct cursor at = AT(log->marks, struct cursor, later - 1);
     struct column unused = {0};
     struct call call;
     do next(log, &at, functions, &call, &unused, NULL);

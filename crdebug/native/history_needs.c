@@ -24,23 +24,8 @@ void column_free(struct column *column) {
     *column = (struct column){0};
 }
 
-/* Index of the first element that is not less. What is asked for is most often near the end. */
 uint64_t first_at(const struct column *column, int64_t value) {
-    const int64_t *data = column->data;
-    uint64_t high = column->count, low = high, step = 1;
-    while (low && data[low - 1] >= value) {
-        high = low - 1;
-        low = high > step ? high - step : 0;
-        step *= 2;
-    }
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        if (data[middle] < value)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return first_by(column, sizeof(int64_t), value);
 }
 
 uint64_t needs_add(struct needs *needs, int64_t key, int64_t value) {

@@ -153,18 +153,10 @@ struct succession *succession_of(struct history *h, int64_t comm) {
 }
 
 struct took *took_from(const struct column *column, int64_t tick, struct took **end) {
-    uint64_t low = 0, high = column->count;
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        if (AT(*column, struct took, middle).tick < tick)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    uint64_t last = low;
+    uint64_t first = first_by(column, sizeof(struct took), tick), last = first;
     while (last < column->count && AT(*column, struct took, last).tick == tick) last++;
     *end = (struct took *)column->data + last;
-    return (struct took *)column->data + low;
+    return (struct took *)column->data + first;
 }
 
 struct took *took_at(const struct column *column, int64_t tick) {
