@@ -76,9 +76,11 @@ class Reverse(Search):
     def last_returned(self, level):
         """The last instruction of what was called from a level at the origin, and has returned;
         None if there is none."""
-        for inner, end in self.returned(level):
-            return self.last_of(end, inner)
-        return None
+        found = self.returned(level)
+        if not found:
+            return None
+        inner, end = found[0]
+        return self.last_of(end, inner)
 
     def last_of(self, end, level):
         """The last instruction of a level before an end; None if there is none."""
@@ -352,11 +354,12 @@ class Reverse(Search):
         if outer is None:
             raise WalkFailed("the outermost function has no caller")
         try:
-            for segment, index in self.back_from(self.start, self.end, outer, False):
-                return self.place(segment, index)
+            item = self.last_of(self.end, outer)
         except BeforeOrigin:  # in the caller it is the last instruction, there
             raise BeforeOrigin(outer, "nexti") from None
-        raise WalkFailed("there is nothing before")
+        if item is None:
+            raise WalkFailed("there is nothing before")
+        return self.place(*item)
 
     def expanded_start(self, level):
         """Back to where a function begins that is expanded in another."""
