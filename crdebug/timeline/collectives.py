@@ -63,6 +63,12 @@ def shape_of(name: str) -> Shape:
     return Shape.ALL
 
 
+def is_collective(call: Call) -> bool:
+    """Is it one that the members of a communicator, or of a window, make together?"""
+    collective = call.kind in (Kind.COLLECTIVE, Kind.POST_COLLECTIVE, Kind.COMM)
+    return collective or call.name in OF_WINDOWS
+
+
 def communicator_of(call: Call) -> str:
     """The communicator, or window, whose members take part in the call, or "" if it is none of
     theirs together.
@@ -72,8 +78,7 @@ def communicator_of(call: Call) -> str:
     """
     if call.name in _ENDS:
         return _ENDS[call.name]
-    collective = call.kind in (Kind.COLLECTIVE, Kind.POST_COLLECTIVE, Kind.COMM)
-    if not collective and call.name not in OF_WINDOWS:
+    if not is_collective(call):
         return ""
     if call.comm == "self" or call.name == "MPI_Comm_create_group":
         return ""

@@ -13,9 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from crdebug.timeline.calls import Call, Kind
-from crdebug.timeline.collectives import OF_WINDOWS
-
-_TOGETHER = (Kind.COLLECTIVE, Kind.COMM)
+from crdebug.timeline.collectives import is_collective
 
 Index = tuple[int, int]  # rank, and which of its calls, from 0
 
@@ -69,7 +67,7 @@ class _Placing:
 
     def _waits_for_all(self, index: Index) -> bool:
         call = self._calls[index[0]][index[1]]
-        return call.kind in _TOGETHER or call.name in OF_WINDOWS
+        return is_collective(call) and call.kind is not Kind.POST_COLLECTIVE
 
     def _place_all(self) -> None:
         while True:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from crdebug.errors import BadInput
 from crdebug.events import Location
 from crdebug.timeline.calls import Call, Kind, entered_by
-from crdebug.timeline.collectives import OF_WINDOWS, Shape
+from crdebug.timeline.collectives import Shape, is_collective
 from crdebug.timeline.cuts import last_arriver
 from crdebug.timeline.messages import (
     Message,
@@ -25,7 +25,6 @@ from crdebug.travel.traveller import Traveller
 _FAR = 100_000  # calls that are looked back at
 _RECEIVES = frozenset((Kind.RECV, Kind.SENDRECV, Kind.POST_RECV, Kind.COMPLETE, Kind.PROBE))
 _SENDS = frozenset((Kind.SEND, Kind.SENDRECV, Kind.POST_SEND, Kind.COMPLETE))
-_TOGETHER = frozenset((Kind.COLLECTIVE, Kind.POST_COLLECTIVE, Kind.COMM))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ class Partners:
     ) -> Partner:
         matching = self._traveller.matching()
         for call in self._before(focus):
-            if call.kind in _TOGETHER or call.name in OF_WINDOWS:
+            if is_collective(call):
                 found_last = self._last_arriver(call, receives=kinds is _RECEIVES)
                 if found_last is not None:
                     return found_last
