@@ -240,7 +240,7 @@ class AttendedJob:
             left = app.left_out(self.apps())
             if left:
                 why = "the job stands, so that its callbacks before a checkpoint are not called"
-                self._tell(JobSays(f"rank{'s' if len(left) > 1 else ''} {left}: {why}"))
+                self._tell(JobSays(f"{left.words}: {why}"))
             now = (self.record, self.shims, self.settings, self._tell)
             async with hooks.around_checkpoint(*now) as taken:
                 taken.append(await self._take(note, None))
@@ -271,7 +271,7 @@ class AttendedJob:
     def go_on(self) -> None:
         """Between two parts of something long. Raises Interrupted if the user wants its end."""
         if self.broken_off:
-            raise Interrupted("interrupted on the way", hint="'when' says where all ranks are")
+            raise Interrupted.on_the_way()
 
     def goes_on(self, branch: str) -> None:
         """What it does from now on is of this branch of its history."""

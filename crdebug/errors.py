@@ -40,7 +40,7 @@ class CrdebugError(Where, Exception):
     def __str__(self) -> str:
         parts = []
         if self.ranks:
-            parts.append(f"rank{'s' if len(self.ranks) > 1 else ''} {self.ranks}")
+            parts.append(self.ranks.words)
         if self.phase:
             parts.append(f"during {self.phase}")
         place = " ".join(parts)
@@ -64,6 +64,12 @@ class InQuietRegion(Refused):
 
 class Interrupted(CrdebugError):
     """The user has ended it (Ctrl-C) before it was done."""
+
+    @classmethod
+    def on_the_way(cls, places: str = "") -> Interrupted:
+        """Of something that takes the job elsewhere. places: how far which ranks have come."""
+        so_far = f": {places}" if places else ""
+        return cls(f"interrupted on the way{so_far}", hint="'when' says where all ranks are")
 
 
 class NotAvailable(CrdebugError):

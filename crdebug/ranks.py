@@ -104,6 +104,11 @@ class RankSet:
         )
 
     @property
+    def words(self) -> str:
+        """``rank 2``, ``ranks 0-1,3``."""
+        return f"rank{'s' if len(self) > 1 else ''} {self}"
+
+    @property
     def first(self) -> int:
         """The lowest rank. Raises ValueError on an empty set."""
         if not self.mask:

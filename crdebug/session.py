@@ -328,7 +328,7 @@ class Session(Running, Selecting, Stacks, Arrays, Points):
         """Ranks wait for an answer. One that stands by now rings again when it runs."""
         if not self.running:
             return
-        if self.history is not None and self.history.recorded and self.history.in_the_past:
+        if self.history is not None and self.history.in_the_past:
             for each in asks:  # as it was the first time
                 known = self._answered.get(_key(each), _IN_THE_PAST)
                 app.answer([each], *known)

@@ -87,8 +87,8 @@ class History:
 
     @property
     def in_the_past(self) -> bool:
-        """Is any rank behind where it has been?"""
-        return self.traveller.in_the_past
+        """Is any rank behind where it has been? No, of a job that is not recorded."""
+        return self.recorded and self.traveller.in_the_past
 
     # ---- while the user lets the job run ----------------------------------------------------
 
@@ -127,7 +127,7 @@ class History:
     ) -> GroupStopped:
         """A forward command. one: has one rank go; in its past the others come along. many: how
         it is done otherwise."""
-        past = len(ranks) == 1 and self.recorded and self.traveller.in_the_past
+        past = len(ranks) == 1 and self.in_the_past
         if past and self.traveller.cut()[ranks.first] < self.traveller.frontier[ranks.first]:
             return await self.traveller.alongside(ranks.first, one)
         return await many()
@@ -148,10 +148,9 @@ class History:
             ranks = RankSet.of(rank for rank in new if self._unrecorded[rank] is why)
             tails = self.traveller.tails()
             tick = min(tails[rank] for rank in ranks) // 2
-            plural = "s" if len(ranks) > 1 else ""
             self._tell(
                 JobSays(
-                    f"rank{plural} {ranks}: MPI calls are not recorded any more since tick {tick}: "
+                    f"{ranks.words}: MPI calls are not recorded any more since tick {tick}: "
                     f"{why.sentence}; there is a way back only to what was recorded before"
                 )
             )
@@ -312,10 +311,9 @@ class History:
             if tick < 1:
                 raise BadInput("ticks are counted from 1: the first MPI call")
             traveller = self.traveller
-            ranks = self._job.group.ranks
             end = traveller.tails()[focus] // 2
             if tick > end and focus in {*traveller.ended, *traveller.unrecorded()}:
-                traveller.require_record([2 * tick if rank == focus else 0 for rank in ranks])
+                raise traveller.not_recorded(focus)
             if tick > end:
                 raise BadInput(
                     f"rank {focus} has completed {end} MPI calls, not {tick}",

@@ -86,7 +86,7 @@ class Replay:
 
     async def _run(self) -> None:
         if self._asked():
-            raise self._interrupted()
+            raise Interrupted.on_the_way(self._places())
         ranks = RankSet.of(clock.rank for clock in self._clocks)
         run = asyncio.create_task(self._group.resume(ranks))
         try:
@@ -151,18 +151,13 @@ class Replay:
                 texts.append(f"rank {clock.rank} is at tick {now / 2:g} of {place / 2:g}")
         return ", ".join(texts)
 
-    def _interrupted(self) -> Interrupted:
-        return Interrupted(
-            f"interrupted on the way: {self._places()}", hint="'when' says where all ranks are"
-        )
-
     def _why_not(self, stop: GroupStopped) -> CrdebugError:
         diverged = divergence(self._clocks)
         if diverged is not None:
             return diverged
         cause = stop.cause[0]
         if cause.reason is StopReason.INTERRUPT:
-            return self._interrupted()
+            return Interrupted.on_the_way(self._places())
         return CrdebugError(
             f"the replay was stopped on its way: {cause.reason.value} {cause.detail}".rstrip()
             + f"; {self._places()}",

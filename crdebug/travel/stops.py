@@ -222,7 +222,7 @@ class Stops:
     def _check(self, stop: GroupStopped) -> None:
         cause = stop.cause[0]
         if cause.reason is StopReason.INTERRUPT:
-            raise Interrupted("interrupted on the way", hint="'when' says where all ranks are")
+            raise Interrupted.on_the_way()
         if cause.reason in (StopReason.EXITED, StopReason.KILLED):
             raise CrdebugError(
                 f"the replay was stopped on its way: {cause.reason.value} {cause.detail}".rstrip(),

@@ -92,16 +92,20 @@ class Traveller:
         """Raises Refused when a place is behind the end of a rank's record."""
         for rank, (place, last) in enumerate(zip(cut, self._last_places(), strict=True)):
             if place > last:
-                end = self.tails()[rank]
-                log = self._recorded.logs.get(rank)
-                why = self.unrecorded().get(rank) or (log.refused if log is not None else None)
-                raise Refused(
-                    "it is not recorded any more there" + (f": {why.sentence}" if why else ""),
-                    ranks=RankSet.of([rank]),
-                    hint=f"the record ends at tick {end // 2}: 'goto tick {end // 2} on {rank}'"
-                    if end
-                    else "there is no way back but to a checkpoint",
-                )
+                raise self.not_recorded(rank)
+
+    def not_recorded(self, rank: int) -> Refused:
+        """The error for a place behind the end of a rank's record."""
+        end = self.tails()[rank]
+        log = self._recorded.logs.get(rank)
+        why = self.unrecorded().get(rank) or (log.refused if log is not None else None)
+        return Refused(
+            "it is not recorded any more there" + (f": {why.sentence}" if why else ""),
+            ranks=RankSet.of([rank]),
+            hint=f"the record ends at tick {end // 2}: 'goto tick {end // 2} on {rank}'"
+            if end
+            else "there is no way back but to a checkpoint",
+        )
 
     @property
     def ended(self) -> list[int]:
@@ -174,7 +178,8 @@ class Traveller:
         """
         matching = self.matching()
         last = self._last_places()
-        self.require_record([now if rank == focus else 0 for rank in range(len(last))])
+        if now > last[focus]:
+            raise self.not_recorded(focus)
         frontier = self.frontier if now <= self.frontier[focus] else self.tails()
         found = latest_cut(matching, focus, now, [*map(min, frontier, last)], self.ended)
         # A branch begins with all ranks at once; before it, there is the branch that it left.

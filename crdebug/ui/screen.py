@@ -34,7 +34,7 @@ from crdebug.ui import failures
 from crdebug.ui.output import OutputMarks
 from crdebug.ui.progress import PlainProgress, ProgressView, StatusLine
 from crdebug.ui.render import render
-from crdebug.ui.stops import describe, who
+from crdebug.ui.stops import describe
 
 BLOCK_PROMPT = "> "
 _FOCUS = 30  # characters of a focus in the prompt
@@ -208,7 +208,7 @@ def exit_words(status: int) -> str:
 
 def ranks_line(job: str, ranks: RankSet) -> str:
     """How a session introduces its job."""
-    return f"job {job}: {who(ranks)}"
+    return f"job {job}: {ranks.words}"
 
 
 def prompt(focus: RankSet | None = None) -> str:

@@ -14,11 +14,6 @@ if TYPE_CHECKING:
     from crdebug.verbs.waiting import AtBarrier
 
 
-def who(ranks: RankSet) -> str:
-    """``rank 2``, ``ranks 0-1,3``."""
-    return f"rank{'s' if len(ranks) > 1 else ''} {ranks}"
-
-
 def describe(stop: GroupStopped, read: ReadLine = read_line) -> Iterator[str]:
     """Lines: the causes, then the ranks that were stopped for them and where they are.
 
@@ -38,7 +33,7 @@ def describe(stop: GroupStopped, read: ReadLine = read_line) -> Iterator[str]:
     if followed and sentences:
         with_whom = "it" if len(told) == 1 else "them"
         ranks, last = sentences.pop()
-        last += f"; {who(RankSet.of(o.rank for o in followed))} stopped with {with_whom}"
+        last += f"; {RankSet.of(o.rank for o in followed).words} stopped with {with_whom}"
         sentences.append((ranks, last))
     for ranks, sentence in sentences:
         yield sentence
@@ -51,11 +46,11 @@ def describe(stop: GroupStopped, read: ReadLine = read_line) -> Iterator[str]:
 def gathered(barrier: AtBarrier, read: ReadLine = read_line) -> Iterator[str]:
     """Who has come to a barrier, who has not, and where everybody is."""
     if barrier.missing:
-        there = f"{who(barrier.there)} came to the barrier, " if barrier.there else ""
-        yield f"{there}{who(barrier.missing)} did not"
+        there = f"{barrier.there.words} came to the barrier, " if barrier.there else ""
+        yield f"{there}{barrier.missing.words} did not"
         yield from describe(barrier.stop, read)
         return
-    yield f"{who(barrier.there)} {'are' if len(barrier.there) > 1 else 'is'} at the barrier"
+    yield f"{barrier.there.words} {'are' if len(barrier.there) > 1 else 'is'} at the barrier"
     source = SourceLines(read)
     yield from describe_places(((s.rank, s.location, "") for s in barrier.stop.stops), source)
 
@@ -87,7 +82,7 @@ def _sentence(ranks: RankSet, reason: StopReason, detail: str, note: str, place:
             return f"[{ranks}] {place}"
         case StopReason.FINISH:
             value = f" with {detail}" if detail else ""
-            return f"{who(ranks)} returned to {place}{value}"
+            return f"{ranks.words} returned to {place}{value}"
         case StopReason.BREAKPOINT | StopReason.WATCHPOINT | StopReason.CATCHPOINT:
             what = f"hit {reason.value} {detail}" + (f" ({note})" if note else "")
         case StopReason.SIGNAL:
@@ -107,4 +102,4 @@ def _sentence(ranks: RankSet, reason: StopReason, detail: str, note: str, place:
             what = "stopped" + (f" ({detail})" if detail else "")
         case _:
             assert_never(reason)
-    return f"{who(ranks)} {what.rstrip()}" + (f": {place}" if place else "")
+    return f"{ranks.words} {what.rstrip()}" + (f": {place}" if place else "")

@@ -48,9 +48,8 @@ class Independent(Core):
     @property
     def apart(self) -> bool:
         """May ranks run each for itself now? Not in the past: there they need each other."""
-        history = self.history
-        past = history is not None and history.recorded and history.traveller.in_the_past
-        return self.stop_mode is StopMode.RANK and not past
+        in_the_past = self.history is not None and self.history.in_the_past
+        return self.stop_mode is StopMode.RANK and not in_the_past
 
     async def let_run(self, ranks: RankSet) -> RankSet:
         """Let stopped ranks run; returns, with those that do, as soon as they run.

@@ -154,4 +154,4 @@ class Waiting(Core):
 
 
 def _are(ranks: RankSet) -> str:
-    return f"rank{'s' if len(ranks) > 1 else ''} {ranks} {'are' if len(ranks) > 1 else 'is'}"
+    return f"{ranks.words} {'are' if len(ranks) > 1 else 'is'}"
