@@ -4,7 +4,6 @@ with crdebug's commands inside it."""
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import subprocess
 from pathlib import Path
@@ -18,7 +17,7 @@ from crdebug.debuggers import scripts
 from crdebug.errors import Refused
 from crdebug.node import proc
 from harness import looks
-from harness.cli import argv
+from harness.cli import in_path
 from harness.jobs import JOB, Heard, bare_job
 from harness.mpir_tool import Gdb
 from harness.mpirun import reference
@@ -42,10 +41,7 @@ async def gdb(pid: int, *commands: str) -> str:
 async def test_a_stock_gdb_takes_checkpoints_and_goes_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wrapper = tmp_path / "crdebug"
-    wrapper.write_text(f'#!/bin/sh\nexec {" ".join(argv())} "$@"\n')
-    wrapper.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    in_path(tmp_path, monkeypatch)
     program = build("threads")
     async with bare_job(program, *THREADS, ranks=2) as job:
         await looks.reach(3)

@@ -69,9 +69,8 @@ def expect_same(before: Look, after: Look, what: str) -> None:
     # The old GDB's own SIGSTOP, which was on its way to a thread, is not the new one's.
     queued = SIG40 | SIGSTOP if what == "a restart" else 0
     old, new = (without_our_signal(seen, queued) for seen in (before, after))
-    lines = old.differences(new)
-    if what == "a restart":  # the new GDB does not know what the old one called the place
-        lines = tuple(line for line in lines if "the place of the stop was" not in line)
+    restarted = what == "a restart"
+    lines = old.differences_after_restart(new) if restarted else old.differences(new)
     assert not lines, what
 
 

@@ -37,11 +37,7 @@ async def test_a_checkpoint_leaves_snapshots_alone_and_a_restart_ends_them() -> 
             await job.resume(job.ranks)
 
         await job.restart(checkpoint.number)
-        assert not [
-            line
-            for line in there.differences(await look(job))
-            if "the place of the stop was" not in line
-        ]
+        assert not there.differences_after_restart(await look(job))
         told = await snapshots.obstacles("here", soon())
         assert told == tuple(
             f"rank {rank}: there is no snapshot 'here' of this process" for rank in range(2)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 from crdebug.native import layout
 from crdebug.native.layout import Shim, ThreadEntry, pack_threads, unpack_threads
+from harness.layouts import said_by
 
 HEADERS = Path(layout.__file__).parent
 
@@ -38,10 +38,7 @@ int main(void) {
 
 
 def test_python_and_the_compiler_agree(tmp_path: Path) -> None:
-    (tmp_path / "layout.c").write_text(PROGRAM)
-    compiler = ["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{HEADERS}", "-o", "layout"]
-    subprocess.run([*compiler, "layout.c"], cwd=tmp_path, check=True)
-    said = subprocess.run([tmp_path / "layout"], capture_output=True, check=True).stdout
+    said = said_by(PROGRAM, HEADERS, tmp_path)
     numbers, threads_at, data = said.split(b"\n", 2)
     assert [int(number) for number in numbers.split()] == [
         layout.SIZE,

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import sys
+from pathlib import Path
+
+import pytest
 
 from harness import mpirun
 from harness.mpirun import Finished
@@ -15,6 +19,14 @@ _PROGRESS = re.compile(r"(run|attach|checkpoint|restart): [a-z ]+\Z")
 def argv(*arguments: object) -> list[str]:
     """The command line of crdebug with these arguments."""
     return [sys.executable, "-m", "crdebug", *map(str, arguments)]
+
+
+def in_path(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have others find it by its name, as they do where it is installed."""
+    wrapper = directory / "crdebug"
+    wrapper.write_text(f'#!/bin/sh\nexec {" ".join(argv())} "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
 
 
 async def crdebug(*arguments: object, status: int = 0, seconds: float = 120.0) -> Finished:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from crdebug import jobs
 from crdebug.config import Settings
 from crdebug.front import program as starter
 from harness import looks
-from harness.cli import argv
+from harness.cli import in_path
 from harness.jobs import JOB, Heard, bare_job
 from harness.mpir_tool import ABORTING, Gdb, Process, Tool
 from harness.mpirun import command, environment, reference
@@ -24,10 +23,7 @@ STEPS = ("--steps", 20)
 
 
 def crdebug_in_path(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrapper = directory / "crdebug"
-    wrapper.write_text(f'#!/bin/sh\nexec {" ".join(argv())} "$@"\n')
-    wrapper.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
+    in_path(directory, monkeypatch)
     for name, value in environment().items():
         monkeypatch.setenv(name, value)
 

@@ -14,6 +14,7 @@ from crdebug.config import Settings
 from crdebug.deadline import Deadline
 from crdebug.native import app_layout, build_app
 from crdebug.native.app_layout import App, Moment, Status, pack_reason
+from harness.layouts import said_by
 
 pytestmark = pytest.mark.unit
 
@@ -42,10 +43,7 @@ int main(void) {
 
 
 def test_python_and_the_compiler_agree(tmp_path: Path) -> None:
-    (tmp_path / "layout.c").write_text(LAYOUT)
-    compiler = ["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{HEADERS}", "-o", "layout"]
-    subprocess.run([*compiler, "layout.c"], cwd=tmp_path, check=True)
-    said = subprocess.run([tmp_path / "layout"], capture_output=True, check=True).stdout
+    said = said_by(LAYOUT, HEADERS, tmp_path)
     numbers, data = said.split(b"\n", 1)
     offsets = ("DOOR", "ANSWERED", "STATUS", "CALL", "MOMENT", "REASON")
     assert [int(number) for number in numbers.split()] == [
