@@ -68,17 +68,18 @@ async def build(compiler: str, deadline: Deadline) -> Native:
     return native
 
 
-def compiler_words(compiler: str) -> list[str]:
-    """A compiler with its options, with the path of its program. Raises NotAvailable."""
+def compiler_words(
+    compiler: str, language: str = "C", hint: str = "install gcc, or name one with $CC"
+) -> list[str]:
+    """A compiler with its options, with the path of its program. Raises NotAvailable, with the
+    language and the hint."""
     try:
         program, *options = shlex.split(compiler)
     except ValueError:
         program, options = compiler, []
     path = shutil.which(program)
     if path is None:
-        raise NotAvailable(
-            f"there is no C compiler '{compiler}'", hint="install gcc, or name one with $CC"
-        )
+        raise NotAvailable(f"there is no {language} compiler '{compiler}'", hint=hint)
     return [path, *options]
 
 

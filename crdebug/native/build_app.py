@@ -32,7 +32,8 @@ async def build_library(compiler: str, fortran: str, deadline: Deadline) -> Path
     """
     compilers = [compiler_words(compiler)]
     if fortran:
-        compilers.append(compiler_words(fortran))
+        hint = "install gfortran, or name one with --fortran"
+        compilers.append(compiler_words(fortran, "Fortran", hint))
     digest = hashlib.sha256("\0".join((*_FLAGS, *_FORTRAN_FLAGS)).encode())
     for words in compilers:
         version = await programs.run([*words, "--version"], deadline, "the compiler's version")

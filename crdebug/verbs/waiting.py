@@ -124,10 +124,12 @@ class Waiting(Core):
 
         Ends before that when a rank stops for another reason, and when those that are missing wait
         for those that are there. Somebody who was ahead of the others does so too: they go on to
-        the location once more. Raises GdbError for a location that there is not.
+        the location once more. Raises BadInput for a location that there is not.
         """
         point = await self._group.add_breakpoint(ranks, BreakpointRequest(location))
         try:
+            if not any(point.places.values()):
+                raise BadInput(f"there is no '{location}' that ranks could come to", ranks=ranks)
             reached = await self._to_barrier(ranks, point.number)
             if reached.held_up and reached.there:
                 reached = await self._to_barrier(ranks, point.number)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from crdebug.config import Settings
+from crdebug.errors import BadInput
 from crdebug.events import StopReason
 from crdebug.ranks import RankSet
 from crdebug.verbs.waiting import HeldUp, StepOthers
@@ -63,6 +64,8 @@ async def test_barriers() -> None:
     async with session(build("dies"), *ends, ranks=3, settings=Settings(record=True)) as job:
         job.patience = 60.0
         talk = Talk(job)
+        with pytest.raises(BadInput, match="ranks 0-2: there is no 'nowhere' that ranks could"):
+            await job.barrier(job.ranks, "nowhere")
         said = await talk("barrier work_step")
         assert said.startswith("ranks 0-2 are at the barrier\n  [0-2] work_step at ")
         assert await talk("print step") == "[0-2] = 1"

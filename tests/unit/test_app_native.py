@@ -12,6 +12,7 @@ import pytest
 from crdebug import app
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
+from crdebug.errors import NotAvailable
 from crdebug.native import app_layout, build_app
 from crdebug.native.app_layout import App, Moment, Status, pack_reason
 from harness.layouts import said_by
@@ -214,5 +215,7 @@ async def test_the_library_is_compiled_once_for_each_pair_of_compilers(
     stamp = home.stat().st_mtime_ns
     assert await build_app.build_library(Settings().compiler, "", Deadline(60)) == home
     assert home.stat().st_mtime_ns == stamp
+    with pytest.raises(NotAvailable, match=r"there is no Fortran compiler 'none' .* --fortran"):
+        await build_app.build_library(Settings().compiler, "none", Deadline(60))
     assert build_app.pkg_words(home, cflags=True, libs=False) == f"-I{home}"
     assert build_app.pkg_words(home, cflags=False, libs=True) == f"-L{home} -lcrdebug_app -ldl"
