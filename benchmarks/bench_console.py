@@ -60,7 +60,7 @@ async def answers(program: Path, ranks: int) -> None:
 
     try:
         await line("tbreak work")
-        while "work" not in await line("backtrace 1"):
+        while "work (" not in await line("backtrace 1"):
             await line("continue")
         taken: dict[str, list[float]] = {text: [] for text in BOUNDS}
         for _ in range(TIMES):

@@ -43,12 +43,14 @@ def measure(
     more = [one / bare - 1 for one, bare in zip(times["recorded"], times["bare"], strict=True)]
     median = statistics.median(more)
     spread = max(times["bare"]) / min(times["bare"]) - 1
+    # what others do to the machine only ever adds: the fastest run of each kind has least of it
+    fastest = min(times["recorded"]) / min(times["bare"]) - 1
     verdict = "met" if median <= bound else "missed"
     print(
         f"{name:8} {statistics.median(times['recorded']):6.2f} s recorded, "
         f"{statistics.median(times['bare']):6.2f} s bare: {median:+.1%} "
-        f"({min(more):+.1%} to {max(more):+.1%}); bound {bound:+.0%} {verdict}; "
-        f"the bare runs differ by {spread:.1%}"
+        f"({min(more):+.1%} to {max(more):+.1%}), the fastest of each {fastest:+.1%}; "
+        f"bound {bound:+.0%} {verdict}; the bare runs differ by {spread:.1%}"
     )
 
 
