@@ -41,12 +41,13 @@ from crdebug.target.interface import TargetState
 from crdebug.travel.history import History, past
 from crdebug.verbs.arrays import Arrays
 from crdebug.verbs.points import Points
+from crdebug.verbs.python import Python
 from crdebug.verbs.running import Running
 from crdebug.verbs.selecting import Selecting
 from crdebug.verbs.stacks import Stacks
 
 
-class Session(Running, Selecting, Stacks, Arrays, Points):
+class Session(Running, Selecting, Stacks, Python, Arrays, Points):
     """A job under the debugger. Made by `run`, `attach` or `restart_from`; owns its GDBs until
     `close` or `detach`."""
 

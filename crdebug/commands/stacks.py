@@ -10,6 +10,7 @@ from crdebug.commands.results import Applied, Backtraces, Result, Text, Threads,
 from crdebug.errors import BadInput
 from crdebug.ranks import RankSet
 from crdebug.target.answers import Answers, NoRankAnswered, some
+from crdebug.target.stacktree import StackTree
 
 FRAMES = integer("N", "show the innermost N frames only", default=0)
 TREE = flag("--tree", "merge them into one tree of calls")
@@ -42,11 +43,16 @@ outermost frame on; see 'stack'.
 )
 async def backtrace(call: Call) -> Result:
     if call[TREE] or any(call[each] for each in TREE_OPTIONS):
-        if call[FRAMES]:
-            raise BadInput("a tree has the outermost frames", hint="write --depth N")
+        no_frames(call)
         return await stack(call)
     answers = await call.context.session.backtrace(call.ranks, call[FRAMES])
     return Backtraces(some(answers), call[EACH])
+
+
+def no_frames(call: Call) -> None:
+    """Raises BadInput for a tree of the innermost N frames."""
+    if call[FRAMES]:
+        raise BadInput("a tree has the outermost frames", hint="write --depth N")
 
 
 @DATA.command(
@@ -70,6 +76,11 @@ async def stack(call: Call) -> Result:
         depth=call[DEPTH],
         function_only=call[FUNCTION_ONLY],
     )
+    return shown(call, tree)
+
+
+def shown(call: Call, tree: StackTree) -> Result:
+    """A tree as the options want it."""
     if call[SVG]:
         return Text(f"the tree is in {save_tree(tree, call[SVG])}")
     return Tree(tree)

@@ -24,11 +24,15 @@ class TargetState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame of a stack. level: 0 is the innermost. arguments: ``n=3, p=0x1000``."""
+    """One frame of a stack. level: 0 is the innermost. arguments: ``n=3, p=0x1000``.
+
+    python: it is a Python function; Python's frames have levels of their own.
+    """
 
     level: int
     location: Location
     arguments: str = ""
+    python: bool = False
 
 
 @dataclass(frozen=True, slots=True)

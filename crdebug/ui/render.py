@@ -172,7 +172,7 @@ def _backtraces(answers: Answers[tuple[Frame, ...]], *, each: bool) -> Iterator[
     # Arguments and addresses differ between ranks that are at the same place, so they take no
     # part in the comparison; arguments are shown where the whole class agrees.
     shapes = classes(
-        (rank, (rank if each else 0, *((frame.level, str(frame.location)) for frame in frames)))
+        (rank, (rank if each else 0, *(_shape(frame) for frame in frames)))
         for rank, frames in answers.values.items()
     )
     for ranks, _ in shapes:
@@ -184,9 +184,7 @@ def _backtraces(answers: Answers[tuple[Frame, ...]], *, each: bool) -> Iterator[
 
 def _frames(answers: Answers[Frame]) -> Iterator[str]:
     source = SourceLines()
-    shapes = classes(
-        (rank, (frame.level, str(frame.location))) for rank, frame in answers.values.items()
-    )
+    shapes = classes((rank, _shape(frame)) for rank, frame in answers.values.items())
     for ranks, _ in shapes:
         same = tuple(answers.values[rank] for rank in ranks)
         yield f"[{ranks}] {_frame(same)}"
@@ -194,12 +192,17 @@ def _frames(answers: Answers[Frame]) -> Iterator[str]:
     yield from errors(answers)
 
 
+def _shape(frame: Frame) -> tuple[int, bool, str]:
+    return frame.level, frame.python, str(frame.location)
+
+
 def _frame(same: tuple[Frame, ...]) -> str:
     first = same[0]
     arguments = first.arguments if all(f.arguments == first.arguments for f in same) else "..."
     location = first.location
     where = f" at {location.file}:{location.line}" if location.file else ""
-    return f"#{first.level:<3} {location.name} ({arguments}){where}"
+    number = f"py{first.level:<2}" if first.python else f"#{first.level:<3}"
+    return f"{number} {location.name} ({arguments}){where}"
 
 
 def _threads(answers: Answers[tuple[ThreadInfo, ...]], width: int) -> str:

@@ -54,7 +54,7 @@ _SESSIONS = {
     ),
     "mpi4py": (
         *("break MPI_Mrecv", "continue", "checkpoint", "continue", "when", "[0] goto-sender"),
-        *("delete", "restart 1", *_TO_END),
+        *("pybt", "delete", "restart 1", "pybt", *_TO_END),
     ),
 }
 _CASES = [(mpi, language) for mpi in MPIS for language in mpi.languages]
@@ -93,6 +93,8 @@ async def test_there_and_back(tmp_path: Path, mpi: Mpi, language: str) -> None:
         assert re.search(r"\[0\] = [12]000\n", said), said
         assert re.search(r"\[[12]\] main at .*wildcard.c:90\n +90\s+MPI_Send", said), said
         assert re.search(r"reverse-next\n(.*\n)*? +\[0\] took at .*wildcard.c:8\n", said), said
+    if language == "mpi4py":  # in the past, and restarted
+        assert len(re.findall(r"^ +py0  <module> \(\) at anyone.py:\d+$", said, re.M)) >= 2, said
     if language == "Fortran":
         assert "[0] = (0.5, 1.5, 2.5)\n" in said and "[0] = 23\n" in said, said
         assert "another way" not in said, said  # an array's element is no call
