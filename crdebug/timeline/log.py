@@ -175,6 +175,11 @@ class RankLog:
         """How many records of 16 bytes there are."""
         return self._header.tail
 
+    @property
+    def unread(self) -> int:
+        """How many of them have not been read yet."""
+        return int(self._header.tail - self._progress.place)
+
     def goes_outside(self, start: int, end: int) -> bool:
         """Is there a call that talks with the launcher or with other jobs, which the rank entered
         or was in between two clocks?"""

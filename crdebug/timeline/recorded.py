@@ -10,6 +10,7 @@ from crdebug.timeline.log import RankLog, has_begun
 from crdebug.timeline.matching import Matching
 
 _STEP = 1 << 13  # calls, between two looks at the time
+BYTES_A_CALL = 65  # of memory, once it is read; measured: docs/timeline.md
 
 
 class Recorded:
@@ -19,13 +20,11 @@ class Recorded:
         self.matching = Matching()
         self.logs: dict[int, RankLog] = {}
 
-    def read(self, paths: Iterable[Path], seconds: float = float("inf")) -> bool:
-        """Read on in the logs, which are named by rank; is there more when so much time is over?
+    def look(self, paths: Iterable[Path]) -> None:
+        """See how long the logs are, which are named by rank.
 
-        Where a log has been cut or replaced since, all of them are read anew. The receives that
-        wait must be posted as they are recorded: see `Matching.extend`.
+        Where one has been cut or replaced since, what was read of all of them is forgotten.
         """
-        until = time.perf_counter() + seconds
         named = {int(path.name): path for path in paths}
         for rank, path in named.items():
             if rank in self.logs:
@@ -33,11 +32,28 @@ class Recorded:
         if not self._look(named):
             self.matching, self.logs = Matching(), {}
             self._look(named)
+
+    def read(
+        self, paths: Iterable[Path], seconds: float = float("inf"), room: float = float("inf")
+    ) -> bool:
+        """Look at the logs, and read on in them; is there more when so much time is over, or so
+        many bytes of memory are full?
+
+        The receives that wait must be posted as they are recorded: see `Matching.extend`.
+        """
+        until = time.perf_counter() + seconds
+        self.look(paths)
         left = [*self.logs.values()]
-        while left and time.perf_counter() < until:
+        while left and time.perf_counter() < until and room > 0:
+            room -= len(left) * _STEP * BYTES_A_CALL
             left = [log for log in left if log.read_on(_STEP)]
         self.matching.grown([*self.logs])
         return bool(left)
+
+    @property
+    def unread(self) -> int:
+        """How many records there are that have not been read."""
+        return sum(log.unread for log in self.logs.values())
 
     def _look(self, named: dict[int, Path]) -> bool:
         for rank, path in named.items():

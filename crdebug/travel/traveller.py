@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from crdebug.attended import AttendedJob
@@ -18,6 +18,7 @@ from crdebug.events import Event, GroupStopped, Progress
 from crdebug.job import clocks
 from crdebug.job.clocks import NEVER, RankClock
 from crdebug.native.clock import Refused as Reason
+from crdebug.node import proc
 from crdebug.ranks import RankSet
 from crdebug.target.interface import Target, TargetState
 from crdebug.timeline.cuts import latest_cut
@@ -25,13 +26,8 @@ from crdebug.timeline.functions import OUTSIDE
 from crdebug.timeline.log import RankLog
 from crdebug.timeline.matching import Matching
 from crdebug.timeline.messages import Cut
-from crdebug.timeline.recorded import Recorded
-from crdebug.travel.bases import (
-    Base,
-    StartOfHistory,
-    below,
-    is_before,
-)
+from crdebug.timeline.recorded import BYTES_A_CALL, Recorded
+from crdebug.travel.bases import Base, StartOfHistory, below, is_before
 from crdebug.travel.calls import functions, show_callers
 from crdebug.travel.near import Near
 from crdebug.travel.replay import Replay, divergence, let_run, quiet
@@ -116,7 +112,7 @@ class Traveller:
         try:
             state = clock.read()
         except ProcessLookupError:
-            log = self.logs().get(clock.rank)  # read anew: it may have run since the last look
+            log = self._looked_at().get(clock.rank)  # anew: it may have run since the last look
             return log.tail_now if log is not None else 0
         return state.now
 
@@ -125,8 +121,30 @@ class Traveller:
         return self.job.directory.run(self.job.record.incarnation)
 
     def read(self, seconds: float = math.inf) -> bool:
-        """Read what is new in the record, for so long; is there more?"""
-        return self._recorded.read(clocks.logs(self.run_directory).iterdir(), seconds)
+        """Read what is new in the record, for so long; is there more? Half of the free memory is
+        left to others.
+
+        Raises Refused when all has to be read, and there is no memory for it.
+        """
+        room = proc.available_memory() // 2
+        more = self._recorded.read(self._log_files(), seconds, room)
+        if more and seconds == math.inf:
+            left = self._recorded.unread
+            raise Refused(
+                f"the record is too long for this machine: {left} records are not read yet, "
+                f"which may take {left * BYTES_A_CALL >> 20} MiB, and half of {room >> 19} MiB "
+                "is free for them",
+                hint="'restart' goes back to a checkpoint without it",
+            )
+        return more
+
+    def _log_files(self) -> Iterator[Path]:
+        return clocks.logs(self.run_directory).iterdir()
+
+    def _looked_at(self) -> Mapping[int, RankLog]:
+        """The logs, of which only the lengths are sure to be up to date."""
+        self._recorded.look(self._log_files())
+        return self._recorded.logs
 
     def matching(self) -> Matching:
         """All that was recorded, matched; reads what is new."""
@@ -139,7 +157,7 @@ class Traveller:
 
     def tails(self) -> tuple[int, ...]:
         """Where each rank's record ends: behind the call that it is in, if it is recorded."""
-        ends, logs = [], self.logs()
+        ends, logs = [], self._looked_at()
         for rank, now in enumerate(self.cut()):
             log = logs.get(rank)
             end = log.tail_now if log is not None else 0

@@ -6,6 +6,7 @@ import pytest
 
 from crdebug.errors import Refused
 from crdebug.events import JobSays
+from crdebug.node import proc
 from harness.jobs import Heard
 from harness.programs import build
 from harness.travel import history, place, recorded, run_to
@@ -22,10 +23,17 @@ async def test_mpi_called_from_two_threads_is_not_recorded_any_more() -> None:
         assert (moment.tick, moment.recorded, moment.note) == (1, 2, "")
 
 
-async def test_one_sided_communication_on_the_way_is_told() -> None:
+async def test_one_sided_communication_on_the_way_is_told_and_a_record_beyond_all_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with recorded(build("onesided"), ranks=2) as job:
+        monkeypatch.setattr(proc, "available_memory", lambda: 0)
         await run_to(job, 0, "MPI_Finalize")
         past = history(job)
+        assert past.now(0).recorded > 2  # how long it is needs no memory
+        with pytest.raises(Refused, match=r"[1-9]\d* records are not read yet, which may take"):
+            await past.goto_tick(0, 1)
+        monkeypatch.undo()
         calls = past.traveller.logs()[0].calls
         before = next(call.tick for call in calls if call.name == "MPI_Win_create") - 1
         assert "inside an epoch" not in (await past.goto_tick(0, before)).note

@@ -138,12 +138,15 @@ def test_a_log_that_was_cut_or_replaced_is_read_anew(tmp_path: Path) -> None:
     assert not [*messages(recorded.matching)]
 
 
-def test_reading_stops_in_time_and_goes_on_there(tmp_path: Path) -> None:
+def test_reading_stops_in_time_or_with_the_memory_and_goes_on_there(tmp_path: Path) -> None:
     writers, recorded = Writers(tmp_path, 4), Recorded()
     for _ in range(50):
         writers.step()
     assert recorded.read(tmp_path.iterdir(), seconds=0.0)  # there is more
-    assert not recorded.read(tmp_path.iterdir())
+    assert recorded.read(tmp_path.iterdir(), room=0)
+    assert recorded.unread == sum(log.records for log in recorded.logs.values()) > 50
+    assert not recorded.read(tmp_path.iterdir(), room=1e9)
+    assert recorded.unread == 0
     whole = Recorded()
     whole.read(tmp_path.iterdir())
     ends = [log.tail_now for _, log in sorted(whole.logs.items())]
