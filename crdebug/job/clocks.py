@@ -20,7 +20,7 @@ from crdebug.job.ranks import RankShim
 from crdebug.native import clock as layout
 from crdebug.native.clock import NEVER, Clock, Enforce
 from crdebug.node import proc
-from crdebug.timeline.log import read_log
+from crdebug.timeline.log import has_begun, read_log
 
 __all__ = [
     "NEVER",
@@ -90,6 +90,8 @@ def cut(clock: RankClock, log: Path) -> None:
 
     Raises ProcessLookupError when the rank is gone.
     """
+    if not has_begun(log):
+        return
     state = clock.read()
     end = layout.LOG_HEADER + layout.RECORD.size * state.cursor
     with open(log, "r+b", buffering=0) as file:

@@ -30,6 +30,7 @@ _CLOCK = struct.Struct("<IIiiQQIIQQIiIIIIQ4QQQII")
 _LOG = struct.Struct("<IIiiQQQQQIIII")
 SIZE = _CLOCK.size
 LOG_SIZE = _LOG.size
+VERSION_SIZE = 4  # of the log: its first number
 
 # of the fields that are read or written one at a time
 STOP_OFFSET = 24

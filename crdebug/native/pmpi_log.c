@@ -62,14 +62,15 @@ bool log_open(int rank, int world) {
     file = -1;
     struct crdebug_log *header = mapped;
     if (header->abi == 0) {
-        *header = (struct crdebug_log){.abi = CRDEBUG_CLOCK_ABI,
-                                       .size = CRDEBUG_LOG_HEADER,
+        *header = (struct crdebug_log){.size = CRDEBUG_LOG_HEADER,
                                        .rank = rank,
                                        .world = world,
                                        .capacity = records,
                                        .first_now = C.now - 1,
                                        .tail_now = C.now - 1,
                                        .calls = CRDEBUG_TABLE};
+        /* last: whoever looks at a rank that stands in the midst of this sees no log yet */
+        __atomic_store_n(&header->abi, CRDEBUG_CLOCK_ABI, __ATOMIC_RELEASE);
     } else if (header->abi != CRDEBUG_CLOCK_ABI || header->calls != CRDEBUG_TABLE ||
                header->rank != rank || header->world != world) {
         munmap(mapped, size);

@@ -47,9 +47,12 @@ def read_log(path: Path) -> RankLog:
 
 
 def has_begun(path: Path) -> bool:
-    """Has the rank made its log? It does so as MPI begins."""
-    with path.open("rb") as file:
-        return any(file.read(clock.LOG_SIZE))
+    """Has the rank made its log? It does so as MPI begins, and its version is there last."""
+    try:
+        with path.open("rb") as file:
+            return any(file.read(clock.VERSION_SIZE))
+    except FileNotFoundError:
+        return False
 
 
 def name_of(members: Sequence[int], earlier: int, world: int) -> str:

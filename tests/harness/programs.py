@@ -27,7 +27,14 @@ FLAGS = (
     *("-std=c11", "-Wall", "-Wextra", "-Werror", "-g", "-O1", "-D_GNU_SOURCE", "-pthread"),
     "-ffp-contract=off",
 )
+# Open MPI's mpi.h has a C++ part of its own, which warns and which nobody uses any more.
+CXX_FLAGS = ("-std=c++17", "-Wall", "-Wextra", "-Werror", "-g", "-O0", "-DOMPI_SKIP_MPICXX")
 FORTRAN_FLAGS = ("-Wall", "-Werror", "-g", "-O0", "-fcheck=bounds", "-ffree-line-length-none")
+_COMPILERS = {
+    ".c": ("mpicc", FLAGS),
+    ".cc": ("mpicxx", CXX_FLAGS),
+    ".F90": ("mpifort", FORTRAN_FLAGS),
+}
 # For mpif.h, which has no interfaces; gfortran warns of each call then.
 MPIF_H = ("-DBINDING=1", "-fallow-argument-mismatch", "-w")
 # The bindings that tests/programs/field.F90 is compiled for.
@@ -41,9 +48,12 @@ class CompileFailed(Exception):
 
 
 def source(name: str) -> Path:
-    """The C or Fortran file of a program in tests/programs, or of an example. Raises
-    FileNotFoundError."""
-    candidates = (_SOURCES / f"{name}.c", _SOURCES / f"{name}.F90", _EXAMPLES / name / f"{name}.c")
+    """The C, C++ or Fortran file of a program in tests/programs, or the C file of an example.
+    Raises FileNotFoundError."""
+    candidates = (
+        *(_SOURCES / f"{name}{suffix}" for suffix in _COMPILERS),
+        _EXAMPLES / name / f"{name}.c",
+    )
     for path in candidates:
         if path.is_file():
             return path
@@ -62,18 +72,18 @@ def build(
 ) -> Path:
     """The executable of a program, compiled if it is not there yet.
 
-    compiler: by default mpicc or mpifort. flags, libraries: for it, besides the usual ones.
+    compiler: by default mpicc, mpicxx or mpifort. flags, libraries: for it, besides the usual ones.
     Raises CompileFailed.
     """
     if not compiler:
-        compiler = "mpicc" if source(name).suffix == ".c" else "mpifort"
+        compiler = _COMPILERS[source(name).suffix][0]
     return _build(name, compiler, tuple(flags), tuple(libraries))
 
 
 @functools.cache
 def _build(name: str, compiler: str, flags: tuple[str, ...], libraries: tuple[str, ...]) -> Path:
     path = source(name)
-    flags = (*(FLAGS if path.suffix == ".c" else FORTRAN_FLAGS), *flags)
+    flags = (*_COMPILERS[path.suffix][1], *flags)
     # The path too: a debugger looks for the source there, and another clone may be gone.
     libraries = (*libraries, *_LIBRARIES)
     told = (*flags, *libraries, str(path))
@@ -88,7 +98,7 @@ def _build(name: str, compiler: str, flags: tuple[str, ...], libraries: tuple[st
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=directory) as scratch:
             output = Path(scratch) / name
-            modules = () if path.suffix == ".c" else ("-J", scratch)  # else they were left here
+            modules = ("-J", scratch) if path.suffix == ".F90" else ()  # else they were left here
             _run([compiler, *flags, *modules, "-o", str(output), str(path), *libraries])
             output.replace(executable)
     return executable

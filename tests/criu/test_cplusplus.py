@@ -1,0 +1,66 @@
+"""A job in C++ with OpenMP threads: what GDB knows of the language, for all ranks, and through a
+checkpoint."""
+
+from __future__ import annotations
+
+import re
+
+from crdebug.events import StopReason
+from harness.jobs import Heard, run_to_end
+from harness.programs import build, source
+from harness.talk import Talk
+from harness.travel import recorded
+
+LINES = source("shapes").read_text().splitlines()
+INSIDE = next(n for n, text in enumerate(LINES, 1) if text.endswith("// in a thread of its own"))
+
+
+async def test_classes_containers_exceptions_and_threads() -> None:
+    program = build("shapes", flags=("-fopenmp",))
+    heard = Heard()
+    async with recorded(program, ranks=2, heard=heard) as job:
+        talk = Talk(job)
+        # a branch of history that begins before MPI does
+        await talk.all(["tbreak prepare", "continue", "finish", "set var ready = 2"])
+        assert "geometry::Square::scale(double) at " in await talk(
+            "break geometry::Square::scale(double)"
+        )
+        assert "geometry::sum<double>(" in await talk("tbreak geometry::sum<double>")
+        await talk("barrier geometry::Square::scale(double)")
+        assert "branch-1  left main at tick 0" in await talk("info branches")
+        said = await talk("print *this")
+        assert "[0] = {<geometry::Shape> = {" in said and 'name_ = "square"}, side_ = 2}' in said
+        assert "[0-1]\n  #0   geometry::Square::scale (...)" in await talk("backtrace")
+        await talk.all(["delete", f"barrier {INSIDE}"])
+
+        # OpenMP's threads, each at its own index or on the way to it, before and after a restart
+        async def inside() -> list[str]:
+            lines = ("info threads", "[0] thread apply all print i", "[1] thread apply all print i")
+            return [re.sub(r"\$\d+", "value", await talk(line)) for line in lines]
+
+        at = await inside()
+        assert f"shapes.cc:{INSIDE}" in at[0] and "[0] value = " in at[1]
+        await talk.all(["checkpoint", "delete", "catch throw"])
+        for again in (False, True):
+            if again:
+                await talk("restart")
+                assert await inside() == at
+            assert (await talk("continue")).startswith("rank 1 hit catchpoint ")
+            assert "[1]\n  #0   __cxa_throw ()\n  #1   check (rank=1, total=16)" in (
+                await talk("[1] backtrace")
+            )
+        await talk("[1] up 2")
+        assert "[1] = std::vector of length 4, capacity 4 = {4, 4, 4, 4}" in (
+            await talk("[1] print areas")
+        )
+        assert '[1] = std::map with 2 elements = {["none"] = -1, ["square"] = 1}' in (
+            await talk("[1] print owners")
+        )
+        assert "virtual double area(void) const;" in await talk("[1] ptype square")
+        # an exception that nobody catches stops the job with all ranks alive
+        await talk("delete")
+        stop = await job.resume(job.ranks)
+        assert {each.reason for each in stop.cause} == {StopReason.SIGNAL}
+        assert "std::terminate() ()" in await talk("backtrace")
+        assert heard.text() == "3 3 2\n"
+        assert await run_to_end(job) != 0
