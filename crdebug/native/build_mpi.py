@@ -19,6 +19,7 @@ _HERE = Path(__file__).parent
 # is bound when it is first used, so that programs without one can be started with the layer too.
 _FLAGS = ("-std=c11", "-O2", "-g0", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden")
 _LINK = ("-shared", "-Wl,-z,lazy", "-Wl,--hash-style=gnu")
+HEADER = ("-E", "-include", "mpi.h", "-x", "c", "/dev/null")
 _LAUNCHERS = re.compile(r"(mpirun|mpiexec|orterun|prterun)(\.\w+)?")
 
 
@@ -102,7 +103,9 @@ async def _compile(
     work: Path,
     deadline: Deadline,
 ) -> None:
-    for name, text in generated.items():
+    told = await programs.run([mpicc, *HEADER], deadline, "the MPI compiler")
+    header = {"pmpi_has.h": mpi_four.has_header(told.out)}
+    for name, text in (generated | header).items():
         (work / name).write_text(text)
     includes = ("-I", str(_HERE), "-I", str(work))
     objects = []

@@ -287,16 +287,13 @@ static void complete(struct history *h, struct rank *r, const struct call *c, in
             received(h, r, c->rank, (int32_t)one->what, c->tick);
         return;
     }
-    int32_t row = undone_at(&r->sends.tick, &r->sends.done, tick);
-    if (row >= 0) {
-        sent(h, r, c, row);
-        return;
-    }
+    int32_t send = undone_at(&r->sends.tick, &r->sends.done, tick), row;
+    if (send >= 0) sent(h, r, c, send);
     struct took *grab = took_at(&r->grabs, tick);
     row = grab != NULL ? (int32_t)grab->what : undone_at(&r->receives.tick, &r->receives.done, tick);
     if (row >= 0)
-        received(h, r, c->rank, row, c->tick);
-    else
+        received(h, r, c->rank, row, c->tick); /* of an exchange, both halves */
+    else if (send < 0)
         history_collected(h, r, c, tick);
 }
 
@@ -354,6 +351,10 @@ void history_read(struct history *h, const struct call *c) {
     case K_SENDRECV:
         send(h, r, c, c->tick);
         post(h, r, c, c->tick, c->peer2, c->tag2);
+        break;
+    case K_POST_SENDRECV:
+        send(h, r, c, NEVER);
+        post(h, r, c, NEVER, c->peer2, c->tag2);
         break;
     case K_PROBE: probe(h, r, c); break;
     case K_CANCEL:

@@ -20,6 +20,7 @@ enum kind {
     K_SENDRECV,
     K_POST_SEND,
     K_POST_RECV,
+    K_POST_SENDRECV,
     K_COMPLETE,
     K_NOTHING,
     K_PROBE,

@@ -213,7 +213,7 @@ static uint64_t next(const struct log *log, struct cursor *at, const struct func
                 PUSH(*completes, int64_t, words.at[k] + n);
         c->completes = completes->data;
         c->completes_count = completes->count;
-    } else if (function->kind == K_SENDRECV) {
+    } else if (function->kind == K_SENDRECV || function->kind == K_POST_SENDRECV) {
         both(comm, head, body, words, c);
     } else if (function->kind != K_CANCEL && !(special & F_FREES)) {
         plain(comm, head, body, words, c);

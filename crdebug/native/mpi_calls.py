@@ -1,4 +1,6 @@
-"""The table of MPI calls: one line for each function of MPI-3.1 that is counted.
+"""The table of MPI calls: one line for each function that is counted.
+
+All of MPI-3.1, which every MPI has; and, newer, of MPI-4, what the MPI's own header declares.
 
 A line: the name, what its wrapper looks like, what kind of call it is (crdebug.timeline.calls.Kind;
 for one-sided calls, after a colon, what it does to the epoch), and the arguments. Each argument
@@ -18,11 +20,12 @@ from dataclasses import dataclass
 # C types of the words
 _TYPES = {
     "const void *": "origin_addr sendbuf buf compare_addr",
+    "MPI_Count": "partition_count",
     "int": (
         "origin_count target_rank target_count sendcount recvcount count root dest tag ndims "
         "reorder n indegree outdegree fd maxprocs color key split_type amode whence nnodes "
         "source required local_leader remote_leader high result_count sendtag recvtag "
-        "disp_unit assertion lock_type"
+        "disp_unit assertion lock_type partitions partition partition_low partition_high length"
     ),
     "MPI_Datatype": (
         "origin_datatype target_datatype sendtype recvtype type etype filetype result_datatype"
@@ -45,6 +48,7 @@ _TYPES = {
     "MPI_Group": "group",
     "char *[]": "arguments commands",
     "int[]": "errcodes indices",
+    "LISTED int[]": "partitions_of",  # const in MPI 4.1
     "char **[]": "argvs",
     "const MPI_Info[]": "infos",
     "MPI_File *": "newfile file_in",
@@ -293,6 +297,19 @@ Grequest_start            post OTHER            query_fn free_fn cancel_fn extra
 Buffer_detach             call OTHER            into size_out
 """
 
+_NEWER = """
+Isendrecv                 own POST_SENDRECV     sendbuf sendcount sendtype dest sendtag recvbuf
+                              recvcount recvtype source recvtag comm request
+Isendrecv_replace         own POST_SENDRECV     into count type dest sendtag source recvtag comm
+                              request
+Comm_idup_with_info       own COMM              comm info newcomm request
+Buffer_flush              call OTHER
+Buffer_iflush             post OTHER            request
+Comm_detach_buffer        call OTHER            comm into size_out
+Comm_flush_buffer         call OTHER            comm
+Comm_iflush_buffer        post OTHER            comm request
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Argument:
@@ -309,7 +326,8 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One MPI function. number: in the log. epoch: see enum epoch_event in pmpi.h."""
+    """One MPI function. number: in the log. epoch: see enum epoch_event in pmpi.h. newer: than
+    MPI-3.1, and not in every MPI."""
 
     number: int
     name: str  # without MPI_
@@ -317,6 +335,7 @@ class Function:
     kind: str
     epoch: str
     arguments: tuple[Argument, ...]
+    newer: bool = False
 
     @property
     def full(self) -> str:
@@ -333,10 +352,11 @@ class Function:
     @property
     def posts(self) -> bool:
         """Is there a request that a later call completes?"""
-        return self.shape == "post" or self.name in ("Irecv", "Imrecv", "Start", "Comm_idup")
+        made = self.kind == "COMM" or self.kind.startswith("POST_")
+        return "request" in self.words and (self.shape == "post" or (self.shape == "own" and made))
 
 
-def _parse(text: str) -> tuple[Function, ...]:
+def _parse(text: str, first: int = 1, *, newer: bool = False) -> tuple[Function, ...]:
     type_of = {word: type_ for type_, words in _TYPES.items() for word in words.split()}
     lines: list[str] = []
     for line in text.strip().splitlines():
@@ -345,15 +365,16 @@ def _parse(text: str) -> tuple[Function, ...]:
         else:
             lines.append(line)
     found = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(lines, first):
         name, shape, kind, *words = line.split()
         kind, _, epoch = kind.partition(":")
         arguments = tuple(Argument(word, type_of[word]) for word in words)
-        found.append(Function(number, name, shape, kind, epoch, arguments))
+        found.append(Function(number, name, shape, kind, epoch, arguments, newer))
     return tuple(found)
 
 
-FUNCTIONS = _parse(_TABLE)
+_OLD = _parse(_TABLE)
+FUNCTIONS = (*_OLD, *_parse(_NEWER, len(_OLD) + 1, newer=True))
 BY_NUMBER = {function.number: function for function in FUNCTIONS}
 BY_NAME = {function.full: function for function in FUNCTIONS}
 # Logs are of one numbering of the calls.

@@ -1,41 +1,44 @@
-"""C for what MPI-4 adds to the calls of the table: large counts, and what is not recorded.
+"""What MPI-4 adds, and not every MPI has: large counts, and calls that are not recorded.
 
-A large-count call whose counts are small is the call without `_c`, and recorded as that: mpi4py
-makes no other where the MPI has them. One with a count beyond an int, and the few that are new
-in MPI-4, end the recording, which says so.
+What of it an MPI has its own header says. A large-count call is recorded as the one without `_c`:
+mpi4py makes no other where the MPI has them. Those that the layer itself may have to post anew
+(receives) are so while their counts fit an int; with others, and with the calls of REFUSED, the
+recording ends, and says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable
 
 from crdebug.native.mpi_calls import FUNCTIONS, Function
 
-_ONE = frozenset(
-    ("count", "sendcount", "recvcount", "origin_count", "target_count", "result_count")
-)
-_COUNTS = ("sendcounts", "recvcounts")
-_PLACES = ("displs", "sdispls", "rdispls")
-_UNIT = "disp_unit"  # of a window
-# Blocking ones: their arrays need not outlive the call.
-_CONVERTED = ("Allgatherv", "Alltoallv", "Gatherv", "Reduce_scatter", "Scatterv")
+ONE = frozenset(("count", "sendcount", "recvcount", "origin_count", "target_count", "result_count"))
+COUNTS = frozenset(("sendcounts", "recvcounts"))
+PLACES = frozenset(("displs", "sdispls", "rdispls"))
+UNIT = "disp_unit"  # of a window
+
+_DECLARED = re.compile(r"\bP(MPI_[A-Z]\w*)\s*\(")
+_LISTED_CONST = re.compile(r"\bMPI_Pready_list\s*\(\s*int\b[^,]*,\s*const\b")
 
 
 def has_large(function: Function) -> bool:
     """Has MPI-4 this call with large counts, too?"""
     typed = any(argument.type.startswith(("MPI_Datatype", "const MPI_D")) for argument in
                 function.arguments)  # fmt: skip
-    counted = typed and not {*_ONE, *_COUNTS}.isdisjoint(function.words)
-    return counted or _UNIT in function.words
+    counted = typed and not (ONE | COUNTS).isdisjoint(function.words)
+    return counted or UNIT in function.words
 
 
 LARGE = tuple(function for function in FUNCTIONS if has_large(function))
-_NEW = (
-    *("Isendrecv", "Isendrecv_replace", "Isendrecv_c", "Isendrecv_replace_c"),
-    *("Psend_init", "Precv_init", "Session_init", "Comm_create_from_group"),
-    "Intercomm_create_from_groups",
+# Without MPI_COMM_WORLD no rank has a number; and what is made from groups alone has no parent.
+REFUSED = (
+    *("MPI_Session_init", "MPI_Comm_create_from_group", "MPI_Intercomm_create_from_groups"),
+    *(f"MPI_Request_get_status_{which}" for which in ("all", "any", "some")),
+    *("MPI_Session_iflush_buffer", "MPI_Psend_init", "MPI_Precv_init", "MPI_Parrived"),
+    *("MPI_Pready", "MPI_Pready_list", "MPI_Pready_range"),
     *(
-        f"{function.name[1:].capitalize()}_init{ending}"
+        f"MPI_{function.name[1:].capitalize()}_init{ending}"
         for function in FUNCTIONS
         if function.kind == "POST_COLLECTIVE"
         for ending in (("", "_c") if function in LARGE else ("",))
@@ -43,103 +46,37 @@ _NEW = (
 )
 
 
+def declared(text: str) -> frozenset[str]:
+    """The functions that a preprocessed mpi.h declares, and their PMPI twins."""
+    return frozenset(_DECLARED.findall(text))
+
+
+def has_header(text: str) -> str:
+    """pmpi_has.h: which of the newer functions this MPI has. text: its mpi.h, preprocessed."""
+    newer = [*(function.full for function in FUNCTIONS if function.newer), *REFUSED]
+    newer += [f"{function.full}_c" for function in LARGE]
+    lines = [f"#define HAS_{name}" for name in newer if name in declared(text)]
+    lines.append(f"#define LISTED {'const' if _LISTED_CONST.search(text) else ''}")
+    return "\n".join(lines) + "\n"
+
+
+def where_it_is(name: str, lines: str, *, always: bool = False) -> str:
+    """C for a function, left out where the MPI does not have it."""
+    return lines if always else f"#ifdef HAS_{name}\n{lines}\n#endif"
+
+
 def source() -> str:
     """mpi_four.c."""
-    new = "\n".join(f'ENTRY("MPI_{name}")' for name in _NEW)
-    return (
-        _SOURCE + "\n".join(_large(function) for function in LARGE) + f"\n{_ENTRY}{new}\n#endif\n"
-    )
+    return _ENTRY + _entries(REFUSED)
 
 
-def _declared(function: Function) -> Iterator[str]:
-    for argument in function.arguments:
-        if argument.word in _ONE:
-            yield f"MPI_Count {argument.word}"
-        elif argument.word == _UNIT:
-            yield f"MPI_Aint {argument.word}"
-        elif argument.word in _COUNTS:
-            yield f"const MPI_Count {argument.word}[]"
-        elif argument.word in _PLACES:
-            yield f"const MPI_Aint {argument.word}[]"
-        else:
-            yield argument.declared
+def _entries(names: Iterable[str]) -> str:
+    return "\n".join(where_it_is(name, f'ENTRY("{name}")') for name in names) + "\n"
 
-
-def _large(function: Function) -> str:
-    asked = f"P{function.full}_c({', '.join(function.words)})"
-    ones = (*_ONE, _UNIT)
-    small = [f"IS_INT({word})" for word in function.words if word in ones]
-    passed = [f"(int){word}" if word in ones else word for word in function.words]
-    arrays = [word for word in function.words if word in (*_COUNTS, *_PLACES)]
-    before = ""
-    if arrays and function.name in _CONVERTED:
-        before = "    int most = size_of(comm);\n"
-        for word in arrays:
-            passed[function.words.index(word)] = f"{word}_"
-            there = _significant(function, word)
-            one = "MPI_Count" if word in _COUNTS else "MPI_Aint"
-            before += (
-                f"    int {word}_[most];\n"
-                f"    bool {word}_fit = {there} ? as_ints_{one}({word}, {word}_, most) : true;\n"
-            )
-            small.append(f"{word}_fit")
-    elif arrays:
-        small = []
-    known = ""
-    if small:
-        known = (
-            f"    if (LIKELY({' && '.join(small)})) return {function.full}({', '.join(passed)});\n"
-        )
-    return (
-        f"EXPORTED int {function.full}_c({', '.join(_declared(function))}) {{\n{before}{known}"
-        f"    refuse(CRDEBUG_NEWER);\n    return {asked};\n}}\n"
-    )
-
-
-def _significant(function: Function, word: str) -> str:
-    """Does MPI look at an array in this process?"""
-    if "root" in function.words:
-        return "is_root(root, comm)"
-    if word in ("sendcounts", "sdispls"):
-        return "sendbuf != MPI_IN_PLACE"
-    return "true"
-
-
-_SOURCE = """#include "pmpi.h"
-
-#if MPI_VERSION >= 4
-#define IS_INT(count) ((MPI_Count)(int)(count) == (count))
-
-static int size_of(MPI_Comm comm) {
-    int inter, size;
-    PMPI_Comm_test_inter(comm, &inter);
-    if (inter) PMPI_Comm_remote_size(comm, &size);
-    else PMPI_Comm_size(comm, &size);
-    return size;
-}
-
-static bool is_root(int root, MPI_Comm comm) {
-    int inter, rank;
-    PMPI_Comm_test_inter(comm, &inter);
-    PMPI_Comm_rank(comm, &rank);
-    return inter ? root == MPI_ROOT : root == rank;
-}
-
-#define AS_INTS(type)                                                       \\
-    static bool as_ints_##type(const type *from, int *to, int count) {      \\
-        for (int i = 0; i < count; i++) {                                   \\
-            if ((type)(int)from[i] != from[i]) return false;                \\
-            to[i] = (int)from[i];                                           \\
-        }                                                                   \\
-        return true;                                                        \\
-    }
-AS_INTS(MPI_Count)
-AS_INTS(MPI_Aint)
-
-"""
 
 # Whatever its arguments are: the recording ends, and the MPI is asked.
-_ENTRY = r"""
+_ENTRY = r"""#include "pmpi.h"
+
 __attribute__((visibility("hidden"))) void crdebug_newer(void) { refuse(CRDEBUG_NEWER); }
 #define ENTRY(name)                                                                              \
     __asm__(".text\n.globl " name "\n.type " name ", @function\n" name ":\n"                     \

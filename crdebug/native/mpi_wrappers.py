@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from crdebug.native.mpi_calls import DIGEST, FUNCTIONS, Function
-from crdebug.native.mpi_four import LARGE
+from crdebug.native.mpi_four import COUNTS, LARGE, ONE, PLACES, UNIT, where_it_is
 
 
 def calls_header() -> str:
@@ -30,15 +30,51 @@ def wrappers() -> str:
     """pmpi_wrappers.c: a definition of every function in the table, as the application calls it."""
     parts = [_INCLUDED]
     for function in FUNCTIONS:
-        body = "\n".join(f"    {line}" for line in _body(function))
-        declared = _declared(function) or "void"
-        parts.append(f"EXPORTED {function.result} {function.full}({declared}) {{\n{body}\n}}\n")
+        parts.append(where_it_is(function.full, _defined(function), always=not function.newer))
+    for function in LARGE:
+        parts.append(where_it_is(f"{function.full}_c", _defined(function, large=True)))
     parts.append(_TYPE_FREE)
-    names = [*(function.full for function in FUNCTIONS), "MPI_Type_free"]
-    entries = "\n".join(f'    {{"{name}", (void *){name}}},' for name in names)
-    large = "\n".join(f'    {{"{f.full}_c", (void *){f.full}_c}},' for f in LARGE)
-    parts.append(_LOOKED_UP.format(entries=f"{entries}\n#if MPI_VERSION >= 4\n{large}\n#endif"))
+    names = {"MPI_Type_free": True} | {f.full: not f.newer for f in FUNCTIONS}
+    names |= {f"{f.full}_c": False for f in LARGE}
+    entries = "\n".join(
+        where_it_is(name, f'    {{"{name}", (void *){name}}},', always=always)
+        for name, always in names.items()
+    )
+    parts.append(_LOOKED_UP.format(entries=entries))
     return "\n".join(parts)
+
+
+def _defined(function: Function, *, large: bool = False) -> str:
+    # What the layer may have to post anew, with a count that is an int.
+    shape = function.shape, function.kind
+    narrow = large and (function.shape == "own" or shape == ("init", "OTHER"))
+    lines = _narrowed(function) if narrow else _body(function, large=large)
+    body = "\n".join(f"    {line}" for line in lines)
+    name = f"{function.full}_c" if large else function.full
+    parameters = ", ".join(_parameters(function, large)) or "void"
+    return f"EXPORTED {function.result} {name}({parameters}) {{\n{body}\n}}\n"
+
+
+def _parameters(function: Function, large: bool) -> Iterator[str]:
+    for argument in function.arguments:
+        word = argument.word
+        if large and word in ONE:
+            yield f"MPI_Count {word}"
+        elif large and word == UNIT:
+            yield f"MPI_Aint {word}"
+        elif large and word in COUNTS | PLACES:
+            yield f"const MPI_{'Count' if word in COUNTS else 'Aint'} {word}[]"
+        else:
+            yield argument.declared
+
+
+def _narrowed(function: Function) -> Iterator[str]:
+    counts = [word for word in function.words if word in ONE]
+    passed = [f"(int){word}" if word in ONE else word for word in function.words]
+    fit = " && ".join(f"(MPI_Count)(int){word} == {word}" for word in counts)
+    yield f"if (LIKELY({fit})) return {function.full}({', '.join(passed)});"
+    yield "refuse(CRDEBUG_NEWER);"
+    yield f"return P{function.full}_c({_passed(function)});"
 
 
 # What compilers and MPIs make of a name: mpif.h and `use mpi` (gfortran, flang and ifort have one
@@ -48,13 +84,22 @@ _FORTRAN = ("mpi_{}_", "mpi_{}_f08_", "mpi_{}_f08ts_")
 
 def fortran_entries() -> str:
     """fortran_entries.c: every function in the table, as a Fortran program calls it."""
-    names = [form.format(function.name.lower()) for function in FUNCTIONS for form in _FORTRAN]
-    return _ENTRIES.format(entries="\n".join(f'ENTRY("{name}")' for name in names))
+    return _ENTRIES.format(
+        entries="\n".join(
+            where_it_is(f.full, "\n".join(_entries(f)), always=not f.newer) for f in FUNCTIONS
+        )
+    )
+
+
+def _entries(function: Function) -> Iterator[str]:
+    for form in _FORTRAN:
+        yield f'ENTRY("{form.format(function.name.lower())}")'
 
 
 # The address to return to is noted, then the binding goes on as if it had been called. Fortran
 # passes pointers and integers: no argument is in a vector register, and %rax and %r11 are free.
 _ENTRIES = r"""/* See pmpi_fortran.c. */
+#include "pmpi_has.h"
 #if defined(__x86_64__)
 #define ENTRY(name)                                                                          \
     __asm__(".pushsection .data.rel.local,\"aw\"\n"                                           \
@@ -128,8 +173,8 @@ def _passed(function: Function, *first: str) -> str:
     return ", ".join((*first, *function.words))
 
 
-def _body(function: Function) -> Iterator[str]:
-    asked = f"P{function.full}({_passed(function)})"
+def _body(function: Function, *, large: bool = False) -> Iterator[str]:
+    asked = f"P{function.full}{'_c' if large else ''}({_passed(function)})"
     own = f"wrap_{function.name}({_passed(function, 'SITE')})"
     if function.shape == "bare":
         yield f"return {own};"
@@ -148,7 +193,7 @@ def _body(function: Function) -> Iterator[str]:
         yield "expected();"  # may change what MPI works on for a request
         yield f"rc = {own};"
     else:
-        yield from _noted(function)
+        yield from _noted(function, asked)
     yield "leave();"
     yield "return rc;"
 
@@ -159,7 +204,7 @@ def _epoch(function: Function) -> Iterator[str]:
         yield f"epoch(win, E_{function.epoch});"
 
 
-def _noted(function: Function) -> Iterator[str]:
+def _noted(function: Function, asked: str) -> Iterator[str]:
     words = function.words
     comms = {
         "comm": "comm_number(comm)",
@@ -186,7 +231,7 @@ def _noted(function: Function) -> Iterator[str]:
     if function.epoch in ("POST", "START"):
         yield "uint32_t *ranks = note_group(&note, group);"
     yield "begin(&note);"
-    yield f"rc = P{function.full}({_passed(function)});"
+    yield f"rc = {asked};"
     yield from _epoch(function)
     if function.shape == "post":
         yield "uint64_t place = finish(&note);"

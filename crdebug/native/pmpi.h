@@ -12,6 +12,7 @@
 
 #include "clock.h"
 #include "pmpi_calls.h" /* generated: enum crdebug_call, CRDEBUG_TABLE */
+#include "pmpi_has.h"   /* generated: HAS_MPI_..., of what is newer than MPI-3.1 */
 
 #define EXPORTED __attribute__((visibility("default")))
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
@@ -190,14 +191,14 @@ struct type_entry {
 extern struct type_entry types[64];
 int type_size_slow(MPI_Datatype type);
 void types_forget(void);
-static inline uint64_t bytes_of(int count, MPI_Datatype type) {
+static inline uint64_t bytes_of(int64_t count, MPI_Datatype type) {
     const struct type_entry *entry = &types[((uintptr_t)type >> 4 ^ (uintptr_t)type >> 10) % 64];
     int size = LIKELY(entry->type == type && entry->known) ? entry->size : type_size_slow(type);
-    return (uint64_t)(int64_t)count * (uint64_t)(int64_t)size;
+    return (uint64_t)count * (uint64_t)(int64_t)size;
 }
 /* Of a collective, where half of the arguments may be without meaning. */
-uint64_t bytes_if(const void *buffer, int count, MPI_Datatype type, int other, MPI_Datatype other_type,
-                  MPI_Comm comm);
+uint64_t bytes_if(const void *buffer, int64_t count, MPI_Datatype type, int64_t other,
+                  MPI_Datatype other_type, MPI_Comm comm);
 
 /* ---- requests ----------------------------------------------------------------------------------- */
 
@@ -213,6 +214,7 @@ enum request_flags {
     R_DEAD = 256,    /* it was cancelled, says the log: it is never posted */
     R_OWN_SHADOW = 512, /* the shadow is persistent, and ours to free */
     R_OWN_HANDLE = 2048, /* so is what the application has for a request of its own */
+    R_SENDS = 4096,     /* a receive with a sending half that is a request of its own, and under way */
     R_SHARED = 1024, /* a handle that MPI gives more than once: of posts to and from MPI_PROC_NULL */
 };
 
@@ -224,6 +226,8 @@ struct request {
     uint64_t record; /* its record, or NOBODY */
     uint32_t flags, slot; /* slot: in a record of many, which; else 0 */
     uint32_t shadowed, comm_promised;
+    MPI_Request sending; /* R_SENDS: it is complete when both are */
+    void *copy;          /* of what goes, or NULL; ours to free */
     struct request *earlier, *later; /* of the watched ones, in the order of posting */
     MPI_Comm *new_comm;
     void *buffer; /* of a receive that is wild or persistent: what it was posted with */
@@ -260,6 +264,8 @@ static inline uint32_t request_age(const struct request *request) {
     if (request && request->flags & R_SHARED) return 0;
     return request && request->flags & R_ACTIVE ? (uint32_t)(posted - request->number + 1) : 0;
 }
+/* Is its sending half still under way? */
+bool request_sends(struct request *request);
 /* It completed; the status must be valid if the request is wild. Drops it unless it is persistent. */
 void request_completed(struct request *request, MPI_Status *status);
 

@@ -158,8 +158,8 @@ void types_forget(void) {
     for (unsigned i = 0; i < sizeof types / sizeof *types; i++) types[i].known = 0;
 }
 
-uint64_t bytes_if(const void *buffer, int count, MPI_Datatype type, int other, MPI_Datatype other_type,
-                  MPI_Comm comm) {
+uint64_t bytes_if(const void *buffer, int64_t count, MPI_Datatype type, int64_t other,
+                  MPI_Datatype other_type, MPI_Comm comm) {
     if (comm == mpi.comm_null || comm_entry(comm)->inter) return 0;
     return buffer == MPI_IN_PLACE ? bytes_of(other, other_type) : bytes_of(count, type);
 }

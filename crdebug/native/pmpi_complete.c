@@ -27,26 +27,32 @@ static void told_no(struct note *note, int *flag) {
     finish_no(note);
 }
 
+/* real: what MPI works on, or what the application has. */
+static int test(struct request *request, MPI_Request *real, int *flag, MPI_Status *status) {
+    *flag = 0;
+    return request_sends(request) ? MPI_SUCCESS : PMPI_Test(real_of(request, real), flag, status);
+}
+
 /* A wild receive is asked for again and again: MPI must not wait for it unseen. */
 static int wait_open(struct request *request, MPI_Request *handle, MPI_Status *status) {
-    int rc, flag = 0;
+    int rc, flag;
     do {
         expected(); /* when we went back meanwhile, it is posted anew */
-        rc = PMPI_Test(real_of(request, handle), &flag, status);
+        rc = test(request, handle, &flag, status);
     } while (rc == MPI_SUCCESS && !flag);
     return rc;
 }
 
 /* Wait for what the log says was done, as long as it says so: it may be cut meanwhile. */
-static bool wait_recorded(MPI_Request *real, MPI_Status *status, int *rc) {
-    int flag = 0;
-    do *rc = PMPI_Test(real, &flag, status);
+static bool wait_recorded(struct request *request, MPI_Request *real, MPI_Status *status, int *rc) {
+    int flag;
+    do *rc = test(request, real, &flag, status);
     while (*rc == MPI_SUCCESS && !flag && expected());
     return flag || *rc != MPI_SUCCESS;
 }
 
 static bool is_open(const struct request *request) {
-    return request && request->flags & R_WILD && request->flags & R_ACTIVE;
+    return request && request->flags & (R_WILD | R_SENDS) && request->flags & R_ACTIVE;
 }
 
 int wrap_Wait(uint64_t site, MPI_Request *handle, MPI_Status *status) {
@@ -76,10 +82,10 @@ int wrap_Test(uint64_t site, MPI_Request *handle, int *flag, MPI_Status *status)
     }
     if (status == MPI_STATUS_IGNORE) status = &own;
     int rc;
-    if (record && begin(&yes) && wait_recorded(real_of(request, handle), status, &rc)) {
+    if (record && begin(&yes) && wait_recorded(request, handle, status, &rc)) {
         *flag = 1;
     } else {
-        rc = PMPI_Test(real_of(request, handle), flag, status);
+        rc = test(request, handle, flag, status);
     }
     if (!*flag) {
         finish_no(&no);
@@ -102,9 +108,11 @@ int wrap_Request_get_status(uint64_t site, MPI_Request handle, int *flag, MPI_St
         return MPI_SUCCESS;
     }
     bool sure = record && begin(&yes);
-    int rc;
-    do rc = PMPI_Request_get_status(*real_of(request, &handle), flag, status);
-    while (sure && rc == MPI_SUCCESS && !*flag);
+    int rc = MPI_SUCCESS;
+    do {
+        *flag = 0;
+        if (!request_sends(request)) rc = PMPI_Request_get_status(*real_of(request, &handle), flag, status);
+    } while (sure && rc == MPI_SUCCESS && !*flag);
     if (*flag) finish(&yes);
     else finish_no(&no);
     return rc;
@@ -116,6 +124,7 @@ int wrap_Request_get_status(uint64_t site, MPI_Request handle, int *flag, MPI_St
 struct many {
     int count;
     bool open; /* a wild receive is among them */
+    bool sends; /* a half that sends is under way */
     uint32_t active, oldest;
     uint64_t hash; /* tells this call from another, 48 bits */
     MPI_Request *real;
@@ -152,13 +161,15 @@ static struct many *look_at(int count, MPI_Request *handles) {
     }
     struct many *many = &room;
     many->count = count;
-    many->open = false;
+    many->open = many->sends = false;
     many->active = many->oldest = 0;
     many->hash = 0;
     for (int i = 0; i < count; i++) {
         struct request *entry = many->entries[i] = request_find(handles[i]);
         uint32_t age = many->ages[i] = request_age(entry);
-        many->real[i] = *real_of(entry, &handles[i]);
+        bool sends = request_sends(entry);
+        many->real[i] = sends ? mpi.request_null : *real_of(entry, &handles[i]);
+        many->sends |= sends;
         many->open |= is_open(entry);
         many->active += age != 0;
         if (age > many->oldest) many->oldest = age;
@@ -168,9 +179,24 @@ static struct many *look_at(int count, MPI_Request *handles) {
     return many;
 }
 
-/* When we went back meanwhile, MPI works on others. */
+static void again_one(struct many *many, int i, MPI_Request *handles) {
+    bool sends = request_sends(many->entries[i]);
+    many->real[i] = sends ? mpi.request_null : *real_of(many->entries[i], &handles[i]);
+    many->sends |= sends;
+}
+
+/* When we went back meanwhile, MPI works on others. What still sends is not to be asked for. */
 static void again(struct many *many, MPI_Request *handles) {
-    for (int i = 0; i < many->count; i++) many->real[i] = *real_of(many->entries[i], &handles[i]);
+    many->sends = false;
+    for (int i = 0; i < many->count; i++) again_one(many, i, handles);
+}
+
+/* Of those that are recorded as done: when it is as the log says, MPI is asked for it. */
+static bool wait_one(struct many *many, int i, MPI_Request *handles, MPI_Status *status, int *rc) {
+    while (request_sends(many->entries[i]))
+        if (!expected()) return false;
+    again_one(many, i, handles);
+    return wait_recorded(NULL, &many->real[i], status, rc);
 }
 
 static void done_one(struct many *many, int i, MPI_Request *handles, MPI_Status *status) {
@@ -210,8 +236,8 @@ int wrap_Waitall(uint64_t site, int count, MPI_Request handles[], MPI_Status sta
     int rc, flag = 0;
     if (many->open) {
         do {
-            if (expected()) again(many, handles);
-            rc = PMPI_Testall(count, many->real, &flag, many->statuses);
+            if (expected() || many->sends) again(many, handles);
+            rc = many->sends ? MPI_SUCCESS : PMPI_Testall(count, many->real, &flag, many->statuses);
         } while (rc == MPI_SUCCESS && !flag);
     } else {
         rc = PMPI_Waitall(count, many->real, many->statuses);
@@ -236,11 +262,13 @@ int wrap_Testall(uint64_t site, int count, MPI_Request handles[], int *flag, MPI
         told_no(&no, flag);
         return MPI_SUCCESS;
     }
+    *flag = 0;
     if (record && begin(&yes)) {
+        while (many->sends) again(many, handles);
         rc = PMPI_Waitall(count, many->real, many->statuses);
         *flag = 1;
     } else {
-        rc = PMPI_Testall(count, many->real, flag, many->statuses);
+        rc = many->sends ? MPI_SUCCESS : PMPI_Testall(count, many->real, flag, many->statuses);
     }
     if (!*flag) {
         finish_no(&no);
@@ -273,7 +301,7 @@ static int any(unsigned call, uint64_t site, int count, MPI_Request handles[], i
     if (status == MPI_STATUS_IGNORE) status = &own;
     do {
         const struct crdebug_record *record = expected();
-        if (record) again(many, handles);
+        if (record || many->sends) again(many, handles);
         if (record && says_no(record)) {
             told_no(&no, &found);
             *flag = 0;
@@ -286,7 +314,7 @@ static int any(unsigned call, uint64_t site, int count, MPI_Request handles[], i
             if (none || (wanted >= 0 && wanted < count)) {
                 struct note then = yes;
                 chose(&then, many, wanted);
-                if (begin(&then) && (none || wait_recorded(&many->real[wanted], status, &rc))) {
+                if (begin(&then) && (none || wait_one(many, wanted, handles, status, &rc))) {
                     *index = wanted;
                     found = 1;
                     if (none) rc = PMPI_Testany(count, many->real, index, &found, status);
@@ -297,6 +325,7 @@ static int any(unsigned call, uint64_t site, int count, MPI_Request handles[], i
             }
         }
         rc = PMPI_Testany(count, many->real, index, &found, status);
+        if (many->sends && *index == MPI_UNDEFINED) found = 0;
     } while (rc == MPI_SUCCESS && !found && !flag);
     if (flag) *flag = found;
     if (!found) {
@@ -328,7 +357,7 @@ static int some(unsigned call, uint64_t site, int count, MPI_Request handles[], 
     int rc = MPI_SUCCESS;
     do {
         const struct crdebug_record *record = expected();
-        if (record) again(many, handles);
+        if (record || many->sends) again(many, handles);
         if (record && says_no(record)) {
             told_no(&no, outcount);
             return MPI_SUCCESS;
@@ -343,7 +372,7 @@ static int some(unsigned call, uint64_t site, int count, MPI_Request handles[], 
             }
             int got = 0;
             while (!other && got < wanted && rc == MPI_SUCCESS &&
-                   wait_recorded(&many->real[indices[got]], &many->statuses[got], &rc))
+                   wait_one(many, indices[got], handles, &many->statuses[got], &rc))
                 got++;
             if (got) {
                 *outcount = got;
@@ -356,6 +385,7 @@ static int some(unsigned call, uint64_t site, int count, MPI_Request handles[], 
             begin(&undefined);
         }
         rc = PMPI_Testsome(count, many->real, outcount, indices, many->statuses);
+        if (many->sends && *outcount == MPI_UNDEFINED) *outcount = 0;
     } while (rc == MPI_SUCCESS && *outcount == 0 && wait);
     if (*outcount == 0) {
         finish_no(&no);

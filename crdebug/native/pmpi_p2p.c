@@ -66,15 +66,45 @@ int wrap_Recv(uint64_t site, void *buf, int count, MPI_Datatype type, int source
     return rc;
 }
 
+/* Post a receive that is as `like` says, with all that is needed to post it anew. */
+static int post_watched(struct note *note, const struct crdebug_record *record, struct request *like,
+                        MPI_Request *handle) {
+    bool done = record && record->head & FLAG(CRDEBUG_DONE), odd = record && record->head & FLAG(CRDEBUG_ODD);
+    bool open = wild(like->source, like->tag);
+    int rc, source = like->source, tag = like->tag;
+    if (record && (odd || (!done && (open || deferred)))) {
+        rc = request_defer(like, odd ? R_DEAD : R_DEFERRED);
+        *handle = like->shadow;
+    } else {
+        if (done) recorded(record, &source, &tag);
+        rc = PMPI_Irecv(like->buffer, like->count, like->type, source, tag, like->comm, handle);
+    }
+    uint64_t place = finish(note);
+    struct request *request = request_posted(rc == MPI_SUCCESS ? *handle : mpi.request_null,
+                                             R_RECV | (open ? R_WILD : 0), place);
+    if (request == NULL) return rc;
+    request->flags |= like->flags;
+    request->shadow = like->shadow;
+    request->shadowed = like->shadowed;
+    request->buffer = like->buffer;
+    request->count = like->count;
+    request->type = like->type;
+    request->source = like->source;
+    request->tag = like->tag;
+    request->comm = like->comm;
+    request_watch(request);
+    if (request->flags & R_DEFERRED && !behind()) requests_caught_up(); /* it was the last record */
+    return rc;
+}
+
 /* On a repeat an open receive is posted as it ended. One that did not end before the tail is not
  * posted until there, nor a known one behind it: they would match what others are to have. */
 int wrap_Irecv(uint64_t site, void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
                MPI_Request *handle) {
     struct note note = envelope(CALL_Irecv, site, source, tag, comm, bytes_of(count, type));
     const struct crdebug_record *record = begin(&note);
-    bool done = record && record->head & FLAG(CRDEBUG_DONE), odd = record && record->head & FLAG(CRDEBUG_ODD);
-    bool open = wild(source, tag);
-    if (LIKELY(!open && !watched && !odd)) {
+    bool odd = record && record->head & FLAG(CRDEBUG_ODD);
+    if (LIKELY(!wild(source, tag) && !watched && !odd)) {
         int rc = PMPI_Irecv(buf, count, type, source, tag, comm, handle);
         uint64_t place = finish(&note);
         request_posted(rc == MPI_SUCCESS ? *handle : mpi.request_null, R_RECV, place);
@@ -82,30 +112,7 @@ int wrap_Irecv(uint64_t site, void *buf, int count, MPI_Datatype type, int sourc
     }
     struct request like = {.flags = R_RECV, .buffer = buf, .count = count, .type = type,
                            .source = source, .tag = tag, .comm = comm};
-    int rc;
-    if (record && (odd || (!done && (open || deferred)))) {
-        rc = request_defer(&like, odd ? R_DEAD : R_DEFERRED);
-        *handle = like.shadow;
-    } else {
-        if (done) recorded(record, &source, &tag);
-        rc = PMPI_Irecv(buf, count, type, source, tag, comm, handle);
-    }
-    uint64_t place = finish(&note);
-    struct request *request = request_posted(rc == MPI_SUCCESS ? *handle : mpi.request_null,
-                                             R_RECV | (open ? R_WILD : 0), place);
-    if (request == NULL) return rc;
-    request->flags |= like.flags;
-    request->shadow = like.shadow;
-    request->shadowed = like.shadowed;
-    request->buffer = buf;
-    request->count = count;
-    request->type = type;
-    request->source = like.source;
-    request->tag = like.tag;
-    request->comm = comm;
-    request_watch(request);
-    if (request->flags & R_DEFERRED && !behind()) requests_caught_up(); /* it was the last record */
-    return rc;
+    return post_watched(&note, record, &like, handle);
 }
 
 /* ---- both halves -------------------------------------------------------------------------------- */
@@ -166,14 +173,20 @@ int wrap_Sendrecv(uint64_t site, const void *sendbuf, int sendcount, MPI_Datatyp
     return rc;
 }
 
-/* The buffer is needed for what comes: what goes is packed first. */
+/* The buffer is needed for what comes: what goes is packed first. packed: its bytes. */
+static int pack_copy(const void *buf, int count, MPI_Datatype type, MPI_Comm comm, void **copy, int *packed) {
+    int size = 0;
+    int rc = PMPI_Pack_size(count, type, comm, &size);
+    *packed = 0;
+    *copy = rc == MPI_SUCCESS ? malloc((size_t)size + 1) : NULL;
+    if (*copy == NULL) return rc == MPI_SUCCESS ? MPI_ERR_NO_MEM : rc;
+    return PMPI_Pack(buf, count, type, *copy, size, packed, comm);
+}
+
 static int replace_wild(struct note *note, void *buf, int count, MPI_Datatype type, int dest, int sendtag,
                         int source, int recvtag, MPI_Comm comm, MPI_Status *status) {
-    int size = 0, packed = 0;
-    int rc = PMPI_Pack_size(count, type, comm, &size);
-    void *copy = rc == MPI_SUCCESS ? malloc((size_t)size + 1) : NULL;
-    if (copy == NULL) return rc == MPI_SUCCESS ? MPI_ERR_NO_MEM : rc;
-    rc = PMPI_Pack(buf, count, type, copy, size, &packed, comm);
+    void *copy;
+    int packed, rc = pack_copy(buf, count, type, comm, &copy, &packed);
     if (rc == MPI_SUCCESS)
         rc = exchange_wild(note, copy, packed, mpi.packed, dest, sendtag, buf, count, type, source, recvtag,
                            comm, status);
@@ -200,6 +213,72 @@ int wrap_Sendrecv_replace(uint64_t site, void *buf, int count, MPI_Datatype type
     finish(&note);
     return rc;
 }
+
+#ifdef HAS_MPI_Isendrecv
+/* Both halves are requests of their own, where the receive may have to be posted anew: the application
+ * has that of the receive, which is complete when both are. copy: of what goes; kept until it is gone. */
+static int post_halves(struct note *note, const struct crdebug_record *record, const void *sendbuf,
+                       int sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *copy,
+                       struct request *like, MPI_Request *handle) {
+    MPI_Request sending = mpi.request_null;
+    int sent = PMPI_Isend(sendbuf, sendcount, sendtype, dest, sendtag, like->comm, &sending);
+    int rc = post_watched(note, record, like, handle);
+    if (rc != MPI_SUCCESS || sent != MPI_SUCCESS) return rc == MPI_SUCCESS ? sent : rc;
+    struct request *request = request_find(*handle);
+    if (request == NULL) request = request_new(*handle, R_RECV | R_ACTIVE); /* the record has just ended */
+    if (request == NULL) return PMPI_Request_free(&sending);
+    request->flags |= R_SENDS;
+    request->sending = sending;
+    request->copy = copy;
+    shadows++;
+    return rc;
+}
+
+static bool is_one(int source, int tag, const struct crdebug_record *record) {
+    if (C.mode == CRDEBUG_COUNTS || source == MPI_PROC_NULL) return true;
+    return !wild(source, tag) && !watched && !(record && record->head & FLAG(CRDEBUG_ODD));
+}
+
+int wrap_Isendrecv(uint64_t site, const void *sendbuf, int sendcount, MPI_Datatype sendtype, int dest,
+                   int sendtag, void *recvbuf, int recvcount, MPI_Datatype recvtype, int source, int recvtag,
+                   MPI_Comm comm, MPI_Request *handle) {
+    struct note note = halves(CALL_Isendrecv, site, bytes_of(sendcount, sendtype), dest, sendtag,
+                              bytes_of(recvcount, recvtype), source, recvtag, comm);
+    note.words = note.few;
+    const struct crdebug_record *record = begin(&note);
+    if (LIKELY(is_one(source, recvtag, record))) {
+        int rc = PMPI_Isendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype,
+                                source, recvtag, comm, handle);
+        uint64_t place = finish(&note);
+        request_posted(rc == MPI_SUCCESS ? *handle : mpi.request_null, 0, place);
+        return rc;
+    }
+    struct request like = {.flags = R_RECV, .buffer = recvbuf, .count = recvcount, .type = recvtype,
+                           .source = source, .tag = recvtag, .comm = comm};
+    return post_halves(&note, record, sendbuf, sendcount, sendtype, dest, sendtag, NULL, &like, handle);
+}
+
+int wrap_Isendrecv_replace(uint64_t site, void *buf, int count, MPI_Datatype type, int dest, int sendtag,
+                           int source, int recvtag, MPI_Comm comm, MPI_Request *handle) {
+    uint64_t bytes = bytes_of(count, type);
+    struct note note =
+        halves(CALL_Isendrecv_replace, site, bytes, dest, sendtag, bytes, source, recvtag, comm);
+    note.words = note.few;
+    const struct crdebug_record *record = begin(&note);
+    void *copy = NULL;
+    int packed;
+    if (LIKELY(is_one(source, recvtag, record)) ||
+        pack_copy(buf, count, type, comm, &copy, &packed) != MPI_SUCCESS) {
+        int rc = PMPI_Isendrecv_replace(buf, count, type, dest, sendtag, source, recvtag, comm, handle);
+        uint64_t place = finish(&note);
+        request_posted(rc == MPI_SUCCESS ? *handle : mpi.request_null, 0, place);
+        return rc;
+    }
+    struct request like = {.flags = R_RECV, .buffer = buf, .count = count, .type = type,
+                           .source = source, .tag = recvtag, .comm = comm};
+    return post_halves(&note, record, copy, packed, mpi.packed, dest, sendtag, copy, &like, handle);
+}
+#endif
 
 /* ---- probes ------------------------------------------------------------------------------------- */
 

@@ -185,11 +185,9 @@ int wrap_Comm_disconnect(uint64_t site, MPI_Comm *comm) {
     return rc;
 }
 
-int wrap_Comm_idup(uint64_t site, MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *handle) {
-    struct note note = note_of(CALL_Comm_idup, site, comm_number(comm), 0, 0, 0);
-    begin(&note);
-    int rc = PMPI_Comm_idup(comm, newcomm, handle);
-    uint64_t place = finish(&note);
+/* A duplicate that is there when its request completes. */
+static void promised(uint64_t site, int rc, uint64_t place, MPI_Comm comm, MPI_Comm *newcomm,
+                     const MPI_Request *handle) {
     struct request *request =
         request_posted(rc == MPI_SUCCESS ? *handle : mpi.request_null, R_COMM, place);
     uint32_t number = comm_promise(comm);
@@ -198,8 +196,26 @@ int wrap_Comm_idup(uint64_t site, MPI_Comm comm, MPI_Comm *newcomm, MPI_Request 
         request->new_comm = from_fortran(site) ? NULL : newcomm;
         request->comm_promised = number;
     }
+}
+
+int wrap_Comm_idup(uint64_t site, MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *handle) {
+    struct note note = note_of(CALL_Comm_idup, site, comm_number(comm), 0, 0, 0);
+    begin(&note);
+    int rc = PMPI_Comm_idup(comm, newcomm, handle);
+    promised(site, rc, finish(&note), comm, newcomm, handle);
     return rc;
 }
+
+#ifdef HAS_MPI_Comm_idup_with_info
+int wrap_Comm_idup_with_info(uint64_t site, MPI_Comm comm, MPI_Info info, MPI_Comm *newcomm,
+                             MPI_Request *handle) {
+    struct note note = note_of(CALL_Comm_idup_with_info, site, comm_number(comm), 0, 0, 0);
+    begin(&note);
+    int rc = PMPI_Comm_idup_with_info(comm, info, newcomm, handle);
+    promised(site, rc, finish(&note), comm, newcomm, handle);
+    return rc;
+}
+#endif
 
 /* ---- others ------------------------------------------------------------------------------------- */
 

@@ -42,6 +42,7 @@ struct request *request_new(MPI_Request handle, unsigned flags) {
     request->record = NOBODY;
     request->slot = request->shadowed = request->comm_promised = 0;
     request->earlier = request->later = NULL;
+    request->copy = NULL;
     request->next = *place;
     *place = request;
     return request;
@@ -76,6 +77,10 @@ void request_drop(struct request *request) {
     *place = request->next;
     if (request->flags & R_WILD && request->flags & R_ACTIVE) C.pending_wild--;
     if (request->shadowed) shadows--;
+    if (request->flags & R_SENDS) {
+        PMPI_Request_free(&request->sending); /* a copy of what goes stays, for it may still go */
+        shadows--;
+    }
     request->next = unused;
     unused = request;
 }
@@ -126,6 +131,17 @@ static void end_shadow(struct request *request) {
     request->flags &= ~(unsigned)R_OWN_SHADOW;
     request->shadowed = 0;
     shadows--;
+}
+
+bool request_sends(struct request *request) {
+    int flag = 0;
+    if (LIKELY(request == NULL || !(request->flags & R_SENDS))) return false;
+    if (PMPI_Test(&request->sending, &flag, MPI_STATUS_IGNORE) == MPI_SUCCESS && !flag) return true;
+    request->flags &= ~(unsigned)R_SENDS;
+    shadows--;
+    free(request->copy);
+    request->copy = NULL;
+    return false;
 }
 
 void request_completed(struct request *request, MPI_Status *status) {

@@ -20,6 +20,7 @@ class Kind(Enum):
     SENDRECV = "send and receive"
     POST_SEND = "posted send"
     POST_RECV = "posted receive"
+    POST_SENDRECV = "posted send and receive"
     COMPLETE = "completion"  # Wait*, and Test* that said yes
     NOTHING = "no answer"  # Test* and probes that said no
     PROBE = "probe"  # that said yes
@@ -48,7 +49,7 @@ class Call:
     wild: bool = False  # posted with MPI_ANY_SOURCE or MPI_ANY_TAG
     repeats: int = 1  # a run of equal NOTHING calls: ticks tick .. tick+repeats-1
     completes: tuple[int, ...] = ()  # ticks of the posting calls that this call completed
-    source2: int | None = None  # SENDRECV: the receiving half
+    source2: int | None = None  # (POST_)SENDRECV: the receiving half
     tag2: int | None = None
     value: float = 0.0  # TIME
     group: tuple[int, ...] = ()  # MPI_Win_start, MPI_Win_post: the world ranks that it is for

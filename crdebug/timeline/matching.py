@@ -26,7 +26,7 @@ from crdebug.native.history import (
     longs,
     pointed,
 )
-from crdebug.timeline.calls import Call, entered_by
+from crdebug.timeline.calls import Call, Kind, entered_by
 from crdebug.timeline.collectives import Succession
 from crdebug.timeline.functions import KIND_NUMBERS, NUMBERS, table
 from crdebug.timeline.needs import NeedList
@@ -161,9 +161,11 @@ class Matching:
         for row in state.open if state is not None else ():
             tick = state.receives.tick[row]  # type: ignore[union-attr]
             call = log[entered_by(log, tick) - 1]
-            if call.tick == tick and call.peer is not None and call.tag is not None:
+            exchange = call.kind is Kind.POST_SENDRECV
+            peer, tag = (call.source2, call.tag2) if exchange else (call.peer, call.tag)
+            if call.tick == tick and peer is not None and tag is not None:
                 history = self.memory.address
-                library().history_learned(history, rank, row, call.peer, call.tag)
+                library().history_learned(history, rank, row, peer, tag)
 
     # ---- for those who ask ---------------------------------------------------------------------
 

@@ -23,8 +23,9 @@ from crdebug.travel.calls import Sites
 from crdebug.travel.traveller import Traveller
 
 _FAR = 100_000  # calls that are looked back at
-_RECEIVES = frozenset((Kind.RECV, Kind.SENDRECV, Kind.POST_RECV, Kind.COMPLETE, Kind.PROBE))
-_SENDS = frozenset((Kind.SEND, Kind.SENDRECV, Kind.POST_SEND, Kind.COMPLETE))
+_BOTH = frozenset((Kind.SENDRECV, Kind.POST_SENDRECV, Kind.COMPLETE))
+_RECEIVES = _BOTH | {Kind.RECV, Kind.POST_RECV, Kind.PROBE}
+_SENDS = _BOTH | {Kind.SEND, Kind.POST_SEND}
 
 
 @dataclass(frozen=True, slots=True)

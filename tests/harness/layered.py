@@ -20,6 +20,7 @@ from crdebug.native.clock import Clock
 from crdebug.timeline.log import RankLog, read_log
 
 from . import mpirun
+from .mpis import Mpi
 from .programs import build
 
 
@@ -107,12 +108,17 @@ class Layered:
         *arguments: object,
         ranks: int = 4,
         flags: tuple[str, ...] = (),
+        mpi: Mpi | None = None,
     ) -> None:
-        mpicc = mpicc_of("mpirun")
+        mpicc = mpicc_of("mpirun") if mpi is None else mpi.tool("mpicc")
         assert mpicc is not None
         self.layer = asyncio.run(build_layer(mpicc, Deadline(120)))
         self.directory = directory
-        self.argv = mpirun.command(build(program, flags=flags), *arguments, ranks=ranks)
+        if mpi is None:
+            self.argv = mpirun.command(build(program, flags=flags), *arguments, ranks=ranks)
+        else:
+            made = build(program, flags=flags, compiler=mpicc)
+            self.argv = [*mpi.launch(ranks), str(made), *map(str, arguments)]
         self.ranks = ranks
         directory.mkdir(exist_ok=True)
 
