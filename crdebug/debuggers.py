@@ -9,6 +9,7 @@ from importlib import resources
 from pathlib import Path
 from signal import SIGRTMIN
 
+from crdebug.acquire.debug_files import unpack
 from crdebug.acquire.mpir import ProcDesc
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
@@ -21,6 +22,7 @@ from crdebug.node.code import remove_breakpoints
 from crdebug.target.gdb import GdbTarget
 from crdebug.target.group import Identity, TargetGroup
 from crdebug.target.interface import BreakpointRequest, Target, TargetState
+from crdebug.target.startup import index_cache, unpacked_debug_files
 
 # What keeps snapshots in memory; see crdebug/target/keeping.py.
 KEEPING = ("kept_memory.py", "kept_files.py", "kept_kernel.py", "keep_mi.py")
@@ -90,6 +92,7 @@ async def launch_group(
 
     Raises the first error; none is left running then.
     """
+    await unpack(index_cache(), unpacked_debug_files(), Deadline(settings.attach))
     launching = [asyncio.create_task(launch_gdb(rank, signal, settings)) for rank in ranks]
     try:
         targets = await asyncio.gather(*launching)

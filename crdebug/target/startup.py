@@ -47,6 +47,16 @@ _SETTINGS = (
 )
 
 
+def index_cache() -> Path:
+    """Where GDBs keep indexes of debug information; see "Index Files Speed Up GDB"."""
+    return cache_home() / "gdb-index"
+
+
+def unpacked_debug_files() -> Path:
+    """Where GDBs look first for separate debug files; see crdebug/acquire/debug_files.py."""
+    return cache_home() / "gdb-debug"
+
+
 def command_line(gdb: str, scripts: Sequence[Path] = ()) -> tuple[str, ...]:
     """The argument vector. gdb: the program. scripts: sourced in this order."""
     return (gdb, "-nx", "-q", "--interpreter=mi3", *_options(scripts))
@@ -55,11 +65,14 @@ def command_line(gdb: str, scripts: Sequence[Path] = ()) -> tuple[str, ...]:
 def _options(scripts: Sequence[Path]) -> Iterator[str]:
     # GDB reads the libraries' debug information again at every attach, and so does every rank's
     # GDB; the index of it, once made, halves the time of an attach ("Index Files Speed Up GDB").
-    index_cache = (
-        f"set index-cache directory {cache_home() / 'gdb-index'}",
+    cached = (
+        f"set index-cache directory {index_cache()}",
         "set index-cache enabled on",
+        # before the directories that this GDB was built with
+        f"python gdb.execute('set debug-file-directory ' + {str(unpacked_debug_files())!r}"
+        " + ':' + gdb.parameter('debug-file-directory'))",
     )
-    for setting in (*_SETTINGS, *index_cache):
+    for setting in (*_SETTINGS, *cached):
         yield from ("-iex", setting)
     for script in scripts:
         yield from ("-x", str(script))
