@@ -11,11 +11,13 @@ As a library: `run`, `attach` and `restart` open a session, whose verbs are thos
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from crdebug.config import Settings
     from crdebug.events import Event
     from crdebug.session import Session
@@ -30,6 +32,9 @@ async def run(
     *,
     name: str | None = None,
     stop_at_main: bool = True,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    stdin: Path | int | None = None,
     settings: Settings | None = None,
     subscriber: Callable[[Event], None] | None = None,
 ) -> AsyncIterator[Session]:
@@ -42,6 +47,9 @@ async def run(
         argv,
         name=name,
         stop_at_main=stop_at_main,
+        env=env,
+        cwd=cwd,
+        stdin=stdin,
         settings=settings or Defaults(record=None),
         subscriber=subscriber,
     )

@@ -19,7 +19,7 @@ from crdebug.deadline import Deadline
 from crdebug.debuggers import end_job, launch_gdb, raise_first, replace_gdb
 from crdebug.errors import CrdebugError, GdbDied, Interrupted, Refused
 from crdebug.events import Event, GroupStopped, JobSays, Progress
-from crdebug.job import app, hooks
+from crdebug.job import app, hooks, inputs
 from crdebug.job.imaging import OUTPUT, Imaging
 from crdebug.job.ranks import RankShim, find_shim
 from crdebug.job.record import JobDirectory, JobRecord, is_alive, told
@@ -125,6 +125,35 @@ class AttendedJob:
     def output_sizes(self) -> tuple[int, ...]:
         """How much the job has written so far, in bytes."""
         return tuple((self._run_directory / name).stat().st_size for name in OUTPUT)
+
+    def input_size(self) -> int:
+        """How much the job was sent so far; it only tells one size from another."""
+        return inputs.size(self._run_directory)
+
+    @property
+    def has_later_input(self) -> bool:
+        """Is there input that was sent behind the checkpoint that it is back at?"""
+        return inputs.has_later(self._run_directory)
+
+    def drop_later_input(self) -> None:
+        """It gets something else instead."""
+        inputs.drop_later(self._run_directory)
+
+    def require_input(self) -> None:
+        """Raises Refused when nothing can be sent to the job's standard input."""
+        if not self.has_later_input:
+            inputs.require(self.record, self._run_directory)
+
+    async def send(self, data: bytes) -> None:
+        """Append to what the job reads; nothing is the end. Raises Refused."""
+        await inputs.send(self.directory, data, Deadline(self.settings.stop))
+
+    async def give_input_again(self) -> None:
+        """Before ranks run: what was sent behind the checkpoint that the job is back at."""
+        if self.has_later_input:
+            limit = Deadline(self.settings.stop)
+            async with self.directory.lock_within("give its input again", limit):
+                inputs.give_again(self._run_directory, self.record.pid)
 
     async def rewind_output(self, sizes: Sequence[int]) -> None:
         """Take what the job has written back to these lengths. Its writers append (O_APPEND)."""

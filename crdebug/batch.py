@@ -23,7 +23,7 @@ from crdebug.deadline import Deadline
 from crdebug.errors import BadInput, CrdebugError, DeadlineExpired, Refused, StoreError
 from crdebug.events import Event, JobSays
 from crdebug.job import app
-from crdebug.job.launch import await_ranks
+from crdebug.job.launch import Given, await_ranks
 from crdebug.job.record import JobDirectory, is_alive, parse_handle
 from crdebug.native.app_layout import Status, Wish
 from crdebug.node import signals
@@ -375,19 +375,20 @@ async def start(
     care: Upkeep,
     settings: Settings,
     tell: Callable[[Event], None],
+    given: Given | None = None,
 ) -> jobs.JobInfo:
     """Start a job; with `resume`, bring it back from its newest whole checkpoint if it has one.
 
-    So a batch script is the same for the first time and for all that follow. Raises Refused when
-    the job runs.
+    So a batch script is the same for the first time and for all that follow. One that is brought
+    back has what it was given the first time. Raises Refused when the job runs.
     """
     if name is None or not resume:
-        return await jobs.run_detached(argv, name, settings)
+        return await jobs.run_detached(argv, name, settings, given)
     directory = JobDirectory(name)
     if directory.exists() and is_alive(directory.read()):
         raise Refused(f"job '{name}' is running", hint=f"'crdebug kill {name}' ends it")
     try:
         handle = await handle_of(name, care.stage)
     except BadInput:
-        return await jobs.run_detached(argv, name, settings)
+        return await jobs.run_detached(argv, name, settings, given)
     return await jobs.restart(handle, tell, settings)

@@ -21,6 +21,7 @@ from crdebug.ui.options import (
     batch_options,
     keep_options,
     refuse_batch_options,
+    start_options,
 )
 from crdebug.ui.waiting import wait as _wait
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from crdebug.commands.preferences import Preference
     from crdebug.commands.registry import Registry
     from crdebug.events import Event
+    from crdebug.job.launch import Given
     from crdebug.session import Session
     from crdebug.ui.conversation import Begin, LineSource
     from crdebug.ui.screen import Screen
@@ -118,6 +120,7 @@ def main() -> None:
     help="Record MPI calls, to go back in time; by default if the MPI's mpicc is there.",
 )
 @click.option("--name", metavar="JOB", help="The job's name; by default the program's.")
+@start_options
 @_SIGNAL
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- mpirun ...")
 @click.pass_context
@@ -135,6 +138,9 @@ def run(
     signal_number: int | None,
     argv: tuple[str, ...],
     care: Upkeep,
+    env: dict[str, str],
+    cwd: Path | None,
+    stdin: Path | int | None,
 ) -> None:
     """Start a job: `crdebug run -- mpirun -n 4 ./heat`.
 
@@ -156,7 +162,10 @@ def run(
         from crdebug.ui.detached import run_detached
 
         shown = None if front is None else Front(front, held)
-        ctx.exit(_wait(run_detached(argv, name, resume, care, settings, _screen(), shown)))
+        given = _given(env, cwd, stdin, ours=front is None)
+        ctx.exit(_wait(run_detached(argv, name, resume, care, settings, _screen(), shown, given)))
+    if stdin == 0 and not batch:
+        raise click.UsageError("'--stdin -' is the console's: give a file, or --batch")
     refuse_batch_options(ctx, "--no-debugger")
     if resume:
         raise click.UsageError("--resume is for --no-debugger; else use 'crdebug restart'")
@@ -168,13 +177,29 @@ def run(
             argv,
             name=name,
             stop_at_main=stop_at == "main",
+            env=env,
+            cwd=cwd,
+            stdin=stdin,
             settings=settings,
             subscriber=subscriber,
         )
 
-    given = {"signal": signal_number, "record": record}
-    chosen = [name for name, value in given.items() if value is not None]
+    options = {"signal": signal_number, "record": record}
+    chosen = [name for name, value in options.items() if value is not None]
     _debug(begin, scripts, batch, preferences, given=chosen)
+
+
+def _given(env: dict[str, str], cwd: Path | None, stdin: Path | int | None, *, ours: bool) -> Given:
+    """What a job without a debugger gets. ours: crdebug's own standard input, if that is no
+    terminal, as launchers pass theirs on."""
+    from crdebug.job import inputs
+    from crdebug.job.launch import Given
+
+    if stdin is None and ours and sys.stdin is not None and not sys.stdin.isatty():
+        stdin = 0
+    if stdin == 0 and inputs.waits(0):
+        return Given(env, cwd, more=True, relayed=True)
+    return Given(env, cwd, stdin)
 
 
 @main.command()

@@ -16,7 +16,7 @@ from crdebug import jobs
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
 from crdebug.errors import CrdebugError, DeadlineExpired
-from crdebug.job.launch import await_ranks
+from crdebug.job.launch import Given, await_ranks
 from crdebug.job.record import JobDirectory
 from crdebug.native.build import build
 
@@ -37,9 +37,9 @@ class Front:
     held: bool
 
     async def start(
-        self, argv: Sequence[str], name: str | None, settings: Settings
+        self, argv: Sequence[str], name: str | None, settings: Settings, given: Given
     ) -> jobs.JobInfo:
-        return await jobs.run_detached(argv, name, settings, hold=self.held)
+        return await jobs.run_detached(argv, name, settings, given, hold=self.held)
 
     @contextlib.asynccontextmanager
     async def shown(self, job: str, settings: Settings) -> AsyncIterator[None]:

@@ -19,7 +19,7 @@ from crdebug.errors import BadInput, CrdebugError, DeadlineExpired, Refused, Sto
 from crdebug.events import Event, Progress, RankRestored
 from crdebug.job import app, asking, hooks
 from crdebug.job.imaging import Imaging, stop_all
-from crdebug.job.launch import await_ranks, end, launch, why_ended
+from crdebug.job.launch import Given, await_ranks, end, launch, why_ended
 from crdebug.job.ranks import RankShim, StoppedRank, refuse_traced
 from crdebug.job.record import (
     JobDirectory,
@@ -98,13 +98,18 @@ async def _shims(directory: JobDirectory, record: JobRecord) -> tuple[RankShim, 
 
 
 async def run_detached(
-    argv: Sequence[str], name: str | None, settings: Settings, *, hold: bool = False
+    argv: Sequence[str],
+    name: str | None,
+    settings: Settings,
+    given: Given | None = None,
+    *,
+    hold: bool = False,
 ) -> JobInfo:
     """Start a job that can be checkpointed; returns when its launcher runs.
 
     hold: every rank waits before main until it is let go.
     """
-    directory, _ = await launch(argv, name=name, hold=hold, settings=settings)
+    directory, _ = await launch(argv, name=name, hold=hold, settings=settings, given=given)
     return await _info(directory)
 
 

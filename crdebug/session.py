@@ -23,7 +23,7 @@ from crdebug.errors import CrdebugError, DeadlineExpired, Refused, StoreError
 from crdebug.events import Event, JobSays
 from crdebug.foreign import attach_found, choose
 from crdebug.job import app
-from crdebug.job.launch import await_ranks, end, launch
+from crdebug.job.launch import Given, await_ranks, end, launch
 from crdebug.job.ranks import RankShim
 from crdebug.job.record import (
     JobDirectory,
@@ -60,17 +60,23 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         *,
         name: str | None = None,
         stop_at_main: bool = True,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        stdin: Path | int | None = None,
         settings: Settings | None = None,
         subscriber: Callable[[Event], None] | None = None,
     ) -> Session:
         """Start a launcher command (``mpirun …``) in a job container and attach to all its ranks.
 
         With stop_at_main every rank is stopped at the first line of main, else before it.
+        env: variables for it, besides those of this process.  cwd: where it runs.  stdin: a file
+        or descriptor whose content it reads; without one it reads what `send` sends it.
         Raises NotAvailable, Refused, and the launcher's last words if it ends early.
         """
         settings = settings or Settings()
         tell_phase(subscriber, "run", "launch")
-        directory, record = await launch(argv, name=name, hold=True, settings=settings)
+        given = Given(env or {}, cwd, stdin, more=stdin is None)
+        directory, record = await launch(argv, name=name, hold=True, settings=settings, given=given)
         try:
             shims = await await_ranks(directory, record, Deadline(settings.launch))
             tell_phase(subscriber, "run", "attach")
@@ -213,6 +219,8 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         await self._end_following()
         self._keep_points()
         if self._attended is not None:
+            if self.ended is None:
+                await self._attended.give_input_again()
             self._attended.leave()
         answers = await self._group.detach_all(hold=hold)
         self._over = True

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from crdebug.checkpoint.store import Checkpoint, describe
 from crdebug.deadline import Deadline
 from crdebug.events import Event
+from crdebug.job import inputs
 from crdebug.job.imaging import Image, Imaging
 from crdebug.job.launch import end
 from crdebug.job.ranks import RankShim, naming_the_ended
@@ -64,6 +65,7 @@ class Undisturbed:
             manifest, self.record, debugger=self._held
         )
         self.checkpoint = describe(manifest)
+        inputs.give_again(self._imaging.directory.run(self.record.incarnation), self.record.pid)
 
     async def retire(self) -> None:
         await end(self._old, Deadline(self._imaging.settings.stop))

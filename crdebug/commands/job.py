@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from crdebug.commands.arguments import Completes, rest
+from crdebug.commands.arguments import Completes, flag, rest
 from crdebug.commands.registry import Call, Group, Requires
 from crdebug.commands.results import Killed, Left, Nothing, Result, Text
 from crdebug.commands.script import play, read_script
@@ -42,9 +42,43 @@ That is variables in the launcher's environment; what you have set yourself stay
 async def info_launch(call: Call) -> Result:
     record, why = call.context.session.info_launch()
     lines = [shlex.join(record.argv), f"in {record.directory}"]
+    lines += [f"{name}={value}: by --env" for name, value in record.environment.items()]
+    lines += [f"standard input: {record.stdin}"] if record.stdin else []
     lines.append(f"recorded by {record.layer}" if record.layer else "MPI calls are not recorded")
     lines += [f"{name}={value}: {why[name]}" for name, value in record.added.items()]
     return Text("\n".join(lines))
+
+
+TEXT = rest("TEXT", "a line of input", default="")
+EOF = flag("--eof", "that is all: its standard input ends")
+
+
+@JOB.command(
+    "send",
+    """
+Send the job a line on its standard input, which the launcher passes to rank 0.
+
+    send 42
+    send --eof
+
+What is sent waits until it is read, so send it before 'continue'. In GDB that is 'run < FILE';
+here it is 'crdebug run --stdin FILE', after which nothing more can be sent.
+
+Going back in time has the job read again what it was sent. What is sent after 'restart', before
+the job runs, takes the place of what was sent after that checkpoint: a new branch of history.
+""",
+    arguments=(EOF, TEXT),
+    requires=Requires.ALIVE,
+)
+async def send(call: Call) -> Result:
+    session = call.context.session
+    if not call[EOF]:
+        size = await session.send(f"{call[TEXT]}\n")
+        return Text(f"{size} bytes sent")
+    if call[TEXT]:
+        await session.send(f"{call[TEXT]}\n")
+    await session.send_end()
+    return Text("the end of its input was sent")
 
 
 @JOB.command(

@@ -26,7 +26,7 @@ from crdebug.config import Settings
 from crdebug.deadline import Deadline
 from crdebug.errors import CrdebugError, NotAvailable, Refused, StoreError
 from crdebug.events import Progress
-from crdebug.job import app, clocks, needs
+from crdebug.job import app, clocks, inputs, needs
 from crdebug.job.ranks import RankShim, StoppedRank, find_shims
 from crdebug.job.record import JobDirectory, JobRecord, is_alive
 from crdebug.native import layout
@@ -120,6 +120,7 @@ class Imaging:
             now.update((each.rank, each.read().now) for each in clocks.find(shims, record.layer))
             for name in OUTPUT:
                 shutil.copyfile(self.directory.run(record.incarnation) / name, draft.run / name)
+            inputs.save(self.directory.run(record.incarnation), draft.run)
             if running:
                 # The CRS has broken off system calls in the job itself, not in the image only.
                 calls = broken_calls(draft.images)
@@ -291,6 +292,7 @@ class Imaging:
             for name in OUTPUT:
                 shutil.copyfile(home / "run" / name, run / name)
                 (run / name).chmod(0o600)  # as the starter made it; the CRS compares
+            inputs.bring_back(home / "run", self.directory.run(record.incarnation), run)
             if manifest.layer:
                 clocks.take_along(self.directory.run(record.incarnation), run)
             rollback = RollBack(manifest.saved, home / "files", self.directory.undo(record))

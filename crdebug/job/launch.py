@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from crdebug.acquire.found import find_job
@@ -14,7 +16,7 @@ from crdebug.acquire.mpir import acquire
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
 from crdebug.errors import BadInput, CrdebugError, NotAvailable, Refused, StoreError
-from crdebug.job import clocks
+from crdebug.job import clocks, inputs
 from crdebug.job.ranks import RankShim, find_shims
 from crdebug.job.record import JobDirectory, JobRecord, is_alive, told, unused_name
 from crdebug.native import layout
@@ -41,6 +43,32 @@ _AS_ROOT: Mapping[str, tuple[str, str]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a job's launcher gets besides its command line.
+
+    environment: variables that it has besides crdebug's own, or in their place.  directory: where
+    it runs; None is where crdebug does.  stdin: a file or descriptor that is read to its end before
+    the job starts; None is nothing.  more: more will be sent; else its standard input ends there.
+    relayed: that is what crdebug itself reads.
+    """
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    directory: Path | None = None
+    stdin: Path | int | None = None
+    more: bool = False
+    relayed: bool = False
+
+    @property
+    def input_text(self) -> str:
+        """What the job reads from its standard input, for people."""
+        if self.relayed or isinstance(self.stdin, int):
+            return "crdebug's own"
+        if self.stdin is not None:
+            return str(self.stdin)
+        return "what 'send' gives it" if self.more else "empty"
+
+
 def added_to(environment: Mapping[str, str]) -> dict[str, str]:
     """What is set besides the user's environment, so that the job can be dumped."""
     needed = {**NEEDED, **(_AS_ROOT if os.geteuid() == 0 else {})}
@@ -58,13 +86,19 @@ def launch_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 async def launch(
-    argv: Sequence[str], *, name: str | None, hold: bool, settings: Settings
+    argv: Sequence[str],
+    *,
+    name: str | None,
+    hold: bool,
+    settings: Settings,
+    given: Given | None = None,
 ) -> tuple[JobDirectory, JobRecord]:
     """Start a launcher in a new job container. Returns as soon as it runs.
 
     hold: every rank waits before main until its gate is opened.
-    Raises Refused when a job of that name is alive or has checkpoints, NotAvailable.
+    Raises Refused when a job of that name is alive or has checkpoints, NotAvailable, BadInput.
     """
+    given = given or Given()
     if not argv:
         raise BadInput("there is no command to run", hint="crdebug run -- mpirun -n 4 PROGRAM")
     signal = settings.signal or layout.DEFAULT_SIGNAL
@@ -73,14 +107,23 @@ async def launch(
         raise NotAvailable(
             "a job container needs root", hint="run it as root; 'crdebug doctor' says more"
         )
+    environment = {**os.environ, **given.environment}
+    place = (given.directory or Path.cwd()).resolve()
+    if not place.is_dir():
+        raise BadInput(f"there is no directory {place} to run the job in")
     directory = JobDirectory(name or unused_name(tuple(argv)))
     deadline = Deadline(settings.launch)
     native = await build(settings.compiler, deadline)
     layer = await _layer_for(argv, settings.record, deadline)
-    with directory.lock("start it"):
+    with contextlib.ExitStack() as stack:
+        source = None
+        if given.stdin is not None:
+            source = stack.enter_context(inputs.open_source(given.stdin))
+        stack.enter_context(directory.lock("start it"))
         _refuse_in_use(directory)
         try:
             run = directory.new_run(1)
+            await asyncio.to_thread(inputs.begin, run, source, more=given.more)
             if layer is not None:
                 clocks.make_room(run)
             pid = await container.start(
@@ -91,8 +134,8 @@ async def launch(
                 directory=run,
                 hold=hold,
                 signal=signal,
-                environment=launch_environment(os.environ),
-                working_directory=Path.cwd(),
+                environment=launch_environment(environment),
+                working_directory=place,
                 deadline=deadline,
             )
         except BaseException:
@@ -101,13 +144,15 @@ async def launch(
         record = JobRecord(
             name=directory.name,
             argv=tuple(argv),
-            directory=str(Path.cwd()),
+            directory=str(place),
             created=time.time(),
             signal=signal,
             starter=str(native.starter),
             shim=str(native.shim),
             layer=str(layer or ""),
-            added=added_to(os.environ),
+            added=added_to(environment),
+            environment=dict(given.environment),
+            stdin=given.input_text,
             incarnation=1,
             pid=pid,
             start=_started(pid),

@@ -6,7 +6,8 @@ STATE/jobs/NAME/
   session         the attached session's socket, see crdebug.job.control
   points.json     the breakpoints and displays of the last session
   herd.json       where the threads were, while they are in their waitpoints
-  run/N/          the N-th incarnation's stdout, stderr and events
+  run/N/          the N-th incarnation's stdout, stderr and events, and its input, see
+                  crdebug.job.inputs
   asks, door      FIFOs, in run/N/ too, so that ranks see who reads them: see crdebug.job.app
   run/N/time/     its ranks' logs of MPI calls, see crdebug.timeline.log
   undo-N/         while the N-th incarnation is being replaced: what its files held
@@ -55,7 +56,8 @@ class JobRecord:
     pid, start: PID 1 of its container as numbered here, and when that process started (see
     proc.started); boot: of which run of the machine.  layer: the library that records its MPI
     calls, empty if they are not recorded.  branch: of its history, see crdebug.timeline.branches.
-    added: what crdebug has set in the launcher's environment.
+    added: what crdebug has set in the launcher's environment.  environment: what the user has set
+    for it.  stdin: what it reads from its standard input, for people.
     adopted: crdebug did not start it; it has no container, and pid is its launcher's.
     """
 
@@ -74,6 +76,8 @@ class JobRecord:
     branch: str = MAIN
     adopted: bool = False
     added: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    stdin: str = ""
 
 
 class JobDirectory:

@@ -38,7 +38,7 @@ def _commands(compiler: Sequence[str], target: Path) -> tuple[tuple[str, ...], .
     shim = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "shim.so"))
     walk = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "walk.so"))
     history = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "history.so"))
-    sources = [str(_HERE / f"{name}.c") for name in ("crs_action", "front", "starter")]
+    sources = [str(_HERE / f"{name}.c") for name in ("crs_action", "front", "input", "starter")]
     return (
         (*starter, *sources),
         (*shim, str(_HERE / "shim.c"), str(_HERE / "app.c"), "-pthread", "-ldl"),

@@ -14,6 +14,8 @@
 #endif
 #define CRDEBUG_SOCKET CRDEBUG_DIR "/starter"    /* SOCK_SEQPACKET, one registration a connection */
 #define CRDEBUG_EVENTS CRDEBUG_DIR "/events"     /* append-only lines, see starter.c */
+#define CRDEBUG_INPUT CRDEBUG_DIR "/input"       /* what the launcher is to read, see input.c */
+#define CRDEBUG_INPUT_SIGNAL SIGIO               /* tells PID 1 that there is more of it */
 #define CRDEBUG_DEFAULT_SIGNAL 62                /* SIGRTMAX - 2: no MPI that we know uses it */
 
 enum crdebug_crs_state { CRDEBUG_CRS_NONE = 0, CRDEBUG_CRS_CONTINUE = 1, CRDEBUG_CRS_RESTART = 2 };

@@ -7,7 +7,8 @@
  * The first form makes the namespaces, writes the host PID of PID 1 to descriptor FD and leaves PID 1
  * behind, which owns the job's stdio, reaps, forwards signals, answers the ranks' registrations,
  * holds the MPIR symbols, and ends with the launcher's status. DIR (on the host) is mounted at
- * CRDEBUG_DIR; the job's output is in its files `stdout` and `stderr`, and `events` gets a line
+ * CRDEBUG_DIR; the job's output is in its files `stdout` and `stderr`, what it is to read in `input`
+ * (see input.c), and `events` gets a line
  *   ranks N      all N ranks are in MPIR_proctable
  *   late N FILE  an MPI program started in rank N whose place another process has, see accept_rank
  *   failed TEXT  the container or the launcher could not be started
@@ -236,10 +237,11 @@ static void serve_rank(int listener) {
 static const int forwarded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP};
 #define FORWARDED (sizeof forwarded / sizeof *forwarded)
 
+/* CRDEBUG_INPUT_SIGNAL only wakes us: the file is looked at each time. */
 static void note_signal(int number) {
     if (number == SIGCHLD)
         child_pending = 1;
-    else
+    else if (number != CRDEBUG_INPUT_SIGNAL)
         forward_pending[number] = 1;
 }
 
@@ -248,9 +250,12 @@ static void block_signals(sigset_t *unblocked) {
     struct sigaction action = {.sa_handler = note_signal};
     sigemptyset(&ours);
     sigaddset(&ours, SIGCHLD);
+    sigaddset(&ours, CRDEBUG_INPUT_SIGNAL);
     for (size_t i = 0; i < FORWARDED; i++) sigaddset(&ours, forwarded[i]);
     sigprocmask(SIG_BLOCK, &ours, unblocked);
     sigaction(SIGCHLD, &action, NULL);
+    sigaction(CRDEBUG_INPUT_SIGNAL, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
     for (size_t i = 0; i < FORWARDED; i++) sigaction(forwarded[i], &action, NULL);
 }
 
@@ -267,12 +272,15 @@ static void prepare_environment(void) {
     setenv("CRDEBUG_SIGNAL", text, 1);
 }
 
-static pid_t start_launcher(const sigset_t *unblocked) {
+static pid_t start_launcher(const sigset_t *unblocked, int input) {
     pid_t child = fork();
     if (child < 0) fail("fork");
     if (child > 0) return child;
     for (size_t i = 0; i < FORWARDED; i++) signal(forwarded[i], SIG_DFL);
     signal(SIGCHLD, SIG_DFL);
+    signal(CRDEBUG_INPUT_SIGNAL, SIG_DFL);
+    signal(SIGPIPE, SIG_DFL);
+    if (dup2(input, 0) < 0) fail("dup2");
     sigprocmask(SIG_SETMASK, unblocked, NULL);
     setpgid(0, 0);
     prepare_environment();
@@ -308,10 +316,15 @@ static _Noreturn void run_container(void) {
     block_signals(&unblocked);
     int listener = listen_for_ranks();
     MPIR_being_debugged = options.hold;
-    pid_t launcher = start_launcher(&unblocked);
+    int input = open_input();
+    if (input < 0) fail("open " CRDEBUG_INPUT);
+    pid_t launcher = start_launcher(&unblocked, input);
+    close(input);
     for (;;) {
-        struct pollfd wanted = {.fd = listener, .events = POLLIN};
-        if (ppoll(&wanted, 1, NULL, &unblocked) > 0) serve_rank(listener);
+        pass_input_on();
+        struct pollfd wanted[2] = {{.fd = listener, .events = POLLIN},
+                                   {.fd = input_waits(), .events = POLLOUT}};
+        if (ppoll(wanted, 2, NULL, &unblocked) > 0 && wanted[0].revents) serve_rank(listener);
         if (child_pending) {
             child_pending = 0;
             int status = reap(launcher);

@@ -25,6 +25,12 @@ void describe_job(const char *job);
 /* Brings `lo` up in this process's network namespace; -1 with errno. */
 int raise_loopback(void);
 
+/* The job's standard input, see input.c: the end of a pipe for the launcher to read from, -1 with
+ * errno; passes on what has come; and the descriptor at which more waits for room, -1 if none does. */
+int open_input(void);
+void pass_input_on(void);
+int input_waits(void);
+
 /* Be what a tool starts, see front.c. Returns an exit status. */
 int front(int count, char **arguments);
 

@@ -64,6 +64,11 @@ def in_flight(pid: int) -> tuple[Channel, ...]:
     return tuple(found)
 
 
+def has_unread_input(pid: int) -> bool:
+    """Does something lie in the pipe or socket that its standard input is?"""
+    return any(channel.descriptor == 0 and channel.unread for channel in in_flight(pid))
+
+
 def channels(pid: int) -> Mapping[int, str]:
     """The sockets and pipes of a process, by descriptor: names that both ends of a pipe share."""
     return dict(_channels(pid))

@@ -174,6 +174,14 @@ def is_stopped(pid: int) -> bool:
 _EXITING = 0x4  # PF_EXITING of the kernel's include/linux/sched.h
 
 
+def reads_input(pid: int) -> bool:
+    """Does a process wait in read(2) for its standard input? No where the kernel does not tell."""
+    try:
+        return _read(pid, "syscall").split()[:2] == ["0", "0x0"]
+    except OSError:
+        return False
+
+
 def is_ending(pid: int) -> bool:
     """Is the process on its way out? PID 1 of a namespace is, until all others of it are gone."""
     try:

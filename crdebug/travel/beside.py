@@ -20,7 +20,7 @@ from crdebug.checkpoint.manifest import Manifest
 from crdebug.checkpoint.store import CheckpointStore
 from crdebug.debuggers import launch_group
 from crdebug.events import Event
-from crdebug.job import clocks
+from crdebug.job import clocks, inputs
 from crdebug.job.record import BESIDE, JobDirectory
 from crdebug.ranks import RankSet
 from crdebug.target.group import TargetGroup
@@ -52,6 +52,7 @@ async def beside(
         record = replace(job.record, incarnation=0, pid=0, start=0, boot="")
         directory.run(0).mkdir(parents=True)
         await asyncio.to_thread(clocks.copy, logs, directory.run(0))
+        inputs.copy(logs, directory.run(0))
         files = RollBack(manifest.saved, store.path(manifest.number) / "files", directory.files)
         await asyncio.to_thread(files.apply)
         undo.push_async_callback(asyncio.to_thread, files.undo)
@@ -61,6 +62,7 @@ async def beside(
         second = AttendedJob(group, directory, record, (), job.settings, _deaf)
         undo.push_async_callback(second.end)
         await second.restart(manifest, store)
+        await second.give_input_again()
         found = clocks.find(second.shims, record.layer)
         await Replay(group, found, cut, None).run()
         await show_callers(group, group.ranks, record.layer)

@@ -285,11 +285,11 @@ class History:
             self._last = focus
             return self.now(focus, "; ".join([note, *self.traveller.doubts]))
 
-    async def branch(self, name: str) -> str:
-        """Begin a new branch of history here; returns its name."""
+    async def branch(self, name: str, note: str = "") -> str:
+        """Begin a new branch of history here; returns its name. note: why."""
         async with self._going():
             self._reverse.forget()
-            return await self.branching.begin(name)
+            return await self.branching.begin(name, note)
 
     async def switch(self, name: str, focus: int) -> Moment:
         """Go to the end of another branch."""

@@ -2,7 +2,8 @@
 
 What the ranks write between a snapshot and its being put back is written again as they run on; so
 the job's own output is taken back to the length that it had. It has come through the launcher,
-which is not put back: a snapshot is taken only when nothing is on its way through it.
+which is not put back: a snapshot is taken only when nothing is on its way through it, nor in a
+rank's standard input; so what the ranks have read since is what was sent since.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ _PATIENCE = 2.0  # seconds for the launcher to pass on what the ranks have writt
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """output: how much the job had written.  bytes: what it takes that those before do not."""
+    """output: how much the job had written.  input: and was sent.  bytes: what it takes that those
+    before do not."""
 
     base: Base
     output: tuple[int, ...]
+    input: int
     bytes: int
 
 
@@ -63,7 +66,8 @@ class Near:
         except CrdebugError as error:
             self.why_not = error.clause()
             return None
-        self._kept.append(_Kept(base, self._job.output_sizes(), taken.changed))
+        sizes = self._job.output_sizes(), self._job.input_size()
+        self._kept.append(_Kept(base, *sizes, taken.changed))
         bound = proc.available_memory() // 4
         while len(self._kept) > 1 and sum(each.bytes for each in self._kept) > bound:
             await self._forget(self._kept[0])
@@ -73,6 +77,8 @@ class Near:
         """Raises Refused when the processes are not what they were, apart from their memory."""
         kept = next(each for each in self._kept if each.base == base)
         try:
+            if kept.input != self._job.input_size():
+                raise Refused("the job was sent input since that snapshot, and may have read it")
             await self.drained()
             await self._snapshots.put_back(base.kept, self._deadline())
         except CrdebugError:

@@ -16,6 +16,7 @@ from crdebug.errors import CrdebugError, GdbError, Interrupted
 from crdebug.events import Event, GroupStopped, RankStopped, StopReason
 from crdebug.job.clocks import NEVER, RankClock
 from crdebug.native.mpi_calls import BY_NUMBER
+from crdebug.node import proc
 from crdebug.ranks import RankSet
 from crdebug.target.group import TargetGroup
 from crdebug.timeline.messages import Cut
@@ -69,6 +70,7 @@ class Replay:
         self._also = also
         self._asked = asked
         self.held_up = RankSet()  # who could not come to its place, and waits inside a call
+        self.reading = RankSet()  # who is where it was, and waits for input as it did then
 
     async def run(self) -> None:
         """Until all ranks are there, and stand. Raises CrdebugError that names who is not.
@@ -95,7 +97,7 @@ class Replay:
             if not run.done():
                 await self._group.interrupt()
             stop = await run
-        if not self._there() and not self.held_up:
+        if not self._there() and not self.held_up and not self.reading:
             raise self._why_not(stop)
 
     async def _until_there(self, run: asyncio.Task[GroupStopped]) -> None:
@@ -109,7 +111,8 @@ class Replay:
         while not over():
             now = [clock.read().now for clock in self._clocks]
             if now == before and self._only_held_up():
-                self.held_up = self._missing()
+                self.reading = self._waiting_for_input()
+                self.held_up = self._missing() - self.reading
                 return
             if now == before and waited >= _STANDSTILL:
                 raise CrdebugError(
@@ -123,12 +126,22 @@ class Replay:
     def _only_held_up(self) -> bool:
         """Is the focused rank there, and does everybody else wait inside a call for what nobody
         does at this cut? The rules (crdebug/timeline/cuts.py) do not know all: not who got the lock
-        of a window first."""
-        missing = [clock for clock in self._clocks if not self._is_there(clock)]
-        return (
+        of a window first. Or for input that nobody has sent: it comes to no next call."""
+        missing = self._missing() - self._waiting_for_input()
+        others = [clock for clock in self._clocks if clock.rank in missing]
+        return not others or (
             self._focus is not None
-            and all(clock.rank != self._focus for clock in missing)
-            and all(clock.read().now % 2 and not clock.read().held for clock in missing)
+            and self._focus not in missing
+            and all(clock.read().now % 2 and not clock.read().held for clock in others)
+        )
+
+    def _waiting_for_input(self) -> RankSet:
+        return RankSet.of(
+            clock.rank
+            for clock in self._clocks
+            if clock.rank != self._focus
+            and clock.read().now == self._cut[clock.rank]
+            and proc.reads_input(clock.shim.pid)
         )
 
     def _there(self) -> bool:

@@ -14,9 +14,10 @@ from weakref import WeakSet
 
 from crdebug.deadline import Deadline
 from crdebug.debuggers import walking_scripts
-from crdebug.errors import GdbError
+from crdebug.errors import GdbError, Refused
 from crdebug.mi.records import MiTuple
 from crdebug.native import clock as layout
+from crdebug.node import inflight
 from crdebug.ranks import RankSet
 from crdebug.target import reading
 from crdebug.target.gdb import GdbTarget
@@ -183,6 +184,12 @@ class Reverse:
         """A snapshot of this rank only: enough for its own piece of history."""
         target = self._group[focus]
         assert isinstance(target, GdbTarget)
+        if target.pid is not None and inflight.has_unread_input(target.pid):
+            raise Refused(
+                "there is input that it has not read yet, and what it reads it reads only once",
+                ranks=RankSet.of([focus]),
+                hint="'goto tick N' goes back over MPI calls, 'restart N' to a checkpoint",
+            )
         await target.keep(_ALONE, (), Deadline(self._group.settings.command))
         return _ALONE
 

@@ -288,6 +288,7 @@ class Traveller:
                 problem = error
         else:
             raise problem
+        await self.job.give_input_again()
         if base.kept != "here":
             await self._awake()
         self.tell(Progress("back in time", "replay"))
@@ -384,6 +385,7 @@ class Traveller:
             return
         store = self.store(base)
         await self.job.restart(store.load(base.number), store)
+        await self.job.give_input_again()
         self.changed = False
         if all(base.cut):  # before MPI_Init, no way leads back from where a snapshot is of use
             await self.near.keep(base.cut)

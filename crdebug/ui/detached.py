@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import AsyncIterator, Sequence
 
 import click
 
@@ -11,6 +12,9 @@ from crdebug import batch, jobs
 from crdebug.checkpoint.upkeep import Upkeep
 from crdebug.config import Settings
 from crdebug.front import Front
+from crdebug.job import inputs
+from crdebug.job.launch import Given
+from crdebug.job.record import JobDirectory
 from crdebug.ui.output import relay
 from crdebug.ui.screen import Screen
 
@@ -23,17 +27,34 @@ async def run_detached(
     settings: Settings,
     screen: Screen,
     front: Front | None,
+    given: Given,
 ) -> int:
     """Start a job; returns the status that it ended with. front: what a tool has started."""
     with screen.busy():
         if front is None:
-            job = await batch.start(argv, name, resume, care, settings, screen.event)
+            job = await batch.start(argv, name, resume, care, settings, screen.event, given)
         else:
-            job = await front.start(argv, name, settings)
+            job = await front.start(argv, name, settings, given)
     if front is None:
-        return await _follow(job, care, settings)
+        async with _relayed(job, given.relayed):
+            return await _follow(job, care, settings)
     async with front.shown(job.name, settings):
         return await _follow(job, care, settings)
+
+
+@contextlib.asynccontextmanager
+async def _relayed(job: jobs.JobInfo, wanted: bool) -> AsyncIterator[None]:
+    """While the block runs, what crdebug gets on its own standard input goes to the job; not to one
+    that was brought back."""
+    if not wanted or job.incarnation > 1:
+        yield
+        return
+    relay = asyncio.create_task(inputs.relay(JobDirectory(job.name), 0))
+    try:
+        yield
+    finally:
+        relay.cancel()
+        await asyncio.gather(relay, return_exceptions=True)
 
 
 async def restart_detached(handle: str, care: Upkeep, settings: Settings, screen: Screen) -> int:

@@ -95,6 +95,54 @@ _BATCH = (
 )
 
 
+def _variable(
+    ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> dict[str, str]:
+    found = {}
+    for text in values:
+        name, given, value = text.partition("=")
+        if not name or not given:
+            raise click.BadParameter(f"'{text}' is not NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def _source(ctx: click.Context, parameter: click.Parameter, value: str | None) -> Path | int | None:
+    """Standard input is descriptor 0."""
+    return 0 if value == "-" else Path(value) if value is not None else None
+
+
+_START = (
+    click.option(
+        "--env",
+        multiple=True,
+        callback=_variable,
+        metavar="NAME=VALUE",
+        help="A variable for the job; may be given more than once.",
+    ),
+    click.option(
+        "--cwd",
+        type=click.Path(path_type=Path, exists=True, file_okay=False),
+        metavar="DIR",
+        help="Where the job runs.",
+    ),
+    click.option(
+        "--stdin",
+        type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+        callback=_source,
+        metavar="FILE",
+        help="What rank 0 reads; '-' is crdebug's own. Else what `send` sends it.",
+    ),
+)
+
+
+def start_options(function: F) -> F:
+    """What a job is started with besides its command line: `env`, `cwd`, `stdin`."""
+    for option in reversed(_START):
+        function = option(function)
+    return function
+
+
 def _gathered(
     options: tuple[Callable[[F], F], ...], gather: Callable[[dict[str, Any]], object]
 ) -> Callable[[F], F]:

@@ -151,6 +151,7 @@ class Core:
         if self._attended is not None:
             self._attended.begin()
             await past(self.history).branching.before_running()
+            await self._attended.give_input_again()
             await self._heed_endings(ranks)
 
     async def _arrive(self, ranks: RankSet) -> None:

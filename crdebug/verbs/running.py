@@ -118,6 +118,31 @@ class Running(Waiting, Independent):
                 )
         return await self._group.keep_console(ranks, f"handle {words}")
 
+    async def send(self, text: str | bytes) -> int:
+        """Send the job something on its standard input, which rank 0 reads; returns how many bytes.
+
+        Input is a part of the job's history: going back has it read again what it was sent. After a
+        restart, what is sent before ranks run takes the place of what was sent after that
+        checkpoint, and a branch of history begins. Raises Refused.
+        """
+        data = text.encode() if isinstance(text, str) else text
+        if data:
+            await self._send(data)
+        return len(data)
+
+    async def send_end(self) -> None:
+        """Have the job's standard input end behind what was sent. Raises Refused."""
+        await self._send(b"")
+
+    async def _send(self, data: bytes) -> None:
+        job = self._job("send it input")
+        job.require_input()
+        if job.has_later_input:
+            if self.history is not None and self.history.recorded:
+                await self.history.branch("", note="send")
+            job.drop_later_input()
+        await job.send(data)
+
     # ---- changing the state -------------------------------------------------------------------
 
     async def call(self, ranks: RankSet, expression: str) -> Answers[str]:

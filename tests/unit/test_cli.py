@@ -8,8 +8,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 
@@ -25,6 +25,7 @@ from crdebug.cli import main
 from crdebug.config import Settings
 from crdebug.errors import BadInput, StoreError
 from crdebug.events import Event, JobOutput, Progress, RankRestored
+from crdebug.job.launch import Given
 
 pytestmark = pytest.mark.unit
 
@@ -51,6 +52,7 @@ class World:
     fail: Exception | None = None
     status: int = 0
     interrupted: bool = False
+    given: list[Given] = field(default_factory=list)
 
     def _note(self, *what: object) -> None:
         self.asked.append(what)
@@ -65,9 +67,13 @@ class World:
         *,
         name: str | None,
         stop_at_main: bool,
+        env: Mapping[str, str],
+        cwd: Path | None,
+        stdin: Path | int | None,
         settings: Settings,
         subscriber: Callable[[Event], None],
     ) -> FakeSession:
+        self.given = [Given(env, cwd, stdin)]
         subscriber(Progress("run", "launch"))
         self.session.subscribe(subscriber)
         self._note("run", tuple(argv), name, stop_at_main, settings.signal)
@@ -89,8 +95,9 @@ class World:
     # ---- crdebug.jobs
 
     async def run_detached(
-        self, argv: Sequence[str], name: str | None, settings: Settings
+        self, argv: Sequence[str], name: str | None, settings: Settings, given: Given
     ) -> JobInfo:
+        self.given = [given]
         self._note("run_detached", tuple(argv), name, settings.signal)
         return JobInfo()
 
@@ -317,6 +324,37 @@ def test_run_without_a_debugger_is_the_launchers_stand_in(world: World) -> None:
     assert result.exit_code == 3
     assert world.asked == [("run_detached", ("mpirun", "./heat"), "heat", 0), ("follow", "heat")]
     assert (result.stdout, result.stderr) == ("half", "crdebug: job heat\noops\n")
+
+
+def test_what_a_job_is_given_besides_its_command_line(world: World, tmp_path: Path) -> None:
+    options = ("--env", "A=1=2", "--env", "B=", "--cwd", str(tmp_path))
+    start = ("--", "mpirun", "./heat")
+    file = tmp_path / "in put"
+    file.write_text("echo x\n")
+    given = Given({"A": "1=2", "B": ""}, tmp_path)
+    assert crdebug_("run", *options, "--stdin", str(file), *start).exit_code == 0
+    assert world.given == [replace(given, stdin=file)]
+    assert crdebug_("run", "--batch", "-x", str(file), "--stdin", "-", *start).exit_code == 0
+    assert world.given == [Given(stdin=0)]
+    assert crdebug_("run", "--no-debugger", *options, "--stdin", str(file), *start).exit_code == 0
+    assert world.given == [replace(given, stdin=file)]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--env", "A"), "'A' is not NAME=VALUE"),
+        (("--env", "=1"), "'=1' is not NAME=VALUE"),
+        (("--cwd", "/nowhere"), "'/nowhere' does not exist"),
+        (("--stdin", "/nowhere"), "'/nowhere' does not exist"),
+        (("--stdin", "-"), "'--stdin -' is the console's: give a file, or --batch"),
+    ],
+)
+def test_what_a_job_cannot_be_given(world: World, options: tuple[str, ...], said: str) -> None:
+    result = crdebug_("run", *options, "--", "mpirun", "./heat")
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert not world.asked
 
 
 def test_ctrl_c_ends_the_job_it_waits_for(world: World) -> None:

@@ -19,8 +19,9 @@ from crdebug.errors import (
     Refused,
     StoreError,
 )
+from crdebug.job import inputs
 from crdebug.job import launch as launching
-from crdebug.job.launch import await_ranks, launch, launch_environment, why_ended
+from crdebug.job.launch import Given, await_ranks, launch, launch_environment, why_ended
 from crdebug.job.record import JobDirectory
 from crdebug.native.build import Native
 from crdebug.node import container as containers
@@ -110,6 +111,32 @@ async def test_a_job_that_was_started_is_on_record(home: Path, container: Contai
     assert record.directory == os.getcwd()
     assert container.asked[0]["directory"] == directory.run(1)
     assert (directory.path / "run" / "1").is_dir()
+
+
+async def test_what_the_job_is_given_is_on_record_and_its_input_in_place(
+    container: Container, tmp_path: Path
+) -> None:
+    file = tmp_path / "in"
+    file.write_bytes(b"1\n2")
+    variables = {"A": "1", "OMPI_MCA_pml": "mine"}
+    given = Given(variables, tmp_path, file)
+    directory, record = await launch(ARGV, name="heat", hold=True, settings=Settings(), given=given)
+    assert (record.environment, record.directory) == (variables, str(tmp_path))
+    assert record.stdin == str(file)
+    assert "OMPI_MCA_pml" not in record.added
+    assert container.asked[0]["working_directory"] == tmp_path
+    environment = container.asked[0]["environment"]
+    assert isinstance(environment, dict)
+    assert environment.items() >= {**variables, "PATH": os.environ["PATH"]}.items()
+    assert inputs.is_over(directory.run(1))
+    assert (directory.run(1) / "input").read_bytes() == b"\x03\0\0\x001\n2" + bytes(4)
+
+
+@pytest.mark.parametrize("given", [Given(stdin=Path("/nowhere")), Given(directory=Path("/none"))])
+async def test_what_is_not_there_cannot_be_given(container: Container, given: Given) -> None:
+    with pytest.raises(BadInput, match="/no"):
+        await launch(ARGV, name="heat", hold=True, settings=Settings(), given=given)
+    assert not container.asked and not JobDirectory("heat").exists()
 
 
 async def test_the_signal_is_the_users(container: Container) -> None:
