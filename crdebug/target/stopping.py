@@ -26,7 +26,7 @@ import asyncio
 import contextlib
 
 from crdebug.deadline import Deadline
-from crdebug.errors import DeadlineExpired, GdbError, Refused
+from crdebug.errors import CrdebugError, DeadlineExpired, GdbError, Refused
 from crdebug.events import RankStopped, StopReason
 from crdebug.mi.connection import Connection
 from crdebug.node.stops import PendingStops, StopSignals
@@ -159,16 +159,23 @@ class Stopper:
         chosen = next((str(known[lwp]) for lwp in lwps if lwp in known), selected)
         own, quiet = tracker.last_stop, tracker.quiet
         tracker.quiet = True
+
+        async def as_before() -> None:
+            tracker.quiet = quiet
+            tracker.withdraw(TargetState.STOPPED, own)
+            if self._connection.death is None:
+                await mi(f"-gdb-set scheduler-locking {setting.payload.text('value')}", deadline)
+
         try:
             await mi("-gdb-set scheduler-locking on", deadline)
             tracker.begin()
             await mi(f"-exec-continue --thread {chosen}", deadline)
             stop = await self._stopped(deadline)
-        finally:
-            tracker.quiet = quiet
-            tracker.withdraw(TargetState.STOPPED, own)
-            if self._connection.death is None:
-                await mi(f"-gdb-set scheduler-locking {setting.payload.text('value')}", deadline)
+        except BaseException:
+            with contextlib.suppress(CrdebugError):  # what went wrong first is what is told
+                await as_before()
+            raise
+        await as_before()
         if tracker.state is TargetState.STOPPED:
             await self._after(stop, own, selected, deadline)
 
