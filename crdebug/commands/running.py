@@ -35,8 +35,12 @@ VALUE = rest("VALUE", "what it returns; without it, whatever is there", default=
 EXPRESSION = rest("EXPR", "an expression in the program's language")
 ASSIGNMENT = rest("VARIABLE = VALUE", "an expression in the program's language")
 SIGNAL = rest("SIGNAL KEYWORDS", "stop, nostop, print, noprint, pass, nopass; as GDB takes them")
-SECONDS: Argument[float | None] = Argument(
-    "SECONDS", "how long at most; without it, as long as it takes", Kind.WORD, read_seconds, None
+TIME: Argument[float | None] = Argument(
+    "TIME",
+    "how long at most (5, 5s, 2m); without it, as long as it takes",
+    Kind.WORD,
+    read_seconds,
+    None,
 )
 TO_END = flag("--to-end", "run on when ranks exit with status 0, until the job has ended")
 
@@ -281,17 +285,17 @@ async def barrier(call: Call) -> Result:
 Wait until the ranks have stopped or ended, and tell how they came to that.
 
 For ranks that run each for itself ('set stop-mode rank'). Ctrl-C stops those that are waited for;
-after so many SECONDS it is said who still runs.
+after so much TIME it is said who still runs.
 
     wait
     [0,2] wait 10
 """,
-    arguments=(SECONDS,),
+    arguments=(TIME,),
     requires=Requires.ANY,
     ranks=True,
 )
 async def wait(call: Call) -> Result:
-    waited = await call.context.session.wait(call.ranks, call[SECONDS])
+    waited = await call.context.session.wait(call.ranks, call[TIME])
     if waited.missing:
         call.context.show(Text(f"[{waited.missing}] still running"))
     return Stopped(waited.stop)

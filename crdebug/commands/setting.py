@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
+from crdebug import amounts
 from crdebug.commands.context import Context
 from crdebug.config import Settings
 from crdebug.errors import BadInput, Refused
@@ -107,14 +107,26 @@ def reader(kinds: type[E]) -> Callable[[str], E]:
 
 
 def read_seconds(text: str) -> float:
-    """A number of seconds, more than 0."""
-    if not re.fullmatch(r"\d+(\.\d+)?", text, re.ASCII) or float(text) == 0:
-        raise BadInput(f"'{text}' is no number of seconds")
-    return float(text)
+    """A time, more than 0: ``5``, ``5s``, ``1.5h``."""
+    try:
+        return amounts.read_seconds(text)
+    except ValueError:
+        raise BadInput(f"'{text}' is no time", hint=f"write {amounts.TIMES}") from None
 
 
-def seconds_text(seconds: float) -> str:
-    return f"{seconds:g} s"
+def reader_or(words: Mapping[str, float]) -> Callable[[str], float]:
+    """Reads a time, or one of these words."""
+
+    def read(text: str) -> float:
+        if text in words:
+            return words[text]
+        try:
+            return read_seconds(text)
+        except BadInput as error:
+            either = " nor ".join(f"'{word}'" for word in words)
+            raise BadInput(f"'{text}' is neither {either} nor a time", hint=error.hint) from None
+
+    return read
 
 
 def read_text(text: str) -> str:

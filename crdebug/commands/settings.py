@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable
 from textwrap import indent, wrap
 
+from crdebug import amounts
+from crdebug.amounts import bytes_text, seconds_text
 from crdebug.commands.arguments import rest, word
 from crdebug.commands.context import Context, Hangup
 from crdebug.commands.registry import Call, Group, Requires
@@ -22,7 +24,7 @@ from crdebug.commands.setting import (
     read_switch,
     read_text,
     reader,
-    seconds_text,
+    reader_or,
     setting,
     switch_text,
 )
@@ -47,52 +49,36 @@ def _history(context: Context) -> History:
     return found
 
 
-def read_interval(text: str) -> float:
-    """on, off (0), or seconds."""
-    if text in ("on", "off"):
-        return EVERY if text == "on" else 0.0
-    if not re.fullmatch(r"\d+(\.\d+)?", text, re.ASCII) or float(text) == 0:
-        raise BadInput(f"'{text}' is neither 'on' nor 'off' nor a number of seconds")
-    return float(text)
+read_interval = reader_or({"on": EVERY, "off": 0.0})
+read_patience = reader_or({"off": 0.0})
 
 
 def interval_text(seconds: float) -> str:
-    return f"every {seconds:g} s while the job runs" if seconds else "off"
-
-
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+    return f"every {seconds_text(seconds)} while the job runs" if seconds else "off"
 
 
 def read_bound(text: str) -> Bound:
     """A size (``500M``, ``2GiB``), or a part of the free disk (``10%``)."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:(%)|([kmgt]?)(?:i?b)?)", text.lower(), re.ASCII)
-    if found is None or float(found[1]) == 0 or (found[2] and float(found[1]) > 100):
-        raise BadInput(f"'{text}' is no size", hint="write 500M, 2G, or a part of the disk: 10%")
-    number = float(found[1])
-    return Bound(part=number / 100) if found[2] else Bound(max(int(number * _UNITS[found[3]]), 1))
+    try:
+        if text.endswith("%"):
+            part = float(text[:-1]) if re.fullmatch(r"\d+(\.\d+)? ?%", text, re.ASCII) else 0.0
+            if not 0 < part <= 100:
+                raise ValueError(text)
+            return Bound(part=part / 100)
+        return Bound(amounts.read_bytes(text))
+    except ValueError:
+        hint = "write 500M, 2G, or a part of the disk: 10%"
+        raise BadInput(f"'{text}' is no size", hint=hint) from None
 
 
 def bound_text(bound: Bound) -> str:
     if not bound.size:
         return f"{bound.part * 100:g}% of the disk that is free without them"
-    for unit in ("T", "G", "M", "K"):
-        if bound.size >= _UNITS[unit.lower()]:
-            return f"{bound.size / _UNITS[unit.lower()]:.3g} {unit}iB"
-    return f"{bound.size} bytes"
+    return bytes_text(bound.size)
 
 
 def _put_failure(context: Context, wanted: bool) -> None:
     context.session.stop_at_failure = wanted
-
-
-def read_patience(text: str) -> float:
-    """off (0), or seconds."""
-    if text == "off":
-        return 0.0
-    try:
-        return read_seconds(text)
-    except BadInput:
-        raise BadInput(f"'{text}' is neither 'off' nor a number of seconds") from None
 
 
 def _put_stop_mode(context: Context, mode: StopMode) -> None:
@@ -153,7 +139,7 @@ def _limit(field: str, what: str) -> Setting:
 
     return of_session(
         f"limit-{field}",
-        "SECONDS",
+        "TIME",
         f"how long {what} may take",
         read=read_seconds,
         text=seconds_text,
@@ -230,11 +216,11 @@ SETTINGS = (
     ),
     setting(
         "step-patience",
-        "off|SECONDS",
+        "off|TIME",
         "after how long a step that does not end is looked at: it may wait in MPI for ranks that "
         "stand still",
         read=read_patience,
-        text=lambda seconds: f"{seconds:g} s" if seconds else "off",
+        text=lambda seconds: seconds_text(seconds) if seconds else "off",
         get=lambda context: context.session.patience,
         put=_put_patience,
     ),
@@ -250,7 +236,7 @@ SETTINGS = (
     ),
     setting(
         "auto-checkpoint",
-        "on|off|SECONDS",
+        "on|off|TIME",
         "how often checkpoints are taken while the job runs, to go back in time from; of the older "
         "ones fewer are kept",
         read=read_interval,
@@ -350,8 +336,10 @@ Choose how crdebug does something, while this session lasts.
 
 {_LIST}
 
+A TIME is a number of seconds, or has a unit: 500ms, 5s, 10m, 1.5h, 2d.
+
 What is to hold in every session stands in $XDG_CONFIG_HOME/crdebug/config.toml (or in
-$CRDEBUG_CONFIG), a line each: pager = false, limit-stop = 60, on-hangup = "kill".
+$CRDEBUG_CONFIG), a line each: pager = false, limit-stop = "2m", on-hangup = "kill".
 
 The program's variables are set with 'set var', GDB's own settings with 'gdb set ...'.
 """,

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from crdebug import amounts
+
 if TYPE_CHECKING:
     from crdebug.checkpoint.upkeep import Keep, Upkeep
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([a-z]?)\Z", re.ASCII)
 
 
 class SignalNumber(click.ParamType[int]):
@@ -37,25 +34,24 @@ class SignalNumber(click.ParamType[int]):
 
 
 class Amount(click.ParamType[float]):
-    """A positive number with a unit: a time in seconds (90, 90s, 1.5h), or a size (500M, 2G)."""
+    """A positive number with a unit, see crdebug.amounts."""
 
-    def __init__(self, name: str, units: dict[str, float], example: str) -> None:
+    def __init__(self, name: str, read: Callable[[str], float], example: str) -> None:
         self.name = name
-        self._units = units
+        self._read = read
         self._example = example
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        match = _AMOUNT.match(str(value).lower())
-        amount = float(match[1]) * self._units.get(match[2], 0.0) if match else 0.0
-        if amount <= 0:
+        try:
+            return self._read(str(value))
+        except ValueError:
             self.fail(f"'{value}' is no {self.name}; write it like {self._example}")
-        return amount
 
 
-TIME = Amount("time", _SECONDS, "30s, 10m, 1.5h or 2d")
-SIZE = Amount("size", {unit: float(size) for unit, size in _BYTES.items()}, "500M or 20G")
+TIME = Amount("time", amounts.read_seconds, amounts.TIMES)
+SIZE = Amount("size", amounts.read_bytes, amounts.SIZES)
 
 _KEEP = (
     click.option("--keep", type=click.IntRange(1), metavar="N", help="Keep N of them."),

@@ -21,7 +21,9 @@ TOP = Path(__file__).parents[2]
 
 # level 0 is the ground; an import must lead to a lower level, or stay in its own package
 LEVELS: dict[str, int] = {
-    **dict.fromkeys(("ranks", "ranksets", "values", "events", "errors", "deadline", "config"), 0),
+    **dict.fromkeys(
+        ("ranks", "ranksets", "values", "events", "errors", "deadline", "config", "amounts"), 0
+    ),
     "app": 0,  # it runs in other people's programs, and imports nothing of ours
     **dict.fromkeys(("node", "mi", "native"), 1),
     **dict.fromkeys(("timeline", "checkpoint", "target", "acquire"), 2),

@@ -46,7 +46,10 @@ async def run(context: Context, line: str) -> str:
         ("off", 0.0, "off"),
         ("3", 3.0, "every 3 s while the job runs"),
         ("0.5", 0.5, "every 0.5 s while the job runs"),
-        ("3600", 3600.0, "every 3600 s while the job runs"),
+        ("5s", 5.0, "every 5 s while the job runs"),
+        ("1.5M", 90.0, "every 1.5 min while the job runs"),
+        ("2 h", 7200.0, "every 2 h while the job runs"),
+        ("3600", 3600.0, "every 1 h while the job runs"),
     ],
 )
 async def test_how_often(
@@ -222,7 +225,7 @@ async def test_the_config_file_holds_in_every_session(
     file = tmp_path / "config.toml"
     file.write_text(
         '# mine\npager = false\n"on-hangup" = "kill"\nlimit-stop = 7.5\n\n'
-        'auto-checkpoint = 3\nsignal = "SIGTSTP"\n'
+        'auto-checkpoint = "3s"\nsignal = "SIGTSTP"\n'
     )
     preferences = read_preferences(file)
     session.settings = begin_with(preferences, Settings())
@@ -236,7 +239,7 @@ async def test_the_config_file_holds_in_every_session(
         f"limit-stop: 7.5 s ({file}:4)",
         f"auto-checkpoint: every 3 s while the job runs ({file}:6)",
         f"signal: SIGTSTP ({file}:7)",
-        "limit-dump: 600 s (default)",
+        "limit-dump: 10 min (default)",
     ):
         assert line in lines
     await run(context, "set pager on")
@@ -262,7 +265,8 @@ FAULTS = [
     (b"pag = true\n", ":1: there is no setting 'pag'"),
     (b"[pager]\nx = 1\n", ":1: a setting is one text"),
     (b"pager = true\nlimit-stop = [1]\n", ":2: a setting is one text"),
-    (b"limit-stop = -1\n", ":1: '-1' is no number of seconds"),
+    (b"limit-stop = -1\n", ":1: '-1' is no time"),
+    (b'limit-stop = "5 weeks"\n', ":1: '5 weeks' is no time"),
     (b"pager", ": expected"),
     (b"pager = '\xff'\n", " are not UTF-8 text"),
 ]
@@ -290,5 +294,5 @@ async def test_the_help_tells_all_of_them(context: Context) -> None:
 def test_a_patience_is_off_or_seconds() -> None:
     assert (settings.read_patience("off"), settings.read_patience("2.5")) == (0.0, 2.5)
     for text in ("on", "0", "-1", "", "soon"):
-        with pytest.raises(BadInput, match="is neither 'off' nor a number of seconds"):
+        with pytest.raises(BadInput, match="is neither 'off' nor a time"):
             settings.read_patience(text)

@@ -108,7 +108,7 @@ def test_sizes(text: str, size: int) -> None:
     assert SIZE.convert(text, None, None) == size
 
 
-@pytest.mark.parametrize("text", ["", "0", "-1s", "1w", "s", "1e3", "٣s", "1 m"])
+@pytest.mark.parametrize("text", ["", "0", "-1s", "1w", "s", "1e3", "٣s", "1 m m"])
 def test_what_is_neither(text: str) -> None:
     for kind in (TIME, SIZE):
         with pytest.raises(click.BadParameter, match="write it like"):
