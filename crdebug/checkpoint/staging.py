@@ -30,6 +30,7 @@ from crdebug.checkpoint.store import (
     CheckpointStore,
     Draft,
     describe,
+    describe_unread,
     stamp_of,
     sync,
 )
@@ -114,8 +115,13 @@ def everywhere(store: CheckpointStore, place: Path | None) -> tuple[Checkpoint, 
         if number in local:
             local[number] = replace(local[number], places=("local", "staged"))
             continue
-        with contextlib.suppress(StoreError):
-            known = describe(manifests.read(place / store.job / str(number)))
+        home = place / store.job / str(number)
+        known: Checkpoint | None
+        try:
+            known = describe(manifests.read(home))
+        except StoreError as error:
+            known = describe_unread(store.job, number, home, error)
+        if known is not None:
             local[number] = replace(known, places=("staged",))
     return tuple(local[number] for number in sorted(local))
 

@@ -37,6 +37,8 @@ class Checkpoint:
     kept: the user wants it to stay, whatever else goes (see crdebug.checkpoint.upkeep).
     places: where it is: "local", "staged" (see crdebug.checkpoint.staging), or both.
     added: what crdebug had set in the launcher's environment, see `info launch`.
+    problem: why it is of no use here, "" if it is: its manifest cannot be read, or is another
+    version's. Then only its number, size and time are known.
     """
 
     job: str
@@ -50,6 +52,7 @@ class Checkpoint:
     kept: bool = False
     places: tuple[str, ...] = ("local",)
     added: Mapping[str, str] = field(default_factory=dict)
+    problem: str = ""
 
     @property
     def handle(self) -> str:
@@ -88,6 +91,16 @@ def describe(manifest: Manifest) -> Checkpoint:
         locations=tuple(rank.location for rank in manifest.ranks),
         added=manifest.added,
     )
+
+
+def describe_unread(job: str, number: int, home: Path, error: StoreError) -> Checkpoint | None:
+    """One whose manifest cannot be read; None if it has just been deleted."""
+    try:
+        taken = (home / manifests.NAME).stat().st_mtime
+        size = sum(path.stat().st_size for path in _files_below(home))
+    except FileNotFoundError:
+        return None
+    return Checkpoint(job, number, taken, "", size, False, 0, (), problem=str(error))
 
 
 def _none_yet() -> BadInput:
@@ -142,12 +155,16 @@ class CheckpointStore:
         return ()
 
     def list(self) -> tuple[Checkpoint, ...]:
-        """Every checkpoint whose manifest can be read, in order."""
+        """Every checkpoint, in order; those that cannot be used say why."""
         found = []
         for number in self.numbers():
-            with contextlib.suppress(StoreError):
-                kept = (self.path(number) / _KEPT).exists()
-                found.append(replace(describe(self.load(number)), kept=kept))
+            each: Checkpoint | None
+            try:
+                each = describe(self.load(number))
+            except StoreError as error:
+                each = describe_unread(self.job, number, self.path(number), error)
+            if each is not None:
+                found.append(replace(each, kept=(self.path(number) / _KEPT).exists()))
         return tuple(found)
 
     def keep(self, number: int, kept: bool) -> None:

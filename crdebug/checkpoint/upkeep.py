@@ -50,12 +50,13 @@ def expendable(
 ) -> tuple[int, ...]:
     """The numbers of those that may go, the oldest first.
 
-    Never one with a note, one that the user keeps, or anything from `newest_good` on: the newest
-    that can be restarted. Those count for the disk all the same. now: seconds since 1970.
+    Never one with a note, one that the user keeps, one that cannot be read here, or anything from
+    `newest_good` on: the newest that can be restarted. Those count for the disk all the same. now:
+    seconds since 1970.
     """
-    free = [each for each in checkpoints if not each.note and not each.kept]
+    free = [each for each in checkpoints if not (each.note or each.kept or each.problem)]
+    ours = len(free)
     free = sorted((each for each in free if each.number < newest_good), key=lambda c: c.number)
-    ours = len([each for each in checkpoints if not each.note and not each.kept])
     total = sum(each.size for each in checkpoints)
     gone = []
     for each in free:

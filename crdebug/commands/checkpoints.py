@@ -14,7 +14,7 @@ CHECKPOINTS = Group("checkpoints", "Checkpoints")
 
 
 def _numbers(context: Context) -> Iterable[str]:
-    return (str(each.number) for each in context.session.checkpoints())
+    return (str(each.number) for each in context.session.checkpoints() if not each.problem)
 
 
 NOTE = rest("NOTE", "a text to recognise it by", default="")

@@ -319,7 +319,7 @@ def moment(time: float) -> str:
 
 
 def checkpoint_table(checkpoints: tuple[Checkpoint, ...], width: int = 0) -> str:
-    """Checkpoints as a table."""
+    """Checkpoints as a table; below it, why some are of no use."""
     if not checkpoints:
         return "there are no checkpoints"
     staged = any("staged" in each.places for each in checkpoints)
@@ -330,15 +330,16 @@ def checkpoint_table(checkpoints: tuple[Checkpoint, ...], width: int = 0) -> str
             each.handle,
             moment(each.time),
             size(each.size),
-            str(each.incarnation),
-            "yes" if each.debugger else "no",
+            "-" if each.problem else str(each.incarnation),
+            "-" if each.problem else "yes" if each.debugger else "no",
             *((", ".join(each.places),) if staged else ()),
-            _taken_at(each.locations),
+            "cannot be restarted" if each.problem else _taken_at(each.locations),
             each.note,
         )
         for each in checkpoints
     )
-    return table(headers, rows, width)
+    why = (f"{each.handle}: {each.problem}" for each in checkpoints if each.problem)
+    return "\n".join((table(headers, rows, width), *why))
 
 
 def _taken_at(locations: tuple[str, ...]) -> str:

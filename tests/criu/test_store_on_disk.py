@@ -152,7 +152,8 @@ async def test_a_manifest_that_cannot_be_read_hides_only_its_checkpoint(
     for spoilt in (b"", b"{", whole[:-20], _of_version_9(whole)):
         path.write_bytes(spoilt)
         await refused("manifest.json")
-        assert await jobs.list_checkpoints(None) == ()
+        (listed,) = await jobs.list_checkpoints(None)
+        assert listed.handle == HANDLE and "manifest.json" in listed.problem
     path.write_bytes(whole)
     await restarts()
 

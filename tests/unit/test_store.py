@@ -15,7 +15,9 @@ import pytest
 
 from crdebug.checkpoint import store as stores
 from crdebug.checkpoint.manifest import NAME, VERSION, Manifest, RankRecord
+from crdebug.checkpoint.staging import everywhere, stage
 from crdebug.checkpoint.store import Checkpoint, CheckpointStore, Draft
+from crdebug.checkpoint.upkeep import Keep, expendable
 from crdebug.errors import StoreError
 
 pytestmark = pytest.mark.unit
@@ -316,23 +318,43 @@ def test_a_number_that_is_not_there_is_said_with_those_that_are(
         )
 
 
-def test_a_manifest_in_another_place_is_refused_and_not_listed(store: CheckpointStore) -> None:
+def test_a_manifest_in_another_place_is_refused_and_listed_as_that(store: CheckpointStore) -> None:
     taken(store)
     shutil.copytree(store.path(1), store.root / "5")
     with pytest.raises(StoreError, match="holds heat:1"):
         store.load(5)
-    assert [each.number for each in store.list()] == [1]
+    good, bad = store.list()
+    assert (good.number, good.problem, bad.number) == (1, "", 5)
+    assert "holds heat:1" in bad.problem
 
 
-def test_an_unreadable_manifest_is_not_listed_and_does_not_hide_the_others(
-    store: CheckpointStore,
+@pytest.mark.parametrize(
+    ("spoilt", "words"),
+    [
+        (lambda text: "{", "cannot be read"),
+        (lambda text: text.replace(f"{VERSION}", "99", 1), "has version 99"),
+    ],
+)
+def test_a_manifest_that_cannot_be_read_is_listed_with_the_reason_and_can_be_deleted(
+    store: CheckpointStore, tmp_path: Path, spoilt: Callable[[str], str], words: str
 ) -> None:
-    taken(store)
-    taken(store)
-    (store.path(1) / NAME).write_text("{")
-    assert [each.number for each in store.list()] == [2]
+    for _ in range(3):
+        taken(store)
+    stage(store, 2, tmp_path / "stage")
+    for home in (store.path(1), tmp_path / "stage" / "heat" / "2"):
+        (home / NAME).write_text(spoilt((home / NAME).read_text()))
+    store.delete(2)
+    good = taken(store)
+    first, second, third, last = everywhere(store, tmp_path / "stage")
+    for bad, places in ((first, ("local",)), (second, ("staged",))):
+        assert words in bad.problem and bad.places == places
+        assert bad.size > len(FILES["images/core-1.img"]) and bad.time > 0
+    assert (third.problem, last) == ("", good)
+    # No limit deletes what another crdebug may be able to use.
+    assert expendable([first, second, third, last], Keep(count=1), 4, 0.0) == (3,)
     store.delete(1)
     assert not store.path(1).exists()
+    assert [each.number for each in store.list()] == [3, 4]
 
 
 def test_delete_takes_the_manifest_first(

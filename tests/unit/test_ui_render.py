@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import re
+from dataclasses import replace
 
 import pytest
 from fake_session import MAIN, POLL, RELAX, FakeSession, a_checkpoint, stops, together
@@ -198,6 +199,13 @@ async def test_checkpoints() -> None:
         r"heat:1 .* 12.3 MB  1 +yes +\[0-3\] relax at heat.c:41  before the loop", table
     )
     assert await shown("info checkpoints") == "there are no checkpoints"
+
+
+def test_a_checkpoint_that_is_of_no_use_is_shown_as_that() -> None:
+    bad = replace(a_checkpoint(2), problem="it has version 3 (use the crdebug that took it)")
+    header, first, second, why = render(results.Checkpoints((a_checkpoint(1), bad))).splitlines()
+    assert "cannot be restarted" not in first and "cannot be restarted" in second
+    assert why == f"{bad.handle}: {bad.problem}" and "checkpoint" in header
 
 
 def test_a_table_folds_at_a_terminals_width_only() -> None:
