@@ -36,6 +36,19 @@ def build_id(path: str) -> str:
     return _build_id(path, details.st_size, details.st_mtime_ns)
 
 
+def is_static_mpi(path: str) -> bool:
+    """Is it an MPI program that is linked statically, so that nothing can be preloaded into it?"""
+    try:
+        with open(path, "rb") as file:
+            elf = ELFFile(file)
+            if any(segment["p_type"] == "PT_INTERP" for segment in elf.iter_segments()):
+                return False
+            names = elf.get_section_by_name(".strtab")
+            return names is not None and b"MPI_Init" in names.data()
+    except (ELFError, OSError, ValueError):
+        return False
+
+
 def mapped_programs(pids: Iterable[int]) -> tuple[str, ...]:
     """All files that these processes have mapped as code."""
     paths: set[str] = set()

@@ -97,8 +97,10 @@ class Imaging:
 
         running: its threads do not wait for a debugger, so that it may also come to its end.
         stop: it is stopped by SIGSTOP where the image has it, and goes on at SIGCONT.
-        Raises CrsFailed or StoreError; the draft is gone then.
+        Raises Refused, CrsFailed or StoreError; the draft is gone then.
         """
+        if record.adopted:
+            needs.require_dumpable(family.of_job(record.pid))
         crs = await asyncio.to_thread(find_crs, record)
         store = self.store
         store.require_space(sum(map(_resident, family.of_job(record.pid))))

@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import os
 import re
+import shutil
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from crdebug.acquire.binaries import is_static_mpi
 from crdebug.acquire.found import find_job
 from crdebug.acquire.mpir import acquire
 from crdebug.config import Settings
@@ -96,13 +98,15 @@ async def launch(
     """Start a launcher in a new job container. Returns as soon as it runs.
 
     hold: every rank waits before main until its gate is opened.
-    Raises Refused when a job of that name is alive or has checkpoints, NotAvailable, BadInput.
+    Raises Refused when a job of that name is alive or has checkpoints, BadInput, NotAvailable, also
+    for a program that is linked statically.
     """
     given = given or Given()
     if not argv:
         raise BadInput("there is no command to run", hint="crdebug run -- mpirun -n 4 PROGRAM")
     signal = settings.signal or layout.DEFAULT_SIGNAL
     signals.require_usable(signal)
+    _refuse_static(argv)
     if os.geteuid() != 0:
         raise NotAvailable(
             "a job container needs root", hint="run it as root; 'crdebug doctor' says more"
@@ -160,6 +164,16 @@ async def launch(
         )
         directory.write(record)
     return directory, record
+
+
+def _refuse_static(argv: Sequence[str]) -> None:
+    for word in argv[1:]:
+        path = shutil.which(word)
+        if path is not None and is_static_mpi(path):
+            raise NotAvailable(
+                f"{word} is linked statically: what holds its ranks cannot be loaded into it",
+                hint="start it without crdebug, and 'crdebug attach' to the PID of the launcher",
+            )
 
 
 async def _layer_for(argv: Sequence[str], wanted: bool | None, deadline: Deadline) -> Path | None:

@@ -65,6 +65,18 @@ def note(pids: Iterable[int], saved: Iterable[str]) -> Needs:
     )
 
 
+def require_dumpable(pids: Iterable[int]) -> None:
+    """Raises Refused when the CRS could not dump these processes outside a container."""
+    for pid in pids:
+        if any(mapping.path.startswith("/SYSV") for mapping in proc.maps(pid)):
+            raise Refused(
+                f"process {pid} ({proc.status(pid)['Name']}) has System V shared memory, which can "
+                "be saved only within a container",
+                hint="start the launcher with UCX_TLS=^sysv if it is MPICH's, "
+                "or the job with 'crdebug run'",
+            )
+
+
 def _is_below(path: str, point: str) -> bool:
     return point == "/" or path == point or path.startswith(f"{point}/")
 

@@ -8,13 +8,15 @@ import pytest
 
 from crdebug import jobs
 from crdebug.deadline import Deadline
-from crdebug.errors import Refused
+from crdebug.errors import NotAvailable, Refused
 from crdebug.events import JobSays
 from crdebug.node import proc
 from crdebug.session import Session
 from harness import plain
 from harness.exact import Look, look, look_at_strangers
 from harness.jobs import Heard
+from harness.mpis import MPIS, Mpi
+from harness.programs import CompileFailed, build
 from harness.registers import register_differences
 
 OUTPUT = "rank 0: quiet ok\nrank 1: quiet ok\n"
@@ -64,24 +66,59 @@ async def test_a_job_goes_there_and_back_with_a_debugger_and_without(tmp_path: P
         assert await ended(job, job.pid) == OUTPUT
 
 
-async def test_a_rank_without_a_way_in_is_held_by_sigstop(tmp_path: Path) -> None:
-    async with plain.quiet(tmp_path, locked=1) as (job, _):
+# Debian's MPICH, linked statically: with the archives of UCX and hwloc; libudev has none.
+STATIC = ("-static",)
+UDEV = ("new", "unref", "device_unref", "device_get_property_value")
+LIBRARIES = (
+    *(f"-Wl,--defsym=udev_{name}=sched_yield" for name in UDEV),
+    "-Wl,--defsym=udev_device_new_from_subsystem_sysname=sched_yield",  # which returns 0
+    *("-Wl,--start-group", "-lmpich", "-lhwloc", "-Wl,--whole-archive"),
+    *("-lucp", "-luct", "-lucs", "-lucm", "-Wl,--no-whole-archive", "-lnuma", "-ldl", "-lrt"),
+    *("-lpthread", "-lm", "-Wl,--end-group"),
+)
+
+
+def static_program() -> tuple[Mpi, Path]:
+    mpi = next((each for each in MPIS if each.origin == "Debian's mpich"), None)
+    if mpi is None:
+        pytest.skip("there is no MPICH of Debian's here")
+    try:
+        built = build("quiet", compiler=mpi.tool("mpicc"), flags=STATIC, libraries=LIBRARIES)
+    except CompileFailed as error:
+        pytest.skip(f"no MPI program can be linked statically here: {error}")
+    return mpi, built
+
+
+@pytest.mark.parametrize("reason", ["seccomp", "static"])
+async def test_a_rank_without_a_way_in_is_held_by_sigstop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    mpi, program, locked = None, None, {1}
+    if reason == "static":
+        (mpi, program), locked = static_program(), {0, 1}
+        monkeypatch.setenv("UCX_TLS", "^sysv")  # what it shares otherwise only a container can save
+        with pytest.raises(NotAvailable, match="is linked statically"):
+            await Session.run([*mpi.launch(2), str(program)])
+    async with plain.quiet(tmp_path, locked=1, mpi=mpi, program=program) as (job, _):
         heard = Heard()
         session = await Session.attach(str(job.pid), subscriber=heard)
         before = await look_at_strangers(session)
         taken = await session.checkpoint()
         said = [event.text for event in heard.events if isinstance(event, JobSays)]
-        (lost,) = (text for text in said if "no shim can be put into it" in text)
-        assert lost.startswith("rank 1: ") and "seccomp" in lost and "SIGSTOP" in lost
+        lost = [text for text in said if "no shim can be put into it" in text]
+        assert {int(text.split()[1].rstrip(":")) for text in lost} == locked
+        assert any(reason in text for text in lost) and all("SIGSTOP" in text for text in lost)
         after = await look_at_strangers(session)
-        assert not differences(before, after, 0)
-        changed = {line.split()[2] for line in differences(before, after, 1)}
-        assert changed <= {"rip", "rax", "orig_rax", "rcx", "r11"}
+        for rank in session.ranks:
+            changed = {line.split()[2] for line in differences(before, after, rank)}
+            assert changed <= (
+                {"rip", "rax", "orig_rax", "rcx", "r11"} if rank in locked else set()
+            )
         with pytest.raises(Refused, match="is under a debugger"):
             await jobs.restart(taken.handle, heard)
         await session.restart(taken.number)
         await session.detach()
-        with pytest.raises(Refused, match="rank 1: no shim is in it"):
+        with pytest.raises(Refused, match=f"rank {min(locked)}: no shim is in it"):
             await jobs.take_checkpoint(str(job.pid), "", False, heard)
         plain.let_end(tmp_path)
-        assert await ended(job, job.pid) == OUTPUT
+        assert sorted((await ended(job, job.pid)).splitlines()) == OUTPUT.splitlines()

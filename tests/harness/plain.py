@@ -76,15 +76,19 @@ def started(argv: Sequence[str], output: Path) -> Iterator[Plain]:
 
 @asynccontextmanager
 async def quiet(
-    directory: Path, ranks: int = 2, locked: int = -1, mpi: Mpi | None = None
+    directory: Path,
+    ranks: int = 2,
+    locked: int = -1,
+    mpi: Mpi | None = None,
+    program: Path | None = None,
 ) -> AsyncIterator[tuple[Plain, FoundJob]]:
     """tests/programs/quiet.c under plain mpirun, once all of its ranks wait. See `let_end`.
 
-    mpi: not the usual one.
+    mpi: not the usual one.  program: not as it is usually compiled.
     """
     fifo = directory / "fifo"
     os.mkfifo(fifo)
-    program = build("quiet", compiler=mpi.tool("mpicc") if mpi else "mpicc")
+    program = program or build("quiet", compiler=mpi.tool("mpicc") if mpi else "mpicc")
     argv = mpirun.command(program, "--fifo", fifo, "--locked", locked, ranks=ranks)
     if mpi:
         argv[: argv.index(str(program))] = mpi.launch(ranks)

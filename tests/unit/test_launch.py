@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from test_record import OVER, a_job, a_record, with_checkpoint
 
+from crdebug.acquire.binaries import is_static_mpi
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
 from crdebug.errors import (
@@ -200,6 +202,23 @@ async def test_a_signal_that_cannot_lead_threads_is_refused(home: Path) -> None:
     with pytest.raises(BadInput, match="signal SIGKILL cannot be the waitpoint signal"):
         await start(signal=9)
     assert not home.exists()
+
+
+async def test_an_mpi_program_that_is_linked_statically_is_refused(home: Path) -> None:
+    """Not so a static one without MPI: it may start the program, and hands on what is preloaded."""
+    source = home.parent / "program.c"
+    for name, options in (("own", ("-static",)), ("dynamic", ())):
+        source.write_text("int PMPI_Init(void) { return 0; }\nint main(void) { return 0; }\n")
+        subprocess.run(["cc", *options, "-o", name, source], check=True)
+    source.write_text("int main(void) { return 0; }\n")
+    subprocess.run(["cc", "-static", "-o", "shell", source], check=True)
+    settings = Settings(record=False)
+    with pytest.raises(NotAvailable, match=r"^\./own is linked statically.*'crdebug attach'"):
+        await launch(("mpirun", "./own"), name=None, hold=True, settings=settings)
+    assert not home.exists()
+    assert [is_static_mpi(name) for name in ("own", "dynamic", "shell", "none", ".")] == [
+        *(True, False, False, False, False)
+    ]
 
 
 async def test_no_command_is_said() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import socket
 import subprocess
@@ -13,6 +14,7 @@ from crdebug.errors import Refused
 from crdebug.job import needs
 from crdebug.node import ports
 
+IPC_PRIVATE, IPC_RMID = 0, 0  # <sys/ipc.h>
 FREE = 2**22 - 1  # above any PID of a machine (proc(5), pid_max)
 
 
@@ -66,3 +68,21 @@ def test_a_connection_takes_its_pair_of_ports_only() -> None:
             found = ports.bound([os.getpid()])
             assert {(p.number, p.peer) for p in found} >= {(name, peer), (peer, 0)}
             assert set(found) <= ports.taken()
+
+
+def test_shared_memory_that_only_a_container_can_save_is_refused() -> None:
+    """Until there is some, nothing is."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.shmat.restype = ctypes.c_void_p
+    libc.shmat.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_int)
+    libc.shmdt.argtypes = (ctypes.c_void_p,)
+    needs.require_dumpable([os.getpid()])
+    segment = libc.shmget(IPC_PRIVATE, 4096, 0o600)
+    assert segment >= 0, os.strerror(ctypes.get_errno())
+    address = libc.shmat(segment, None, 0)
+    libc.shmctl(segment, IPC_RMID, None)  # it is gone with its last user
+    try:
+        with pytest.raises(Refused, match=rf"process {os.getpid()} .* System V shared memory"):
+            needs.require_dumpable([os.getpid()])
+    finally:
+        libc.shmdt(address)
