@@ -395,7 +395,8 @@ class Book:
         if name not in self.statements:
             pattern = re.escape(os.path.basename(name)) + "$"
             text = gdb.execute(f"maint info line-table {pattern}", to_string=True)
-            rows = re.findall(r"^\d+\s+\d+\s+0x([0-9a-f]+)\s+Y", text, re.M)
+            # GDB 15 and later show an address as it is in the file besides.
+            rows = re.findall(r"^\d+\s+\d+\s+0x(\w+)\s+(?:0x\w+\s+)?Y", text, re.M)
             self.statements[name] = {int(row, 16) for row in rows}
         return self.statements[name]
 

@@ -99,10 +99,11 @@ def frame_rows():
 def frame_address(book, frame, pc):
     """A frame's canonical address (DWARF); None where it cannot be told.
 
-    The outermost frame that GDB shows is that of main, and it does not say where that ends.
+    The outermost frame that GDB shows is that of main, and it does not say where that ends. One
+    that has only jumped to the next has none; its stack pointer differs between GDBs.
     """
     older = frame.older()
-    while older is not None and older.type() == gdb.INLINE_FRAME:
+    while older is not None and older.type() in (gdb.INLINE_FRAME, gdb.TAILCALL_FRAME):
         older = older.older()
     if older is not None:
         return int(older.read_register("rsp")) & WORD

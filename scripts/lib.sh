@@ -24,6 +24,13 @@ data_home() {
     fi
 }
 
+# "works", if this GDB runs and its Python finds its modules, in C too; else what is wrong.
+gdb_says() {
+    local told
+    told="$("$1" -nx -batch -ex 'python import ctypes, struct; print("works")' 2>&1)" || true
+    printf '%s\n' "${told##*$'\n'}"
+}
+
 # Tries a CRIU on this kernel, in a few tenths of a second. Neither its version nor `criu check` says
 # whether it works; see crdebug/node/criu_trial.py. What came of it is in criu_said then.
 criu_said=

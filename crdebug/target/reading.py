@@ -206,15 +206,16 @@ def ending(console: str) -> str:
 def is_noise(log: str) -> bool:
     """Whether a line of GDB's log says nothing new to a user.
 
-    It announces a stop's source line that it cannot show, and two things that are intended: the
-    lack of libthread_db (see startup), and a rank in a PID namespace of its own, whose threads it
-    finds in /proc by their numbers out here.
+    It announces a stop's source line that it cannot show (GDB 14 and later: as a warning), and two
+    things that are intended: the lack of libthread_db (see startup), and a rank in a PID namespace
+    of its own, whose threads it finds in /proc by their numbers out here.
     """
     intended = (
         "Unable to find libthread_db",
         "Target and debugger are in different PID namespaces",
     )
-    return log[:1].isdigit() or log.startswith(tuple(f"warning: {text}" for text in intended))
+    text = log.removeprefix("warning: ")
+    return text[:1].isdigit() or (text != log and text.startswith(intended))
 
 
 def is_stop_signal(stop: RankStopped) -> bool:

@@ -43,7 +43,7 @@ async def test_an_unknown_location_is_pending(launch: Launch, spawn: Spawn) -> N
     inserted = await target.insert_breakpoint(BreakpointRequest("nowhere"), soon())
     assert inserted.locations == ()
     await target.delete_breakpoint(inserted.gdb_number, soon())
-    assert await target.console("info breakpoints", soon()) == "No breakpoints or watchpoints.\n"
+    assert (await target.console("info breakpoints", soon())).startswith("No breakpoints")
 
 
 async def test_set_and_deleted_while_it_runs(launch: Launch, spawn: Spawn) -> None:
@@ -165,7 +165,7 @@ async def test_a_script_that_fails_is_told(tmp_path: Path) -> None:
     told: list[Notice] = []
     target = await GdbTarget.launch(5, soon(), scripts=[script], subscriber=told.append)
     await target.close(soon())
-    assert any(isinstance(each, GdbSays) and "RuntimeError: no" in each.text for each in told)
+    assert any(isinstance(each, GdbSays) and "RuntimeError" in each.text for each in told)
 
 
 async def test_quit_is_a_death(launch: Launch, spawn: Spawn) -> None:
