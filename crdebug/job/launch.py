@@ -106,7 +106,6 @@ async def launch(
         raise BadInput("there is no command to run", hint="crdebug run -- mpirun -n 4 PROGRAM")
     signal = settings.signal or layout.DEFAULT_SIGNAL
     signals.require_usable(signal)
-    _refuse_static(argv)
     if os.geteuid() != 0:
         raise NotAvailable(
             "a job container needs root", hint="run it as root; 'crdebug doctor' says more"
@@ -115,6 +114,7 @@ async def launch(
     place = (given.directory or Path.cwd()).resolve()
     if not place.is_dir():
         raise BadInput(f"there is no directory {place} to run the job in")
+    _refuse_static(argv, place)
     directory = JobDirectory(name or unused_name(tuple(argv)))
     deadline = Deadline(settings.launch)
     native = await build(settings.compiler, deadline)
@@ -166,9 +166,9 @@ async def launch(
     return directory, record
 
 
-def _refuse_static(argv: Sequence[str]) -> None:
+def _refuse_static(argv: Sequence[str], place: Path) -> None:
     for word in argv[1:]:
-        path = shutil.which(word)
+        path = str(place / word) if "/" in word else shutil.which(word)
         if path is not None and is_static_mpi(path):
             raise NotAvailable(
                 f"{word} is linked statically: what holds its ranks cannot be loaded into it",
