@@ -75,7 +75,8 @@ def split_condition(text: str) -> tuple[str, str]:
 Set a breakpoint on the ranks.
 
 It is one breakpoint, with a place in each of the ranks. It survives checkpoint and restart, and is
-set again when somebody attaches to the job later, or restarts it from the shell.
+set again when somebody attaches to the job later, or restarts it from the shell. Ranks that run
+each for itself ('set stop-mode rank') are stopped for it for a moment, and run on.
 
     break relax
     [0] break heat.c:41 if step > 10
@@ -83,6 +84,7 @@ set again when somebody attaches to the job later, or restarts it from the shell
     aliases=("b", "br"),
     arguments=(LOCATION,),
     ranks=True,
+    requires=Requires.PAUSED,
 )
 async def break_(call: Call) -> Result:
     return await _set(call, call[LOCATION], PointKind.BREAK)
@@ -94,6 +96,7 @@ async def break_(call: Call) -> Result:
     aliases=("tb",),
     arguments=(LOCATION,),
     ranks=True,
+    requires=Requires.PAUSED,
 )
 async def tbreak(call: Call) -> Result:
     return await _set(call, call[LOCATION], PointKind.BREAK, temporary=True)
@@ -113,20 +116,29 @@ counts. In another session only those of global variables are set again.
 """,
     arguments=(WATCHED,),
     ranks=True,
+    requires=Requires.PAUSED,
 )
 async def watch(call: Call) -> Result:
     return await _set(call, call[WATCHED], PointKind.WATCH)
 
 
 @BREAKPOINTS.command(
-    "rwatch", "Stop the ranks when a value is read.", arguments=(WATCHED,), ranks=True
+    "rwatch",
+    "Stop the ranks when a value is read.",
+    arguments=(WATCHED,),
+    ranks=True,
+    requires=Requires.PAUSED,
 )
 async def rwatch(call: Call) -> Result:
     return await _set(call, call[WATCHED], PointKind.RWATCH)
 
 
 @BREAKPOINTS.command(
-    "awatch", "Stop the ranks when a value is read or changed.", arguments=(WATCHED,), ranks=True
+    "awatch",
+    "Stop the ranks when a value is read or changed.",
+    arguments=(WATCHED,),
+    ranks=True,
+    requires=Requires.PAUSED,
 )
 async def awatch(call: Call) -> Result:
     return await _set(call, call[WATCHED], PointKind.AWATCH)
@@ -145,6 +157,7 @@ Stop the ranks at an event.
 """,
     arguments=(EVENT,),
     ranks=True,
+    requires=Requires.PAUSED,
 )
 async def catch(call: Call) -> Result:
     return await _set(call, call[EVENT], PointKind.CATCH)
@@ -160,7 +173,10 @@ def _known(call: Call, numbers: Iterable[int]) -> tuple[int, ...]:
 
 
 @BREAKPOINTS.command(
-    "enable", "Have breakpoints stop again; without numbers, all.", arguments=(NUMBERS,)
+    "enable",
+    "Have breakpoints stop again; without numbers, all.",
+    arguments=(NUMBERS,),
+    requires=Requires.PAUSED,
 )
 async def enable(call: Call) -> Result:
     for number in _known(call, call[NUMBERS]):
@@ -169,7 +185,10 @@ async def enable(call: Call) -> Result:
 
 
 @BREAKPOINTS.command(
-    "disable", "Have breakpoints not stop for now; without numbers, all.", arguments=(NUMBERS,)
+    "disable",
+    "Have breakpoints not stop for now; without numbers, all.",
+    arguments=(NUMBERS,),
+    requires=Requires.PAUSED,
 )
 async def disable(call: Call) -> Result:
     for number in _known(call, call[NUMBERS]):
@@ -185,6 +204,7 @@ Have a breakpoint stop only where something holds; without EXPR, always.
     condition 2 step > 10
 """,
     arguments=(NUMBER, CONDITION),
+    requires=Requires.PAUSED,
 )
 async def condition(call: Call) -> Result:
     await call.context.session.set_condition(call[NUMBER], call[CONDITION])
@@ -199,6 +219,7 @@ Have a breakpoint not stop the next COUNT times, on each rank.
     ignore 2 1000
 """,
     arguments=(NUMBER, COUNT),
+    requires=Requires.PAUSED,
 )
 async def ignore(call: Call) -> Result:
     await call.context.session.ignore_hits(call[NUMBER], call[COUNT])
@@ -221,6 +242,7 @@ is the last breakpoint; no lines, no commands.
     end
 """,
     arguments=(LAST,),
+    requires=Requires.ALIVE,
     block=True,
 )
 async def commands(call: Call) -> Result:
@@ -244,6 +266,7 @@ Delete breakpoints; without numbers, all of them.
 """,
     aliases=("d",),
     arguments=(NUMBERS,),
+    requires=Requires.PAUSED,
 )
 async def delete(call: Call) -> Result:
     context = call.context

@@ -33,6 +33,7 @@ class Requires(Enum):
     """What must hold before a command may run."""
 
     STOPPED = "the addressed ranks are stopped"
+    PAUSED = "the addressed ranks are stopped, or run each for itself and are stopped for it"
     ALIVE = "the job has not ended"
     ANY = "nothing"
 
@@ -306,7 +307,7 @@ class Registry:
         match command.requires:
             case Requires.ANY:
                 return
-            case Requires.ALIVE | Requires.STOPPED:
+            case Requires.ALIVE | Requires.STOPPED | Requires.PAUSED:
                 if session.ended is not None:
                     raise Refused(
                         f"'{command.name}' needs a live job, and {session.job} has ended",
@@ -315,9 +316,12 @@ class Registry:
             case _:
                 assert_never(command.requires)
         running = session.running & ranks
+        if command.requires is Requires.PAUSED:
+            running -= session.alone
         # where ranks run each for itself, a command is for those that stand, see `_standing`
         some = command.takes_ranks and session.stop_mode is StopMode.RANK and ranks - running
-        if command.requires is Requires.STOPPED and running and not some:
+        stands = command.requires in (Requires.STOPPED, Requires.PAUSED)
+        if stands and running and not some:
             raise Refused(
                 f"'{command.name}' needs stopped ranks",
                 ranks=running,

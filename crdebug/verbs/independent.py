@@ -14,7 +14,7 @@ from crdebug.events import GroupStopped, JobSays, RankStopped
 from crdebug.ranks import RankSet
 from crdebug.target.interface import TargetState
 from crdebug.travel.history import past
-from crdebug.verbs.core import Core
+from crdebug.verbs.pausing import Pausing
 
 
 class StopMode(Enum):
@@ -36,7 +36,7 @@ class Waited:
     missing: RankSet
 
 
-class Independent(Core):
+class Independent(Pausing):
     """The verbs for ranks that are not stopped with others.
 
     stop_mode: what the verbs that step do with the other ranks of a step when one of them stops
@@ -93,7 +93,7 @@ class Independent(Core):
 
             async def one(rank: int) -> None:
                 try:
-                    stop = self._group.table.translate(await self._group[rank].stopped())
+                    stop = self._group.table.translate(await self._own_stop(rank))
                 except CrdebugError as error:
                     self._tell(JobSays(str(error)))
                     return
@@ -126,7 +126,7 @@ class Independent(Core):
 
     async def _quiet(self, rank: int) -> None:
         with contextlib.suppress(CrdebugError):  # who follows the rank tells
-            await self._group[rank].stopped()
+            await self._own_stop(rank)
 
     def _how(self, rank: int) -> RankStopped | None:
         stop = self._group[rank].last_stop

@@ -17,7 +17,7 @@ from crdebug.ranks import RankSet
 from crdebug.target.breakpoints import Breakpoint, Kept
 from crdebug.target.group import TargetGroup
 from crdebug.target.interface import BreakpointRequest, PointKind, Target
-from crdebug.verbs.core import Core
+from crdebug.verbs.pausing import Pausing
 
 _WATCHES = (PointKind.WATCH, PointKind.RWATCH, PointKind.AWATCH)
 
@@ -44,8 +44,9 @@ class _KeptAll(msgspec.Struct, frozen=True):
     displays: tuple[_KeptDisplay, ...] = ()
 
 
-class Points(Core):
-    """The verbs about where ranks stop, and what is shown then.
+class Points(Pausing):
+    """The verbs about where ranks stop, and what is shown then. Ranks that run each for itself are
+    stopped for a moment where GDB wants that.
 
     displays: what a console shows after every stop.
     """
@@ -154,28 +155,33 @@ class Points(Core):
         Ranks that cannot have it are in its `problems`; raises GdbError or Refused if none can.
         """
         request = BreakpointRequest(location, condition, temporary, ignore, kind=kind)
-        made = await self._group.add_breakpoint(ranks, request)
+        async with self._pause(ranks):
+            made = await self._group.add_breakpoint(ranks, request)
         self._keep_points()
         return made
 
     async def delete_breakpoint(self, number: int) -> None:
         """Raises BadInput for a number that is not there."""
-        await self._group.delete_breakpoint(number)
+        async with self._pause(self.ranks):
+            await self._group.delete_breakpoint(number)
         self._keep_points()
 
     async def enable_breakpoint(self, number: int, enabled: bool = True) -> None:
         """Raises BadInput for a number that is not there."""
-        await self._group.enable_breakpoint(number, enabled)
+        async with self._pause(self.ranks):
+            await self._group.enable_breakpoint(number, enabled)
         self._keep_points()
 
     async def set_condition(self, number: int, condition: str) -> None:
         """Stop only where it holds; "" takes it away. Raises BadInput, GdbError."""
-        await self._group.set_condition(number, condition)
+        async with self._pause(self.ranks):
+            await self._group.set_condition(number, condition)
         self._keep_points()
 
     async def ignore_hits(self, number: int, count: int) -> None:
         """On each rank, the next `count` hits do not stop. Raises BadInput."""
-        await self._group.ignore_hits(number, count)
+        async with self._pause(self.ranks):
+            await self._group.ignore_hits(number, count)
         self._keep_points()
 
     def set_commands(self, number: int, lines: Sequence[str]) -> None:

@@ -33,10 +33,14 @@ async def test_one_rank_is_looked_at_while_the_others_run() -> None:
         assert "rank 1 was interrupted" in await talk("[1] wait")
         assert await talk("[1-2] print my_rank") == "[2] running\n[1] = 1"
         assert await talk("continue") == "[2] running\n[0-1] running"
+        # breakpoints come and go while they run, and go on running
+        assert "rank 0 hit breakpoint 2" in await talk("[0] wait")
+        assert "breakpoint 3 on [1-2]: work_step at " in await talk("[1-2] tbreak work_step")
+        assert job.running == RankSet.of([1, 2])
+        await talk.all(["delete 2", "[0] continue"])
+        assert "ranks 1-2 hit breakpoint 3" in await talk("[1-2] wait")
+        await talk("[1-2] continue")
         # it crashes alone
-        with pytest.raises(Refused, match="'delete' needs stopped ranks"):
-            await talk("delete 2")
-        await talk.all(["interrupt", "wait", "delete 2", "continue"])
         assert (await talk("[1] wait")).startswith("rank 1 got SIGSEGV: die at ")
         assert await talk("[0,2] wait 0.01") == "[0,2] still running"
         # and all stand again

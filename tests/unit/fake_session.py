@@ -92,6 +92,7 @@ class FakeSession(Selecting, Stacks, Arrays):
         self.step_others = StepOthers.ASK
         self.ask: object = None
         self.running = RankSet()
+        self.alone = RankSet()
         self.exited = RankSet()
         self.incarnation = 1
         self.directory = Path("/nowhere")

@@ -9,7 +9,7 @@ import pytest
 from fake_target import FakeTarget
 
 from crdebug.config import Settings
-from crdebug.errors import BadInput, GdbDied, Refused
+from crdebug.errors import BadInput, GdbDied, GdbError, Refused
 from crdebug.events import GroupStopped, StopReason
 from crdebug.ranks import RankSet
 from crdebug.session import Session
@@ -123,6 +123,47 @@ async def test_waiting(job: Job) -> None:
     for line in ("wait x", "wait 0", "wait 1 2"):
         with pytest.raises(BadInput):
             await job.talk(line)
+
+
+async def test_breakpoints_of_ranks_that_run(job: Job) -> None:
+    await job.talk("[0-1] continue")
+    point = await job.talk("break main")
+    assert point == "breakpoint 1 on [0-2]: main at ring.c:7"
+    for line in ("disable 1", "enable 1", "condition 1 x > 1", "ignore 1 2", "delete 1"):
+        job.rank[0].calls.clear()
+        await job.talk(line)
+        assert [job.rank[0].calls[0], job.rank[0].calls[-1]] == ["interrupt", "resume"]
+        assert len(job.rank[0].calls) == 3
+    assert job.session.running == RankSet.of([0, 1])
+    assert job.told() == [] and "interrupt" not in job.rank[2].calls
+    # what is refused leaves them running too
+    job.rank[0].errors["insert"] = job.rank[1].errors["insert"] = GdbError("no such line", "break")
+    with pytest.raises(GdbError, match="no such line"):
+        await job.talk("[0-1] break 99")
+    with pytest.raises(BadInput, match="there is no breakpoint 9"):
+        await job.talk("delete 9")
+    assert job.session.running == RankSet.of([0, 1])
+    # then they stop, as they would have
+    job.rank[1].stops(StopReason.SIGNAL, "SIGFPE")
+    await job.until_told(1)
+    assert job.told() == [(1, StopReason.SIGNAL)]
+
+
+async def test_a_rank_that_stops_by_itself_just_then_has_stopped(job: Job) -> None:
+    await job.talk("continue")
+    job.rank[1].own_stop = StopReason.SIGNAL
+    await job.talk("break main")
+    await job.until_told(1)
+    assert job.told() == [(1, StopReason.SIGNAL)]
+    assert job.session.running == RankSet.of([0, 2])
+    assert "resume" not in job.rank[1].calls[2:]
+
+
+async def test_a_rank_that_cannot_be_stopped_for_a_breakpoint(job: Job) -> None:
+    await job.talk("continue")
+    job.rank[1].dies()
+    assert "[1] error: gdb ended" in await job.talk("break main")
+    assert job.session.running == RankSet.of([0, 2])
 
 
 async def test_the_commands_of_a_breakpoint_follow_a_wait_once(job: Job) -> None:
