@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import tempfile
 from pathlib import Path
 
 from elftools.common.exceptions import ELFError
@@ -57,7 +58,9 @@ def _is_packed(path: Path) -> bool:
 
 async def _unpack(source: Path, target: Path, deadline: Deadline) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = target.with_suffix(f".{os.getpid()}")
+    descriptor, name = tempfile.mkstemp(dir=target.parent)  # several may do it at once
+    os.close(descriptor)
+    unfinished = Path(name)
     argv = ["objcopy", "--decompress-debug-sections", str(source), str(unfinished)]
     try:
         with contextlib.suppress(CrdebugError):

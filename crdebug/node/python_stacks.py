@@ -18,6 +18,7 @@ from crdebug.deadline import Deadline
 from crdebug.errors import NotAvailable, Refused
 from crdebug.node import proc, programs
 
+_INSTALL = "pip install --upgrade py-spy"
 _INTERPRETER = re.compile(r"/(lib)?python\d[^/]*\Z")
 
 
@@ -68,7 +69,10 @@ async def python_stacks(
     argv += ["--locals"] * variables
     ran = await programs.run(argv, deadline, "py-spy to read its Python stacks")
     if ran.status == 0:
-        return msgspec.json.decode(ran.out, type=tuple[PythonThread, ...])
+        try:
+            return msgspec.json.decode(ran.out, type=tuple[PythonThread, ...])
+        except msgspec.MsgspecError as error:
+            raise NotAvailable(f"py-spy's answer cannot be read: {error}", hint=_INSTALL) from None
     if not _has_interpreter(pid):
         raise Refused("it runs no Python", hint="'backtrace' shows its stack")
     said = ran.err.partition("\n")[0].removeprefix("Error: ")
@@ -80,7 +84,7 @@ def _py_spy() -> str:
     beside = os.path.join(sysconfig.get_path("scripts"), "py-spy")
     found = beside if os.access(beside, os.X_OK) else shutil.which("py-spy")
     if found is None:
-        raise NotAvailable("py-spy is not installed", hint="pip install py-spy")
+        raise NotAvailable("py-spy is not installed", hint=_INSTALL)
     return found
 
 

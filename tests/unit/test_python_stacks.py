@@ -81,8 +81,15 @@ async def test_what_runs_no_python_is_refused() -> None:
             process.kill()
 
 
-async def test_without_py_spy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_without_a_py_spy_that_answers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NotAvailable, match="py-spy is not installed"):
-        await python_stacks(1, Deadline(1.0))
+        await python_stacks(1, Deadline(60.0))
+    for answer in ("[{", '[{"thread_id": "x", "frames": []}]'):
+        (tmp_path / "py-spy").write_text(f"#!/bin/sh\necho '{answer}'\n")
+        (tmp_path / "py-spy").chmod(0o755)
+        with pytest.raises(NotAvailable, match="py-spy's answer cannot be read"):
+            await python_stacks(1, Deadline(60.0))
