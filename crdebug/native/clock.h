@@ -67,6 +67,9 @@ enum crdebug_flags {
 /* A started send is no receive: its two flags for what a receive leaves open say which kind it is of. */
 #define CRDEBUG_SYNCHRONOUS CRDEBUG_WILD_SOURCE
 #define CRDEBUG_BUFFERED CRDEBUG_WILD_TAG
+/* Both: a collective, or a message of partitions. The tag is the number of the call that prepared it,
+ * from 1, among all of this log that prepare such. */
+#define CRDEBUG_TOGETHER (CRDEBUG_SYNCHRONOUS | CRDEBUG_BUFFERED)
 
 /* MPI_Startall: words for each of its requests, and the bits of the first of them. */
 enum crdebug_slot { CRDEBUG_SLOT_PEER, CRDEBUG_SLOT_TAG, CRDEBUG_SLOT_COMM, CRDEBUG_SLOT_SIZE, CRDEBUG_SLOT };

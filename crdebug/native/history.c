@@ -139,12 +139,12 @@ static void seen_by_probes(struct history *h, struct channel *channel, int64_t s
     channel->looking.count = left;
 }
 
-static void send(struct history *h, struct rank *r, const struct call *c, int64_t done) {
+int32_t history_send(struct history *h, struct rank *r, const struct call *c, int64_t done) {
     struct sends *s = &r->sends;
     const struct function *function = &h->functions[c->function];
     if (c->peer < 0) { /* MPI_PROC_NULL */
         r->blind |= (function->special & F_STARTALL) != 0;
-        return;
+        return -1;
     }
     int32_t row = (int32_t)s->tick.count, tag = c->tag == NONE ? 0 : c->tag;
     uint64_t slot = needs_add(needs_of(h, c->rank, c->peer, W_RECEIVED), c->tick, NEVER);
@@ -158,13 +158,14 @@ static void send(struct history *h, struct rank *r, const struct call *c, int64_
     PUSH(s->slot, int32_t, (int32_t)slot);
     PUSH(s->mode, uint8_t, (uint8_t)(c->mode ? c->mode : function->mode));
     PUSH(s->cancelled, uint8_t, 0);
-    if (c->slot) PUSH(r->started, struct took, ((struct took){c->tick, row, -c->slot, 0}));
+    if (c->slot) PUSH(r->started, struct took, ((struct took){c->tick, row, -c->slot, 0, 0}));
     struct channel *channel = channel_of(h, c->rank, c->peer, c->comm, tag);
     if (channel->looking.count) seen_by_probes(h, channel, c->tick);
     if (queue_length(&channel->posted))
         join(h, c->rank, row, c->peer, queue_pop(&channel->posted));
     else
         queue_append(&channel->sent, row);
+    return row;
 }
 
 /* The row of the receive, or -1. */
@@ -183,7 +184,7 @@ static int32_t post(struct history *h, struct rank *r, const struct call *c, int
     PUSH(t->partner, int32_t, UNMATCHED);
     PUSH(t->wild, uint8_t, c->wild != 0);
     PUSH(t->cancelled, uint8_t, 0);
-    if (c->slot) PUSH(r->started, struct took, ((struct took){c->tick, row, c->slot, 0}));
+    if (c->slot) PUSH(r->started, struct took, ((struct took){c->tick, row, c->slot, 0, 0}));
     if (!known) {
         PUSH(r->open, struct open, ((struct open){row, c->place, c->slot}));
         return row;
@@ -235,7 +236,7 @@ static void receive(struct history *h, struct rank *r, const struct call *c, int
     if (h->functions[c->function].special & F_MATCHED_RECEIVE) {
         int32_t row = grabbed_by(r, c);
         if (row < 0) return;
-        PUSH(r->grabs, struct took, ((struct took){c->tick, row, 0, 0}));
+        PUSH(r->grabs, struct took, ((struct took){c->tick, row, 0, 0, 0}));
         if (done != NEVER) received(h, r, c->rank, row, done);
         return;
     }
@@ -278,6 +279,15 @@ static void sent(struct history *h, struct rank *r, const struct call *c, int32_
     freed(h, c->rank, row);
 }
 
+static void complete_together(struct history *h, struct rank *r, const struct call *c, int64_t tick,
+                              int32_t slot) {
+    int32_t send = history_sent_whole(r, tick, slot);
+    if (send >= 0)
+        sent(h, r, c, send);
+    else
+        history_collected(h, r, c, tick, slot);
+}
+
 static void complete(struct history *h, struct rank *r, const struct call *c, int64_t tick, int32_t slot) {
     if (slot) {
         const struct took *one = started_at(r, tick, slot);
@@ -285,6 +295,8 @@ static void complete(struct history *h, struct rank *r, const struct call *c, in
             sent(h, r, c, (int32_t)one->what);
         else if (one != NULL)
             received(h, r, c->rank, (int32_t)one->what, c->tick);
+        else
+            complete_together(h, r, c, tick, slot);
         return;
     }
     int32_t send = undone_at(&r->sends.tick, &r->sends.done, tick), row;
@@ -294,7 +306,7 @@ static void complete(struct history *h, struct rank *r, const struct call *c, in
     if (row >= 0)
         received(h, r, c->rank, row, c->tick); /* of an exchange, both halves */
     else if (send < 0)
-        history_collected(h, r, c, tick);
+        complete_together(h, r, c, tick, 0);
 }
 
 static void cancel_send(struct history *h, int32_t rank, uint64_t at) {
@@ -340,20 +352,31 @@ static bool is_together(const struct call *c, int32_t special) {
 void history_read(struct history *h, const struct call *c) {
     struct rank *r = history_rank(h, c->rank);
     int32_t special = h->functions[c->function].special;
+    bool together = c->comm < C_NONE; /* a start */
     r->last = c->tick + c->repeats - 1;
+    if (special & (F_READIES | F_ARRIVED)) {
+        if (c->kind != K_NOTHING) history_partition(h, r, c);
+        return;
+    }
     switch (c->kind) {
     case K_NOTHING:
     case K_TIME: return;
-    case K_SEND: send(h, r, c, c->tick); break;
+    case K_SEND: history_send(h, r, c, c->tick); break;
     case K_RECV: receive(h, r, c, c->tick); break;
-    case K_POST_SEND: send(h, r, c, NEVER); break;
-    case K_POST_RECV: receive(h, r, c, NEVER); break;
+    case K_POST_SEND:
+        if (together) history_begun(h, r, c);
+        else history_send(h, r, c, NEVER);
+        break;
+    case K_POST_RECV:
+        receive(h, r, c, NEVER);
+        if (together) history_begun(h, r, c);
+        break;
     case K_SENDRECV:
-        send(h, r, c, c->tick);
+        history_send(h, r, c, c->tick);
         post(h, r, c, c->tick, c->peer2, c->tag2);
         break;
     case K_POST_SENDRECV:
-        send(h, r, c, NEVER);
+        history_send(h, r, c, NEVER);
         post(h, r, c, NEVER, c->peer2, c->tag2);
         break;
     case K_PROBE: probe(h, r, c); break;
@@ -363,7 +386,7 @@ void history_read(struct history *h, const struct call *c) {
     default:
         if (special & (F_BEGIN | F_END))
             history_collective(h, r, c, special & F_BEGIN ? C_BEGIN : C_END);
-        else if (is_together(c, special) && c->comm != C_SELF && c->comm >= 0)
+        else if (is_together(c, special) && c->comm != C_SELF && c->comm != C_NONE)
             history_collective(h, r, c, c->comm);
         if (!(special & (F_EXPOSES | F_ACCESSES | F_EXPOSED | F_ACCESSED))) break;
         history_window(h, c);

@@ -21,6 +21,7 @@ enum kind {
     K_POST_SEND,
     K_POST_RECV,
     K_POST_SENDRECV,
+    K_READY,
     K_COMPLETE,
     K_NOTHING,
     K_PROBE,
@@ -34,7 +35,7 @@ enum kind {
 };
 enum shape { S_ALL, S_FROM_ROOT, S_TO_ROOT, S_LOWER, S_NOBODY };
 enum why { W_RECEIVED, W_SYNCHRONOUS, W_RENDEZVOUS, W_LOOKED, W_TREE, W_EXPOSED, W_POSTED };
-enum mode { M_STANDARD, M_BUFFERED, M_SYNCHRONOUS };
+enum mode { M_STANDARD, M_BUFFERED, M_SYNCHRONOUS, M_PARTITIONS };
 
 /* What is particular to some functions. */
 enum special {
@@ -56,6 +57,10 @@ enum special {
     F_ACCESSES = 1 << 15,  /* Win_start, for a group */
     F_EXPOSED = 1 << 16,   /* Win_wait, Win_test: ends what the posts began */
     F_ACCESSED = 1 << 17,  /* Win_complete: ends what the start began */
+    F_PREPARES = 1 << 18,  /* what is a request of several ranks together: see history_prepare */
+    F_RECEIVES = 1 << 19,  /* Precv_init */
+    F_READIES = 1 << 20,   /* Pready*: `completes` is the request that it is about */
+    F_ARRIVED = 1 << 21,   /* Parrived: the same */
 };
 
 struct function {
@@ -81,6 +86,9 @@ struct call { /* timeline/calls.py: Call */
     int32_t older; /* F_MATCHED_RECEIVE: so many of the same envelope were taken before, and are not received */
     int32_t slot;  /* of one that MPI_Startall started: which; from 1 */
     const int32_t *slots; /* of what it completes; NULL if there is none */
+    /* Partitions, from low to high; or so many of `listed`. Of F_PREPARES high says how many there are. */
+    int32_t low, high;
+    const int32_t *listed;
 };
 
 /* Entries (key, value), ordered by key: "`waiter` completes its call of tick `value` only if
@@ -113,6 +121,8 @@ struct succession { /* the collectives of one communicator, in order; timeline/c
     struct column shapes;                 /* struct shaped */
     struct column blocking;               /* int64_t: numbers of those that complete in themselves */
     struct column exposures;              /* struct exposure, by origin and target; of a window */
+    struct column together;               /* int32_t: the persistent ones that are prepared on it, in order */
+    int32_t function;                     /* of the starts of a persistent one: that prepared it; else 0 */
 };
 
 struct shaped {
@@ -125,7 +135,7 @@ struct open { /* a wild receive of which it is not known what it got */
 };
 
 struct took { /* a call that took what a matched probe found; or posted a collective; or started many */
-    int64_t tick, what, number, done;
+    int64_t tick, what, number, done, slot;
 };
 
 struct log;
@@ -140,6 +150,8 @@ struct rank {
     struct column grabs;       /* struct took: by tick, the receive */
     struct column collectives; /* struct took: posted ones: communicator and number */
     struct column started;     /* struct took: by MPI_Startall: a row, and its slot; below 0 of a send */
+    struct column prepared;    /* int32_t: by communicator, how many persistent collectives */
+    struct column parts;       /* struct part: starts of messages of partitions, by tick */
     struct log *log;
 };
 
@@ -156,6 +168,8 @@ struct channel { /* what is not matched yet */
     int32_t sender, receiver, comm, tag;
     struct queue sent, posted;
     struct column looking; /* struct look */
+    int32_t prepared[2];    /* messages of partitions, by its sender, its receiver */
+    struct column together; /* int32_t: these, in order */
 };
 
 struct history {
@@ -165,6 +179,8 @@ struct history {
     struct column successions; /* struct succession *, by communicator */
     struct column needs;       /* struct needs *, in the order of being made */
     struct column stale;       /* struct waiting: pairs of ranks that were matched anew */
+    struct column together;    /* struct together * */
+    struct column starts;      /* struct succession *: of the persistent collectives among them */
     struct needs **needs_table;
     struct channel **channels;
     uint64_t needs_room, channels_room, channels_count;
@@ -229,7 +245,23 @@ void history_collective(struct history *history, struct rank *rank, const struct
 void history_window(struct history *history, const struct call *call);
 void history_window_free(struct succession *window);
 /* A posted one, of the call at `tick`, has completed. */
-void history_collected(struct history *history, struct rank *rank, const struct call *call, int64_t tick);
+void history_collected(struct history *h, struct rank *rank, const struct call *call, int64_t tick,
+                       int32_t slot);
+/* The row of a send, or -1. */
+int32_t history_send(struct history *h, struct rank *rank, const struct call *call, int64_t done);
+
+/* What persistent requests of several ranks are together (history_together.c). The number of what a call
+ * prepares, below C_NONE, which is then the `comm` of calls that start it, and of its messages; 0 if
+ * nobody else takes part. */
+int32_t history_prepare(struct history *h, const struct call *call);
+struct succession *history_succession(struct history *h, int64_t comm);
+void history_begun(struct history *h, struct rank *rank, const struct call *call);
+void history_partition(struct history *h, struct rank *rank, const struct call *call);
+/* The row of what a start has sent, once all of it was ready; else -1. */
+int32_t history_sent_whole(const struct rank *rank, int64_t tick, int32_t slot);
+/* Partitions that had arrived, though it is not known that they were ready: struct waiting. */
+void history_asked(const struct history *h, struct column *found);
+void history_together_free(struct history *h);
 /* The peer and the tag that the record of a posting says by now; false while it does not. */
 bool log_settled(const struct log *log, int64_t place, int64_t slot, int32_t *peer, int32_t *tag);
 

@@ -74,7 +74,11 @@ class Function(Structure):
     ACCESSES,
     EXPOSED,
     ACCESSED,
-) = (1 << n for n in range(18))
+    PREPARES,
+    RECEIVES,
+    READIES,
+    ARRIVED,
+) = (1 << n for n in range(22))
 
 
 class CallStruct(Structure):
@@ -88,6 +92,8 @@ class CallStruct(Structure):
             c_int32, "rank function kind site comm peer tag peer2 tag2 wild odd mode older slot"
         ),
         ("slots", POINTER(c_int32)),
+        *_fields(c_int32, "low high"),
+        ("listed", POINTER(c_int32)),
     ]
 
 
@@ -124,6 +130,8 @@ class SuccessionStruct(Structure):
         ("shapes", _Any),
         ("blocking", Longs),
         ("exposures", _Any),
+        ("together", Ints),
+        ("function", c_int32),
     ]
 
 
@@ -136,7 +144,7 @@ class RankStruct(Structure):
         *_fields(c_int64, "last blind"),
         ("sends", SendsStruct),
         ("receives", ReceivesStruct),
-        *_fields(_Any, "open grabbed grabs collectives started"),
+        *_fields(_Any, "open grabbed grabs collectives started prepared parts"),
         ("log", c_void_p),
     ]
 
@@ -283,6 +291,8 @@ class Library:
         self.history_rank = bind("history_rank", void, void, c_int32)
         self.history_succession = bind("history_succession", void, void, number)
         self.history_successions = bind("history_successions", column, void)
+        self.history_starts = bind("history_starts", column, void)
+        self.history_comm = bind("history_comm", c_int32, void, c_int32)
         self.history_needs = bind("history_needs", column, void)
         self.history_members = bind("history_members", None, void, number, ranks, index)
         self.history_learned = bind("history_learned", None, void, *[c_int32] * 4)

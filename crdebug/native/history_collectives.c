@@ -44,13 +44,15 @@ static uint64_t member(struct succession *s, int32_t rank) {
 
 /* The first to come tells what it is. */
 static void begun(struct history *h, struct succession *s, const struct call *c, bool posted) {
-    int64_t number = (int64_t)s->names.count, shape = h->functions[c->function].shape;
+    int32_t function = s->function ? s->function : c->function;
+    int64_t number = (int64_t)s->names.count, shape = h->functions[function].shape;
     bool rooted = shape == S_FROM_ROOT || shape == S_TO_ROOT;
     int32_t root = rooted && c->peer >= 0 ? c->peer : -1;
     if (root < 0 && rooted) shape = S_ALL; /* between groups, or a root that is not known */
     /* All members say so, or none; it need not be a barrier then (MPI 4.1, section 12.5.1). */
     if (c->odd) shape = S_NOBODY;
-    PUSH(s->names, int32_t, c->function);
+    if (!posted && h->functions[function].special & F_PREPARES) shape = S_NOBODY;
+    PUSH(s->names, int32_t, function);
     PUSH(s->roots, int32_t, root);
     PUSH(s->posted, uint8_t, posted);
     PUSH(s->shape, uint8_t, (uint8_t)shape);
@@ -66,14 +68,14 @@ static void begun(struct history *h, struct succession *s, const struct call *c,
 }
 
 void history_collective(struct history *h, struct rank *r, const struct call *c, int64_t comm) {
-    struct succession *s = succession_of(h, comm);
+    struct succession *s = history_succession(h, comm);
     uint64_t own = member(s, c->rank), number = AT(s->entered, struct column, own).count;
     bool posted = c->kind == K_POST_COLLECTIVE;
     PUSH(AT(s->entered, struct column, own), int64_t, c->tick);
     PUSH(AT(s->completed, struct column, own), int64_t, posted ? NEVER : c->tick);
     if (number == s->names.count) begun(h, s, c, posted);
     if (!AT(s->posted, uint8_t, number)) return;
-    PUSH(r->collectives, struct took, ((struct took){c->tick, comm, (int64_t)number, 0}));
+    PUSH(r->collectives, struct took, ((struct took){c->tick, comm, (int64_t)number, 0, c->slot}));
     for (uint64_t other = 0; other < s->ranks.count; other++) {
         struct column *done = &AT(s->completed, struct column, other);
         if (other != own && number < done->count && AT(*done, int64_t, number) != NEVER)
@@ -81,10 +83,11 @@ void history_collective(struct history *h, struct rank *r, const struct call *c,
     }
 }
 
-void history_collected(struct history *h, struct rank *r, const struct call *c, int64_t tick) {
-    struct took *took = took_at(&r->collectives, tick);
-    if (took == NULL) return;
-    struct succession *s = succession_of(h, took->what);
+void history_collected(struct history *h, struct rank *r, const struct call *c, int64_t tick, int32_t slot) {
+    struct took *end, *took = took_from(&r->collectives, tick, &end);
+    while (took < end && (took->done || took->slot != slot)) took++;
+    if (took == end) return;
+    struct succession *s = history_succession(h, took->what);
     uint64_t number = (uint64_t)took->number, own = member(s, c->rank);
     took->done = 1;
     AT(AT(s->completed, struct column, own), int64_t, number) = c->tick;

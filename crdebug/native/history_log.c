@@ -3,57 +3,16 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "clock.h"
-#include "history_comms.h"
+#include "history_log.h"
 
 #define STEP 256 /* calls between two places from which reading can begin */
-#define DEFINITION 0
 #define NOBODY (-1)
 #define OTHER_JOB UINT32_MAX
-#define PROC_NULL 1
-#define TAG_MOST ((1u << 28) - 1) /* this, or more: the true values follow */
-#define PEER_MOST ((1u << 20) - 1)
-#define SIZE_MOST UINT32_MAX
-#define FLAG(flag) ((uint64_t)(flag) << 9)
-
-struct cursor {
-    int64_t tick;
-    uint64_t place; /* in records */
-    uint64_t posted; /* requests so far */
-};
-
-struct cancel { /* a request that MPI_Cancel was called for: its number, and where it was posted */
-    uint64_t posted, place;
-    int32_t slot;
-};
-
-struct log {
-    const uint8_t *map;
-    uint64_t size, records, calls; /* size: of the file; records: that it has room for */
-    struct cursor at;
-    int64_t run, run_tick; /* the last record is a run of calls that said no, which may grow: its place */
-    int64_t rank;
-    struct column posted;              /* int64_t: ticks */
-    struct column marks;               /* struct cursor, every STEP calls */
-    struct column comms;               /* by number, columns of struct comm */
-    struct column outside, one_sided;  /* int64_t: ticks of such calls */
-    struct column completes, slots;    /* int64_t, int32_t: of the call that was read last */
-    struct column cancels;             /* struct cancel: of those that have not completed */
-};
-
-static const struct crdebug_record *record_at(const struct log *log, uint64_t place) {
-    return (const struct crdebug_record *)(log->map + CRDEBUG_LOG_HEADER) + place;
-}
 
 /* ---- one request -------------------------------------------------------------------------------- */
 
 static int32_t peer_of(const struct comm *comm, uint64_t body) {
     return coded(comm, body >> 28 & PEER_MOST);
-}
-
-/* What the record of an MPI_Startall says of one of its requests, from 1. */
-static const uint32_t *slot_at(const struct log *log, uint64_t place, int64_t slot) {
-    return (const uint32_t *)(record_at(log, place) + 1) + 1 + CRDEBUG_SLOT * (slot - 1);
 }
 
 bool log_settled(const struct log *log, int64_t place, int64_t slot, int32_t *peer, int32_t *tag) {
@@ -110,17 +69,6 @@ static void both(const struct comm *comm, uint64_t head, uint64_t body, struct w
     c->tag2 = tag_of(tag2);
 }
 
-/* Of a request, by its number from 0: which it is of those that its call started, from 1; 0 if it is the
- * only one. */
-static int32_t slot_of(const struct log *log, uint64_t number) {
-    int64_t tick = AT(log->posted, int64_t, number);
-    uint64_t first = number;
-    while (first && AT(log->posted, int64_t, first - 1) == tick) first--;
-    bool only = first == number && (number + 1 == log->posted.count ||
-                                    AT(log->posted, int64_t, number + 1) != tick);
-    return only ? 0 : (int32_t)(number - first + 1);
-}
-
 /* slots: NULL, or gets which they are of an MPI_Startall. */
 static void completed(const struct log *log, uint64_t posted, uint32_t special, uint64_t head,
                       struct words words, struct column *found, struct column *slots) {
@@ -141,22 +89,32 @@ static void completed(const struct log *log, uint64_t posted, uint32_t special, 
         uint64_t age = listed ? words.at[first + k * step] : last ? size - k : size;
         if (age == 0 || age > posted) continue;
         PUSH(*found, int64_t, AT(log->posted, int64_t, posted - age));
-        if (slots != NULL) PUSH(*slots, int32_t, slot_of(log, posted - age));
+        if (slots != NULL) PUSH(*slots, int32_t, log_slot(log, posted - age));
     }
 }
 
-/* A request that MPI_Start or MPI_Startall started; flags: of the record. */
-static void started(uint64_t flags, struct call *c) {
-    bool receive = flags & CRDEBUG_PACKED;
-    c->kind = receive ? K_POST_RECV : K_POST_SEND;
-    c->wild = receive && flags & (CRDEBUG_WILD_SOURCE | CRDEBUG_WILD_TAG);
-    if (!receive) c->mode = flags & CRDEBUG_SYNCHRONOUS ? M_SYNCHRONOUS : flags & CRDEBUG_BUFFERED ? M_BUFFERED : 0;
+/* What MPI_Pready and those like it, or MPI_Parrived, say of which request. slots: as above; it is not
+ * completed, and only the history is told. */
+static void partitions(const struct log *log, uint64_t posted, uint64_t head, uint64_t body,
+                       struct words words, struct call *c, struct column *found, struct column *slots) {
+    if (slots == NULL) return;
+    found->count = slots->count = 0;
+    completed(log, posted, 0, head, (struct words){0}, found, slots);
+    c->completes = found->data;
+    c->slots = slots->data;
+    c->completes_count = found->count;
+    c->low = c->high = tag_of(body & TAG_MOST);
+    if (c->low != NONE) return;
+    c->low = words.count ? (int32_t)words.at[0] : 0;
+    c->high = words.count > 1 ? (int32_t)words.at[1] : -1;
+    if (body >> 28 == 0) return;
+    c->listed = (const int32_t *)words.at;
+    c->low = 0;
+    c->high = (int32_t)(body >> 28 < words.count ? body >> 28 : words.count);
 }
 
-/* Read the call at a cursor, and go past it. Returns how many requests it posted; for the definition
- * of a communicator, `function` is 0. */
-static uint64_t next(const struct log *log, struct cursor *at, const struct function *functions,
-                     struct call *c, struct column *completes, struct column *slots) {
+uint64_t log_next(const struct log *log, struct cursor *at, const struct function *functions,
+                  struct call *c, struct column *completes, struct column *slots) {
     const struct crdebug_record *record = record_at(log, at->place);
     uint64_t head = record->head, body = record->body, size = head >> 32;
     struct words words = {0};
@@ -190,7 +148,7 @@ static uint64_t next(const struct log *log, struct cursor *at, const struct func
     if (head & FLAG(CRDEBUG_NO)) {
         c->repeats = (int64_t)size;
         c->kind = K_NOTHING;
-        if (function->kind == K_PROBE) {
+        if (function->kind == K_PROBE && !(special & F_ARRIVED)) {
             c->peer = peer_of(comm, body);
             c->tag = tag_of(body & TAG_MOST);
         } else {
@@ -213,86 +171,24 @@ static uint64_t next(const struct log *log, struct cursor *at, const struct func
                 PUSH(*completes, int64_t, words.at[k] + n);
         c->completes = completes->data;
         c->completes_count = completes->count;
+    } else if (special & (F_READIES | F_ARRIVED)) {
+        partitions(log, at->posted, head, body, words, c, completes, slots);
     } else if (function->kind == K_SENDRECV || function->kind == K_POST_SENDRECV) {
         both(comm, head, body, words, c);
     } else if (function->kind != K_CANCEL && !(special & F_FREES)) {
         plain(comm, head, body, words, c);
     }
-    if (special & F_START) started(head >> 9, c);
+    if (special & F_START) log_started(log, head >> 9, c);
     if (special & F_MATCHED_RECEIVE) {
         c->older = words.count ? (int32_t)words.at[0] : 0;
         if ((body >> 28 & PEER_MOST) == PROC_NULL) c->kind = K_OTHER;
     }
+    if (special & F_PREPARES && words.count > 4) c->high = (int32_t)words.at[4];
     if (special & F_STARTALL) c->bytes = 0;
     if (special & F_OF_WINDOW) c->odd = (head & FLAG(CRDEBUG_ODD)) != 0;
     at->tick += c->repeats;
     at->posted += posts;
     return posts;
-}
-
-/* ---- requests ----------------------------------------------------------------------------------- */
-
-/* All that an MPI_Startall started. */
-static void start_all(const struct log *log, struct history *h, const struct call *call) {
-    struct call one = *call;
-    one.kind = K_OTHER;
-    history_read(h, &one);
-    uint64_t count = record_at(log, (uint64_t)call->place)->head >> 32;
-    for (one.slot = 1; (uint64_t)one.slot <= count; one.slot++) {
-        const uint32_t *words = slot_at(log, (uint64_t)call->place, one.slot);
-        const struct comm *comm = comm_at(&log->comms, words[CRDEBUG_SLOT_COMM], (uint64_t)call->place);
-        uint32_t peer = words[CRDEBUG_SLOT_PEER] & PEER_MOST;
-        if (peer == PROC_NULL) continue;
-        started(words[CRDEBUG_SLOT_PEER] >> 20, &one);
-        one.comm = comm != NULL ? (int32_t)comm->id : C_NONE;
-        one.peer = coded(comm, peer); /* none: a request that the layer does not know */
-        one.tag = tag_of(words[CRDEBUG_SLOT_TAG]);
-        one.bytes = words[CRDEBUG_SLOT_SIZE];
-        history_read(h, &one);
-    }
-}
-
-/* Where the call of a tick is on record. */
-static uint64_t place_of(struct log *log, const struct function *functions, int64_t tick) {
-    uint64_t later = first_by(&log->marks, sizeof(struct cursor), tick);
-    struct cursor at = AT(log->marks, struct cursor, later - 1);
-    struct column unused = {0};
-    struct call call;
-    do next(log, &at, functions, &call, &unused, NULL);
-    while (call.function == DEFINITION || call.tick < tick);
-    column_free(&unused);
-    return (uint64_t)call.place;
-}
-
-static bool was_cancelled(const struct log *log, const struct function *functions,
-                          const struct cancel *cancel) {
-    uint64_t head = record_at(log, cancel->place)->head;
-    if (!(functions[head & 0x1ff].special & F_STARTALL)) return head & FLAG(CRDEBUG_ODD);
-    int64_t slot = cancel->slot ? cancel->slot : 1;
-    return slot_at(log, cancel->place, slot)[CRDEBUG_SLOT_PEER] & CRDEBUG_SLOT_CANCELLED;
-}
-
-/* MPI_Cancel only asks: whether it was cancelled, the record says once it has completed. */
-static void cancels(struct log *log, struct history *h, const struct function *functions,
-                    const struct call *call) {
-    uint64_t age = record_at(log, (uint64_t)call->place)->head >> 32, number = log->at.posted - age;
-    if (call->kind == K_CANCEL && age && age <= log->at.posted) {
-        uint64_t place = place_of(log, functions, AT(log->posted, int64_t, number));
-        PUSH(log->cancels, struct cancel, ((struct cancel){number, place, slot_of(log, number)}));
-    }
-    if (call->kind != K_COMPLETE) return;
-    for (uint64_t k = 0; k < log->cancels.count;) {
-        struct cancel *each = &AT(log->cancels, struct cancel, k);
-        int64_t tick = AT(log->posted, int64_t, each->posted);
-        bool done = false;
-        for (uint64_t n = 0; n < call->completes_count && !done; n++)
-            done = call->completes[n] == tick && call->slots[n] == each->slot;
-        if (done && was_cancelled(log, functions, each)) history_cancelled(h, call->rank, tick, each->slot);
-        if (done)
-            *each = AT(log->cancels, struct cancel, --log->cancels.count);
-        else
-            k++;
-    }
 }
 
 /* ---- for crdebug -------------------------------------------------------------------------------- */
@@ -327,6 +223,7 @@ EXPORTED void crdebug_log_close(struct log *log) {
     column_free(&log->completes);
     column_free(&log->slots);
     column_free(&log->cancels);
+    column_free(&log->prepared);
     munmap((void *)log->map, log->size);
     free(log);
 }
@@ -358,10 +255,11 @@ EXPORTED int64_t crdebug_log_read(struct log *log, struct history *history,
     if (history != NULL) history_rank(history, (int32_t)log->rank)->log = log;
     while (log->at.place < tail && most--) {
         struct cursor before = log->at;
-        uint64_t posts = next(log, &log->at, functions, &call, &log->completes, &log->slots);
+        uint64_t posts = log_next(log, &log->at, functions, &call, &log->completes, &log->slots);
         if (call.function == DEFINITION) return (int64_t)before.place;
         if (log->calls++ % STEP == 0) PUSH(log->marks, struct cursor, before);
         for (; posts; posts--) PUSH(log->posted, int64_t, call.tick);
+        if (functions[call.function].special & F_PREPARES) log_prepared(log, history, functions, &call);
         if (functions[call.function].special & F_OUTSIDE) PUSH(log->outside, int64_t, call.tick);
         if (call.kind == K_RMA) PUSH(log->one_sided, int64_t, call.tick);
         if (log->at.place >= tail && call.kind == K_NOTHING) {
@@ -369,9 +267,9 @@ EXPORTED int64_t crdebug_log_read(struct log *log, struct history *history,
             log->run_tick = before.tick;
         }
         if (history == NULL) continue;
-        if (call.kind == K_CANCEL || log->cancels.count) cancels(log, history, functions, &call);
+        if (call.kind == K_CANCEL || log->cancels.count) log_cancels(log, history, functions, &call);
         if (functions[call.function].special & F_STARTALL)
-            start_all(log, history, &call);
+            log_start_all(log, history, &call);
         else
             history_read(history, &call);
     }
@@ -388,7 +286,7 @@ EXPORTED uint64_t crdebug_log_calls(struct log *log, const struct function *func
     struct cursor at = AT(log->marks, struct cursor, first / STEP);
     while (number < end) {
         struct call call;
-        next(log, &at, functions, &call, &own, NULL);
+        log_next(log, &at, functions, &call, &own, NULL);
         if (call.function == DEFINITION || number++ < first) continue;
         for (uint64_t k = 0; k < call.completes_count; k++) PUSH(*completes, int64_t, call.completes[k]);
         calls[number - 1 - first] = call;

@@ -87,13 +87,14 @@ struct needs *needs_of(struct history *h, int32_t entered, int32_t waiter, enum 
 }
 
 static bool is_empty(const struct channel *c) {
-    return !queue_length(&c->sent) && !queue_length(&c->posted) && !c->looking.count;
+    return !queue_length(&c->sent) && !queue_length(&c->posted) && !c->looking.count && !c->together.count;
 }
 
 static void channel_free(struct channel *channel) {
     column_free(&channel->sent.rows);
     column_free(&channel->posted.rows);
     column_free(&channel->looking);
+    column_free(&channel->together);
     free(channel);
 }
 
@@ -184,7 +185,8 @@ static void succession_free(struct succession *s) {
     }
     for (uint64_t k = 0; k < s->shapes.count; k++) column_free(&AT(s->shapes, struct shaped, k).numbers);
     struct column *columns[] = {&s->members, &s->ranks, &s->entered, &s->completed, &s->names,
-                                &s->roots,   &s->posted, &s->shape,  &s->shapes,    &s->blocking};
+                                &s->roots,   &s->posted, &s->shape,  &s->shapes,    &s->blocking,
+                                &s->together};
     for (unsigned k = 0; k < sizeof columns / sizeof *columns; k++) column_free(columns[k]);
     history_window_free(s);
     free(s);
@@ -201,6 +203,8 @@ static void rank_free(struct rank *r) {
     column_free(&r->grabs);
     column_free(&r->collectives);
     column_free(&r->started);
+    column_free(&r->prepared);
+    column_free(&r->parts);
     free(r);
 }
 
@@ -211,11 +215,14 @@ EXPORTED void crdebug_history_free(struct history *h) {
         if (AT(h->ranks, struct rank *, k)) rank_free(AT(h->ranks, struct rank *, k));
     for (uint64_t k = 0; k < h->successions.count; k++)
         succession_free(AT(h->successions, struct succession *, k));
+    for (uint64_t k = 0; k < h->starts.count; k++) succession_free(AT(h->starts, struct succession *, k));
+    history_together_free(h);
     for (uint64_t k = 0; k < h->needs.count; k++) crdebug_needs_free(AT(h->needs, struct needs *, k));
     for (uint64_t k = 0; k < h->channels_room; k++)
         if (h->channels[k]) channel_free(h->channels[k]);
     column_free(&h->ranks);
     column_free(&h->successions);
+    column_free(&h->starts);
     column_free(&h->needs);
     column_free(&h->stale);
     free(h->needs_table);
@@ -253,4 +260,5 @@ EXPORTED void crdebug_history_waiting(struct history *h, int32_t what, struct co
             PUSH(*found, struct waiting, ((struct waiting){channel->sender, channel->receiver, row}));
         }
     }
+    if (what == 2) history_asked(h, found);
 }

@@ -308,6 +308,14 @@ Buffer_iflush             post OTHER            request
 Comm_detach_buffer        call OTHER            comm into size_out
 Comm_flush_buffer         call OTHER            comm
 Comm_iflush_buffer        post OTHER            comm request
+Psend_init                own OTHER             buf partitions partition_count type dest tag comm
+                              info request
+Precv_init                own OTHER             into partitions partition_count type source tag
+                              comm info request
+Pready                    own READY             partition request_of
+Pready_range              own READY             partition_low partition_high request_of
+Pready_list               own READY             length partitions_of request_of
+Parrived                  own PROBE             request_of partition flag
 """
 
 
@@ -342,6 +350,13 @@ class Function:
         return f"MPI_{self.name}"
 
     @property
+    def prepares(self) -> bool:
+        """Does it prepare what requests of several ranks are together: a collective operation, or a
+        message of partitions?"""
+        together = self.shape == "init" and self.kind == "COLLECTIVE"
+        return together or self.name in ("Psend_init", "Precv_init")
+
+    @property
     def result(self) -> str:
         return "double" if self.name == "Wtime" else "int"
 
@@ -373,8 +388,20 @@ def _parse(text: str, first: int = 1, *, newer: bool = False) -> tuple[Function,
     return tuple(found)
 
 
+def _persistent(posted: Function, number: int) -> Function:
+    """The call that prepares what one of the nonblocking collectives would post."""
+    name = f"{posted.name[1:].capitalize()}_init"
+    arguments = (*posted.arguments[:-1], Argument("info", "MPI_Info"), posted.arguments[-1])
+    return Function(number, name, "init", "COLLECTIVE", "", arguments, newer=True)
+
+
 _OLD = _parse(_TABLE)
-FUNCTIONS = (*_OLD, *_parse(_NEWER, len(_OLD) + 1, newer=True))
+_KNOWN = (*_OLD, *_parse(_NEWER, len(_OLD) + 1, newer=True))
+_POSTED = [function for function in _OLD if function.kind == "POST_COLLECTIVE"]
+FUNCTIONS = (
+    *_KNOWN,
+    *(_persistent(posted, number) for number, posted in enumerate(_POSTED, len(_KNOWN) + 1)),
+)
 BY_NUMBER = {function.number: function for function in FUNCTIONS}
 BY_NAME = {function.full: function for function in FUNCTIONS}
 # Logs are of one numbering of the calls.

@@ -35,14 +35,7 @@ LARGE = tuple(function for function in FUNCTIONS if has_large(function))
 REFUSED = (
     *("MPI_Session_init", "MPI_Comm_create_from_group", "MPI_Intercomm_create_from_groups"),
     *(f"MPI_Request_get_status_{which}" for which in ("all", "any", "some")),
-    *("MPI_Session_iflush_buffer", "MPI_Psend_init", "MPI_Precv_init", "MPI_Parrived"),
-    *("MPI_Pready", "MPI_Pready_list", "MPI_Pready_range"),
-    *(
-        f"MPI_{function.name[1:].capitalize()}_init{ending}"
-        for function in FUNCTIONS
-        if function.kind == "POST_COLLECTIVE"
-        for ending in (("", "_c") if function in LARGE else ("",))
-    ),
+    "MPI_Session_iflush_buffer",
 )
 
 

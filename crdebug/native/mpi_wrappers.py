@@ -240,7 +240,11 @@ def _noted(function: Function, asked: str) -> Iterator[str]:
     yield "finish(&note);"
     if function.epoch in ("POST", "START"):
         yield "free(ranks);"
-    if function.shape == "init":
+    if function.shape == "init" and function.kind == "COLLECTIVE":
+        root = "root" if "root" in words else "MPI_PROC_NULL"
+        made = "rc == MPI_SUCCESS ? *request : mpi.request_null"
+        yield f"request_prepared_together({made}, comm, {root}, 0, {size});"
+    elif function.shape == "init":
         buffer = "into" if "into" in words else "buf"
         other = "source" if "source" in words else "dest"
         prepared = f"*request, CALL_{function.name}, {buffer}, count, type, {other}, tag, comm"

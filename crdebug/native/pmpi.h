@@ -163,6 +163,7 @@ uint32_t word_of(const struct crdebug_record *record, unsigned k);
 uint32_t *word_at(struct crdebug_record *record, unsigned k);
 void refuse(unsigned reason);
 bool log_open(int rank, int world);
+void told_no(struct note *note, int *flag); /* by the log: MPI is not asked, but goes on */
 uint64_t mix(uint64_t hash, uint64_t value);
 
 /* ---- communicators and types -------------------------------------------------------------------- */
@@ -215,6 +216,8 @@ enum request_flags {
     R_OWN_SHADOW = 512, /* the shadow is persistent, and ours to free */
     R_OWN_HANDLE = 2048, /* so is what the application has for a request of its own */
     R_SENDS = 4096,     /* a receive with a sending half that is a request of its own, and under way */
+    R_TOGETHER = 8192,  /* of a persistent collective, or of a message of partitions */
+    R_CANCEL = 16384,   /* MPI_Cancel was called for it */
     R_SHARED = 1024, /* a handle that MPI gives more than once: of posts to and from MPI_PROC_NULL */
 };
 
@@ -249,6 +252,8 @@ void requests_unsettle(void); /* the log has been cut: what is still posted is o
 struct request *request_posted(MPI_Request handle, unsigned flags, uint64_t record);
 void request_prepared(MPI_Request handle, unsigned call, const void *buffer, int count, MPI_Datatype type,
                       int peer, int tag, MPI_Comm comm);
+/* The same of a persistent collective or a message of partitions; counted also if it is none. */
+void request_prepared_together(MPI_Request handle, MPI_Comm comm, int peer, unsigned call, uint64_t bytes);
 /* Watch an active receive: what it was posted with must be in it. */
 void request_watch(struct request *request);
 /* A receive that must not be posted now: it gets a persistent request instead. */
@@ -265,7 +270,10 @@ static inline uint32_t request_age(const struct request *request) {
     return request && request->flags & R_ACTIVE ? (uint32_t)(posted - request->number + 1) : 0;
 }
 /* Is its sending half still under way? */
-bool request_sends(struct request *request);
+bool request_sends_slow(struct request *request);
+static inline bool request_sends(struct request *request) {
+    return UNLIKELY(request && request->flags & R_SENDS) && request_sends_slow(request);
+}
 /* It completed; the status must be valid if the request is wild. Drops it unless it is persistent. */
 void request_completed(struct request *request, MPI_Status *status);
 

@@ -20,7 +20,7 @@ static void done(struct request *request, MPI_Request *handle, MPI_Status *statu
     if (clear && *handle != mpi.request_null) *handle = mpi.request_null;
 }
 
-static void told_no(struct note *note, int *flag) {
+void told_no(struct note *note, int *flag) {
     unsigned patience = 0;
     *flag = 0;
     progress(&patience);

@@ -25,6 +25,20 @@ void request_prepared(MPI_Request handle, unsigned call, const void *buffer, int
     request->bytes = bytes_of(count, type);
 }
 
+void request_prepared_together(MPI_Request handle, MPI_Comm comm, int peer, unsigned call, uint64_t bytes) {
+    static int prepared;
+    if (C.mode == CRDEBUG_COUNTS) return;
+    prepared++;
+    struct request *request =
+        handle == mpi.request_null ? NULL : request_new(handle, R_PERSISTENT | R_TOGETHER);
+    if (request == NULL) return;
+    request->call = call;
+    request->source = peer;
+    request->tag = prepared;
+    request->comm = comm;
+    request->bytes = bytes;
+}
+
 /* A wild receive that is repeated: MPI gets a request of its own, with the sender that it had. */
 static int start_known(struct request *request, int source, int tag) {
     int rc = PMPI_Irecv(request->buffer, request->count, request->type, source, tag, request->comm,
@@ -38,6 +52,7 @@ static int start_known(struct request *request, int source, int tag) {
 
 /* What the record of a started request says of it. */
 static unsigned kind_of(const struct request *request) {
+    if (request->flags & R_TOGETHER) return CRDEBUG_TOGETHER;
     if (request->flags & R_RECV)
         return CRDEBUG_PACKED | (request->source == MPI_ANY_SOURCE ? CRDEBUG_WILD_SOURCE : 0) |
                (request->tag == MPI_ANY_TAG && request->source != MPI_PROC_NULL ? CRDEBUG_WILD_TAG : 0);
@@ -138,7 +153,7 @@ int wrap_Cancel(uint64_t site, MPI_Request *handle) {
     int rc = MPI_SUCCESS;
     bool was_received = false;
     if (request) {
-        request->flags |= R_WATCH;
+        request->flags |= R_WATCH | R_CANCEL;
         was_received = record && request_was_received(request);
     }
     if (request && request->flags & R_DEFERRED) { /* the MPI never had it, and is not to get it */
@@ -152,10 +167,27 @@ int wrap_Cancel(uint64_t site, MPI_Request *handle) {
     return rc;
 }
 
+/* A receive that was cancelled and is freed: did it get a message? To wait for it is local (MPI 4.1,
+ * section 3.8.4), and says so. Of sends it is not, in MPIs that cannot cancel any. Returns whether the
+ * application's request is still to be freed. */
+static bool end_cancelled(struct request *request, MPI_Request *handle) {
+    MPI_Status status;
+    bool persistent = request->flags & R_PERSISTENT;
+    PMPI_Wait(request->shadowed ? &request->shadow : handle, &status);
+    request_completed(request, &status);
+    if (!persistent) *handle = mpi.request_null;
+    return persistent;
+}
+
 int wrap_Request_free(uint64_t site, MPI_Request *handle) {
     struct request *request = request_find(*handle);
     struct note note = note_of(CALL_Request_free, site, 0, 0, 0, request_age(request));
+    const unsigned asked = R_RECV | R_ACTIVE | R_CANCEL;
     begin(&note);
+    if (request && (request->flags & asked) == asked && !end_cancelled(request, handle)) {
+        finish(&note);
+        return MPI_SUCCESS;
+    }
     if (request && request->shadowed && request->shadow != *handle) PMPI_Request_free(&request->shadow);
     if (request) request_drop(request);
     int rc = PMPI_Request_free(handle);
@@ -233,12 +265,9 @@ int wrap_Imrecv(uint64_t site, void *buf, int count, MPI_Datatype type, MPI_Mess
 int wrap_Win_test(uint64_t site, MPI_Win win, int *flag) {
     struct note yes = note_of(CALL_Win_test, site, window_number(win), 0, 0, 0), no = yes;
     const struct crdebug_record *record = expected();
-    unsigned patience = 0;
     int rc = MPI_SUCCESS;
     if (record && says_no(record)) {
-        *flag = 0;
-        progress(&patience);
-        finish_no(&no);
+        told_no(&no, flag);
         return rc;
     }
     if (record && begin(&yes)) {

@@ -133,9 +133,8 @@ static void end_shadow(struct request *request) {
     shadows--;
 }
 
-bool request_sends(struct request *request) {
+bool request_sends_slow(struct request *request) {
     int flag = 0;
-    if (LIKELY(request == NULL || !(request->flags & R_SENDS))) return false;
     if (PMPI_Test(&request->sending, &flag, MPI_STATUS_IGNORE) == MPI_SUCCESS && !flag) return true;
     request->flags &= ~(unsigned)R_SENDS;
     shadows--;
@@ -156,7 +155,7 @@ void request_completed(struct request *request, MPI_Status *status) {
     }
     if (request->flags & R_COMM && request->new_comm) comm_keep(request->comm_promised, *request->new_comm);
     if (request->flags & R_PERSISTENT) {
-        request->flags &= ~(unsigned)(R_ACTIVE | R_WATCH | R_DEAD);
+        request->flags &= ~(unsigned)(R_ACTIVE | R_WATCH | R_DEAD | R_CANCEL);
         end_shadow(request);
         return;
     }

@@ -21,6 +21,7 @@ class Kind(Enum):
     POST_SEND = "posted send"
     POST_RECV = "posted receive"
     POST_SENDRECV = "posted send and receive"
+    READY = "partitions ready"
     COMPLETE = "completion"  # Wait*, and Test* that said yes
     NOTHING = "no answer"  # Test* and probes that said no
     PROBE = "probe"  # that said yes

@@ -2,8 +2,10 @@
 
 All members of a communicator call its collectives in the same order, blocking and nonblocking ones
 alike (MPI 4.1, sections 6.1 and 6.12), so the n-th collective call of one member belongs to the
-n-th of each other. Constructors of communicators and windows are collective over the parent, and
-count too; fences of a window and its end are in an order of their own.
+n-th of each other. What prepares a persistent one is a collective call, too; its starts are in an
+order of their own (native/history_together.c). Constructors of communicators and windows are
+collective over the parent, and count too; fences of a window and its end are in an order of their
+own.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ _ENDS = {"MPI_Init": "(init)", "MPI_Init_thread": "(init)", "MPI_Finalize": "(fi
 def shape_of(name: str) -> Shape:
     """The shape of an operation by its name: MPI_Bcast, MPI_Ibcast, MPI_Bcast_init..."""
     word = name.removeprefix("MPI_").lower()
-    for operation in (word, word.removeprefix("i")):
+    for operation in (word, word.removeprefix("i"), word.removesuffix("_init")):
         if operation in _FROM_ROOT:
             return Shape.FROM_ROOT
         if operation in _TO_ROOT:

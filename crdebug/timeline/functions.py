@@ -55,6 +55,9 @@ _SPECIAL = {
     "Win_wait": history.EXPOSED,
     "Win_test": history.EXPOSED,
     "Win_complete": history.ACCESSED,
+    "Precv_init": history.RECEIVES,
+    **dict.fromkeys(("Pready", "Pready_range", "Pready_list"), history.READIES),
+    "Parrived": history.ARRIVED,
 }
 
 
@@ -69,6 +72,7 @@ def table() -> Any:
     for number, function in mpi_calls.BY_NUMBER.items():
         special = _SPECIAL.get(function.name, 0)
         special |= history.POSTS if function.posts else 0
+        special |= history.PREPARES if function.prepares else 0
         special |= history.OUTSIDE if function.full in OUTSIDE else 0
         made[number] = (
             KIND_NUMBERS[Kind[function.kind]],

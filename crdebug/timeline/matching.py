@@ -65,6 +65,7 @@ class Matching:
         self._numbers = {name: number for number, name in enumerate(self._names)}
         self._read: dict[int, list[Call]] = {}  # what `extend` was given
         self._needs_known = 0
+        self._starts_known = 0
         self._received: list[tuple[int, int, NeedList]] = []
         # needs by the rank that must enter, and by the one that waits
         self.awaited: dict[int, list[tuple[int, Why, NeedList]]] = {}
@@ -88,6 +89,8 @@ class Matching:
         return self._numbers[comm]
 
     def comm_name(self, number: int) -> str:
+        if number < NO_COMM:  # of what persistent requests of several ranks are together
+            number = library().history_comm(self.memory.address, number)
         return "" if number == NO_COMM else self._names[number]
 
     def grown(self, ranks: Sequence[int]) -> None:
@@ -103,6 +106,12 @@ class Matching:
             name = self._names[number] if struct is not None else ""
             if struct is not None and name not in self.successions:
                 self.successions[name] = Succession(name, struct, self.memory)
+        starts = library().history_starts(history).contents
+        for number, struct in enumerate(pointed(starts, SuccessionStruct, self._starts_known)):
+            name = f"(starts {self._starts_known + number})"
+            comm = self._names[struct.comm]
+            self.successions[name] = Succession(comm, struct, self.memory)
+        self._starts_known = starts.count
         self._note_needs()
 
     def _note_needs(self) -> None:
@@ -129,7 +138,8 @@ class Matching:
         was posted later cannot be placed otherwise.
         """
         if not all(map(_continues, self._read.values(), (logs[rank] for rank in self._read))):
-            known = {name: each.members for name, each in self.successions.items()}
+            by_name = self.successions.items()
+            known = {name: each.members for name, each in by_name if name == each.comm}
             self.__init__(eager=self.eager, trees=self.trees)  # type: ignore[misc]
             comms = {**known, **(comms or {})}
         for name, members in (comms or {}).items():

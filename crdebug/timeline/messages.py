@@ -166,6 +166,15 @@ def _probed(matching: Matching, call: Call) -> Iterator[Message]:
                     yield message(matching, sender, index)
 
 
+def made_ready(matching: Matching, call: Call) -> tuple[int, int] | None:
+    """Of a call that says that a partition has arrived: the rank that sends it, and the tick of the
+    call after which all of it was ready."""
+    for sender, why, needs in matching.waiting.get(call.rank, ()):
+        if why is Why.LOOKED and call.tick in needs.values:
+            return sender, needs.keys[needs.values.index(call.tick)]
+    return None
+
+
 def sent_by(matching: Matching, call: Call) -> tuple[Message, ...]:
     """The messages that the call sends, or that the sends it completed were. For goto-receiver."""
     state = matching.ranks.get(call.rank)
@@ -180,10 +189,11 @@ def sent_by(matching: Matching, call: Call) -> tuple[Message, ...]:
 
 def collective_of(matching: Matching, call: Call) -> Instance | None:
     """The collective that the call is part of; for one that completes, what it completed."""
-    comm = communicator_of(call)
-    if comm in matching.successions:
-        return matching.successions[comm].instance_at(call.rank, call.tick)
-    for tick in call.completes:
+    own = matching.successions.get(communicator_of(call))
+    found = None if own is None else own.instance_at(call.rank, call.tick)
+    if found is not None:
+        return found
+    for tick in (call.tick, *call.completes):  # of a start, too
         for succession in matching.successions.values():
             found = succession.instance_at(call.rank, tick)
             if found is not None:

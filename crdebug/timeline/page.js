@@ -10,7 +10,8 @@
   const style = getComputedStyle(document.documentElement);
   const colour = (what) => style.getPropertyValue("--" + what).trim();
   const GROUPS = { "send": "send", "posted send": "send", "receive": "receive", "posted receive": "receive",
-    "probe": "receive", "send and receive": "both", "collective": "all", "posted collective": "all",
+    "partitions ready": "send", "probe": "receive", "send and receive": "both",
+    "posted send and receive": "both", "collective": "all", "posted collective": "all",
     "communicator": "all", "completion": "wait", "no answer": "wait" };
   const KEYS = [["send", "send"], ["receive", "receive"], ["both", "send and receive"], ["all", "collective"],
     ["wait", "wait, test"], ["other", "other calls"], ["here", "here"], ["checkpoint", "checkpoint"],

@@ -12,7 +12,7 @@ UNKNOWN = -1  # the source or tag of a wild receive that has not completed
 UNMATCHED = -1
 
 # what a send waits for (MPI 4.1, section 3.4): its own buffer, or the receive
-STANDARD, BUFFERED, SYNCHRONOUS = range(3)
+STANDARD, BUFFERED, SYNCHRONOUS, PARTITIONS = range(4)
 
 _BUFFERED = frozenset(("MPI_Bsend", "MPI_Ibsend", "MPI_Bsend_init"))
 _SYNCHRONOUS = frozenset(("MPI_Ssend", "MPI_Issend", "MPI_Ssend_init"))
@@ -24,7 +24,7 @@ class Why(Enum):
     RECEIVED = "a receive needs its send"
     SYNCHRONOUS = "a synchronous send needs its receive"
     RENDEZVOUS = "a large send may need its receive"
-    LOOKED = "a probe needs the send; a posted collective needs the others"
+    LOOKED = "a probe needs the send, a partition that it is ready, a posted collective the others"
     TREE = "data of a posted collective may be passed on by others"
     EXPOSED = "the wait of a window needs all that its post was for to have called complete"
     POSTED = "an access to a window may need the post of its target"
@@ -68,7 +68,8 @@ class Sends:
         mode = self.mode[index]
         if mode == SYNCHRONOUS:
             return Why.SYNCHRONOUS
-        return Why.RENDEZVOUS if mode == STANDARD and self.bytes[index] > eager else None
+        large = mode == PARTITIONS or (mode == STANDARD and self.bytes[index] > eager)
+        return Why.RENDEZVOUS if large else None
 
 
 class Receives:
@@ -120,10 +121,10 @@ class RankCalls:
 
     def grabbed(self, tick: int) -> int | None:
         """The receive that a matched probe took, by the tick of the MPI_(I)mrecv."""
-        column = self._struct.grabs  # of fours: the tick, the receive, and what is of no use here
+        column = self._struct.grabs  # of fives: the tick, the receive, and what is of no use here
         data = column.data
-        at = bisect_left(range(column.count), tick, key=lambda n: data[4 * n])
-        return data[4 * at + 1] if at < column.count and data[4 * at] == tick else None
+        at = bisect_left(range(column.count), tick, key=lambda n: data[5 * n])
+        return data[5 * at + 1] if at < column.count and data[5 * at] == tick else None
 
 
 def ended(done: int) -> int | None:

@@ -15,6 +15,7 @@ from crdebug.timeline.messages import (
     Pending,
     collective_of,
     in_flight,
+    made_ready,
     pending,
     received_by,
     sent_by,
@@ -22,10 +23,11 @@ from crdebug.timeline.messages import (
 from crdebug.travel.calls import Sites
 from crdebug.travel.traveller import Traveller
 
+_ARRIVED = "MPI_Parrived"
 _FAR = 100_000  # calls that are looked back at
 _BOTH = frozenset((Kind.SENDRECV, Kind.POST_SENDRECV, Kind.COMPLETE))
 _RECEIVES = _BOTH | {Kind.RECV, Kind.POST_RECV, Kind.PROBE}
-_SENDS = _BOTH | {Kind.SEND, Kind.POST_SEND}
+_SENDS = _BOTH | {Kind.SEND, Kind.POST_SEND, Kind.READY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class Partners:
     ) -> Partner:
         matching = self._traveller.matching()
         for call in self._before(focus):
-            if is_collective(call):
+            if is_collective(call) or self._starts_one(call):
                 found_last = self._last_arriver(call, receives=kinds is _RECEIVES)
                 if found_last is not None:
                     return found_last
@@ -78,8 +80,17 @@ class Partners:
                 found = [each for each in messages(matching, call) if self._is_other_end(each)]
                 if found:
                     return partner(found[-1])
+            ready = made_ready(matching, call) if call.name == _ARRIVED else None
+            if ready is not None and kinds is _RECEIVES:
+                return Partner(*ready, f"the partition was ready at rank {ready[0]}")
         word = "received" if kinds is _RECEIVES else "sent"
         raise BadInput(f"rank {focus} has {word} nothing so far")
+
+    def _starts_one(self, call: Call) -> bool:
+        """Is a collective among what MPI_Startall starts?"""
+        if call.name != "MPI_Startall":
+            return False
+        return collective_of(self._traveller.matching(), call) is not None
 
     def _is_other_end(self, message: Message) -> bool:
         return message.posted is not None
@@ -109,15 +120,17 @@ class Partners:
             if instance.root == call.rank:
                 return None
             tick = instance.entered[instance.root]
-            return Partner(instance.root, tick, f"rank {instance.root} is the root of {call.name}")
+            return Partner(
+                instance.root, tick, f"rank {instance.root} is the root of {instance.name}"
+            )
         last = last_arriver(matching, call, len(self._traveller.clocks()))
         if last is None:
             raise BadInput(
-                f"nobody was the last one in {call.name}: the messages do not order the arrivals",
+                f"nobody was the last one in {instance.name}: no messages order the arrivals",
                 hint="'info timeline' shows who did what",
             )
         return Partner(
-            last, instance.entered[last], f"rank {last} was the last one to come to {call.name}"
+            last, instance.entered[last], f"rank {last} was the last one to come to {instance.name}"
         )
 
     async def on_the_way(self) -> OnTheWay:

@@ -99,12 +99,15 @@ def symbol(library: Path, name: str) -> int:
 
 
 class Layered:
-    """Runs of one program, with their logs in a directory of its own."""
+    """Runs of one program, with their logs in a directory of its own.
+
+    program: its name, to be compiled; or where it is. mpi: by default that of mpirun.
+    """
 
     def __init__(
         self,
         directory: Path,
-        program: str,
+        program: str | Path,
         *arguments: object,
         ranks: int = 4,
         flags: tuple[str, ...] = (),
@@ -114,11 +117,12 @@ class Layered:
         assert mpicc is not None
         self.layer = asyncio.run(build_layer(mpicc, Deadline(120)))
         self.directory = directory
+        if isinstance(program, str):
+            program = build(program, flags=flags, compiler=mpicc if mpi else "")
         if mpi is None:
-            self.argv = mpirun.command(build(program, flags=flags), *arguments, ranks=ranks)
+            self.argv = mpirun.command(program, *arguments, ranks=ranks)
         else:
-            made = build(program, flags=flags, compiler=mpicc)
-            self.argv = [*mpi.launch(ranks), str(made), *map(str, arguments)]
+            self.argv = [*mpi.launch(ranks), str(program), *map(str, arguments)]
         self.ranks = ranks
         directory.mkdir(exist_ok=True)
 

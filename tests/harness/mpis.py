@@ -88,8 +88,9 @@ start is attached to, left, and attached to again. Of Open MPI 4.1 all other tes
 
 `crdebug run` takes the MPI of the launcher that it is given, by its path or name
 (`mpirun.mpich`), and compiles what records MPI calls with the `mpicc` beside it. `info launch`
-shows what was set for the launcher in its environment, and why. Large-count calls of MPI 4 are
-recorded while their counts fit an int; other calls that are new in MPI 4 end the recording.
+shows what was set for the launcher in its environment, and why. What MPI 4 adds is
+recorded where the MPI has it: posted exchanges (`MPI_Isendrecv`), persistent collectives, messages
+of partitions, large counts. What ends the recording instead is in [limits.md](limits.md).
 """
 
 

@@ -52,6 +52,28 @@ static void cancelled_receives(int other) {
     CHECK(in == other, "%d came", in);
 }
 
+// Nobody asks how these ended; but the message goes where MPI says.
+static void cancelled_and_freed(int other) {
+    int in = -1, out = my_rank, flag;
+    MPI_Request request, again;
+    MPI_Irecv(&in, 1, MPI_INT, MPI_ANY_SOURCE, 6, MPI_COMM_WORLD, &request);
+    MPI_Cancel(&request);
+    MPI_Request_free(&request);
+    MPI_Recv_init(&in, 1, MPI_INT, other, 6, MPI_COMM_WORLD, &again);
+    MPI_Startall(1, &again);
+    MPI_Cancel(&again);
+    MPI_Request_free(&again);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Isend(&out, 1, MPI_INT, other, 6, MPI_COMM_WORLD, &again);
+    MPI_Irecv(&in, 1, MPI_INT, other, 6, MPI_COMM_WORLD, &request);
+    do MPI_Request_get_status(request, &flag, MPI_STATUS_IGNORE);
+    while (!flag);
+    MPI_Cancel(&request); // too late
+    MPI_Request_free(&request);
+    MPI_Wait(&again, MPI_STATUS_IGNORE);
+    CHECK(in == other, "%d came", in);
+}
+
 static void matched_probes(void) {
     int in[2], out[2] = {1, 2};
     MPI_Comm reversed;
@@ -78,6 +100,7 @@ int main(int argc, char **argv) {
     CHECK(rank_count == 2, "wanted: two ranks");
     started_together(1 - my_rank);
     cancelled_receives(1 - my_rank);
+    cancelled_and_freed(1 - my_rank);
     matched_probes();
     if (my_rank == 0) puts("done");
     MPI_Finalize();
