@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from crdebug.native.clock import Refused
 from crdebug.timeline.calls import Kind
 from crdebug.timeline.cuts import latest_cut
@@ -13,6 +15,7 @@ from crdebug.timeline.messages import messages, pending, unmatched
 from crdebug.timeline.recorded import Recorded
 from crdebug.timeline.tables import SYNCHRONOUS
 from harness.layered import Layered
+from harness.mpis import MPIS, Mpi
 
 
 def test_communicators_have_the_same_name_on_all_members(tmp_path: Path) -> None:
@@ -118,8 +121,11 @@ def test_one_sided_epochs_are_tracked_and_calls_repeat(tmp_path: Path) -> None:
     assert [c.opens for c in calls if c.name == "MPI_Win_fence"] == [True, False, False]
 
 
-def test_all_that_is_started_cancelled_or_taken_by_a_probe_is_matched(tmp_path: Path) -> None:
-    job = Layered(tmp_path / "time", "started", ranks=2)
+@pytest.mark.parametrize("mpi", MPIS, ids=[mpi.name for mpi in MPIS])
+def test_all_that_is_started_cancelled_or_taken_by_a_probe_is_matched(
+    tmp_path: Path, mpi: Mpi
+) -> None:
+    job = Layered(tmp_path / "time", "started", ranks=2, mpi=mpi)
     assert job.run() == job.run() == "done\n"
     recorded = Recorded()
     recorded.read((tmp_path / "time").iterdir())
