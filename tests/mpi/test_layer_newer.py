@@ -9,6 +9,7 @@ import pytest
 
 from crdebug.native.clock import Refused
 from crdebug.timeline.calls import Call, Kind
+from crdebug.timeline.cuts import latest_cut
 from crdebug.timeline.matching import Matching
 from crdebug.timeline.messages import (
     collective_of,
@@ -62,6 +63,22 @@ def _starts_belong_together(matching: Matching, calls: dict[int, dict[int, Call]
                     assert collective_of(matching, call) == found
 
 
+def _whom_they_wait_for(matching: Matching, ends: list[int]) -> None:
+    """While a rank is before its part, the other one is inside the call that waits for it."""
+    for m in messages(matching):
+        if m.tag == DIVIDED:
+            assert m.received and m.posted and m.send_done
+            before_ready = latest_cut(matching, m.sender, 2 * m.sent - 2, ends)
+            assert before_ready[m.receiver] <= 2 * m.received - 1
+            before_start = latest_cut(matching, m.receiver, 2 * m.posted - 2, ends)
+            assert before_start[m.sender] <= 2 * m.send_done - 1
+    for name, each in matching.successions.items():
+        if name != each.comm and each.name(0) == "MPI_Allreduce_init":
+            found = each.instance(1)
+            cut = latest_cut(matching, 0, 2 * found.entered[0] - 2, ends)
+            assert all(cut[rank] <= 2 * found.completed[rank] - 1 for rank in range(1, RANKS))
+
+
 @each_newer
 def test_all_of_mpi_4_is_recorded_and_comes_again(tmp_path: Path, mpi: Mpi) -> None:
     directory = tmp_path / "time"
@@ -87,6 +104,7 @@ def test_all_of_mpi_4_is_recorded_and_comes_again(tmp_path: Path, mpi: Mpi) -> N
         assert m.tag == DIVIDED or (m.sent in ends[0].completes and m in sent_by(matching, ends[0]))
     assert tags == dict.fromkeys(CALLS, 9) | {DIVIDED: 18}
     _starts_belong_together(matching, calls)
+    _whom_they_wait_for(matching, [log.tail_now for _, log in sorted(recorded.logs.items())])
     for rank, log in recorded.logs.items():
         # a partition has arrived only after the last that it is made of was ready
         asked = [c for c in log.calls if c.name == "MPI_Parrived" and c.kind is Kind.PROBE]
