@@ -17,7 +17,7 @@ from crdebug.config import Settings
 from crdebug.control import ControlServer, Request
 from crdebug.deadline import Deadline
 from crdebug.debuggers import end_job, launch_gdb, raise_first, replace_gdb
-from crdebug.errors import CrdebugError, GdbDied, Interrupted, Refused
+from crdebug.errors import CrdebugError, GdbDied, Interrupted, NotAvailable, Refused
 from crdebug.events import Event, GroupStopped, JobSays, Progress
 from crdebug.job import app, hooks, inputs
 from crdebug.job.imaging import OUTPUT, Imaging
@@ -167,19 +167,42 @@ class AttendedJob:
 
     def leave(self) -> None:
         """No debugger any more: the ranks' variables say so from now on."""
-        for shim in self._shims_now():
-            if proc.is_alive(shim.pid):
+        for shim in map(self._shim_now, self.shims):
+            if shim is not None and proc.is_alive(shim.pid):
                 shim.set_with_checkpoint(0)
+
+    def _follow_programs(self) -> None:
+        """Ranks may have become other programs while they ran."""
+        if any(shim.is_elsewhere() for shim in self.shims):
+            self.shims = tuple(self._shim_now(shim) or shim for shim in self.shims)
+            self._identify()
+
+    def _identify(self) -> None:
+        self.group.identities = {
+            shim.rank: Identity(shim.entry.host, shim.entry.executable) for shim in self.shims
+        }
 
     def _shims_now(self) -> tuple[RankShim, ...]:
         """The shims, found anew: a process that became another program (execve(2)) has its shim
-        elsewhere."""
-        return tuple(
-            find_shim(shim.entry, self.record.shim, adopted=self.record.adopted)
-            if proc.is_alive(shim.pid)
-            else shim
-            for shim in self.shims
-        )
+        elsewhere. Raises Refused when one has not begun yet."""
+        found = [(shim.rank, self._shim_now(shim)) for shim in self.shims]
+        missing = RankSet.of(rank for rank, shim in found if shim is None)
+        if missing:
+            raise Refused(
+                "it has become another program, which has not begun yet",
+                ranks=missing,
+                hint="let it run on, to its main or further",
+            )
+        return tuple(shim for _, shim in found if shim is not None)
+
+    def _shim_now(self, shim: RankShim) -> RankShim | None:
+        if not proc.is_alive(shim.pid) or not shim.is_elsewhere():
+            return shim
+        entry = replace(shim.entry, executable=proc.executable(shim.pid))
+        try:
+            return find_shim(entry, self.record.shim, adopted=self.record.adopted)
+        except NotAvailable:
+            return None
 
     def let_out(self) -> None:
         """Let threads go on that could not be led out of the waitpoint; once no GDB is left."""
@@ -200,6 +223,7 @@ class AttendedJob:
                 error.hint = "another gdb stopped the rank where it is now"
             raise
         finally:
+            self._follow_programs()
             self.catch_up()
 
     async def revive(self) -> None:
@@ -362,9 +386,7 @@ class AttendedJob:
     async def _follow(self, record: JobRecord, shims: tuple[RankShim, ...]) -> None:
         """Another incarnation is the job now."""
         self.record, self.shims = record, shims
-        self.group.identities = {
-            shim.rank: Identity(shim.entry.host, shim.entry.executable) for shim in shims
-        }
+        self._identify()
         if self._relay is not None:  # else nobody is to be told yet, see `open`
             await self._relay.stop()
             self._relay = OutputRelay(self._run_directory, self._tell, from_now=True)

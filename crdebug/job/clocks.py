@@ -8,18 +8,22 @@ it.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 
 from crdebug.acquire.symbols import find_symbols
+from crdebug.errors import Refused
 from crdebug.job.ranks import RankShim
 from crdebug.native import clock as layout
 from crdebug.native.clock import NEVER, Clock, Enforce
 from crdebug.node import proc
+from crdebug.ranks import RankSet
 from crdebug.timeline.log import has_begun, read_log
 
 __all__ = [
@@ -48,8 +52,10 @@ class RankClock:
         return self.shim.rank
 
     def read(self) -> Clock:
-        """Raises ProcessLookupError when the rank is gone."""
-        return Clock.parse(proc.read_memory(self.shim.pid, self.address, layout.SIZE))
+        """Raises ProcessLookupError when the rank is gone, or has become another program."""
+        with self._of_this_program():
+            return Clock.parse(proc.read_memory(self.shim.pid, self.address, layout.SIZE))
+        raise AssertionError("not reached")
 
     def set_stop(self, stop: int) -> None:
         """Where the rank is to hold: before its clock moves on from this value."""
@@ -60,7 +66,25 @@ class RankClock:
         self._write(layout.ENFORCE_OFFSET, int(enforce).to_bytes(4, "little"))
 
     def _write(self, offset: int, data: bytes) -> None:
-        proc.write_memory(self.shim.pid, self.address + offset, data)
+        with self._of_this_program():
+            proc.write_memory(self.shim.pid, self.address + offset, data)
+
+    @contextlib.contextmanager
+    def _of_this_program(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.errno != errno.EIO:  # nothing is mapped there
+                raise
+            raise AnotherProgram(
+                "it becomes another program there, which no way in time leads over",
+                ranks=RankSet.of([self.rank]),
+                hint="'restart N' goes back to a checkpoint",
+            ) from None
+
+
+class AnotherProgram(Refused, ProcessLookupError):
+    """The rank's process is there, but not what it was (execve(2))."""
 
 
 def find(shims: Iterable[RankShim], layer: str) -> tuple[RankClock, ...]:

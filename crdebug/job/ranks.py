@@ -45,6 +45,15 @@ class RankShim:
         rank.shim()  # its ABI version
         return rank
 
+    def is_elsewhere(self) -> bool:
+        """Has the process become another program (execve(2)) since? Not if it is gone."""
+        try:
+            return self.shim().rank != self.rank
+        except ProcessLookupError:
+            return False
+        except (OSError, NotAvailable):
+            return True
+
     @property
     def rank(self) -> int:
         return self.entry.rank

@@ -17,6 +17,7 @@ from crdebug.errors import CrdebugError, NotAvailable, Refused, StoreError
 from crdebug.events import Event, GroupStopped, Progress
 from crdebug.job import clocks
 from crdebug.job.clocks import NEVER, RankClock
+from crdebug.job.ranks import RankShim
 from crdebug.native.clock import Refused as Reason
 from crdebug.node import proc
 from crdebug.ranks import RankSet
@@ -45,7 +46,7 @@ class Traveller:
         self.job = job
         self.tell = tell
         self._clocks: tuple[RankClock, ...] = ()
-        self._incarnation = 0
+        self._shims: tuple[RankShim, ...] = ()  # the ranks that these are of
         self._recorded = Recorded()
         self._known: dict[tuple[bool, int], Base | None] = {}  # the checkpoints
         self.near = Near(job)
@@ -66,9 +67,9 @@ class Traveller:
                 "this job's MPI calls are not recorded: there is no way back but to a checkpoint",
                 hint="start it with 'crdebug run --record'",
             )
-        if self._incarnation != record.incarnation:
+        if self._shims is not self.job.shims:
             self._clocks = clocks.find(self.job.shims, record.layer)
-            self._incarnation = record.incarnation
+            self._shims = self.job.shims
         return self._clocks
 
     def cut(self) -> tuple[int, ...]:
@@ -309,7 +310,11 @@ class Traveller:
     @property
     def in_epochs(self) -> RankSet:
         """The ranks that are inside an epoch of one-sided communication."""
-        return RankSet.of(clock.rank for clock in self.clocks() if clock.read().open_epochs)
+        found = []
+        for clock in self.clocks():
+            with contextlib.suppress(ProcessLookupError):
+                found += [clock.rank] if clock.read().open_epochs else []
+        return RankSet.of(found)
 
     def _doubt_one_sided(self, start: Cut, cut: Cut) -> None:
         """What was put and got on the way is not on record, and may have come in another order."""

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TextIO
 
+from crdebug.checkpoint.protocol import Phase
 from crdebug.events import Progress
 
 if TYPE_CHECKING:
@@ -67,6 +68,9 @@ class StatusLine:
     def show(self, progress: Progress) -> None:
         from rich.text import Text
 
+        if progress.phase == Phase.ENDED.value:  # what goes on now has nothing to do with it
+            self.end()
+            return
         self._progress = progress
         if self._status is not None:
             self._status.update(Text(words(progress)))

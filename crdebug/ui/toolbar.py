@@ -47,7 +47,8 @@ class Toolbar:
             yield ", ".join(f"[{RankSet.of(ranks)}] {state}" for state, ranks in states.items())
         if session.incarnation > 1:
             yield f"incarnation {session.incarnation}"
-        yield from self._place()
+        if session.ended is None:
+            yield from self._place()
         checkpoints = session.checkpoint_sizes()
         if checkpoints:
             count = len(checkpoints)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import pexpect
 import pytest
@@ -103,7 +104,9 @@ def run_some_steps() -> None:
 
 
 @pytest.mark.parametrize("kind", PROMPTS)
-def test_a_newcomers_session(kind: str) -> None:
+def test_a_newcomers_session(kind: str, tmp_path: Path) -> None:
+    log = tmp_path / "transcript"
+    log.touch()
     program = build("threads")
     command = mpirun.command(program, "--steps", 10**9, "--delay-us", 1000, ranks=RANKS)
     with terminal(kind, command) as user:
@@ -156,13 +159,31 @@ def test_a_newcomers_session(kind: str) -> None:
         user.type(f"info ch{TAB}")
         if kind == "dumb":
             user.type("eckpoints")
-        user.until("checkpoints")
+        user.until("ch.*?eckpoints")
         assert user.ask("") == ["there are no checkpoints"]
         if kind != "dumb":
             user.type(f"break work_st{TAB}")
             user.until(r"work_st.*?ep")
             user.type(CTRL_C)
             user.prompt()
+
+        # Sets, checkpoints and files are completed too; a line may go on in the next; and what is
+        # typed and shown is kept.
+        if kind != "dumb":
+            user.ask("define-set edge 1")
+            for keys, whole in (("[ed", r"\[ed.*?ge"), ("log tr", "tr.*?anscript")):
+                user.type(keys + TAB)
+                user.until(whole)
+                user.type(CTRL_C)
+                user.prompt()
+        assert user.ask("log transcript") == ["the transcript goes to transcript"]
+        user.type("echo one \\\r")
+        user.until(">")
+        assert user.ask("line") == ["one line"]
+        user.ask("log off")
+        assert log.read_text().splitlines()[1:] == [
+            *("(crdebug) echo one \\", "> line", "one line", "(crdebug) log off"),
+        ]
 
         # Go back, also from the end.
         step = user.ask("print 'threads.c'::step")

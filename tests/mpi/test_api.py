@@ -9,8 +9,9 @@ from pathlib import Path
 import crdebug
 from crdebug import jobs
 from harness import mpirun
-from harness.jobs import JOB, bare_job
+from harness.jobs import JOB, Heard, bare_job, run_to_end
 from harness.programs import build
+from harness.talk import Talk
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 
@@ -33,3 +34,20 @@ async def test_a_block_lets_go_of_what_it_attached_to() -> None:
             assert not job.attached
             (info,) = await jobs.list_jobs()
             assert info.state == "running"
+
+
+async def test_what_a_job_is_given_reaches_it_and_is_told(tmp_path: Path) -> None:
+    directory = tmp_path / "a b"
+    directory.mkdir()
+    heard, command = Heard(), mpirun.command(build("tells"), ranks=1)
+    given = {"TELLS": "ä  'b'", "OMPI_MCA_btl": "self,vader"}
+    async with crdebug.run(command, env=given, cwd=directory, subscriber=heard) as job:
+        told = await Talk(job)("info launch")
+        assert await run_to_end(job) == 0
+    assert heard.text().splitlines() == [
+        "rank 0: TELLS is <ä  'b'>",
+        f"rank 0: in <{directory}>",
+    ]
+    assert f"\nin {directory}\n" in told
+    assert all(f"\n{name}={value}: by --env\n" in told for name, value in given.items())
+    assert "\nstandard input: what 'send' gives it\n" in told

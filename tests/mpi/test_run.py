@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from crdebug.config import Settings
+from crdebug.errors import Refused
 from crdebug.events import JobSays, StopReason
+from crdebug.ranks import RankSet
 from crdebug.session import Session
+from crdebug.target.interface import PointKind
 from harness.jobs import Heard, run_to_end, session
 from harness.mpirun import command, reference
 from harness.programs import build
@@ -26,6 +29,17 @@ def where(job: Session) -> list[str]:
 def lines(heard: Heard, stream: str = "stdout") -> list[str]:
     """Sorted: the launcher mixes the ranks' lines."""
     return sorted(heard.text(stream).splitlines())
+
+
+async def through(job: Session) -> dict[int, str]:
+    """Run until the job has ended; the programs in which ranks hit breakpoints, by rank."""
+    found = {}
+    while alive := RankSet.of(info.rank for info in job.info_ranks() if info.pid is not None):
+        stop = await job.resume(alive)
+        hits = [each.rank for each in stop.cause if each.reason is StopReason.BREAKPOINT]
+        found.update({rank: job.info_ranks()[rank].executable for rank in hits})
+    assert await job.job_end() == 0
+    return found
 
 
 async def test_all_ranks_stop_at_main_and_at_a_breakpoint_and_run_to_the_end() -> None:
@@ -76,24 +90,25 @@ async def test_arguments_environment_and_directory_reach_the_program(
     ]
 
 
-async def test_one_launcher_many_programs(tmp_path: Path) -> None:
-    """MPMD: `mpirun -n 1 a : -n 2 b`."""
+async def test_one_launcher_many_programs() -> None:
+    """MPMD: `mpirun -n 1 a : -n 2 b`. A breakpoint is where each program has it."""
     heard = Heard()
-    other = tmp_path / "other"
-    shutil.copy(build("tells"), other)
+    program, other = build("changes"), build("changes", flags=("-DWORKER",))
     more = ["one", ":", "-n", "2", str(other), "two"]
-    async with session(build("tells"), *more, ranks=1, heard=heard) as job:
+    async with session(program, *more, ranks=1, heard=heard) as job:
         assert where(job) == ["main"] * 3
-        assert [Path(info.executable).name for info in job.info_ranks()] == [
-            "tells",
-            "other",
-            "other",
-        ]
-        assert await run_to_end(job) == 0
-    assert [line for line in lines(heard) if "argument" in line] == [
-        "rank 0: argument 1 is <one>",
-        "rank 1: argument 1 is <two>",
-        "rank 2: argument 1 is <two>",
+        programs = [info.executable for info in job.info_ranks()]
+        assert programs == [str(program), str(other), str(other)]
+        both = await job.add_breakpoint(job.ranks, "work_step")
+        one = await job.add_breakpoint(job.ranks, "worker_step")
+        assert {rank for rank, places in one.places.items() if places} == {1, 2}
+        assert all(both.places[rank] for rank in job.ranks)
+        await through(job)
+        assert [point.hits for point in job.breakpoints()] == [3, 2]
+    assert lines(heard) == [
+        "rank 0: main at step 11, child 0",
+        "rank 1: worker at step 101, child 0",
+        "rank 2: worker at step 101, child 0",
     ]
 
 
@@ -158,6 +173,33 @@ async def test_an_interpreter_that_becomes_the_program_is_followed() -> None:
         assert {each.reason for each in stop.cause} == {StopReason.BREAKPOINT}
         assert (await job.evaluate(job.ranks, "my_rank")).values == {0: "0", 1: "1"}
         assert await run_to_end(job) == 0
+
+
+async def test_a_rank_that_becomes_another_program_while_it_is_debugged() -> None:
+    """Also one whose MPI calls are recorded; it stands in neither for a moment."""
+    first, then = build("changes"), build("changes", flags=("-DWORKER",))
+    heard, settings = Heard(), Settings(record=True)
+    arguments = ("exec", then)
+    async with session(first, *arguments, ranks=2, heard=heard, settings=settings) as job:
+        await job.add_breakpoint(job.ranks, "exec", kind=PointKind.CATCH)
+        await job.add_breakpoint(job.ranks, "worker_step")
+        stop = await job.resume(job.ranks)
+        assert {each.reason for each in stop.cause} == {StopReason.CATCHPOINT}
+        with pytest.raises(Refused, match="it has become another program, which has not begun yet"):
+            await job.checkpoint()
+        assert await through(job) == {0: str(then), 1: str(then)}
+    assert lines(heard) == [f"rank {rank}: worker at step 101, child 0" for rank in range(2)]
+
+
+async def test_a_rank_that_forks_goes_on_alone_under_the_debugger() -> None:
+    """The child is let go, without the breakpoint that is in its memory too."""
+    heard = Heard()
+    async with session(build("changes"), "fork", ranks=2, heard=heard) as job:
+        await job.add_breakpoint(job.ranks, "work_step")
+        await job.add_breakpoint(job.ranks, "main_step")
+        await through(job)
+        assert [point.hits for point in job.breakpoints()] == [2, 2]
+    assert lines(heard) == [f"rank {rank}: main at step 11, child 7" for rank in range(2)]
 
 
 async def test_a_program_that_comes_too_late_to_be_the_rank_runs_and_is_named() -> None:
