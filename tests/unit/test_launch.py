@@ -38,8 +38,11 @@ EVERYTHING = {
     "OMPI_MCA_pml": "ob1",
     "OMPI_MCA_btl": "self,vader,tcp",
     "UCX_TLS": "self,sm,tcp",
+    "HYDRA_LAUNCHER": "fork",
 }
-AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+AS_ROOT = {
+    f"{who}_ALLOW_RUN_AS_ROOT{sure}": "1" for who in ("OMPI", "PRTE") for sure in ("", "_CONFIRM")
+}
 
 
 @pytest.fixture(autouse=True)
@@ -219,6 +222,12 @@ async def test_an_mpi_program_that_is_linked_statically_is_refused(home: Path) -
     assert [is_static_mpi(name) for name in ("own", "dynamic", "shell", "none", ".")] == [
         *(True, False, False, False, False)
     ]
+
+
+async def test_srun_is_refused_since_its_ranks_are_elsewhere(home: Path) -> None:
+    with pytest.raises(NotAvailable, match=r"srun has Slurm's daemon .*'crdebug attach'"):
+        await launch(("/opt/bin/srun", "./a"), name=None, hold=True, settings=Settings())
+    assert not home.exists()
 
 
 async def test_no_command_is_said() -> None:
