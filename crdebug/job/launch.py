@@ -29,6 +29,7 @@ from crdebug.node import broken_dump, container, family, proc, signals, watch
 _CARDS = "network cards that are reached past the kernel cannot be dumped"
 _SESSION = "its session directory belongs to this job alone, and into the image"
 _BY_SLURM = "in Slurm's allocations MPICH would have it start the ranks, outside of the container"
+_SIZE = "prterun tells its ranks how many they are, as mpirun does, only with it"
 _ROOT = "mpirun refuses to run as root without it, and the container needs root"
 # What a launcher or a transport needs so that the job can be dumped, and why. Other MPIs do not
 # look at it. Only what the user has not set already.
@@ -40,6 +41,7 @@ NEEDED: Mapping[str, tuple[str, str]] = {
     "OMPI_MCA_btl": ("self,vader,tcp", _CARDS),
     "UCX_TLS": ("self,sm,tcp", _CARDS),
     "HYDRA_LAUNCHER": ("fork", _BY_SLURM),
+    "PRTE_MCA_schizo_proxy": ("ompi", _SIZE),
 }
 _AS_ROOT: Mapping[str, tuple[str, str]] = {
     "OMPI_ALLOW_RUN_AS_ROOT": ("1", _ROOT),

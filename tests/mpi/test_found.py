@@ -135,6 +135,7 @@ async def test_prterun_is_a_launcher_like_any_other(tmp_path: Path) -> None:
     words = [mpi.tool("prterun"), *mpi.launch(2)[1:], str(program)]
     started = await Session.run(words, settings=Settings(record=True))
     try:
+        assert list(started.ranks) == [0, 1]  # each says how many there are, whoever comes first
         frames = await started.backtrace(started.ranks)
         assert [each[0].location.function for each in frames.values.values()] == ["main"] * 2
     finally:

@@ -39,6 +39,7 @@ EVERYTHING = {
     "OMPI_MCA_btl": "self,vader,tcp",
     "UCX_TLS": "self,sm,tcp",
     "HYDRA_LAUNCHER": "fork",
+    "PRTE_MCA_schizo_proxy": "ompi",
 }
 AS_ROOT = {
     f"{who}_ALLOW_RUN_AS_ROOT{sure}": "1" for who in ("OMPI", "PRTE") for sure in ("", "_CONFIRM")
