@@ -18,6 +18,7 @@ from crdebug.errors import Refused
 from crdebug.node import proc
 from harness import looks
 from harness.cli import in_path
+from harness.gdbs import GDBS, use_gdb
 from harness.jobs import JOB, Heard, bare_job
 from harness.mpir_tool import Gdb
 from harness.mpirun import reference
@@ -38,9 +39,11 @@ async def gdb(pid: int, *commands: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("which", GDBS)
 async def test_a_stock_gdb_takes_checkpoints_and_goes_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str
 ) -> None:
+    use_gdb(which, monkeypatch)
     in_path(tmp_path, monkeypatch)
     program = build("threads")
     async with bare_job(program, *THREADS, ranks=2) as job:
@@ -92,8 +95,12 @@ async def test_a_stock_gdb_takes_checkpoints_and_goes_back(
         assert len(heard.text().splitlines()) == 4
 
 
-async def test_a_checkpoint_that_somebody_else_asks_for() -> None:
+@pytest.mark.parametrize("which", GDBS)
+async def test_a_checkpoint_that_somebody_else_asks_for(
+    monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
     """A GDB that knows lets its rank go when it is asked, at whatever moment; another is named."""
+    use_gdb(which, monkeypatch)
     program = build("threads")
     async with bare_job(program, *RUNNING, ranks=2):
         await looks.reach(3)

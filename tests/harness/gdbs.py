@@ -1,0 +1,21 @@
+"""The GDBs that are here: the usual one, and a newer one if scripts/install-gdb has put it
+below $CRDEBUG_DATA/gdb."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from crdebug.config import data_home
+
+NEWER = data_home() / "gdb" / "bin" / "gdb"
+GDBS = ("usual", "newer")
+
+
+def use_gdb(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on it is the one in PATH. The test is skipped, in words, where it is not there."""
+    if which == "newer":
+        if not NEWER.exists():
+            pytest.skip(f"there is no newer GDB here: {NEWER} (scripts/install-gdb)")
+        monkeypatch.setenv("PATH", f"{NEWER.parent}:{os.environ['PATH']}")
