@@ -39,7 +39,7 @@ class StopSignals(Protocol):
         ...
 
     def pending_stops(self, pid: int) -> PendingStops:
-        """What is queued now; nothing if the process has gone."""
+        """What is queued now; nothing if the process has ended."""
         ...
 
     def lift_stop(self, pid: int) -> None:
@@ -70,6 +70,8 @@ class LocalStopSignals:
 
     def pending_stops(self, pid: int) -> PendingStops:
         process, threads = False, []
+        if proc.is_zombie(pid):  # what is queued for it is for ever
+            return PendingStops()
         try:
             for tid in proc.tids(pid):
                 fields = _signals(pid, tid)

@@ -382,6 +382,7 @@ class GdbTarget:
         async with self._lock:
             self._require("interrupt", TargetState.STOPPED, TargetState.RUNNING, TargetState.EXITED)
             await self._stopper.stop(reason, deadline)
+            await self._was_killed(deadline)
             return await self._tracker.stopped()
 
     async def arrive(self, deadline: Deadline) -> None:

@@ -29,6 +29,7 @@ from crdebug.deadline import Deadline
 from crdebug.errors import CrdebugError, DeadlineExpired, GdbError, Refused
 from crdebug.events import RankStopped, StopReason
 from crdebug.mi.connection import Connection
+from crdebug.node import proc
 from crdebug.node.stops import PendingStops, StopSignals
 from crdebug.target import reading
 from crdebug.target.interface import TargetState
@@ -38,6 +39,10 @@ from crdebug.target.tracker import Tracker
 _ROUNDS = 16
 # Somebody's SIGCONT takes every queued SIGSTOP with it: look again after so many seconds.
 _LOST_AFTER = 1.0
+
+
+class _Killed(Exception):
+    """The process was ended while one thread of it ran alone."""
 
 
 class Stopper:
@@ -104,13 +109,19 @@ class Stopper:
         if self._tracker.state is TargetState.RUNNING and pid is not None:
             self._unsettled = self._signals.send_stop(pid) or self._unsettled
 
-    async def _stopped(self, deadline: Deadline) -> RankStopped:
-        """The stop by a SIGSTOP that was sent, or by another if that one was lost."""
+    async def _stopped(self, deadline: Deadline, *, alone: bool = False) -> RankStopped:
+        """The stop by a SIGSTOP that was sent, or by another if that one was lost.
+
+        alone: one thread runs, and of the process's end GDB tells nothing then if the others had
+        to end with it. Raises _Killed.
+        """
         while True:
             attempt = Deadline(min(_LOST_AFTER, deadline.left))
             try:
                 return await attempt.wait(self._tracker.stopped(), "the rank to stop")
             except DeadlineExpired:
+                if alone and self._tracker.pid is not None and proc.is_zombie(self._tracker.pid):
+                    raise _Killed from None
                 if deadline.left == 0.0:
                     raise deadline.expired(
                         "the rank to stop", ranks=self._tracker.ranks, phase="interrupt"
@@ -142,10 +153,12 @@ class Stopper:
                 self._signals.send_stop(pid)
             try:
                 await self._run_alone(pending.threads, deadline)
+            except _Killed:
+                return  # the next look at the rank will tell
             except GdbError:
-                if self._pending():
+                if self._pending() and not proc.is_ending(pid):
                     raise
-                return  # somebody has killed it meanwhile; the next run will tell
+                return  # the same
         raise Refused("somebody keeps sending SIGSTOP to the rank", ranks=self._tracker.ranks)
 
     async def _run_alone(self, lwps: tuple[int, ...], deadline: Deadline) -> None:
@@ -166,18 +179,32 @@ class Stopper:
             if self._connection.death is None:
                 await mi(f"-gdb-set scheduler-locking {setting.payload.text('value')}", deadline)
 
+        # A signal that the thread stands at is not to be delivered now.
+        held = own.detail if own is not None and _stands_at_signal(own, chosen) else ""
         try:
             await mi("-gdb-set scheduler-locking on", deadline)
+            await self._queue("0" if held else "", chosen, deadline)
             tracker.begin()
             await mi(f"-exec-continue --thread {chosen}", deadline)
-            stop = await self._stopped(deadline)
-        except BaseException:
+            stop = await self._stopped(deadline, alone=True)
+            await self._queue(held, chosen, deadline)
+        except BaseException as error:
             with contextlib.suppress(CrdebugError):  # what went wrong first is what is told
                 await as_before()
+                if isinstance(error, _Killed):  # the thread that was selected is no more
+                    await mi(f"-thread-select {known.get(tracker.pid or 0, selected)}", deadline)
             raise
         await as_before()
         if tracker.state is TargetState.STOPPED:
             await self._after(stop, own, selected, deadline)
+
+    async def _queue(self, name: str, thread: str, deadline: Deadline) -> None:
+        """Have a thread get this signal when it goes on, and no other; "0": none (GDB manual,
+        "Signaling"). GDB refuses one that it is not to pass to the program anyway."""
+        if name and self._tracker.pid is not None:
+            with contextlib.suppress(GdbError):
+                command = f"thread apply {thread} queue-signal {name}"
+                await self._connection.console(command, deadline)
 
     async def _after(
         self, stop: RankStopped, own: RankStopped | None, selected: str, deadline: Deadline
@@ -188,3 +215,9 @@ class Stopper:
         else:
             # GDB had kept another event of that thread back: it counts, and comes last.
             self._tracker.tell(stop)
+
+
+def _stands_at_signal(stop: RankStopped, thread: str) -> bool:
+    """Was it this thread that stopped, because it gets a signal (but not a SIGSTOP)?"""
+    is_signal = stop.reason is StopReason.SIGNAL and not reading.is_stop_signal(stop)
+    return is_signal and str(stop.thread) == thread
