@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -171,6 +172,7 @@ def is_stopped(pid: int) -> bool:
         return False
 
 
+_KILL = 1 << (signal.SIGKILL - 1)
 _EXITING = 0x4  # PF_EXITING of the kernel's include/linux/sched.h
 
 
@@ -188,6 +190,15 @@ def is_ending(pid: int) -> bool:
         return bool(int(_read(pid, "stat").rpartition(")")[2].split()[6]) & _EXITING)
     except ProcessLookupError:
         return True
+
+
+def is_killed(pid: int) -> bool:
+    """Was it sent SIGKILL, or has it ended? The signal stays queued for the process as a whole
+    while its threads end by it (kernel/signal.c, complete_signal). False if it is gone."""
+    try:
+        return bool(int(status(pid)["ShdPnd"], 16) & _KILL) or is_zombie(pid)
+    except (ProcessLookupError, KeyError):
+        return False
 
 
 def namespace(pid: int, kind: str) -> str:

@@ -39,7 +39,7 @@ class StopSignals(Protocol):
         ...
 
     def pending_stops(self, pid: int) -> PendingStops:
-        """What is queued now; nothing if the process has ended."""
+        """What is queued now; nothing if the process has ended, or is killed."""
         ...
 
     def lift_stop(self, pid: int) -> None:
@@ -70,7 +70,7 @@ class LocalStopSignals:
 
     def pending_stops(self, pid: int) -> PendingStops:
         process, threads = False, []
-        if proc.is_zombie(pid):  # what is queued for it is for ever
+        if proc.is_killed(pid):  # what is queued for it stays there
             return PendingStops()
         try:
             for tid in proc.tids(pid):

@@ -332,8 +332,10 @@ class GdbTarget:
         """Was the process killed while it stood? GDB does not look before it lets it run, and may
         then fail half-way; and the process stays a zombie until GDB does look."""
         pid = self._tracker.pid
-        if pid is None or not proc.is_zombie(pid):
+        if pid is None or not proc.is_killed(pid):
             return False
+        end = Deadline(_END)
+        await end.until(lambda: not proc.is_alive(pid), "its end", ranks=self._ranks)
         await self._connection.console("kill", deadline)
         self._tracker.end("SIGKILL")  # nothing else ends a process that is being traced
         return True
@@ -363,12 +365,9 @@ class GdbTarget:
             return await self._tracker.stopped()
         except GdbError:
             pid = self._tracker.pid
-            if pid is None or not proc.is_ending(pid):
+            # It may have been killed just when GDB was about to let it run.
+            if pid is None or not await self._was_killed(Deadline(_END)):
                 raise
-            # It was killed just when GDB was about to let it run.
-            end = Deadline(_END)
-            await end.until(lambda: proc.is_zombie(pid), "its end", ranks=self._ranks)
-            await self._was_killed(end)
             return await self._tracker.stopped()
 
     def stands(self, location: Location) -> None:

@@ -120,7 +120,7 @@ class Stopper:
             try:
                 return await attempt.wait(self._tracker.stopped(), "the rank to stop")
             except DeadlineExpired:
-                if alone and self._tracker.pid is not None and proc.is_zombie(self._tracker.pid):
+                if alone and self._tracker.pid is not None and proc.is_killed(self._tracker.pid):
                     raise _Killed from None
                 if deadline.left == 0.0:
                     raise deadline.expired(
@@ -156,7 +156,7 @@ class Stopper:
             except _Killed:
                 return  # the next look at the rank will tell
             except GdbError:
-                if self._pending() and not proc.is_ending(pid):
+                if self._pending():
                     raise
                 return  # the same
         raise Refused("somebody keeps sending SIGSTOP to the rank", ranks=self._tracker.ranks)

@@ -19,8 +19,12 @@ from crdebug.target.interface import (
     TargetState,
 )
 
-# GDB's gdb/breakpoint.c, insert_breakpoints; after "Cannot insert breakpoint N." in the log.
-_ABORTED = "Command aborted."
+# GDB's gdb/breakpoint.c, insert_breakpoints; after "Cannot insert breakpoint N." in the log. And
+# gdb/x86-linux-nat.c: somebody has killed the process.
+_ABORTED = {
+    "Command aborted.": "a breakpoint cannot be inserted",
+    "Couldn't get registers: No such process.": "it has been killed",
+}
 
 
 class Tracker:
@@ -118,8 +122,8 @@ class Tracker:
                     if self.state is TargetState.STOPPED:  # by a typed command
                         self.begin()
                 case Result(kind="error", payload=payload):
-                    if payload.text("msg", "") == _ABORTED:
-                        self._run_aborted()
+                    if why := _ABORTED.get(payload.text("msg", "")):
+                        self._run_aborted(why)
                 case Async(kind="exec", name="running"):
                     self._running()
                 case Async(kind="exec", name="stopped", payload=payload):
@@ -169,13 +173,13 @@ class Tracker:
             case "breakpoint-deleted":
                 self.tell(BreakpointGone(self.rank, payload.number("id")))
 
-    def _run_aborted(self) -> None:
+    def _run_aborted(self, why: str) -> None:
         """GDB had said ^running already; why it could not do it, it has said in its log.
 
         At any other error after ^running the process does run, or GDB tells how it ended.
         """
         if self.state is TargetState.RUNNING and self._stop is not None and not self._stop.done():
-            problem = "gdb could not let it run: a breakpoint cannot be inserted"
+            problem = f"gdb could not let it run: {why}"
             self.state = TargetState.STOPPED
             self._stop.set_exception(GdbError(problem, "continue", ranks=self.ranks))
             self._stop.exception()  # nobody may be waiting
