@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -334,9 +335,9 @@ class GdbTarget:
         pid = self._tracker.pid
         if pid is None or not proc.is_killed(pid):
             return False
-        end = Deadline(_END)
-        await end.until(lambda: not proc.is_alive(pid), "its end", ranks=self._ranks)
-        await self._connection.console("kill", deadline)
+        await Deadline(_END).until(lambda: not proc.is_alive(pid), "its end", ranks=self._ranks)
+        with contextlib.suppress(GdbError):  # it may have seen it meanwhile
+            await self._connection.console("kill", deadline)
         self._tracker.end("SIGKILL")  # nothing else ends a process that is being traced
         return True
 
@@ -364,9 +365,8 @@ class GdbTarget:
         try:
             return await self._tracker.stopped()
         except GdbError:
-            pid = self._tracker.pid
             # It may have been killed just when GDB was about to let it run.
-            if pid is None or not await self._was_killed(Deadline(_END)):
+            if not await self._was_killed(Deadline(_END)):
                 raise
             return await self._tracker.stopped()
 
@@ -380,8 +380,11 @@ class GdbTarget:
     ) -> RankStopped:
         async with self._lock:
             self._require("interrupt", TargetState.STOPPED, TargetState.RUNNING, TargetState.EXITED)
-            await self._stopper.stop(reason, deadline)
-            await self._was_killed(deadline)
+            try:
+                await self._stopper.stop(reason, deadline)
+            except (GdbError, ProcessLookupError):
+                if not await self._was_killed(deadline):
+                    raise
             return await self._tracker.stopped()
 
     async def arrive(self, deadline: Deadline) -> None:

@@ -41,10 +41,6 @@ _ROUNDS = 16
 _LOST_AFTER = 1.0
 
 
-class _Killed(Exception):
-    """The process was ended while one thread of it ran alone."""
-
-
 class Stopper:
     """Stops one rank; see the module. Calls must not overlap: its owner holds a lock."""
 
@@ -56,7 +52,10 @@ class Stopper:
         self._heeding = False  # GDB stops for SIGSTOP
 
     async def stop(self, reason: StopReason, deadline: Deadline) -> None:
-        """Stop the rank if it runs, and `settle`. A stop by SIGSTOP counts as `reason`."""
+        """Stop the rank if it runs, and `settle`. A stop by SIGSTOP counts as `reason`.
+
+        Raises ProcessLookupError, or GdbError, when somebody has killed it.
+        """
         if self._tracker.state is TargetState.RUNNING:
             self._tracker.asked = reason
             await self._heed_stops(True, deadline)
@@ -109,19 +108,19 @@ class Stopper:
         if self._tracker.state is TargetState.RUNNING and pid is not None:
             self._unsettled = self._signals.send_stop(pid) or self._unsettled
 
-    async def _stopped(self, deadline: Deadline, *, alone: bool = False) -> RankStopped:
+    async def _stopped(self, deadline: Deadline) -> RankStopped:
         """The stop by a SIGSTOP that was sent, or by another if that one was lost.
 
-        alone: one thread runs, and of the process's end GDB tells nothing then if the others had
-        to end with it. Raises _Killed.
+        Raises ProcessLookupError when the process was killed, of which GDB may tell nothing: if one
+        thread ran alone, and others had to end with it; or if it was about to let it run.
         """
         while True:
             attempt = Deadline(min(_LOST_AFTER, deadline.left))
             try:
                 return await attempt.wait(self._tracker.stopped(), "the rank to stop")
             except DeadlineExpired:
-                if alone and self._tracker.pid is not None and proc.is_killed(self._tracker.pid):
-                    raise _Killed from None
+                if self._tracker.pid is not None and proc.is_killed(self._tracker.pid):
+                    raise ProcessLookupError from None
                 if deadline.left == 0.0:
                     raise deadline.expired(
                         "the rank to stop", ranks=self._tracker.ranks, phase="interrupt"
@@ -153,7 +152,7 @@ class Stopper:
                 self._signals.send_stop(pid)
             try:
                 await self._run_alone(pending.threads, deadline)
-            except _Killed:
+            except ProcessLookupError:
                 return  # the next look at the rank will tell
             except GdbError:
                 if self._pending():
@@ -186,12 +185,12 @@ class Stopper:
             await self._queue("0" if held else "", chosen, deadline)
             tracker.begin()
             await mi(f"-exec-continue --thread {chosen}", deadline)
-            stop = await self._stopped(deadline, alone=True)
+            stop = await self._stopped(deadline)
             await self._queue(held, chosen, deadline)
         except BaseException as error:
             with contextlib.suppress(CrdebugError):  # what went wrong first is what is told
                 await as_before()
-                if isinstance(error, _Killed):  # the thread that was selected is no more
+                if isinstance(error, ProcessLookupError):  # the thread that was selected is no more
                     await mi(f"-thread-select {known.get(tracker.pid or 0, selected)}", deadline)
             raise
         await as_before()
