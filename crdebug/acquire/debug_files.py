@@ -2,7 +2,7 @@
 
 Debian compresses the sections of what is below /usr/lib/debug. GDB maps a section that is not
 compressed, and all GDBs share that memory; a compressed one each of them unpacks into memory of its
-own (gdb/gdb_bfd.c, gdb_bfd_map_section): of the C library's alone 12 MB, and 0.1 s at each attach.
+own (gdb/gdb_bfd.c, gdb_bfd_map_section): of the C library's alone 12 MB.
 """
 
 from __future__ import annotations
