@@ -193,10 +193,10 @@ def is_ending(pid: int) -> bool:
 
 
 def is_killed(pid: int) -> bool:
-    """Was it sent SIGKILL, or has it ended? The signal stays queued for the process as a whole
-    while its threads end by it (kernel/signal.c, complete_signal). False if it is gone."""
+    """Was it sent SIGKILL? The signal stays queued for the process as a whole while its threads
+    end by it, and after that (kernel/signal.c, complete_signal). False if it is gone."""
     try:
-        return bool(int(status(pid)["ShdPnd"], 16) & _KILL) or is_zombie(pid)
+        return bool(int(status(pid)["ShdPnd"], 16) & _KILL)
     except (ProcessLookupError, KeyError):
         return False
 

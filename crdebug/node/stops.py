@@ -70,7 +70,7 @@ class LocalStopSignals:
 
     def pending_stops(self, pid: int) -> PendingStops:
         process, threads = False, []
-        if proc.is_killed(pid):  # what is queued for it stays there
+        if proc.is_killed(pid) or proc.is_zombie(pid):  # what is queued for it stays there
             return PendingStops()
         try:
             for tid in proc.tids(pid):

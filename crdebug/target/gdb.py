@@ -33,6 +33,8 @@ from crdebug.target.startup import command_line, environment
 from crdebug.target.stopping import Stopper
 from crdebug.target.tracker import Tracker
 
+_HELD = (TargetState.STOPPED, TargetState.RUNNING, TargetState.EXITED)
+_LOOK = 1.0  # seconds between two looks whether a process that runs was killed
 _END = 30.0  # seconds that a killed process may take to end: it may have much memory to give back
 
 __all__ = ["Frame", "GdbTarget", "TargetState", "ThreadInfo"]
@@ -332,8 +334,8 @@ class GdbTarget:
     async def _was_killed(self, deadline: Deadline) -> bool:
         """Was the process killed while it stood? GDB does not look before it lets it run, and may
         then fail half-way; and the process stays a zombie until GDB does look."""
-        pid = self._tracker.pid
-        if pid is None or not proc.is_killed(pid):
+        pid, stands = self._tracker.pid, self._tracker.state is TargetState.STOPPED
+        if pid is None or not (proc.is_killed(pid) or (stands and proc.is_zombie(pid))):
             return False
         await Deadline(_END).until(lambda: not proc.is_alive(pid), "its end", ranks=self._ranks)
         with contextlib.suppress(GdbError):  # it may have seen it meanwhile
@@ -359,16 +361,14 @@ class GdbTarget:
             raise
 
     async def stopped(self) -> RankStopped:
-        self._require(
-            "wait for a stop", TargetState.STOPPED, TargetState.RUNNING, TargetState.EXITED
-        )
-        try:
-            return await self._tracker.stopped()
-        except GdbError:
-            # It may have been killed just when GDB was about to let it run.
-            if not await self._was_killed(Deadline(_END)):
-                raise
-            return await self._tracker.stopped()
+        self._require("wait for a stop", *_HELD)
+        while True:
+            try:
+                return await Deadline(_LOOK).wait(self._tracker.stopped(), "a stop")
+            except (DeadlineExpired, GdbError) as error:
+                # Of one that is killed just when it is to run GDB may say nothing more.
+                if not await self._was_killed(Deadline(_END)) and isinstance(error, GdbError):
+                    raise
 
     def stands(self, location: Location) -> None:
         last = self._tracker.last_stop
@@ -379,7 +379,7 @@ class GdbTarget:
         self, deadline: Deadline, reason: StopReason = StopReason.INTERRUPT
     ) -> RankStopped:
         async with self._lock:
-            self._require("interrupt", TargetState.STOPPED, TargetState.RUNNING, TargetState.EXITED)
+            self._require("interrupt", *_HELD)
             try:
                 await self._stopper.stop(reason, deadline)
             except (GdbError, ProcessLookupError):

@@ -19,12 +19,8 @@ from crdebug.target.interface import (
     TargetState,
 )
 
-# GDB's gdb/breakpoint.c, insert_breakpoints; after "Cannot insert breakpoint N." in the log. And
-# gdb/x86-linux-nat.c: somebody has killed the process.
-_ABORTED = {
-    "Command aborted.": "a breakpoint cannot be inserted",
-    "Couldn't get registers: No such process.": "it has been killed",
-}
+# GDB's gdb/breakpoint.c, insert_breakpoints; after "Cannot insert breakpoint N." in the log.
+_ABORTED = "Command aborted."
 
 
 class Tracker:
@@ -122,8 +118,8 @@ class Tracker:
                     if self.state is TargetState.STOPPED:  # by a typed command
                         self.begin()
                 case Result(kind="error", payload=payload):
-                    if why := _ABORTED.get(payload.text("msg", "")):
-                        self._run_aborted(why)
+                    if payload.text("msg", "") == _ABORTED:
+                        self._run_aborted()
                 case Async(kind="exec", name="running"):
                     self._running()
                 case Async(kind="exec", name="stopped", payload=payload):
@@ -173,13 +169,14 @@ class Tracker:
             case "breakpoint-deleted":
                 self.tell(BreakpointGone(self.rank, payload.number("id")))
 
-    def _run_aborted(self, why: str) -> None:
+    def _run_aborted(self) -> None:
         """GDB had said ^running already; why it could not do it, it has said in its log.
 
-        At any other error after ^running the process does run, or GDB tells how it ended.
+        At any other error after ^running the process does run, or GDB tells how it ended; or it
+        was killed, and whoever waits for the stop has to look.
         """
         if self.state is TargetState.RUNNING and self._stop is not None and not self._stop.done():
-            problem = f"gdb could not let it run: {why}"
+            problem = "gdb could not let it run: a breakpoint cannot be inserted"
             self.state = TargetState.STOPPED
             self._stop.set_exception(GdbError(problem, "continue", ranks=self.ranks))
             self._stop.exception()  # nobody may be waiting
@@ -210,7 +207,8 @@ class Tracker:
             note = stop.note or what
             stop = replace(stop, reason=StopReason.CATCHPOINT, detail=str(number), note=note)
         if stop.reason in (StopReason.EXITED, StopReason.KILLED):
-            self._ended(stop)
+            if self.state is not TargetState.EXITED:  # as was known from elsewhere
+                self._ended(stop)
             return
         self.state = TargetState.STOPPED
         self.restore(stop)
