@@ -17,7 +17,14 @@ from crdebug.debuggers import end_job, replace_gdb
 from crdebug.errors import CrdebugError, GdbDied
 from crdebug.events import Event, JobSays, RankRestored, RankStopped
 from crdebug.job.imaging import Image, Imaging
-from crdebug.job.ranks import RankShim, StoppedRank, has_ended, naming_the_ended, refuse_traced
+from crdebug.job.ranks import (
+    RankShim,
+    StoppedRank,
+    has_ended,
+    naming_the_ended,
+    refuse_traced,
+    who_ended,
+)
 from crdebug.job.record import JobDirectory, JobRecord
 from crdebug.node import proc, ptrace
 from crdebug.ranks import RankSet
@@ -185,7 +192,8 @@ class Operation:
             with contextlib.suppress(CrdebugError):
                 await target.close(Deadline(self._settings.stop))
             target.mark_ended("")
-            raise RankLost(f"process {shim.pid} has ended", ranks=RankSet.of([rank])) from error
+            told, ranks = who_ended(self.shims)
+            raise RankLost(told, ranks=ranks) from error
 
     # ---- into the waitpoint -------------------------------------------------------------------
 

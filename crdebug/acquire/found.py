@@ -14,6 +14,7 @@ from crdebug.acquire.mpir import ProcDesc, acquire, is_starter
 from crdebug.acquire.symbols import find_symbols
 from crdebug.errors import BadInput, NotAvailable
 from crdebug.node import family, proc
+from crdebug.node.probes import LAUNCHERS
 from crdebug.ranks import RankSet
 
 # "Which rank am I", and "how many are there": Open MPI (mpirun(1), "Exported environment
@@ -137,7 +138,7 @@ def rank_of(pid: int) -> tuple[str, int, int] | None:
 
 
 def _by_environment(pid: int) -> FoundJob:
-    root = _launcher_of(pid) if rank_of(pid) is not None else pid
+    root = _whole(_launcher_of(pid) if rank_of(pid) is not None else pid)
     members = [root, *family.descendants(root)]
     told = {each: found for each in members if (found := rank_of(each)) is not None}
     if not told:
@@ -173,6 +174,14 @@ def _launcher_of(rank: int) -> int:
             return above if above > 1 else top
         top = above
     return top
+
+
+def _whole(launcher: int) -> int:
+    """MPICH's launcher has a proxy between itself and the ranks; on another machine there is only
+    that (hydra: pm/hydra/proxy)."""
+    above = proc.parent(launcher)
+    proxy = _name(launcher) == "hydra_pmi_proxy"
+    return above if proxy and above > 1 and _name(above).startswith(LAUNCHERS) else launcher
 
 
 def _program(first: int, told: Mapping[int, tuple[str, int, int]]) -> int:

@@ -359,7 +359,7 @@ class StoppedRank(RankShim):
 
 def has_ended(pid: int) -> bool:
     """Or is about to: one that was killed is there for a moment, without memory to be read."""
-    return not proc.is_alive(pid) or proc.is_ending(pid)
+    return not proc.is_alive(pid) or proc.is_ending(pid) or proc.is_killed(pid)
 
 
 @contextlib.contextmanager
@@ -368,14 +368,18 @@ def naming_the_ended(shims: Sequence[RankShim]) -> Iterator[None]:
     try:
         yield
     except (CrdebugError, OSError) as error:
-        ended = [shim for shim in shims if has_ended(shim.pid)]
-        if not ended:
+        told, ranks = who_ended(shims)
+        if not ranks:
             raise
-        pids = ", ".join(str(shim.pid) for shim in ended)
-        raise CrdebugError(
-            f"process {pids} has ended" if len(ended) == 1 else f"processes {pids} have ended",
-            ranks=RankSet.of(shim.rank for shim in ended),
-        ) from error
+        raise CrdebugError(told, ranks=ranks) from error
+
+
+def who_ended(shims: Sequence[RankShim]) -> tuple[str, RankSet]:
+    """In words, and which ranks. One that was killed may have had the launcher end the others."""
+    ended = [shim for shim in shims if has_ended(shim.pid)]
+    pids = ", ".join(str(shim.pid) for shim in ended)
+    told = f"process {pids} has ended" if len(ended) == 1 else f"processes {pids} have ended"
+    return told, RankSet.of(shim.rank for shim in ended)
 
 
 def refuse_traced(pid: int, rank: int) -> None:

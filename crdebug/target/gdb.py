@@ -153,14 +153,14 @@ class GdbTarget:
         await self.mi(f"-file-exec-and-symbols {quote(program)}", deadline)
         await self.mi(f"-exec-arguments {' '.join(arguments)}", deadline)
         await self.mi(f"-inferior-tty-set {quote(stdio)}", deadline)
-        return await self._acquire("-exec-run --start", "start", deadline)
+        return await self._acquire("-exec-run --start", deadline)
 
     async def attach(self, pid: int, deadline: Deadline) -> RankStopped:
         """Take hold of a process and stop it; one that SIGSTOP had stopped runs on later."""
         self._require("attach", TargetState.IDLE, TargetState.EXITED)
-        return await self._acquire(f"-target-attach {pid}", "attach", deadline)
+        return await self._acquire(f"-target-attach {pid}", deadline, pid)
 
-    async def _acquire(self, command: str, verb: str, deadline: Deadline) -> RankStopped:
+    async def _acquire(self, command: str, deadline: Deadline, pid: int = 0) -> RankStopped:
         async with self._lock:
             await self._keeper.forget_all(deadline)
             before, ended = self._tracker.state, self._tracker.last_stop
@@ -168,7 +168,7 @@ class GdbTarget:
             self._tracker.begin()
             try:
                 await self._connection.command(command, deadline)
-                stop = await deadline.wait(self._tracker.stopped(), f"the stop after {verb}")
+                stop = await deadline.wait(self._stopper.first_stop(pid), "its first stop")
                 await self._forget_hits(deadline)
                 await self._stopper.settle_attach(deadline)
             except GdbError:

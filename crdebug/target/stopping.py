@@ -39,6 +39,7 @@ from crdebug.target.tracker import Tracker
 _ROUNDS = 16
 # Somebody's SIGCONT takes every queued SIGSTOP with it: look again after so many seconds.
 _LOST_AFTER = 1.0
+_LOOK = 0.5  # seconds; longer than GDB takes to tell of a process that has ended
 
 
 class Stopper:
@@ -62,6 +63,24 @@ class Stopper:
             self._send()
             await self._stopped(deadline)
         await self.settle(deadline)
+
+    async def first_stop(self, pid: int) -> RankStopped:
+        """The stop after an attach to a process, or after a start (0).
+
+        GDB may answer an attach, and then say nothing at all of a process that was killed
+        meanwhile. Raises GdbError.
+        """
+        stop = asyncio.ensure_future(self._tracker.stopped())
+        try:
+            while not stop.done():
+                gone = pid and not proc.is_alive(pid)
+                await asyncio.wait([stop], timeout=_LOOK)
+                if gone and not stop.done():
+                    said = f"process {pid} has ended"
+                    raise GdbError(said, "-target-attach", ranks=self._tracker.ranks)
+            return stop.result()
+        finally:
+            stop.cancel()
 
     async def settle_attach(self, deadline: Deadline) -> None:
         """After an attach: end job control's stop, if the process was in one.

@@ -102,6 +102,7 @@ class FakeGdb:
         self.runs = False
         self.queued = False
         self.was_stopped = False
+        self.killed = False  # just when it is attached to
         self.sent = 0
         self.alone: list[str] = []
         self.locking = False
@@ -127,7 +128,7 @@ class FakeGdb:
                     f'=thread-group-started,id="i1",pid="{self.pid}"',
                     '*running,thread-id="2"',
                     "%^done",
-                    self.stopped("", 1),
+                    *([] if self.killed else [self.stopped("", 1)]),
                 ]
             case "-target-detach":
                 return ['=thread-group-exited,id="i1"', "%^done"]

@@ -39,6 +39,17 @@ async def test_an_attach_that_fails_changes_nothing(rank: Rank) -> None:
     await rank.target.attach(101, soon())
 
 
+async def test_a_process_that_is_killed_while_it_is_attached_to_is_not_waited_for(
+    rank: Rank,
+) -> None:
+    """GDB answers then, and tells neither of a stop nor of the end."""
+    nobody = 1 << 22  # the kernel's own limit
+    rank.gdb.killed = True
+    with pytest.raises(GdbError, match=f"process {nobody} has ended"):
+        await rank.target.attach(nobody, soon())
+    assert rank.target.state is TargetState.IDLE
+
+
 async def test_detach_and_attach_again(attached: Rank) -> None:
     await attached.target.detach(soon())
     assert (attached.target.state, attached.target.pid) == (TargetState.IDLE, None)
