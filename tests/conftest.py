@@ -59,6 +59,14 @@ def _tier(item: pytest.Item) -> str | None:
     return marked.pop() if len(marked) == 1 else None
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--every-mpi",
+        action="store_true",
+        help="run all tests that are marked every_mpi with all MPIs, none by turns",
+    )
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest's -m looks at the markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     tiers = {item.nodeid: _tier(item) for item in items}

@@ -3,7 +3,7 @@ and its end is that of an undisturbed run (design: "The C/R-aware debugging prot
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,8 +20,11 @@ from harness.looks import Row
 from harness.mpirun import reference
 from harness.programs import build
 
+pytestmark = pytest.mark.every_mpi("2 x 2", by_turns=True)
+
 # On a busy machine the job goes on for a while until it is frozen, and may not end meanwhile.
-THREADS = ("--steps", 900, "--delay-us", 2000, "--quota", 20)
+QUOTA = ("--quota", 20)
+ENDLESS = ("--steps", 10**6, "--delay-us", 2000, *QUOTA)
 HERE = 20  # the step of the checkpoint
 HANDLE = f"{JOB}:1"
 
@@ -61,22 +64,27 @@ async def take(program: Path, debugger: bool, *arguments: object) -> None:
         await job.checkpoint()
 
 
-async def restart_bare(to_end: bool) -> Row:
-    """Restart without a debugger; returns the variables when all threads have come out."""
+async def restart_bare(ends: Callable[[], str] | None) -> Row:
+    """Restart without a debugger; returns the variables when all threads have come out.
+
+    ends: says how the job's output is in the end; if it is not to come there, None.
+    """
     await jobs.restart(HANDLE, lambda event: None)
     ranks = looks.shims()
     await Deadline(30).until(
         lambda: not any(rank.shim().waiting for rank in ranks), "all threads to come out"
     )
     row = looks.look(ranks)
-    if to_end:
+    if ends:
+        expected = ends()
         assert await jobs.follow(JOB, lambda event: None) == 0
+        assert looks.output() == expected
     else:
         await looks.reach(HERE + 10)
     return row
 
 
-async def restart_debugged(to_end: bool) -> Row:
+async def restart_debugged(ends: Callable[[], str] | None) -> Row:
     """Restart under a debugger; returns the variables when it was said that it may attach."""
     rows = []
 
@@ -88,8 +96,10 @@ async def restart_debugged(to_end: bool) -> Row:
     try:
         assert len(rows) == len(job.ranks) and len(set(rows)) == 1
         assert looks.look(looks.shims()) == Row(1, 0, False)
-        if to_end:
+        if ends:
+            expected = ends()
             assert await run_to_end(job) == 0
+            assert looks.output() == expected
         else:
             await job.add_breakpoint(job.ranks, "work_step")
             await job.resume(job.ranks)
@@ -106,14 +116,15 @@ async def test_three_restarts_of_one_checkpoint_end_as_an_undisturbed_run(
 ) -> None:
     """The second one is replaced by the third while it runs."""
     program = build("threads")
-    expected = reference(program, *THREADS)
-    await take(program, at_checkpoint, *THREADS)
+    await take(program, at_checkpoint, *ENDLESS)
     restart = restart_debugged if at_restart else restart_bare
-    for to_end in (True, False, True):
-        after = await restart(to_end)
+
+    def soon() -> str:
+        return reference(program, "--steps", looks.end_soon(more=100), *QUOTA)
+
+    for ends in (soon, None, soon):
+        after = await restart(ends)
         assert (in_image[-1], after) == TABLE[at_checkpoint, at_restart]
-        if to_end:
-            assert looks.output() == expected
     assert len(in_image) == 3
     await jobs.delete(HANDLE)
 
@@ -121,14 +132,19 @@ async def test_three_restarts_of_one_checkpoint_end_as_an_undisturbed_run(
 async def test_no_system_call_shows_that_the_job_was_frozen() -> None:
     """Neither in the job that runs on after its checkpoint, nor in those that are restarted."""
     program = build("syscalls")
-    arguments = ("--timeout-ms", 800, "--rounds", 2)
-    expected = reference(program, *arguments, ranks=2)
+    expected = reference(program, "--timeout-ms", 50, ranks=2)
+
+    def soon() -> str:
+        looks.end_soon(more=100)
+        return expected
+
+    arguments = ("--timeout-ms", 800, "--rounds", 2, "--steps", 10**6)
     async with bare_job(program, *arguments, ranks=2):
         await looks.reach(HERE)
         await jobs.take_checkpoint(JOB, "", False, lambda event: None)
+        soon()
         assert await jobs.follow(JOB, lambda event: None) == 0
     assert looks.output() == expected
     for restart in (restart_bare, restart_debugged):
-        await restart(to_end=True)
-        assert looks.output() == expected
+        await restart(soon)
     await jobs.delete(HANDLE)

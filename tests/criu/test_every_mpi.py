@@ -1,12 +1,11 @@
 """Every MPI that is installed, with every language that it has: one session each, from the start to
-the end, back, and to the end again. docs/mpis.md says what was tried here.
+the end, back, and to the end again; its launchers; its jobs that crdebug did not start.
 
-With CRDEBUG_WRITE_DOCS=1 the page is written, not compared.
+What else is marked `every_mpi` shows the same of checkpoints; docs/mpis.md tells of all of it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from pathlib import Path
@@ -14,16 +13,17 @@ from pathlib import Path
 import pytest
 
 from crdebug import jobs
-from crdebug.errors import CrdebugError, CrsFailed
-from crdebug.job.launch import added_to
+from crdebug.acquire.found import find_job
+from crdebug.errors import BadInput, Refused
+from crdebug.events import JobSays
+from crdebug.node import proc
 from crdebug.session import Session
-from crdebug.target.gdb import GdbTarget
-from harness import looks, mpirun, plain, programs
+from harness import mpirun, plain, programs
 from harness.cli import crdebug
-from harness.exact import look, look_at_strangers
-from harness.faults import At, FaultyCriu, gone, half_checkpoints, kill, moves_on, victim
-from harness.jobs import JOB, Heard, run_to_end
-from harness.mpis import CHECKS, MPIS, Mpi, page
+from harness.exact import Look, look_at_strangers
+from harness.jobs import JOB, Heard
+from harness.mpis import Mpi
+from harness.procstate import patched_code
 
 _TO_END = ("delete", "continue --to-end", "restart 1", "continue --to-end")
 _SESSIONS = {
@@ -57,26 +57,17 @@ _SESSIONS = {
         *("pybt", "delete", "restart 1", "pybt", *_TO_END),
     ),
 }
-_CASES = [(mpi, language) for mpi in MPIS for language in mpi.languages]
-_works: dict[str, set[str]] = {}
 
 
 def _program(mpi: Mpi, language: str) -> list[str | Path]:
     if language == "mpi4py":
         return [mpi.python, Path(programs.__file__).parents[1] / "programs" / "anyone.py", 3]
     if language == "C":
-        return [
-            programs.build("wildcard", compiler=mpi.tool("mpicc"), flags=("-O0",)),
-            "--rounds",
-            2,
-        ]
-    flags = programs.BINDINGS["mpi_f08"]
-    return [programs.build("field", compiler=mpi.tool("mpifort"), flags=flags), 3]
+        return [programs.build("wildcard", flags=("-O0",)), "--rounds", 2]
+    return [programs.build("field", flags=programs.BINDINGS["mpi_f08"]), 3]
 
 
-@pytest.mark.parametrize(
-    ("mpi", "language"), _CASES, ids=[f"{mpi.name}-{language}" for mpi, language in _CASES]
-)
+@pytest.mark.every_mpi("")
 async def test_there_and_back(tmp_path: Path, mpi: Mpi, language: str) -> None:
     script = tmp_path / "script"
     script.write_text("\n".join(_SESSIONS[language]))
@@ -102,141 +93,95 @@ async def test_there_and_back(tmp_path: Path, mpi: Mpi, language: str) -> None:
         assert re.search(r"\[[12]\] field at .*\n +\d+\s+call mpi_send\(", said), said
         assert re.search(r"reverse-next\n(.*\n)*? +\[0\] .*\n +\d+\s+call hear\(", said), said
         assert re.search(r"#0 +field::gather_any \(.*\n +#1 +field \(\) at", said), said
-    _works.setdefault(mpi.name, set()).add(language)
 
 
-# ---- what the other suites show of Open MPI 4.1, in short ---------------------------------------
-
-each_mpi = pytest.mark.parametrize("mpi", MPIS, ids=[mpi.name for mpi in MPIS])
-_ENDLESS = ("--steps", 10**6, "--delay-us", 1000)
-_RANKS = 2
+# ---- launchers -----------------------------------------------------------------------------------
 
 
-def _argv(mpi: Mpi, name: str, *arguments: object) -> list[str]:
-    program = programs.build(name, compiler=mpi.tool("mpicc"))
-    return [*mpi.launch(_RANKS), str(program), *map(str, arguments)]
-
-
-async def _stopped_at(job: Session, function: str) -> None:
-    point = await job.add_breakpoint(job.ranks, function)
-    await job.resume(job.ranks)
-    await job.delete_breakpoint(point.number)
-
-
-async def _same(job: Session) -> None:
-    """After a checkpoint, and after a restart from it."""
-    before = await look(job)
-    taken = await job.checkpoint()
-    before.expect_same(await look(job), "a checkpoint")
-    await job.restart(taken.number)
-    assert not before.differences_after_restart(await look(job))
-
-
-@each_mpi
-async def test_all_is_as_it_was_in_blocking_calls(mpi: Mpi) -> None:
-    heard = Heard()
-    calls = ("--only", "poll,nanosleep,select,read", "--timeout-ms", 1000, "--steps", 5)
-    job = await Session.run(_argv(mpi, "syscalls", *calls), name=JOB, subscriber=heard)
-    try:
-        await _stopped_at(job, "work_step")
-        await _same(job)
-        assert await run_to_end(job) == 0
-        assert heard.text().splitlines()[-_RANKS:] == [
-            f"rank {rank}: syscalls ok" for rank in range(_RANKS)
-        ]
-    finally:
-        await job.close()
+@pytest.mark.every_mpi("launchers")
+async def test_mpiexec_with_two_programs_and_a_hostfile(mpi: Mpi, tmp_path: Path) -> None:
+    """All others use mpirun."""
+    hosts, script = tmp_path / "hosts", tmp_path / "script"
+    hosts.write_text("localhost\n")
+    script.write_text(
+        "break took\ncontinue\ninfo ranks\n[0] print value\ncheckpoint\ndelete\n"
+        "continue --to-end\nrestart 1\ninfo ranks\ncontinue --to-end\n"
+    )
+    one, others = (programs.build("wildcard", flags=(flag,)) for flag in ("-O0", "-O2"))
+    file = "-f" if "MPICH" in mpi.name else "--hostfile"
+    line: list[object] = [mpi.tool("mpiexec"), file, hosts, *mpi.crowded, "-n", 1, one]
+    line += ["--rounds", 2, ":", "-n", 2, others, "--rounds", 2]
+    said = (await crdebug("run", "--batch", "-x", script, "--name", JOB, "--", *line)).stdout
+    assert said.count("the job ended with status 0") == 2, said
+    assert re.search(r"\[0\] = [12]000\n", said), said
+    ran = re.findall(r"^(\d) +stopped .* (\S+/wildcard) ", said, re.M)
+    assert ran == 2 * [("0", str(one)), ("1", str(others)), ("2", str(others))], said
     await jobs.delete(f"{JOB}:1")
 
 
-@each_mpi
-async def test_state_faults_and_restarts_with_and_without_a_debugger(
-    mpi: Mpi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    argv, criu, heard = _argv(mpi, "threads", *_ENDLESS), FaultyCriu(monkeypatch, tmp_path), Heard()
-    job = await Session.run(argv, name=JOB)
-    try:
-        for place in ("work_step", "PMPI_Sendrecv", "PMPI_Allreduce"):
-            await _stopped_at(job, place)
-            await _same(job)
-        assert job.checkpoints()[0].added == added_to(os.environ)
-        await _faults(job, criu)
-        await job.detach()
-    finally:
-        await job.close()
-    await _crdebug_is_killed()
-    _works.setdefault(mpi.name, set()).add("faults")
-
-    bare = (await jobs.take_checkpoint(JOB, "", False, heard)).handle
-    for handle in (f"{JOB}:1", bare):
-        await jobs.restart(handle, heard)
-        await moves_on()
-        job = await Session.restart_from(handle)
-        try:
-            await _stopped_at(job, "work_step")
-            await job.detach()
-        finally:
-            await job.close()
-        await moves_on()
-    last = looks.end_soon()
-    assert await jobs.follow(JOB, heard) == 0
-    ended = mpirun.run(_argv(mpi, "threads", "--steps", last)).expect().stdout
-    assert sorted(looks.output().splitlines()) == sorted(ended.splitlines())
-    for each in await jobs.list_checkpoints(JOB):
-        await jobs.delete(each.handle)
-    _works[mpi.name] |= {"exact", "2 x 2"}
+# ---- jobs that crdebug did not start -------------------------------------------------------------
 
 
-async def _faults(job: Session, criu: FaultyCriu) -> None:
-    for verb, does in (("dump", job.checkpoint), ("restore", job.restart)):
-        criu.will("fail", verb)
-        with pytest.raises(CrsFailed, match="this was asked for"):
-            await does()
-    criu.work_again()
-    gdb = job.group[1]
-    assert isinstance(gdb, GdbTarget)
-    for pid, allowed in ((gdb.gdb_pid, contextlib.suppress), (None, pytest.raises)):
-        at = At("checkpoint", "hold", lambda pid=pid: kill(pid or looks.shims()[0].pid))  # type: ignore[misc]
-        unsubscribe = job.subscribe(at)
-        with allowed(CrdebugError):  # another GDB may take the rank back
-            await job.checkpoint()
-        unsubscribe()
-        assert at.reached
-        await job.restart(1)
-    assert half_checkpoints() == []
+def threads(pids: list[int]) -> set[tuple[int, int]]:
+    """Every thread with what traces it."""
+    return {(thread.tid, thread.tracer) for pid in pids for thread in proc.threads(pid)}
 
 
-async def _crdebug_is_killed() -> None:
-    killed = await victim(
-        start="attach", at=["checkpoint", "dump"], verb="checkpoint", **{"break": "work_step"}
-    )
-    await gone(killed.gdbs)
-    assert [info.state for info in await jobs.list_jobs()] == ["held"]
-    assert await jobs.release(JOB)
-    await moves_on()
+def different(before: Look, after: Look) -> list[str]:
+    """The kernel goes on with a call like poll that a stop has interrupted by restart_syscall."""
+    lines = before.differences(after)
+    return [line for line in lines if not line.endswith("orig_rax was 0x7, is 0xdb")]
 
 
-@each_mpi
-async def test_a_job_that_is_attached_to_again_and_again(mpi: Mpi, tmp_path: Path) -> None:
-    async with plain.quiet(tmp_path, mpi=mpi) as (launcher, found):
-        before = None
-        for pid in (launcher.pid, found.entries[1].pid):
-            job = await Session.attach(str(pid))
-            try:
-                for _ in range(2):
-                    now = await look_at_strangers(job)
-                    lines = (before or now).differences(now)
-                    # restart_syscall(2): the kernel goes on with a call that a stop interrupted.
-                    assert not [line for line in lines if not line.endswith("is 0xdb")], lines
-                    before = before or now
-                    await job.group.detach_all()
-                    await job.group.attach_all({each.rank: each.pid for each in found.entries})
-                await job.detach()
-            finally:
-                await job.close()
+def open_files(pids: list[int]) -> list[tuple[str, str]]:
+    """Every descriptor, with the file that it is of."""
+    paths = sorted(path for pid in pids for path in Path(f"/proc/{pid}/fd").iterdir())
+    return [(str(path), os.readlink(path)) for path in paths]
+
+
+@pytest.mark.every_mpi("attach")
+async def test_ten_times_attached_and_let_go_a_job_is_as_before(mpi: Mpi, tmp_path: Path) -> None:
+    async with plain.quiet(tmp_path) as (job, found):
+        table = "MPIR process table of mpirun" in found.how
+        assert found.root == job.pid and table == (mpi.name == "Open MPI 4.1"), found
+        pids = [entry.pid for entry in found.entries]
+        files = open_files(pids)
+        free = threads(pids)
+        assert {tracer for _, tracer in free} == {0}
+        # The launcher, a rank, and whoever started them: all the same job.
+        for pid in (job.pid, proc.parent(pids[0]), pids[1]):
+            assert find_job(pid) == found
+        heard = Heard()
+        session = await Session.attach(str(job.pid), subscriber=heard)
+        before = await look_at_strangers(session)
+        for _ in range(8):
+            assert not (await session.group.detach_all()).errors
+            assert threads(pids) == free
+            await session.group.attach_all({entry.rank: entry.pid for entry in found.entries})
+        assert not different(before, await look_at_strangers(session))
+        await session.detach()
+        assert threads(pids) == free
+        assert not any(patched_code(pid) for pid in pids)
+        assert open_files(pids) == files
+        session = await Session.attach(str(pids[0]), subscriber=heard)  # by other GDBs
+        assert not different(before, await look_at_strangers(session))
+        await session.detach()
+        assert JobSays(f"the ranks are those of {found.how}") in heard.events
+
+        # A part: the other rank is not touched, and there is no checkpoint of a part.
+        part = await Session.attach(str(pids[0]), "1", subscriber=heard)
+        assert part.ranks.first == 1 and len(part.ranks) == 1
+        assert {t.tracer for t in proc.threads(pids[0])} == {0}
+        assert (await part.evaluate(part.ranks, "my_rank")).values == {1: "1"}
+        with pytest.raises(Refused, match="rank 0: cannot checkpoint a part of a job"):
+            await part.checkpoint()
+        with pytest.raises(Refused, match=r"rank 1: process .* traces it"):
+            await Session.attach(str(job.pid))
+        await part.detach()
+        with pytest.raises(BadInput, match="there is no rank 2"):
+            await Session.attach(str(job.pid), "0,2")
         plain.let_end(tmp_path)
-        await launcher.ended()
-    _works.setdefault(mpi.name, set()).add("attach")
+        assert await job.ended() == "rank 0: quiet ok\nrank 1: quiet ok\n"
 
 
 # ---- and besides ---------------------------------------------------------------------------------
@@ -252,25 +197,12 @@ async def test_a_job_that_is_attached_to_again_and_again(mpi: Mpi, tmp_path: Pat
 async def test_an_error_of_fortran_s_is_told_as_what_it_is(
     tmp_path: Path, how: str, told: str, status: int
 ) -> None:
-    mpi = next((each for each in MPIS if "Fortran" in each.languages), None)
-    if mpi is None:
-        pytest.skip("no mpifort")
     script = tmp_path / "script"
     by = "_gfortran_runtime_error_at" if how == "bounds" else "_gfortran_error_stop_string"
     script.write_text("continue\n")
-    program = [*_program(mpi, "Fortran")[:1], 1, how]
+    program = programs.build("field", flags=programs.BINDINGS["mpi_f08"])
     arguments = ("run", "--no-record", "--batch", "-x", script, "--")
-    said = (await crdebug(*arguments, *mpi.launch(2), *program)).stdout
+    said = (await crdebug(*arguments, *mpirun.command(program, 1, how, ranks=2))).stdout
     place = rf"exit\({status}\) without MPI_Finalize, by {by}, from field at .*field.F90:\d+"
     assert re.search(rf"rank 1 is about to end: {place}", said), said
     assert f"err| {told}" in said, said
-
-
-def test_the_page_says_what_was_tried() -> None:
-    if not all({"C", *CHECKS} <= _works.get(mpi.name, set()) for mpi in MPIS):
-        pytest.skip("the sessions of this module were not all run")
-    path = Path(__file__).parents[2] / "docs" / "mpis.md"
-    if os.environ.get("CRDEBUG_WRITE_DOCS"):
-        path.write_text(page(_works))
-    rows = {line for line in page(_works).splitlines() if line.startswith("| ")}
-    assert rows <= set(path.read_text().splitlines())

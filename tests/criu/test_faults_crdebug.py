@@ -23,6 +23,8 @@ from harness.mpirun import command, reference
 from harness.procstate import patched_code
 from harness.programs import build
 
+pytestmark = pytest.mark.every_mpi("faults", by_turns=True)
+
 RANKS = 2
 # Until it is told to end, see looks.end_soon.
 ENDLESS = ("--steps", 1000000, "--delay-us", 1000)

@@ -14,13 +14,15 @@ from crdebug.checkpoint.upkeep import Upkeep
 from crdebug.config import Settings
 from crdebug.errors import CrdebugError, CrsFailed, DeadlineExpired, StoreError
 from crdebug.session import Session
-from harness import looks, mpirun
+from harness import looks, mpirun, mpis
 from harness.cli import complaint, crdebug
 from harness.exact import look
 from harness.faults import CHECKPOINT, At, FaultyCriu, half_checkpoints, moves_on, small_disk
 from harness.jobs import JOB, Heard, bare_job, run_to_end, session
 from harness.mpirun import reference
 from harness.programs import build
+
+pytestmark = pytest.mark.every_mpi("faults", by_turns=True)
 
 RANKS = 2
 ENDLESS = ("--steps", 10**6, "--delay-us", 10000)
@@ -32,15 +34,14 @@ IMPATIENT = Settings(dump=4.0, restore=4.0)
 DUMP = (
     ("Dumping task .*comm: starter", 1),
     ("Dumping pages .type:", 2),
-    ("Turning repair on", 3),
+    ("Turning repair on|Dumping task .*comm: threads", 2),
     ("Dumping pages .type:", 4),
 )
-# The same before CRIU's code is in a rank: that ends of it then, see crdebug.node.broken_dump.
-BEFORE_RANKS = DUMP[:2]
 # First processes, their connections, when all memory is there, when only our word is awaited.
+CONNECTED = "Restoring TCP connection|Restore via sigreturn"  # MPICH has none
 RESTORE = (
     ("Forking task with 2 pid", 1),
-    ("Restoring TCP connection", 1),
+    (CONNECTED, 1),
     ("Restore via sigreturn", 1),
     ("Running pre-resume scripts", 1),
 )
@@ -60,6 +61,14 @@ def fails(criu: FaultyCriu, kind: type[CrdebugError], words: str) -> Iterator[No
     assert criu.reached
     said = str(caught.value)
     assert re.fullmatch(words, said), said
+
+
+def dump_places(held: bool) -> tuple[tuple[str, int], ...]:
+    """Those of DUMP that the job survives, its ranks being held by a debugger or not: a process
+    that CRIU's code is in ends of it, unless it holds SIGPIPE back, see crdebug.node.broken_dump.
+    Open MPI's launcher does, MPICH's does not."""
+    places = DUMP if held else DUMP[:2]
+    return places if "Open MPI" in mpis.name() else tuple(p for p in places if p is not DUMP[1])
 
 
 def reasons(verb: str) -> dict[str, str]:
@@ -90,7 +99,7 @@ async def test_a_dump_that_fails_changes_nothing(criu: FaultyCriu) -> None:
         first = await job.checkpoint()
         criu.will("fail", "dump")
         await a_checkpoint_fails(job, criu, "fail")
-        for line, nth in DUMP:
+        for line, nth in dump_places(held=True):
             criu.will("kill", "dump", nth, at=line)
             await a_checkpoint_fails(job, criu, "kill")
             await job.resume(job.ranks)
@@ -145,7 +154,7 @@ async def test_a_criu_that_hangs_is_ended_in_time(criu: FaultyCriu) -> None:
         await job.checkpoint()
         criu.will("hang", "dump", 4, at="Dumping pages .type:")
         await a_checkpoint_fails(job, criu, "hang", DeadlineExpired)
-        criu.will("hang", "restore", at="Restoring TCP connection")
+        criu.will("hang", "restore", at=CONNECTED)
         await a_restart_fails(job, criu, "hang", DeadlineExpired)
         await ends_well(job, program, looks.end_soon())
 
@@ -174,7 +183,7 @@ async def test_without_a_debugger(criu: FaultyCriu) -> None:
 
         criu.will("fail", "dump")
         await checkpoint_fails("fail")
-        for line, nth in BEFORE_RANKS:
+        for line, nth in dump_places(held=False):
             criu.will("kill", "dump", nth, at=line)
             await checkpoint_fails("kill")
         criu.will("hang", "dump", nth, at=line)
@@ -187,7 +196,7 @@ async def test_without_a_debugger(criu: FaultyCriu) -> None:
         for line, nth in RESTORE:
             criu.will("kill", "restore", nth, at=line)
             await restart_fails("kill")
-        criu.will("hang", "restore", at="Restoring TCP connection")
+        criu.will("hang", "restore", at=CONNECTED)
         await restart_fails("hang", DeadlineExpired)
         await followed_to_the_end(program)
 
@@ -240,7 +249,7 @@ async def test_the_command_line_says_it_in_one_line(criu: FaultyCriu, tmp_path: 
         assert re.fullmatch(
             reasons("dump")["fail"], complaint(await crdebug("checkpoint", JOB, status=1))
         )
-        criu.will("kill", "restore", at="Restoring TCP connection")
+        criu.will("kill", "restore", at=CONNECTED)
         await crdebug("checkpoint", JOB)
         said = complaint(await crdebug("restart", "--no-debug", f"{JOB}:1", status=1))
         assert re.fullmatch(reasons("restore")["kill"], said), said

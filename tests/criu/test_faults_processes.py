@@ -24,6 +24,8 @@ from harness.jobs import JOB, Heard, bare_job, run_to_end, session
 from harness.mpirun import command, reference
 from harness.programs import build
 
+pytestmark = pytest.mark.every_mpi("faults", by_turns=True)
+
 RANKS = 2
 
 ENDLESS = ("--steps", 10**6, "--delay-us", 10000)
@@ -53,10 +55,11 @@ def nobody_waits() -> bool:
 
 
 def says_who_died(error: CrdebugError, rank: int, phases: Sequence[str]) -> None:
+    """The launcher ends the other ranks then, sooner or later."""
     said = str(error)
-    assert error.ranks == RankSet.of([rank]), said
+    assert error.ranks and rank in error.ranks, said
     assert error.phase in phases, said
-    assert "has ended" in said, said
+    assert "has ended" in said or "have ended" in said, said
 
 
 async def test_a_rank_is_killed_at_each_phase_of_a_checkpoint() -> None:

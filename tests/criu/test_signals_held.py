@@ -19,6 +19,8 @@ from harness.jobs import JOB, Heard, bare_job, run_to_end, session
 from harness.mpirun import reference
 from harness.programs import build
 
+pytestmark = pytest.mark.every_mpi("signals", by_turns=True)
+
 ONE_STEP = ("--steps", 1)
 MANY = ("--steps", 150, "--delay-us", 2000)
 NAMES = {"SIG40", "SIGSEGV"}

@@ -65,7 +65,7 @@ class Heard:
 async def session(
     program: Path,
     *arguments: object,
-    ranks: int = 4,
+    ranks: int | None = None,
     name: str = JOB,
     stop_at_main: bool = True,
     heard: Heard | None = None,
@@ -90,7 +90,7 @@ async def session(
 async def bare_job(
     program: Path,
     *arguments: object,
-    ranks: int = 4,
+    ranks: int | None = None,
     name: str = JOB,
     settings: Settings | None = None,
 ) -> AsyncIterator[jobs.JobInfo]:

@@ -61,9 +61,11 @@ def number(rank: RankShim, name: str) -> int:
 def end_soon(job: str = JOB, more: int = 50) -> int:
     """Let a running program of ours end in some steps; returns the number of its last step."""
     ranks = shims(job)
+    # All looked up first: none may come to the end before the others have heard of it.
+    ends = [(rank.pid, address(rank, "steps")) for rank in ranks]
     last = max(number(rank, "step") for rank in ranks) + more
-    for rank in ranks:
-        proc.write_memory(rank.pid, address(rank, "steps"), last.to_bytes(8, "little"))
+    for pid, where in ends:
+        proc.write_memory(pid, where, last.to_bytes(8, "little"))
     return last
 
 

@@ -1,4 +1,4 @@
-"""Open MPI 4.1's mpirun as the tests use it, and undisturbed runs to compare with."""
+"""The launcher of the MPI in use, as the tests use it, and undisturbed runs to compare with."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+
+from harness import mpis
 
 _GRACE = 5.0
 
@@ -34,16 +36,13 @@ class Finished:
 
 
 def command(
-    program: str | Path, *arguments: object, ranks: int = 4, options: Sequence[str] = ()
+    program: str | Path, *arguments: object, ranks: int | None = None, options: Sequence[str] = ()
 ) -> list[str]:
     """mpirun's command line; it runs on a machine with fewer processors than ranks too.
 
     options: for mpirun, besides the usual ones.
     """
-    # No binding: Open MPI binds ranks to processors by default, and two jobs side by side, or a
-    # rank's own threads, would share one processor while others are idle.
-    usual = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks)]
-    return [*usual, *options, str(program), *map(str, arguments)]
+    return [*mpis.launch(ranks), *options, str(program), *map(str, arguments)]
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -88,7 +87,7 @@ def run(
 
 
 def reference(
-    program: str | Path, *arguments: object, ranks: int = 4, seconds: float = 60.0
+    program: str | Path, *arguments: object, ranks: int | None = None, seconds: float = 60.0
 ) -> str:
     """What an undisturbed run of a program prints on stdout. Kept: the same question runs once.
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from crdebug.acquire.symbols import find_symbols
 from crdebug.deadline import Deadline
 from crdebug.errors import CrdebugError
 from crdebug.node import proc
-from harness import mpirun
+from harness import mpirun, mpis
 from harness.mpis import Mpi
 from harness.programs import build
 
@@ -84,14 +84,13 @@ async def quiet(
 ) -> AsyncIterator[tuple[Plain, FoundJob]]:
     """tests/programs/quiet.c under plain mpirun, once all of its ranks wait. See `let_end`.
 
-    mpi: not the usual one.  program: not as it is usually compiled.
+    mpi: another than the one in use.  program: not as it is usually compiled.
     """
     fifo = directory / "fifo"
     os.mkfifo(fifo)
-    program = program or build("quiet", compiler=mpi.tool("mpicc") if mpi else "mpicc")
-    argv = mpirun.command(program, "--fifo", fifo, "--locked", locked, ranks=ranks)
-    if mpi:
-        argv[: argv.index(str(program))] = mpi.launch(ranks)
+    with mpis.using(mpi) if mpi else nullcontext():
+        program = program or build("quiet")
+        argv = mpirun.command(program, "--fifo", fifo, "--locked", locked, ranks=ranks)
     with started(argv, directory / "output") as plain:
         limit, found = Deadline(60), list[FoundJob]()
 

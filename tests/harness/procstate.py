@@ -362,10 +362,14 @@ def _symbols(path: Path, names: Sequence[str]) -> list[int]:
     return [values[name] for name in names if name in values]
 
 
-def patched_code(pid: int) -> tuple[str, ...]:
-    """Where a process's code is not what its file says: breakpoints that were left in it.
+_TRAP = 0xCC  # int3
 
-    Reads only pages that are private copies, so it is cheap.
+
+def patched_code(pid: int) -> tuple[str, ...]:
+    """Where breakpoints were left in a process's code: one byte is not what its file says.
+
+    Some MPIs write jumps into the C library. Reads only pages that are private copies, so it is
+    cheap.
     """
     told = []
     with _opened(f"/proc/{pid}/mem") as memory, _opened(f"/proc/{pid}/pagemap") as pagemap:
@@ -381,9 +385,10 @@ def patched_code(pid: int) -> tuple[str, ...]:
                 now = os.pread(memory, PAGE, address)
                 with _opened(f"/proc/{pid}/map_files/{line.span}") as file:
                     true = os.pread(file, PAGE, line.offset + index * PAGE).ljust(PAGE, b"\0")
+                changed = {at for at in range(PAGE) if true[at] != now[at]}
                 told += [
                     f"{address + at:x} in {line.name}: {true[at]:02x} became {now[at]:02x}"
-                    for at in range(PAGE)
-                    if true[at] != now[at]
+                    for at in sorted(changed)
+                    if now[at] == _TRAP and not {at - 1, at + 1} & changed
                 ]
     return tuple(told)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from crdebug.config import cache_home
 from crdebug.deadline import Deadline
+from harness import mpis
 
 _TESTS = Path(__file__).parents[1]
 _SOURCES = _TESTS / "programs"
@@ -72,11 +73,11 @@ def build(
 ) -> Path:
     """The executable of a program, compiled if it is not there yet.
 
-    compiler: by default mpicc, mpicxx or mpifort. flags, libraries: for it, besides the usual ones.
-    Raises CompileFailed.
+    compiler: by default mpicc, mpicxx or mpifort of the MPI in use. flags, libraries: for it,
+    besides the usual ones. Raises CompileFailed.
     """
     if not compiler:
-        compiler = _COMPILERS[source(name).suffix][0]
+        compiler = mpis.tool(_COMPILERS[source(name).suffix][0])
     return _build(name, compiler, tuple(flags), tuple(libraries))
 
 

@@ -10,69 +10,12 @@ import pytest
 from crdebug.acquire.found import find_job
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
-from crdebug.errors import BadInput, NotAvailable, Refused
-from crdebug.events import JobSays
+from crdebug.errors import BadInput, NotAvailable
 from crdebug.node import family, proc
 from crdebug.session import Session
 from harness import plain
-from harness.exact import Look, look_at_strangers
-from harness.jobs import Heard
 from harness.mpis import MPIS
-from harness.procstate import patched_code
 from harness.programs import build
-
-
-def threads(pids: list[int]) -> set[tuple[int, int]]:
-    """Every thread with what traces it."""
-    return {(thread.tid, thread.tracer) for pid in pids for thread in proc.threads(pid)}
-
-
-def different(before: Look, after: Look) -> list[str]:
-    """The kernel goes on with a call like poll that a stop has interrupted by restart_syscall."""
-    lines = before.differences(after)
-    return [line for line in lines if not line.endswith("orig_rax was 0x7, is 0xdb")]
-
-
-async def test_ten_times_attached_and_let_go_a_job_is_as_before(tmp_path: Path) -> None:
-    async with plain.quiet(tmp_path) as (job, found):
-        assert found.root == job.pid and "MPIR process table of mpirun" in found.how
-        pids = [entry.pid for entry in found.entries]
-        free = threads(pids)
-        assert {tracer for _, tracer in free} == {0}
-        # The launcher, a rank, and whoever started them: all the same job.
-        for pid in (job.pid, pids[1]):
-            assert find_job(pid) == found
-        heard = Heard()
-        session = await Session.attach(str(job.pid), subscriber=heard)
-        before = await look_at_strangers(session)
-        for _ in range(8):
-            assert not (await session.group.detach_all()).errors
-            assert threads(pids) == free
-            await session.group.attach_all({entry.rank: entry.pid for entry in found.entries})
-        assert not different(before, await look_at_strangers(session))
-        await session.detach()
-        assert threads(pids) == free
-        assert not any(patched_code(pid) for pid in pids)
-        session = await Session.attach(str(pids[0]), subscriber=heard)  # by other GDBs
-        assert not different(before, await look_at_strangers(session))
-        await session.detach()
-        assert JobSays(f"the ranks are those of {found.how}") in heard.events
-
-        # A part: the other rank is not touched, and there is no checkpoint of a part.
-        part = await Session.attach(str(pids[0]), "1", subscriber=heard)
-        assert part.ranks.first == 1 and len(part.ranks) == 1
-        assert {t.tracer for t in proc.threads(pids[0])} == {0}
-        assert (await part.evaluate(part.ranks, "my_rank")).values == {1: "1"}
-        with pytest.raises(Refused, match="rank 0: cannot checkpoint a part of a job"):
-            await part.checkpoint()
-        with pytest.raises(Refused, match=r"rank 1: process .* traces it"):
-            await Session.attach(str(job.pid))
-        await part.detach()
-        with pytest.raises(BadInput, match="there is no rank 2"):
-            await Session.attach(str(job.pid), "0,2")
-        plain.let_end(tmp_path)
-        assert await job.ended() == "rank 0: quiet ok\nrank 1: quiet ok\n"
-
 
 _RANK = "{0}=$r {1} sh -c 'sleep 1000; true' &"
 
