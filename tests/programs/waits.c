@@ -4,6 +4,8 @@
 //
 // --steps N       steps
 // --delay-us N    pause after each step
+// --safe 1        only in calls that let the signal in: before the others it can come too early, when
+//                 the rank is frozen just then
 
 #include "common.h"
 
@@ -14,7 +16,7 @@
 
 enum { PAUSE, SLEEP, PPOLL, KINDS };
 
-static long steps = 1, delay_us = 1000;
+static long steps = 1, delay_us = 1000, safe;
 static int number;            // the signal
 static pid_t main_tid;
 static pthread_t main_thread;
@@ -148,7 +150,7 @@ static void take(const sigset_t *held, int which, int code) {
 // Every rank passes here once in each step.
 __attribute__((noinline)) static void work_step(void) {
     exchange(0);
-    for (int kind = 0; kind < KINDS; kind++) {
+    for (int kind = safe ? PPOLL : PAUSE; kind < KINDS; kind++) {
         wait_in(kind);
     }
     fault();
@@ -159,6 +161,7 @@ int main(int argc, char **argv) {
     parse_options(argc, argv,
                   (struct option_spec[]){{"--steps", &steps, NULL},
                                          {"--delay-us", &delay_us, NULL},
+                                         {"--safe", &safe, NULL},
                                          {NULL, NULL, NULL}});
     number = SIGRTMIN + 6;
     main_tid = (pid_t)syscall(SYS_gettid);
