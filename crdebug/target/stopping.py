@@ -197,15 +197,11 @@ class Stopper:
             if self._connection.death is None:
                 await mi(f"-gdb-set scheduler-locking {setting.payload.text('value')}", deadline)
 
-        # A signal that the thread stands at is not to be delivered now.
-        held = own.detail if own is not None and _stands_at_signal(own, chosen) else ""
         try:
             await mi("-gdb-set scheduler-locking on", deadline)
-            await self._queue("0" if held else "", chosen, deadline)
             tracker.begin()
             await mi(f"-exec-continue --thread {chosen}", deadline)
             stop = await self._stopped(deadline)
-            await self._queue(held, chosen, deadline)
         except BaseException as error:
             with contextlib.suppress(CrdebugError):  # what went wrong first is what is told
                 await as_before()
@@ -216,14 +212,6 @@ class Stopper:
         if tracker.state is TargetState.STOPPED:
             await self._after(stop, own, selected, deadline)
 
-    async def _queue(self, name: str, thread: str, deadline: Deadline) -> None:
-        """Have a thread get this signal when it goes on, and no other; "0": none (GDB manual,
-        "Signaling"). GDB refuses one that it is not to pass to the program anyway."""
-        if name and self._tracker.pid is not None:
-            with contextlib.suppress(GdbError):
-                command = f"thread apply {thread} queue-signal {name}"
-                await self._connection.console(command, deadline)
-
     async def _after(
         self, stop: RankStopped, own: RankStopped | None, selected: str, deadline: Deadline
     ) -> None:
@@ -233,9 +221,3 @@ class Stopper:
         else:
             # GDB had kept another event of that thread back: it counts, and comes last.
             self._tracker.tell(stop)
-
-
-def _stands_at_signal(stop: RankStopped, thread: str) -> bool:
-    """Was it this thread that stopped, because it gets a signal (but not a SIGSTOP)?"""
-    is_signal = stop.reason is StopReason.SIGNAL and not reading.is_stop_signal(stop)
-    return is_signal and str(stop.thread) == thread
