@@ -34,6 +34,7 @@ def scripts() -> tuple[Path, ...]:
     return tuple(
         Path(str(home / name))
         for name in (
+            "own_index.py",
             "ptrace_x86.py",
             "rank_mi.py",
             "lend_mi.py",

@@ -48,8 +48,8 @@ _SETTINGS = (
 
 
 def index_cache() -> Path:
-    """Where GDBs keep indexes of debug information; see "Index Files Speed Up GDB"."""
-    return cache_home() / "gdb-index"
+    """Where GDBs keep indexes of debug information; see gdbscripts/own_index.py."""
+    return cache_home() / "gdb-indexes"
 
 
 def unpacked_debug_files() -> Path:
@@ -64,10 +64,9 @@ def command_line(gdb: str, scripts: Sequence[Path] = ()) -> tuple[str, ...]:
 
 def _options(scripts: Sequence[Path]) -> Iterator[str]:
     # GDB reads the libraries' debug information again at every attach, and so does every rank's
-    # GDB; the index of it, once made, halves the time of an attach ("Index Files Speed Up GDB").
+    # GDB; the index of it, once made, halves the time of an attach. A script switches it on.
     cached = (
         f"set index-cache directory {index_cache()}",
-        "set index-cache enabled on",
         # before the directories that this GDB was built with
         f"python gdb.execute('set debug-file-directory ' + {str(unpacked_debug_files())!r}"
         " + ':' + gdb.parameter('debug-file-directory'))",

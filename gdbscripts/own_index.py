@@ -1,0 +1,48 @@
+"""GDB's index cache ("Index Files Speed Up GDB" in its manual), shared by GDBs that run at once.
+
+GDB gives an index file its name before it has written the end of it: in gdb/dwarf2/index-write.c
+index_wip_file::finalize renames, and fclose writes what is left later (13.1 and 16.3, seen with
+strace). Another GDB that maps the file in between takes a part for the whole and dies of SIGSEGV
+in mapped_gdb_index::build_name_components; and so does every later one if the writer is killed
+just then. 16.3, where a thread of its own writes the file, comes to that in one of some hundred
+first attaches to a new program by several GDBs at once.
+
+So each GDB has a directory of its own, with links to all shared files, and what it writes there is
+shared when it exits. Sourced into a rank's GDB, whose "index-cache directory" is the shared one.
+"""
+
+import contextlib
+import os
+import shutil
+import tempfile
+
+import gdb
+
+
+def begin_own_index(shared):
+    """Switch the cache on. Where it cannot be, GDB reads the debug information itself."""
+    owners = shared + ".own"
+    os.makedirs(shared, exist_ok=True)
+    os.makedirs(owners, exist_ok=True)
+    for left in os.listdir(owners):
+        if not os.path.exists("/proc/" + left.partition("-")[0]):
+            shutil.rmtree(os.path.join(owners, left), ignore_errors=True)
+    own = tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=owners)
+    for name in os.listdir(shared):
+        os.symlink(os.path.join(shared, name), os.path.join(own, name))
+    gdb.execute(f"set index-cache directory {own}")
+    gdb.execute("set index-cache enabled on")
+    gdb.events.gdb_exiting.connect(lambda event: end_own_index(own, shared))
+
+
+def end_own_index(own, shared):
+    with contextlib.suppress(gdb.error):  # older ones have no thread that writes
+        gdb.execute("maintenance wait-for-index-cache", to_string=True)
+    for each in os.scandir(own):
+        if each.name.endswith(".gdb-index") and not each.is_symlink():
+            os.replace(each.path, os.path.join(shared, each.name))
+    shutil.rmtree(own, ignore_errors=True)
+
+
+with contextlib.suppress(OSError):
+    begin_own_index(gdb.parameter("index-cache directory"))

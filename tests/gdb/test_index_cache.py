@@ -1,0 +1,74 @@
+"""Several GDBs share one index cache: only whole files come into it, whatever becomes of a GDB."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from processes import Spawn, kill_gdb, soon
+
+from crdebug.debuggers import scripts
+from crdebug.target.gdb import GdbTarget
+from crdebug.target.startup import index_cache
+from harness.gdbs import GDBS, use_gdb
+
+
+def whole(path: Path) -> bool:
+    """The constant pool comes last in an index (GDB manual, "Index Section Format")."""
+    data = path.read_bytes()
+    version = int.from_bytes(data[:4], "little")
+    last = 4 * (6 if version > 8 else 5)
+    start = int.from_bytes(data[last : last + 4], "little")
+    return start < len(data) and data.endswith(b"\0")
+
+
+@pytest.mark.parametrize("which", GDBS)
+async def test_a_file_is_shared_once_its_gdb_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spawn: Spawn, which: str
+) -> None:
+    use_gdb(which, monkeypatch)
+    monkeypatch.setenv("CRDEBUG_CACHE", str(tmp_path))
+    shared, owned = index_cache(), index_cache().with_name("gdb-indexes.own")
+    pid = spawn().pid
+
+    async def reads_it() -> GdbTarget:
+        target = await GdbTarget.launch(0, soon(), scripts=scripts())
+        await target.attach(pid, soon())
+        await target.console("info line main", soon())  # waits for the index, and its writer
+        return target
+
+    async def stats(target: GdbTarget) -> str:
+        return await target.console("show index-cache stats", soon())
+
+    killed = await reads_it()
+    kill_gdb(killed)
+    await killed.close(soon())
+    assert len(list(owned.iterdir())) == 1 and not list(shared.iterdir())
+
+    first = await reads_it()
+    assert "hits (this session): 0" in await stats(first)
+    (own,) = owned.iterdir()  # that of the killed one is no more
+    assert own.name.startswith(f"{first.gdb_pid}-") and not list(shared.iterdir())
+    await first.close(soon())
+    files = sorted(shared.iterdir())
+    assert files and all(map(whole, files)) and not list(owned.iterdir())
+
+    second = await reads_it()
+    assert "hits (this session): 0" not in await stats(second)
+    (own,) = owned.iterdir()
+    assert sorted(each.name for each in own.iterdir() if each.is_symlink()) == [
+        each.name for each in files
+    ]
+    await second.close(soon())
+    assert sorted(shared.iterdir()) == files and not list(owned.iterdir())
+
+
+async def test_where_it_cannot_write_a_gdb_does_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spawn: Spawn
+) -> None:
+    monkeypatch.setenv("CRDEBUG_CACHE", str(tmp_path / "file"))
+    (tmp_path / "file").touch()
+    target = await GdbTarget.launch(0, soon(), scripts=scripts())
+    await target.attach(spawn().pid, soon())
+    assert "is off" in await target.console("show index-cache enabled", soon())
+    await target.close(soon())
