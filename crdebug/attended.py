@@ -16,7 +16,7 @@ from crdebug.checkpoint.store import Checkpoint, CheckpointStore
 from crdebug.config import Settings
 from crdebug.control import ControlServer, Request
 from crdebug.deadline import Deadline
-from crdebug.debuggers import end_job, launch_gdb, raise_first, replace_gdb
+from crdebug.debuggers import attach_gdb, end_job, launch_gdb, raise_first, replace_gdb
 from crdebug.errors import CrdebugError, GdbDied, Interrupted, NotAvailable, Refused
 from crdebug.events import Event, GroupStopped, JobSays, Progress
 from crdebug.job import app, hooks, inputs
@@ -236,8 +236,8 @@ class AttendedJob:
                 assert isinstance(target, GdbTarget)
                 target.mark_ended("")
                 return
-            target = await replace_gdb(self.group, rank, self._launch)
-            await target.attach(shim.pid, Deadline(self.settings.attach))
+            await replace_gdb(self.group, rank, self._launch)
+            await attach_gdb(self.group, rank, shim.pid, self._launch, self._tell)
 
         dead = self.group.in_state(TargetState.DEAD)
         if self.alive and dead:
@@ -375,7 +375,7 @@ class AttendedJob:
         )
 
     async def _launch(self, rank: int) -> GdbTarget:
-        return await launch_gdb(rank, self.record.signal, self.settings)
+        return await launch_gdb(rank, self.record.signal, self.settings, self._tell)
 
     async def _drive(self, machine: Protocol, operation: Operation, what: str) -> None:
         def progress(phase: Phase, ranks: RankSet) -> None:

@@ -13,11 +13,12 @@ from crdebug.acquire.debug_files import unpack
 from crdebug.acquire.mpir import ProcDesc
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
-from crdebug.errors import CrdebugError, DeadlineExpired, GdbError
+from crdebug.errors import CrdebugError, DeadlineExpired, GdbDied, GdbError
+from crdebug.events import Event, JobSays
 from crdebug.job.launch import end
 from crdebug.job.ranks import RankShim
 from crdebug.job.record import JobRecord
-from crdebug.node import signals
+from crdebug.node import proc, signals
 from crdebug.node.code import remove_breakpoints
 from crdebug.target.gdb import GdbTarget
 from crdebug.target.group import Identity, TargetGroup
@@ -63,17 +64,38 @@ def walking_scripts() -> tuple[Path, ...]:
     return tuple(Path(str(home / f"{name}.py")) for name in names)
 
 
-async def launch_gdb(rank: int, signal: int, settings: Settings) -> GdbTarget:
-    """Start a rank's GDB, which then passes the waitpoint signal on without a word."""
+Tell = Callable[[Event], None] | None
+
+
+async def launch_gdb(rank: int, signal: int, settings: Settings, tell: Tell = None) -> GdbTarget:
+    """Start a rank's GDB, which then passes the waitpoint signal on without a word.
+
+    One that is killed by a signal of its own or from outside is replaced, once, and told.
+    """
+    try:
+        return await _launch_gdb(rank, signal, settings)
+    except GdbDied as death:
+        if death.status is None or death.status >= 0:  # the next one would say the same
+            raise
+        _tell_of(death, tell)
+    return await _launch_gdb(rank, signal, settings)
+
+
+async def _launch_gdb(rank: int, signal: int, settings: Settings) -> GdbTarget:
     deadline = Deadline(settings.attach)
     target = await GdbTarget.launch(rank, deadline, gdb=settings.gdb, scripts=scripts())
     if signal:
         try:
             await pass_signal(target, signal, deadline)
-        except GdbError:
+        except CrdebugError:
             await target.close(deadline)
             raise
     return target
+
+
+def _tell_of(death: GdbDied, tell: Tell) -> None:
+    if tell is not None:
+        tell(JobSays(f"{death}; another one takes its place"))
 
 
 async def pass_signal(target: Target, signal: int, deadline: Deadline) -> None:
@@ -88,13 +110,14 @@ async def launch_group(
     signal: int,
     settings: Settings,
     identities: Mapping[int, Identity] | None = None,
+    tell: Tell = None,
 ) -> TargetGroup:
     """A GDB for each rank, all at once, attached to nothing yet.
 
     Raises the first error; none is left running then.
     """
     await unpack(index_cache(), unpacked_debug_files(), Deadline(settings.attach))
-    launching = [asyncio.create_task(launch_gdb(rank, signal, settings)) for rank in ranks]
+    launching = [asyncio.create_task(launch_gdb(rank, signal, settings, tell)) for rank in ranks]
     try:
         targets = await asyncio.gather(*launching)
     except BaseException:
@@ -110,15 +133,25 @@ async def launch_group(
     return group
 
 
-async def attach_group(entries: Sequence[ProcDesc], signal: int, settings: Settings) -> TargetGroup:
+async def attach_group(
+    entries: Sequence[ProcDesc], signal: int, settings: Settings, tell: Tell = None
+) -> TargetGroup:
     """A GDB attached to each process of the table, all at once.
 
     Raises the first error; what was attached is let go and every GDB ended then.
     """
     names = {entry.rank: Identity(entry.host, entry.executable) for entry in entries}
-    group = await launch_group([entry.rank for entry in entries], signal, settings, names)
+    pids = {entry.rank: entry.pid for entry in entries}
+    group = await launch_group(pids, signal, settings, names, tell)
+
+    async def launch(rank: int) -> GdbTarget:
+        return await launch_gdb(rank, signal, settings, tell)
+
+    async def attach(target: Target) -> None:
+        await attach_gdb(group, target.rank, pids[target.rank], launch, tell)
+
     try:
-        answers = await group.attach_all({entry.rank: entry.pid for entry in entries})
+        answers = await group.ask(group.ranks, attach)
         for error in answers.errors.values():
             raise error
     except BaseException:
@@ -126,6 +159,27 @@ async def attach_group(entries: Sequence[ProcDesc], signal: int, settings: Setti
             await group.close()
         raise
     return group
+
+
+async def attach_gdb(
+    group: TargetGroup,
+    rank: int,
+    pid: int,
+    launch: Callable[[int], Awaitable[GdbTarget]],
+    tell: Tell,
+) -> None:
+    """A rank's GDB attaches to a process. One that dies of that, or before, is replaced, once.
+
+    launch: starts another one, attached to nothing.  tell: hears that it was replaced.
+    """
+    try:
+        await group[rank].attach(pid, Deadline(group.settings.attach))
+    except GdbDied as death:
+        if not proc.is_alive(pid):
+            raise
+        _tell_of(death, tell)
+        target = await replace_gdb(group, rank, launch)
+        await target.attach(pid, Deadline(group.settings.attach))
 
 
 def clear_code(rank: int, pid: int) -> None:

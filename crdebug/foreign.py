@@ -29,7 +29,7 @@ async def attach_found(
         refuse_traced(entry.pid, entry.rank)
     if subscriber is not None:
         subscriber(JobSays(f"the ranks are those of {found.how}"))
-    return await attach_group(found.entries, 0, settings)
+    return await attach_group(found.entries, 0, settings, subscriber)
 
 
 async def choose(job: str, ranks: str, settings: Settings) -> tuple[str, FoundJob | None]:

@@ -13,7 +13,7 @@ from crdebug.checkpoint.manifest import Manifest, ThreadRecord
 from crdebug.checkpoint.store import Checkpoint
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
-from crdebug.debuggers import end_job, replace_gdb
+from crdebug.debuggers import attach_gdb, end_job, replace_gdb
 from crdebug.errors import CrdebugError, GdbDied
 from crdebug.events import Event, JobSays, RankRestored, RankStopped
 from crdebug.job.imaging import Image, Imaging
@@ -346,8 +346,8 @@ class Operation:
                 self._where.pop(rank, None)
                 self._stops.pop(rank, None)
         if target.state is not TargetState.STOPPED:
-            await target.attach(shim.pid, Deadline(self._settings.attach))
-        return target
+            await attach_gdb(self._group, rank, shim.pid, self._launch, self._tell)
+        return self._target(rank)
 
     async def walk_out(self, rank: int) -> None:
         async with self._shim(rank) as shim:

@@ -159,7 +159,7 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
                 f"job '{directory.name}' is under a debugger", hint="use 'restart' at its prompt"
             )
         ranks = RankSet.of(each.rank for each in manifest.ranks)
-        group = await launch_group(ranks, manifest.signal, settings)
+        group = await launch_group(ranks, manifest.signal, settings, tell=subscriber)
         session = cls(group, directory.name, settings, subscriber)
         job = session._attend(AttendedJob(group, directory, record, (), settings, session._tell))
         try:
@@ -185,7 +185,8 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         settings: Settings,
         subscriber: Callable[[Event], None] | None,
     ) -> Session:
-        group = await attach_group([shim.entry for shim in shims], record.signal, settings)
+        entries = [shim.entry for shim in shims]
+        group = await attach_group(entries, record.signal, settings, subscriber)
         session = cls(group, directory.name, settings, subscriber)
         job = session._attend(AttendedJob(group, directory, record, shims, settings, session._tell))
         try:
