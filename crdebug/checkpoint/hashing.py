@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import threading
@@ -32,12 +33,10 @@ class RunningHashes:
 
     def _read_more(self) -> bool:
         found = False
-        for path in self._directory.glob("pages-*.img"):
-            try:
+        with contextlib.suppress(OSError):  # an unfinished image that was given up
+            for path in self._directory.glob("pages-*.img"):
                 if path.stat().st_size >= _LARGE:
                     found = self._read(path) or found
-            except OSError:
-                continue  # an unfinished image that was given up
         return found
 
     def _read(self, path: Path) -> bool:

@@ -136,14 +136,15 @@ class Imaging:
         taken = time.time()
         try:
             limit = Deadline(self.settings.dump)
-            await crs.dump(
-                record.pid, draft.images, mounts, frozen, limit, container=not record.adopted
-            )
+            try:
+                await crs.dump(
+                    record.pid, draft.images, mounts, frozen, limit, container=not record.adopted
+                )
+            finally:
+                hashes = await asyncio.to_thread(hashing.finish)
         except BaseException:
             store.discard(draft)
             raise
-        finally:
-            hashes = await asyncio.to_thread(hashing.finish)
         return Image(draft, mounts, crs.name, inside, now, saved, programs, hashes, taken)
 
     async def publish(
