@@ -13,6 +13,7 @@ from crdebug import jobs
 from crdebug.config import Settings
 from crdebug.errors import CrdebugError, GdbDied, Refused
 from crdebug.events import JobSays, StopReason
+from crdebug.job.ranks import has_ended
 from crdebug.node import proc
 from crdebug.ranks import RankSet
 from crdebug.session import Session
@@ -55,11 +56,15 @@ def nobody_waits() -> bool:
 
 
 def says_who_died(error: CrdebugError, rank: int, phases: Sequence[str]) -> None:
-    """The launcher ends the other ranks then, sooner or later."""
+    """The launcher ends the other ranks then, sooner or later: who is named has ended."""
     said = str(error)
     assert error.ranks and rank in error.ranks, said
     assert error.phase in phases, said
-    assert "has ended" in said or "have ended" in said, said
+    named = re.search(r"process(?:es)? ([0-9, ]+) ha(?:s|ve) ended", said)
+    assert named, said
+    pids = [int(pid) for pid in named[1].split(", ")]
+    assert len(pids) == len(error.ranks), said
+    assert all(map(has_ended, pids)), said
 
 
 async def test_a_rank_is_killed_at_each_phase_of_a_checkpoint() -> None:

@@ -21,7 +21,7 @@ struct point {
 struct point origin = {1, -2, "ursprung \303\251 \"q\" \\", {0.5, 1.5, 2.5}};
 int table[4] = {1, 2, 3, 4};
 char text[] = "plain";
-volatile long n, spun, continued, interrupted, told;
+volatile long n, spun, continued, interrupted;
 volatile int ending, crash, pace = 100;
 static int threads = 2, busy;
 
@@ -53,11 +53,6 @@ static void on_continue(int number) {
     continued++;
 }
 
-static void on_signal(int number) {
-    (void)number;
-    told++;
-}
-
 static void *spin(void *unused) {
     for (;;) {
         spun++;
@@ -86,7 +81,6 @@ static void work(void) {
 
 int main(int argc, char **argv) {
     signal(SIGCONT, on_continue);
-    signal(SIGUSR1, on_signal);
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "block") == 0) {
             sigset_t all;
