@@ -13,6 +13,8 @@ from crdebug.ranks import RankSet
 
 T = TypeVar("T")
 
+FOR_EVER = 1e9  # seconds
+
 
 @dataclass(frozen=True, slots=True)
 class Deadline:

@@ -14,13 +14,11 @@ from pathlib import Path
 
 from crdebug import jobs
 from crdebug.config import Settings
-from crdebug.deadline import Deadline
+from crdebug.deadline import FOR_EVER, Deadline
 from crdebug.errors import CrdebugError, DeadlineExpired
 from crdebug.job.launch import Given, await_ranks
 from crdebug.job.record import JobDirectory
 from crdebug.native.build import build
-
-_EVER = 1e9  # seconds
 
 
 async def program(settings: Settings) -> Path:
@@ -57,7 +55,7 @@ class Front:
         directory = JobDirectory(job)
         there = socket.socket(fileno=self.channel)
         reader, writer = await asyncio.open_connection(sock=there)
-        limit = Deadline(settings.launch if self.held else _EVER)
+        limit = Deadline(settings.launch if self.held else FOR_EVER)
         try:
             shims = await await_ranks(directory, directory.read(), limit)
             rows = [f"rank {each.pid} {each.entry.executable}\n" for each in shims]

@@ -14,7 +14,7 @@ from crdebug.checkpoint.protocol import Phase, Protocol
 from crdebug.checkpoint.store import Checkpoint, describe
 from crdebug.config import Settings
 from crdebug.control import Request, ask, is_attended
-from crdebug.deadline import Deadline
+from crdebug.deadline import FOR_EVER, Deadline
 from crdebug.errors import BadInput, CrdebugError, DeadlineExpired, Refused, StoreError
 from crdebug.events import Event, Progress, RankRestored
 from crdebug.job import app, asking, hooks
@@ -124,7 +124,7 @@ async def follow(job: str, subscriber: Callable[[Event], None], since: Path | No
     run = directory.run(record.incarnation)
     relay = OutputRelay(run, subscriber, from_now=False, since=since)
     try:
-        await signals.ended(record.pid, Deadline(1e9), f"job '{job}' to end")
+        await signals.ended(record.pid, Deadline(FOR_EVER), f"job '{job}' to end")
         relay.catch_up()
         if told(run / "events").failure:
             raise why_ended(directory, record)

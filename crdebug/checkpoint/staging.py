@@ -17,6 +17,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -29,8 +30,7 @@ from crdebug.checkpoint.store import (
     Checkpoint,
     CheckpointStore,
     Draft,
-    describe,
-    describe_unread,
+    described,
     stamp_of,
     sync,
 )
@@ -116,11 +116,7 @@ def everywhere(store: CheckpointStore, place: Path | None) -> tuple[Checkpoint, 
             local[number] = replace(local[number], places=("local", "staged"))
             continue
         home = place / store.job / str(number)
-        known: Checkpoint | None
-        try:
-            known = describe(manifests.read(home))
-        except StoreError as error:
-            known = describe_unread(store.job, number, home, error)
+        known = described(store.job, number, home, partial(manifests.read, home))
         if known is not None:
             local[number] = replace(known, places=("staged",))
     return tuple(local[number] for number in sorted(local))

@@ -11,9 +11,10 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -93,14 +94,19 @@ def describe(manifest: Manifest) -> Checkpoint:
     )
 
 
-def describe_unread(job: str, number: int, home: Path, error: StoreError) -> Checkpoint | None:
-    """One whose manifest cannot be read; None if it has just been deleted."""
+def described(job: str, number: int, home: Path, read: Callable[[], Manifest]) -> Checkpoint | None:
+    """A checkpoint in a directory, whose manifest may be unreadable; None if it has just been
+    deleted. read: raises StoreError."""
+    try:
+        return describe(read())
+    except StoreError as error:
+        problem = str(error)
     try:
         taken = (home / manifests.NAME).stat().st_mtime
         size = sum(path.stat().st_size for path in _files_below(home))
     except FileNotFoundError:
         return None
-    return Checkpoint(job, number, taken, "", size, False, 0, (), problem=str(error))
+    return Checkpoint(job, number, taken, "", size, False, 0, (), problem=problem)
 
 
 def _none_yet() -> BadInput:
@@ -158,13 +164,10 @@ class CheckpointStore:
         """Every checkpoint, in order; those that cannot be used say why."""
         found = []
         for number in self.numbers():
-            each: Checkpoint | None
-            try:
-                each = describe(self.load(number))
-            except StoreError as error:
-                each = describe_unread(self.job, number, self.path(number), error)
+            home = self.path(number)
+            each = described(self.job, number, home, partial(self.load, number))
             if each is not None:
-                found.append(replace(each, kept=(self.path(number) / _KEPT).exists()))
+                found.append(replace(each, kept=(home / _KEPT).exists()))
         return tuple(found)
 
     def keep(self, number: int, kept: bool) -> None:

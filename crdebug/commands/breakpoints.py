@@ -19,7 +19,7 @@ from crdebug.commands.results import (
 from crdebug.errors import BadInput
 from crdebug.target.interface import PointKind
 
-BREAKPOINTS = Group("breakpoints", "Breakpoints")
+BREAKPOINTS = Group("breakpoints", "Breakpoints", requires=Requires.PAUSED)
 
 
 def _numbers(context: Context) -> Iterable[str]:
@@ -84,7 +84,6 @@ each for itself ('set stop-mode rank') are stopped for it for a moment, and run 
     aliases=("b", "br"),
     arguments=(LOCATION,),
     ranks=True,
-    requires=Requires.PAUSED,
 )
 async def break_(call: Call) -> Result:
     return await _set(call, call[LOCATION], PointKind.BREAK)
@@ -96,7 +95,6 @@ async def break_(call: Call) -> Result:
     aliases=("tb",),
     arguments=(LOCATION,),
     ranks=True,
-    requires=Requires.PAUSED,
 )
 async def tbreak(call: Call) -> Result:
     return await _set(call, call[LOCATION], PointKind.BREAK, temporary=True)
@@ -116,7 +114,6 @@ counts. In another session only those of global variables are set again.
 """,
     arguments=(WATCHED,),
     ranks=True,
-    requires=Requires.PAUSED,
 )
 async def watch(call: Call) -> Result:
     return await _set(call, call[WATCHED], PointKind.WATCH)
@@ -127,7 +124,6 @@ async def watch(call: Call) -> Result:
     "Stop the ranks when a value is read.",
     arguments=(WATCHED,),
     ranks=True,
-    requires=Requires.PAUSED,
 )
 async def rwatch(call: Call) -> Result:
     return await _set(call, call[WATCHED], PointKind.RWATCH)
@@ -138,7 +134,6 @@ async def rwatch(call: Call) -> Result:
     "Stop the ranks when a value is read or changed.",
     arguments=(WATCHED,),
     ranks=True,
-    requires=Requires.PAUSED,
 )
 async def awatch(call: Call) -> Result:
     return await _set(call, call[WATCHED], PointKind.AWATCH)
@@ -157,7 +152,6 @@ Stop the ranks at an event.
 """,
     arguments=(EVENT,),
     ranks=True,
-    requires=Requires.PAUSED,
 )
 async def catch(call: Call) -> Result:
     return await _set(call, call[EVENT], PointKind.CATCH)
@@ -176,7 +170,6 @@ def _known(call: Call, numbers: Iterable[int]) -> tuple[int, ...]:
     "enable",
     "Have breakpoints stop again; without numbers, all.",
     arguments=(NUMBERS,),
-    requires=Requires.PAUSED,
 )
 async def enable(call: Call) -> Result:
     for number in _known(call, call[NUMBERS]):
@@ -188,7 +181,6 @@ async def enable(call: Call) -> Result:
     "disable",
     "Have breakpoints not stop for now; without numbers, all.",
     arguments=(NUMBERS,),
-    requires=Requires.PAUSED,
 )
 async def disable(call: Call) -> Result:
     for number in _known(call, call[NUMBERS]):
@@ -204,7 +196,6 @@ Have a breakpoint stop only where something holds; without EXPR, always.
     condition 2 step > 10
 """,
     arguments=(NUMBER, CONDITION),
-    requires=Requires.PAUSED,
 )
 async def condition(call: Call) -> Result:
     await call.context.session.set_condition(call[NUMBER], call[CONDITION])
@@ -219,7 +210,6 @@ Have a breakpoint not stop the next COUNT times, on each rank.
     ignore 2 1000
 """,
     arguments=(NUMBER, COUNT),
-    requires=Requires.PAUSED,
 )
 async def ignore(call: Call) -> Result:
     await call.context.session.ignore_hits(call[NUMBER], call[COUNT])
@@ -266,7 +256,6 @@ Delete breakpoints; without numbers, all of them.
 """,
     aliases=("d",),
     arguments=(NUMBERS,),
-    requires=Requires.PAUSED,
 )
 async def delete(call: Call) -> Result:
     context = call.context

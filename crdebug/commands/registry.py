@@ -107,11 +107,15 @@ class Family:
 
 @dataclass(slots=True)
 class Group:
-    """Commands that the help shows together. Filled at import, by the decorator."""
+    """Commands that the help shows together. Filled at import, by the decorator.
+
+    requires: of those that do not say it themselves.
+    """
 
     name: str
     title: str
     families: tuple[Family, ...] = ()
+    requires: Requires = Requires.STOPPED
     commands: list[Command] = field(default_factory=list)
 
     def command(
@@ -121,7 +125,7 @@ class Group:
         *,
         aliases: tuple[str, ...] = (),
         arguments: tuple[Argument[object], ...] = (),
-        requires: Requires = Requires.STOPPED,
+        requires: Requires | None = None,
         ranks: bool = False,
         repeats: bool = False,
         echoed: bool = True,
@@ -137,7 +141,7 @@ class Group:
                     handler=handler,
                     aliases=aliases,
                     arguments=arguments,
-                    requires=requires,
+                    requires=requires or self.requires,
                     takes_ranks=ranks,
                     repeats=repeats,
                     echoed=echoed,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from crdebug.acquire.symbols import find_symbols
 from crdebug.config import Settings
-from crdebug.deadline import Deadline
+from crdebug.deadline import FOR_EVER, Deadline
 from crdebug.errors import BadInput, CrdebugError, DeadlineExpired, InQuietRegion, Refused
 from crdebug.events import Event, JobSays
 from crdebug.job.ranks import RankShim, StoppedRank
@@ -25,8 +25,6 @@ from crdebug.native import app_layout
 from crdebug.native.app_layout import App, Moment, Status, Wish
 from crdebug.node import proc
 from crdebug.ranks import RankSet
-
-_FOR_EVER = 1e9  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +300,7 @@ class Bell:
         return True
 
     async def _take_over(self) -> None:
-        await Deadline(_FOR_EVER).until(self._listen, "another crdebug to hear the ranks no more")
+        await Deadline(FOR_EVER).until(self._listen, "another crdebug to hear the ranks no more")
 
     def _ring(self, file: int) -> None:
         with contextlib.suppress(BlockingIOError):

@@ -8,11 +8,10 @@ it.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -53,9 +52,11 @@ class RankClock:
 
     def read(self) -> Clock:
         """Raises ProcessLookupError when the rank is gone, or has become another program."""
-        with self._of_this_program():
-            return Clock.parse(proc.read_memory(self.shim.pid, self.address, layout.SIZE))
-        raise AssertionError("not reached")
+        try:
+            data = proc.read_memory(self.shim.pid, self.address, layout.SIZE)
+        except OSError as error:
+            raise self._what_it_means(error) from None
+        return Clock.parse(data)
 
     def set_stop(self, stop: int) -> None:
         """Where the rank is to hold: before its clock moves on from this value."""
@@ -66,21 +67,19 @@ class RankClock:
         self._write(layout.ENFORCE_OFFSET, int(enforce).to_bytes(4, "little"))
 
     def _write(self, offset: int, data: bytes) -> None:
-        with self._of_this_program():
-            proc.write_memory(self.shim.pid, self.address + offset, data)
-
-    @contextlib.contextmanager
-    def _of_this_program(self) -> Iterator[None]:
         try:
-            yield
+            proc.write_memory(self.shim.pid, self.address + offset, data)
         except OSError as error:
-            if error.errno != errno.EIO:  # nothing is mapped there
-                raise
-            raise AnotherProgram(
-                "it becomes another program there, which no way in time leads over",
-                ranks=RankSet.of([self.rank]),
-                hint="'restart N' goes back to a checkpoint",
-            ) from None
+            raise self._what_it_means(error) from None
+
+    def _what_it_means(self, error: OSError) -> OSError:
+        if error.errno != errno.EIO:  # nothing is mapped there
+            return error
+        return AnotherProgram(
+            "it becomes another program there, which no way in time leads over",
+            ranks=RankSet.of([self.rank]),
+            hint="'restart N' goes back to a checkpoint",
+        )
 
 
 class AnotherProgram(Refused, ProcessLookupError):

@@ -20,7 +20,7 @@ import struct
 from pathlib import Path
 from typing import BinaryIO
 
-from crdebug.deadline import Deadline
+from crdebug.deadline import FOR_EVER, Deadline
 from crdebug.errors import BadInput, Refused
 from crdebug.job.record import JobDirectory, JobRecord
 from crdebug.node import signals
@@ -30,7 +30,6 @@ WAKE = int(signal.SIGIO)  # CRDEBUG_INPUT_SIGNAL of crdebug.h
 _LENGTH = struct.Struct("<I")
 _BLOCK = 1 << 20
 _READ = 1 << 16
-_EVER = 1e9  # seconds
 
 
 # ---- the file --------------------------------------------------------------------------------
@@ -188,6 +187,6 @@ async def relay(directory: JobDirectory, source: int) -> None:
         ready.clear()
         data = os.read(source, _READ)
         try:
-            await send(directory, data, Deadline(_EVER))
+            await send(directory, data, Deadline(FOR_EVER))
         except (BadInput, Refused):
             return

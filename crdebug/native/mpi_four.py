@@ -48,7 +48,8 @@ def has_header(text: str) -> str:
     """pmpi_has.h: which of the newer functions this MPI has. text: its mpi.h, preprocessed."""
     newer = [*(function.full for function in FUNCTIONS if function.newer), *REFUSED]
     newer += [f"{function.full}_c" for function in LARGE]
-    lines = [f"#define HAS_{name}" for name in newer if name in declared(text)]
+    there = declared(text)
+    lines = [f"#define HAS_{name}" for name in newer if name in there]
     lines.append(f"#define LISTED {'const' if _LISTED_CONST.search(text) else ''}")
     return "\n".join(lines) + "\n"
 

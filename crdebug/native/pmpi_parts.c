@@ -5,46 +5,53 @@
 #ifdef HAS_MPI_Psend_init
 
 /* Words: as of a large one (note_large), and the number of partitions. */
-static uint64_t describe(struct note *note, uint32_t words[5], int partitions, MPI_Count count, MPI_Datatype type,
-                         int peer, int tag) {
+struct parts {
+    struct note note;
+    uint32_t words[5];
+    uint64_t bytes;
+    MPI_Comm comm;
+    int peer;
+};
+
+static void begin_parts(struct parts *parts, unsigned call, uint64_t site, int partitions, MPI_Count count,
+                        MPI_Datatype type, int peer, int tag, MPI_Comm comm) {
     uint64_t bytes = (uint64_t)(int64_t)partitions * bytes_of(count, type);
-    words[0] = (uint32_t)bytes;
-    words[1] = (uint32_t)(bytes >> 32);
-    words[2] = (uint32_t)peer;
-    words[3] = (uint32_t)tag;
-    words[4] = (uint32_t)partitions;
-    note->head |= (bytes < SIZE_MOST ? bytes : SIZE_MOST) << SIZE_SHIFT;
-    note->words = words;
-    note->count = 5;
-    return bytes;
+    parts->note = note_of(call, site, comm_number(comm), peer_code(peer), tag_code(tag), 0);
+    parts->note.head |= (bytes < SIZE_MOST ? bytes : SIZE_MOST) << SIZE_SHIFT;
+    parts->note.words = parts->words;
+    parts->note.count = 5;
+    parts->words[0] = (uint32_t)bytes;
+    parts->words[1] = (uint32_t)(bytes >> 32);
+    parts->words[2] = (uint32_t)peer;
+    parts->words[3] = (uint32_t)tag;
+    parts->words[4] = (uint32_t)partitions;
+    parts->bytes = bytes;
+    parts->comm = comm;
+    parts->peer = peer;
+    begin(&parts->note);
+}
+
+static int finish_parts(struct parts *parts, unsigned call, int rc, const MPI_Request *handle) {
+    finish(&parts->note);
+    request_prepared_together(rc == MPI_SUCCESS ? *handle : mpi.request_null, parts->comm, parts->peer, call,
+                              parts->bytes);
+    return rc;
 }
 
 int wrap_Psend_init(uint64_t site, const void *buf, int partitions, MPI_Count count, MPI_Datatype type, int dest,
                     int tag, MPI_Comm comm, MPI_Info info, MPI_Request *handle) {
-    uint32_t words[5];
-    struct note note =
-        note_of(CALL_Psend_init, site, comm_number(comm), peer_code(dest), tag_code(tag), 0);
-    uint64_t bytes = describe(&note, words, partitions, count, type, dest, tag);
-    begin(&note);
+    struct parts parts;
+    begin_parts(&parts, CALL_Psend_init, site, partitions, count, type, dest, tag, comm);
     int rc = PMPI_Psend_init(buf, partitions, count, type, dest, tag, comm, info, handle);
-    finish(&note);
-    request_prepared_together(rc == MPI_SUCCESS ? *handle : mpi.request_null, comm, dest, CALL_Psend_init,
-                              bytes);
-    return rc;
+    return finish_parts(&parts, CALL_Psend_init, rc, handle);
 }
 
 int wrap_Precv_init(uint64_t site, void *buf, int partitions, MPI_Count count, MPI_Datatype type, int source,
                     int tag, MPI_Comm comm, MPI_Info info, MPI_Request *handle) {
-    uint32_t words[5];
-    struct note note =
-        note_of(CALL_Precv_init, site, comm_number(comm), peer_code(source), tag_code(tag), 0);
-    uint64_t bytes = describe(&note, words, partitions, count, type, source, tag);
-    begin(&note);
+    struct parts parts;
+    begin_parts(&parts, CALL_Precv_init, site, partitions, count, type, source, tag, comm);
     int rc = PMPI_Precv_init(buf, partitions, count, type, source, tag, comm, info, handle);
-    finish(&note);
-    request_prepared_together(rc == MPI_SUCCESS ? *handle : mpi.request_null, comm, source, CALL_Precv_init,
-                              bytes);
-    return rc;
+    return finish_parts(&parts, CALL_Precv_init, rc, handle);
 }
 
 /* As of one that completes, the size says which request; of one the tag says which partition, of a range

@@ -159,9 +159,9 @@ def received_by(matching: Matching, call: Call) -> tuple[Message, ...]:
 
 def _probed(matching: Matching, call: Call) -> Iterator[Message]:
     for sender, why, needs in matching.waiting.get(call.rank, ()):
-        if why is Why.LOOKED and sender == call.peer and call.tick in needs.values:
-            sends = matching.ranks[sender].sends
-            for index in sends.at(needs.keys[needs.values.index(call.tick)]):
+        if why is Why.LOOKED and sender == call.peer:
+            sends, sent = matching.ranks[sender].sends, needs.key_of(call.tick)
+            for index in () if sent is None else sends.at(sent):
                 if sends.peer[index] == call.rank and sends.tag[index] == call.tag:
                     yield message(matching, sender, index)
 
@@ -170,8 +170,8 @@ def made_ready(matching: Matching, call: Call) -> tuple[int, int] | None:
     """Of a call that says that a partition has arrived: the rank that sends it, and the tick of the
     call after which all of it was ready."""
     for sender, why, needs in matching.waiting.get(call.rank, ()):
-        if why is Why.LOOKED and call.tick in needs.values:
-            return sender, needs.keys[needs.values.index(call.tick)]
+        if why is Why.LOOKED and (ready := needs.key_of(call.tick)) is not None:
+            return sender, ready
     return None
 
 

@@ -57,6 +57,12 @@ class NeedList:
         """The least value > above of the entries with first <= key <= last, or NEVER."""
         return library().needs_least(self._address, first, last, above)  # type: ignore[no-any-return]
 
+    def key_of(self, value: int) -> int | None:
+        """The key of the first entry that has a value; None if none has."""
+        if self.least(0, NEVER, value - 1) != value:
+            return None
+        return self.keys[self.values.index(value)]
+
     def needed_by(self, tick: int) -> int:
         """The greatest key of the entries with value <= tick, or 0: what `tick` and before need."""
         return library().needs_needed_by(self._address, tick)  # type: ignore[no-any-return]

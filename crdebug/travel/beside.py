@@ -20,7 +20,7 @@ from crdebug.checkpoint.manifest import Manifest
 from crdebug.checkpoint.store import CheckpointStore
 from crdebug.debuggers import launch_group
 from crdebug.events import Event
-from crdebug.job import clocks, inputs
+from crdebug.job import branch_files, clocks
 from crdebug.job.record import BESIDE, JobDirectory
 from crdebug.ranks import RankSet
 from crdebug.target.group import TargetGroup
@@ -51,8 +51,7 @@ async def beside(
         undo.callback(shutil.rmtree, directory.path, ignore_errors=True)
         record = replace(job.record, incarnation=0, pid=0, start=0, boot="")
         directory.run(0).mkdir(parents=True)
-        await asyncio.to_thread(clocks.copy, logs, directory.run(0))
-        inputs.copy(logs, directory.run(0))
+        await asyncio.to_thread(branch_files.copy, logs, directory.run(0))
         files = RollBack(manifest.saved, store.path(manifest.number) / "files", directory.files)
         await asyncio.to_thread(files.apply)
         undo.push_async_callback(asyncio.to_thread, files.undo)

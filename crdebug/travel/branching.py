@@ -22,7 +22,7 @@ from crdebug.checkpoint.manifest import Manifest
 from crdebug.checkpoint.store import Checkpoint, CheckpointStore
 from crdebug.errors import BadInput, CrdebugError, Refused, StoreError
 from crdebug.events import Event, JobSays, Progress
-from crdebug.job import clocks, inputs
+from crdebug.job import branch_files, clocks
 from crdebug.ranks import RankSet
 from crdebug.target.answers import Answers
 from crdebug.target.group import TargetGroup
@@ -132,8 +132,7 @@ class Branching:
         try:
             shutil.rmtree(self._logs(old), ignore_errors=True)
             self._logs(old).mkdir(mode=0o700, parents=True)
-            await asyncio.to_thread(clocks.copy, run, self._logs(old))
-            inputs.copy(run, self._logs(old))
+            await asyncio.to_thread(branch_files.copy, run, self._logs(old))
             for clock in traveller.clocks():
                 with contextlib.suppress(ProcessLookupError):
                     clocks.cut(clock, clocks.logs(run) / str(clock.rank))
@@ -228,14 +227,12 @@ class Branching:
             return
         self.branches.get(name)
         run, kept = self._traveller.run_directory, self._logs(old)
-        clocks.replace(run, self._logs(name), kept)
-        inputs.replace(run, self._logs(name), kept)
+        branch_files.replace(run, self._logs(name), kept)
         try:
             yield
         finally:
             if self.current == old:  # it has not come to be
-                clocks.replace(run, kept, self._logs(name))
-                inputs.replace(run, kept, self._logs(name))
+                branch_files.replace(run, kept, self._logs(name))
 
     # ---- comparing --------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 
 from crdebug.attended import AttendedJob
-from crdebug.deadline import Deadline
+from crdebug.deadline import FOR_EVER, Deadline
 from crdebug.errors import BadInput, CrdebugError, DeadlineExpired, Interrupted, Refused
 from crdebug.events import Event, GroupStopped, JobSays
 from crdebug.native.clock import Refused as Reason
@@ -53,7 +53,6 @@ class Moment:
         return self.cut[self.focus] // 2
 
 
-_FOR_EVER = 1e9  # seconds
 _TRIES = 5
 _NEAR_EVERY = 2.0  # seconds of run between snapshots in memory
 _READ_EVERY, _READ_FOR = 0.25, 0.01  # seconds: of run, and of reading in it
@@ -160,7 +159,7 @@ class History:
         and the others would wait for it."""
         clocks = self.traveller.clocks()
         with contextlib.suppress(ProcessLookupError, DeadlineExpired):
-            limit = Deadline(_FOR_EVER)
+            limit = Deadline(FOR_EVER)
             await limit.until(lambda: divergence(clocks) is not None, "a divergence")
             self._tell(JobSays(str(divergence(clocks))))
             await self._job.group.interrupt()

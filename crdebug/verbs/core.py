@@ -61,6 +61,8 @@ class Core:
         # somebody waits now.
         self._following: set[asyncio.Task[None]] = set()
         self._alone = RankSet()
+        self._paused = RankSet()
+        self._resumed = asyncio.Event()
         self._unmet = RankSet()
         self._awaited = RankSet()
         group.subscriber = self._tell

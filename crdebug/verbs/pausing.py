@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
-from crdebug.config import Settings
 from crdebug.deadline import Deadline
-from crdebug.events import Event, JobSays, RankStopped, StopReason
+from crdebug.events import JobSays, RankStopped, StopReason
 from crdebug.ranks import RankSet
 from crdebug.target.answers import Answers
-from crdebug.target.group import TargetGroup
 from crdebug.verbs.core import Core
 
 
 class Pausing(Core):
     """What verbs use that have to do with ranks which run apart."""
-
-    def __init__(
-        self,
-        group: TargetGroup,
-        name: str,
-        settings: Settings,
-        subscriber: Callable[[Event], None] | None,
-    ) -> None:
-        super().__init__(group, name, settings, subscriber)
-        self._paused = RankSet()
-        self._resumed = asyncio.Event()
 
     @property
     def alone(self) -> RankSet:

@@ -290,3 +290,4 @@ def test_a_list_of_needs_answers_as_a_plain_search(seed: int) -> None:
                 assert needs.needed_by(above) == max(past, default=0)
                 open_ = [n for n, (k, v) in enumerate(plain) if k <= last and v > above]
                 assert [*needs.open_at(last, above)] == open_
+                assert needs.key_of(above) == next((k for k, v in plain if v == above), None)
