@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 
 from crdebug.deadline import Deadline
 from crdebug.errors import CrdebugError, DeadlineExpired, GdbError, Refused
@@ -37,6 +38,11 @@ from crdebug.target.tracker import Tracker
 
 # More rounds would mean that somebody else keeps sending SIGSTOP.
 _ROUNDS = 16
+# A signal that the thread stands at is not to be delivered while it runs into its SIGSTOP, but when
+# it goes on, with all that the kernel told of it: as long as the number is the same, that is what
+# the program gets (kernel/signal.c, ptrace_signal; GDB manual, "Signals" and "Signaling").
+_HOLD_BACK = ("set $_crdebug_held = $_siginfo", "queue-signal 0")
+_GIVE_BACK = ("set var $_siginfo = $_crdebug_held",)
 # Somebody's SIGCONT takes every queued SIGSTOP with it: look again after so many seconds.
 _LOST_AFTER = 1.0
 _LOOK = 0.5  # seconds; longer than GDB takes to tell of a process that has ended
@@ -197,11 +203,16 @@ class Stopper:
             if self._connection.death is None:
                 await mi(f"-gdb-set scheduler-locking {setting.payload.text('value')}", deadline)
 
+        held = own.detail if own is not None and _stands_at_signal(own, chosen) else ""
         try:
             await mi("-gdb-set scheduler-locking on", deadline)
+            if held:
+                await self._in_thread(chosen, _HOLD_BACK, deadline)
             tracker.begin()
             await mi(f"-exec-continue --thread {chosen}", deadline)
             stop = await self._stopped(deadline)
+            if held:
+                await self._in_thread(chosen, (*_GIVE_BACK, f"queue-signal {held}"), deadline)
         except BaseException as error:
             with contextlib.suppress(CrdebugError):  # what went wrong first is what is told
                 await as_before()
@@ -212,6 +223,13 @@ class Stopper:
         if tracker.state is TargetState.STOPPED:
             await self._after(stop, own, selected, deadline)
 
+    async def _in_thread(self, thread: str, commands: Sequence[str], deadline: Deadline) -> None:
+        # GDB refuses to queue a signal that it is not to pass to the program anyway.
+        for command in commands:
+            if self._tracker.pid is not None:
+                with contextlib.suppress(GdbError):
+                    await self._connection.console(f"thread apply {thread} {command}", deadline)
+
     async def _after(
         self, stop: RankStopped, own: RankStopped | None, selected: str, deadline: Deadline
     ) -> None:
@@ -221,3 +239,9 @@ class Stopper:
         else:
             # GDB had kept another event of that thread back: it counts, and comes last.
             self._tracker.tell(stop)
+
+
+def _stands_at_signal(stop: RankStopped, thread: str) -> bool:
+    """Was it this thread that stopped, because it gets a signal (but not a SIGSTOP)?"""
+    is_signal = stop.reason is StopReason.SIGNAL and not reading.is_stop_signal(stop)
+    return is_signal and str(stop.thread) == thread

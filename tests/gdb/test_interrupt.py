@@ -192,6 +192,28 @@ async def test_races_with_the_end(launch: Launch, spawn: Spawn) -> None:
         assert process.wait() == 0
 
 
+async def test_races_with_a_signal(launch: Launch, spawn: Spawn) -> None:
+    """A rank that stands at a signal gets it when it goes on, once, and not before."""
+    process = spawn("threads=2", "spin")
+    target = await held_and_heard(launch, process)
+    for turn in range(ROUNDS // 2):
+        await target.resume(soon())
+        process.signal(signal.SIGUSR1)
+        for _ in range(turn % 7):
+            await asyncio.sleep(0)
+        stop, limit = await target.interrupt(soon(), StopReason.FOLLOWED), soon()
+        while (got := await number(target, "told")) == turn:
+            if stop.reason is StopReason.SIGNAL:
+                assert (stop.detail, stop.location is not None) == ("SIGUSR1", True)
+                assert stop.location and stop.location.address == await number(target, "(long)$pc")
+            await target.resume(limit)
+            stop = await target.interrupt(limit, StopReason.FOLLOWED)
+        assert got == turn + 1
+        assert await number(target, "teller") == os.getpid()
+    await target.detach(soon())
+    process.assert_free()
+
+
 @pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGKILL])
 async def test_races_with_being_killed(launch: Launch, spawn: Spawn, first: signal.Signals) -> None:
     """As launchers do it: SIGTERM, and SIGKILL soon after."""

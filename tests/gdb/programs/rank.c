@@ -21,7 +21,7 @@ struct point {
 struct point origin = {1, -2, "ursprung \303\251 \"q\" \\", {0.5, 1.5, 2.5}};
 int table[4] = {1, 2, 3, 4};
 char text[] = "plain";
-volatile long n, spun, continued, interrupted;
+volatile long n, spun, continued, interrupted, told, teller;
 volatile int ending, crash, pace = 100;
 static int threads = 2, busy;
 
@@ -53,6 +53,12 @@ static void on_continue(int number) {
     continued++;
 }
 
+static void on_signal(int number, siginfo_t *info, void *unused) {
+    (void)number, (void)unused;
+    told++;
+    teller = info->si_pid;
+}
+
 static void *spin(void *unused) {
     for (;;) {
         spun++;
@@ -81,6 +87,7 @@ static void work(void) {
 
 int main(int argc, char **argv) {
     signal(SIGCONT, on_continue);
+    sigaction(SIGUSR1, &(struct sigaction){.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO}, NULL);
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "block") == 0) {
             sigset_t all;
