@@ -81,16 +81,21 @@ async def quiet(
     locked: int = -1,
     mpi: Mpi | None = None,
     program: Path | None = None,
+    launcher: Sequence[str] = (),
 ) -> AsyncIterator[tuple[Plain, FoundJob]]:
     """tests/programs/quiet.c under plain mpirun, once all of its ranks wait. See `let_end`.
 
-    mpi: another than the one in use.  program: not as it is usually compiled.
+    mpi: another than the one in use.  program: not as it is usually compiled.  launcher: with its
+    options, in place of that MPI's mpirun.
     """
     fifo = directory / "fifo"
     os.mkfifo(fifo)
     with mpis.using(mpi) if mpi else nullcontext():
         program = program or build("quiet")
-        argv = mpirun.command(program, "--fifo", fifo, "--locked", locked, ranks=ranks)
+        own = ("--fifo", str(fifo), "--locked", str(locked))
+        argv = mpirun.command(program, *own, ranks=ranks)
+    if launcher:
+        argv = [*launcher, str(program), *own]
     with started(argv, directory / "output") as plain:
         limit, found = Deadline(60), list[FoundJob]()
 
