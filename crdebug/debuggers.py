@@ -20,6 +20,7 @@ from crdebug.job.ranks import RankShim
 from crdebug.job.record import JobRecord
 from crdebug.node import proc, signals
 from crdebug.node.code import remove_breakpoints
+from crdebug.ranks import RankSet
 from crdebug.target.gdb import GdbTarget
 from crdebug.target.group import Identity, TargetGroup
 from crdebug.target.interface import BreakpointRequest, Target, TargetState
@@ -176,7 +177,9 @@ async def attach_gdb(
         await group[rank].attach(pid, Deadline(group.settings.attach))
     except GdbDied as death:
         if not proc.is_alive(pid):
-            raise
+            # Some GDBs die of that (16.3, linux-nat.c: mark_lwp_dead, an internal error).
+            said = f"process {pid} has ended"
+            raise GdbError(said, "-target-attach", ranks=RankSet.of([rank])) from death
         _tell_of(death, tell)
         target = await replace_gdb(group, rank, launch)
         await target.attach(pid, Deadline(group.settings.attach))

@@ -8,7 +8,8 @@ just then. 16.3, where a thread of its own writes the file, comes to that in one
 first attaches to a new program by several GDBs at once.
 
 So each GDB has a directory of its own, with links to all shared files, and what it writes there is
-shared when it exits. Sourced into a rank's GDB, whose "index-cache directory" is the shared one.
+shared when it exits. It is in memory: on a busy disk hundreds of links take a second. Sourced into
+a rank's GDB, whose "index-cache directory" is the shared one.
 """
 
 import contextlib
@@ -18,16 +19,18 @@ import tempfile
 
 import gdb
 
+OWN_INDEX = "crdebug-index-"  # and the GDB's process id
+
 
 def begin_own_index(shared):
     """Switch the cache on. Where it cannot be, GDB reads the debug information itself."""
-    owners = shared + ".own"
     os.makedirs(shared, exist_ok=True)
-    os.makedirs(owners, exist_ok=True)
-    for left in os.listdir(owners):
-        if not os.path.exists("/proc/" + left.partition("-")[0]):
-            shutil.rmtree(os.path.join(owners, left), ignore_errors=True)
-    own = tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=owners)
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir()
+    for left in os.listdir(memory):
+        owner = left.removeprefix(OWN_INDEX).partition("-")[0]
+        if left.startswith(OWN_INDEX) and not os.path.exists(f"/proc/{owner}"):
+            shutil.rmtree(os.path.join(memory, left), ignore_errors=True)
+    own = tempfile.mkdtemp(prefix=f"{OWN_INDEX}{os.getpid()}-", dir=memory)
     for name in os.listdir(shared):
         os.symlink(os.path.join(shared, name), os.path.join(own, name))
     gdb.execute(f"set index-cache directory {own}")
@@ -38,9 +41,13 @@ def begin_own_index(shared):
 def end_own_index(own, shared):
     with contextlib.suppress(gdb.error):  # older ones have no thread that writes
         gdb.execute("maintenance wait-for-index-cache", to_string=True)
-    for each in os.scandir(own):
-        if each.name.endswith(".gdb-index") and not each.is_symlink():
-            os.replace(each.path, os.path.join(shared, each.name))
+    with contextlib.suppress(OSError):  # a full disk, say
+        for each in os.scandir(own):
+            if each.name.endswith(".gdb-index") and not each.is_symlink():
+                whole = shutil.copyfile(
+                    each.path, os.path.join(shared, f"{each.name}-{os.getpid()}")
+                )
+                os.replace(whole, os.path.join(shared, each.name))
     shutil.rmtree(own, ignore_errors=True)
 
 

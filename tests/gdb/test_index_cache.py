@@ -28,8 +28,10 @@ async def test_a_file_is_shared_once_its_gdb_has_ended(
 ) -> None:
     use_gdb(which, monkeypatch)
     monkeypatch.setenv("CRDEBUG_CACHE", str(tmp_path))
-    shared, owned = index_cache(), index_cache().with_name("gdb-indexes.own")
-    pid = spawn().pid
+    shared, pid = index_cache(), spawn().pid
+
+    def owned(target: GdbTarget) -> list[Path]:
+        return list(Path("/dev/shm").glob(f"crdebug-index-{target.gdb_pid}-*"))
 
     async def reads_it() -> GdbTarget:
         target = await GdbTarget.launch(0, soon(), scripts=scripts())
@@ -43,24 +45,23 @@ async def test_a_file_is_shared_once_its_gdb_has_ended(
     killed = await reads_it()
     kill_gdb(killed)
     await killed.close(soon())
-    assert len(list(owned.iterdir())) == 1 and not list(shared.iterdir())
+    assert not list(shared.iterdir())
 
     first = await reads_it()
     assert "hits (this session): 0" in await stats(first)
-    (own,) = owned.iterdir()  # that of the killed one is no more
-    assert own.name.startswith(f"{first.gdb_pid}-") and not list(shared.iterdir())
+    assert len(owned(first)) == 1 and not owned(killed) and not list(shared.iterdir())
     await first.close(soon())
     files = sorted(shared.iterdir())
-    assert files and all(map(whole, files)) and not list(owned.iterdir())
+    assert files and all(map(whole, files)) and not owned(first)
 
     second = await reads_it()
     assert "hits (this session): 0" not in await stats(second)
-    (own,) = owned.iterdir()
+    (own,) = owned(second)
     assert sorted(each.name for each in own.iterdir() if each.is_symlink()) == [
         each.name for each in files
     ]
     await second.close(soon())
-    assert sorted(shared.iterdir()) == files and not list(owned.iterdir())
+    assert sorted(shared.iterdir()) == files and not owned(second)
 
 
 async def test_where_it_cannot_write_a_gdb_does_without(

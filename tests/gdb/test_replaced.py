@@ -17,7 +17,7 @@ from processes import Spawn
 from crdebug.acquire.mpir import ProcDesc
 from crdebug.config import Settings
 from crdebug.debuggers import attach_group, launch_gdb
-from crdebug.errors import GdbDied
+from crdebug.errors import GdbDied, GdbError
 from crdebug.events import Event, JobSays
 from crdebug.node.code import remove_breakpoints
 from crdebug.node.pipe import Pipe
@@ -143,6 +143,6 @@ async def test_an_attach_that_no_gdb_survives(tmp_path: Path, spawn: Spawn) -> N
     assert len(told) == 1 and runs.read_text() == "\n\n"
     process.assert_free()
     process.end()  # and of a process that is no more another GDB would know no more
-    with pytest.raises(GdbDied):
+    with pytest.raises(GdbError, match=f"rank 3: process {process.pid} has ended"):
         await attach_group(entries, 0, settings, told.append)
     assert len(told) == 1 and runs.read_text() == "\n\n\n"
