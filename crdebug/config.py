@@ -55,6 +55,8 @@ class Settings:
 
     gdb: the debugger's program.  compiler: for the native part, $CC or cc; may have options.
     signal: the number of the waitpoint signal; 0 lets crdebug choose.
+    full_every: of so many checkpoints in a row one is full, the others what was changed; 1: all are
+    full, as they are where the kernel does not tell what was changed.
     record: have the ranks record their MPI calls, for going back in time; None: if that can be.
     times in seconds: attach for all ranks to be attached; stop for a job to stop;
     command for one answer of GDB; herd for threads to be led to a waitpoint; hook for a program of
@@ -66,6 +68,7 @@ class Settings:
     compiler: str = field(default_factory=lambda: os.environ.get("CC") or "cc")
     signal: int = 0
     record: bool | None = False
+    full_every: int = 10
     launch: float = 120.0
     attach: float = 120.0
     stop: float = 30.0

@@ -6,6 +6,7 @@ Its options are those that crdebug.node.criu_trial tries a CRIU with, where each
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
@@ -66,6 +67,10 @@ class Criu:
     def name(self) -> str:
         return f"criu {self._program.version}"
 
+    @property
+    def tracks(self) -> bool:
+        return self._program.tracks
+
     async def dump(
         self,
         pid: int,
@@ -75,6 +80,8 @@ class Criu:
         deadline: Deadline,
         *,
         container: bool = True,
+        track: bool = False,
+        base: Path | None = None,
     ) -> None:
         """When this is cancelled, CRIU is left to come to its end if that is near: to have a
         process make a system call, it puts code in the place of the process's own for some
@@ -82,6 +89,10 @@ class Criu:
         external = [f"mnt[{point}]:{name}" for point, name in mounts.items()]
         common = _COMMON if container else (*_COMMON[: -len(_OWN_NETWORK)], *_NO_CONTAINER)
         arguments = ["dump", "--tree", str(pid), *common, *_DUMP]
+        if track:
+            arguments.append("--track-mem")
+        if base is not None:  # found from the images' directory, wherever that is by then
+            arguments += ["--prev-images-dir", os.path.relpath(base, images)]
         meeting = _Rendezvous("post-dump", frozen)
         work = self._run(arguments, external, images, meeting, deadline)
         running = asyncio.create_task(_or_restored(pid, work))

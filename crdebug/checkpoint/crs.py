@@ -20,6 +20,11 @@ class Crs(Protocol):
         """What the manifest calls it, with its version."""
         ...
 
+    @property
+    def tracks(self) -> bool:
+        """Can it tell, here, which memory was changed since a dump?"""
+        ...
+
     async def dump(
         self,
         pid: int,
@@ -29,12 +34,16 @@ class Crs(Protocol):
         deadline: Deadline,
         *,
         container: bool = True,
+        track: bool = False,
+        base: Path | None = None,
     ) -> None:
         """Write the images of the tree under `pid`, which then runs on.
 
         mounts: mount points to leave alone, each with the name to find it by on restore.
         frozen: called once the images are written; if it raises, the tree runs on and there is no
-        image.  container: the tree is in namespaces of its own. Raises CrsFailed.
+        image.  container: the tree is in namespaces of its own.  track: a later dump may build on
+        this one; changes count from now on.  base: the images of the last dump that was tracked: of
+        the memory only what was changed since is written. Raises CrsFailed.
         """
         ...
 

@@ -1,7 +1,9 @@
-"""What the CRS's images say about the threads in them.
+"""What the CRS's images say about the threads and the memory in them.
 
 CRIU writes one `core-TID.img` for each thread: two magic numbers, a length, and a protobuf message
-(criu: images/core.proto, images/core-x86.proto). Only the registers are read here.
+(criu: images/core.proto, images/core-x86.proto). Only the registers are read here. And one
+`pagemap-ID.img` for each address space or shared memory: a head, then an entry for each run of
+pages, wherever they are kept (images/pagemap.proto).
 """
 
 from __future__ import annotations
@@ -17,6 +19,9 @@ _EINTR = 4
 _WORD = 1 << 64
 # Field numbers: CoreEntry.thread_info, ThreadInfoX86.gpregs, UserX86RegsEntry.*
 _THREAD_INFO, _GPREGS, _AX, _ORIG_AX, _IP, _SP = 2, 2, 11, 16, 17, 20
+# Of PagemapEntry; the older field has 32 bits, and one of them is there.
+_OLD_PAGES, _PAGES = 2, 5
+_PAGE = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +108,22 @@ def read_threads(images: Path) -> tuple[CoreThread, ...]:
         except (KeyError, IndexError, struct.error, OSError) as error:
             raise StoreError(f"cannot read the image {path.name}: {error!r}") from None
     return tuple(found)
+
+
+def memory(images: Path) -> int:
+    """Bytes of memory that are in the images and in what they build on. Raises StoreError."""
+    total = 0
+    for path in images.glob("pagemap-*.img"):
+        try:
+            data = path.read_bytes()
+            at, entries = 8, []
+            while at < len(data):
+                (length,) = struct.unpack_from("<I", data, at)
+                entries.append(dict(_fields(_slice(data, at + 4, length))))
+                at += 4 + length
+            for entry in entries[1:]:
+                pages = entry.get(_PAGES, entry.get(_OLD_PAGES))
+                total += _PAGE * pages if isinstance(pages, int) else 0
+        except (KeyError, IndexError, struct.error, OSError) as error:
+            raise StoreError(f"cannot read the image {path.name}: {error!r}") from None
+    return total

@@ -5,6 +5,7 @@ Written last; read strictly: an unknown version, a missing or a foreign field is
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGBUS, SIGFPE, SIGILL, SIGSEGV
@@ -14,7 +15,7 @@ import msgspec
 from crdebug.checkpoint.files import SavedFile
 from crdebug.errors import StoreError
 
-VERSION = 4
+VERSION = 5
 NAME = "manifest.json"
 _FAULTS = frozenset((SIGSEGV, SIGBUS, SIGILL, SIGFPE))
 
@@ -83,9 +84,19 @@ class Binary:
 
 
 @dataclass(frozen=True, slots=True)
+class Base:
+    """An earlier checkpoint whose images are needed too. identity: see Manifest.identity."""
+
+    number: int
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """One checkpoint. time: seconds since 1970. layer: what records MPI calls, or "".
-    branch: of the job's history. added: what crdebug had set in the launcher's environment."""
+    branch: of the job's history. added: what crdebug had set in the launcher's environment.
+    bases: what the images build on, the nearest first; empty if they are full.
+    memory: bytes that the processes need."""
 
     version: int
     job: str
@@ -109,15 +120,23 @@ class Manifest:
     binaries: tuple[Binary, ...]
     saved: tuple[SavedFile, ...]
     files: dict[str, Stamp]
+    bases: tuple[Base, ...]
+    memory: int
+
+    @property
+    def identity(self) -> str:
+        """Of what the checkpoint is made of, wherever it lies: a hash of its files' hashes."""
+        text = "".join(f"{name} {self.files[name].sha256}\n" for name in sorted(self.files))
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 def encode(manifest: Manifest) -> bytes:
     return msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
 
 
-def read(directory: Path) -> Manifest:
+def read(directory: Path, name: str = NAME) -> Manifest:
     """The manifest of a checkpoint's directory. Raises StoreError."""
-    path = directory / NAME
+    path = directory / name
     try:
         data = path.read_bytes()
         document = msgspec.json.decode(data, type=dict[str, object])
@@ -133,7 +152,7 @@ def read(directory: Path) -> Manifest:
             raise msgspec.ValidationError("it has foreign or missing fields")
         return manifest
     except FileNotFoundError:
-        raise StoreError(f"{directory} holds no checkpoint: there is no {NAME}") from None
+        raise StoreError(f"{directory} holds no checkpoint: there is no {name}") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise StoreError(
             f"{path} cannot be read: {error}",

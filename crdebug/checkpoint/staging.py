@@ -4,6 +4,8 @@ STAGE/JOB/job.json    the job's record, so that a node that has never seen it ca
 STAGE/JOB/N/          the same files as in the job's own store, some of them with `.zst` added
 STAGE/JOB/N/staged.json  written last, by rename: what proves the copy whole
 
+What a checkpoint builds on is copied with it, see crdebug.checkpoint.chains.
+
 The first place is to be fast and near (a local disk), the second one to outlive it. A copy is made
 while the job runs on, by a thread that gives way to it.
 """
@@ -24,12 +26,12 @@ from typing import BinaryIO
 import msgspec
 import zstandard
 
+from crdebug.checkpoint import chains
 from crdebug.checkpoint import manifest as manifests
-from crdebug.checkpoint.manifest import Manifest
+from crdebug.checkpoint.manifest import Manifest, Stamp
 from crdebug.checkpoint.store import (
     Checkpoint,
     CheckpointStore,
-    Draft,
     described,
     stamp_of,
     sync,
@@ -65,25 +67,49 @@ class Staged:
 def stage(store: CheckpointStore, number: int, place: Path, *, compress: bool = True) -> int:
     """Copy a checkpoint; returns the bytes that the copy has. Slow: see `in_background`.
 
-    What is read is compared with the manifest's hashes on the way, and what was written is read
-    again. Raises StoreError, with nothing at the place that looks whole.
+    And what it builds on, unless that is there. What is read is compared with the manifest's hashes
+    on the way, and what was written is read again. Raises StoreError, with nothing at the place
+    that looks whole.
     """
     manifest = store.load(number)
+    _stage_bases(store, manifest, place, compress)
+    size = _stage_one(store, manifest, place, compress, NAME)
+    _stage_bases(store, manifest, place, compress)  # one may have been forgotten meanwhile
+    return size
+
+
+def _stage_bases(store: CheckpointStore, manifest: Manifest, place: Path, compress: bool) -> None:
+    for base in reversed(manifest.bases):
+        there = place / store.job / str(base.number)
+        with contextlib.suppress(StoreError):
+            if _proof_in(there) and manifests.read(there).identity == base.identity:
+                continue
+        listed = base.number in store.numbers()
+        known = store.read_base(base.number)
+        _stage_one(store, known, place, compress, NAME if listed else chains.BASE)
+
+
+def _stage_one(
+    store: CheckpointStore, manifest: Manifest, place: Path, compress: bool, proof: str
+) -> int:
+    number = manifest.number
     home = store.path(number)
     target = place / store.job / str(number)
     draft = target.with_name(f".draft-{number}")
     try:
         shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(mode=0o700, parents=True)
+        (draft / "images").mkdir(mode=0o700, parents=True)
         copies = {}
-        for name, stamp in manifest.files.items():
+        for name, stamp in _files(manifest, proof):
             packed = compress and _pays(home / name)
             there = draft / (f"{name}.zst" if packed else name)
             there.parent.mkdir(mode=0o700, exist_ok=True, parents=True)
             _copy_one(home / name, there, packed, stamp.sha256)
             copies[name] = Copy(_hash(there), there.stat().st_size, packed)
-        shutil.copyfile(home / manifests.NAME, draft / manifests.NAME)
-        _write(draft / NAME, msgspec.json.encode(Staged(1, copies)))
+        if manifest.bases:
+            chains.link(draft, manifest.bases[0].number)
+        (draft / manifests.NAME).write_bytes(manifests.encode(manifest))
+        _write(draft / proof, msgspec.json.encode(Staged(1, copies)))
         for directory, _, _ in os.walk(draft):
             sync(Path(directory))
         shutil.rmtree(target, ignore_errors=True)
@@ -96,14 +122,23 @@ def stage(store: CheckpointStore, number: int, place: Path, *, compress: bool = 
     return sum(copy.size for copy in copies.values())
 
 
+def _files(manifest: Manifest, proof: str) -> list[tuple[str, Stamp]]:
+    """Those that are copied; of what was deleted, what others need of it."""
+    return [
+        (name, stamp)
+        for name, stamp in manifest.files.items()
+        if proof != chains.BASE or chains.is_shared(name)
+    ]
+
+
+def _proof_in(home: Path) -> str:
+    """The name of the file that proves a copy whole, "" if it is not."""
+    return next((name for name in (NAME, chains.BASE) if (home / name).exists()), "")
+
+
 def numbers(job: str, place: Path) -> tuple[int, ...]:
     """The checkpoints of a job that are whole in the second place, in order."""
-    try:
-        names = os.listdir(place / job)
-    except (FileNotFoundError, NotADirectoryError):
-        return ()
-    there = (int(n) for n in names if n.isdigit() and (place / job / n / NAME).exists())
-    return tuple(sorted(there))
+    return chains.listed(place / job, NAME)
 
 
 def everywhere(store: CheckpointStore, place: Path | None) -> tuple[Checkpoint, ...]:
@@ -123,39 +158,50 @@ def everywhere(store: CheckpointStore, place: Path | None) -> tuple[Checkpoint, 
 
 
 def fetch(store: CheckpointStore, number: int, place: Path) -> None:
-    """Bring a checkpoint back into the job's own store, verified on the way. Raises StoreError."""
+    """Bring a checkpoint back into the job's own store, verified on the way. Raises StoreError.
+
+    And what it builds on, as far as that is not there, or damaged.
+    """
+    manifest = manifests.read(place / store.job / str(number))
+    for base in reversed(manifest.bases):
+        if not store.is_base(base):
+            _fetch_one(store, base.number, place)
+    _fetch_one(store, number, place)
+
+
+def _fetch_one(store: CheckpointStore, number: int, place: Path) -> None:
     home = place / store.job / str(number)
+    proof = _proof_in(home) or NAME
     try:
-        staged = msgspec.json.decode((home / NAME).read_bytes(), type=Staged)
+        staged = msgspec.json.decode((home / proof).read_bytes(), type=Staged)
     except (OSError, msgspec.MsgspecError) as error:
         raise StoreError(f"{store.job}:{number} is not whole in {place}: {error}") from None
     manifest = manifests.read(home)
     draft = store.draft(number)
     try:
-        stamps = {}
-        for name, stamp in manifest.files.items():
+        stamps = dict(manifest.files)
+        for name, stamp in _files(manifest, proof):
             copy, there = staged.files[name], draft.path / name
             there.parent.mkdir(mode=0o700, exist_ok=True, parents=True)
             _unpack(home / (f"{name}.zst" if copy.packed else name), there, copy, stamp.sha256)
             stamps[name] = stamp_of(there, stamp.sha256)
-        _finish(store, draft, replace(manifest, files=stamps))
+        if manifest.bases:
+            chains.link(draft.path, manifest.bases[0].number)
+        known = manifests.NAME if proof == NAME else chains.BASE
+        _write(draft.path / known, manifests.encode(replace(manifest, files=stamps)))
+        store.put(draft)
     except (OSError, KeyError, zstandard.ZstdError) as error:
         raise StoreError(f"cannot fetch {store.job}:{number} from {place}: {error}") from None
     finally:
         store.discard(draft)
 
 
-def _finish(store: CheckpointStore, draft: Draft, manifest: Manifest) -> None:
-    _write(draft.path / manifests.NAME, manifests.encode(manifest))
-    draft.path.rename(store.path(manifest.number))
-    sync(store.root)
-
-
 def forget(job: str, number: int, place: Path) -> None:
-    """Remove the copy of a checkpoint."""
-    target = place / job / str(number)
-    (target / NAME).unlink(missing_ok=True)  # from here on it is no copy
-    shutil.rmtree(target, ignore_errors=True)
+    """Remove the copy of a checkpoint. Raises StoreError."""
+    try:
+        chains.remove(place / job, number, NAME)
+    except OSError as error:
+        raise StoreError(f"cannot delete {job}:{number} in {place}: {error.strerror}") from None
 
 
 # ---- one file --------------------------------------------------------------------------------

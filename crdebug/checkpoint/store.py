@@ -1,7 +1,8 @@
 """Checkpoints on disk: whole, or not there.
 
 A checkpoint is made in a draft directory; its manifest is written last, and the directory then
-gets its number by one rename. What has no manifest is no checkpoint.
+gets its number by one rename. What has no manifest is no checkpoint; what others build on, see
+crdebug.checkpoint.chains.
 """
 
 from __future__ import annotations
@@ -9,22 +10,21 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
+from crdebug.checkpoint import chains
 from crdebug.checkpoint import manifest as manifests
-from crdebug.checkpoint.manifest import Manifest, Stamp
+from crdebug.checkpoint.manifest import Base, Manifest, Stamp
 from crdebug.errors import BadInput, StoreError
 
 _BLOCK = 1 << 20
 _SPARE = 64 << 20  # bytes that must stay free besides an image
-_NUMBER = re.compile(r"[1-9][0-9]*\Z", re.ASCII)
 _KEPT = "kept"
 
 
@@ -38,6 +38,8 @@ class Checkpoint:
     kept: the user wants it to stay, whatever else goes (see crdebug.checkpoint.upkeep).
     places: where it is: "local", "staged" (see crdebug.checkpoint.staging), or both.
     added: what crdebug had set in the launcher's environment, see `info launch`.
+    bases: the numbers that its images build on, the nearest first; none if they are full.  What
+    those that were deleted still take is in the `size` of the oldest that builds on them.
     problem: why it is of no use here, "" if it is: its manifest cannot be read, or is another
     version's. Then only its number, size and time are known.
     """
@@ -54,6 +56,7 @@ class Checkpoint:
     places: tuple[str, ...] = ("local",)
     added: Mapping[str, str] = field(default_factory=dict)
     problem: str = ""
+    bases: tuple[int, ...] = ()
 
     @property
     def handle(self) -> str:
@@ -91,6 +94,7 @@ def describe(manifest: Manifest) -> Checkpoint:
         incarnation=manifest.incarnation,
         locations=tuple(rank.location for rank in manifest.ranks),
         added=manifest.added,
+        bases=tuple(base.number for base in manifest.bases),
     )
 
 
@@ -101,12 +105,13 @@ def described(job: str, number: int, home: Path, read: Callable[[], Manifest]) -
         return describe(read())
     except StoreError as error:
         problem = str(error)
+    size = _size(home)
     try:
         taken = (home / manifests.NAME).stat().st_mtime
-        size = sum(path.stat().st_size for path in _files_below(home))
     except FileNotFoundError:
         return None
-    return Checkpoint(job, number, taken, "", size, False, 0, (), problem=problem)
+    bases = chains.chain(home.parent, number)
+    return Checkpoint(job, number, taken, "", size, False, 0, (), problem=problem, bases=bases)
 
 
 def _none_yet() -> BadInput:
@@ -154,20 +159,21 @@ class CheckpointStore:
 
     def numbers(self) -> tuple[int, ...]:
         """The numbers of all that has a manifest, in order."""
-        with contextlib.suppress(FileNotFoundError):
-            names = [entry.name for entry in os.scandir(self.root) if _NUMBER.match(entry.name)]
-            whole = [int(n) for n in names if (self.root / n / manifests.NAME).exists()]
-            return tuple(sorted(whole))
-        return ()
+        return chains.listed(self.root, manifests.NAME)
 
     def list(self) -> tuple[Checkpoint, ...]:
         """Every checkpoint, in order; those that cannot be used say why."""
         found = []
+        counted = set(self.numbers())
         for number in self.numbers():
             home = self.path(number)
             each = described(self.job, number, home, partial(self.load, number))
             if each is not None:
-                found.append(replace(each, kept=(home / _KEPT).exists()))
+                deleted = set(each.bases) - counted
+                counted |= deleted
+                size = each.size + sum(_size(self.path(base)) for base in deleted)
+                kept = (home / _KEPT).exists()
+                found.append(replace(each, size=size, kept=kept))
         return tuple(found)
 
     def keep(self, number: int, kept: bool) -> None:
@@ -210,12 +216,54 @@ class CheckpointStore:
     def verify(self, manifest: Manifest) -> None:
         """Are all files that the manifest names there, unchanged? Raises StoreError.
 
-        A file with the stamp that it had when its hash was taken is not read again: nothing
-        changes a file's content and leaves its inode, size, mtime and ctime.
+        And those of what it builds on, as far as they are needed. A file with the stamp that it had
+        when its hash was taken is not read again: nothing changes a file's content and leaves its
+        inode, size, mtime and ctime.
         """
-        home = self.path(manifest.number)
-        for name, stamp in manifest.files.items():
-            path = home / name
+        what, problem = "is damaged", self._damage(manifest, manifest.files)
+        for base in manifest.bases:
+            if problem:
+                break
+            what, problem = f"builds on {self.job}:{base.number}", self._why_no_base(base)
+        if problem:
+            handle = f"{self.job}:{manifest.number}"
+            hint = f"use another one, or 'crdebug delete {handle}'"
+            raise StoreError(f"checkpoint {handle} {what}: {problem}", hint=hint)
+
+    def _why_no_base(self, base: Base) -> str:
+        """Why nothing can build on this one; "" if it can. Raises StoreError."""
+        home = self.path(base.number)
+        if not home.exists():
+            return "it is missing"
+        try:
+            manifest = self.read_base(base.number)
+        except StoreError as error:
+            return error.problem
+        if manifest.identity != base.identity:
+            return "it is another one than it was"
+        return self._damage(manifest, filter(chains.is_shared, manifest.files))
+
+    def read_base(self, number: int) -> Manifest:
+        """The manifest of one that others build on, also if it was deleted. Raises StoreError."""
+        home = self.path(number)
+        deleted = not (home / manifests.NAME).exists() and (home / chains.BASE).exists()
+        return manifests.read(home, chains.BASE if deleted else manifests.NAME)
+
+    def is_base(self, base: Base) -> bool:
+        """Can something build on it?"""
+        try:
+            return not self._why_no_base(base)
+        except StoreError:
+            return False
+
+    def _damage(self, manifest: Manifest, names: Iterable[str]) -> str:
+        """The first of these files, or what it builds on, that is not as the manifest says, and
+        why; "" if none."""
+        base = manifest.bases[0].number if manifest.bases else 0
+        if chains.base_of(self.path(manifest.number)) != base:
+            return f"{chains.PARENT} was changed or is missing"
+        for name in names:
+            path, stamp = self.path(manifest.number) / name, manifest.files[name]
             try:
                 same = stamp_of(path, stamp.sha256) == stamp or _hash(path) == stamp.sha256
             except FileNotFoundError:
@@ -223,11 +271,8 @@ class CheckpointStore:
             except OSError as error:
                 raise StoreError(f"cannot read {path}: {error.strerror}") from None
             if not same:
-                what = "was changed" if path.exists() else "is missing"
-                raise StoreError(
-                    f"checkpoint {self.job}:{manifest.number} is damaged: {name} {what}",
-                    hint=f"use another one, or 'crdebug delete {self.job}:{manifest.number}'",
-                )
+                return f"{name} {'was changed' if path.exists() else 'is missing'}"
+        return ""
 
     def require_space(self, size: int) -> None:
         """Raises StoreError unless an image of so many bytes would fit."""
@@ -263,11 +308,9 @@ class CheckpointStore:
 
     def sweep(self) -> None:
         """Remove what is not a checkpoint and will not become one."""
-        with contextlib.suppress(FileNotFoundError):
-            for entry in list(os.scandir(self.root)):
-                left = _NUMBER.match(entry.name) and not (Path(entry) / manifests.NAME).exists()
-                if left or entry.name.startswith(".draft-"):
-                    shutil.rmtree(entry.path, ignore_errors=True)
+        for draft in self.root.glob(".draft-*"):
+            shutil.rmtree(draft, ignore_errors=True)
+        chains.sweep(self.root, manifests.NAME)
 
     def _last(self) -> int:
         """The highest number that was ever given: none is given twice, whatever was deleted."""
@@ -281,6 +324,15 @@ class CheckpointStore:
         unfinished = self.root / ".draft-last"
         unfinished.write_text(str(max(number, self._last())))
         unfinished.replace(self.root / "last")
+
+    def put(self, draft: Draft) -> None:
+        """Put a draft that is whole where one of this number may be. Raises OSError."""
+        target = self.path(draft.number)
+        if target.exists():  # damaged, or deleted and needed by others
+            (target / manifests.NAME).unlink(missing_ok=True)
+            shutil.rmtree(target)
+        draft.path.rename(target)
+        sync(self.root)
 
     def discard(self, draft: Draft) -> None:
         shutil.rmtree(draft.path, ignore_errors=True)
@@ -316,9 +368,9 @@ class CheckpointStore:
             sync(self.root)
         except OSError as error:
             self.discard(draft)
-            self._remove(
-                self.path(draft.number)
-            )  # it may not outlive the machine: not a checkpoint
+            # it may not outlive the machine: not a checkpoint
+            (self.path(draft.number) / manifests.NAME).unlink(missing_ok=True)
+            shutil.rmtree(self.path(draft.number), ignore_errors=True)
             raise StoreError(f"cannot publish the checkpoint: {error}") from None
         return describe(whole)
 
@@ -327,20 +379,24 @@ class CheckpointStore:
         if number not in self.numbers():
             self.load(number)
         try:
-            self._remove(self.path(number))
+            chains.remove(self.root, number, manifests.NAME)
         except OSError as error:
             raise StoreError(
                 f"cannot delete checkpoint {self.job}:{number}: {error.strerror}"
             ) from None
 
-    @staticmethod
-    def _remove(path: Path) -> None:
-        # Without its manifest it is no checkpoint any more, whatever happens to the rest.
-        (path / manifests.NAME).unlink(missing_ok=True)
-        shutil.rmtree(path, ignore_errors=True)
-
 
 def _files_below(root: Path) -> Iterator[Path]:
     for directory, _, names in os.walk(root):
         for name in sorted(names):
-            yield Path(directory) / name
+            if not (path := Path(directory) / name).is_symlink():
+                yield path
+
+
+def _size(home: Path) -> int:
+    """Of all files that are there; some may be deleted meanwhile."""
+    size = 0
+    for path in _files_below(home):
+        with contextlib.suppress(FileNotFoundError):
+            size += path.stat().st_size
+    return size

@@ -51,19 +51,29 @@ def expendable(
     """The numbers of those that may go, the oldest first.
 
     Never one with a note, one that the user keeps, one that cannot be read here, or anything from
-    `newest_good` on: the newest that can be restarted. Those count for the disk all the same. now:
-    seconds since 1970.
+    `newest_good` on: the newest that can be restarted. Those count for the disk all the same, and
+    so does whatever others build on: it is for the disk only that such go all or none. now: seconds
+    since 1970.
     """
     free = [each for each in checkpoints if not (each.note or each.kept or each.problem)]
     ours = len(free)
     free = sorted((each for each in free if each.number < newest_good), key=lambda c: c.number)
-    total = sum(each.size for each in checkpoints)
-    gone = []
+    gone: set[int] = set()
     for each in free:
         many = keep.count and ours > keep.count
         old = keep.seconds and now - each.time > keep.seconds
-        large = keep.size and total > keep.size
-        if many or old or large:
-            gone.append(each.number)
-            ours, total = ours - 1, total - each.size
-    return tuple(gone)
+        if many or old:
+            gone.add(each.number)
+            ours -= 1
+    chains: dict[int, set[int]] = {}
+    for each in checkpoints:
+        chains.setdefault(each.bases[-1] if each.bases else each.number, set()).add(each.number)
+    sizes = {each.number: each.size for each in checkpoints}
+    may_go = {each.number for each in free}
+    left = [chains[root] for root in sorted(chains) if not chains[root] <= gone]
+    total = sum(sizes[number] for chain in left for number in chain)
+    for chain in left:
+        if keep.size and total > keep.size and chain <= may_go:
+            gone |= chain
+            total -= sum(sizes[number] for number in chain)
+    return tuple(sorted(gone))

@@ -173,6 +173,17 @@ def _put_record(settings: Settings, record: bool | None) -> None:
     settings.record = record
 
 
+def read_count(text: str) -> int:
+    """A whole number, from 1 on."""
+    if not re.fullmatch(r"0*[1-9][0-9]{0,5}", text, re.ASCII):
+        raise BadInput(f"'{text}' is no number from 1 on")
+    return int(text)
+
+
+def _put_full_every(settings: Settings, count: int) -> None:
+    settings.full_every = count
+
+
 SETTINGS = (
     setting(
         "on-hangup",
@@ -252,6 +263,16 @@ SETTINGS = (
         text=bound_text,
         get=lambda context: _history(context).automatic.bound,
         put=_put_bound,
+    ),
+    of_session(
+        "full-every",
+        "N",
+        "of N checkpoints in a row one is full, and the others hold only what changed since the "
+        "one before; 1: all are full, as they are where the kernel does not tell what changed",
+        read=read_count,
+        text=str,
+        get=lambda settings: settings.full_every,
+        put=_put_full_every,
     ),
     of_session(
         "record",

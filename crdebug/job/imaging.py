@@ -18,15 +18,15 @@ from crdebug.checkpoint.criu import Criu
 from crdebug.checkpoint.crs import Crs
 from crdebug.checkpoint.files import RollBack, SavedFile, find_open_files, save
 from crdebug.checkpoint.hashing import RunningHashes
-from crdebug.checkpoint.images import read_threads
-from crdebug.checkpoint.manifest import VERSION, Binary, Manifest, RankRecord, ThreadRecord
+from crdebug.checkpoint.images import memory, read_threads
+from crdebug.checkpoint.manifest import VERSION, Base, Binary, Manifest, RankRecord, ThreadRecord
 from crdebug.checkpoint.protocol import variables
 from crdebug.checkpoint.store import Checkpoint, CheckpointStore, Draft
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
 from crdebug.errors import CrdebugError, NotAvailable, Refused, StoreError
 from crdebug.events import Progress
-from crdebug.job import app, clocks, inputs, needs
+from crdebug.job import app, bases, clocks, inputs, needs
 from crdebug.job.ranks import RankShim, StoppedRank, find_shims
 from crdebug.job.record import JobDirectory, JobRecord, is_alive
 from crdebug.native import layout
@@ -59,7 +59,8 @@ class Image:
 
     inside: by rank, its PID in the job's namespace.  now: by rank, its clock, if it has one.
     programs: the files that are mapped as code.  taken: seconds since 1970; what the job did after
-    that may be lost.
+    that may be lost.  bases: what the images build on.  tracked: the next ones may build on these.
+    memory: bytes that a restart needs.
     """
 
     draft: Draft
@@ -71,6 +72,9 @@ class Image:
     programs: tuple[str, ...]
     hashes: Mapping[Path, tuple[int, str]]
     taken: float
+    bases: tuple[Base, ...]
+    tracked: bool
+    memory: int
 
 
 class Imaging:
@@ -105,6 +109,10 @@ class Imaging:
         store = self.store
         store.require_space(sum(map(_resident, family.of_job(record.pid))))
         mounts = {} if record.adopted else _mounts_of(record)
+        # What crdebug takes of itself comes and goes in another order than it was taken in.
+        tracked = crs.tracks and self.settings.full_every > 1 and store is self.directory.store
+        run, every = self.directory.run(record.incarnation), self.settings.full_every
+        base = await asyncio.to_thread(bases.find, run, store, every) if tracked else None
         draft = store.begin()
         saved: tuple[SavedFile, ...] = ()
         programs: tuple[str, ...] = ()
@@ -121,8 +129,8 @@ class Imaging:
             inside.update((shim.rank, proc.inner_pid(shim.pid)) for shim in shims)
             now.update((each.rank, each.read().now) for each in clocks.find(shims, record.layer))
             for name in OUTPUT:
-                shutil.copyfile(self.directory.run(record.incarnation) / name, draft.run / name)
-            inputs.save(self.directory.run(record.incarnation), draft.run)
+                shutil.copyfile(run / name, draft.run / name)
+            inputs.save(run, draft.run)
             if running:
                 # The CRS has broken off system calls in the job itself, not in the image only.
                 calls = broken_calls(draft.images)
@@ -135,17 +143,30 @@ class Imaging:
         hashing = RunningHashes(draft.images)
         taken = time.time()
         try:
-            limit = Deadline(self.settings.dump)
+            if tracked:  # from now on nobody knows what has changed since then
+                bases.forget(run)
             try:
                 await crs.dump(
-                    record.pid, draft.images, mounts, frozen, limit, container=not record.adopted
+                    record.pid,
+                    draft.images,
+                    mounts,
+                    frozen,
+                    Deadline(self.settings.dump),
+                    container=not record.adopted,
+                    track=tracked,
+                    base=store.path(base.number) / "images" if base is not None else None,
                 )
+                size = await asyncio.to_thread(memory, draft.images)
             finally:
                 hashes = await asyncio.to_thread(hashing.finish)
         except BaseException:
             store.discard(draft)
             raise
-        return Image(draft, mounts, crs.name, inside, now, saved, programs, hashes, taken)
+        chain = (Base(base.number, base.identity), *base.bases) if base is not None else ()
+        return Image(
+            *(draft, mounts, crs.name, inside, now, saved, programs, hashes, taken),
+            *(chain, tracked, size),
+        )
 
     async def publish(
         self,
@@ -195,9 +216,14 @@ class Imaging:
             binaries=tuple(Binary(path, build_id(path)) for path in image.programs),
             saved=image.saved,
             files={},
+            bases=image.bases,
+            memory=image.memory,
         )
         store = self.store
-        return await asyncio.to_thread(store.publish, image.draft, manifest, image.hashes)
+        taken = await asyncio.to_thread(store.publish, image.draft, manifest, image.hashes)
+        if image.tracked:
+            bases.note(self.directory.run(record.incarnation), taken.number)
+        return taken
 
     # ---- restart ----------------------------------------------------------------------------
 
@@ -220,8 +246,7 @@ class Imaging:
         """
         if record.adopted:
             return SAME_PLACE
-        pages = (s for name, s in manifest.files.items() if name.startswith("images/pages-"))
-        needed, free = sum(stamp.size for stamp in pages), proc.available_memory()
+        needed, free = manifest.memory, proc.available_memory()
         if needed + _SPARE <= free:
             return None
         pids = family.of_job(record.pid) if is_alive(record) else ()

@@ -9,6 +9,7 @@ STATE/jobs/NAME/
   run/N/          the N-th incarnation's stdout, stderr and events, and its input, see
                   crdebug.job.inputs
   asks, door      FIFOs, in run/N/ too, so that ranks see who reads them: see crdebug.job.app
+  run/N/base      see crdebug.job.bases
   run/N/time/     its ranks' logs of MPI calls, see crdebug.timeline.log
   undo-N/         while the N-th incarnation is being replaced: what its files held
   checkpoints/N/  see crdebug.checkpoint.store

@@ -19,7 +19,8 @@ from crdebug.node import criu_trial, proc
 from crdebug.node.ask import find_program, first_line, run
 
 # `criu check --feature`: what would make checkpoints faster or smaller, and is not needed.
-CRIU_FEATURES = ("mem_dirty_track", "uffd", "pidfd_store")
+_TRACKS = "mem_dirty_track"
+CRIU_FEATURES = (_TRACKS, "uffd", "pidfd_store")
 
 TRIAL = Path(criu_trial.__file__)
 
@@ -29,11 +30,13 @@ class CriuProgram:
     """A CRIU that works on the running kernel.
 
     path: absolute.  version: as `criu --version` tells.  tried: what it was seen to do.
+    tracks: it has the kernel tell which pages were changed since a dump (it tries that itself).
     """
 
     path: str
     version: str
     tried: str
+    tracks: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,8 @@ def _try_criu(candidate: str, path: str, conditions: str) -> CriuAttempt:
         return CriuAttempt(candidate, None, said)
     version = run([path, "--version"]).out
     numbers = [line.split(":", 1)[1].strip() for line in version.splitlines() if ":" in line]
-    program = CriuProgram(path, numbers[0] if numbers else "", said)
+    tracks = run([path, "check", "--feature", _TRACKS]).ok
+    program = CriuProgram(path, numbers[0] if numbers else "", said, tracks)
     _remember(program, conditions)
     return CriuAttempt(candidate, program, said)
 

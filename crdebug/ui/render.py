@@ -117,7 +117,7 @@ def _lines(result: Result, width: int) -> Iterator[str]:
         case Breakpoints():
             yield _breakpoints(result.breakpoints, width)
         case CheckpointTaken():
-            yield f"checkpoint {result.checkpoint.handle} taken ({size(result.checkpoint.size)})"
+            yield _taken(result.checkpoint)
         case Restarted():
             handle = result.checkpoint.handle
             yield f"back at checkpoint {handle} (incarnation {result.incarnation})"
@@ -318,18 +318,26 @@ def moment(time: float) -> str:
     return datetime.fromtimestamp(time).strftime("%Y-%m-%d %H:%M:%S")
 
 
+def _taken(checkpoint: Checkpoint) -> str:
+    since = f", changed since {checkpoint.bases[0]}" if checkpoint.bases else ""
+    return f"checkpoint {checkpoint.handle} taken ({size(checkpoint.size)}{since})"
+
+
 def checkpoint_table(checkpoints: tuple[Checkpoint, ...], width: int = 0) -> str:
     """Checkpoints as a table; below it, why some are of no use."""
     if not checkpoints:
         return "there are no checkpoints"
     staged = any("staged" in each.places for each in checkpoints)
     place = ("place",) if staged else ()
-    headers = ("checkpoint", "taken", "size", "incarnation", "debugger", *place, "where", "note")
+    built = any(each.bases for each in checkpoints)
+    on = ("on",) if built else ()
+    headers = ("checkpoint", "taken", "size", *on, "incarnation", "debugger", *place)
     rows = (
         (
             each.handle,
             moment(each.time),
             size(each.size),
+            *((str(each.bases[0]) if each.bases else "",) if built else ()),
             "-" if each.problem else str(each.incarnation),
             "-" if each.problem else "yes" if each.debugger else "no",
             *((", ".join(each.places),) if staged else ()),
@@ -339,7 +347,7 @@ def checkpoint_table(checkpoints: tuple[Checkpoint, ...], width: int = 0) -> str
         for each in checkpoints
     )
     why = (f"{each.handle}: {each.problem}" for each in checkpoints if each.problem)
-    return "\n".join((table(headers, rows, width), *why))
+    return "\n".join((table((*headers, "where", "note"), rows, width), *why))
 
 
 def _taken_at(locations: tuple[str, ...]) -> str:

@@ -253,4 +253,5 @@ def half_checkpoints(job: str = JOB) -> list[str]:
     store = JobDirectory(job).store
     whole = {str(number) for number in store.numbers()}
     there = {entry.name for entry in store.root.iterdir()} if store.root.exists() else set()
-    return sorted(there - whole - {"last"})
+    needed = {str(base) for each in store.list() for base in each.bases}
+    return sorted(there - whole - needed - {"last"})

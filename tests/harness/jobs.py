@@ -42,7 +42,8 @@ def state_directory(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
     for job in path.glob("jobs/*"):
         assert {entry.name for entry in job.iterdir()} <= _LASTING
         for entry in job.glob("checkpoints/*"):
-            assert entry.name == "last" or (entry / "manifest.json").exists(), entry
+            names = ("manifest.json", "base.json")
+            assert entry.name == "last" or any((entry / name).exists() for name in names), entry
     shutil.rmtree(path, ignore_errors=True)
 
 

@@ -74,7 +74,7 @@ class World:
             path = self.home / name
             path.write_text(text.format(python=sys.executable, **words))
             path.chmod(0o700)
-        program = CriuProgram(str(self.home / "criu"), "4.2", "")
+        program = CriuProgram(str(self.home / "criu"), "4.2", "", True)
         return Criu(program, self.home / "the starter")
 
     @property
@@ -137,7 +137,18 @@ async def test_a_dump(world: World) -> None:
     for option in ("--leave-running", "--tcp-established", "--link-remap", "--file-locks"):
         assert option in world.argv(), option
     assert world.after("--network-lock") == ["skip"] and world.after("--empty-ns") == ["net"]
-    assert "--restore-detached" not in world.argv()
+    for option in ("--restore-detached", "--track-mem", "--prev-images-dir"):
+        assert option not in world.argv()
+
+
+async def test_a_dump_of_what_has_changed(world: World) -> None:
+    criu, images = world.criu(actions=("post-dump",)), world.home / ".draft-4" / "images"
+    await criu.dump(99, images, {}, Frozen(), soon(), track=True)
+    assert "--track-mem" in world.argv() and not world.after("--prev-images-dir")
+    base = world.home / "3" / "images"
+    await criu.dump(99, images, {}, Frozen(), soon(), track=True, base=base)
+    assert "--track-mem" in world.argv()
+    assert world.after("--prev-images-dir") == ["../../3/images"]  # also when 4 has its name
 
 
 async def test_a_restore(world: World) -> None:

@@ -27,7 +27,7 @@ from crdebug.node.probes import (
 
 GIB = 1 << 30
 TRIED = "processes dumped and restored"
-CRIU = CriuProgram("/sbin/criu", "4.1.1", TRIED)
+CRIU = CriuProgram("/sbin/criu", "4.1.1", TRIED, False)
 
 WELL = Machine(
     python=Answer(True, path="/usr/bin/python3", version="3.13.5"),
@@ -231,7 +231,7 @@ class Machinery:
 
     @property
     def works(self) -> CriuProgram:
-        return CriuProgram(str(self.criu), "9.9", TRIED)
+        return CriuProgram(str(self.criu), "9.9", TRIED, True)
 
 
 def forget() -> None:
@@ -284,6 +284,19 @@ def test_what_is_remembered_holds_for_what_it_was_tried_with(
     forget()
     assert probes.find_criu() == machinery.works
     assert machinery.trials == 2
+
+
+def test_whether_a_criu_tracks_changes_is_asked_once_and_remembered(machinery: Machinery) -> None:
+    script = (
+        f'[ "$1" != check ] || {{ echo "$@" >>{machinery.count}; exit 3; }}; echo "Version: 9.9"'
+    )
+    program(machinery.criu, script)
+    for _ in range(3):
+        found = probes.find_criu()
+        assert found is not None and not found.tracks
+        forget()
+    asked = machinery.count.read_text().splitlines()
+    assert asked == [str(machinery.criu), "check --feature mem_dirty_track"]
 
 
 def test_a_criu_that_fails_is_tried_again_by_the_next_process(machinery: Machinery) -> None:

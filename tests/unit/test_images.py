@@ -1,4 +1,4 @@
-"""Registers of threads in CRIU's images, from images made by hand."""
+"""Registers of threads and the size of memory in CRIU's images, from images made by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdebug.checkpoint.images import CoreThread, read_threads
+from crdebug.checkpoint.images import CoreThread, memory, read_threads
 from crdebug.errors import StoreError
 
 pytestmark = pytest.mark.unit
@@ -118,3 +118,34 @@ def test_a_register_that_is_missing_is_one_sentence(tmp_path: Path, missing: int
 )
 def test_a_call_that_the_crs_broke_off(rax: int, orig_rax: int, call: int) -> None:
     assert CoreThread(1, 0, 0, rax, orig_rax).interrupted_call == call
+
+
+# ---- memory ------------------------------------------------------------------------------------
+
+
+def pagemap(*entries: bytes) -> bytes:
+    """A pagemap image: magic, PagemapHead{pages_id}, and PagemapEntries, each behind its size."""
+    blocks = (struct.pack("<I", len(entry)) + entry for entry in (number(1, 7), *entries))
+    return struct.pack("<II", 0x54564319, 0x56084025) + b"".join(blocks)
+
+
+def test_memory_is_what_is_here_and_in_what_it_builds_on(tmp_path: Path) -> None:
+    assert memory(tmp_path) == 0
+    # PagemapEntry: vaddr 1, nr_pages 2 or 5, in_parent 3, flags 4
+    here, parent = number(4, 4), number(3, 1) + number(4, 1)
+    old = pagemap(
+        number(1, 0x1000) + number(2, 3) + here, number(1, 0x9000) + number(2, 4) + parent
+    )
+    (tmp_path / "pagemap-1.img").write_bytes(old)
+    (tmp_path / "pagemap-shmem-2.img").write_bytes(
+        pagemap(number(1, 0) + here + number(5, 1 << 20))
+    )
+    (tmp_path / "pages-1.img").write_bytes(b"x")
+    assert memory(tmp_path) == 4096 * (3 + 4 + (1 << 20))
+
+
+@pytest.mark.parametrize("missing", [1, 2, 5])
+def test_a_pagemap_that_is_cut_off_is_named(tmp_path: Path, missing: int) -> None:
+    (tmp_path / "pagemap-1.img").write_bytes(pagemap(number(5, 1))[:-missing])
+    with pytest.raises(StoreError, match=r"cannot read the image pagemap-1\.img"):
+        memory(tmp_path)

@@ -14,6 +14,7 @@ from crdebug.checkpoint.files import SavedFile
 from crdebug.checkpoint.manifest import (
     NAME,
     VERSION,
+    Base,
     Binary,
     Manifest,
     RankRecord,
@@ -58,6 +59,8 @@ def a_manifest() -> Manifest:
         binaries=(Binary("/bin/a", "abc"),),
         saved=(SavedFile("/tmp/x", 10, "0"), SavedFile("/tmp/y", 11)),
         files={"images/a.img": Stamp("00", 1, 2, 3, 4)},
+        bases=(Base(2, "ab"), Base(1, "cd")),
+        memory=4096,
     )
 
 

@@ -175,6 +175,7 @@ CONSOLE = [
     ("pager off", "pager: off"),
     ("limit-stop 5", "limit-stop: 5 s"),
     ("limit-dump 0.5", "limit-dump: 0.5 s"),
+    ("full-every 3", "full-every: 3"),
     ("gdb /opt/gdb", "gdb: /opt/gdb"),
     ("compiler gcc -m64", "compiler: gcc -m64"),
 ]
@@ -199,6 +200,7 @@ async def test_all_parts_of_a_session_see_a_new_limit(
 
 
 BAD = ["on-hangup maybe", "pager yes", "limit-stop 0", "limit-stop soon", "signal 9", "signal FOO"]
+BAD += ["full-every 0", "full-every often", "full-every 1.5"]
 
 
 @pytest.mark.parametrize("line", BAD)

@@ -50,6 +50,8 @@ def a_manifest(number: int = 1, job: str = "heat", note: str = "") -> Manifest:
         binaries=(),
         saved=(),
         files={},
+        bases=(),
+        memory=4096,
     )
 
 

@@ -201,6 +201,16 @@ async def test_checkpoints() -> None:
     assert await shown("info checkpoints") == "there are no checkpoints"
 
 
+def test_what_a_checkpoint_builds_on_is_shown_where_one_does() -> None:
+    later = replace(a_checkpoint(3), bases=(2, 1))
+    assert render(results.CheckpointTaken(later)) == (
+        "checkpoint heat:3 taken (12.3 MB, changed since 2)"
+    )
+    header, first, second = render(results.Checkpoints((a_checkpoint(1), later))).splitlines()
+    assert re.search(r"size +on +incarnation", header)
+    assert re.search("12.3 MB +1 +yes", first) and re.search("12.3 MB +2 +1 +yes", second)
+
+
 def test_a_checkpoint_that_is_of_no_use_is_shown_as_that() -> None:
     bad = replace(a_checkpoint(2), problem="it has version 3 (use the crdebug that took it)")
     header, first, second, why = render(results.Checkpoints((a_checkpoint(1), bad))).splitlines()

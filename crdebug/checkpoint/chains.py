@@ -1,0 +1,99 @@
+"""Images that hold only what changed since an earlier one's: what they build on, and for how long
+that stays.
+
+    N/images/parent -> ../../M/images     N builds on M; the CRS makes it and reads through it
+
+Both places for checkpoints (crdebug.checkpoint.store, .staging) have a directory for each number,
+and a file in it, its proof, that is written last. One that is deleted while others build on it
+loses its proof, by one rename, and all that they do not need; it is gone when they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+BASE = "base.json"  # what the proof is called then
+PARENT = "images/parent"  # criu: criu/include/image.h, CRPARENT_LINK
+_LINK = re.compile(r"\.\./\.\./([1-9][0-9]*)/images\Z", re.ASCII)
+_NUMBER = re.compile(r"[1-9][0-9]*\Z", re.ASCII)
+# What the CRS reads of what an image builds on.
+_SHARED = ("images/pages-", "images/pagemap-", "images/inventory.img")
+
+
+def is_shared(name: str) -> bool:
+    """Do those that build on a checkpoint need this file of it?"""
+    return name.startswith(_SHARED)
+
+
+def link(home: Path, base: int) -> None:
+    """Have the images in a directory build on those of this number."""
+    (home / PARENT).symlink_to(f"../../{base}/images")
+
+
+def base_of(home: Path) -> int:
+    """The number that the images in a directory build on; 0 if they are full."""
+    with contextlib.suppress(OSError):
+        match = _LINK.match(os.readlink(home / PARENT))
+        return int(match[1]) if match else 0
+    return 0
+
+
+def chain(root: Path, number: int) -> tuple[int, ...]:
+    """What a number builds on, as far as it is there: the nearest first, the full one last."""
+    found: list[int] = []
+    while 0 < (base := base_of(root / str(number))) < number:
+        found.append(base)
+        number = base
+    return tuple(found)
+
+
+def listed(root: Path, proof: str) -> tuple[int, ...]:
+    """The numbers that have their proof, in order."""
+    try:
+        names = [entry.name for entry in os.scandir(root) if _NUMBER.match(entry.name)]
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    return tuple(sorted(int(name) for name in names if (root / name / proof).exists()))
+
+
+def remove(root: Path, number: int, proof: str) -> None:
+    """Without its proof it is none any more, whatever happens to the rest. Raises OSError."""
+    home = root / str(number)
+    others = (each for each in listed(root, proof) if each != number)
+    if number in _needed(root, others):
+        (home / proof).rename(home / BASE)
+    else:
+        (home / proof).unlink(missing_ok=True)
+        shutil.rmtree(home, ignore_errors=True)
+    sweep(root, proof)
+
+
+def sweep(root: Path, proof: str) -> None:
+    """Remove what has no proof, and what nobody needs of that on which others build."""
+    needed = _needed(root, listed(root, proof))
+    with contextlib.suppress(FileNotFoundError):
+        for entry in list(os.scandir(root)):
+            home = Path(entry)
+            if not _NUMBER.match(entry.name) or (home / proof).exists():
+                continue
+            if int(entry.name) in needed and (home / BASE).exists():
+                _trim(home)
+            else:
+                shutil.rmtree(home, ignore_errors=True)
+
+
+def _needed(root: Path, numbers: Iterable[int]) -> set[int]:
+    return {base for number in numbers for base in chain(root, number)}
+
+
+def _trim(home: Path) -> None:
+    for directory in (path for path in home.iterdir() if path.is_dir()):
+        for path in directory.iterdir():
+            name = f"{directory.name}/{path.name}"
+            if not is_shared(name) and name != PARENT:
+                path.unlink(missing_ok=True)
