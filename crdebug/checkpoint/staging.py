@@ -65,7 +65,7 @@ class Staged:
 
 
 def stage(store: CheckpointStore, number: int, place: Path, *, compress: bool = True) -> int:
-    """Copy a checkpoint; returns the bytes that the copy has. Slow: see `in_background`.
+    """Copy a checkpoint; returns the bytes that the copy has. Slow, see `gives_way`.
 
     And what it builds on, unless that is there. What is read is compared with the manifest's hashes
     on the way, and what was written is read again. Raises StoreError, with nothing at the place

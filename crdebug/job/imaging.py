@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import shutil
 import signal
@@ -18,22 +19,20 @@ from crdebug.checkpoint.criu import Criu
 from crdebug.checkpoint.crs import Crs
 from crdebug.checkpoint.files import RollBack, SavedFile, find_open_files, save
 from crdebug.checkpoint.hashing import RunningHashes
-from crdebug.checkpoint.images import memory, read_threads
+from crdebug.checkpoint.images import memory
 from crdebug.checkpoint.manifest import VERSION, Base, Binary, Manifest, RankRecord, ThreadRecord
-from crdebug.checkpoint.protocol import variables
 from crdebug.checkpoint.store import Checkpoint, CheckpointStore, Draft
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
-from crdebug.errors import CrdebugError, NotAvailable, Refused, StoreError
+from crdebug.errors import CrsFailed, NotAvailable, Refused, StoreError
 from crdebug.events import Progress
 from crdebug.job import app, bases, clocks, inputs, needs
-from crdebug.job.ranks import RankShim, StoppedRank, find_shims
+from crdebug.job.ranks import RankShim, find_shims
 from crdebug.job.record import JobDirectory, JobRecord, is_alive
-from crdebug.native import layout
+from crdebug.job.variables import broken_calls, set_variables
 from crdebug.node import container, family, proc, signals
 from crdebug.node.criu_program import find_criu
 from crdebug.node.ptrace import Held, held_container
-from crdebug.ranks import RankSet
 
 _JOB_MOUNT = "crdebug-job"
 OUTPUT = ("stdout", "stderr", "events")
@@ -106,13 +105,35 @@ class Imaging:
         if record.adopted:
             needs.require_dumpable(family.of_job(record.pid))
         crs = await asyncio.to_thread(find_crs, record)
-        store = self.store
+        # What crdebug takes of itself comes and goes in another order than it was taken in.
+        own = self.store is not self.directory.store
+        tracked = crs.tracks and self.settings.full_every > 1 and not own
+        run, every = self.directory.run(record.incarnation), self.settings.full_every
+        base = await asyncio.to_thread(bases.find, run, self.store, every) if tracked else None
+        dump = functools.partial(
+            self._dump, record, shims, crs, running=running, stop=stop, tracked=tracked
+        )
+        try:
+            return await dump(base)
+        except CrsFailed:
+            if base is None or not is_alive(record):
+                raise
+            return await dump(None)  # a full one does not depend on what it would build on
+
+    async def _dump(
+        self,
+        record: JobRecord,
+        shims: Sequence[RankShim],
+        crs: Crs,
+        base: Manifest | None,
+        *,
+        running: bool,
+        stop: bool,
+        tracked: bool,
+    ) -> Image:
+        store, run = self.store, self.directory.run(record.incarnation)
         store.require_space(sum(map(_resident, family.of_job(record.pid))))
         mounts = {} if record.adopted else _mounts_of(record)
-        # What crdebug takes of itself comes and goes in another order than it was taken in.
-        tracked = crs.tracks and self.settings.full_every > 1 and store is self.directory.store
-        run, every = self.directory.run(record.incarnation), self.settings.full_every
-        base = await asyncio.to_thread(bases.find, run, store, every) if tracked else None
         draft = store.begin()
         saved: tuple[SavedFile, ...] = ()
         programs: tuple[str, ...] = ()
@@ -398,51 +419,3 @@ def _resident(pid: int) -> int:
         return proc.resident(pid)
     except (ProcessLookupError, PermissionError):
         return 0
-
-
-def set_variables(
-    shims: Sequence[RankShim], manifest: Manifest, images: Path, *, debugger: bool
-) -> None:
-    """The protocol's table, in the memory of restored ranks none of which has run yet.
-
-    Verifies what the image holds, sets what is to hold from now on, and queues the signal: to
-    every thread if a debugger is to find it in the waitpoint, to the waiting ones if they are to
-    run the hook, and to those whose system call the CRS broke off, which the handler takes back.
-    Raises CrdebugError.
-    """
-    calls = broken_calls(images)
-    for shim in shims:
-        if isinstance(shim, StoppedRank):
-            if not debugger:
-                shim.set_gate(1)
-            continue
-        waiting = any(entry.inside for entry in shim.table())
-        # Without crdebug's debugger a rank may have waited for another one.
-        attended = manifest.debugger or waiting
-        expected, wanted = variables(attended, debugger)
-        found = (shim.with_checkpoint, shim.gate, waiting)
-        if found != (expected.with_checkpoint, expected.gate, expected.waiting):
-            raise CrdebugError(
-                f"the image's variables are {found} and should be "
-                f"{(expected.with_checkpoint, expected.gate, expected.waiting)}",
-                ranks=RankSet.of([shim.rank]),
-            )
-        shim.set_with_checkpoint(wanted.with_checkpoint)
-        if attended:
-            if not debugger:
-                shim.run_hook(layout.CRS_RESTART)  # opens the gate
-            continue
-        if debugger:
-            shim.refuse_obstacles()
-            shim.refuse_blockers()
-            shim.close_gate({t.inner: calls.get(t.inner, -1) for t in proc.threads(shim.pid)})
-            shim.queue_signal()
-        else:
-            shim.set_gate(wanted.gate)
-            shim.make_calls_again(calls)
-
-
-def broken_calls(images: Path) -> dict[int, int]:
-    """By TID as numbered in the job, the system call that the CRS broke off. Raises StoreError."""
-    threads = read_threads(images)
-    return {each.tid: each.interrupted_call for each in threads if each.interrupted_call >= 0}

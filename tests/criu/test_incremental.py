@@ -91,15 +91,20 @@ async def test_from_each_of_a_chain_a_job_comes_back(
         criu.work_again()
         sixth = await take(settings)
         await take(settings)
-        assert [each.bases for each in directory.store.list()[5:]] == [(), (sixth.number,)]
+        # one that cannot build on another is full
+        criu.will("fail", "dump", option="--prev-images-dir")
+        await take(settings)
+        assert criu.reached
+        criu.work_again()
+        assert [each.bases for each in directory.store.list()[5:]] == [(), (sixth.number,), ()]
         assert half_checkpoints() == []
 
         for each in (third, fifth, second, first):
             await jobs.restart(each.handle, Heard(), settings)
         # those are other processes, of which nothing is known yet
-        eighth = await take(settings)
+        ninth = await take(settings)
         await take(settings)
-        assert [each.bases for each in directory.store.list()[7:]] == [(), (eighth.number,)]
+        assert [each.bases for each in directory.store.list()[8:]] == [(), (ninth.number,)]
         await comes_back(third.handle, settings)
 
     # What others need stays, and is not listed; a second place has it too.

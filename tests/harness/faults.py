@@ -39,7 +39,8 @@ _WRAPPER = f"""#!{sys.executable} -IS
 import fcntl, json, os, re, signal, subprocess, sys, time
 real, argv = os.environ["{_REAL}"], sys.argv[1:]
 plan = json.loads(os.environ.get("{_PLAN}") or "null")
-if plan is None or argv[0] != plan["verb"] or "--log-file" not in argv:
+wanted = [plan["verb"], "--log-file", plan.get("option", "--log-file")] if plan else [""]
+if any(word not in argv for word in wanted):
     os.execv(real, [real, *argv])
 place = argv.index("--log-file") + 1
 log = argv[place]
@@ -128,7 +129,8 @@ class FaultyCriu:
     def will(self, do: str, verb: str, nth: int = 1, **more: str) -> None:
         """From now on: at "dump" or "restore", "fail" at once; "fill" a `file` until the disk is
         full, then go on; or, where the log says `at` (a regular expression) the `nth` time, "kill"
-        (be killed), "hang", "kill crdebug", "kill job" (PID 1 of its container)."""
+        (be killed), "hang", "kill crdebug", "kill job" (PID 1 of its container). option: only if
+        that is among its arguments."""
         self._reached.unlink(missing_ok=True)
         plan = {"do": do, "verb": verb, "nth": nth, "reached": str(self._reached), **more}
         self._monkeypatch.setenv(_PLAN, json.dumps(plan))

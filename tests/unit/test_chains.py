@@ -302,12 +302,11 @@ def test_only_what_is_missing_or_damaged_is_fetched(store: CheckpointStore, plac
         staging.fetch(store, 4, place)
 
 
-@pytest.mark.parametrize("order", ORDERS, ids=str)
+@pytest.mark.parametrize("order", tuple(itertools.permutations((1, 2, 3))), ids=str)
 def test_copies_are_forgotten_in_any_order(
     store: CheckpointStore, place: Path, order: tuple[int, ...]
 ) -> None:
-    for number in NUMBERS:
-        staging.stage(store, number, place)
+    staging.stage(store, 3, place)
     lose(store)
     for done, number in enumerate(order, 1):
         staging.forget("heat", number, place)
