@@ -25,7 +25,7 @@ _TCP_REPAIR = 19  # <linux/tcp.h>
 _PIDFD_GETFD = 438  # <asm/unistd.h>
 _ALL = (1 << 64) - 1 & ~(1 << signal.SIGKILL - 1) & ~(1 << signal.SIGSTOP - 1)
 _SIGPIPE = 1 << signal.SIGPIPE - 1
-_MOMENT = 2.0  # seconds; it takes CRIU's code some microseconds to go
+_MOMENT = 10.0  # seconds; it takes CRIU's code some microseconds to go, if the machine lets it
 
 _libc = ctypes.CDLL(None, use_errno=True)
 

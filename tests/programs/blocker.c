@@ -17,9 +17,7 @@ static const struct lcg map = {UINT64_C(6364136223846793005), UINT64_C(144269504
 
 // Computes and sleeps by turns, so that it is met in both.
 static void *blocker(void *unused) {
-    sigset_t all, none;
-    sigfillset(&all);
-    CHECK(pthread_sigmask(SIG_BLOCK, &all, NULL) == 0, "pthread_sigmask: %s", strerror(errno));
+    sigset_t blocked;
     uint64_t start = (uint64_t)my_rank + 1, state = start;
     for (uint64_t count = 1; !finished || count <= (uint64_t)quota; count++) {
         state = map.factor * state + map.term;
@@ -33,7 +31,7 @@ static void *blocker(void *unused) {
             CHECK(nanosleep(&moment, NULL) == 0, "nanosleep: %s", strerror(errno));
         }
     }
-    CHECK(pthread_sigmask(SIG_BLOCK, NULL, &none) == 0 && sigismember(&none, SIGRTMAX) == 1,
+    CHECK(pthread_sigmask(SIG_BLOCK, NULL, &blocked) == 0 && sigismember(&blocked, SIGRTMAX) == 1,
           "the signal mask has changed");
     return unused;
 }
@@ -54,7 +52,12 @@ int main(int argc, char **argv) {
     bool blocks = rank == -1 || rank == my_rank;
     pthread_t thread;
     if (blocks) {
+        // It inherits what is blocked, and so it has blocked them before it is seen.
+        sigset_t all, before;
+        sigfillset(&all);
+        CHECK(pthread_sigmask(SIG_SETMASK, &all, &before) == 0, "pthread_sigmask");
         CHECK(pthread_create(&thread, NULL, blocker, NULL) == 0, "no thread");
+        CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0, "pthread_sigmask");
         pthread_setname_np(thread, "blocker");
     }
     for (step = 1; step <= steps; step++) {
