@@ -36,7 +36,9 @@ async def test_classes_containers_exceptions_and_threads() -> None:
         # OpenMP's threads, each at its own index or on the way to it, before and after a restart
         async def inside() -> list[str]:
             lines = ("info threads", "[0] thread apply all print i", "[1] thread apply all print i")
-            return [re.sub(r"\$\d+", "value", await talk(line)) for line in lines]
+            said = [re.sub(r"\$\d+", "value", await talk(line)) for line in lines]
+            # A restart gives the threads other numbers, which show where the ranks' are not alike.
+            return [" ".join(re.sub(r"(?<= )\d{3,}(?= )", "", each).split()) for each in said]
 
         at = await inside()
         assert f"shapes.cc:{INSIDE}" in at[0] and "[0] value = " in at[1]
