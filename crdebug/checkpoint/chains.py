@@ -61,16 +61,26 @@ def listed(root: Path, proof: str) -> tuple[int, ...]:
     return tuple(sorted(int(name) for name in names if (root / name / proof).exists()))
 
 
+def proof_in(home: Path, proof: str) -> str:
+    """The name that the proof has in a directory, which may be of a deleted one; "" if none."""
+    return next((name for name in (proof, BASE) if (home / name).exists()), "")
+
+
 def remove(root: Path, number: int, proof: str) -> None:
-    """Without its proof it is none any more, whatever happens to the rest. Raises OSError."""
+    """Delete one, but for what others need of it. Raises OSError."""
     home = root / str(number)
     others = (each for each in listed(root, proof) if each != number)
     if number in _needed(root, others):
         (home / proof).rename(home / BASE)
     else:
-        (home / proof).unlink(missing_ok=True)
-        shutil.rmtree(home, ignore_errors=True)
+        drop(home, proof)
     sweep(root, proof)
+
+
+def drop(home: Path, proof: str) -> None:
+    """Without its proof it is none any more, whatever happens to the rest. Raises OSError."""
+    (home / proof).unlink(missing_ok=True)
+    shutil.rmtree(home, ignore_errors=True)
 
 
 def sweep(root: Path, proof: str) -> None:

@@ -82,11 +82,11 @@ def _stage_bases(store: CheckpointStore, manifest: Manifest, place: Path, compre
     for base in reversed(manifest.bases):
         there = place / store.job / str(base.number)
         with contextlib.suppress(StoreError):
-            if _proof_in(there) and manifests.read(there).identity == base.identity:
+            if chains.proof_in(there, NAME) and manifests.read(there).identity == base.identity:
                 continue
-        listed = base.number in store.numbers()
         known = store.read_base(base.number)
-        _stage_one(store, known, place, compress, NAME if listed else chains.BASE)
+        deleted = chains.proof_in(store.path(base.number), manifests.NAME) == chains.BASE
+        _stage_one(store, known, place, compress, chains.BASE if deleted else NAME)
 
 
 def _stage_one(
@@ -131,11 +131,6 @@ def _files(manifest: Manifest, proof: str) -> list[tuple[str, Stamp]]:
     ]
 
 
-def _proof_in(home: Path) -> str:
-    """The name of the file that proves a copy whole, "" if it is not."""
-    return next((name for name in (NAME, chains.BASE) if (home / name).exists()), "")
-
-
 def numbers(job: str, place: Path) -> tuple[int, ...]:
     """The checkpoints of a job that are whole in the second place, in order."""
     return chains.listed(place / job, NAME)
@@ -171,7 +166,7 @@ def fetch(store: CheckpointStore, number: int, place: Path) -> None:
 
 def _fetch_one(store: CheckpointStore, number: int, place: Path) -> None:
     home = place / store.job / str(number)
-    proof = _proof_in(home) or NAME
+    proof = chains.proof_in(home, NAME) or NAME
     try:
         staged = msgspec.json.decode((home / proof).read_bytes(), type=Staged)
     except (OSError, msgspec.MsgspecError) as error:

@@ -164,8 +164,9 @@ class CheckpointStore:
     def list(self) -> tuple[Checkpoint, ...]:
         """Every checkpoint, in order; those that cannot be used say why."""
         found = []
-        counted = set(self.numbers())
-        for number in self.numbers():
+        numbers = self.numbers()
+        counted = set(numbers)
+        for number in numbers:
             home = self.path(number)
             each = described(self.job, number, home, partial(self.load, number))
             if each is not None:
@@ -246,8 +247,7 @@ class CheckpointStore:
     def read_base(self, number: int) -> Manifest:
         """The manifest of one that others build on, also if it was deleted. Raises StoreError."""
         home = self.path(number)
-        deleted = not (home / manifests.NAME).exists() and (home / chains.BASE).exists()
-        return manifests.read(home, chains.BASE if deleted else manifests.NAME)
+        return manifests.read(home, chains.proof_in(home, manifests.NAME) or manifests.NAME)
 
     def is_base(self, base: Base) -> bool:
         """Can something build on it?"""
@@ -328,9 +328,7 @@ class CheckpointStore:
     def put(self, draft: Draft) -> None:
         """Put a draft that is whole where one of this number may be. Raises OSError."""
         target = self.path(draft.number)
-        if target.exists():  # damaged, or deleted and needed by others
-            (target / manifests.NAME).unlink(missing_ok=True)
-            shutil.rmtree(target)
+        chains.drop(target, manifests.NAME)  # damaged, or deleted and needed by others
         draft.path.rename(target)
         sync(self.root)
 
@@ -369,8 +367,7 @@ class CheckpointStore:
         except OSError as error:
             self.discard(draft)
             # it may not outlive the machine: not a checkpoint
-            (self.path(draft.number) / manifests.NAME).unlink(missing_ok=True)
-            shutil.rmtree(self.path(draft.number), ignore_errors=True)
+            chains.drop(self.path(draft.number), manifests.NAME)
             raise StoreError(f"cannot publish the checkpoint: {error}") from None
         return describe(whole)
 
