@@ -8,6 +8,7 @@ pages, wherever they are kept (images/pagemap.proto).
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -86,15 +87,31 @@ def _message(data: bytes, wanted: int) -> bytes:
     raise KeyError(wanted)
 
 
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """What is wrong with an image is said with its name. Raises StoreError."""
+    try:
+        yield
+    except (KeyError, IndexError, struct.error, OSError) as error:
+        raise StoreError(f"cannot read the image {path.name}: {error!r}") from None
+
+
+def _messages(path: Path) -> list[bytes]:
+    """What an image holds behind two magic numbers: messages, each behind its length."""
+    data, at, found = path.read_bytes(), 8, []
+    while at < len(data):
+        (length,) = struct.unpack_from("<I", data, at)
+        found.append(_slice(data, at + 4, length))
+        at += 4 + length
+    return found
+
+
 def read_threads(images: Path) -> tuple[CoreThread, ...]:
     """Every thread of every process in the image. Raises StoreError when one cannot be read."""
     found = []
     for path in sorted(images.glob("core-*.img")):
-        try:
-            data = path.read_bytes()
-            (length,) = struct.unpack_from("<I", data, 8)
-            entry = _slice(data, 12, length)
-            registers = _message(_message(entry, _THREAD_INFO), _GPREGS)
+        with _named(path):
+            registers = _message(_message(_messages(path)[0], _THREAD_INFO), _GPREGS)
             values = {n: v for n, v in _fields(registers) if isinstance(v, int)}
             found.append(
                 CoreThread(
@@ -105,8 +122,6 @@ def read_threads(images: Path) -> tuple[CoreThread, ...]:
                     orig_rax=values[_ORIG_AX],
                 )
             )
-        except (KeyError, IndexError, struct.error, OSError) as error:
-            raise StoreError(f"cannot read the image {path.name}: {error!r}") from None
     return tuple(found)
 
 
@@ -114,16 +129,8 @@ def memory(images: Path) -> int:
     """Bytes of memory that are in the images and in what they build on. Raises StoreError."""
     total = 0
     for path in images.glob("pagemap-*.img"):
-        try:
-            data = path.read_bytes()
-            at, entries = 8, []
-            while at < len(data):
-                (length,) = struct.unpack_from("<I", data, at)
-                entries.append(dict(_fields(_slice(data, at + 4, length))))
-                at += 4 + length
-            for entry in entries[1:]:
+        with _named(path):
+            for entry in map(dict, map(_fields, _messages(path)[1:])):
                 pages = entry.get(_PAGES, entry.get(_OLD_PAGES))
                 total += _PAGE * pages if isinstance(pages, int) else 0
-        except (KeyError, IndexError, struct.error, OSError) as error:
-            raise StoreError(f"cannot read the image {path.name}: {error!r}") from None
     return total

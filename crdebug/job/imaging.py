@@ -185,8 +185,18 @@ class Imaging:
             raise
         chain = (Base(base.number, base.identity), *base.bases) if base is not None else ()
         return Image(
-            *(draft, mounts, crs.name, inside, now, saved, programs, hashes, taken),
-            *(chain, tracked, size),
+            draft=draft,
+            mounts=mounts,
+            crs=crs.name,
+            inside=inside,
+            now=now,
+            saved=saved,
+            programs=programs,
+            hashes=hashes,
+            taken=taken,
+            bases=chain,
+            tracked=tracked,
+            memory=size,
         )
 
     async def publish(
