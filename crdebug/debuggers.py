@@ -26,6 +26,8 @@ from crdebug.target.group import Identity, TargetGroup
 from crdebug.target.interface import BreakpointRequest, Target, TargetState
 from crdebug.target.startup import index_cache, unpacked_debug_files
 
+Tell = Callable[[Event], None] | None
+
 # What keeps snapshots in memory; see crdebug/target/keeping.py.
 KEEPING = ("kept_memory.py", "kept_files.py", "kept_kernel.py", "keep_mi.py")
 
@@ -63,9 +65,6 @@ def walking_scripts() -> tuple[Path, ...]:
         "walk_meet",
     )
     return tuple(Path(str(home / f"{name}.py")) for name in names)
-
-
-Tell = Callable[[Event], None] | None
 
 
 async def launch_gdb(rank: int, signal: int, settings: Settings, tell: Tell = None) -> GdbTarget:

@@ -177,13 +177,6 @@ class TargetGroup:
 
     # ---- acquiring and letting go -------------------------------------------------------------
 
-    async def attach_all(
-        self, pids: Mapping[int, int], deadline: Deadline | None = None
-    ) -> Answers[RankStopped]:
-        """Attach to processes, by rank, all at once. Ranks that are not named are left alone."""
-        limit = deadline or Deadline(self.settings.attach)
-        return await self.ask(RankSet.of(pids), lambda each: each.attach(pids[each.rank], limit))
-
     async def detach_all(
         self,
         ranks: RankSet | None = None,

@@ -42,7 +42,7 @@ _ROUNDS = 16
 # it goes on, with all that the kernel told of it: as long as the number is the same, that is what
 # the program gets (kernel/signal.c, ptrace_signal; GDB manual, "Signals" and "Signaling").
 _HOLD_BACK = ("set $_crdebug_held = $_siginfo", "queue-signal 0")
-_GIVE_BACK = ("set var $_siginfo = $_crdebug_held",)
+_GIVE_BACK = "set var $_siginfo = $_crdebug_held"
 # Somebody's SIGCONT takes every queued SIGSTOP with it: look again after so many seconds.
 _LOST_AFTER = 1.0
 _LOOK = 0.5  # seconds; longer than GDB takes to tell of a process that has ended
@@ -212,7 +212,7 @@ class Stopper:
             await mi(f"-exec-continue --thread {chosen}", deadline)
             stop = await self._stopped(deadline)
             if held:
-                await self._in_thread(chosen, (*_GIVE_BACK, f"queue-signal {held}"), deadline)
+                await self._in_thread(chosen, (_GIVE_BACK, f"queue-signal {held}"), deadline)
         except BaseException as error:
             with contextlib.suppress(CrdebugError):  # what went wrong first is what is told
                 await as_before()

@@ -21,6 +21,7 @@ from crdebug.session import Session
 from harness import mpirun, plain, programs
 from harness.cli import crdebug
 from harness.exact import Look, look_at_strangers
+from harness.groups import attach_all
 from harness.jobs import JOB, Heard
 from harness.mpis import Mpi
 from harness.procstate import patched_code
@@ -157,7 +158,7 @@ async def test_ten_times_attached_and_let_go_a_job_is_as_before(mpi: Mpi, tmp_pa
         for _ in range(8):
             assert not (await session.group.detach_all()).errors
             assert threads(pids) == free
-            await session.group.attach_all({entry.rank: entry.pid for entry in found.entries})
+            await attach_all(session.group, {entry.rank: entry.pid for entry in found.entries})
         assert not different(before, await look_at_strangers(session))
         await session.detach()
         assert threads(pids) == free

@@ -13,6 +13,7 @@ from crdebug.events import StopReason
 from crdebug.ranks import RankSet
 from crdebug.target.group import TargetGroup
 from crdebug.target.interface import BreakpointRequest, TargetState
+from harness.groups import attach_all
 
 SIZE = 4
 ALL = RankSet.span(SIZE)
@@ -29,7 +30,7 @@ class Job:
 async def job(launch: Launch, spawn: Spawn) -> Job:
     targets = await asyncio.gather(*(launch(rank) for rank in range(SIZE)))
     job = Job(TargetGroup(targets), [spawn("pace=500", "threads=1") for _ in range(SIZE)])
-    answers = await job.group.attach_all(job.pids)
+    answers = await attach_all(job.group, job.pids)
     assert not answers.errors
     return job
 
@@ -114,7 +115,7 @@ async def test_a_new_gdb_in_the_place_of_a_dead_one(job: Job, launch: Launch) ->
     answers = await job.group.console(RankSet.of([1]), "info line")
     assert set(answers.errors) == {1}
     assert await job.group.adopt(await launch(1)) == ()
-    attached = await job.group.attach_all({1: job.pids[1]})
+    attached = await attach_all(job.group, {1: job.pids[1]})
     assert not attached.errors
     result = await job.group.resume(RankSet.of([1]))
     assert [(stop.rank, stop.detail) for stop in result.cause] == [(1, "1")]
@@ -126,7 +127,7 @@ async def test_the_same_gdbs_for_another_incarnation(job: Job, spawn: Spawn) -> 
     for process in job.processes:
         process.end()
     again = {rank: spawn("threads=1").pid for rank in ALL}
-    assert not (await job.group.attach_all(again)).errors
+    assert not (await attach_all(job.group, again)).errors
     result = await job.group.resume(ALL)
     assert {stop.detail for stop in result.cause} == {"1"}
     assert job.group.table.get(1).hits >= 1

@@ -12,6 +12,7 @@ from crdebug.errors import BadInput, CrdebugError, GdbError
 from crdebug.events import GdbSays, RankStopped
 from crdebug.ranks import RankSet
 from crdebug.target.interface import BreakpointRequest, TargetState
+from harness.groups import attach_all
 
 pytestmark = pytest.mark.unit
 
@@ -69,7 +70,7 @@ async def test_attach_detach_close(job: Job) -> None:
     assert set(answers.values) == {0, 1, 2, 3}
     assert job.group.in_state(TargetState.IDLE) == ALL
     job[1].errors["attach"] = GdbError("No such process.", "-target-attach 9")
-    attached = await job.group.attach_all({0: 7, 1: 9})
+    attached = await attach_all(job.group, {0: 7, 1: 9})
     assert set(attached.values) == {0}
     assert set(attached.errors) == {1}
     assert job[0].pid == 7
@@ -164,7 +165,7 @@ async def test_a_new_gdb_gets_the_breakpoints(job: Job) -> None:
     assert await job.group.adopt(new) == ()
     assert new.calls == ["insert"]
     assert job.group[1] is new
-    run = asyncio.ensure_future(job.group.attach_all({1: 55}))
+    run = asyncio.ensure_future(attach_all(job.group, {1: 55}))
     await run
     resumed = await job.start(job.group.resume(ALL))
     new.stops(BREAKPOINT, "71")
