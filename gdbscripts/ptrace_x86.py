@@ -73,6 +73,10 @@ def stop_info(tid):
     return room.raw
 
 
+def set_stop_info(tid, info):
+    ptrace(PTRACE_SETSIGINFO, tid, ctypes.create_string_buffer(info, len(info)))
+
+
 def signal_number(info):
     return int.from_bytes(info[:4], "little")
 
@@ -148,6 +152,12 @@ def signal_set(tid, name):
     return found
 
 
+def comes_next(tid):
+    """The signals in a thread's own queue that it gets when it goes on, but for SIGSTOP."""
+    queued, blocked = signal_set(tid, "SigPnd"), signal_set(tid, "SigBlk")
+    return queued & ~blocked & ~(1 << (SIGSTOP - 1))
+
+
 def run_into(tid, number, give):
     """Have a stopped thread stop at a signal that it is about to get, before any other.
 
@@ -169,7 +179,7 @@ def stop_at_signal(tid, info):
     number = signal_number(info)
     queued = signal_set(tid, "SigPnd") >> (number - 1) & 1
     run_into(tid, number, 0 if queued else number)
-    ptrace(PTRACE_SETSIGINFO, tid, ctypes.create_string_buffer(info, len(info)))
+    set_stop_info(tid, info)
 
 
 def take_stop(tid):

@@ -15,6 +15,13 @@ Sourced after ptrace_x86.py; runs in GDB's own Python (3.9 or later, GDB 12 or l
     before 14 looks for AVX-512's in the wrong place on some processors.
 -crdebug-unblock SIGNAL TID...
     Take a signal out of the set that these threads block. GDB is their tracer, so it may.
+-crdebug-only-stops TID
+    Have a thread block all signals that can be blocked, which is all but SIGSTOP.
+-crdebug-at-signal-again TID
+    The thread, stopped at a signal, is to get the one instead that it stood at when it was told
+    `-crdebug-only-stops`, with all that the kernel had told of that.
+-crdebug-as-before TID
+    The thread blocks again just what it did before `-crdebug-only-stops`.
 -crdebug-settle
     To be called before a thread runs on: see `settle`.
 """
@@ -30,6 +37,7 @@ from __main__ import (
     registers_of,
     set_registers,
     set_signal_mask,
+    set_stop_info,
     signal_mask,
     signal_number,
     signal_set,
@@ -51,6 +59,7 @@ unsettled = {}
 awaiting = {}
 signalled = {}  # "tid": the thread that GDB is going to give a signal to
 hit = {}  # the thread that has stopped at a breakpoint, and was told so: LWP -> PC
+heeding = {}  # of threads that heed only SIGSTOP for a moment: LWP -> their mask, and siginfo_t
 # Called by `settle`; each returns whether it has changed anything in a thread.
 preparations = []
 
@@ -253,6 +262,28 @@ class Unblock(gdb.MICommand):
         return {}
 
 
+class OnlyStops(gdb.MICommand):
+    def invoke(self, arguments):
+        tid = int(arguments[0])
+        heeding[tid] = signal_mask(tid), stop_info(tid)
+        set_signal_mask(tid, WORD)
+        return {}
+
+
+class AtSignalAgain(gdb.MICommand):
+    def invoke(self, arguments):
+        tid = int(arguments[0])
+        set_stop_info(tid, heeding[tid][1])
+        return {}
+
+
+class AsBefore(gdb.MICommand):
+    def invoke(self, arguments):
+        tid = int(arguments[0])
+        set_signal_mask(tid, heeding.pop(tid)[0])
+        return {}
+
+
 class Settle(gdb.MICommand):
     def invoke(self, arguments):
         settle()
@@ -260,6 +291,9 @@ class Settle(gdb.MICommand):
 
 
 Unblock("-crdebug-unblock")
+OnlyStops("-crdebug-only-stops")
+AtSignalAgain("-crdebug-at-signal-again")
+AsBefore("-crdebug-as-before")
 Threads("-crdebug-threads")
 Registers("-crdebug-registers")
 Settle("-crdebug-settle")

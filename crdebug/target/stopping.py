@@ -15,6 +15,10 @@ A rank may stop for a reason of its own at that very moment. Where is the SIGSTO
    into it, with one more queued for the process behind it. A thread takes its own queue first,
    then the process's, and both before any instruction (kernel/signal.c, get_signal). If GDB takes
    the first for one of its own and says nothing, it reports the second: the thread cannot run on.
+   The thread blocks all other signals meanwhile: of those in its queue the lowest would come first.
+   And one that it stands at is not delivered meanwhile, but when it goes on, with all that the
+   kernel told of it (kernel/signal.c, ptrace_signal; GDB manual, "Signaling"). Without crdebug's
+   scripts, as in some tests, neither of these holds.
 
 That ours are queued for the process and GDB's for threads matters also for the interrupt itself:
 the kernel keeps one SIGSTOP in a queue, so in the same queue ours could be lost in one of GDB's.
@@ -24,12 +28,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
 
 from crdebug.deadline import Deadline
 from crdebug.errors import CrdebugError, DeadlineExpired, GdbError, Refused
 from crdebug.events import RankStopped, StopReason
 from crdebug.mi.connection import Connection
+from crdebug.mi.records import quote
 from crdebug.node import proc
 from crdebug.node.stops import PendingStops, StopSignals
 from crdebug.target import reading
@@ -38,11 +42,6 @@ from crdebug.target.tracker import Tracker
 
 # More rounds would mean that somebody else keeps sending SIGSTOP.
 _ROUNDS = 16
-# A signal that the thread stands at is not to be delivered while it runs into its SIGSTOP, but when
-# it goes on, with all that the kernel told of it: as long as the number is the same, that is what
-# the program gets (kernel/signal.c, ptrace_signal; GDB manual, "Signals" and "Signaling").
-_HOLD_BACK = ("set $_crdebug_held = $_siginfo", "queue-signal 0")
-_GIVE_BACK = "set var $_siginfo = $_crdebug_held"
 # Somebody's SIGCONT takes every queued SIGSTOP with it: look again after so many seconds.
 _LOST_AFTER = 1.0
 _LOOK = 0.5  # seconds; longer than GDB takes to tell of a process that has ended
@@ -168,6 +167,7 @@ class Stopper:
         return self._signals.pending_stops(pid)
 
     async def _consume(self, deadline: Deadline) -> None:
+        standing: dict[str, str] = {}
         for _ in range(_ROUNDS):
             pending, pid = self._pending(), self._tracker.pid
             if not pending or pid is None:
@@ -176,7 +176,7 @@ class Stopper:
             if not pending.process:
                 self._signals.send_stop(pid)
             try:
-                await self._run_alone(pending.threads, deadline)
+                await self._run_alone(pending.threads, standing, deadline)
             except ProcessLookupError:
                 return  # the next look at the rank will tell
             except GdbError:
@@ -185,8 +185,13 @@ class Stopper:
                 return  # the same
         raise Refused("somebody keeps sending SIGSTOP to the rank", ranks=self._tracker.ranks)
 
-    async def _run_alone(self, lwps: tuple[int, ...], deadline: Deadline) -> None:
-        """Let one thread, of `lwps` if there are any, run into the SIGSTOP that awaits it."""
+    async def _run_alone(
+        self, lwps: tuple[int, ...], standing: dict[str, str], deadline: Deadline
+    ) -> None:
+        """Let one thread, of `lwps` if there are any, run into the SIGSTOP that awaits it.
+
+        standing: threads that stand at a signal, and at which, as was told since the rank ran.
+        """
         mi, tracker = self._connection.command, self._tracker
         listing, setting = await asyncio.gather(
             mi("-thread-info", deadline), mi("-gdb-show scheduler-locking", deadline)
@@ -194,25 +199,31 @@ class Stopper:
         selected = listing.payload.text("current-thread-id")
         known = {each.tid: each.number for each in reading.threads(listing.payload)}
         chosen = next((str(known[lwp]) for lwp in lwps if lwp in known), selected)
+        lwp = next(lwp for lwp, number in known.items() if str(number) == chosen)
         own, quiet = tracker.last_stop, tracker.quiet
+        if own is not None and _is_own_signal(own):
+            standing[str(own.thread)] = own.detail
         tracker.quiet = True
 
         async def as_before() -> None:
             tracker.quiet = quiet
             tracker.withdraw(TargetState.STOPPED, own)
             if self._connection.death is None:
+                await self._heedless(f"-crdebug-as-before {lwp}", deadline)
                 await mi(f"-gdb-set scheduler-locking {setting.payload.text('value')}", deadline)
 
-        held = own.detail if own is not None and _stands_at_signal(own, chosen) else ""
+        held = standing.get(chosen)
         try:
             await mi("-gdb-set scheduler-locking on", deadline)
+            await self._heedless(f"-crdebug-only-stops {lwp}", deadline)
             if held:
-                await self._in_thread(chosen, _HOLD_BACK, deadline)
+                await self._queue(chosen, "0", deadline)
             tracker.begin()
             await mi(f"-exec-continue --thread {chosen}", deadline)
             stop = await self._stopped(deadline)
             if held:
-                await self._in_thread(chosen, (_GIVE_BACK, f"queue-signal {held}"), deadline)
+                await self._heedless(f"-crdebug-at-signal-again {lwp}", deadline)
+                await self._queue(chosen, held, deadline)
         except BaseException as error:
             with contextlib.suppress(CrdebugError):  # what went wrong first is what is told
                 await as_before()
@@ -223,12 +234,17 @@ class Stopper:
         if tracker.state is TargetState.STOPPED:
             await self._after(stop, own, selected, deadline)
 
-    async def _in_thread(self, thread: str, commands: Sequence[str], deadline: Deadline) -> None:
+    async def _queue(self, thread: str, signal: str, deadline: Deadline) -> None:
+        """Have GDB give the thread this signal when it goes on, 0 for none."""
         # GDB refuses to queue a signal that it is not to pass to the program anyway.
-        for command in commands:
-            if self._tracker.pid is not None:
-                with contextlib.suppress(GdbError):
-                    await self._connection.console(f"thread apply {thread} {command}", deadline)
+        words = f"thread apply {thread} queue-signal {signal}"
+        await self._heedless(f"-interpreter-exec console {quote(words)}", deadline)
+
+    async def _heedless(self, command: str, deadline: Deadline) -> None:
+        """A command to GDB that may fail: the process has ended, say."""
+        if self._tracker.pid is not None:
+            with contextlib.suppress(GdbError):
+                await self._connection.command(command, deadline)
 
     async def _after(
         self, stop: RankStopped, own: RankStopped | None, selected: str, deadline: Deadline
@@ -241,7 +257,6 @@ class Stopper:
             self._tracker.tell(stop)
 
 
-def _stands_at_signal(stop: RankStopped, thread: str) -> bool:
-    """Was it this thread that stopped, because it gets a signal (but not a SIGSTOP)?"""
-    is_signal = stop.reason is StopReason.SIGNAL and not reading.is_stop_signal(stop)
-    return is_signal and str(stop.thread) == thread
+def _is_own_signal(stop: RankStopped) -> bool:
+    """Did a thread stop because it gets a signal (but not a SIGSTOP)?"""
+    return stop.reason is StopReason.SIGNAL and not reading.is_stop_signal(stop)

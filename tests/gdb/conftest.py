@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -47,7 +47,8 @@ def spawn(program: Path) -> Iterator[Spawn]:
 
 @pytest_asyncio.fixture
 async def launch(spawn: Spawn) -> AsyncIterator[Launch]:
-    """Start a GDB for a rank; it is closed after the test. told: gets its notices.
+    """Start a GDB for a rank; it is closed after the test. told: gets its notices. scripts: that it
+    sources; crdebug's own stop a rank before its end, among other things.
 
     It ends before the processes do: the end of a process that a stopped GDB holds is not seen by
     its parent until GDB has seen it (ptrace(2), "Death under ptrace").
@@ -55,9 +56,11 @@ async def launch(spawn: Spawn) -> AsyncIterator[Launch]:
     targets: list[GdbTarget] = []
 
     async def start(
-        rank: int = 0, told: Callable[[Notice], None] = lambda notice: None
+        rank: int = 0,
+        told: Callable[[Notice], None] = lambda notice: None,
+        scripts: Sequence[Path] = (),
     ) -> GdbTarget:
-        targets.append(await GdbTarget.launch(rank, soon(), subscriber=told))
+        targets.append(await GdbTarget.launch(rank, soon(), scripts=scripts, subscriber=told))
         return targets[-1]
 
     yield start

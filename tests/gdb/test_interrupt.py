@@ -11,7 +11,9 @@ from collections import Counter
 import pytest
 from processes import Launch, Process, Spawn, number, soon
 
+from crdebug.debuggers import scripts
 from crdebug.events import RankStopped, StopReason
+from crdebug.node.signals import tgkill
 from crdebug.target.gdb import GdbTarget
 from crdebug.target.interface import BreakpointChanged, BreakpointRequest, Notice, TargetState
 
@@ -187,7 +189,8 @@ async def test_races_with_the_end(launch: Launch, spawn: Spawn) -> None:
 async def test_races_with_a_signal(launch: Launch, spawn: Spawn) -> None:
     """A rank that stands at a signal gets it when it goes on, once, and not before."""
     process = spawn("threads=2", "spin")
-    target = await held_and_heard(launch, process)
+    target = await launch(scripts=scripts())
+    await target.attach(process.pid, soon())
     for turn in range(ROUNDS // 2):
         await target.resume(soon())
         process.signal(signal.SIGUSR1)
@@ -204,6 +207,38 @@ async def test_races_with_a_signal(launch: Launch, spawn: Spawn) -> None:
         assert await number(target, "teller") == os.getpid()
     await target.detach(soon())
     process.assert_free()
+
+
+@pytest.mark.parametrize("stops", ["of_the_process", "of_the_thread"])
+async def test_signals_that_wait_behind_another_stay_there(
+    launch: Launch, spawn: Spawn, stops: str
+) -> None:
+    """The kernel would give them to the thread before the SIGSTOP that is taken out."""
+    process = spawn("threads=2")
+    target = await launch(scripts=scripts())
+    await target.attach(process.pid, soon())
+    for each in (signal.SIGUSR1, signal.SIGUSR2):
+        tgkill(process.pid, process.pid, each)
+    for each, left in ((signal.SIGUSR1, 1 << signal.SIGUSR2 - 1), (signal.SIGUSR2, 0)):
+        await target.resume(soon())
+        stop = await soon().wait(target.stopped(), "the signal")
+        for _ in range(3):
+            assert (stop.reason, stop.detail) == (StopReason.SIGNAL, each.name)
+            assert (await number(target, "told"), process.queued()) == (0, (left, 0))
+            if stops == "of_the_process":
+                process.signal(signal.SIGSTOP)
+            else:
+                tgkill(process.pid, process.pid, signal.SIGSTOP)
+            await target.settle(soon())
+            stop = await target.stopped()
+    await target.resume(soon())
+    await target.interrupt(soon())
+    while await number(target, "told") < 2:
+        await target.resume(soon())
+        await target.interrupt(soon())
+    # The last one that came is served first; each knows how it was sent.
+    by_thread = [each * 10 + 6 for each in (signal.SIGUSR2, signal.SIGUSR1)]
+    assert await number(target, "heard") == by_thread[0] * 1000 + by_thread[1]
 
 
 @pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGKILL])

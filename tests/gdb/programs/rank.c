@@ -21,7 +21,7 @@ struct point {
 struct point origin = {1, -2, "ursprung \303\251 \"q\" \\", {0.5, 1.5, 2.5}};
 int table[4] = {1, 2, 3, 4};
 char text[] = "plain";
-volatile long n, spun, continued, interrupted, told, teller;
+volatile long n, spun, continued, interrupted, told, teller, heard;
 volatile int ending, crash, pace = 100;
 static int threads = 2, busy;
 
@@ -54,9 +54,10 @@ static void on_continue(int number) {
 }
 
 static void on_signal(int number, siginfo_t *info, void *unused) {
-    (void)number, (void)unused;
+    (void)unused;
     told++;
     teller = info->si_pid;
+    heard = heard * 1000 + number * 10 - info->si_code;
 }
 
 static void *spin(void *unused) {
@@ -87,7 +88,9 @@ static void work(void) {
 
 int main(int argc, char **argv) {
     signal(SIGCONT, on_continue);
-    sigaction(SIGUSR1, &(struct sigaction){.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO}, NULL);
+    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO};
+    sigaction(SIGUSR1, &action, NULL);
+    sigaction(SIGUSR2, &action, NULL);
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "block") == 0) {
             sigset_t all;
