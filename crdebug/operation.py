@@ -250,7 +250,7 @@ class Operation:
                 await target.detach(command)
                 return
             try:
-                await target.lend(Deadline(self._settings.command))
+                await target.lend(self.record.signal, Deadline(self._settings.command))
             except CrdebugError:
                 # Whatever is wrong with it: a GDB that ends lets go, and the rank is herded.
                 await target.close(Deadline(self._settings.stop))

@@ -29,7 +29,7 @@ import __main__ as parts  # noqa: E402 - they are there by now
 SECONDS = 60.0
 ASKER = 28  # offset of `asker` in struct crdebug_shim, see crdebug.h
 HEADER = 32  # bytes of struct crdebug_shim before its table of threads, see crdebug.h
-BLOCKED = 2
+BLOCKED, HELD_SHIFT = 2, 8
 DEFAULT_SIGNAL = 62
 NO_CALL = -1
 COMMANDS = "MPIR_checkpoint_command", "MPIR_restart_command", "MPIR_checkpoint_listing_command"
@@ -188,7 +188,9 @@ class Held:
             blocks = parts.signal_set(tid, "SigBlk") >> (self.signal - 1) & 1
             if blocks:
                 parts.Unblock.invoke(None, [str(self.signal), str(tid)])
-            rows.append(struct.pack("<iiII", inner(tid), call, BLOCKED * blocks, 0))
+            coming = parts.comes_next(tid) & parts.signal_set(tid, "SigCgt")
+            flags = BLOCKED * blocks | (coming & -coming).bit_length() << HELD_SHIFT
+            rows.append(struct.pack("<iiII", inner(tid), call, flags, 0))
         self.inferior.write_memory(self.shim + HEADER, b"".join(rows) + bytes(16))
         for tid in self.before:
             parts.libc.syscall(parts.TGKILL, self.pid, tid, self.signal)
@@ -203,7 +205,7 @@ class Held:
     def lend(self):
         """Let go without GDB's noticing; its symbols stay."""
         with selected(self.number):
-            parts.Lend.invoke(None, [])
+            parts.Lend.invoke(None, [str(self.signal)])
             self.lent = dict(parts.lent)
 
     def take_back(self):

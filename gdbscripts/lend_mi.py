@@ -9,8 +9,9 @@ checkpoint none of this is needed: every thread is the same one afterwards, and 
 stood. No breakpoint is in the process's memory meanwhile: GDB takes them out at each stop
 ("breakpoint always-inserted off").
 
--crdebug-lend
+-crdebug-lend SIGNAL
     Detach from every thread of the selected inferior. GDB goes on believing that it holds them.
+    SIGNAL is the waitpoint's, which is in their queues; each gets it before any other.
 -crdebug-take-back
     Attach to the same threads again and stop them.
 -crdebug-walk-out SELECT TID:PC:SP:RAX:ORIG_RAX:TOLD:SIGNAL...
@@ -30,7 +31,8 @@ were: they stay in its register cache until the thread runs.
 
 A thread that stood at a signal has it in its queue while it waits. It is stopped there again, with
 all that the kernel told of the signal; a GDB that did not see that stop is told to deliver it. If
-no GDB had told of it yet, the new one will, when it finds it.
+no GDB had told of it yet, the new one will, when it finds it. What else is in its queue, and known
+to the kernel only, stays there.
 """
 
 import gdb
@@ -47,15 +49,18 @@ from __main__ import (
     Selection,
     UserRegisters,
     awaiting,
+    comes_next,
     is_caught,
     ptrace,
     registers_of,
+    run_into,
     saved_frame,
     send_stop,
     set_gate,
     set_registers,
     signal_name,
     signal_number,
+    signal_set,
     signalled,
     stop_at_signal,
     take_stop,
@@ -77,8 +82,15 @@ class Lend(gdb.MICommand):
         # GDB stops threads by SIGSTOP. One that stopped by itself has it in its queue still, and
         # GDB counts on that; let go, the process would stop.
         lent["stops"] = [tid for tid in tids() if take_stop(tid)]
+        (number,) = (int(text) for text in arguments)
         for tid in tids():
-            ptrace(PTRACE_DETACH, tid)
+            give = 0
+            if comes_next(tid) & ~(1 << (number - 1)):
+                # The kernel gives the lowest number first, and its handler would run, if only on
+                # the way out: a thread comes out of all handlers that were called over its frame.
+                run_into(tid, number, 0)
+                give = number
+            ptrace(PTRACE_DETACH, tid, give)
         return {}
 
 
@@ -130,7 +142,8 @@ def show_inside(tid, before, now):
     shown.rip, shown.rax, shown.orig_rax = before["pc"], before["rax"], before["orig_rax"]
     set_registers(tid, shown)
     unsettled[tid] = before["orig_rax"]
-    if before["signal"] and is_caught(tid, signal_number(before["signal"])):
+    held = before["signal"] and is_caught(tid, signal_number(before["signal"]))
+    if held or comes_next(tid) & signal_set(tid, "SigCgt"):
         awaiting[tid] = now, shown
 
 

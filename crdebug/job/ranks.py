@@ -141,22 +141,26 @@ class RankShim:
         """Close the gate and say which system calls are to be made again.
 
         TIDs as numbered in the job. calls: the number of the call, -1 if in none.  held: the signal
-        that will be queued to the thread in the waitpoint; if it has a handler, it ends the call.
+        that will be queued to the thread in the waitpoint; if it has a handler, it ends the call,
+        and so does one that is in the thread's queue by now.
         """
+        threads = proc.threads(self.pid)
         blocked = {thread.inner for thread in self.blockers()}
-        caught = {thread.inner: thread.caught for thread in proc.threads(self.pid)}
-        handled = {
-            tid: number
-            for tid, number in (held or {}).items()
-            if caught.get(tid, 0) >> (number - 1) & 1
-        }
+        ends = {each.inner: self._ends(each, (held or {}).get(each.inner, 0)) for each in threads}
 
         def flags(tid: int) -> int:
             known = layout.BLOCKED if tid in blocked else 0
-            return known | handled.get(tid, 0) << layout.HELD_SHIFT
+            return known | ends.get(tid, 0) << layout.HELD_SHIFT
 
         self.set_gate(0)
         self.set_table(ThreadEntry(tid, call, flags(tid)) for tid, call in calls.items())
+
+    def _ends(self, thread: proc.Thread, held: int) -> int:
+        """The signal that is going to end a thread's system call, 0 if there is none."""
+        coming = proc.queued(self.pid, thread.tid) & ~thread.blocked
+        coming |= 1 << (held - 1) if held else 0
+        handled = coming & thread.caught
+        return (handled & -handled).bit_length()
 
     def queue_signal(self, inner_tids: Iterable[int] | None = None) -> None:
         """Queue the waitpoint signal to the threads, all or those with these inner TIDs."""

@@ -200,15 +200,15 @@ class GdbTarget:
         """Is the process free of this GDB, which does not know it? See gdbscripts/lend_mi.py."""
         return self._lent
 
-    async def lend(self, deadline: Deadline) -> None:
+    async def lend(self, signal: int, deadline: Deadline) -> None:
         """Let the process go as `detach` does, but for GDB, which notices nothing.
 
-        Until `take_back` every other verb is refused.
+        signal: queued to the threads; taken first. Until `take_back` every other verb is refused.
         """
         async with self._lock:
             self._require("lend", TargetState.STOPPED)
             self._lent = True
-            await self._connection.command("-crdebug-lend", deadline)
+            await self._connection.command(f"-crdebug-lend {signal}", deadline)
 
     async def take_back(self, deadline: Deadline) -> None:
         """Hold the process again. Raises GdbError when a thread has ended meanwhile: this GDB is
