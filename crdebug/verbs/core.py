@@ -84,9 +84,13 @@ class Core:
 
     @property
     def ended(self) -> int | None:
-        """The launcher's exit status once the job has ended, else None."""
+        """The launcher's exit status once the job has ended, else None. All that it wrote has been
+        told to subscribers by then."""
         if self._attended is not None:
-            return self._attended.status
+            status = self._attended.status
+            if status is not None:
+                self._attended.catch_up()
+            return status
         return None if self._group.in_state(*_ALIVE) else 0
 
     @property

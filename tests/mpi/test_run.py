@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,10 +14,11 @@ import pytest
 from crdebug.config import Settings
 from crdebug.errors import Refused
 from crdebug.events import JobSays, StopReason
+from crdebug.job.record import JobDirectory, told
 from crdebug.ranks import RankSet
 from crdebug.session import Session
 from crdebug.target.interface import PointKind
-from harness.jobs import Heard, run_to_end, session
+from harness.jobs import JOB, Heard, run_to_end, session
 from harness.mpirun import command, reference
 from harness.programs import build
 
@@ -52,6 +54,22 @@ async def test_all_ranks_stop_at_main_and_at_a_breakpoint_and_run_to_the_end() -
         assert {each.reason for each in stop.cause} == {StopReason.BREAKPOINT}
         assert await run_to_end(job) == 0
     assert lines(heard) == sorted(reference(program, "--steps", 10, ranks=4).splitlines())
+
+
+async def test_once_it_has_ended_all_that_it_wrote_was_told() -> None:
+    """Whoever asks, although nobody has given crdebug the time to read it."""
+    program, heard = build("threads"), Heard()
+    async with session(program, "--steps", 3, ranks=2, heard=heard) as job:
+        run = JobDirectory(JOB).run(1)
+        while alive := RankSet.of(info.rank for info in job.info_ranks() if info.pid is not None):
+            await job.resume(alive)
+        with (run / "stdout").open("a") as output:
+            output.write("the launcher's last word\n")
+        limit = time.monotonic() + 60
+        while told(run / "events").status is None and time.monotonic() < limit:
+            time.sleep(0.001)  # and the event loop waits too
+        assert job.ended == 0
+        assert "the launcher's last word" in lines(heard)
 
 
 async def test_without_a_stop_at_main_they_are_before_it() -> None:
