@@ -188,8 +188,8 @@ class Held:
             blocks = parts.signal_set(tid, "SigBlk") >> (self.signal - 1) & 1
             if blocks:
                 parts.Unblock.invoke(None, [str(self.signal), str(tid)])
-            coming = parts.comes_next(tid) & parts.signal_set(tid, "SigCgt")
-            flags = BLOCKED * blocks | (coming & -coming).bit_length() << HELD_SHIFT
+            ends = parts.ends_call(tid)
+            flags = BLOCKED * blocks | (ends & -ends).bit_length() << HELD_SHIFT
             rows.append(struct.pack("<iiII", inner(tid), call, flags, 0))
         self.inferior.write_memory(self.shim + HEADER, b"".join(rows) + bytes(16))
         for tid in self.before:

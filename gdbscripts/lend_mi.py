@@ -50,6 +50,7 @@ from __main__ import (
     UserRegisters,
     awaiting,
     comes_next,
+    ends_call,
     is_caught,
     ptrace,
     registers_of,
@@ -60,7 +61,6 @@ from __main__ import (
     set_registers,
     signal_name,
     signal_number,
-    signal_set,
     signalled,
     stop_at_signal,
     take_stop,
@@ -143,7 +143,7 @@ def show_inside(tid, before, now):
     set_registers(tid, shown)
     unsettled[tid] = before["orig_rax"]
     held = before["signal"] and is_caught(tid, signal_number(before["signal"]))
-    if held or comes_next(tid) & signal_set(tid, "SigCgt"):
+    if held or ends_call(tid):
         awaiting[tid] = now, shown
 
 

@@ -154,8 +154,14 @@ def signal_set(tid, name):
 
 def comes_next(tid):
     """The signals in a thread's own queue that it gets when it goes on, but for SIGSTOP."""
-    queued, blocked = signal_set(tid, "SigPnd"), signal_set(tid, "SigBlk")
-    return queued & ~blocked & ~(1 << (SIGSTOP - 1))
+    queued = signal_set(tid, "SigPnd") & ~(1 << (SIGSTOP - 1))
+    return queued and queued & ~signal_set(tid, "SigBlk")
+
+
+def ends_call(tid):
+    """Of those the ones that have a handler, which ends the system call that the thread is in."""
+    coming = comes_next(tid)
+    return coming and coming & signal_set(tid, "SigCgt")
 
 
 def run_into(tid, number, give):

@@ -6,7 +6,6 @@ The program counts them, and checks what the kernel tells of each (tests/program
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
 
@@ -50,22 +49,7 @@ def without_our_signal(seen: Look, bits_queued: int) -> Look:
     """In ppoll the signal is not blocked, before it and after it it is. A thread that a checkpoint
     has led out of ppoll stands before it, whatever GDB shows. And one that the old GDB had taken,
     and not told of yet, is in the queue for a new one."""
-    return Look(
-        {
-            rank: replace(
-                each,
-                signals={
-                    tid: replace(
-                        signals,
-                        blocked=signals.blocked | SIG40,
-                        pending=signals.pending | bits_queued,
-                    )
-                    for tid, signals in each.signals.items()
-                },
-            )
-            for rank, each in seen.ranks.items()
-        }
-    )
+    return seen.with_signals(blocked=SIG40, pending=bits_queued)
 
 
 def expect_same(before: Look, after: Look, what: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,19 +47,7 @@ def _queue(shim: RankShim, numbers: Sequence[int]) -> None:
 
 def _outside_ppoll(seen: Look, numbers: Sequence[int]) -> Look:
     """In ppoll the signals are not blocked, before it they are; there a checkpoint leaves it."""
-    bits = sum(1 << (number - 1) for number in numbers)
-    return Look(
-        {
-            rank: replace(
-                each,
-                signals={
-                    tid: replace(signals, blocked=signals.blocked | bits)
-                    for tid, signals in each.signals.items()
-                },
-            )
-            for rank, each in seen.ranks.items()
-        }
-    )
+    return seen.with_signals(blocked=sum(1 << (number - 1) for number in numbers))
 
 
 @pytest.mark.parametrize("numbers", SIGNALS.values(), ids=SIGNALS.keys())

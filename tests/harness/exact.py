@@ -7,7 +7,7 @@ frame), /proc says what is there (memory, signals).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from crdebug.deadline import Deadline
 from crdebug.events import Location
@@ -83,6 +83,21 @@ class Look:
         same address, while at a stop of its own it names the outer one: no difference."""
         lines = self.differences(after)
         return [line for line in lines if "the place of the stop was" not in line]
+
+    def with_signals(self, *, blocked: int = 0, pending: int = 0) -> Look:
+        """As if every thread blocked these too, and had these in its queue; sets as in /proc."""
+        return Look(
+            {
+                rank: replace(
+                    each,
+                    signals={
+                        tid: ThreadSignals(seen.blocked | blocked, seen.pending | pending)
+                        for tid, seen in each.signals.items()
+                    },
+                )
+                for rank, each in self.ranks.items()
+            }
+        )
 
     def expect_same(self, after: Look, what: str) -> None:
         """Raises AssertionError that says what differs after `what`."""

@@ -52,6 +52,21 @@ __attribute__((format(printf, 2, 3), noreturn)) static UNUSED void fail_at(int l
         }                                \
     } while (0)
 
+// ---- threads ----------------------------------------------------------------------------------
+
+// The number of the system call that a thread of ours waits in, -1 if in none.
+static UNUSED long system_call_of(pid_t tid) {
+    char path[64], text[64] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", (int)tid);
+    FILE *file = fopen(path, "r");
+    CHECK(file != NULL, "%s: %s", path, strerror(errno));
+    if (!fgets(text, sizeof text, file)) {
+        text[0] = 0;
+    }
+    fclose(file);
+    return text[0] >= '0' && text[0] <= '9' ? strtol(text, NULL, 10) : -1;
+}
+
 // ---- options ----------------------------------------------------------------------------------
 
 // An option with a value: a number, or a text when `text` is set. A list ends with a null name.

@@ -71,18 +71,6 @@ static void *waiter(void *number) {
     return NULL;
 }
 
-static long system_call_of(int tid) {
-    char path[64], text[64] = "";
-    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", tid);
-    FILE *file = fopen(path, "r");
-    CHECK(file != NULL, "%s: %s", path, strerror(errno));
-    if (!fgets(text, sizeof text, file)) {
-        text[0] = 0;
-    }
-    fclose(file);
-    return text[0] >= '0' && text[0] <= '9' ? strtol(text, NULL, 10) : -1;
-}
-
 // Every thread is where it is to be.
 __attribute__((noinline)) static void ready(void) {
     step = 1;

@@ -46,18 +46,6 @@ static void on_fault(int which, siginfo_t *info, void *context) {
     siglongjmp(after_fault, (int)(uintptr_t)info->si_addr);
 }
 
-static long system_call_of(pid_t tid) {
-    char path[64], text[64] = "";
-    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", (int)tid);
-    FILE *file = fopen(path, "r");
-    CHECK(file != NULL, "%s: %s", path, strerror(errno));
-    if (!fgets(text, sizeof text, file)) {
-        text[0] = 0;
-    }
-    fclose(file);
-    return text[0] >= '0' && text[0] <= '9' ? strtol(text, NULL, 10) : -1;
-}
-
 // Sends the main thread a signal whenever that waits for one.
 static void *sender(void *unused) {
     for (;;) {
