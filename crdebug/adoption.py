@@ -20,8 +20,9 @@ from crdebug.deadline import Deadline
 from crdebug.debuggers import pass_signal
 from crdebug.errors import GdbError, NotAvailable, Refused
 from crdebug.events import Event, JobSays
+from crdebug.job import parts
 from crdebug.job.ranks import RankShim, StoppedRank
-from crdebug.job.record import JobDirectory, JobRecord, all_jobs, is_of, unused_name
+from crdebug.job.record import JobRecord, all_jobs, is_of, unused
 from crdebug.mi.records import quote
 from crdebug.native import layout
 from crdebug.native.build import build
@@ -57,8 +58,7 @@ async def adopt(
     pids = [entry.pid for entry in found.entries]
     signal = settings.signal or _free_signal(pids)
     argv = proc.command_line(found.root)
-    directory = JobDirectory(unused_name(argv))
-    with directory.lock("take it over"):
+    with unused(argv, "take it over") as directory:
         run = directory.new_run(1)
         for name in ("stdout", "stderr"):
             (run / name).touch(0o600)
@@ -76,6 +76,7 @@ async def adopt(
             start=proc.started(found.root),
             boot=proc.boot_id(),
             adopted=True,
+            parts=parts.keep(directory, [native.starter, native.shim, native.walker]),
         )
         directory.write(record)
     try:

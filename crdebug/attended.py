@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,10 +19,11 @@ from crdebug.deadline import Deadline
 from crdebug.debuggers import attach_gdb, end_job, launch_gdb, raise_first, replace_gdb
 from crdebug.errors import CrdebugError, GdbDied, Interrupted, NotAvailable, Refused
 from crdebug.events import Event, GroupStopped, JobSays, Progress
-from crdebug.job import app, hooks, inputs
-from crdebug.job.imaging import OUTPUT, Imaging
-from crdebug.job.ranks import RankShim, find_shim
+from crdebug.job import app, clocks, hooks, inputs
+from crdebug.job.imaging import Imaging
+from crdebug.job.ranks import RankShim, find_shim, shim_of
 from crdebug.job.record import JobDirectory, JobRecord, is_alive, told
+from crdebug.job.restoring import OUTPUT
 from crdebug.node import proc, signals
 from crdebug.operation import Operation, Whereabouts, lead_out, load_herd, refused_operation
 from crdebug.output import OutputRelay
@@ -54,6 +55,7 @@ class AttendedJob:
         self.settings = settings
         self._tell = tell
         self._relay: OutputRelay | None = None
+        self.output_told: Mapping[Path, int] = {}  # once it is closed
         self._control: ControlServer | None = None
         self._hearing: asyncio.Task[None] | None = None
         self._asked = asyncio.Event()  # the user wants what is under way to end
@@ -94,6 +96,7 @@ class AttendedJob:
         if self._relay is not None:
             self._relay.catch_up()
             await self._relay.stop()
+            self.output_told = self._relay.told
             self._relay = None
         self.directory.forget_if_over()
 
@@ -170,6 +173,7 @@ class AttendedJob:
         for shim in map(self._shim_now, self.shims):
             if shim is not None and proc.is_alive(shim.pid):
                 shim.set_with_checkpoint(0)
+                clocks.let_go([shim], self.record.layer)
 
     def _follow_programs(self) -> None:
         """Ranks may have become other programs while they ran."""
@@ -178,7 +182,7 @@ class AttendedJob:
             self._identify()
 
     def _identify(self) -> None:
-        self.group.identities = {
+        self.group.identities |= {
             shim.rank: Identity(shim.entry.host, shim.entry.executable) for shim in self.shims
         }
 
@@ -230,7 +234,7 @@ class AttendedJob:
         """Another GDB for each rank whose GDB died; it stops the rank where that is by now."""
 
         async def one(rank: int) -> None:
-            shim = self.shims[rank]
+            shim = shim_of(self.shims, rank)
             if not proc.is_alive(shim.pid):
                 target = self.group[rank]
                 assert isinstance(target, GdbTarget)
@@ -282,9 +286,13 @@ class AttendedJob:
         """See Session.checkpoint. store: where it is kept, if not with the user's."""
         if not self.alive:
             raise Refused("the job has ended", hint="'restart' brings it back")
-        gone = self.group.ranks - self.group.in_state(TargetState.STOPPED, TargetState.DEAD)
+        ended = self.group.in_state(TargetState.EXITED)
+        gone = self.group.ranks - self.group.in_state(TargetState.STOPPED, TargetState.DEAD) - ended
         if gone:
             raise Refused("cannot checkpoint: not every rank is stopped", ranks=gone)
+        if ended == self.group.ranks:
+            raise Refused("all ranks have ended", hint="'restart' brings them back")
+        self._refuse_doomed(ended)
         with self.directory.lock("checkpoint"):
             self.shims = self._shims_now()
             app.refuse_quiet(self.apps())
@@ -294,14 +302,35 @@ class AttendedJob:
             if left:
                 why = "the job stands, so that its callbacks before a checkpoint are not called"
                 self._tell(JobSays(f"{left.words}: {why}"))
-            now = (self.record, self.shims, self.settings, self._tell)
+            now = (self.record, self._living(), self.settings, self._tell)
             async with hooks.around_checkpoint(*now) as taken:
                 taken.append(await self._take(note, None))
             return taken[0]
 
+    def _refuse_doomed(self, ended: RankSet) -> None:
+        """Raises Refused when a rank has ended badly: launchers end all others then, also those
+        that a checkpoint would bring back."""
+        stops = {rank: self.group[rank].last_stop for rank in ended}
+        badly = RankSet.of(r for r, stop in stops.items() if stop is None or not stop.ended_well)
+        if badly:
+            raise Refused(
+                "cannot checkpoint: it has ended badly, and the launcher is to end the others",
+                ranks=badly,
+                hint="'restart' goes back to before",
+            )
+
+    @property
+    def _alive(self) -> RankSet:
+        return self.group.ranks - self.group.in_state(TargetState.EXITED)
+
+    def _living(self) -> tuple[RankShim, ...]:
+        """Those of the ranks that have not ended. The others' tell where they were once they are
+        back."""
+        return tuple(shim for shim in self.shims if shim.rank in self._alive)
+
     async def _take(self, note: str, store: CheckpointStore | None) -> Checkpoint:
         operation = self._operation(note, store=store)
-        machine = Protocol(self.group.ranks, restart=False, debugger=True)
+        machine = Protocol(self._alive, restart=False, debugger=True)
         await self._drive(machine, operation, "checkpoint")
         if operation.checkpoint is None or machine.problems:
             raise refused_operation(machine.problems, machine.held, self.name, operation.checkpoint)
@@ -337,7 +366,7 @@ class AttendedJob:
         before = self._points()
         with self.directory.lock("restart"):
             operation = self._operation(manifest=manifest, store=store)
-            machine = Protocol(self.group.ranks, restart=True, debugger=True, replaces=self.alive)
+            machine = Protocol(manifest.alive, restart=True, debugger=True, replaces=self.alive)
             try:
                 await self._drive(machine, operation, "restart")
             finally:
@@ -367,7 +396,7 @@ class AttendedJob:
             self.group,
             Imaging(self.directory, self.settings, store),
             self.record,
-            self.shims,
+            self._living(),
             launch=self._launch,
             tell=self._tell,
             note=note,

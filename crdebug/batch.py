@@ -16,13 +16,13 @@ from pathlib import Path
 
 from crdebug import jobs
 from crdebug.checkpoint import staging
-from crdebug.checkpoint.store import Checkpoint, CheckpointStore
+from crdebug.checkpoint.store import Checkpoint, CheckpointStore, none_yet
 from crdebug.checkpoint.upkeep import Keep, Upkeep, expendable
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
-from crdebug.errors import BadInput, CrdebugError, DeadlineExpired, Refused, StoreError
+from crdebug.errors import BadInput, CrdebugError, DeadlineExpired, Refused, StoreError, in_words
 from crdebug.events import Event, JobSays
-from crdebug.job import app
+from crdebug.job import app, second_place
 from crdebug.job.launch import Given, await_ranks
 from crdebug.job.record import JobDirectory, is_alive, parse_handle
 from crdebug.native.app_layout import Status, Wish
@@ -51,8 +51,9 @@ async def attend(
 ) -> int:
     """Follow a job to its end, and take its checkpoints; returns the exit status for the shell.
 
-    That is the launcher's, 137 if it was killed, or EXIT_AGAIN if a warning ended it. A checkpoint
-    that fails is told, and the job runs on. Raises NotAvailable when it could not be started.
+    That is the launcher's, as `jobs.follow` has it, or EXIT_AGAIN if a warning ended it. A
+    checkpoint that fails is told, and the job runs on. Raises NotAvailable when it could not be
+    started.
     """
     return await _Attendant(job, upkeep, tell, settings).run()
 
@@ -78,7 +79,7 @@ class _Attendant:
 
     async def run(self) -> int:
         if self._upkeep.stage is not None:
-            JobDirectory(self._job).set_stage(self._upkeep.stage)
+            second_place.begin(JobDirectory(self._job), self._upkeep.stage)
         with (
             Stager(JobDirectory(self._job).store, self._upkeep, self._tell) as self._stager,
             signals.listening(self._upkeep.warnings, self._warned.set),
@@ -165,9 +166,7 @@ class _Attendant:
         if not wanted:
             return 0.0
         try:
-            taken = await jobs.take_checkpoint(
-                self._job, wanted[0][1].note, False, _nothing, self._settings
-            )
+            taken = await self._checkpoint(wanted[0][1].note, end=False)
         except CrdebugError as error:
             app.answer(wanted, *app.failure(error))
             return 0.0
@@ -179,14 +178,17 @@ class _Attendant:
         async with self._going_back:
             rank, wanted = asks[0][0].rank, asks[0][1].wanted
             try:
-                handle = await handle_of(f"{self._job}:{wanted}" if wanted else self._job)
+                handle = await handle_of(
+                    f"{self._job}:{wanted}" if wanted else self._job, tell=self._tell
+                )
                 number = parse_handle(handle)[1]
                 if number not in directory.store.numbers():
                     raise BadInput(f"there is no checkpoint {handle}")
                 self._tell(JobSays(f"rank {rank} asks to go back to {handle}"))
                 await jobs.restart(handle, _nothing, self._settings)
                 self._back = number
-            except CrdebugError as error:
+            except (CrdebugError, OSError) as caught:
+                error = caught if isinstance(caught, CrdebugError) else in_words(caught)
                 app.answer(asks, *app.failure(error))
                 self._tell(JobSays(f"the job does not go back, as rank {rank} asks: {error}"))
 
@@ -198,19 +200,26 @@ class _Attendant:
         while True:
             started = time.monotonic()
             try:
-                taken = await jobs.take_checkpoint(self._job, "", end, _nothing, self._settings)
+                taken = await self._checkpoint("", end=end)
                 break
-            except Refused as error:  # it may be of the moment: another crdebug is at work
-                if limit.left > 0 and self._alive():
-                    await asyncio.sleep(min(_AGAIN, limit.left))
-                    continue
-                return await self._failed(error)
             except CrdebugError as error:
-                return await self._failed(error)
+                # It may be of the moment, as when another crdebug is at work; and a last one is
+                # the only one.
+                again = (isinstance(error, Refused) or end) and limit.left > 0 and self._alive()
+                if not again:
+                    return await self._failed(error)
+                await asyncio.sleep(min(_AGAIN, limit.left))
         await self._was_taken(
             taken, time.monotonic() - started, "; the job is ended" if end else ""
         )
         return end
+
+    async def _checkpoint(self, note: str, *, end: bool) -> Checkpoint:
+        """Raises CrdebugError, whatever went wrong: the job goes on, and is still looked after."""
+        try:
+            return await jobs.take_checkpoint(self._job, note, end, _nothing, self._settings)
+        except OSError as error:  # a rank that ends at this moment, a disk that is full
+            raise in_words(error) from error
 
     async def _was_taken(self, taken: Checkpoint, lasted: float, more: str = "") -> None:
         self._lasted.append(lasted)
@@ -222,7 +231,7 @@ class _Attendant:
     async def _prune(self) -> None:
         try:
             await prune(self._job, self._upkeep.keep)
-        except CrdebugError as error:
+        except (CrdebugError, OSError) as error:
             self._tell(JobSays(f"no checkpoint is deleted: {error}"))
 
     async def _failed(self, error: CrdebugError) -> bool:
@@ -317,47 +326,80 @@ def set_kept(handle: str, kept: bool) -> None:
     directory.store.keep(number, kept)
 
 
+async def take_checkpoint(
+    job: str,
+    note: str,
+    kill: bool,
+    progress: Callable[[Event], None],
+    settings: Settings,
+    *,
+    stop: bool,
+    held: bool,
+    place: Path | None,
+) -> Checkpoint:
+    """As jobs.take_checkpoint, and copied to a second place, which is the job's before that: the
+    checkpoint then has what can be brought back from there only. Raises as that, and BadInput."""
+    if place is not None and JobDirectory(job).exists():
+        second_place.begin(JobDirectory(job), place)
+    taken = await jobs.take_checkpoint(job, note, kill, progress, settings, stop=stop, held=held)
+    if place is not None:
+        await stage(taken.handle, place)
+    return taken
+
+
 async def stage(handle: str, place: Path, *, compress: bool = True) -> None:
     """Copy a checkpoint to a second place, which is the job's from now on. Raises StoreError."""
     directory, number = parse_handle(handle)
     directory.read()
-    directory.set_stage(place)
+    second_place.begin(directory, place)
     work = functools.partial(staging.stage, directory.store, number, place, compress=compress)
     with ThreadPoolExecutor(1, "stage", initializer=staging.gives_way) as thread:
         await asyncio.get_running_loop().run_in_executor(thread, work)
 
 
-async def handle_of(handle: str, stage: Path | None = None) -> str:
+async def handle_of(
+    handle: str,
+    stage: Path | None = None,
+    tell: Callable[[Event], None] = lambda event: None,
+) -> str:
     """JOB:N of a checkpoint that is here; of a job's name alone, its newest that is whole.
 
     One that is only in the second place is fetched from there. stage: that place, for a job that
-    is not known here. Raises BadInput, StoreError.
+    is not known here. tell: hears of those that are passed over. Raises BadInput, StoreError.
     """
     directory = JobDirectory(handle.partition(":")[0])
     if stage is not None:
-        directory.adopt(stage)
+        second_place.adopt(directory, stage)
     place = directory.stage
-    if ":" in handle and place is None:
+    if ":" in handle:
+        number = parse_handle(handle)[1]
+        if place is not None:
+            directory.read()
+            await _have(directory, number, place)
         return handle
     directory.read()
     staged = staging.numbers(directory.name, place) if place is not None else ()
-    if ":" in handle:
-        number = parse_handle(handle)[1]
-    else:
+    damage: StoreError | None = None
+    for number in sorted({*directory.store.numbers(), *staged}, reverse=True):
         try:
-            number = directory.store.newest_good()
-        except (BadInput, StoreError):
-            if not staged:
-                raise
-            number = 0
-        number = max(number, *staged) if staged else number
-    if place is not None and number in staged and not _is_whole(directory, number):
-        async with directory.lock_within("fetch a checkpoint", Deadline(Settings().stop)):
-            with contextlib.suppress(StoreError):  # a damaged one
-                directory.store.delete(number)
-            await asyncio.to_thread(staging.fetch, directory.store, number, place)
-            directory.store.note_last(max(staged))
-    return f"{directory.name}:{number}"
+            await _have(directory, number, place)
+            directory.store.verify(directory.store.load(number))
+        except StoreError as error:
+            damage = damage or error
+            tell(JobSays(f"checkpoint {directory.name}:{number} is passed over: {error}"))
+            continue
+        return f"{directory.name}:{number}"
+    raise damage or none_yet()
+
+
+async def _have(directory: JobDirectory, number: int, place: Path | None) -> None:
+    """Fetch a checkpoint that is missing or damaged here, if there is a copy. Raises StoreError."""
+    staged = staging.numbers(directory.name, place) if place is not None else ()
+    if place is None or number not in staged or _is_whole(directory, number):
+        return
+    async with directory.lock_within("fetch a checkpoint", Deadline(Settings().stop)):
+        await asyncio.to_thread(staging.fetch, directory.store, number, place)
+        directory.store.note_last(max(staged))
 
 
 def _is_whole(directory: JobDirectory, number: int) -> bool:
@@ -388,7 +430,7 @@ async def start(
     if directory.exists() and is_alive(directory.read()):
         raise Refused(f"job '{name}' is running", hint=f"'crdebug kill {name}' ends it")
     try:
-        handle = await handle_of(name, care.stage)
+        handle = await handle_of(name, care.stage, tell)
     except BadInput:
         return await jobs.run_detached(argv, name, settings, given)
     return await jobs.restart(handle, tell, settings)

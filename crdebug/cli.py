@@ -63,10 +63,11 @@ class Program(click.Group):
 
 def _report(error: Exception) -> int:
     from crdebug.ui.failures import describe
+    from crdebug.ui.printable import for_stream
 
     text, status = describe(error)
     plain = os.environ.get("TERM") == "dumb" or "NO_COLOR" in os.environ  # no-color.org
-    click.secho(f"crdebug: {text}", fg=None if plain else "red", err=True)
+    click.secho(f"crdebug: {for_stream(text, sys.stderr)}", fg=None if plain else "red", err=True)
     return status
 
 
@@ -74,7 +75,9 @@ _SCRIPTS = click.option(
     "-x", "scripts", metavar="SCRIPT", multiple=True, help="Play a file of commands first."
 )
 _BATCH = click.option(
-    "--batch", is_flag=True, help="No console; the first error of a script ends it, status 1."
+    "--batch",
+    is_flag=True,
+    help="No console; the first error of a script ends it, status 1; see `set on-script-error`.",
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="For programs.")
 _SIGNAL = click.option(
@@ -90,6 +93,9 @@ _SIGNAL = click.option(
 @click.version_option(package_name="crdebug")
 def main() -> None:
     """Debug an MPI job with one GDB per rank, take checkpoints, and go back to them."""
+    from crdebug.node import owners
+
+    owners.require_own_homes()
 
 
 # ---- under the debugger -----------------------------------------------------------------------
@@ -241,7 +247,7 @@ def restart(
 ) -> None:
     """Bring a job back from a checkpoint; of a job's name alone, from the newest whole one.
 
-    --debug and --held tell `MPIR_debug_info) HOST:PID` of each rank that can be attached to.
+    --held, and --batch, tell `MPIR_debug_info) HOST:PID` of each rank as soon as it is back.
     """
     if held:
         from crdebug import jobs
@@ -260,11 +266,11 @@ def restart(
         from crdebug.batch import handle_of
         from crdebug.session import Session
 
-        whole = await handle_of(handle, care.stage)
+        whole = await handle_of(handle, care.stage, subscriber)
         return await Session.restart_from(whole, settings=settings, subscriber=subscriber)
 
     preferences, settings = _preferences()
-    _debug(begin, scripts, batch, preferences, announce=True)
+    _debug(begin, scripts, batch, preferences, announce=batch)
 
 
 def _preferences(settings: Settings | None = None) -> tuple[Sequence[Preference], Settings]:
@@ -334,7 +340,7 @@ def checkpoint(
     care: Keep,
 ) -> None:
     """Take a checkpoint of a job, whether a debugger is attached or not."""
-    from crdebug import batch, jobs
+    from crdebug import batch
     from crdebug.commands.results import CheckpointTaken
     from crdebug.ui.listing import checkpoint_json
     from crdebug.ui.render import render
@@ -342,10 +348,10 @@ def checkpoint(
     screen = _screen()
     with screen.busy():
         chosen = _preferences()[1]
-        work = jobs.take_checkpoint(job, note, kill, screen.event, chosen, stop=stop, held=held)
+        work = batch.take_checkpoint(
+            job, note, kill, screen.event, chosen, stop=stop, held=held, place=stage
+        )
         taken = _wait(work)
-        if stage is not None:
-            _wait(batch.stage(taken.handle, stage))
         _wait(batch.prune(taken.job, care))
     # The line that MPIR debuggers look for: the argument of MPIR_restart_command.
     click.echo(f"MPIR_checkpoint_handle) {taken.handle}", err=True)
@@ -354,15 +360,16 @@ def checkpoint(
 
 @main.command()
 @_JSON
+@click.option("--long", "long", is_flag=True, help="Also how long each stopped the job.")
 @click.argument("job", required=False)
-def checkpoints(job: str | None, as_json: bool) -> None:
+def checkpoints(job: str | None, as_json: bool, long: bool) -> None:
     """List the checkpoints of a job, or of all jobs."""
     from crdebug import jobs
     from crdebug.ui.listing import checkpoints_json
     from crdebug.ui.render import checkpoint_table
 
     found = _wait(jobs.list_checkpoints(job))
-    click.echo(checkpoints_json(found) if as_json else checkpoint_table(found))
+    click.echo(checkpoints_json(found) if as_json else checkpoint_table(found, long=long))
 
 
 @main.command("jobs")

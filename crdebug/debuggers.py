@@ -16,6 +16,7 @@ from crdebug.deadline import Deadline
 from crdebug.errors import CrdebugError, DeadlineExpired, GdbDied, GdbError
 from crdebug.events import Event, JobSays
 from crdebug.job.launch import end
+from crdebug.job.leaderless import refuse_unattachable
 from crdebug.job.ranks import RankShim
 from crdebug.job.record import JobRecord
 from crdebug.node import proc, signals
@@ -43,12 +44,14 @@ def scripts() -> tuple[Path, ...]:
             "rank_mi.py",
             "lend_mi.py",
             *KEEPING,
+            "waits_mi.py",
             "quiet_mi.py",
             "sites_mi.py",
             "place_mi.py",
             "inject_mi.py",
             "ends_mi.py",
             "array_mi.py",
+            "frames_mi.py",
         )
     )
 
@@ -61,6 +64,7 @@ def walking_scripts() -> tuple[Path, ...]:
         "walk_code",
         "walk_search",
         "walk_lines",
+        "walk_states",
         "walk_mi",
         "walk_meet",
     )
@@ -134,15 +138,23 @@ async def launch_group(
 
 
 async def attach_group(
-    entries: Sequence[ProcDesc], signal: int, settings: Settings, tell: Tell = None
+    entries: Sequence[ProcDesc],
+    signal: int,
+    settings: Settings,
+    tell: Tell = None,
+    ended: Iterable[int] = (),
 ) -> TargetGroup:
     """A GDB attached to each process of the table, all at once.
 
+    ended: the ranks that had ended before; they get a GDB too, for a restart may bring them back.
+
     Raises the first error; what was attached is let go and every GDB ended then.
     """
+    for entry in entries:
+        refuse_unattachable(entry.pid, entry.rank)
     names = {entry.rank: Identity(entry.host, entry.executable) for entry in entries}
     pids = {entry.rank: entry.pid for entry in entries}
-    group = await launch_group(pids, signal, settings, names, tell)
+    group = await launch_group([*pids, *ended], signal, settings, names, tell)
 
     async def launch(rank: int) -> GdbTarget:
         return await launch_gdb(rank, signal, settings, tell)
@@ -151,9 +163,10 @@ async def attach_group(
         await attach_gdb(group, target.rank, pids[target.rank], launch, tell)
 
     try:
-        answers = await group.ask(group.ranks, attach)
+        answers = await group.ask(RankSet.of(pids), attach)
         for error in answers.errors.values():
             raise error
+        mark_gone(group, ended, tell)
     except BaseException:
         with contextlib.suppress(CrdebugError):
             await group.close()
@@ -182,6 +195,17 @@ async def attach_gdb(
         _tell_of(death, tell)
         target = await replace_gdb(group, rank, launch)
         await target.attach(pid, Deadline(group.settings.attach))
+
+
+def mark_gone(group: TargetGroup, ended: Iterable[int], tell: Tell) -> None:
+    """Ranks that are not there any more, or not yet again: their GDBs hold nothing."""
+    ranks = RankSet.of(ended)
+    for rank in ranks:
+        target = group[rank]
+        assert isinstance(target, GdbTarget)
+        target.mark_ended(None)
+    if ranks and tell is not None:
+        tell(JobSays(f"{ranks.words} {'has' if len(ranks) == 1 else 'have'} ended"))
 
 
 def clear_code(rank: int, pid: int) -> None:
@@ -253,7 +277,7 @@ async def _one_to_main(group: TargetGroup, shim: RankShim, deadline: Deadline) -
     await target.resume(deadline)
     await deadline.wait(target.stopped(), "the program to come to main")
     if not known and target.state is TargetState.STOPPED:
-        await _insert(target, "*(long)$rdi", deadline)
+        await _insert(target, "*$rdi", deadline)
         await target.resume(deadline)
         await deadline.wait(target.stopped(), "the program to come to main")
     if target.state is TargetState.STOPPED:
@@ -262,7 +286,8 @@ async def _one_to_main(group: TargetGroup, shim: RankShim, deadline: Deadline) -
 
 async def _has_symbol(target: Target, name: str, deadline: Deadline) -> bool:
     try:
-        await target.mi(f'-data-evaluate-expression "(long)&{name}"', deadline)
+        # (before a program begins, where the libc has no symbols, its language is the program's)
+        await target.mi(f'-data-evaluate-expression --language c "(long)&{name}"', deadline)
     except GdbError:
         return False
     return True

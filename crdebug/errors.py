@@ -58,6 +58,16 @@ class Refused(CrdebugError):
     """The request is understood, and cannot be done in the present state."""
 
 
+class Ended(Refused):
+    """A rank has no process that could be asked. `problem` is the rest of a sentence that begins
+    with the ranks: "exited with status 0"."""
+
+    def __str__(self) -> str:
+        said = super().__str__()
+        # "rank 3 exited", and "rank 3 during dump: exited"
+        return said.replace(": ", " ", 1) if self.ranks and not self.phase else said
+
+
 class InQuietRegion(Refused):
     """The program does not want a checkpoint just now; soon it may."""
 
@@ -140,3 +150,11 @@ class InvalidTransition(CrdebugError):
 
     def clause(self) -> str:
         return "\n  ".join([self.problem, *self.story])
+
+
+def in_words(error: OSError) -> CrdebugError:
+    """What the operating system said, as a clause."""
+    said = (error.strerror or str(error)).lower()
+    told = CrdebugError(f"{error.filename}: {said}" if error.filename else said)
+    told.__cause__ = error
+    return told

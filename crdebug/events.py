@@ -18,6 +18,7 @@ class StopReason(Enum):
     FINISH = "finish"
     SIGNAL = "signal"
     ENDING = "ending"  # it is about to end, and not as it should
+    REPORT = "report"  # a sanitizer has found something
     INTERRUPT = "interrupt"  # the user asked
     FOLLOWED = "followed"  # all-stop: another rank stopped first
     EXITED = "exited"
@@ -59,7 +60,8 @@ class RankStopped:
 
     thread: the thread that caused it, in GDB's numbering, 0 if none.
     detail: the breakpoint's number, the signal's name, or the exit status, as text; of an ENDING
-    the call by which it is about to end, and from where: ``exit(3), from main at ...``.
+    the call by which it is about to end, and from where: ``exit(3), from main at ...``; of a REPORT
+    its summary.
     note: what else there is to say, for people: which value changed, which event was caught.
     location: None when the rank has ended.
     """
@@ -70,6 +72,10 @@ class RankStopped:
     thread: int = 0
     location: Location | None = None
     note: str = ""
+
+    @property
+    def ended_well(self) -> bool:
+        return self.reason is StopReason.EXITED and self.detail in ("", "0")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,14 @@ from crdebug.target.group import TargetGroup
 
 
 async def attach_found(
-    found: FoundJob, settings: Settings, subscriber: Callable[[Event], None] | None
+    found: FoundJob,
+    settings: Settings,
+    subscriber: Callable[[Event], None] | None,
+    ended: RankSet,
 ) -> TargetGroup:
     """A GDB at each rank of a part that was chosen; says how the ranks were found.
+
+    ended: of that part, the ranks that are not there any more.
 
     Raises Refused when somebody's debugger holds one.
     """
@@ -29,7 +34,7 @@ async def attach_found(
         refuse_traced(entry.pid, entry.rank)
     if subscriber is not None:
         subscriber(JobSays(f"the ranks are those of {found.how}"))
-    return await attach_group(found.entries, 0, settings, subscriber)
+    return await attach_group(found.entries, 0, settings, subscriber, ended)
 
 
 async def choose(job: str, ranks: str, settings: Settings) -> tuple[str, FoundJob | None]:
@@ -60,4 +65,6 @@ async def _part_of(directory: JobDirectory, ranks: str, settings: Settings) -> F
             hint=f"attach to all ranks, or 'crdebug release {directory.name}' first",
         )
     entries = tuple(shim.entry for shim in shims)
-    return FoundJob(record.pid, f"job {directory.name}", entries, len(entries)).only(ranks)
+    ended = directory.ended(record, RankSet.of(shim.rank for shim in shims))
+    size = len(entries) + len(ended)
+    return FoundJob(record.pid, f"job {directory.name}", entries, size, ended).only(ranks)

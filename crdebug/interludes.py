@@ -57,10 +57,11 @@ class Interludes:
     async def run(
         self,
         run: Callable[[], Awaitable[GroupStopped]],
-        own: Callable[[], Awaitable[None]] | None,
-        every: float,
+        own: Callable[[], Awaitable[float]] | None,
+        after: float,
     ) -> GroupStopped:
-        """Run until a stop that is no interlude. own: done each `every` seconds of it; 0 never.
+        """Run until a stop that is no interlude. own: done `after` so many seconds of it,
+        and again after as many as it returns; 0: never.
 
         Raises Interrupted when the user has asked since `begin` that nothing runs.
         """
@@ -70,7 +71,7 @@ class Interludes:
                 if self._user_asked:
                     raise Interrupted("interrupted before the ranks ran")
                 self._runs = True
-                async with self._timer(every) as due:
+                async with self._timer(after) as due:
                     stop = await run()
                 self._runs = False
                 if not (self._waiting or due.is_set()):
@@ -78,7 +79,7 @@ class Interludes:
                 await self._serve_all()
                 interrupted = all(each.reason is StopReason.INTERRUPT for each in stop.cause)
                 if own is not None and due.is_set() and interrupted:
-                    await own()
+                    after = await own()
                 if self._user_asked:
                     return stop
                 if not interrupted:
@@ -88,15 +89,15 @@ class Interludes:
             await self._serve_all()
 
     @contextlib.asynccontextmanager
-    async def _timer(self, every: float) -> AsyncIterator[asyncio.Event]:
+    async def _timer(self, after: float) -> AsyncIterator[asyncio.Event]:
         due = asyncio.Event()
 
         async def ring() -> None:
-            await asyncio.sleep(every)
+            await asyncio.sleep(after)
             due.set()
             await self._interrupt()
 
-        bell = asyncio.create_task(ring()) if every else None
+        bell = asyncio.create_task(ring()) if after else None
         try:
             yield due
         finally:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGCONT
@@ -17,16 +18,19 @@ from crdebug.control import Request, ask, is_attended
 from crdebug.deadline import FOR_EVER, Deadline
 from crdebug.errors import BadInput, CrdebugError, DeadlineExpired, Refused, StoreError
 from crdebug.events import Event, Progress, RankRestored
-from crdebug.job import app, asking, hooks
+from crdebug.job import app, asking, clocks, hooks
 from crdebug.job.imaging import Imaging, stop_all
 from crdebug.job.launch import Given, await_ranks, end, launch, why_ended
+from crdebug.job.leaderless import refuse_undumpable
 from crdebug.job.ranks import RankShim, StoppedRank, refuse_traced
+from crdebug.job.ranks import has_ended as rank_has_ended
 from crdebug.job.record import (
     JobDirectory,
     JobRecord,
     all_jobs,
     has_ended,
     is_alive,
+    note_killed,
     parse_handle,
     told,
 )
@@ -36,7 +40,9 @@ from crdebug.output import OutputRelay
 from crdebug.ranks import RankSet
 from crdebug.undisturbed import Undisturbed
 
+EXIT_KILLED = 128 + 15  # as if SIGTERM had ended it
 _BLOCKED_FOR_GOOD = 0.5  # seconds
+_REACTION = 2.0  # seconds that a launcher may take to end a job of which a rank ended badly
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +93,8 @@ async def _state(directory: JobDirectory, record: JobRecord) -> str:
     if told(directory.run(record.incarnation) / "events").ranks is None:
         return "running"  # its ranks are not there yet
     try:
-        waiting = any(map(_held, await _shims(directory, record)))
+        shims = await _shims(directory, record)
+        waiting = any(map(_held, shims)) or bool(clocks.held(shims, record.layer))
     except (CrdebugError, OSError):
         return "running"  # its ranks are not there any more
     return "held" if waiting else "running"
@@ -113,24 +120,43 @@ async def run_detached(
     return await _info(directory)
 
 
-async def follow(job: str, subscriber: Callable[[Event], None], since: Path | None = None) -> int:
+def followed(job: str) -> AbstractContextManager[None]:
+    """While the block runs, what the job has written stays, also once it has ended."""
+    return JobDirectory(job).followed()
+
+
+async def follow(
+    job: str,
+    subscriber: Callable[[Event], None],
+    since: Path | None = None,
+    *,
+    told_before: Mapping[Path, int] | None = None,
+) -> int:
     """Tell what a job writes until it has ended; returns the launcher's status.
 
-    since: the directory of the checkpoint that it was brought back from. Raises NotAvailable when
-    it could not be started at all.
+    since: the directory of the checkpoint that it was brought back from.  told_before: up to
+    where a session has told it. The status is EXIT_KILLED
+    if `kill` ended it, 137 if anything else killed it. Raises NotAvailable when it could not be
+    started at all.
     """
     directory = JobDirectory(job)
     record = directory.read()
     run = directory.run(record.incarnation)
-    relay = OutputRelay(run, subscriber, from_now=False, since=since)
     try:
-        await signals.ended(record.pid, Deadline(FOR_EVER), f"job '{job}' to end")
-        relay.catch_up()
-        if told(run / "events").failure:
+        with directory.followed():
+            relay = OutputRelay(run, subscriber, from_now=False, since=since, told=told_before)
+            try:
+                await signals.ended(record.pid, Deadline(FOR_EVER), f"job '{job}' to end")
+                relay.catch_up()
+                said = told(run / "events")
+            finally:
+                await relay.stop()
+        if said.failure:
             raise why_ended(directory, record)
-        return 128 + 9 if relay.ended is None else relay.ended
+        if relay.ended is not None:
+            return relay.ended
+        return EXIT_KILLED if said.killed else 128 + 9
     finally:
-        await relay.stop()
         directory.forget_if_over()
 
 
@@ -208,8 +234,10 @@ async def take_checkpoint(
         record = directory.read()  # others may have had it until now
         try:
             shims = await await_ranks(directory, record, Deadline(settings.launch))
+            await _outlived(directory, record, shims)
         except ProcessLookupError:
             raise has_ended(directory) from None
+        ranks = RankSet.of(shim.rank for shim in shims)
         imaging = Imaging(directory, settings)
         actions = Undisturbed(imaging, record, shims, progress, note=note, stop=stop)
         wanted = shims if not (kill or stop) else ()
@@ -217,11 +245,11 @@ async def take_checkpoint(
             hooks.around_checkpoint(record, shims, settings, progress) as taken,
             asking.let_go(wanted, Deadline(settings.herd)) as let_go,
         ):
-            waiting = RankSet.span(len(shims)) if held else let_go
+            waiting = ranks if held else let_go
             await _prepare(job, shims, waiting)
             now = (directory, record, shims, settings, progress)
             async with app.around_checkpoint(*now, held=bool(waiting), stop=stop):
-                machine = Protocol(RankSet.span(len(shims)), restart=False, debugger=False)
+                machine = Protocol(ranks, restart=False, debugger=False)
                 await drive(machine, actions, _teller("checkpoint", progress))
                 if machine.problems:
                     raise machine.problems[0]
@@ -230,6 +258,18 @@ async def take_checkpoint(
         if kill:
             await end(record, Deadline(settings.stop))
     return taken[0]
+
+
+async def _outlived(directory: JobDirectory, record: JobRecord, shims: Sequence[RankShim]) -> None:
+    """Do the others go on without the ranks that have ended? A launcher ends them all when one has
+    ended badly, and what it is about to end is of no use in a checkpoint. Raises Refused."""
+    ended = directory.ended(record, RankSet.of(shim.rank for shim in shims))
+    if not ended:
+        return
+    with contextlib.suppress(DeadlineExpired):
+        limit = Deadline(_REACTION)
+        await limit.until(lambda: any(rank_has_ended(shim.pid) for shim in shims), "")
+        raise Refused("it has ended, and the others are about to", ranks=ended)
 
 
 async def _prepare(job: str, shims: Sequence[RankShim], held: RankSet) -> None:
@@ -251,6 +291,7 @@ async def _prepare(job: str, shims: Sequence[RankShim], held: RankSet) -> None:
                 hint=f"take the checkpoint under a debugger: 'crdebug attach {job}'",
             )
         refuse_traced(shim.pid, shim.rank)
+        refuse_undumpable(shim.pid, shim.rank)
         if shim.rank in held and shim.waits_for_debugger():
             continue
         shim.refuse_blockers()
@@ -330,6 +371,7 @@ async def kill(job: str, settings: Settings | None = None) -> None:
     directory = JobDirectory(job)
     record = directory.read()
     if is_alive(record):
+        note_killed(directory.run(record.incarnation) / "events")
         await _end(directory, record, settings)
     elif directory.store.numbers():
         raise BadInput(
@@ -369,6 +411,9 @@ async def release(job: str, settings: Settings | None = None) -> tuple[str, ...]
             stop_all(family.of_job(record.pid), SIGCONT)
             lines.append(f"job '{job}' goes on")
         shims = await take_over(directory, record, settings)
+        past = clocks.held(shims, record.layer)
+        clocks.let_go(shims, record.layer)
+        lines += [f"rank {rank} let go" for rank in past]
         for shim in shims:
             stopped = proc.is_stopped(shim.pid)  # not to be seen for a moment after the release
             try:

@@ -13,16 +13,18 @@ from crdebug.checkpoint.manifest import Manifest, ThreadRecord
 from crdebug.checkpoint.store import Checkpoint
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
-from crdebug.debuggers import attach_gdb, end_job, replace_gdb
+from crdebug.debuggers import attach_gdb, end_job, mark_gone, replace_gdb
 from crdebug.errors import CrdebugError, GdbDied
 from crdebug.events import Event, JobSays, RankRestored, RankStopped
 from crdebug.job.imaging import Image, Imaging
+from crdebug.job.leaderless import refuse_undumpable
 from crdebug.job.ranks import (
     RankShim,
     StoppedRank,
     has_ended,
     naming_the_ended,
     refuse_traced,
+    shim_of,
     who_ended,
 )
 from crdebug.job.record import JobDirectory, JobRecord
@@ -165,9 +167,11 @@ class Operation:
         self._image: Image | None = None
         self._herded: set[int] = set()  # the ranks whose threads are where `_where` says
         if manifest is not None:
-            self._herded = {rank.rank for rank in manifest.ranks}
+            self._herded = set(manifest.alive)
             self._where = {
-                rank.rank: Whereabouts(rank.threads, rank.selected) for rank in manifest.ranks
+                rank.rank: Whereabouts(rank.threads, rank.selected)
+                for rank in manifest.ranks
+                if rank.rank in self._herded
             }
 
     def _target(self, rank: int) -> GdbTarget:
@@ -179,7 +183,7 @@ class Operation:
     async def _shim(self, rank: int) -> AsyncIterator[RankShim]:
         """The rank's shim, to do something with the rank. Whatever goes wrong with a rank that has
         ended goes wrong because of that: RankLost is raised then."""
-        shim = self.shims[rank]
+        shim = shim_of(self.shims, rank)
         try:
             if not proc.is_alive(shim.pid):
                 raise ProcessLookupError
@@ -200,6 +204,7 @@ class Operation:
     async def record_threads(self, rank: int) -> None:
         async with self._shim(rank) as shim:
             target = await self._attached(rank, shim)
+            refuse_undumpable(shim.pid, rank)
             shim.refuse_obstacles()
             # What an interrupt may have left behind is cleared now: once the waitpoint signal is
             # queued no thread may run before it is let go.
@@ -214,8 +219,8 @@ class Operation:
             threads = self._where[rank].threads
             held = {each.tid: each.signal_number for each in threads if each.signal}
             shim.close_gate(calls_to_make_again(threads), held)
+            blockers = shim.blockers()
             try:
-                blockers = shim.blockers()
                 if blockers:
                     self._tell(
                         JobSays(
@@ -231,6 +236,8 @@ class Operation:
                 self._require_held(rank, shim)
             except BaseException:
                 shim.set_gate(1)  # whoever has the signal already passes
+                with contextlib.suppress(ProcessLookupError):
+                    shim.have_blocked_again(blockers)
                 raise
             self._herded.add(rank)
 
@@ -290,6 +297,8 @@ class Operation:
     async def dump(self) -> None:
         with naming_the_ended(self.shims):
             self._image = await self._imaging.dump(self.record, self.shims, running=False)
+        if self._image.told:
+            self._tell(JobSays(self._image.told))
 
     async def publish(self) -> None:
         assert self._image is not None
@@ -324,6 +333,8 @@ class Operation:
         await end_job(self._group, self._old)
 
     async def announce(self) -> None:
+        assert self._manifest is not None
+        mark_gone(self._group, self._manifest.ended, self._tell)
         for shim in self.shims:
             self._tell(RankRestored(shim.rank, shim.entry.host, shim.pid))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from crdebug.events import Event, JobEnded, JobOutput, JobSays, Progress
@@ -17,7 +17,7 @@ class OutputRelay:
     """Follows one incarnation's stdout, stderr and events until `stop`.
 
     from_now: only what is written from now on; else all of it, but for what the checkpoint in the
-    directory `since` has.
+    directory `since` has, or what another relay has told before, which is up to `told`.
     ended: the launcher's status once it is known.
     """
 
@@ -28,6 +28,7 @@ class OutputRelay:
         *,
         from_now: bool,
         since: Path | None = None,
+        told: Mapping[Path, int] | None = None,
     ) -> None:
         self.ended: int | None = None
         self._run = run
@@ -35,12 +36,13 @@ class OutputRelay:
         names = ("stdout", "stderr", "events")
         known = run if from_now else since / "run" if since is not None else None
         offsets = {run / name: _size(known / name) if known else 0 for name in names}
+        offsets |= told or {}
         self._decoders = {
             run / name: codecs.getincrementaldecoder("utf-8")("replace") for name in names[:2]
         }
         self._follower = watch.Follower(offsets)
         self._over = asyncio.Event()
-        self._late = 0
+        self._said = 0
         self._task = asyncio.create_task(self._follow())
 
     async def _follow(self) -> None:
@@ -49,11 +51,11 @@ class OutputRelay:
 
     def _take(self, news: list[tuple[Path, bytes]]) -> None:
         self._tell_output(news)
-        said = told(self._run / "events")
-        for line in said.late[self._late :]:
+        known = told(self._run / "events")
+        for line in known.said[self._said :]:
             self._tell(JobSays(line))
-        self._late = len(said.late)
-        status = said.status
+        self._said = len(known.said)
+        status = known.status
         if status is not None and self.ended is None:
             # What was written before the end, and had not been read yet, comes before it.
             self._tell_output(self._follower.read(), final=True)
@@ -72,6 +74,11 @@ class OutputRelay:
     def catch_up(self) -> None:
         """Tell what has been written by now, without waiting for the kernel's notice."""
         self._take(self._follower.read())
+
+    @property
+    def told(self) -> Mapping[Path, int]:
+        """Up to where each file has been told."""
+        return self._follower.offsets
 
     async def over(self) -> int:
         """Wait for the job's end; returns the launcher's status."""

@@ -116,7 +116,8 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         tell_phase(subscriber, "attach", "attach")
         job, found = await choose(job, ranks, settings)
         if found is not None:
-            group = await attach_found(found, settings, subscriber)
+            ended = found.ended if not ranks else RankSet()
+            group = await attach_found(found, settings, subscriber, ended)
             session = cls(group, job, settings, subscriber)
             session._found = found
             return session
@@ -186,7 +187,8 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         subscriber: Callable[[Event], None] | None,
     ) -> Session:
         entries = [shim.entry for shim in shims]
-        group = await attach_group(entries, record.signal, settings, subscriber)
+        ended = directory.ended(record, RankSet.of(shim.rank for shim in shims))
+        group = await attach_group(entries, record.signal, settings, subscriber, ended)
         session = cls(group, directory.name, settings, subscriber)
         job = session._attend(AttendedJob(group, directory, record, shims, settings, session._tell))
         try:
@@ -261,7 +263,7 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
             await self._adopt()
             job = self._job("checkpoint")
             job.begin()
-            past(self.history).require_closed_epochs()
+            past(self.history).doubt_open_epochs()
             await past(self.history).branching.before_running()
             return await job.checkpoint(note)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from crdebug.checkpoint.store import Checkpoint, describe
 from crdebug.deadline import Deadline
-from crdebug.events import Event
+from crdebug.events import Event, JobSays
 from crdebug.job import inputs
 from crdebug.job.imaging import Image, Imaging
 from crdebug.job.launch import end
@@ -45,6 +45,8 @@ class Undisturbed:
             self._image = await self._imaging.dump(
                 self.record, self.shims, running=True, stop=self._stop
             )
+        if self._image.told:
+            self._tell(JobSays(self._image.told))
 
     async def publish(self) -> None:
         assert self._image is not None

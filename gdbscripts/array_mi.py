@@ -14,11 +14,9 @@ SIGNED, UNSIGNED = {1: "b", 2: "h", 4: "i", 8: "q"}, {1: "B", 2: "H", 4: "I", 8:
 
 
 def letter(kind):
-    """The struct module's letter for a type; None if it has none."""
+    """The struct module's letter for a type; None if it has none: an address is no quantity."""
     if kind.code == gdb.TYPE_CODE_FLT:
         return FLOATS.get(kind.sizeof)
-    if kind.code == gdb.TYPE_CODE_PTR:
-        return UNSIGNED.get(kind.sizeof)
     if kind.code in NUMBERS:
         return (SIGNED if kind.is_signed else UNSIGNED).get(kind.sizeof)
     return None
@@ -44,7 +42,8 @@ class Array(gdb.MICommand):
             if kind.sizeof != inner.sizeof * shape[-1]:
                 raise gdb.GdbError(f"'{expression}' does not lie in memory without gaps")
             kind = inner
-        if letter(kind) is None:
+        # an array of C's char is text; signed char and unsigned char are numbers
+        if letter(kind) is None or str(kind.unqualified()) == "char":
             raise gdb.GdbError(f"the elements of '{expression}' are {kind}, not numbers")
         if value.address is None:
             raise gdb.GdbError(f"'{expression}' does not lie in memory")

@@ -7,9 +7,14 @@ which all of that goes; signals that end a rank stop it under GDB anyway.
 -crdebug-endings on|off [OFFSET]
     OFFSET: of `initialized` in the MPI layer's clock (crdebug/native/clock.h).
 
+Sanitizers report what they find, and then end the rank in ways of their own, or have it go on: it
+stops at the report.
+
 What has happened is said on the console, as one line that begins with MARK, right before the stop;
 the stop itself is one at a breakpoint with a negative number.
 """
+
+import contextlib
 
 import gdb
 
@@ -19,14 +24,15 @@ MOST_FRAMES = 64
 ABORTS = {"PMPI_Abort": "rsi", "ompi_mpi_abort": "rsi", "MPID_Abort": "rdx"}
 MPI_OWN = ("ompi_mpi_abort", "MPID_Abort")
 EXITS = {"exit": "rdi", "_exit": "rdi"}
+SUMMARY, LONGEST = "__sanitizer_report_error_summary", 300
 START = "__libc_start"  # what calls main
 wanted = {"on": True, "offset": 0}
 
 
-def word(expression):
-    """Four bytes at an address; None where there is no such symbol."""
+def word(name, offset=0):
+    """Four bytes at so many from a symbol's address; None where there is no such symbol."""
     try:
-        address = int(gdb.parse_and_eval(expression))
+        address = int(gdb.parse_and_eval(f"&{name}")) + offset  # as any language has it
         data = gdb.selected_inferior().read_memory(address, 4).tobytes()
     except gdb.error:
         return None
@@ -36,7 +42,7 @@ def word(expression):
 def known(name):
     """Is there such a symbol?"""
     try:
-        return gdb.parse_and_eval(f"(long)&{name}") != 0
+        return int(gdb.parse_and_eval(f"&{name}")) != 0
     except gdb.error:
         return False
 
@@ -44,10 +50,10 @@ def known(name):
 def in_mpi():
     """Is it between MPI_Init and MPI_Finalize? None where that cannot be told."""
     if wanted["offset"]:
-        state = word(f"(long)&crdebug_clock + {wanted['offset']}")
+        state = word("crdebug_clock", wanted["offset"])
         if state is not None:
             return state != 0
-    state = word("(long)&ompi_mpi_state")  # Open MPI: ompi/runtime/mpiruntime.h
+    state = word("ompi_mpi_state")  # Open MPI: ompi/runtime/mpiruntime.h
     return None if state is None else 0 < state < 5
 
 
@@ -61,6 +67,18 @@ def callers():
         found.append((frame.name() or "", text))
         frame = frame.older()
     return found
+
+
+def main_returned():
+    """Is what calls main the caller? A libc without symbols (Debian 13's) has that in a function
+    without a name, called by the one that has it."""
+    frame = gdb.newest_frame()
+    library, frame = gdb.solib_name(frame.pc()), frame.older()
+    while (
+        frame is not None and not frame.name() and library and library == gdb.solib_name(frame.pc())
+    ):
+        frame = frame.older()
+    return frame is not None and (frame.name() or "").startswith(START)
 
 
 def plain(name):
@@ -95,7 +113,7 @@ class Ending(gdb.Breakpoint):
         else:
             fatal = any("errors_are_fatal" in name for name, _ in above)
             what = f"abort({value}) after an error in MPI" if fatal else f"MPI_Abort({value})"
-        if above and above[0][0].startswith(START):
+        if main_returned():
             what += ", which main returned"
         else:
             own = next(
@@ -103,6 +121,31 @@ class Ending(gdb.Breakpoint):
             )
             what += f", from {own[0]} at {own[1]}" if own else ""
         gdb.write(f"{MARK}{what}\n")
+        gdb.flush()
+        return True
+
+
+class Report(gdb.Breakpoint):
+    """At what a sanitizer calls when it has reported something. All but UBSan's gets the summary
+    (sanitizer/common_interface_defs.h); that one is called before, and only notes that
+    (compiler-rt/lib/ubsan/ubsan_monitor.cpp)."""
+
+    def __init__(self, name):
+        super().__init__(function=name, internal=True, qualified=True)
+        self.name = name
+
+    def stop(self):
+        if not wanted["on"]:
+            return False
+        text = "UndefinedBehaviorSanitizer"
+        if self.name == SUMMARY:
+            address = int(gdb.newest_frame().read_register("rdi"))
+            text = "a sanitizer"
+            with contextlib.suppress(gdb.error):
+                data = gdb.selected_inferior().read_memory(address, LONGEST).tobytes()
+                line = data.partition(b"\0")[0].decode(errors="replace").partition("\n")[0]
+                text = line.removeprefix("SUMMARY: ") or text
+        gdb.write(f"{MARK}report of {text}\n")
         gdb.flush()
         return True
 
@@ -118,3 +161,5 @@ class Endings(gdb.MICommand):
 Endings("-crdebug-endings")
 for function, holder in (*ABORTS.items(), *EXITS.items()):
     Ending(function, holder)
+for function in (SUMMARY, "__ubsan_on_report"):
+    Report(function)

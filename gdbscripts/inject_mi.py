@@ -171,7 +171,7 @@ class Caller:
 
 
 def symbol_address(name):
-    return int(gdb.parse_and_eval(f"(long)&{name}")) & WORD
+    return int(gdb.parse_and_eval(f"&{name}")) & WORD
 
 
 def inject(tid, dlopen, errno_location, number, rank, path):

@@ -5,6 +5,9 @@ stopped. Kept are chunks of 32 KiB. One that is as in the snapshot before is the
 that a further snapshot of a process that has changed little takes little.
 """
 
+import ctypes
+import errno
+import fcntl
 import itertools
 import os
 import re
@@ -16,6 +19,10 @@ ZERO_PAGE = bytes(PAGE)
 ZEROS = bytes(CHUNK)
 # Of /proc/PID/pagemap's entries the highest byte (Linux: admin-guide/mm/pagemap.rst): bit 7, in
 # memory; bit 6, swapped out; bit 5, not a private copy.
+PORTION_OF_PAGES = 1 << 18  # whose entries, 2 MiB, are read at once
+# Linux: include/uapi/linux/fs.h.
+PAGEMAP_SCAN, REGIONS = 0xC0606610, 1024
+FILE_PAGE, PRESENT_PAGE, SWAPPED_PAGE = 1 << 2, 1 << 3, 1 << 4
 OWN_PAGES = re.compile(rb"[\x40-\x5f\x80-\x9f\xc0-\xdf]+")
 
 Area = namedtuple("Area", "start end access offset device inode name")
@@ -43,7 +50,13 @@ class Memory:
 
     def __init__(self, pid):
         self.pid = pid
-        self.file = os.open(f"/proc/{pid}/mem", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            self.file = os.open(f"/proc/{pid}/mem", os.O_RDWR | os.O_CLOEXEC)
+        except ProcessLookupError:  # there is nothing to be seen of that one thread any more
+            import gdb
+
+            said = "the main thread has ended (pthread_exit): only checkpoints lead back"
+            raise gdb.GdbError(said) from None
         self.pages = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
 
     def __enter__(self):
@@ -66,12 +79,8 @@ class Memory:
             return shared_extents(self.pid, area)
         if area.inode:
             return file_extents(self, area)
-        count = (area.end - area.start) // PAGE
-        entries = os.pread(self.pages, count * 8, area.start // PAGE * 8)[7::8]
-        return [
-            (area.start + found.start() * PAGE, area.start + found.end() * PAGE)
-            for found in OWN_PAGES.finditer(entries)
-        ]
+        found = own_pages_scanned(self.pages, area)
+        return own_pages_read(self.pages, area) if found is None else found
 
     def chunks(self, area):
         """Start and size of each chunk of a mapping that may hold anything but zeros."""
@@ -82,6 +91,86 @@ class Memory:
                     last = at
                     low = max(at, area.start)
                     yield low, min(at + CHUNK, area.end) - low
+
+
+class ScanArguments(ctypes.Structure):
+    """struct pm_scan_arg of <linux/fs.h>."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_uint64)
+        for name in (
+            "size",
+            "flags",
+            "start",
+            "end",
+            "walk_end",
+            "vec",
+            "vec_len",
+            "max_pages",
+            "category_inverted",
+            "category_mask",
+            "category_anyof_mask",
+            "return_mask",
+        )
+    )
+
+
+class Region(ctypes.Structure):
+    """struct page_region of <linux/fs.h>."""
+
+    _fields_ = tuple((name, ctypes.c_uint64) for name in ("start", "end", "categories"))
+
+
+def own_pages_scanned(pages, area):
+    """As `own_pages_read`, by the PAGEMAP_SCAN of Linux 6.7: page tables that are not there take no
+    time, so that huge reservations do not. None where the kernel has no such thing."""
+    regions = (Region * REGIONS)()
+    told = ScanArguments(
+        size=ctypes.sizeof(ScanArguments),
+        end=area.end,
+        vec=ctypes.addressof(regions),
+        vec_len=REGIONS,
+        category_inverted=FILE_PAGE,
+        category_mask=FILE_PAGE,
+        category_anyof_mask=PRESENT_PAGE | SWAPPED_PAGE,
+        return_mask=PRESENT_PAGE | SWAPPED_PAGE,
+    )
+    found, at = [], area.start
+    while at < area.end:
+        told.start = at
+        try:
+            count = fcntl.ioctl(pages, PAGEMAP_SCAN, told)
+        except OSError as error:
+            if error.errno in (errno.ENOTTY, errno.EINVAL) and at == area.start:
+                return None
+            raise
+        for region in regions[:count]:
+            if found and found[-1][1] == region.start:
+                found[-1] = found[-1][0], region.end
+            else:
+                found.append((region.start, region.end))
+        if told.walk_end <= at:
+            raise OSError(errno.EIO, f"pages from {at:#x} on cannot be looked for")
+        at = told.walk_end
+    return found
+
+
+def own_pages_read(pages, area):
+    """The ranges of pages that a private mapping has of its own, in memory or swapped out."""
+    found = []
+    for low in range(area.start, area.end, PORTION_OF_PAGES * PAGE):
+        high = min(low + PORTION_OF_PAGES * PAGE, area.end)
+        size = (high - low) // PAGE * 8
+        entries = os.pread(pages, size, low // PAGE * 8)
+        if len(entries) != size:
+            raise OSError(errno.EIO, f"pages from {low:#x} on cannot be looked for")
+        for own in OWN_PAGES.finditer(entries[7::8]):
+            start, end = low + own.start() * PAGE, low + own.end() * PAGE
+            if found and found[-1][1] == start:
+                found[-1] = found[-1][0], end
+            else:
+                found.append((start, end))
+    return found
 
 
 def file_extents(memory, area):

@@ -110,7 +110,7 @@ def saved_frame():
 
 
 def set_gate(value):
-    symbol = gdb.parse_and_eval(f"(long)&{GATE}")
+    symbol = gdb.parse_and_eval(f"&{GATE}")
     gdb.selected_inferior().write_memory(int(symbol), value.to_bytes(4, "little"))
 
 

@@ -3,6 +3,7 @@
 Sourced after ptrace_x86.py and kept_memory.py, into the same namespace.
 """
 
+import contextlib
 import ctypes
 import os
 import re
@@ -10,7 +11,15 @@ import signal
 import time
 
 import gdb
-from __main__ import FUTEX, REGISTERS, UserRegisters, fields_of, libc, ptrace, registers_of
+from __main__ import (
+    FUTEX,
+    REGISTERS,
+    UserRegisters,
+    is_caught,
+    libc,
+    ptrace,
+    registers_of,
+)
 
 (
     POINT,
@@ -27,10 +36,14 @@ COUNT, STOP, RETIRE, COMPARE, RESUME = range(5)
 CALLED, SIGNALLED = 1, 2
 PTRACE_PEEKUSER, PTRACE_POKEUSER = 3, 6
 DEBUG_CONTROL = 848 + 7 * 8  # DR7 in struct user of <sys/user.h>
-SP = 7  # DWARF's number of the stack pointer
+RSI, RDI, SP = 4, 5, 7  # DWARF's numbers of registers
 PROBE = 4096
 PATIENCE = 50  # looks at a sleeping thread, 20 ms each (native/walk_wait.c)
 TRACE = 1 << 16  # instructions that are remembered at most, of one level
+CRASHES = sum(
+    1 << (number - 1)
+    for number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
+)
 QUIET_SIGNALS = ("SIGTRAP", "SIGSTOP", "SIGINT")
 
 
@@ -72,7 +85,7 @@ class WalkState(ctypes.Structure):
         ("error", ctypes.c_int32),
         ("tick", Tick),
         ("passed", ctypes.c_uint64),
-        ("fatal", ctypes.c_uint64),
+        ("limits", ctypes.c_uint64),
         ("points", ctypes.POINTER(Point)),
         ("count", ctypes.c_int64),
         ("wanted", ctypes.POINTER(UserRegisters)),
@@ -93,7 +106,30 @@ class WalkFailed(gdb.GdbError):
 
 
 class OutOfTime(WalkFailed):
-    """The seconds that a search may take are over, or the user has had enough."""
+    """The thread does not work any more, or the user has had enough."""
+
+
+class EndAhead(WalkFailed):
+    """The process ends here."""
+
+    def __init__(self):
+        super().__init__("the program comes to its end on the way")
+
+
+class HasEnded(WalkFailed):
+    """There is no process to be taken back any more."""
+
+    def __init__(self):
+        super().__init__("the thread has ended")
+
+
+class SignalAhead(WalkFailed):
+    """The thread stands before a signal that would end the process, or is a limit."""
+
+    def __init__(self, number):
+        self.number = number
+        name = signal.Signals(number).name
+        super().__init__(f"the thread gets {name} on the way, which would end it")
 
 
 libraries = {}
@@ -116,22 +152,22 @@ def load_walk(path):
 SIGNAL_LINE = re.compile(r"^(SIG\w+)\s+\S+\s+\S+\s+(Yes|No)", re.M)
 
 
+def number_of_signal(name):
+    """By GDB's name: Python names of the real-time signals but the first and the last. None for
+    one that is not Linux's."""
+    number = name.removeprefix("SIG")
+    if number.isdecimal():
+        return int(number) if int(number) <= signal.SIGRTMAX else None
+    return getattr(signal, name, None)
+
+
 def passed_signals():
     """The signals that GDB gives to the program, as a mask."""
     mask = 0
     for name, passed in SIGNAL_LINE.findall(gdb.execute("info signals", to_string=True)):
-        number = getattr(signal, name, None)
+        number = number_of_signal(name)
         if passed == "Yes" and number is not None and name not in QUIET_SIGNALS:
             mask |= 1 << (number - 1)
-    return mask
-
-
-def harmless_signals(pid):
-    """Those that do not end the process, nor stop it: caught, ignored, or nothing by themselves."""
-    fields = fields_of(f"/proc/{pid}/status")
-    mask = int(fields["SigCgt"], 16) | int(fields["SigIgn"], 16)
-    for each in (signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH):
-        mask |= 1 << (each - 1)
     return mask
 
 
@@ -143,25 +179,35 @@ def swap_watching(tid, value):
     return before
 
 
-def end_of_program():
-    """Where a process goes that ends itself: it could not be taken back from there."""
-    try:
-        return int(gdb.parse_and_eval("(long)&_exit"))
-    except gdb.error:
-        return None
+def ends_of_program():
+    """Points where a process ends itself, and where it kills: nothing is taken back from there."""
+    kill = int(signal.SIGKILL)
+    found = []
+    for name, level in (
+        ("_exit", None),
+        ("kill", (RSI, 0, 0, kill)),
+        ("raise", (RDI, 0, 0, kill)),
+    ):
+        with contextlib.suppress(gdb.error):
+            address = int(gdb.parse_and_eval(f"&{name}"))
+            found.append(point_at(address, STOP, 1, level))
+    return found
 
 
 class Engine:
-    """Walks one thread. memory: of the process. seconds: what all of its walks may take."""
+    """Walks one thread. memory: of the process. seconds: for how long it may sleep: as long as it
+    works there is no limit but the user's interrupt."""
 
     def __init__(self, library, memory, tid, seconds):
         self.library = library
         self.tid = tid
-        self.deadline = time.monotonic() + seconds
-        given = passed_signals()
-        self.passed = given & harmless_signals(memory.pid)
-        self.fatal = given & ~self.passed
-        self.end = end_of_program()
+        self.seconds = seconds
+        self.begin()
+        self.passed = passed_signals()
+        self.limits = 0  # signals before which walks end although the program catches them
+        self.dead_end = False  # no crash is survived
+        self.pending = 0  # the signal that the thread takes first on the next walk
+        self.ends = ends_of_program()
         self.memory = memory
         self.trace = (Entry * TRACE)()
         self.problem = None
@@ -170,15 +216,27 @@ class Engine:
         self.wanted = UserRegisters()
         self.probes = []
 
+    def begin(self):
+        """A period begins, at whose end the thread must have worked most of the time."""
+        self.deadline = time.monotonic() + self.seconds
+        self.looks = self.asleep = 0
+
     def on_tick(self, asleep):
         try:
             gdb.execute("", to_string=True)  # raises what the user's interrupt is
         except KeyboardInterrupt:
             self.problem = OutOfTime("interrupted")
             return 1
+        self.looks, self.asleep = self.looks + 1, self.asleep + (asleep > 0)
         if time.monotonic() > self.deadline:
-            self.problem = OutOfTime(f"not found in time, after {self.hits} passages")
-            return 1
+            if 2 * self.asleep > self.looks:
+                self.problem = OutOfTime(
+                    f"not found, after {self.hits} passages: it sleeps on the way, for something "
+                    "that nobody does while a rank is taken back within an MPI tick; 'goto tick "
+                    "N' goes to whole ticks"
+                )
+                return 1
+            self.begin()
         if asleep >= PATIENCE and self.waits_for_thread():
             self.problem = WalkFailed(
                 "it waits there for another thread of its rank (OpenMP, say), and all but the "
@@ -192,6 +250,14 @@ class Engine:
         """Is the thread in futex(2), with which threads wait for each other?"""
         with open(f"/proc/{self.memory.pid}/task/{self.tid}/syscall") as file:
             return file.read().split()[0] == str(FUTEX)
+
+    def give(self, number):
+        """Have the thread take the signal that it stands before on its next walk; returns whether
+        it can: it goes on after that only if it catches it."""
+        if (self.dead_end and CRASHES >> (number - 1) & 1) or not is_caught(self.tid, number):
+            return False
+        self.pending = number
+        return True
 
     @property
     def registers(self):
@@ -207,7 +273,8 @@ class Engine:
             memory=self.memory.file,
             tick=self.tick,
             passed=self.passed,
-            fatal=self.fatal,
+            limits=self.limits | (CRASHES if self.dead_end else 0),
+            pending=self.pending,
             points=array,
             count=len(points),
             wanted=ctypes.pointer(self.wanted),
@@ -222,18 +289,18 @@ class Engine:
     def _call(self, points, function, *arguments, most=0):
         """Returns how it ended, at which of the points, and the state."""
         if time.monotonic() > self.deadline:
-            raise OutOfTime(f"not found in time, after {self.hits} passages")
-        guard = None
-        if self.end is not None:
-            guard = point_at(self.end, STOP, 1)
-            points = [*points, guard]
+            self.begin()  # it has come somewhere each time
+        for end in self.ends:
+            end.hits = 0
+        points = [*points, *self.ends]
         state, points, array = self._state(points, most)
+        self.pending = 0
         event = function(ctypes.byref(state), *arguments)
         for point, told in zip(points, array):  # noqa: B905 - the array has one if there is none
             point.hits, point.last, point.retired = told.hits, told.last, told.retired
         self.hits += state.stamp
-        if event == POINT and points[state.point] is guard:
-            raise WalkFailed("the program comes to its end on the way")
+        if event == POINT and any(points[state.point] is end for end in self.ends):
+            raise EndAhead
         if event in (POINT, STEPS, OUT) or (event == 0 and function is self.library.walk_step):
             return event, points[state.point] if event == POINT else None, state
         raise self._failure(event, state)
@@ -243,12 +310,11 @@ class Engine:
         if event == ABANDONED:
             return problem or WalkFailed("the walk was given up")
         if event == GONE:
-            return WalkFailed("the thread has ended")
+            return HasEnded()
         if event == EVENT:
             return WalkFailed("the process makes a thread or a process on the way")
         if event == FATAL:
-            name = signal.Signals(state.error).name
-            return WalkFailed(f"the thread gets {name} on the way, which would end it")
+            return SignalAhead(state.error)
         if event == TRAP:
             return WalkFailed(f"a trap of the program's own at {state.registers.rip:#x}")
         return WalkFailed(f"walking failed: {os.strerror(state.error)}")

@@ -10,19 +10,29 @@ Sourced after walk_mi.py, into the same namespace.
     most similar one was taken, and another one is as similar, or it is not similar enough.
     Library code may leave other remains in registers and on the stack each time; the program's
     own values tell the passages of a loop from each other.
+    Where the thread was about to get a signal, it goes to before that comes again: to the
+    instruction that faults, or to the system call by which the thread sends it to itself.
 """
 
 import gdb
 from __main__ import (
+    COUNT,
+    CRASHES,
+    OWN_STOPS,
     STOP,
+    SYSCALL_INSTRUCTION,
+    EndAhead,
     Memory,
     Reverse,
+    SignalAhead,
     Walk,
+    WalkFailed,
     point_at,
     process,
     reach,
     registers_of,
     stack_level,
+    stop_signal,
 )
 
 SAVED = ("rip", "rsp", "rbp", "rbx", "r12", "r13", "r14", "r15")  # over calls
@@ -54,47 +64,124 @@ def likeness(one, other):
 
 class Recall(gdb.MICommand):
     def invoke(self, arguments):
+        tid = gdb.selected_thread().ptid[1]
         with Memory(process()[0]) as memory:
-            values, stack = state_of(gdb.selected_thread().ptid[1], memory)
-        return {"state": ",".join(f"{value:x}" for value in values) + ":" + stack.hex()}
+            values, stack = state_of(tid, memory)
+        number = stop_signal(tid).number
+        signal = 0 if number in OWN_STOPS else number
+        words = ",".join(f"{value:x}" for value in values)
+        return {"state": f"{words}:{stack.hex()}:{signal}"}
 
 
 class Meet(gdb.MICommand):
     def invoke(self, arguments):
         with Walk(arguments) as walk:
             text, *limits = walk.rest
-            registers, _, stack = text.partition(":")
+            registers, stack, signal = text.split(":")
             wanted = ([int(value, 16) for value in registers.split(",")], bytes.fromhex(stack))
-            pc, level = wanted[0][0], stack_level(wanted[0][1])
             stops = [point_at(int(limit, 16), STOP, 1) for limit in limits]
-            count, exact = self.find(walk, wanted, pc, level, stops)
-            moves = (reach(pc, level, count),) if count else ()
-            search = Reverse(walk.engine, walk.book, walk.origin, None, [])
-            walk.go(search, moves)
+            meeting = Meeting(walk, wanted, int(signal), stops)
+            try:
+                moves, exact = meeting.find()
+                search = Reverse(walk.engine, walk.book, walk.origin, None, [])
+                walk.go(search, moves)
+            except gdb.GdbError:
+                walk.to_origin()
+                raise
             return {**walk.told(moves), "exact": str(int(exact))}
 
-    def find(self, walk, wanted, pc, level, stops):
-        """Which passage of its address it was, 0 if it is the origin itself, and whether that is
-        beyond doubt."""
+
+class Meeting:
+    """One search. signal: which the thread was about to get, or 0."""
+
+    def __init__(self, walk, wanted, signal, stops):
+        self.walk, self.wanted, self.signal, self.stops = walk, wanted, signal, stops
+        self.pc, self.sp = wanted[0][:2]
+        self.level = stack_level(self.sp)
+        self.passed = 0  # how often the thread has come to the address
+        self.signals = 0  # and how often to before the signal
+
+    def find(self):
+        """The moves to the state, and whether that is beyond doubt."""
+        walk = self.walk
         walk.origin.put_back()
-        if state_of(walk.tid, walk.memory) == wanted:
-            return 0, True
-        alike, count = [], 0
-        while count < MOST:
-            point = point_at(pc, STOP, 1, level)
-            if walk.engine.run([point, *stops]) is not point:
+        if not self.signal and self.state() == self.wanted:
+            return (), True
+        walk.engine.limits = CRASHES
+        if self.signal:
+            walk.engine.limits |= 1 << (self.signal - 1)
+        alike = []
+        while self.passed < MOST:
+            try:
+                moves, now = self.next()
+            except SignalAhead as ahead:
+                # What handles a crash often ends the process: only where there is no other way.
+                if any(each[0][0] == len(SAVED) for each in alike):
+                    break
+                if not walk.engine.give(ahead.number):
+                    break
+                continue
+            except EndAhead:
                 break
-            count += 1
-            now = state_of(walk.tid, walk.memory)
-            if now == wanted:
-                return count, True
-            alike.append((likeness(now, wanted), count))
+            if moves is None:
+                break
+            if now == self.wanted:
+                return moves, True
+            found = likeness(now, self.wanted)
+            if self.signal and found[0] == len(SAVED):
+                return moves, True  # the same signal in the same frame
+            alike.append((found, len(alike), moves))
+            if self.signal and not walk.engine.give(self.signal):
+                break
         if not alike:
-            raise gdb.GdbError("the thread did not come to this place again")
+            raise WalkFailed("the thread did not come to this place again")
         alike.sort(reverse=True)
-        (saved, common, of), best = alike[0]
+        (saved, common, of), _, best = alike[0]
         alone = len(alike) == 1 or alike[1][0] < alike[0][0]
         return best, alone and saved == len(SAVED) and common >= 0.9 * of
+
+    def next(self):
+        """The moves to the next state that is in question, and the state; None if there is none."""
+        point = point_at(self.pc, STOP, 1, self.level)
+        engine = self.walk.engine
+        while True:
+            try:
+                if engine.run([point, *self.stops]) is not point:
+                    return None, None
+                self.passed += 1
+                if not self.signal:
+                    return (reach(self.pc, self.level, self.passed),), self.state()
+            except SignalAhead as ahead:
+                self.signals += 1
+                if ahead.number != self.signal:
+                    raise
+                now = self.state()
+                if now[0][:2] == [self.pc, self.sp]:
+                    return self.before_signal(), now
+                if not engine.give(ahead.number):
+                    raise
+
+    def before_signal(self):
+        """The moves to before the signal that the thread is about to get."""
+        walk = self.walk
+        told = stop_signal(walk.tid)
+        if told.code > 0:  # by the instruction that it stands at
+            return (reach(self.pc, self.level, self.passed),) if self.passed else ()
+        call = self.pc - len(SYSCALL_INSTRUCTION)
+        if walk.memory.read(call, len(SYSCALL_INSTRUCTION)) != SYSCALL_INSTRUCTION:
+            raise WalkFailed("the thread did not send itself the signal")
+        walk.origin.put_back()
+        counter = point_at(call, COUNT, 0, self.level)
+        for _ in range(self.signals):
+            try:
+                walk.engine.run([counter])
+            except SignalAhead as ahead:
+                walk.engine.pending = ahead.number
+        walk.engine.pending = 0
+        return (reach(call, self.level, counter.hits),) if counter.hits else ()
+
+    def state(self):
+        return state_of(self.walk.tid, self.walk.memory)
 
 
 class CallFrame(gdb.MICommand):

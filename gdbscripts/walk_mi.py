@@ -14,68 +14,60 @@ Sourced last, into the namespace of all of crdebug's scripts (walk_search.py say
     the thread stands where it stood. before: what to look for there; frame: what it is about.
 Options of all three, before what is listed: --write ADDRESS=BYTES, to be written after each time
 the snapshot is put back; --seconds LIMIT; --frame FRAME: not what the newest frame did, but this
-one. Numbers are hexadecimal.
+one; --limit ADDRESS: of what holds the thread at its next MPI call; --dead-end 1: it is known to
+crash behind the origin, and no handler of that crash is run: what it does cannot be taken back.
+Numbers are hexadecimal.
 
 GDB shows the thread where it is then. That it stands there GDB learns by -crdebug-arrive only
 (keep_mi.py), before the thread is to run on; here it would take the answer's place.
 """
 
 import contextlib
-import time
 
 import gdb
 from __main__ import (
     COMPARE,
+    CRASHES,
     PORTION,
-    PTRACE_SINGLESTEP,
     STOP,
+    SYSCALL_INSTRUCTION,
     BeforeOrigin,
     Book,
     End,
+    EndAhead,
     Engine,
     FromEarlier,
     Gone,
+    Here,
     Mark,
     Memory,
+    Origin,
     Reverse,
     Search,
+    SignalAhead,
     Snapshot,
     WalkFailed,
-    areas,
-    extended_state,
-    find,
     flush,
-    held_signal,
-    is_caught,
-    is_own_memory,
-    leave_call,
+    general,
     levels_of,
     load_walk,
+    near,
     point_at,
     process,
-    ptrace,
     reach,
-    read_content,
     refresh_watchpoints,
     registers_of,
-    rseq_ranges,
     set_registers,
     stack_level,
-    stop_signal,
     swap_watching,
-    tids,
-    wait,
-    was_interrupted,
+    walking,
     write_content,
 )
 
 SECONDS = 30.0
 KINDS = ("stepi", "nexti", "step", "next", "finish")
-GENERAL = ("rip", "rsp", "rbp", "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r12")
-MOST_NEAR = 6
+OVER_CALLS = ("rsp", "rbp", "rbx", "r12", "r13", "r14", "r15")
 CLOSE = 32  # so many passages of the present address before the present stop, a search starts
-walking = {}  # "library"; "origin": the one that `near` belongs to; "landed": where a command led
-near = {}  # states on ways from the origin: moves -> snapshot
 
 
 # ---- places as text -----------------------------------------------------------------------------
@@ -108,136 +100,12 @@ def place_of(text):
     return tuple(moves)
 
 
-# ---- states -------------------------------------------------------------------------------------
-
-
-class Origin:
-    """A snapshot to walk from."""
-
-    def __init__(self, name, writes):
-        self.snapshot = find(name)
-        if walking.get("origin") != (self.snapshot, writes):
-            near.clear()
-            walking["origin"] = (self.snapshot, writes)
-        self.writes = writes
-        self.known = None
-
-    def put_back_near(self, moves):
-        """Put the nearest state back that is on the way; returns how many of the moves are done."""
-        for count in range(len(moves), 0, -1):
-            snapshot = near.get(moves[:count])
-            if snapshot is not None:
-                self.restore(snapshot)
-                return count
-        self.put_back()
-        return 0
-
-    def keep_near(self, moves):
-        """Keep the present state, which these moves lead to."""
-        flush()
-        near.pop(moves, None)
-        with contextlib.suppress(gdb.GdbError):
-            near[moves] = Snapshot([])
-        while len(near) > MOST_NEAR:
-            del near[next(iter(near))]
-
-    def restore(self, snapshot):
-        problems, now = snapshot.problems()
-        if problems:
-            raise WalkFailed("cannot be put back: " + "; ".join(problems))
-        snapshot.put_back(now)
-
-    def put_back(self):
-        self.restore(self.snapshot)
-        if self.writes:
-            with Memory(process()[0]) as memory:
-                for address, data in self.writes:
-                    memory.write(address, data)
-
-    def levels(self):
-        return self.known
-
-    def learn(self, book):
-        """To be called when it has just been put back."""
-        flush()
-        self.known = levels_of(book)
-
-
-def take_signal(tid):
-    """Let a thread take the signal that it is about to get, if somebody sent it: to its handler.
-    Returns whether it did."""
-    told = stop_signal(tid)
-    if told.code > 0 or not held_signal(tid) or not is_caught(tid, told.number):
-        return False
-    gdb.execute("queue-signal 0", to_string=True)
-    ptrace(PTRACE_SINGLESTEP, tid, told.number)
-    wait(tid)
-    return True
-
-
-class Here:
-    """The state of the thread, and of all memory, at the present stop."""
-
-    def __init__(self, tid):
-        self.tid = tid
-        pid, _ = process()
-        # A catchpoint's stop: no walk ends in the middle of a call, or where a signal is to come.
-        leave_call(tid, make=True)
-        self.signalled = take_signal(tid)
-        flush()
-        self.registers = registers_of(tid)
-        before = {"rax": self.registers.rax, "orig_rax": self.registers.orig_rax}
-        self.inside = was_interrupted(before)
-        self.xstate = extended_state(tid)
-        self.areas = [each for each in areas(pid) if is_own_memory(each)]
-        self.excepted = [*rseq_ranges(tids()), *self.dead_stack()]
-        with Memory(pid) as memory:
-            self.content, _ = read_content(memory, self.areas, {})
-        self.snapshot = None  # not at a signal that is about to be delivered
-        with contextlib.suppress(gdb.GdbError):
-            self.snapshot = Snapshot([])
-
-    def dead_stack(self):
-        """What lies behind the end of the stack, red zone included, is nobody's any more: remains
-        of signal frames, for one, which the processor lays out as it likes."""
-        sp = self.registers.rsp
-        return [(area.start, sp - 128) for area in self.areas if area.start <= sp < area.end]
-
-    @property
-    def pc(self):
-        return self.registers.rip
-
-    def same(self, memory):
-        """Is the thread's state this one again, and the memory's? Registers have been compared."""
-        if extended_state(self.tid) != self.xstate:
-            return False
-        now, changed = read_content(memory, self.areas, self.content.chunks)
-        if not changed and now.chunks.keys() == self.content.chunks.keys():
-            return True
-        for start in now.chunks.keys() | self.content.chunks.keys():
-            one, other = now.chunks.get(start), self.content.chunks.get(start)
-            if one is other:
-                continue
-            size = len(one or other)
-            if self.blanked(start, one or bytes(size)) != self.blanked(start, other or bytes(size)):
-                return False
-        return True
-
-    def blanked(self, start, data):
-        """A piece of memory without what does not count."""
-        found = bytearray(data)
-        for low, high in self.excepted:
-            low, high = max(low - start, 0), min(high - start, len(found))
-            if low < high:
-                found[low:high] = bytes(high - low)
-        return found
-
-
 class Walk:
     """One command: the options, the engine, and the way back if it fails."""
 
     def __init__(self, arguments):
-        self.seconds, self.frame, writes = SECONDS, None, []
+        self.seconds, self.frame, self.dead_end, writes = SECONDS, None, False, []
+        self.limit = 0
         rest = list(arguments)
         while rest and rest[0].startswith("--"):
             option, value = rest.pop(0), rest.pop(0)
@@ -245,6 +113,10 @@ class Walk:
                 self.seconds = float(value)
             elif option == "--frame":
                 self.frame = int(value, 16)
+            elif option == "--limit":
+                self.limit = int(value, 16)
+            elif option == "--dead-end":
+                self.dead_end = value == "1"
             elif option == "--write":
                 address, data = value.split("=")
                 writes.append((int(address, 16), bytes.fromhex(data)))
@@ -260,6 +132,7 @@ class Walk:
     def __enter__(self):
         self.memory = Memory(self.pid)
         self.engine = Engine(walking["library"], self.memory, self.tid, self.seconds)
+        self.engine.dead_end = self.dead_end
         self.book = Book(self.memory)
         self.watching = swap_watching(self.tid, 0)
         return self
@@ -283,17 +156,44 @@ class Walk:
             raise WalkFailed("this is where the snapshot was made")
         self.origin.put_back_near(start)
         level = stack_level(here.registers.rsp)
-        self.engine.wanted = here.registers
+        self.engine.wanted, self.engine.limits = here.registers, CRASHES
         passed = 0  # since `start`
+        alike = []  # where the registers were the same, and memory was not
+        beyond = [point_at(self.limit, STOP, 1)] if self.limit not in (0, here.pc) else []
         while True:
             compare = point_at(here.pc, COMPARE, 0, level)
             portion = point_at(here.pc, STOP, PORTION - passed, level)
-            passed += self.engine.run([compare, portion]).hits
-            if self.is_here(here):
+            ahead = None
+            try:
+                reached = self.engine.run([compare, portion, *beyond])
+            except (SignalAhead, EndAhead) as error:
+                reached, ahead = None, error
+            passed += compare.hits
+            if reached is not None and reached not in beyond:
+                if self.is_here(here):
+                    return self.nearer(End(here.pc, level, passed), start)
+                if reached is compare:
+                    alike.append((End(here.pc, level, passed), start))
+            elif isinstance(ahead, SignalAhead) and passed and self.is_crash_of(here):
                 return self.nearer(End(here.pc, level, passed), start)
+            elif len(alike) == 1:  # what it does from here on is not to be done again
+                return self.nearer(*alike[0])
+            elif ahead is None:
+                beyond = []  # it may stand inside what holds it there
+            elif isinstance(ahead, EndAhead) or not self.engine.give(ahead.number):
+                raise ahead
             if passed == PORTION:
                 start, passed = (*start, reach(here.pc, level, passed)), 0
                 self.origin.keep_near(start)
+
+    def is_crash_of(self, here):
+        """Does the thread crash where it stood? Never beyond that, whatever differs elsewhere."""
+        now, then = registers_of(self.tid), here.registers
+        if general(now) == general(then):
+            return True
+        kept = all(getattr(now, name) == getattr(then, name) for name in OVER_CALLS)
+        calls = self.memory.read(then.rip, len(SYSCALL_INSTRUCTION)) == SYSCALL_INSTRUCTION
+        return kept and calls and now.rip == then.rip + len(SYSCALL_INSTRUCTION)
 
     def nearer(self, end, start):
         """The end of a search, which is to start shortly before it."""
@@ -307,6 +207,11 @@ class Walk:
 
     def is_here(self, here):
         return general(registers_of(self.tid)) == general(here.registers) and here.same(self.memory)
+
+    def to_origin(self):
+        """Where a thread stands that has found no other place: nothing has happened there yet."""
+        self.origin.put_back()
+        self.land()
 
     def land(self):
         """Have GDB show the thread where it stands."""
@@ -345,7 +250,7 @@ class Walk:
             told = {"before": error.kind or kind, "frame": f"{level.frame:x}"}
             return {**told, "function": level.function}
         except WalkFailed:
-            self.engine.deadline = time.monotonic() + self.seconds
+            self.engine.begin()
             self.go(search, self.back)
             raise
 
@@ -375,11 +280,6 @@ def place_moves(end):
 
 def search_mark(moves):
     return Mark(tuple(moves), 0)
-
-
-def general(registers):
-    """What tells a thread's stops from each other."""
-    return tuple(getattr(registers, name) for name in GENERAL)
 
 
 class WalkLibrary(gdb.MICommand):

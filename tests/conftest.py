@@ -2,22 +2,33 @@
 
 A test's tier is the directory below tests/ that it is in; a test elsewhere says it by its
 marker. A tier that this machine cannot run is skipped, with the probe's reason. Where CI is
-"true" or "1", or CRDEBUG_REQUIRE_TIERS is "all", it fails instead: there a skip would only
-hide that something is missing.
+"true" or "1", or CRDEBUG_REQUIRE_TIERS is "all", every skip is a failure instead: there it would
+only hide that something is missing.
+
+What is marked `sweep` repeats with more cases what another test shows: it runs with --all, or
+when it is named. What is marked `vm` needs another kernel than most machines have: it runs only
+when its file is named, in scripts/in-vm.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import shutil
+import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))  # also for what pytest_plugins names
 from crdebug.node import probes
+from harness import ending, leaks
 
+pytest_plugins = ("pytester", "harness.again", "harness.works_with")
+os.environ["CRDEBUG_STRICT"] = "1"  # warnings of the native part are errors
 os.environ["CRDEBUG_CONFIG"] = os.devnull  # what the user of this machine prefers is not tested
 
 
@@ -33,9 +44,12 @@ OBSTACLES: dict[str, Callable[[], str | None]] = {
     "criu": probes.checkpoint_obstacle,
 }
 TIERS = tuple(OBSTACLES)
+NEEDS_ROOT = "needs root"
+_TIER = "tier"  # a property of reports
 
 _tier_of_test = pytest.StashKey[dict[str, str]]()
 _outcomes: dict[str, Counter[str]] = {}
+_need_root: set[str] = set()
 
 
 @functools.cache
@@ -61,10 +75,27 @@ def _tier(item: pytest.Item) -> str | None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--every-mpi",
+        "--all",
         action="store_true",
-        help="run all tests that are marked every_mpi with all MPIs, none by turns",
+        help="run what is marked sweep too",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Each process that runs tests has what the leak check looks at to itself: mounts, and a state
+    directory, where tests do not make one of their own."""
+    leaks.own_mounts()
+    home = Path(tempfile.mkdtemp(prefix="crdebug-tests-"))
+    config.add_cleanup(lambda: shutil.rmtree(home, ignore_errors=True))
+    os.environ["CRDEBUG_HOME"] = str(home)
+    ending.usual_signals()
+    ending.at_once(home)
+
+
+@pytest.fixture
+def thorough(request: pytest.FixtureRequest) -> bool:
+    """Whether a test that does the same many times does it as often as for a release (--all)."""
+    return bool(request.config.getoption("all"))
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest's -m looks at the markers
@@ -80,30 +111,53 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     known = {nodeid: tier for nodeid, tier in tiers.items() if tier is not None}
     config.stash[_tier_of_test] = known
     items.sort(key=lambda item: TIERS.index(known[item.nodeid]))
+    named = any("::" in argument for argument in config.args)
+    files = {config.invocation_params.dir / argument.split("::")[0] for argument in config.args}
+    sweeps = named or config.getoption("all")
+    left = {
+        item
+        for item in items
+        if (item.get_closest_marker("sweep") and not sweeps)
+        or (item.get_closest_marker("vm") and item.path not in files)
+    }
+    config.hook.pytest_deselected(items=list(left))
+    items[:] = [item for item in items if item not in left]
 
 
 @pytest.hookimpl(tryfirst=True)  # before any fixture is made
 def pytest_runtest_setup(item: pytest.Item) -> None:
     tier = item.config.stash[_tier_of_test][item.nodeid]
+    if os.geteuid() != 0 and (tier == "criu" or item.get_closest_marker("root")):
+        pytest.skip(NEEDS_ROOT)
     reason = obstacle(tier)
-    if reason is None:
-        return
-    if every_tier_required():
-        pytest.fail(f"the {tier} tier cannot run here, and must: {reason}", pytrace=False)
-    pytest.skip(f"the {tier} tier cannot run here: {reason}")
+    if reason is not None:
+        pytest.skip(f"the {tier} tier cannot run here: {reason}")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):  # type: ignore[no-untyped-def]
     report: pytest.TestReport = yield
-    if report.when == "call" or report.outcome != "passed":
-        tier = item.config.stash[_tier_of_test][item.nodeid]
-        _outcomes.setdefault(tier, Counter())[report.outcome] += 1
+    report.user_properties.append((_TIER, item.config.stash[_tier_of_test][item.nodeid]))
+    if report.skipped and not hasattr(report, "wasxfail") and every_tier_required():
+        assert isinstance(report.longrepr, tuple)
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        report.outcome, report.longrepr = "failed", f"it was skipped, and must not be: {reason}"
     return report
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Of all tests, also where workers run them."""
+    tier = dict(report.user_properties).get(_TIER)
+    if not isinstance(tier, str):
+        return  # a worker has died
+    if report.when == "call" or report.outcome != "passed":
+        _outcomes.setdefault(tier, Counter())[report.outcome] += 1
+    if report.skipped and isinstance(report.longrepr, tuple) and NEEDS_ROOT in report.longrepr[2]:
+        _need_root.add(report.nodeid)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line: what became of each tier."""
+    """One line: what became of each tier. Another one: what was left out."""
     told = []
     for tier in TIERS:
         counts = _outcomes.get(tier)
@@ -112,3 +166,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         )
         told.append(f"{tier}: {what or 'not run'}")
     terminalreporter.write_line("tiers: " + "; ".join(told))
+    if _need_root:
+        terminalreporter.write_line(f"{len(_need_root)} not run: they need root")

@@ -19,7 +19,7 @@ from elftools.elf.elffile import ELFFile
 
 from crdebug.deadline import Deadline
 from crdebug.errors import CrdebugError
-from crdebug.node import programs
+from crdebug.node import owners, programs
 
 _DISTRIBUTION = Path("/usr/lib/debug")
 
@@ -57,7 +57,7 @@ def _is_packed(path: Path) -> bool:
 
 
 async def _unpack(source: Path, target: Path, deadline: Deadline) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
+    owners.make_readable(target.parent)
     descriptor, name = tempfile.mkstemp(dir=target.parent)  # several may do it at once
     os.close(descriptor)
     unfinished = Path(name)

@@ -6,14 +6,15 @@ environment of the ranks. A user may name any process of the job.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from crdebug.acquire.mpir import ProcDesc, acquire, is_starter
+from crdebug.acquire.mpir import ProcDesc, acquire_of, is_here, is_starter
 from crdebug.acquire.symbols import find_symbols
-from crdebug.errors import BadInput, NotAvailable
-from crdebug.node import family, proc
+from crdebug.errors import BadInput, NotAvailable, Refused
+from crdebug.node import family, owners, proc
 from crdebug.node.probes import LAUNCHERS
 from crdebug.ranks import RankSet
 
@@ -26,6 +27,8 @@ VARIABLES: tuple[tuple[str, str], ...] = (
     ("PMIX_RANK", "PMIX_SIZE"),
     ("SLURM_PROCID", "SLURM_NTASKS"),
 )
+# How many of them are on this machine; MPICH's hydra has the second.
+_LOCAL = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,35 +38,49 @@ class FoundJob:
     root: the process that all of it is below: the launcher, or the rank itself if it has none.
     how: for people, by what the ranks were told.  entries: by rank; some may be missing, those
     that are on other machines or have ended.  size: the number of ranks as far as it is known.
+    ended: those that are known to have ended.
+    elsewhere: by machine, the ranks that are known to be there.
     """
 
     root: int
     how: str
     entries: tuple[ProcDesc, ...]
     size: int
+    ended: RankSet = RankSet()  # noqa: RUF009 - immutable
+    elsewhere: Mapping[str, RankSet] = field(default_factory=dict)
 
     @property
     def ranks(self) -> RankSet:
         return RankSet.of(entry.rank for entry in self.entries)
 
     def only(self, ranks: str) -> FoundJob:
-        """The part that a user names, as in ``0,3-5``; empty is all.
+        """The part that a user names, as in ``0,3-5``; empty is all that have not ended.
 
         Raises BadInput for a rank that is not there; NotAvailable when all are wanted and some
-        are not on this machine.
+        are not on this machine, or one that is named has ended.
         """
         if not ranks:
-            missing = RankSet.span(self.size) - self.ranks
+            missing = RankSet.span(self.size) - self.ranks - self.ended
+            hint = f"attach to the others: --ranks {self.ranks}" if self.entries else None
+            if self.elsewhere:
+                there = (f"{ranks} on {host}" for host, ranks in self.elsewhere.items())
+                raise NotAvailable(
+                    f"it has ranks on other machines: {', '.join(there)}; crdebug reaches only "
+                    "those on its own",
+                    hint=hint or "attach on one of these machines, to its part of the job",
+                )
             if missing:
                 raise NotAvailable(
                     "not on this machine, or ended",
                     ranks=missing,
-                    hint=f"attach to the others: --ranks {self.ranks}",
+                    hint=hint,
                 )
             return self
-        chosen = RankSet.parse(ranks, self.ranks)
+        chosen = RankSet.parse(ranks, self.ranks | self.ended)
+        if chosen & self.ended:
+            raise NotAvailable("has ended", ranks=chosen & self.ended)
         entries = tuple(entry for entry in self.entries if entry.rank in chosen)
-        return FoundJob(self.root, self.how, entries, self.size)
+        return replace(self, entries=entries)
 
 
 def find_job(pid: int) -> FoundJob:
@@ -101,11 +118,39 @@ def _by_mpir(pid: int) -> FoundJob | None:
     if len(starters) > 1 and pid not in starters and rank_of(pid) is None:
         raise _several(pid, starters)
     starter = starters[0]
-    entries = acquire(starter)
-    here = os.uname().nodename.partition(".")[0]
-    local = tuple(e for e in entries if e.host.partition(".")[0] in (here, "localhost"))
+    entries, size = acquire_of(starter)
+    local = tuple(entry for entry in entries if is_here(entry.host))
+    ended = RankSet.span(size) - RankSet.of(entry.rank for entry in entries)
+    elsewhere: dict[str, RankSet] = {}
+    for entry in entries:
+        if not is_here(entry.host):
+            known = elsewhere.get(entry.host, RankSet())
+            elsewhere[entry.host] = known | RankSet.of([entry.rank])
+    below = family.descendants(starter)
+    for entry in local:
+        _require_rank_of(starter, entry, entry.pid in below)
     how = f"the MPIR process table of {_name(starter)} (process {starter})"
-    return FoundJob(starter, how, local, len(entries))
+    return FoundJob(starter, how, local, size, ended, elsewhere)
+
+
+def _require_rank_of(starter: int, entry: ProcDesc, below: bool) -> None:
+    """A table may name any process, to have root stop what is not its owner's: a rank belongs to
+    the starter's user, and was started by it, or by a daemon that told it which rank it is.
+
+    Raises Refused.
+    """
+    whose = owners.users_of(starter)
+    if whose not in ({0}, owners.users_of(entry.pid)):
+        problem = "belongs to another user"
+    elif not below and (rank_of(entry.pid) or ("", -1, 0))[1] != entry.rank:
+        problem = "was not started by it, and does not say that it is a rank"
+    else:
+        return
+    raise Refused(
+        f"{_name(starter)} (process {starter}) names process {entry.pid} as rank {entry.rank}, "
+        f"which {problem}",
+        hint="name one of the ranks instead",
+    )
 
 
 def _several(pid: int, launchers: Iterable[int]) -> BadInput:
@@ -163,7 +208,17 @@ def _by_environment(pid: int) -> FoundJob:
     variable = told[first[0]][0]
     size = max((told[each][2] for each in first), default=0) or max(by_rank) + 1
     how = f"{variable} in the environment of the processes below {_name(root)} (process {root})"
-    return FoundJob(root, how, entries, size)
+    ended = RankSet.span(size) - RankSet.of(by_rank) if _are_all_here(first, size) else RankSet()
+    return FoundJob(root, how, entries, size, ended)
+
+
+def _are_all_here(ranks: Iterable[int], size: int) -> bool:
+    """Does a rank know that all of the job were started on this machine?"""
+    for each in ranks:
+        with contextlib.suppress(ProcessLookupError):
+            environment = proc.environment(each)
+            return any(environment.get(name) == str(size) for name in _LOCAL)
+    return False
 
 
 def _launcher_of(rank: int) -> int:

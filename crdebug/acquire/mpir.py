@@ -6,9 +6,10 @@ symbols are read from the starter's memory, which needs neither its cooperation 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from crdebug.acquire.symbols import find_symbols
 from crdebug.errors import NotAvailable
@@ -19,6 +20,10 @@ _ENTRY = struct.Struct("<QQi4x")
 _INNER = struct.Struct("<iI")  # struct rank of starter.c
 _NAMES = ("MPIR_proctable", "MPIR_proctable_size", "crdebug_ranks")
 _LONGEST = 4096
+# A table is somebody else's memory, and may say anything: no machine has so many processes, and the
+# names in it take so many bytes at most.
+_MOST_RANKS = 1 << 17
+_MOST_TEXT = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,19 @@ def _integer(pid: int, address: int) -> int:
     return int.from_bytes(proc.read_memory(pid, address, 4), "little", signed=True)
 
 
+def is_here(host: str) -> bool:
+    """Is it this machine, by the name that a launcher has for it?
+
+    Names without a domain stand for any domain. Not to be asked of a starter in a container: that
+    may have been brought back from another machine, whose name its table then has.
+    """
+    own = os.uname().nodename
+    if host in ("localhost", "127.0.0.1", own):
+        return True
+    same = host.partition(".")[0] == own.partition(".")[0]
+    return same and not ("." in host and "." in own)
+
+
 def is_starter(pid: int) -> bool:
     """Has the process the symbols of an MPIR starter, and a table of ranks?
 
@@ -85,15 +103,22 @@ def read_table(pid: int) -> Table:
         )
     size = _integer(pid, symbols["MPIR_proctable_size"])
     pointer = int.from_bytes(proc.read_memory(pid, symbols["MPIR_proctable"], 8), "little")
+    if size > _MOST_RANKS:
+        raise _damaged(pid, f"{size} entries")
     if size <= 0 or pointer == 0:
         raise NotAvailable(
             f"the process table of process {pid} is empty",
             hint="its ranks are not started yet; try again",
         )
     data = proc.read_memory(pid, pointer, size * _ENTRY.size)
-    entries = []
+    entries, told = [], 0
     for rank, (host, executable, rank_pid) in enumerate(_ENTRY.iter_unpack(data)):
-        entries.append(ProcDesc(rank, _text(pid, host), _text(pid, executable), rank_pid))
+        entry = ProcDesc(rank, _text(pid, host), _text(pid, executable), rank_pid)
+        told += len(entry.host) + len(entry.executable)
+        if rank_pid <= 0 or told > _MOST_TEXT:
+            what = f"process {rank_pid} as rank {rank}" if rank_pid <= 0 else "names without an end"
+            raise _damaged(pid, what)
+        entries.append(entry)
     inner: tuple[int, ...] = ()
     if "crdebug_ranks" in symbols:
         ranks = int.from_bytes(proc.read_memory(pid, symbols["crdebug_ranks"], 8), "little")
@@ -102,14 +127,27 @@ def read_table(pid: int) -> Table:
     return Table(tuple(entries), pointer, inner)
 
 
+def _damaged(pid: int, what: str) -> NotAvailable:
+    return NotAvailable(
+        f"the process table of process {pid} cannot be right: it has {what}",
+        hint="name one of the ranks instead",
+    )
+
+
 def acquire(pid: int) -> tuple[ProcDesc, ...]:
-    """The complete, live process table of a starter, with PIDs as numbered here.
+    """The process table of a starter, with PIDs as numbered here; ranks that have ended are left
+    out. Of those on other machines nothing but what the table says is known.
 
     A starter in a PID namespace of its own knows the PIDs there; they are translated. The table of
     our own starter is corrected too, so that any MPIR tool outside reads PIDs that it can use.
 
-    Raises NotAvailable when the table is missing, or a process of it is not there any more.
+    Raises NotAvailable when the table is missing, or all of its ranks have ended.
     """
+    return acquire_of(pid)[0]
+
+
+def acquire_of(pid: int) -> tuple[tuple[ProcDesc, ...], int]:
+    """`acquire`, and how many ranks the job has."""
     table = read_table(pid)
     inner = table.inner
     if not inner and proc.namespace(pid, "pid") != proc.namespace(os.getpid(), "pid"):
@@ -119,22 +157,28 @@ def acquire(pid: int) -> tuple[ProcDesc, ...]:
         entries = _translated(pid, entries, inner)
         if table.inner:
             _correct(pid, table.address, entries)
-    for entry in entries:
-        if not proc.is_alive(entry.pid):
-            raise NotAvailable(f"rank {entry.rank} (pid {entry.pid}) has ended already")
-    return entries
+    alive = tuple(
+        entry
+        for entry in entries
+        if (not inner and not is_here(entry.host)) or proc.is_alive(entry.pid)
+    )
+    if not alive:
+        raise NotAvailable("all ranks have ended already")
+    return alive, len(table.entries)
 
 
 def _translated(
     pid: int, entries: tuple[ProcDesc, ...], inner: tuple[int, ...]
 ) -> tuple[ProcDesc, ...]:
-    outside = {proc.inner_pid(each): each for each in proc.processes_in_namespace_of(pid)}
-    translated = []
-    for entry, inside in zip(entries, inner, strict=True):
-        if inside not in outside:
-            raise NotAvailable(f"rank {entry.rank} (pid {inside} inside) has ended already")
-        translated.append(ProcDesc(entry.rank, entry.host, entry.executable, outside[inside]))
-    return tuple(translated)
+    outside: dict[int, int] = {}
+    for each in proc.processes_in_namespace_of(pid):
+        with contextlib.suppress(ProcessLookupError):
+            outside[proc.inner_pid(each)] = each
+    return tuple(
+        replace(entry, pid=outside[inside])
+        for entry, inside in zip(entries, inner, strict=True)
+        if inside in outside
+    )
 
 
 def _correct(pid: int, address: int, entries: tuple[ProcDesc, ...]) -> None:

@@ -42,6 +42,22 @@ def _symbols_of(key: _Key, names: frozenset[str]) -> tuple[dict[str, int], int]:
     return found, base
 
 
+def _loaded(mappings: Iterable[proc.Mapping]) -> dict[str, int]:
+    """By file, where it is loaded: where its code is. A program may have mapped it once more to
+    read in it, as sanitizers do for the lines of their reports."""
+    bases: dict[str, int] = {}
+    start: dict[str, int] = {}  # of the mappings of a file that we are in
+    with_code = set()
+    for each in mappings:
+        if each.offset == 0 or each.path not in start:
+            start[each.path] = each.start - each.offset
+        bases.setdefault(each.path, start[each.path])
+        if "x" in each.access and each.path not in with_code:
+            with_code.add(each.path)
+            bases[each.path] = start[each.path]
+    return bases
+
+
 def find_symbols(
     pid: int,
     names: Iterable[str],
@@ -54,10 +70,7 @@ def find_symbols(
     """
     wanted = frozenset(names)
     root = proc.root(pid)
-    bases: dict[str, int] = {}
-    for mapping in proc.maps(pid):
-        if mapping.path.startswith("/") and mapping.path not in bases and in_file(mapping.path):
-            bases[mapping.path] = mapping.start - mapping.offset
+    bases = _loaded(each for each in proc.maps(pid) if each.path[:1] == "/" and in_file(each.path))
     addresses: dict[str, int] = {}
     for path, start in bases.items():
         file = f"{root}{path}"

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 
-from crdebug.checkpoint.crs import Frozen
-from crdebug.deadline import Deadline
-from crdebug.errors import CrdebugError, CrsFailed
-from crdebug.node import container, proc, programs
+from crdebug.checkpoint.crs import Frozen, Whole
+from crdebug.deadline import FOR_EVER, Deadline
+from crdebug.errors import CrdebugError, CrsFailed, StoreError
+from crdebug.node import container, proc, programs, scratch
 from crdebug.node.broken_dump import Before
 from crdebug.node.criu_program import CriuProgram
 from crdebug.node.criu_trial import COMMON as _COMMON
@@ -25,31 +24,47 @@ from crdebug.node.criu_trial import errors_in
 
 # A tree in nobody's namespaces: its session may be that of whoever started it.
 _NO_CONTAINER = ("--shell-job",)
+_MOUNTED, _FROZEN, _WHOLE = "post-setup-namespaces", "post-dump", "post-restore"
 _LOOK = 0.25  # seconds between two looks whether the tree was killed
 _TO_FINISH = 2.0  # seconds; a tree that was released may end by itself before CRIU has
 _TO_END = 30.0  # seconds; what is killed ends at once, unless the kernel is in trouble
 
 
 class _Rendezvous:
-    """Where CRIU's action script meets us while the tree is frozen."""
+    """Where CRIU's action script meets us. act: by action, what to do then with the PID of the
+    tree's first process; returns a plan that the script is to carry out, if there is one."""
 
-    def __init__(self, action: str, frozen: Frozen) -> None:
-        self._action = action
-        self._frozen = frozen
+    def __init__(self, act: Mapping[str, Callable[[int], Awaitable[Path | None]]]) -> None:
+        self._act = act
         self.pid: int | None = None
         self.error: BaseException | None = None
         self.refused = False  # what the CRS does is not wanted any more
+        self.final = False  # a plan is being carried out, or was
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             words = (await reader.readline()).decode().split()
             if self.refused:
                 return  # without an answer the action fails, and so does the CRS
-            if len(words) == 2 and words[0] == self._action:
-                self.pid = int(words[1])
-                await self._frozen(self.pid)
-            writer.write(b"go\n")
+            plan = None
+            if len(words) == 2 and words[0] in self._act:
+                pid = int(words[1])
+                plan = await self._act[words[0]](pid)
+                self.pid = pid if words[0] != _MOUNTED else None
+            if self.refused:
+                return
+            if plan is None:
+                writer.write(b"go\n")
+                await writer.drain()
+                return
+            self.final = words[0] == _WHOLE
+            writer.write(b"carry out " + os.fsencode(plan) + b"\n")
             await writer.drain()
+            told = (await reader.readline()).decode(errors="replace").strip()
+            if told and told != "done":
+                self.error = StoreError(told)
+        except (ConnectionError, EOFError):
+            pass  # the script was killed; its CRS tells
         except BaseException as error:  # goes to whoever started the dump
             self.error = error
         finally:
@@ -93,7 +108,7 @@ class Criu:
             arguments.append("--track-mem")
         if base is not None:  # found from the images' directory, wherever that is by then
             arguments += ["--prev-images-dir", os.path.relpath(base, images)]
-        meeting = _Rendezvous("post-dump", frozen)
+        meeting = _Rendezvous({_FROZEN: frozen})
         work = self._run(arguments, external, images, meeting, deadline)
         running = asyncio.create_task(_or_restored(pid, work))
         try:
@@ -109,12 +124,17 @@ class Criu:
         self,
         images: Path,
         mounts: Mapping[str, str],
-        frozen: Frozen,
+        whole: Whole,
         deadline: Deadline,
         instead: Mapping[str, int] | None = None,
+        begun: Path | None = None,
     ) -> int:
         external = [f"mnt[{name}]:{point}" for name, point in mounts.items()]
-        meeting = _Rendezvous("pre-resume", frozen)
+
+        async def mounted(pid: int) -> Path | None:
+            return begun
+
+        meeting = _Rendezvous({_MOUNTED: mounted, _WHOLE: whole})
         arguments = ["restore", *_COMMON, *_RESTORE]
         if instead is not None:
             common = (*_COMMON[: -len(_OWN_NETWORK)], *_NO_CONTAINER)
@@ -122,7 +142,9 @@ class Criu:
             for name, descriptor in instead.items():
                 arguments += ["--inherit-fd", f"fd[{descriptor}]:{name}"]
         passed = tuple((instead or {}).values())
-        await self._run(arguments, external, images, meeting, deadline, passed)
+        for_ever = Deadline(FOR_EVER)
+        work = self._run(arguments, external, images, meeting, for_ever, passed)
+        await _unless_final(meeting, asyncio.create_task(work), deadline)
         assert meeting.pid is not None
         return meeting.pid
 
@@ -137,10 +159,10 @@ class Criu:
     ) -> None:
         verb = arguments[0]
         # A short path of its own: the name of a Unix socket has 108 bytes at most (unix(7)).
-        with tempfile.TemporaryDirectory(prefix="crdebug-") as work:
-            log = Path(work) / f"{verb}.log"
-            socket = Path(work) / "socket"
-            script = Path(work) / "action"
+        with scratch.directory() as work:
+            log = work / f"{verb}.log"
+            socket = work / "socket"
+            script = work / "action"
             script.write_text(f"#!/bin/sh\nexec '{self._helper}' --crs-action '{socket}'\n")
             script.chmod(0o700)
             server = await asyncio.start_unix_server(meeting.serve, socket)
@@ -153,7 +175,7 @@ class Criu:
                         "--images-dir",
                         str(images),
                         "--work-dir",
-                        work,
+                        str(work),
                         "--log-file",
                         str(log),
                         "-v1",
@@ -179,6 +201,28 @@ class Criu:
             finally:
                 server.close()
                 await server.wait_closed()
+
+
+async def _unless_final(
+    meeting: _Rendezvous, restore: asyncio.Task[None], deadline: Deadline
+) -> None:
+    """Await a restore. When we are cancelled, or the deadline expires, it is ended, unless what
+    makes it final has begun. Raises DeadlineExpired."""
+    try:
+        while not restore.done():
+            try:
+                await asyncio.wait([restore], timeout=None if meeting.final else deadline.left)
+            except asyncio.CancelledError:
+                if not meeting.final:
+                    raise
+            if not deadline.left and not meeting.final and not restore.done():
+                raise deadline.expired("the CRS to restore")
+        restore.result()
+    finally:
+        if not restore.done():
+            meeting.refused = True
+            restore.cancel()
+            await asyncio.gather(restore, return_exceptions=True)
 
 
 async def _unless_killed(pid: int, dump: asyncio.Task[None]) -> None:

@@ -11,6 +11,11 @@ from crdebug.deadline import Deadline
 Frozen = Callable[[int], Awaitable[None]]
 """Called while every process of the job is frozen, with the host PID of its first process."""
 
+Whole = Callable[[int], Awaitable[Path]]
+"""Called with the host PID of the first process of a job that is restored and has not run yet.
+Returns the plan that makes the restart final (see crdebug.checkpoint.commit): it is carried out by
+a process that needs neither us nor anybody's patience."""
+
 
 class Crs(Protocol):
     """Dumps and restores a whole tree of processes; a dump is whole or it is nothing."""
@@ -51,14 +56,17 @@ class Crs(Protocol):
         self,
         images: Path,
         mounts: Mapping[str, str],
-        frozen: Frozen,
+        whole: Whole,
         deadline: Deadline,
         instead: Mapping[str, int] | None = None,
+        begun: Path | None = None,
     ) -> int:
         """Bring the tree back; returns the host PID of its first process.
 
-        mounts: by name, what to put there.  frozen: called with all of it restored and nothing
-        run yet; if it raises, the new tree is ended.  instead: None for a tree that was in
+        mounts: by name, what to put there.  whole: see there; if it raises, or its plan cannot be
+        carried out, the new tree is ended. Neither cancellation nor the deadline break the plan
+        off.  begun: a plan for when the tree's mounts are there, and no file is open yet.
+        instead: None for a tree that was in
         namespaces of its own; else descriptors of ours, in the place of pipes that lead out of the
         tree, by their names. Raises CrsFailed.
         """

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol as Seam
 
 from crdebug.checkpoint import protocol
-from crdebug.errors import CrdebugError, GdbDied, Interrupted
+from crdebug.errors import CrdebugError, GdbDied, Interrupted, in_words
 from crdebug.ranks import RankSet
 
 
@@ -160,7 +160,7 @@ class _Driving:
             failure = error
             lost, let_go = isinstance(error, RankLost), isinstance(error, GdbDied)
         except OSError as error:
-            failure = _in_words(error)
+            failure = in_words(error)
             lost = isinstance(error, ProcessLookupError)
         except asyncio.CancelledError:
             failure = _interrupted()
@@ -175,11 +175,3 @@ class _Driving:
 
 def _interrupted() -> CrdebugError:
     return Interrupted("interrupted")
-
-
-def _in_words(error: OSError) -> CrdebugError:
-    """What the operating system said, as a clause."""
-    said = (error.strerror or str(error)).lower()
-    told = CrdebugError(f"{error.filename}: {said}" if error.filename else said)
-    told.__cause__ = error
-    return told

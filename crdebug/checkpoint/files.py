@@ -10,24 +10,28 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from io import FileIO
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from crdebug.errors import StoreError
-from crdebug.node import proc
+from crdebug.node import proc, straight
 
 # Where the container's own file systems are; the job's stdout and stderr are kept apart.
 _OWN = ("/proc/", "/dev/", "/run/crdebug/", "/sys/")
 _SHARED_MEMORY = "/dev/shm/"
 _BLOCK = 1 << 20
 _TAIL = 4096
+_FICLONE = 0x40049409  # linux/fs.h
 _JOURNAL = "journal"
 
 
@@ -70,6 +74,16 @@ def find_open_files(pids: Iterable[int], *, container: bool = True) -> tuple[Sav
     )
 
 
+def size_of(files: Iterable[SavedFile]) -> int:
+    """Bytes on the disk of those whose content has to be kept, which `save` copies."""
+    total = 0
+    for file in files:
+        if file.saved:
+            with contextlib.suppress(OSError):
+                total += 512 * os.stat(file.path).st_blocks
+    return total
+
+
 def save(files: Iterable[SavedFile], target: Path) -> tuple[SavedFile, ...]:
     """Copy what has to be kept into `target`; returns the files with what else tells them again.
 
@@ -81,7 +95,7 @@ def save(files: Iterable[SavedFile], target: Path) -> tuple[SavedFile, ...]:
 
 def _save(file: SavedFile, target: Path) -> SavedFile:
     try:
-        with open(file.path, "rb", buffering=0) as source:
+        with _opened(file.path) as source:
             mode = stat.S_IMODE(os.fstat(source.fileno()).st_mode)
             if not file.saved:
                 return replace(file, mode=mode, tail=_tail(source.fileno(), file.size))
@@ -97,144 +111,199 @@ def _tail(file: int, size: int) -> str:
     return hashlib.sha256(os.pread(file, size - start, start)).hexdigest()
 
 
-def _copy(source: int, target: int, start: int = 0, to: int = 0) -> None:
-    """Give `target`, from `to` on, what `source` holds from `start` on; holes stay holes."""
+def _copy(source: int, target: int, most: int | None = None) -> None:
+    """Give `target` what `source` holds, at most so many bytes; holes stay holes.
+
+    A source that somebody shortens meanwhile is copied as far as it goes.
+    """
+    if most is None and _clone(source, target):
+        return
     end = os.fstat(source).st_size
-    os.ftruncate(target, to)
-    os.ftruncate(target, to + end - start)
-    at = start
+    end = end if most is None else min(end, most)
+    os.ftruncate(target, end)
+    at = 0
     while at < end:
         try:
             at = os.lseek(source, at, os.SEEK_DATA)
+            hole = min(end, os.lseek(source, at, os.SEEK_HOLE))
         except OSError as error:
             if error.errno == errno.ENXIO:
                 return  # nothing but a hole is left
             raise
-        hole = min(end, os.lseek(source, at, os.SEEK_HOLE))
         while at < hole:
             data = memoryview(os.pread(source, min(_BLOCK, hole - at), at))
+            if not data:
+                os.ftruncate(target, at)
+                return
             while data:
-                written = os.pwrite(target, data, to + at - start)
+                written = os.pwrite(target, data, at)
                 data, at = data[written:], at + written
 
 
+def _clone(source: int, target: int) -> bool:
+    """Have an empty file share the other's blocks, where the file system can (ioctl_ficlone(2))."""
+    try:
+        fcntl.ioctl(target, _FICLONE, source)
+    except OSError:
+        return False
+    return True
+
+
 @dataclass(frozen=True, slots=True)
-class _Step:
-    """A file that is about to be changed. mode: what it has now; None: it is not there.
+class _Made:
+    """A file that was missing and was made. modified: in ns; 0 while it is being filled."""
 
-    What will be taken away from one that is there has been kept.
-    """
-
-    file: SavedFile
-    mode: int | None
+    path: str
+    inode: int
+    modified: int
+    size: int
 
 
 class RollBack:
-    """Puts files back to what they were, in a way that can itself be undone.
+    """Files that are to be put back to what they were at a checkpoint.
 
-    Files keep their inode and owner: something may hold them open. Whoever does must not write
-    meanwhile. What is taken away is kept in the directory `undo`, with a journal,
-    until `undo` or `forget`; so it is not lost if we die, see `recover`.
+    They keep their inode and owner: something may hold them open. `prepare` changes nothing that is
+    there; the plan's carrying out does (see crdebug.checkpoint.commit). What is missing is made
+    beforehand, since the CRS opens it, and noted in the file `made`, so that `give_up` finds it
+    also if we die.
     """
 
-    def __init__(self, files: Iterable[SavedFile], source: Path, undo: Path) -> None:
-        self._files = tuple(files)
+    def __init__(self, files: Iterable[SavedFile], source: Path, made: Path) -> None:
+        self.files = tuple(files)
         self._source = source
-        self._undo = undo
+        self._made = made
 
-    @property
-    def broken_off(self) -> bool:
-        """Is there one before us that was?"""
-        return self._undo.exists()
+    def steps(self) -> tuple[tuple[SavedFile, str], ...]:
+        """What is to be done: each file with the path of its copy, "" if it only grew."""
+        return tuple((file, self._copy_of(file)) for file in self.files)
 
-    def recover(self) -> None:
-        """If a roll back before us was broken off, undo it. Raises StoreError."""
-        if self.broken_off:
-            self.undo()
+    def _copy_of(self, file: SavedFile) -> str:
+        return str(self._source / file.saved) if file.saved else ""
 
-    def apply(self) -> None:
-        """Raises StoreError, with everything as before, when one of them cannot be."""
+    def prepare(self) -> None:
+        """Raises StoreError, with everything as before, when one of them cannot be put back."""
+        missing = []
+        for file in self.files:
+            try:
+                if not file.saved:
+                    _require_grown(file)
+                elif not _is_file(file):
+                    missing.append(file)
+                    os.stat(self._copy_of(file))
+            except OSError as error:
+                raise _cannot(file, error) from None
+        self._require_space(set(self.files) - set(missing))
         try:
-            self._undo.mkdir(mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise StoreError(f"cannot roll back into {self._undo}: {error.strerror}") from None
-        try:
-            for number, file in enumerate(self._files):
-                self._put_back(file, number)
+            for file in missing:
+                self._make(file)
         except BaseException:
-            self.undo()
+            self.give_up()
             raise
 
-    def forget(self) -> None:
-        """It is not to be undone any more."""
-        shutil.rmtree(self._undo, ignore_errors=True)
-
-    def _put_back(self, file: SavedFile, number: int) -> None:
-        path = Path(file.path)
-        try:
-            mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
-            if not file.saved:
-                _require_grown(file)
-            if mode is not None:
-                with (
-                    open(path, "rb", buffering=0) as now,
-                    open(self._undo / str(number), "wb", buffering=0) as kept,
-                ):
-                    # Of a file that only grew, what is about to be cut off.
-                    _copy(now.fileno(), kept.fileno(), 0 if file.saved else file.size)
-            self._note(_Step(file, mode))
+    def _require_space(self, there: Iterable[SavedFile]) -> None:
+        """Of each file system, what the copies take beyond what the files have."""
+        needed: dict[int, int] = {}
+        for file in there:
             if file.saved:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with (
-                    open(self._source / file.saved, "rb", buffering=0) as source,
-                    _writable(path, file.mode) as target,
-                ):
-                    _copy(source.fileno(), target)
-            else:
-                os.truncate(path, file.size)
-            if mode != file.mode:
-                path.chmod(file.mode)  # whatever the umask; the CRS compares
-        except OSError as error:
-            raise StoreError(f"cannot roll back {path}: {error.strerror}") from None
+                try:
+                    now = straight.stat(file.path)
+                    then = os.stat(self._copy_of(file))
+                    more = 512 * max(0, then.st_blocks - now.st_blocks)
+                    needed[now.st_dev] = needed.get(now.st_dev, 0) + more
+                    free = shutil.disk_usage(os.path.dirname(file.path)).free
+                except OSError as error:
+                    raise _cannot(file, error) from None
+                if more and needed[now.st_dev] > free:
+                    raise StoreError(
+                        f"cannot roll back {file.path}: that takes {needed[now.st_dev] >> 10} KiB "
+                        f"more than the files have there, {free >> 10} KiB are free"
+                    )
 
-    def _note(self, step: _Step) -> None:
-        with open(self._undo / _JOURNAL, "ab") as journal:
-            journal.write(msgspec.json.encode(step) + b"\n")
-
-    def _steps(self) -> list[_Step]:
-        """What was begun, by the journal; a line that is not whole was not begun."""
+    def _make(self, file: SavedFile) -> None:
         try:
-            lines = (self._undo / _JOURNAL).read_bytes().splitlines(keepends=True)
+            with straight.parent(file.path, make=True):
+                pass
+            with (
+                open(self._copy_of(file), "rb", buffering=0) as source,
+                _opened(file.path, "xb") as target,
+            ):
+                inode = os.fstat(target.fileno()).st_ino
+                self._note(_Made(file.path, inode, 0, 0))
+                os.fchmod(target.fileno(), file.mode)  # whatever the umask
+                _copy(source.fileno(), target.fileno())
+                now = os.fstat(target.fileno())
+                self._note(_Made(file.path, inode, now.st_mtime_ns, now.st_size))
+        except OSError as error:
+            raise _cannot(file, error) from None
+
+    def _note(self, made: _Made) -> None:
+        with open(self._made, "ab") as notes:
+            notes.write(msgspec.json.encode(made) + b"\n")
+
+    def give_up(self) -> None:
+        """Take away what `prepare` has made, of us or of one before us that died; unless somebody
+        else has made or written it since."""
+        try:
+            lines = self._made.read_bytes().splitlines(keepends=True)
         except FileNotFoundError:
-            return []
-        whole = [line for line in lines if line.endswith(b"\n")]
-        return [msgspec.json.decode(line, type=_Step) for line in whole]
+            return
+        whole = (msgspec.json.decode(line, type=_Made) for line in lines if line.endswith(b"\n"))
+        for made in {each.path: each for each in whole}.values():
+            with contextlib.suppress(OSError), straight.parent(made.path) as (directory, name):
+                now = os.stat(name, dir_fd=directory, follow_symlinks=False)
+                same = (now.st_ino, now.st_mtime_ns, now.st_size) == (
+                    made.inode,
+                    made.modified or now.st_mtime_ns,
+                    made.size if made.modified else now.st_size,
+                )
+                if same:
+                    os.unlink(name, dir_fd=directory)
+        self._made.unlink()
 
-    def undo(self) -> None:
-        """Put back what was there before `apply`.
-
-        Raises StoreError when that fails for some, which does not keep it from the others: what
-        they held is kept, and named.
-        """
-        failed = []
-        for number, step in enumerate(self._steps()):
-            kept = self._undo / str(number)
+    def copy_into(self, directory: Path) -> dict[str, Path]:
+        """Copies of the files as they were, by the files' paths. Raises StoreError."""
+        directory.mkdir(mode=0o700)
+        copies = {}
+        for number, file in enumerate(self.files):
+            copy = copies[file.path] = directory / str(number)
             try:
-                if step.mode is not None:
-                    start = 0 if step.file.saved else step.file.size
-                    with (
-                        open(kept, "rb", buffering=0) as source,
-                        _writable(Path(step.file.path), step.mode) as target,
-                    ):
-                        _copy(source.fileno(), target, to=start)
-                        os.fchmod(target, step.mode)
-                else:
-                    Path(step.file.path).unlink(missing_ok=True)
+                if not file.saved:
+                    _require_grown(file)
+                own = self._copy_of(file)
+                with (
+                    open(own, "rb", buffering=0) if own else _opened(file.path) as source,
+                    open(copy, "xb", buffering=0) as target,
+                ):
+                    os.fchmod(target.fileno(), file.mode)
+                    _copy(source.fileno(), target.fileno(), file.size)
             except OSError as error:
-                failed.append(f"{step.file.path}: {error.strerror}; what it held is in {kept}")
-        if failed:
-            raise StoreError(f"cannot put back {' | '.join(failed)}")
-        self.forget()
+                raise StoreError(f"cannot copy {file.path}: {error.strerror}") from None
+        return copies
+
+
+def _opened(path: str, mode: Literal["rb", "xb"] = "rb") -> FileIO:
+    """A file of the job, by a path that nobody has led elsewhere since the kernel told it."""
+
+    def opener(path: str, flags: int) -> int:
+        return straight.open_file(path, flags)
+
+    return open(path, mode, buffering=0, opener=opener)
+
+
+def _is_file(file: SavedFile) -> bool:
+    """Is it there? Raises StoreError when something else is, OSError."""
+    try:
+        there = straight.stat(file.path)
+    except FileNotFoundError:
+        return False
+    if not stat.S_ISREG(there.st_mode):
+        what = "a symbolic link now" if stat.S_ISLNK(there.st_mode) else "no file any more"
+        raise StoreError(f"cannot roll back {file.path}: it is {what}")
+    return True
+
+
+def _cannot(file: SavedFile, error: OSError) -> StoreError:
+    return StoreError(f"cannot roll back {file.path}: {error.strerror}")
 
 
 def _require_grown(file: SavedFile) -> None:
@@ -242,7 +311,7 @@ def _require_grown(file: SavedFile) -> None:
     hint = "put the file back, or restart from another checkpoint"
     now = ""
     try:
-        with open(file.path, "rb", buffering=0) as opened:
+        with _opened(file.path) as opened:
             size = os.fstat(opened.fileno()).st_size
             if size < file.size:
                 now = f"has {size} bytes, and had {file.size} bytes at the checkpoint"
@@ -252,13 +321,3 @@ def _require_grown(file: SavedFile) -> None:
         now = f"is missing, and had {file.size} bytes at the checkpoint"
     if now:
         raise StoreError(f"{file.path} {now}", hint=hint)
-
-
-@contextlib.contextmanager
-def _writable(path: Path, mode: int) -> Iterator[int]:
-    """A descriptor to write to the file, which is made if it is not there yet."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)

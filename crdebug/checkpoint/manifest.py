@@ -1,12 +1,16 @@
 """What proves a checkpoint whole, and what a restart needs besides the images.
 
-Written last; read strictly: an unknown version, a missing or a foreign field is refused.
+Written last, with a seal, which shows damage; who could have put it there shows in its owner and
+mode. Read strictly: an unknown version, a missing or a foreign field is refused.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from signal import SIGBUS, SIGFPE, SIGILL, SIGSEGV
 
@@ -14,9 +18,16 @@ import msgspec
 
 from crdebug.checkpoint.files import SavedFile
 from crdebug.errors import StoreError
+from crdebug.node import owners
+from crdebug.ranks import RankSet
 
-VERSION = 5
+VERSION = 7
 NAME = "manifest.json"
+_SEAL = "seal"
+_MOST_RANKS = 1 << 16  # MAX_RANKS of native/starter.c
+# What a draft has (crdebug.checkpoint.store), and nothing that leads out of it.
+_PART = re.compile(r"(images|files|run)(/(?!\.\.?(/|\Z))[^/\0]+)+")
+_SIGNAL = re.compile(r"([0-9a-f]{2}){12,}|")
 _FAULTS = frozenset((SIGSEGV, SIGBUS, SIGILL, SIGFPE))
 
 
@@ -50,9 +61,10 @@ class ThreadRecord:
 
 @dataclass(frozen=True, slots=True)
 class RankRecord:
-    """pid: in the job's PID namespace. location: for people. threads: empty without a debugger.
-    selected: the TID of the debugger's thread, 0 if there was none. now: the rank's clock in half
-    ticks, see crdebug.timeline.calls; 0 if its MPI calls were not recorded."""
+    """pid: in the job's PID namespace; 0 if the rank had ended. location: for people.
+    threads: empty without a debugger. selected: the TID of the debugger's thread, 0 if there was
+    none. now: the rank's clock in half ticks, see crdebug.timeline.calls; 0 if its MPI calls were
+    not recorded."""
 
     rank: int
     pid: int
@@ -96,7 +108,8 @@ class Manifest:
     """One checkpoint. time: seconds since 1970. layer: what records MPI calls, or "".
     branch: of the job's history. added: what crdebug had set in the launcher's environment.
     bases: what the images build on, the nearest first; empty if they are full.
-    memory: bytes that the processes need."""
+    memory: bytes that the processes need.  paused: seconds that the CRS took, in which the job
+    stood.  latency: seconds from its begin until all but this was safe on the disk."""
 
     version: int
     job: str
@@ -122,6 +135,18 @@ class Manifest:
     files: dict[str, Stamp]
     bases: tuple[Base, ...]
     memory: int
+    paused: float
+    latency: float
+
+    @property
+    def alive(self) -> RankSet:
+        """The ranks that had not ended."""
+        return RankSet.of(rank.rank for rank in self.ranks if rank.pid)
+
+    @property
+    def ended(self) -> RankSet:
+        """The ranks that had ended: a restart does not bring them back."""
+        return RankSet.of(rank.rank for rank in self.ranks if not rank.pid)
 
     @property
     def identity(self) -> str:
@@ -131,30 +156,91 @@ class Manifest:
 
 
 def encode(manifest: Manifest) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
+    """A manifest as it is on disk: JSON, with its seal."""
+    document = msgspec.to_builtins(manifest)
+    return seal(document)
+
+
+def seal(document: dict[str, object]) -> bytes:
+    """Of a manifest's fields what is on disk: the last field is the SHA-256 of all others."""
+    whole = {**document, _SEAL: _sha256(document)}
+    return msgspec.json.format(msgspec.json.encode(whole), indent=1) + b"\n"
+
+
+def _sha256(document: Mapping[str, object]) -> str:
+    rest = {name: document[name] for name in sorted(document) if name != _SEAL}
+    return hashlib.sha256(msgspec.json.encode(rest, order="sorted")).hexdigest()
 
 
 def read(directory: Path, name: str = NAME) -> Manifest:
-    """The manifest of a checkpoint's directory. Raises StoreError."""
+    """The manifest of a checkpoint's directory. Raises StoreError: also for one that others than
+    its owner could have changed, since a restart does what it says."""
     path = directory / name
     try:
         data = path.read_bytes()
-        document = msgspec.json.decode(data, type=dict[str, object])
-        version = document.get("version")
-        if version != VERSION:
-            raise StoreError(
-                f"{path} has version {version}, this crdebug reads version {VERSION}",
-                hint="use the crdebug that took the checkpoint",
-            )
-        manifest = msgspec.json.decode(data, type=Manifest, strict=True)
-        # msgspec passes over foreign fields of a dataclass, and fills in those that have a default.
-        if msgspec.json.decode(encode(manifest)) != document:
-            raise msgspec.ValidationError("it has foreign or missing fields")
-        return manifest
+        require_own(path)
+        return _decode(data, path)
     except FileNotFoundError:
         raise StoreError(f"{directory} holds no checkpoint: there is no {name}") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}") from None
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise StoreError(
             f"{path} cannot be read: {error}",
             hint="it was changed since it was written; delete the checkpoint",
         ) from None
+
+
+def require_own(path: Path, *, whole: bool = False) -> None:
+    """Raises StoreError when others could change what is there. whole: all that is in it."""
+    try:
+        problem = (owners.why_not_all_own if whole else owners.why_not_own)(path)
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}") from None
+    if problem:
+        hint = "a checkpoint is a program that is run: take it only from a place of yours"
+        raise StoreError(problem, hint=hint)
+
+
+def _decode(data: bytes, path: Path) -> Manifest:
+    """Raises StoreError, msgspec.MsgspecError, RecursionError."""
+    document = msgspec.json.decode(data, type=dict[str, object])
+    version = document.get("version")
+    if version != VERSION:
+        raise StoreError(
+            f"{path} has version {str(version)[:20]}, this crdebug reads version {VERSION}",
+            hint="use the crdebug that took the checkpoint",
+        )
+    if document.pop(_SEAL, None) != _sha256(document):
+        raise msgspec.ValidationError("it is not what was sealed")
+    manifest = msgspec.convert(document, type=Manifest, strict=True)
+    # msgspec passes over foreign fields of a dataclass, and fills in those that have a default.
+    if msgspec.json.decode(msgspec.json.encode(manifest)) != document:
+        raise msgspec.ValidationError("it has foreign or missing fields")
+    for problem in _unsound(manifest):
+        raise msgspec.ValidationError(problem)
+    return manifest
+
+
+def _unsound(manifest: Manifest) -> Iterator[str]:
+    """What no crdebug would have written."""
+    for name in manifest.files:
+        if not _PART.fullmatch(name):
+            yield f"{name[:80]!r} is no part of a checkpoint"
+    for file in manifest.saved:
+        copied = file.saved == "" or f"files/{file.saved}" in manifest.files
+        if not (copied and file.path.startswith("/") and file.size >= 0):
+            yield f"{file.path[:80]!r} is no file that was saved"
+    numbers = [manifest.number, *(base.number for base in manifest.bases), 0]
+    if any(above <= below for above, below in pairwise(numbers)):
+        yield "it builds on none that is older"
+    ranks = [rank.rank for rank in manifest.ranks]
+    if ranks != sorted(set(ranks)) or not all(0 <= rank < _MOST_RANKS for rank in ranks):
+        yield "its ranks are not in order"
+    for rank in manifest.ranks:
+        if rank.pid < 0 or any(not _SIGNAL.fullmatch(each.signal) for each in rank.threads):
+            yield f"rank {rank.rank} is no process"
+        if rank.pid == 0 and rank.threads:
+            yield f"rank {rank.rank} has ended, and has threads"
+    if ranks and not any(rank.pid for rank in manifest.ranks):
+        yield "all ranks have ended"

@@ -28,7 +28,7 @@ import zstandard
 
 from crdebug.checkpoint import chains
 from crdebug.checkpoint import manifest as manifests
-from crdebug.checkpoint.manifest import Manifest, Stamp
+from crdebug.checkpoint.manifest import Manifest, Stamp, require_own
 from crdebug.checkpoint.store import (
     Checkpoint,
     CheckpointStore,
@@ -37,6 +37,7 @@ from crdebug.checkpoint.store import (
     sync,
 )
 from crdebug.errors import StoreError
+from crdebug.node import owners
 
 NAME = "staged.json"
 RECORD = "job.json"
@@ -98,17 +99,17 @@ def _stage_one(
     draft = target.with_name(f".draft-{number}")
     try:
         shutil.rmtree(draft, ignore_errors=True)
-        (draft / "images").mkdir(mode=0o700, parents=True)
+        owners.make_private(draft / "images")
         copies = {}
         for name, stamp in _files(manifest, proof):
             packed = compress and _pays(home / name)
             there = draft / (f"{name}.zst" if packed else name)
-            there.parent.mkdir(mode=0o700, exist_ok=True, parents=True)
+            owners.make_private(there.parent)
             _copy_one(home / name, there, packed, stamp.sha256)
             copies[name] = Copy(_hash(there), there.stat().st_size, packed)
         if manifest.bases:
             chains.link(draft, manifest.bases[0].number)
-        (draft / manifests.NAME).write_bytes(manifests.encode(manifest))
+        _write(draft / manifests.NAME, manifests.encode(manifest))
         _write(draft / proof, msgspec.json.encode(Staged(1, copies)))
         for directory, _, _ in os.walk(draft):
             sync(Path(directory))
@@ -146,18 +147,24 @@ def everywhere(store: CheckpointStore, place: Path | None) -> tuple[Checkpoint, 
             local[number] = replace(local[number], places=("local", "staged"))
             continue
         home = place / store.job / str(number)
-        known = described(store.job, number, home, partial(manifests.read, home))
+        known = described(store.job, number, home, partial(_read_own, home))
         if known is not None:
             local[number] = replace(known, places=("staged",))
     return tuple(local[number] for number in sorted(local))
 
 
+def _read_own(home: Path) -> Manifest:
+    require_own(home, whole=True)
+    return manifests.read(home)
+
+
 def fetch(store: CheckpointStore, number: int, place: Path) -> None:
     """Bring a checkpoint back into the job's own store, verified on the way. Raises StoreError.
 
-    And what it builds on, as far as that is not there, or damaged.
+    And what it builds on, as far as that is not there, or damaged. Not from a place that others
+    could have changed.
     """
-    manifest = manifests.read(place / store.job / str(number))
+    manifest = _read_own(place / store.job / str(number))
     for base in reversed(manifest.bases):
         if not store.is_base(base):
             _fetch_one(store, base.number, place)
@@ -166,6 +173,7 @@ def fetch(store: CheckpointStore, number: int, place: Path) -> None:
 
 def _fetch_one(store: CheckpointStore, number: int, place: Path) -> None:
     home = place / store.job / str(number)
+    require_own(home, whole=True)
     proof = chains.proof_in(home, NAME) or NAME
     try:
         staged = msgspec.json.decode((home / proof).read_bytes(), type=Staged)
@@ -177,7 +185,7 @@ def _fetch_one(store: CheckpointStore, number: int, place: Path) -> None:
         stamps = dict(manifest.files)
         for name, stamp in _files(manifest, proof):
             copy, there = staged.files[name], draft.path / name
-            there.parent.mkdir(mode=0o700, exist_ok=True, parents=True)
+            owners.make_private(there.parent)
             _unpack(home / (f"{name}.zst" if copy.packed else name), there, copy, stamp.sha256)
             stamps[name] = stamp_of(there, stamp.sha256)
         if manifest.bases:

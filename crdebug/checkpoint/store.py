@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ from crdebug.checkpoint import chains
 from crdebug.checkpoint import manifest as manifests
 from crdebug.checkpoint.manifest import Base, Manifest, Stamp
 from crdebug.errors import BadInput, StoreError
+from crdebug.node import owners
 
 _BLOCK = 1 << 20
 _SPARE = 64 << 20  # bytes that must stay free besides an image
@@ -40,6 +42,7 @@ class Checkpoint:
     added: what crdebug had set in the launcher's environment, see `info launch`.
     bases: the numbers that its images build on, the nearest first; none if they are full.  What
     those that were deleted still take is in the `size` of the oldest that builds on them.
+    paused, latency: see Manifest; 0 if they are not known.
     problem: why it is of no use here, "" if it is: its manifest cannot be read, or is another
     version's. Then only its number, size and time are known.
     """
@@ -57,6 +60,8 @@ class Checkpoint:
     added: Mapping[str, str] = field(default_factory=dict)
     problem: str = ""
     bases: tuple[int, ...] = ()
+    paused: float = 0.0
+    latency: float = 0.0
 
     @property
     def handle(self) -> str:
@@ -95,6 +100,8 @@ def describe(manifest: Manifest) -> Checkpoint:
         locations=tuple(rank.location for rank in manifest.ranks),
         added=manifest.added,
         bases=tuple(base.number for base in manifest.bases),
+        paused=manifest.paused,
+        latency=manifest.latency,
     )
 
 
@@ -114,7 +121,7 @@ def described(job: str, number: int, home: Path, read: Callable[[], Manifest]) -
     return Checkpoint(job, number, taken, "", size, False, 0, (), problem=problem, bases=bases)
 
 
-def _none_yet() -> BadInput:
+def none_yet() -> BadInput:
     return BadInput("there is no checkpoint yet", hint="take one with 'checkpoint'")
 
 
@@ -194,14 +201,14 @@ class CheckpointStore:
                 return number
             except StoreError as error:
                 damage = damage or error
-        raise damage or _none_yet()
+        raise damage or none_yet()
 
     def load(self, number: int | None) -> Manifest:
         """None: the newest. Raises BadInput when there is none at all, StoreError when there is no
         such checkpoint, or its manifest is unreadable."""
         if number is None:
             if not self.numbers():
-                raise _none_yet()
+                raise none_yet()
             number = self.numbers()[-1]
         if number not in self.numbers():
             known = ", ".join(map(str, self.numbers())) or "none"
@@ -217,7 +224,8 @@ class CheckpointStore:
     def verify(self, manifest: Manifest) -> None:
         """Are all files that the manifest names there, unchanged? Raises StoreError.
 
-        And those of what it builds on, as far as they are needed. A file with the stamp that it had
+        And those of what it builds on, as far as they are needed; and can nobody else have put
+        them there? A file with the stamp that it had
         when its hash was taken is not read again: nothing changes a file's content and leaves its
         inode, size, mtime and ctime.
         """
@@ -260,6 +268,7 @@ class CheckpointStore:
         """The first of these files, or what it builds on, that is not as the manifest says, and
         why; "" if none."""
         base = manifest.bases[0].number if manifest.bases else 0
+        manifests.require_own(self.path(manifest.number), whole=True)
         if chains.base_of(self.path(manifest.number)) != base:
             return f"{chains.PARENT} was changed or is missing"
         for name in names:
@@ -276,7 +285,7 @@ class CheckpointStore:
 
     def require_space(self, size: int) -> None:
         """Raises StoreError unless an image of so many bytes would fit."""
-        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        owners.make_private(self.root)
         free = shutil.disk_usage(self.root).free
         if free < size + _SPARE:
             raise StoreError(
@@ -288,7 +297,7 @@ class CheckpointStore:
     def begin(self) -> Draft:
         """A fresh draft; what earlier ones left behind is removed. Raises StoreError."""
         try:
-            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            owners.make_private(self.root)
             self.sweep()
             return self.draft(self._last() + 1)
         except OSError as error:
@@ -298,7 +307,7 @@ class CheckpointStore:
         """An empty one for this number. Raises StoreError."""
         draft = Draft(number, self.root / f".draft-{number}")
         try:
-            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            owners.make_private(self.root)
             for directory in (draft.path, draft.images, draft.files, draft.run):
                 directory.mkdir(mode=0o700)
         except OSError as error:
@@ -340,11 +349,13 @@ class CheckpointStore:
         draft: Draft,
         manifest: Manifest,
         hashes: Mapping[Path, tuple[int, str]] = MappingProxyType({}),
+        began: float | None = None,
     ) -> Checkpoint:
         """Make a draft a checkpoint; slow (it reads and syncs every file), so run in a thread.
 
         manifest: without `files`, which are found here.  hashes: of files of which so many bytes
-        were hashed already, see RunningHashes. Raises StoreError; the draft is gone then.
+        were hashed already, see RunningHashes.  began: when all this did (time.monotonic), for the
+        manifest's `latency`. Raises StoreError; the draft is gone then.
         """
         try:
             paths = list(_files_below(draft.path))
@@ -353,7 +364,9 @@ class CheckpointStore:
             with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
                 stamps = list(pool.map(_stamp_and_sync, paths, map(hashes.get, paths)))
             names = [str(path.relative_to(draft.path)) for path in paths]
-            whole = replace(manifest, files=dict(zip(names, stamps, strict=True)))
+            latency = manifest.latency if began is None else time.monotonic() - began
+            stamped = dict(zip(names, stamps, strict=True))
+            whole = replace(manifest, files=stamped, latency=latency)
             unfinished = draft.path / f".{manifests.NAME}"
             unfinished.write_bytes(manifests.encode(whole))
             unfinished.chmod(0o600)

@@ -79,7 +79,8 @@ async def switch(call: Call) -> Result:
 Compare an expression's values: of the ranks, or at the ends of two branches.
 
 Of the ranks: the ones whose value is unlike the others' are named. If more than half of them agree,
-those are all the others; if not, of numbers, those that are far from the median.
+those are all the others; if not, of numbers, those that are far from the median. Strings are
+compared as texts; addresses are not compared, but for null pointers among others.
 
 With two branches: a branch that the job is not at the end of is brought back beside it, in a
 container and with GDBs of its own, for as long as this takes; the job stays where it is.

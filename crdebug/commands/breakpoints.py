@@ -91,7 +91,11 @@ async def break_(call: Call) -> Result:
 
 @BREAKPOINTS.command(
     "tbreak",
-    "Set a breakpoint that is deleted when it is hit.",
+    """
+Set a breakpoint that is deleted, on all its ranks, when one of them hits it.
+
+Where each rank runs for itself ('set stop-mode rank'), each has it until its own first hit.
+""",
     aliases=("tb",),
     arguments=(LOCATION,),
     ranks=True,

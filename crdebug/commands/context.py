@@ -29,11 +29,21 @@ class Hangup(Enum):
     KILL = "kill"
 
 
+class OnError(Enum):
+    """What becomes of the job when a script of --batch fails."""
+
+    AUTO = "auto"  # it is let go, unless the session started it and the script has changed it
+    LET_GO = "let-go"
+    HOLD = "hold"
+    KILL = "kill"
+
+
 @dataclass(slots=True)
 class Preferences:
     """What the user chose for the console; see the settings of the same names."""
 
     on_hangup: Hangup = Hangup.HOLD
+    on_script_error: OnError = OnError.AUTO
     pager: bool = True
 
 
@@ -53,7 +63,8 @@ class Context:
     show: told the results of lines that run before a command's own result: those that a breakpoint
     has had before the last.
     echo: told the lines of a script before they run.  interrupted: the user pressed Ctrl-C while
-    the present command ran.  sourcing: the scripts that the present line is of, outermost first.
+    the present command ran.  changed: a command may have changed what the program does.
+    sourcing: the scripts that the present line is of, outermost first.
     over: the session has ended, no command can run any more.
     transcript: keeps what is typed and shown.
     origins: who chose a setting that has not its default value, by the setting's name.
@@ -71,6 +82,7 @@ class Context:
     show: Callable[[Result], None] = _nobody
     echo: Callable[[str], None] = _nobody
     interrupted: bool = False
+    changed: bool = False
     sourcing: tuple[str, ...] = ()
 
     @property

@@ -12,7 +12,7 @@ from crdebug.commands.results import (
     Text,
     Threads,
 )
-from crdebug.target.answers import NoRankAnswered, some
+from crdebug.target.answers import NoRankAnswered, same_places, some
 
 INFO = Family("info", "Show the state of things", aliases=("i",))
 DATA = Group("data", "Looking at the job", families=(INFO,))
@@ -67,7 +67,7 @@ async def print_(call: Call) -> Result:
     format = f"/{call[FORMAT]}" if call[FORMAT] else ""
     answers = await session.evaluate(call.ranks, call[EXPRESSION], format)
     try:
-        return Printed(some(answers), call[EACH])
+        return Printed(some(answers if call[EACH] else same_places(answers)), call[EACH])
     except NoRankAnswered as failed:
         if failed.problem.startswith("No symbol"):
             failed.hint = "'backtrace' shows where ranks are, 'info locals' what has a name there"
@@ -84,6 +84,7 @@ Pass a command to the ranks' GDBs, as typed.
 """,
     arguments=(GDB_COMMAND,),
     ranks=True,
+    changes=True,
 )
 async def gdb(call: Call) -> Result:
     return Said(some(await call.context.session.gdb(call.ranks, call[GDB_COMMAND])))

@@ -10,6 +10,7 @@ from crdebug.commands.results import Displayed, Moved, Restarted, Result, Severa
 from crdebug.errors import BadInput
 from crdebug.events import StopReason
 from crdebug.ranks import RankSet
+from crdebug.target.answers import same_places
 
 if TYPE_CHECKING:
     from crdebug.commands.registry import Registry
@@ -60,7 +61,7 @@ async def displayed(context: Context) -> Displayed:
         ranks = each.ranks & standing
         if ranks:
             answers = await session.evaluate(ranks, each.expression, each.format)
-            found.append((each, answers))
+            found.append((each, same_places(answers)))
     return Displayed(tuple(found))
 
 

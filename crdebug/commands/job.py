@@ -11,8 +11,11 @@ from crdebug.commands.registry import Call, Group, Requires
 from crdebug.commands.results import Killed, Left, Nothing, Result, Text
 from crdebug.commands.script import play, read_script
 from crdebug.errors import BadInput, Refused
+from crdebug.node import programs
 
 JOB = Group("job", "The job and the session")
+
+SHELL_LINE = rest("LINE", "what you would type at the shell's prompt")
 
 
 @JOB.command(
@@ -69,6 +72,7 @@ the job runs, takes the place of what was sent after that checkpoint: a new bran
 """,
     arguments=(EOF, TEXT),
     requires=Requires.ALIVE,
+    changes=True,
 )
 async def send(call: Call) -> Result:
     session = call.context.session
@@ -172,6 +176,24 @@ attached to runs on. At the prompt Ctrl-D does the same.
 )
 async def quit_(call: Call) -> Result:
     return await leave(call)
+
+
+@JOB.command(
+    "shell",
+    """
+Have your shell ($SHELL, else sh) carry out a line, as !LINE does.
+
+It is not for the ranks, and what it shows is not in the transcript.
+
+    shell make heat
+    !ls -l
+""",
+    arguments=(SHELL_LINE,),
+    requires=Requires.ANY,
+)
+async def shell(call: Call) -> Result:
+    status = await programs.shell(call[SHELL_LINE])
+    return Text(f"the shell's exit status is {status}") if status else Nothing()
 
 
 async def leave(call: Call) -> Result:

@@ -6,13 +6,12 @@ about the same frames.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from crdebug.commands.arguments import Argument, integer, letters, rest
 from crdebug.commands.registry import Call, Group, Handler
 from crdebug.commands.results import Frames, Result, Said
-from crdebug.target.answers import Answers, some
+from crdebug.target.answers import ADDRESS, alike, some
 
 LOOKING = Group("looking", "Looking closer, as GDB does")
 
@@ -101,7 +100,7 @@ def declare(look: Look) -> Handler:
         slash = f"/{call[format]}" if format is not None and call[format] else ""
         line = f"{look.name}{slash} {call[text] if name else ''}".rstrip()
         answers = some(await call.context.session.gdb(call.ranks, line))
-        return Said(alike(answers) if look.places else answers)
+        return Said(alike(answers, ADDRESS) if look.places else answers)
 
     return LOOKING.command(
         look.name,
@@ -111,23 +110,6 @@ def declare(look: Look) -> Handler:
         ranks=True,
         repeats=look.repeats,
     )(handler)
-
-
-_ADDRESS = re.compile(r"0x[0-9a-f]{5,}")
-_MASK = "0x..."
-
-
-def alike(answers: Answers[str]) -> Answers[str]:
-    """Answers that differ in addresses only, as equal ones: with the addresses left out."""
-    texts: dict[str, set[str]] = {}
-    for text in answers.values.values():
-        texts.setdefault(_ADDRESS.sub(_MASK, text), set()).add(text)
-    values = {
-        rank: text if len(texts[masked]) == 1 else masked
-        for rank, text in answers.values.items()
-        for masked in [_ADDRESS.sub(_MASK, text)]
-    }
-    return Answers(values, answers.errors)
 
 
 for _look in LOOKS:

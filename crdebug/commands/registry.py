@@ -29,6 +29,15 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _FORMAT = re.compile(r"\s*/(\S+)")
 
 
+_STARTED = "the job has been started: 'continue' lets it run, 'restart' brings a checkpoint back"
+# Commands of GDB's and other debuggers' that are something else here.
+_ELSEWHERE = {
+    **dict.fromkeys(("run", "r", "start", "starti"), _STARTED),
+    **dict.fromkeys(("tui", "layout"), "'list' shows source lines, and so does each stop"),
+    "group": "'define-set' gives ranks a name",
+}
+
+
 class Requires(Enum):
     """What must hold before a command may run."""
 
@@ -67,6 +76,7 @@ class Command:
     help: the first line is the summary.  takes_ranks: a rank set may stand in front.
     repeats: an empty line runs it again.  echoed: a script shows the line before it runs.
     block: the lines after it, up to one that says ``end``, belong to it.
+    changes: it may change what the program does, and does not only look or let it run.
     """
 
     name: str
@@ -79,6 +89,7 @@ class Command:
     repeats: bool = False
     echoed: bool = True
     block: bool = False
+    changes: bool = False
 
     @property
     def summary(self) -> str:
@@ -130,6 +141,7 @@ class Group:
         repeats: bool = False,
         echoed: bool = True,
         block: bool = False,
+        changes: bool = False,
     ) -> Callable[[Handler], Handler]:
         """Declare the decorated coroutine function as a command; see Command for the fields."""
 
@@ -146,6 +158,7 @@ class Group:
                     repeats=repeats,
                     echoed=echoed,
                     block=block,
+                    changes=changes,
                 )
             )
             return handler
@@ -207,6 +220,8 @@ class Registry:
         return Line(command, ranks, format, text.strip())
 
     def _find(self, text: str) -> tuple[Command, str]:
+        if text.startswith("!"):  # as in GDB
+            text = f"shell {text[1:]}"
         word, text = _name(text)
         owner = self._match(word, "", (*self._heads(), *self.families))
         if isinstance(owner, Command):
@@ -242,6 +257,8 @@ class Registry:
         for owner in owners:
             if name == owner.name or name in owner.aliases:
                 return owner
+        if name in _ELSEWHERE:
+            raise BadInput(f"there is no command '{name}'", hint=_ELSEWHERE[name])
         matches = [owner for owner in owners if owner.name.startswith(name)] if word else []
         if len(matches) == 1:
             return matches[0]
@@ -295,6 +312,7 @@ class Registry:
         if command.requires is Requires.STOPPED:
             ranks = _standing(context, ranks)
         context.repeat = text if command.repeats else ""
+        context.changed = context.changed or command.changes
         return await command.handler(Call(context, self, ranks, values, tuple(block)))
 
     async def _addressed(self, context: Context, line: Line) -> RankSet:

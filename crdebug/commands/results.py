@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from crdebug.charts.plots import Plot
     from crdebug.checkpoint.store import Checkpoint
     from crdebug.target.breakpoints import Breakpoint
-    from crdebug.target.gdb import Frame, ThreadInfo
     from crdebug.target.group import RankInfo
+    from crdebug.target.interface import Frame, ThreadInfo
     from crdebug.target.stacktree import StackTree
     from crdebug.travel.branching import Compared
     from crdebug.travel.overview import Overview
@@ -94,6 +94,13 @@ class Applied:
     """What the ranks' GDBs printed for each thread, by GDB's numbers of threads."""
 
     threads: tuple[tuple[int, Answers[str]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadStacks:
+    """The stacks of threads, by GDB's numbers of threads."""
+
+    threads: tuple[tuple[int, Answers[tuple[Frame, ...]]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +278,7 @@ Result = (
     | Charted
     | Pictured
     | Applied
+    | ThreadStacks
     | Frames
     | Gathered
     | Displayed

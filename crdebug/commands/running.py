@@ -19,7 +19,7 @@ from crdebug.commands.results import (
 )
 from crdebug.commands.setting import read_seconds
 from crdebug.errors import Refused
-from crdebug.events import GroupStopped, RankStopped, StopReason
+from crdebug.events import GroupStopped, RankStopped
 from crdebug.ranks import RankSet
 from crdebug.target.answers import some
 
@@ -76,9 +76,9 @@ async def run_to_end(session: Session, ranks: RankSet) -> GroupStopped:
     done: tuple[RankStopped, ...] = ()
     while True:
         stop = await session.resume(ranks)
-        exits = tuple(s for s in stop.stops if _normal_exit(s))
+        exits = tuple(s for s in stop.stops if s.ended_well)
         done += exits
-        if not all(map(_normal_exit, stop.cause)):
+        if not all(each.ended_well for each in stop.cause):
             return stop
         ranks -= RankSet.of(s.rank for s in exits)
         if session.ended is not None or not ranks:
@@ -86,10 +86,6 @@ async def run_to_end(session: Session, ranks: RankSet) -> GroupStopped:
     if not any(info.pid is not None for info in session.info_ranks()):
         await session.job_end()  # the launcher still has to collect its ranks
     return GroupStopped(done, done)
-
-
-def _normal_exit(stop: RankStopped) -> bool:
-    return stop.reason is StopReason.EXITED and stop.detail in ("", "0")
 
 
 @RUNNING.command(
@@ -196,6 +192,7 @@ What comes is another future than the recorded one: a new branch of history begi
     aliases=("j",),
     arguments=(PLACE,),
     ranks=True,
+    changes=True,
 )
 async def jump(call: Call) -> Result:
     return Stopped(await call.context.session.jump(call.ranks, call[PLACE]))
@@ -210,6 +207,7 @@ The ranks do not run. When they do, a new branch of history begins.
 """,
     arguments=(VALUE,),
     ranks=True,
+    changes=True,
 )
 async def return_(call: Call) -> Result:
     session = call.context.session
@@ -222,6 +220,7 @@ async def return_(call: Call) -> Result:
     "Evaluate an expression on each rank for what it does; show its value, if any.",
     arguments=(EXPRESSION,),
     ranks=True,
+    changes=True,
 )
 async def call_(call: Call) -> Result:
     answers = some(await call.context.session.call(call.ranks, call[EXPRESSION]))
@@ -241,6 +240,7 @@ When the ranks run on, a new branch of history begins.
     aliases=("set variable",),
     arguments=(ASSIGNMENT,),
     ranks=True,
+    changes=True,
 )
 async def set_variable(call: Call) -> Result:
     return Said(some(await call.context.session.set_variable(call.ranks, call[ASSIGNMENT])))

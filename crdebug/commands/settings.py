@@ -14,7 +14,7 @@ from textwrap import indent, wrap
 from crdebug import amounts
 from crdebug.amounts import bytes_text, seconds_text
 from crdebug.commands.arguments import rest, word
-from crdebug.commands.context import Context, Hangup
+from crdebug.commands.context import Context, Hangup, OnError
 from crdebug.commands.registry import Call, Group, Requires
 from crdebug.commands.results import Result, Text
 from crdebug.commands.setting import (
@@ -119,6 +119,10 @@ def record_text(record: bool | None) -> str:
     return "if the MPI's mpicc is there" if record is None else switch_text(record)
 
 
+def _put_on_script_error(context: Context, choice: OnError) -> None:
+    context.preferences.on_script_error = choice
+
+
 def _put_hangup(context: Context, choice: Hangup) -> None:
     context.preferences.on_hangup = choice
 
@@ -194,6 +198,17 @@ SETTINGS = (
         text=lambda choice: choice.value,
         get=lambda context: context.preferences.on_hangup,
         put=_put_hangup,
+    ),
+    setting(
+        "on-script-error",
+        "auto|let-go|hold|kill",
+        "what becomes of the job when a script of --batch fails: 'auto' lets it go on, but ends "
+        "one that this crdebug started if the script has changed it before (set var, call, return, "
+        "jump, send, gdb) or was interrupted; crdebug waits for the end of one that it started",
+        read=reader(OnError),
+        text=lambda choice: choice.value,
+        get=lambda context: context.preferences.on_script_error,
+        put=_put_on_script_error,
     ),
     setting(
         "pager",

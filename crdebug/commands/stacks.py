@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 from crdebug.charts.trees import save_tree
 from crdebug.commands.arguments import flag, integer, integers, option, rest
 from crdebug.commands.data import DATA, EACH
 from crdebug.commands.registry import Call
-from crdebug.commands.results import Applied, Backtraces, Result, Text, Threads, Tree
+from crdebug.commands.results import Applied, Backtraces, Result, Text, Threads, ThreadStacks, Tree
 from crdebug.errors import BadInput
 from crdebug.ranks import RankSet
-from crdebug.target.answers import Answers, NoRankAnswered, some
+from crdebug.target.answers import Answers, NoRankAnswered, T, same_places, some
 from crdebug.target.stacktree import StackTree
 
 FRAMES = integer("N", "show the innermost N frames only", default=0)
@@ -25,6 +28,7 @@ LIST = integers("LIST", "numbers of threads, and ranges of them")
 THREAD = rest(
     "N | apply LIST COMMAND", "a thread's number; without one, the selected thread", default=""
 )
+_BACKTRACE = re.compile(r"(?:bt|ba|backtrace|where)(?:\s+(\d+))?")
 TREE_OPTIONS = (ALL_THREADS, FUNCTION_ONLY, DEPTH, SVG)
 
 
@@ -109,12 +113,23 @@ async def thread(call: Call) -> Result:
         if not which or not command.strip():
             raise BadInput("threads or a command are missing", hint="thread apply all backtrace")
         numbers = None if which == "all" else LIST.read(which)
+        stacks = _BACKTRACE.fullmatch(command.strip())
+        if stacks is not None:
+            limit = int(stacks[1] or 0)
+            found = await session.thread_backtraces(call.ranks, limit, numbers)
+            return ThreadStacks(_any(found))
         told = await session.thread_apply(call.ranks, command.strip(), numbers)
-        if not any(answers.values for answers in told.values()):
-            raise NoRankAnswered.of(pair for a in told.values() for pair in a.merged_errors())
-        return Applied(tuple(told.items()))
+        alike = {number: same_places(answers) for number, answers in told.items()}
+        return Applied(_any(alike))
     failed = {}
     if text:
         failed = dict((await session.select_thread(call.ranks, NUMBER.read(text))).errors)
-    found = await session.selected_thread(call.ranks - RankSet.of(failed))
-    return Threads(some(Answers(found.values, {**failed, **found.errors})))
+    selected = await session.selected_thread(call.ranks - RankSet.of(failed))
+    return Threads(some(Answers(selected.values, {**failed, **selected.errors})))
+
+
+def _any(told: Mapping[int, Answers[T]]) -> tuple[tuple[int, Answers[T]], ...]:
+    """By thread, if there is an answer at all. Raises NoRankAnswered."""
+    if not any(answers.values for answers in told.values()):
+        raise NoRankAnswered.of(pair for a in told.values() for pair in a.merged_errors())
+    return tuple(told.items())

@@ -8,6 +8,7 @@ it.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -17,11 +18,11 @@ from io import FileIO
 from pathlib import Path
 
 from crdebug.acquire.symbols import find_symbols
-from crdebug.errors import Refused
+from crdebug.errors import NotAvailable, Refused
 from crdebug.job.ranks import RankShim
 from crdebug.native import clock as layout
 from crdebug.native.clock import NEVER, Clock, Enforce
-from crdebug.node import proc
+from crdebug.node import owners, proc
 from crdebug.ranks import RankSet
 from crdebug.timeline.log import has_begun, read_log
 
@@ -87,14 +88,36 @@ class AnotherProgram(Refused, ProcessLookupError):
 
 
 def find(shims: Iterable[RankShim], layer: str) -> tuple[RankClock, ...]:
-    """The clocks of these ranks; none if their MPI calls are not counted (no layer)."""
+    """The clocks of these ranks; none if their MPI calls are not counted (no layer). Of a rank that
+    is gone there is one, too: who reads it learns that."""
     found = []
     for shim in shims if layer else ():
         names = (layout.SYMBOL, layout.HOLD_FUNCTION)
-        symbols = find_symbols(shim.pid, names, in_file=lambda path: path == layer)
+        try:
+            symbols = find_symbols(shim.pid, names, in_file=lambda path: path == layer)
+        except ProcessLookupError:
+            symbols = dict.fromkeys(names, 0)
         if len(symbols) == len(names):
             found.append(RankClock(shim, *(symbols[name] for name in names)))
     return tuple(found)
+
+
+def held(shims: Iterable[RankShim], layer: str) -> RankSet:
+    """The ranks that hold in the past. Without a debugger nothing lets them go on."""
+    found = []
+    for clock in find(shims, layer):
+        with contextlib.suppress(ProcessLookupError, NotAvailable):
+            if clock.read().held:
+                found.append(clock.rank)
+    return RankSet.of(found)
+
+
+def let_go(shims: Iterable[RankShim], layer: str) -> None:
+    """No rank holds anywhere any more: in the past they do, until a debugger lets them go on, and
+    there is none from now on."""
+    for clock in find(shims, layer):
+        with contextlib.suppress(ProcessLookupError):
+            clock.set_stop(NEVER)
 
 
 def make_room(run: Path) -> None:
@@ -144,11 +167,20 @@ def _write(file: FileIO, place: int, data: bytes) -> None:
     os.pwrite(file.fileno(), data, place)
 
 
+def end(log: Path) -> int:
+    """The clock of a rank that has ended; 0 if it has no log."""
+    try:
+        with open(log, "rb", buffering=0) as file:
+            return layout.LogHeader.parse(os.pread(file.fileno(), layout.LOG_SIZE, 0)).tail_now
+    except (FileNotFoundError, NotAvailable):
+        return 0
+
+
 def replace(run: Path, by: Path, keep: Path) -> None:
     """Give a run directory the logs of another, and `keep` those that it had. Files, not content:
     a process that has a log mapped goes on with that."""
     shutil.rmtree(keep, ignore_errors=True)
-    keep.mkdir(mode=0o700, parents=True)
+    owners.make_private(keep)
     take_along(run, keep)
     for log in logs(run).iterdir():
         log.unlink()
@@ -172,7 +204,7 @@ def copy(old: Path, new: Path) -> None:
 
 def _copy_sparse(source: Path, target: Path) -> None:
     """The holes stay holes (lseek(2), SEEK_DATA)."""
-    with open(source, "rb") as old, open(target, "xb") as new:
+    with open(source, "rb") as old, open(target, "xb", buffering=0) as new:
         size = os.fstat(old.fileno()).st_size
         os.truncate(new.fileno(), size)
         place = 0
@@ -185,4 +217,13 @@ def _copy_sparse(source: Path, target: Path) -> None:
             while place < end:
                 sent = os.copy_file_range(old.fileno(), new.fileno(), end - place, place, place)
                 place += sent
+        prepare(new.fileno(), size)
     shutil.copymode(source, target)
+
+
+def prepare(log: int, size: int) -> None:
+    """Make a copy of a log, which has this size, one that can be written to on a disk that is full:
+    what was allocated for more records may be a hole in it."""
+    if size >= layout.LOG_HEADER:
+        os.posix_fallocate(log, 0, layout.LOG_HEADER)  # written to by who records
+        os.pwrite(log, bytes(8), layout.ROOM_OFFSET)

@@ -1,55 +1,35 @@
-"""Taking a job's image and bringing it back, whatever debugger there is or is not."""
+"""Taking a job's image, whatever debugger there is or is not; see crdebug.job.restoring."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import os
 import shutil
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from crdebug.acquire.binaries import build_id, mapped_programs
-from crdebug.acquire.mpir import ProcDesc, acquire
-from crdebug.checkpoint.criu import Criu
 from crdebug.checkpoint.crs import Crs
-from crdebug.checkpoint.files import RollBack, SavedFile, find_open_files, save
+from crdebug.checkpoint.files import SavedFile, find_open_files, save, size_of
 from crdebug.checkpoint.hashing import RunningHashes
 from crdebug.checkpoint.images import memory
 from crdebug.checkpoint.manifest import VERSION, Base, Binary, Manifest, RankRecord, ThreadRecord
-from crdebug.checkpoint.store import Checkpoint, CheckpointStore, Draft
-from crdebug.config import Settings
+from crdebug.checkpoint.store import Checkpoint, Draft
 from crdebug.deadline import Deadline
-from crdebug.errors import CrsFailed, NotAvailable, Refused, StoreError
-from crdebug.events import Progress
-from crdebug.job import app, bases, clocks, inputs, needs
-from crdebug.job.ranks import RankShim, find_shims
-from crdebug.job.record import JobDirectory, JobRecord, is_alive
-from crdebug.job.variables import broken_calls, set_variables
+from crdebug.errors import CrsFailed
+from crdebug.job import bases, clocks, inputs, needs, saved_logs
+from crdebug.job.ranks import RankShim
+from crdebug.job.record import JobRecord, is_alive
+from crdebug.job.restoring import JOB_MOUNT, OUTPUT, Restoring, find_crs, memory_of
+from crdebug.job.variables import broken_calls
 from crdebug.node import container, family, proc, signals
-from crdebug.node.criu_program import find_criu
-from crdebug.node.ptrace import Held, held_container
+from crdebug.ranks import RankSet
 
-_JOB_MOUNT = "crdebug-job"
-OUTPUT = ("stdout", "stderr", "events")
-NO_MEMORY_FOR_BOTH = Progress("restart", "end the job first: there is no memory for both")
-SAME_PLACE = Progress("restart", "end the job first: it comes back under its old PIDs")
-_SPARE = 64 << 20  # bytes of memory, for the CRS and for what its estimate leaves out
-
-
-def find_crs(record: JobRecord) -> Crs:
-    """The CRS that works here. Raises NotAvailable."""
-    program = find_criu()
-    if program is None:
-        raise NotAvailable(
-            "there is no CRIU that works on this kernel",
-            hint="'crdebug doctor' says why; scripts/setup installs one",
-        )
-    return Criu(program, Path(record.starter))
+_MUCH = 256 << 20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +37,11 @@ class Image:
     """What a dump left in a draft, besides the images themselves.
 
     inside: by rank, its PID in the job's namespace.  now: by rank, its clock, if it has one.
+    ended: the ranks that had ended.
     programs: the files that are mapped as code.  taken: seconds since 1970; what the job did after
     that may be lost.  bases: what the images build on.  tracked: the next ones may build on these.
-    memory: bytes that a restart needs.
+    memory: bytes that a restart needs.  began: when the CRS did (time.monotonic).  paused: seconds
+    that it took.  copied: bytes of files that were copied meanwhile.
     """
 
     draft: Draft
@@ -67,6 +49,7 @@ class Image:
     crs: str
     inside: Mapping[int, int]
     now: Mapping[int, int]
+    ended: tuple[RankRecord, ...]
     saved: tuple[SavedFile, ...]
     programs: tuple[str, ...]
     hashes: Mapping[Path, tuple[int, str]]
@@ -74,19 +57,23 @@ class Image:
     bases: tuple[Base, ...]
     tracked: bool
     memory: int
+    began: float
+    paused: float
+    copied: int
+
+    @property
+    def told(self) -> str:
+        """What to say of files that made the job stand for long; "" if they did not."""
+        if self.copied < _MUCH:
+            return ""
+        return (
+            f"{self.copied >> 20} MiB of files that the job has open for writing were copied "
+            f"while it stood, {self.paused:.0f} s in all"
+        )
 
 
-class Imaging:
+class Imaging(Restoring):
     """Dumps and restores of one job. store: the checkpoints' place, if not the job's usual one."""
-
-    def __init__(
-        self, directory: JobDirectory, settings: Settings, store: CheckpointStore | None = None
-    ) -> None:
-        self.directory = directory
-        self.settings = settings
-        self.store = store or directory.store
-
-    # ---- checkpoint -------------------------------------------------------------------------
 
     async def dump(
         self,
@@ -104,7 +91,7 @@ class Imaging:
         """
         if record.adopted:
             needs.require_dumpable(family.of_job(record.pid))
-        crs = await asyncio.to_thread(find_crs, record)
+        crs = await asyncio.to_thread(find_crs, self.directory, record)
         # What crdebug takes of itself comes and goes in another order than it was taken in.
         own = self.store is not self.directory.store
         tracked = crs.tracks and self.settings.full_every > 1 and not own
@@ -132,7 +119,12 @@ class Imaging:
         tracked: bool,
     ) -> Image:
         store, run = self.store, self.directory.run(record.incarnation)
-        store.require_space(sum(map(_resident, family.of_job(record.pid))))
+        pids = family.of_job(record.pid)
+        copied = size_of(find_open_files(pids, container=not record.adopted))
+        elsewhere = self.directory.stage is not None and store is self.directory.store
+        if elsewhere:
+            copied += saved_logs.size_of(run)
+        store.require_space(memory_of(pids) + copied)
         mounts = {} if record.adopted else _mounts_of(record)
         draft = store.begin()
         saved: tuple[SavedFile, ...] = ()
@@ -143,7 +135,8 @@ class Imaging:
         async def frozen(pid: int) -> None:
             nonlocal saved, programs
             pids = family.of_job(pid)
-            saved = save(find_open_files(pids, container=not record.adopted), draft.files)
+            files = find_open_files(pids, container=not record.adopted)
+            saved = await asyncio.to_thread(save, files, draft.files)
             if record.adopted:
                 needs.write(needs.note(pids, [file.path for file in saved]), draft.run)
             programs = mapped_programs(pids)
@@ -152,6 +145,8 @@ class Imaging:
             for name in OUTPUT:
                 shutil.copyfile(run / name, draft.run / name)
             inputs.save(run, draft.run)
+            if elsewhere:
+                await asyncio.to_thread(saved_logs.save, run, draft.run)
             if running:
                 # The CRS has broken off system calls in the job itself, not in the image only.
                 calls = broken_calls(draft.images)
@@ -162,7 +157,7 @@ class Imaging:
                 stop_all(pids)
 
         hashing = RunningHashes(draft.images)
-        taken = time.time()
+        taken, began = time.time(), time.monotonic()
         try:
             if tracked:  # from now on nobody knows what has changed since then
                 bases.forget(run)
@@ -177,6 +172,7 @@ class Imaging:
                     track=tracked,
                     base=store.path(base.number) / "images" if base is not None else None,
                 )
+                paused = time.monotonic() - began
                 size = await asyncio.to_thread(memory, draft.images)
             finally:
                 hashes = await asyncio.to_thread(hashing.finish)
@@ -190,6 +186,7 @@ class Imaging:
             crs=crs.name,
             inside=inside,
             now=now,
+            ended=self._ended(record, shims),
             saved=saved,
             programs=programs,
             hashes=hashes,
@@ -197,6 +194,17 @@ class Imaging:
             bases=chain,
             tracked=tracked,
             memory=size,
+            began=began,
+            paused=paused,
+            copied=copied,
+        )
+
+    def _ended(self, record: JobRecord, shims: Sequence[RankShim]) -> tuple[RankRecord, ...]:
+        """What a checkpoint has of the ranks that are not there any more."""
+        logs = clocks.logs(self.directory.run(record.incarnation))
+        return tuple(
+            RankRecord(rank, 0, "", "ended", (), 0, clocks.end(logs / str(rank)))
+            for rank in self.directory.ended(record, RankSet.of(shim.rank for shim in shims))
         )
 
     async def publish(
@@ -223,6 +231,7 @@ class Imaging:
             )
             for shim in shims
         )
+        ranks = tuple(sorted((*ranks, *image.ended), key=lambda each: each.rank))
         system = os.uname()
         manifest = Manifest(
             version=VERSION,
@@ -249,144 +258,16 @@ class Imaging:
             files={},
             bases=image.bases,
             memory=image.memory,
+            paused=image.paused,
+            latency=0.0,
         )
         store = self.store
-        taken = await asyncio.to_thread(store.publish, image.draft, manifest, image.hashes)
+        taken = await asyncio.to_thread(
+            store.publish, image.draft, manifest, image.hashes, image.began
+        )
         if image.tracked:
             bases.note(self.directory.run(record.incarnation), taken.number)
         return taken
-
-    # ---- restart ----------------------------------------------------------------------------
-
-    def check(self, manifest: Manifest) -> None:
-        """Can this checkpoint be restarted here and now? Raises StoreError, naming the file."""
-        for binary in manifest.binaries:
-            now = build_id(binary.path)
-            if now != binary.build_id:
-                what = "is missing" if not now else "is another one than at the checkpoint"
-                raise StoreError(
-                    f"{binary.path} {what}",
-                    hint="put the old one back; an image fits only the programs it was made of",
-                )
-        self.store.verify(manifest)
-
-    def why_end_first(self, manifest: Manifest, record: JobRecord) -> Progress | None:
-        """Why a checkpoint's processes cannot be brought back beside those that are there now.
-
-        Raises Refused when there is no memory for them even without those.
-        """
-        if record.adopted:
-            return SAME_PLACE
-        needed, free = manifest.memory, proc.available_memory()
-        if needed + _SPARE <= free:
-            return None
-        pids = family.of_job(record.pid) if is_alive(record) else ()
-        free += sum(map(_resident, pids))
-        if needed > free:
-            raise Refused(
-                f"a restart needs {needed >> 20} MiB of memory, {free >> 20} MiB can be had",
-                hint="end other programs first",
-            )
-        return NO_MEMORY_FOR_BOTH
-
-    async def before_the_end(self, manifest: Manifest, record: JobRecord) -> None:
-        """All that can be looked at while the job that is to be replaced is still there.
-
-        Raises StoreError, Refused; nothing is lost then.
-        """
-        await asyncio.to_thread(self.check, manifest)
-        if record.adopted:
-            needed = needs.read(self.store.path(manifest.number) / "run")
-            own = is_alive(record)
-            await needs.require(needed, family.of_job(record.pid) if own else ())
-
-    async def restore(
-        self, manifest: Manifest, record: JobRecord, *, debugger: bool
-    ) -> tuple[JobRecord, tuple[RankShim, ...]]:
-        """Bring a checkpoint back as the next incarnation, in the place of the one that is there.
-
-        The old one stands still meanwhile, so that it writes into no file that is rolled back, and
-        is killed once the new one is there. debugger: threads wait for one; else they run.
-        On failure everything is as before. Raises CrsFailed, StoreError, Refused.
-        """
-        await asyncio.to_thread(self.check, manifest)
-        crs = await asyncio.to_thread(find_crs, record)
-        if record.adopted:
-            await needs.require(needs.read(self.store.path(manifest.number) / "run"))
-        async with self._standing_still(record) as old:
-            new, shims = await self._bring_back(manifest, record, crs, debugger)
-            if old is not None:
-                old.kill()
-                signals.kill(record.pid, record.start)
-        self.directory.forget_runs(new.incarnation)
-        return new, shims
-
-    @contextlib.asynccontextmanager
-    async def _standing_still(self, record: JobRecord) -> AsyncIterator[Held | None]:
-        if not is_alive(record):
-            yield None
-            return
-        async with held_container(record.pid, Deadline(self.settings.stop)) as held:
-            yield held
-
-    async def _bring_back(
-        self, manifest: Manifest, record: JobRecord, crs: Crs, debugger: bool
-    ) -> tuple[JobRecord, tuple[RankShim, ...]]:
-        home = self.store.path(manifest.number)
-        incarnation = record.incarnation + 1
-        shims: tuple[RankShim, ...] = ()
-
-        async def frozen(pid: int) -> None:
-            nonlocal shims
-            entries = entries_of(manifest) if record.adopted else acquire(pid)
-            shims = find_shims(entries, manifest.shim, adopted=record.adopted)
-            set_variables(shims, manifest, home / "images", debugger=debugger)
-            if self.store is self.directory.store:  # what crdebug takes of itself, no program sees
-                times = 0 if debugger and manifest.layer else record.incarnation
-                app.brought_back(shims, manifest.shim, times, manifest.number)
-
-        async with contextlib.AsyncExitStack() as undo:
-            run = self.directory.new_run(incarnation)
-            undo.callback(shutil.rmtree, run, ignore_errors=True)
-            for name in OUTPUT:
-                shutil.copyfile(home / "run" / name, run / name)
-                (run / name).chmod(0o600)  # as the starter made it; the CRS compares
-            inputs.bring_back(home / "run", self.directory.run(record.incarnation), run)
-            if manifest.layer:
-                clocks.take_along(self.directory.run(record.incarnation), run)
-            rollback = RollBack(manifest.saved, home / "files", self.directory.undo(record))
-            rollback.recover()
-            await _to_its_end(rollback.apply)
-            undo.push_async_callback(_to_its_end, rollback.undo)
-            undo.push_async_callback(
-                container.end_all,
-                lambda: _begun(record, run, home / "run"),
-                Deadline(self.settings.restore + self.settings.stop),
-            )
-            mounts = {
-                name: str(run) if name == _JOB_MOUNT else point
-                for point, name in manifest.mounts.items()
-            }
-            limit = Deadline(self.settings.restore)
-            if record.adopted:
-                told = needs.read(home / "run").pipes
-                with open(run / "stdout", "ab") as output:
-                    instead = dict.fromkeys(told, output.fileno())
-                    pid = await crs.restore(home / "images", mounts, frozen, limit, instead)
-            else:
-                pid = await crs.restore(home / "images", mounts, frozen, limit)
-            new = replace(
-                record,
-                incarnation=incarnation,
-                pid=pid,
-                start=proc.started(pid),
-                boot=proc.boot_id(),
-                branch=manifest.branch,
-            )
-            self.directory.write(new)
-            undo.pop_all()
-        rollback.forget()
-        return new, shims
 
 
 def stop_all(pids: Sequence[int], number: int = signal.SIGSTOP) -> None:
@@ -397,35 +278,4 @@ def stop_all(pids: Sequence[int], number: int = signal.SIGSTOP) -> None:
 
 def _mounts_of(record: JobRecord) -> dict[str, str]:
     mounts = {mount.point: mount.point for mount in container.machine_mounts(record.pid)}
-    return {**mounts, container.JOB_DIRECTORY: _JOB_MOUNT}
-
-
-def _begun(record: JobRecord, run: Path, noted: Path) -> tuple[int, ...]:
-    """What a restart that failed has left; without a container all had numbers that were free."""
-    if not record.adopted:
-        return container.containers_of(run)
-    return tuple(number for number in needs.read(noted).numbers if proc.is_alive(number))
-
-
-def entries_of(manifest: Manifest) -> tuple[ProcDesc, ...]:
-    """The ranks of a job without a container: they come back with the PIDs that they had."""
-    return tuple(
-        ProcDesc(rank.rank, manifest.host, rank.executable, rank.pid) for rank in manifest.ranks
-    )
-
-
-async def _to_its_end(work: Callable[[], None]) -> None:
-    """Do it beside the event loop, and wait for it even when cancelled: it cannot be broken off."""
-    task = asyncio.create_task(asyncio.to_thread(work))
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await task
-        raise
-
-
-def _resident(pid: int) -> int:
-    try:
-        return proc.resident(pid)
-    except (ProcessLookupError, PermissionError):
-        return 0
+    return {**mounts, container.JOB_DIRECTORY: JOB_MOUNT}

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from crdebug.deadline import FOR_EVER, Deadline
-from crdebug.errors import BadInput, Refused
+from crdebug.errors import BadInput, Refused, StoreError
 from crdebug.job.record import JobDirectory, JobRecord
 from crdebug.node import signals
 
@@ -54,10 +54,18 @@ def begin(run: Path, source: BinaryIO | None, *, more: bool) -> None:
 
 
 def append(run: Path, data: bytes) -> None:
-    """Nothing at all is the end of the input."""
+    """Nothing at all is the end of the input. All of it is there then, or nothing: raises
+    StoreError when the disk is full."""
     name = LATER if (run / LATER).exists() else INPUT
+    block = _LENGTH.pack(len(data)) + data
     with open(run / name, "ab", buffering=0) as file:
-        file.write(_LENGTH.pack(len(data)) + data)
+        before = os.fstat(file.fileno()).st_size
+        try:
+            while block:
+                block = block[file.write(block) :]
+        except OSError as error:
+            os.ftruncate(file.fileno(), before)
+            raise StoreError(f"the job's input cannot be kept: {error.strerror}") from None
 
 
 def is_over(run: Path) -> bool:

@@ -8,8 +8,8 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from crdebug.acquire.binaries import is_static_mpi
@@ -18,15 +18,16 @@ from crdebug.acquire.mpir import acquire
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
 from crdebug.errors import BadInput, CrdebugError, NotAvailable, Refused, StoreError
-from crdebug.job import clocks, inputs
+from crdebug.job import clocks, inputs, parts
 from crdebug.job.ranks import RankShim, find_shims
-from crdebug.job.record import JobDirectory, JobRecord, is_alive, told, unused_name
+from crdebug.job.record import JobDirectory, JobRecord, is_alive, told, unused
 from crdebug.native import layout
 from crdebug.native.build import build
 from crdebug.native.build_mpi import build_layer, mpicc_of
 from crdebug.node import broken_dump, container, family, proc, signals, watch
 
 _CARDS = "network cards that are reached past the kernel cannot be dumped"
+_NETWORK = "the container has no other network, which spawned processes are reached by"
 _SESSION = "its session directory belongs to this job alone, and into the image"
 _BY_SLURM = "in Slurm's allocations MPICH would have it start the ranks, outside of the container"
 _SIZE = "prterun tells its ranks how many they are, as mpirun does, only with it"
@@ -39,6 +40,7 @@ NEEDED: Mapping[str, tuple[str, str]] = {
     "PMIX_SYSTEM_TMPDIR": ("/dev/shm", _SESSION),
     "OMPI_MCA_pml": ("ob1", _CARDS),
     "OMPI_MCA_btl": ("self,vader,tcp", _CARDS),
+    "OMPI_MCA_btl_tcp_if_include": ("lo", _NETWORK),
     "UCX_TLS": ("self,sm,tcp", _CARDS),
     "HYDRA_LAUNCHER": ("fork", _BY_SLURM),
     "PRTE_MCA_schizo_proxy": ("ompi", _SIZE),
@@ -77,20 +79,36 @@ class Given:
         return "what 'send' gives it" if self.more else "empty"
 
 
-def added_to(environment: Mapping[str, str]) -> dict[str, str]:
-    """What is set besides the user's environment, so that the job can be dumped."""
-    needed = {**NEEDED, **(_AS_ROOT if os.geteuid() == 0 else {})}
+# Of programs that are built with a sanitizer; only where ranks wait for a debugger.
+_DEBUGGED: Mapping[str, tuple[str, str]] = {
+    "LSAN_OPTIONS": ("detect_leaks=0", "LeakSanitizer ends a program that a debugger holds"),
+}
+
+
+_RECORDED: Mapping[str, tuple[str, str]] = {
+    "PYTHONHASHSEED": ("0", "a replay repeats the order of Python's sets only with a fixed seed"),
+}
+
+
+def added_to(
+    environment: Mapping[str, str], *, debugged: bool = False, recorded: bool = False
+) -> dict[str, str]:
+    """What is set besides the user's environment, so that the job can be dumped, debugged, and
+    replayed."""
+    needed = {
+        **NEEDED,
+        **(_AS_ROOT if os.geteuid() == 0 else {}),
+        **(_DEBUGGED if debugged else {}),
+        **(_RECORDED if recorded else {}),
+    }
+    if "OMPI_MCA_btl_tcp_if_exclude" in environment:  # Open MPI refuses to have both
+        del needed["OMPI_MCA_btl_tcp_if_include"]
     return {name: value for name, (value, _) in needed.items() if name not in environment}
 
 
 def why_added(name: str) -> str:
     """The reason for a variable of `added_to`."""
-    return {**NEEDED, **_AS_ROOT}.get(name, ("", ""))[1]
-
-
-def launch_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The user's environment, with what the job needs to be one that can be dumped."""
-    return {**environment, **added_to(environment)}
+    return {**NEEDED, **_AS_ROOT, **_DEBUGGED, **_RECORDED}.get(name, ("", ""))[1]
 
 
 async def launch(
@@ -126,22 +144,48 @@ async def launch(
     if not place.is_dir():
         raise BadInput(f"there is no directory {place} to run the job in")
     _refuse_static(argv, place)
-    directory = JobDirectory(name or unused_name(tuple(argv)))
     deadline = Deadline(settings.launch)
     native = await build(settings.compiler, deadline)
     layer = await _layer_for(argv, settings.record, deadline)
+    added = added_to(environment, debugged=hold, recorded=layer is not None)
     with contextlib.ExitStack() as stack:
         source = None
         if given.stdin is not None:
             source = stack.enter_context(inputs.open_source(given.stdin))
-        stack.enter_context(directory.lock("start it"))
+        directory = stack.enter_context(_locked(name, tuple(argv)))
         _refuse_in_use(directory)
         try:
             run = directory.new_run(1)
+            used = [native.starter, native.shim, native.walker, *([layer] if layer else [])]
+            kept = parts.keep(directory, used)
             await asyncio.to_thread(inputs.begin, run, source, more=given.more)
             if layer is not None:
                 clocks.make_room(run)
-            pid = await container.start(
+            record = JobRecord(
+                name=directory.name,
+                argv=tuple(argv),
+                directory=str(place),
+                created=time.time(),
+                signal=signal,
+                starter=str(native.starter),
+                shim=str(native.shim),
+                layer=str(layer or ""),
+                added=added,
+                environment=dict(given.environment),
+                stdin=given.input_text,
+                parts=kept,
+                incarnation=1,
+                pid=0,
+                start=0,
+                boot=proc.boot_id(),
+            )
+
+            def register(pid: int) -> None:
+                nonlocal record
+                record = replace(record, pid=pid, start=_started(pid))
+                directory.write(record)
+
+            await container.start(
                 native.starter,
                 [native.shim, *([layer] if layer else [])],
                 argv,
@@ -149,32 +193,26 @@ async def launch(
                 directory=run,
                 hold=hold,
                 signal=signal,
-                environment=launch_environment(environment),
+                environment={**environment, **added},
                 working_directory=place,
                 deadline=deadline,
+                register=register,
             )
         except BaseException:
             directory.forget_while_locked()
             raise
-        record = JobRecord(
-            name=directory.name,
-            argv=tuple(argv),
-            directory=str(place),
-            created=time.time(),
-            signal=signal,
-            starter=str(native.starter),
-            shim=str(native.shim),
-            layer=str(layer or ""),
-            added=added_to(environment),
-            environment=dict(given.environment),
-            stdin=given.input_text,
-            incarnation=1,
-            pid=pid,
-            start=_started(pid),
-            boot=proc.boot_id(),
-        )
-        directory.write(record)
     return directory, record
+
+
+@contextlib.contextmanager
+def _locked(name: str | None, argv: tuple[str, ...]) -> Iterator[JobDirectory]:
+    if name is None:
+        with unused(argv, "start it") as directory:
+            yield directory
+        return
+    directory = JobDirectory(name)
+    with directory.lock("start it"):
+        yield directory
 
 
 def _refuse_static(argv: Sequence[str], place: Path) -> None:
@@ -239,7 +277,8 @@ _WHY_NOT_STARTED = (
         "with Open MPI 'mpirun --oversubscribe' starts more ranks than there are processors",
     ),
     (
-        r"execvp error|could not access\s+or execute an executable|find the specified executable",
+        r"execvp error|could not access\s+or execute an executable|find the specified executable"
+        r"|permissions to execute an executable",
         "the program cannot be run",
         "is it there, and executable? a relative path is looked for where mpirun runs",
     ),
@@ -251,7 +290,8 @@ def why_ended(directory: JobDirectory, record: JobRecord) -> CrdebugError:
     """The error for a job that ended before it was of use: with its last words."""
     run = directory.run(record.incarnation)
     said = told(run / "events")
-    words = (run / "stderr").read_text(errors="replace") if (run / "stderr").exists() else ""
+    # PRRTE's mpirun says on its standard output what is wrong with its options.
+    words = _text(run / "stderr") or _text(run / "stdout")
     tail = "\n".join(line for line in words.strip().splitlines()[-30:])
     if said.failure:
         return NotAvailable(f"the job could not be started: {said.failure}")
@@ -270,14 +310,18 @@ def why_ended(directory: JobDirectory, record: JobRecord) -> CrdebugError:
     return CrdebugError(f"{what}the launcher ended{status} before all ranks were there{below}")
 
 
+def _text(path: Path) -> str:
+    return path.read_text(errors="replace") if path.exists() else ""
+
+
 async def await_ranks(
     directory: JobDirectory,
     record: JobRecord,
     deadline: Deadline,
     seen: Callable[[], None] = lambda: None,
 ) -> tuple[RankShim, ...]:
-    """Wait until all ranks have registered; returns them. Raises CrdebugError with the launcher's
-    last words if it ends before that, DeadlineExpired."""
+    """Wait until all ranks have registered; returns those that have not ended. Raises CrdebugError
+    with the launcher's last words if it ends before that, DeadlineExpired."""
     events = directory.run(record.incarnation) / "events"
 
     async def registered() -> None:

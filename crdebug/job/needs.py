@@ -14,6 +14,12 @@ import msgspec
 from crdebug.deadline import Deadline
 from crdebug.errors import DeadlineExpired, Refused, StoreError
 from crdebug.node import inflight, ports, proc
+from crdebug.node.numbers import (
+    is_number_kept,
+    is_number_taken,
+    is_terminal_taken,
+    terminals,
+)
 from crdebug.node.ports import Port
 
 NAME = "needs.json"
@@ -27,7 +33,8 @@ class Needs:
 
     files: that are open or worked in, but not saved with the checkpoint.  mounts: by mount point,
     the kind of file system that files of the job are on.  pipes: by name, which lead out of the
-    job and are written into.
+    job and are written into.  terminals: the numbers of its pseudo-terminals, as a launcher makes
+    them for its ranks.
     """
 
     numbers: tuple[int, ...]
@@ -35,6 +42,7 @@ class Needs:
     files: tuple[str, ...]
     mounts: dict[str, str]
     pipes: tuple[str, ...]
+    terminals: tuple[int, ...] = ()
 
 
 def note(pids: Iterable[int], saved: Iterable[str]) -> Needs:
@@ -62,6 +70,7 @@ def note(pids: Iterable[int], saved: Iterable[str]) -> Needs:
         tuple(sorted(paths - set(saved))),
         used,
         tuple(sorted(name for name, modes in ends.items() if modes == {os.O_WRONLY})),
+        terminals(processes),
     )
 
 
@@ -107,7 +116,7 @@ def missing(needs: Needs, own: Iterable[Port]) -> list[str]:
 
 
 def _in_use(needs: Needs) -> list[int]:
-    return [number for number in needs.numbers if proc.is_number_taken(number)]
+    return [number for number in needs.numbers if is_number_taken(number)]
 
 
 async def require(needs: Needs, own: Iterable[int] = ()) -> None:
@@ -122,17 +131,20 @@ async def require(needs: Needs, own: Iterable[int] = ()) -> None:
     numbers = {tid for pid in processes for tid in proc.tids(pid)}
     taken = [number for number in _in_use(needs) if number not in numbers]
     told = [f"PID {number} is in use by {_who(number)}" for number in taken]
+    others = set(filter(is_terminal_taken, needs.terminals)) - set(terminals(processes))
+    told += [f"pseudo-terminal {number} is in use" for number in sorted(others)]
     told += missing(needs, ports.bound(processes))
     if told:
         raise Refused(
             "the job cannot be brought back now: " + "; ".join(told),
-            hint="it needs the same PIDs, ports, files and mounts as at the checkpoint",
+            hint="it needs the same PIDs, ports, pseudo-terminals, files and mounts as at the "
+            "checkpoint",
         )
 
 
 def _kept(needs: Needs) -> bool:
     """Is a number kept by what has ended?"""
-    return any(proc.is_number_kept(number) for number in needs.numbers)
+    return any(is_number_kept(number) for number in needs.numbers)
 
 
 def _who(number: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from crdebug.acquire.mpir import ProcDesc
 from crdebug.acquire.symbols import find_symbols
@@ -24,12 +24,17 @@ _DISTURBED = 10.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class RankShim:
-    """A rank, with the addresses of what its shim exports."""
+    """A rank, with the addresses of what its shim exports.
+
+    blocked: by TID as numbered in the job, the signals that a thread blocks once it runs, while the
+    CRS has it block all of them.
+    """
 
     entry: ProcDesc
     struct: int
     gate_address: int
     with_address: int
+    blocked: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
     def find(cls, entry: ProcDesc, shim: str) -> RankShim:
@@ -61,6 +66,13 @@ class RankShim:
     @property
     def pid(self) -> int:
         return self.entry.pid
+
+    def threads(self) -> tuple[proc.Thread, ...]:
+        """Its threads, with what they block when they run."""
+        found = proc.threads(self.pid)
+        if not self.blocked:
+            return found
+        return tuple(replace(each, blocked=self.blocked[each.inner]) for each in found)
 
     # ---- memory -----------------------------------------------------------------------------
 
@@ -117,7 +129,7 @@ class RankShim:
     def blockers(self) -> tuple[proc.Thread, ...]:
         """The threads that block the waitpoint signal."""
         bit = 1 << (self.shim().signal - 1)
-        return tuple(thread for thread in proc.threads(self.pid) if thread.blocked & bit)
+        return tuple(thread for thread in self.threads() if thread.blocked & bit)
 
     def who_blocks(self, blockers: Sequence[proc.Thread]) -> str:
         """``thread 12 (x) blocks SIGRTMAX-2``."""
@@ -144,7 +156,7 @@ class RankShim:
         that will be queued to the thread in the waitpoint; if it has a handler, it ends the call,
         and so does one that is in the thread's queue by now.
         """
-        threads = proc.threads(self.pid)
+        threads = self.threads()
         blocked = {thread.inner for thread in self.blockers()}
         ends = {each.inner: self._ends(each, (held or {}).get(each.inner, 0)) for each in threads}
 
@@ -170,6 +182,17 @@ class RankShim:
             if wanted is None or thread.inner in wanted:
                 signals.tgkill(self.pid, thread.tid, number)
 
+    def have_blocked_again(self, blockers: Iterable[proc.Thread]) -> None:
+        """Have those of these threads that were unblocked, and got no signal, block it again.
+
+        To be called when the gate is open: the shim's handler does it in passing.
+        """
+        bit = 1 << (self.shim().signal - 1)
+        were = {thread.tid for thread in blockers}
+        for thread in proc.threads(self.pid):
+            if thread.tid in were and not (thread.blocked | thread.pending) & bit:
+                signals.tgkill(self.pid, thread.tid, self.shim().signal)
+
     def make_calls_again(self, calls: Mapping[int, int]) -> None:
         """Have the threads whose system call the CRS broke off make it again; they wait for nobody.
 
@@ -178,7 +201,7 @@ class RankShim:
         """
         shim = self.shim()
         bit = 1 << (shim.signal - 1)
-        threads = proc.threads(self.pid)
+        threads = self.threads()
         if shim.clash or not all(thread.caught & bit for thread in threads):
             return
         again = {
@@ -348,10 +371,6 @@ class StoppedRank(RankShim):
     def missing(self) -> tuple[proc.Thread, ...]:
         return tuple(each for each in proc.threads(self.pid) if each.state not in "TZX")
 
-    def waits_for_debugger(self) -> bool:
-        """Has a debugger led every thread into the waitpoint, and let go?"""
-        return self.with_checkpoint == 1 and self.shim().waiting > 0 and not self.missing()
-
     def run_hook(self, state: int) -> None:
         self.set_gate(1)
 
@@ -400,8 +419,21 @@ def refuse_traced(pid: int, rank: int) -> None:
 def find_shims(
     entries: Iterable[ProcDesc], shim: str, *, adopted: bool = False
 ) -> tuple[RankShim, ...]:
-    """The ranks' shims. adopted: they were put into a job that runs, where that could be done."""
-    return tuple(find_shim(entry, shim, adopted=adopted) for entry in entries)
+    """The ranks' shims; of those that are about to end there is none any more. adopted: they were
+    put into a job that runs, where that could be done."""
+    found = []
+    for entry in entries:
+        try:
+            found.append(find_shim(entry, shim, adopted=adopted))
+        except (NotAvailable, ProcessLookupError):
+            if not has_ended(entry.pid):
+                raise
+    return tuple(found)
+
+
+def shim_of(shims: Iterable[RankShim], rank: int) -> RankShim:
+    """That of one rank, which is there."""
+    return next(shim for shim in shims if shim.rank == rank)
 
 
 def find_shim(entry: ProcDesc, shim: str, *, adopted: bool = False) -> RankShim:

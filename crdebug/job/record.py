@@ -2,7 +2,7 @@
 
 STATE/jobs/NAME/
   job.json        the record
-  lock            held while the job is changed
+  lock            held while the job is changed; `followed` while its output is read to the end
   session         the attached session's socket, see crdebug.job.control
   points.json     the breakpoints and displays of the last session
   herd.json       where the threads were, while they are in their waitpoints
@@ -11,9 +11,10 @@ STATE/jobs/NAME/
   asks, door      FIFOs, in run/N/ too, so that ranks see who reads them: see crdebug.job.app
   run/N/base      see crdebug.job.bases
   run/N/time/     its ranks' logs of MPI calls, see crdebug.timeline.log
-  undo-N/         while the N-th incarnation is being replaced: what its files held
+  run/N/made      while it is brought back: the files that were missing, and were made
   checkpoints/N/  see crdebug.checkpoint.store
-  stage           the second place for checkpoints: its path, see crdebug.checkpoint.staging
+  native/         what it runs with of crdebug's own, see crdebug.job.parts
+  stage           the second place for checkpoints: its path, see crdebug.job.second_place
   history/N/      checkpoints that crdebug takes of itself, to go back in time from
   branches/       the branches of its history, and the logs of those that it is not on
   beside/         a second job, while branches are compared
@@ -28,7 +29,7 @@ import re
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 
 import msgspec
@@ -38,7 +39,8 @@ from crdebug.checkpoint.store import CheckpointStore
 from crdebug.config import state_home
 from crdebug.deadline import Deadline
 from crdebug.errors import BadInput, DeadlineExpired, Refused, StoreError
-from crdebug.node import family, proc
+from crdebug.node import family, owners, proc
+from crdebug.ranks import RankSet
 from crdebug.timeline.branches import MAIN
 
 BESIDE = "beside"
@@ -46,7 +48,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
 _EXIT = re.compile(r"^exit (\d+)$", re.M)
 _FAILED = re.compile(r"^failed (.*)$", re.M)
-_LATE = re.compile(r"^late (\d+) (.*)$", re.M)
+_KILLED = re.compile(r"^killed$", re.M)
+_SAID = re.compile(r"^(?:late (\d+) (.*)|waits (\w+) (.*)|flows (\w+))$", re.M)
 _RANKS = re.compile(r"^ranks (\d+)$", re.M)
 
 
@@ -59,6 +62,7 @@ class JobRecord:
     calls, empty if they are not recorded.  branch: of its history, see crdebug.timeline.branches.
     added: what crdebug has set in the launcher's environment.  environment: what the user has set
     for it.  stdin: what it reads from its standard input, for people.
+    parts: crdebug's own that it runs with, the SHA-256 of each by its path, see crdebug.job.parts.
     adopted: crdebug did not start it; it has no container, and pid is its launcher's.
     """
 
@@ -79,6 +83,7 @@ class JobRecord:
     added: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     stdin: str = ""
+    parts: dict[str, str] = field(default_factory=dict)
 
 
 class JobDirectory:
@@ -89,11 +94,14 @@ class JobDirectory:
             raise BadInput(f"'{name}' is no job name", hint="use letters, digits, '.', '_', '-'")
         self.name = name
         self.path = state_home() / "jobs" / name
+        self.native = self.path / "native"
         self.store = CheckpointStore(name, self.path / "checkpoints")
         self.history = CheckpointStore(name, self.path / "history")
 
     def create(self) -> None:
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Raises Refused in a home that is not one's own, OSError."""
+        owners.require_own_state()
+        owners.make_private(self.path)
 
     def exists(self) -> bool:
         return _is_there(self.path / "job.json")
@@ -105,16 +113,20 @@ class JobDirectory:
         """An empty directory for an incarnation."""
         path = self.run(incarnation)
         shutil.rmtree(path, ignore_errors=True)
-        path.mkdir(mode=0o700, parents=True)
+        owners.make_private(path)
         for fifo in (self.asks, self.door):
             with contextlib.suppress(FileExistsError):
                 os.mkfifo(fifo, 0o600)
             os.link(fifo, path / fifo.name)  # all incarnations have the same
         return path
 
+    def ended(self, record: JobRecord, alive: RankSet) -> RankSet:
+        """The ranks of the job that are none of those that live."""
+        return RankSet.span(told(self.run(record.incarnation) / "events").ranks or 0) - alive
+
     def forget_runs(self, incarnation: int) -> None:
         """Only this incarnation is of interest any more."""
-        for path in (*self.path.glob("run/*"), *self.path.glob("undo-*")):
+        for path in self.path.glob("run/*"):
             if path.name != str(incarnation):
                 shutil.rmtree(path, ignore_errors=True)
 
@@ -123,13 +135,13 @@ class JobDirectory:
         return self.path / "branches"
 
     @property
-    def files(self) -> Path:
-        """What files held that were rolled back for as long as the job is there."""
-        return self.path / "files"
+    def has_own_files(self) -> bool:
+        """Does it write to copies of the files that it had open, not to the files themselves?"""
+        return False
 
-    def undo(self, record: JobRecord) -> Path:
-        """Where files are kept that a restart is about to roll back; of this incarnation only."""
-        return self.path / f"undo-{record.incarnation}"
+    def made(self, incarnation: int) -> Path:
+        """Where a restart notes the files that it makes, see crdebug.checkpoint.files."""
+        return self.run(incarnation) / "made"
 
     @property
     def session_socket(self) -> Path:
@@ -159,28 +171,23 @@ class JobDirectory:
         except FileNotFoundError:
             return None
 
-    def set_stage(self, place: Path) -> None:
-        """From now on there is one. Raises BadInput when it is no directory that can be."""
+    def write_next(self, record: JobRecord) -> tuple[Path, Path]:
+        """Write a record that is not yet the job's: it is once the first path has become the
+        second one. Raises StoreError."""
+        path = self.run(record.incarnation) / "job.json"
         try:
-            (place / self.name).mkdir(mode=0o700, parents=True, exist_ok=True)
-            shutil.copyfile(self.path / "job.json", place / self.name / "job.json")
+            path.write_bytes(msgspec.json.encode(record))
+            path.chmod(0o600)
         except OSError as error:
-            raise BadInput(f"cannot stage to {place}: {error.strerror}") from None
-        (self.path / "stage").write_text(str(place.resolve()))
-
-    def adopt(self, place: Path) -> None:
-        """A job that is not known here and was staged there, by another machine perhaps."""
-        there = place / self.name / "job.json"
-        if not self.exists() and there.exists():
-            self.create()
-            shutil.copyfile(there, self.path / "job.json")
-            self.set_stage(place)
+            raise StoreError(f"cannot write {path}: {error.strerror}") from None
+        return path, self.path / "job.json"
 
     def write(self, record: JobRecord) -> None:
         """Raises StoreError; the record is what it was then."""
         unfinished = self.path / ".job.json"
         try:
             unfinished.write_bytes(msgspec.json.encode(record))
+            unfinished.chmod(0o600)
             unfinished.rename(self.path / "job.json")
         except OSError as error:
             unfinished.unlink(missing_ok=True)
@@ -188,30 +195,32 @@ class JobDirectory:
 
     def read(self) -> JobRecord:
         """Raises BadInput when there is no such job, StoreError when its record is unreadable."""
+        owners.require_own_state()
         try:
-            data = (self.path / "job.json").read_bytes()
-            return msgspec.json.decode(data, type=JobRecord)
+            return decode((self.path / "job.json").read_bytes(), self.path / "job.json")
         except FileNotFoundError:
             known = ", ".join(job.name for job in all_jobs()) or "none"
             raise BadInput(f"there is no job '{self.name}'", hint=f"jobs here: {known}") from None
-        except msgspec.MsgspecError as error:
-            raise StoreError(
-                f"{self.path / 'job.json'} cannot be read: {error}",
-                hint=f"remove {self.path} unless you know how to repair it",
-            ) from None
 
     @contextlib.contextmanager
     def lock(self, what: str) -> Iterator[None]:
         """While the job is changed. Raises Refused when somebody else does just that."""
-        self.create()
-        with open(self.path / "lock", "a+") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise Refused(
-                    f"cannot {what}: another crdebug works on job '{self.name}'",
-                    hint="try again when it is done",
-                ) from None
+        with contextlib.ExitStack() as stack:
+            while True:
+                self.create()
+                try:
+                    file = stack.enter_context(open(self.path / "lock", "a+"))
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    if os.path.samestat(os.fstat(file.fileno()), os.stat(file.name)):
+                        break
+                except FileNotFoundError:
+                    pass  # whoever had it has just forgotten the job, and its lock with it
+                except BlockingIOError:
+                    raise Refused(
+                        f"cannot {what}: another crdebug works on job '{self.name}'",
+                        hint="try again when it is done",
+                    ) from None
+                stack.close()
             yield
 
     @contextlib.asynccontextmanager
@@ -234,11 +243,29 @@ class JobDirectory:
                 raise refused[-1] from None
             yield
 
+    @contextlib.contextmanager
+    def followed(self) -> Iterator[None]:
+        """While somebody is to read to the end what the job writes: nobody else forgets it."""
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(FileNotFoundError):  # it was forgotten already
+                file = stack.enter_context(open(self.path / "followed", "a"))
+                fcntl.flock(file, fcntl.LOCK_SH)
+            yield
+
+    def _is_followed(self) -> bool:
+        try:
+            with open(self.path / "followed") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (FileNotFoundError, BlockingIOError) as error:
+            return isinstance(error, BlockingIOError)
+        return False
+
     def forget_if_over(self) -> None:
         """Remove all of a job that has ended and left no checkpoint to bring it back from; not
-        while somebody works on it."""
+        while somebody works on it, or follows it."""
         with contextlib.suppress(Refused), self.lock("forget it"):
-            self.forget_while_locked()
+            if not self._is_followed():
+                self.forget_while_locked()
 
     def forget_while_locked(self) -> None:
         """`forget_if_over`, also of a job that never began, by who has the lock."""
@@ -254,8 +281,20 @@ class JobDirectory:
         return self.exists() and is_alive(self.read())
 
 
+def decode(data: bytes, path: Path) -> JobRecord:
+    """A record that lies at this path. Raises StoreError."""
+    try:
+        return msgspec.json.decode(data, type=JobRecord)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise StoreError(
+            f"{path} cannot be read: {error}",
+            hint=f"remove {path.parent} unless you know how to repair it",
+        ) from None
+
+
 def all_jobs() -> tuple[JobDirectory, ...]:
-    """Every job that left something here, by name. Raises PermissionError."""
+    """Every job that left something here, by name. Raises PermissionError, Refused."""
+    owners.require_own_state()
     try:
         names = sorted(filter(_NAME.match, os.listdir(state_home() / "jobs")))
     except FileNotFoundError:
@@ -292,12 +331,20 @@ def has_ended(directory: JobDirectory) -> Refused:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a starter has written to its events so far. late: sentences for the user."""
+    """What a starter has written to its events so far. said: sentences for the user.
+    killed: somebody has asked for the end, see `note_killed`."""
 
     ranks: int | None
     status: int | None
     failure: str | None
-    late: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
+    killed: bool = False
+
+
+def note_killed(events: Path) -> None:
+    """It is to end now because a user says so: nobody is to take up the job again by itself."""
+    with contextlib.suppress(OSError), open(events, "a") as file:
+        file.write("killed\n")
 
 
 def told(events: Path) -> Told:
@@ -307,22 +354,45 @@ def told(events: Path) -> Told:
         int(ranks[1]) if ranks else None,
         int(status[1]) if status else None,
         failed[1] if failed else None,
-        tuple(
-            f"rank {rank}: {program} starts now, and another process was taken for the rank; "
-            "it runs without a debugger (let the launcher start it, or a shell script)"
-            for rank, program in _LATE.findall(text)
-        ),
+        tuple(_sentence(*said) for said in _SAID.findall(text)),
+        _KILLED.search(text) is not None,
     )
 
 
-def unused_name(argv: tuple[str, ...]) -> str:
-    """A name for a job that got none: the program's, with the first number that is free."""
+def _sentence(rank: str, program: str, waiting: str, why: str, flowing: str) -> str:
+    """What the starter says meanwhile, for people."""
+    if waiting:
+        return (
+            f"what the job writes to its standard {waiting} waits: {why[:1].lower()}{why[1:]} "
+            "(make room: it goes on by itself, and nothing is lost)"
+        )
+    if flowing:
+        return f"what the job writes to its standard {flowing} goes on"
+    return (
+        f"rank {rank}: {program} starts now, and another process was taken for the rank; "
+        "it runs without a debugger (let the launcher start it, or a shell script)"
+    )
+
+
+@contextlib.contextmanager
+def unused(argv: tuple[str, ...], what: str) -> Iterator[JobDirectory]:
+    """For a job that got no name: the directory of one that nobody has, locked.
+
+    The name is the program's, with the first number that is free. what: for `JobDirectory.lock`.
+    """
     base = re.sub(r"[^A-Za-z0-9._-]", "", Path(_program(argv)).name).lstrip("._-")[:90] or "job"
-    taken = {job.name for job in all_jobs()}
-    number = 1
-    while f"{base}-{number}" in taken:
-        number += 1
-    return f"{base}-{number}"
+    for number in count(1):
+        directory = JobDirectory(f"{base}-{number}")
+        with contextlib.ExitStack() as stack:
+            if directory.exists():
+                continue
+            try:
+                stack.enter_context(directory.lock(what))
+            except Refused:
+                continue  # somebody else takes this name just now
+            if not directory.exists():
+                yield directory
+                return
 
 
 def _program(argv: tuple[str, ...]) -> str:

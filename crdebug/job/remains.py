@@ -2,7 +2,7 @@
 
 The kernel lets go of what it traced itself, and its GDBs end with their input. That leaves a CRS at
 work with nobody to answer it, a GDB that is stuck, breakpoints of one that was killed, files that
-were rolled back for a restart that did not come, and drafts.
+were made for a restart that did not come, and drafts.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from crdebug.deadline import Deadline
 from crdebug.errors import DeadlineExpired
 from crdebug.job.launch import await_ranks
 from crdebug.job.ranks import RankShim, refuse_traced
-from crdebug.job.record import BESIDE, JobDirectory, JobRecord, is_alive
+from crdebug.job.record import BESIDE, JobDirectory, JobRecord
 from crdebug.node import code, container, proc
-from crdebug.node.ptrace import held_container
 
 # What every GDB of ours has sourced (crdebug.debuggers).
 _OUR_SCRIPT = "rank_mi.py"
@@ -68,11 +67,9 @@ async def recover(directory: JobDirectory, record: JobRecord, settings: Settings
     """
     await end_remains(directory, record, Deadline(settings.stop))
     directory.store.sweep()
-    rollback = RollBack((), Path(), directory.undo(record))
-    if is_alive(record) and rollback.broken_off:
-        async with held_container(record.pid, Deadline(settings.stop)):
-            rollback.recover()
-    RollBack((), Path(), directory.path / BESIDE / "files").recover()
+    for run in directory.path.glob("run/*"):
+        if run != directory.run(record.incarnation):
+            RollBack((), Path(), run / "made").give_up()
     shutil.rmtree(directory.path / BESIDE, ignore_errors=True)
 
 

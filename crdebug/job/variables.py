@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from crdebug.checkpoint.images import read_threads
+from crdebug.checkpoint.images import CoreThread, read_threads
 from crdebug.checkpoint.manifest import Manifest
 from crdebug.checkpoint.protocol import variables
 from crdebug.errors import CrdebugError
@@ -23,14 +24,14 @@ def set_variables(
     Verifies what the image holds, sets what is to hold from now on, and queues the signal: to
     every thread if a debugger is to find it in the waitpoint, to the waiting ones if they are to
     run the hook, and to those whose system call the CRS broke off, which the handler takes back.
-    Raises CrdebugError.
+    A rank that SIGSTOP holds is left as it is. Raises CrdebugError.
     """
-    calls = broken_calls(images)
-    for shim in shims:
-        if isinstance(shim, StoppedRank):
-            if not debugger:
-                shim.set_gate(1)
+    threads = read_threads(images)
+    calls, blocked = _broken(threads), {each.tid: each.blocked for each in threads}
+    for bare in shims:
+        if isinstance(bare, StoppedRank):
             continue
+        shim = replace(bare, blocked=blocked)  # the CRS has its threads block all signals yet
         waiting = any(entry.inside for entry in shim.table())
         # Without crdebug's debugger a rank may have waited for another one.
         attended = manifest.debugger or waiting
@@ -59,5 +60,8 @@ def set_variables(
 
 def broken_calls(images: Path) -> dict[int, int]:
     """By TID as numbered in the job, the system call that the CRS broke off. Raises StoreError."""
-    threads = read_threads(images)
+    return _broken(read_threads(images))
+
+
+def _broken(threads: Iterable[CoreThread]) -> dict[int, int]:
     return {each.tid: each.interrupted_call for each in threads if each.interrupted_call >= 0}

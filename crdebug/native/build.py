@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shlex
 import shutil
@@ -14,13 +15,14 @@ from pathlib import Path
 from crdebug.config import cache_home
 from crdebug.deadline import Deadline
 from crdebug.errors import NotAvailable
-from crdebug.node import programs
+from crdebug.node import owners, programs
 
 _HERE = Path(__file__).parent
 MADE = "made"  # in a directory to work in: what goes into the cache
-_FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror")
+_FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra")
 # Everything is bound at start: a call through a lazy binding would change memory in a handler.
-_SHIM_FLAGS = ("-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-z,now")
+# No line numbers in what is put into ranks: the user's debugger has nothing to step into there.
+_SHIM_FLAGS = ("-g0", "-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-z,now")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +35,24 @@ class Native:
     history: Path
 
 
+def strict() -> tuple[str, ...]:
+    """A compiler that is newer than this source may warn of it, which is no user's fault; in our
+    own tests, which set $CRDEBUG_STRICT, a warning is an error."""
+    return ("-Werror",) if os.environ.get("CRDEBUG_STRICT") else ()
+
+
 def _commands(compiler: Sequence[str], target: Path) -> tuple[tuple[str, ...], ...]:
-    starter = (*compiler, *_FLAGS, "-rdynamic", "-o", str(target / "starter"))
+    compiler = (*compiler, *strict())
+    starter = (*compiler, *_FLAGS, "-g", "-rdynamic", "-o", str(target / "starter"))
     shim = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "shim.so"))
     walk = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "walk.so"))
     history = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "history.so"))
-    sources = [str(_HERE / f"{name}.c") for name in ("crs_action", "front", "input", "starter")]
+    parts = ("commit", "crs_action", "front", "input", "output", "preload", "starter")
+    sources = [str(_HERE / f"{name}.c") for name in parts]
+    inside = [str(_HERE / f"{name}.c") for name in ("shim", "app", "exec", "preload")]
     return (
         (*starter, *sources),
-        (*shim, str(_HERE / "shim.c"), str(_HERE / "app.c"), "-pthread", "-ldl"),
+        (*shim, *inside, "-pthread", "-ldl"),
         (*walk, str(_HERE / "walk.c"), str(_HERE / "walk_wait.c")),
         (*history, *(str(path) for path in sorted(_HERE.glob("history*.c")))),
     )
@@ -80,7 +91,7 @@ def compiler_words(
     path = shutil.which(program)
     if path is None:
         raise NotAvailable(f"there is no {language} compiler '{compiler}'", hint=hint)
-    return [path, *options]
+    return [os.path.abspath(path), *options]
 
 
 async def _compile(compiler: Sequence[str], home: Path, deadline: Deadline) -> None:
@@ -97,9 +108,11 @@ async def _compile(compiler: Sequence[str], home: Path, deadline: Deadline) -> N
 def place_for(name: str) -> Path:
     """Where in the cache something that was compiled is, by the digest of all it was made of.
 
-    Raises NotAvailable for a cache that cannot be named in LD_PRELOAD.
+    Raises NotAvailable for a cache that cannot be named in LD_PRELOAD, Refused for one whose
+    content others could have put there.
     """
-    home = cache_home() / "native" / name
+    home = cache_home().absolute() / "native" / name
+    owners.require_own(home, owners.CACHE_HINT)
     if re.search(r"[\s:]", str(home)):
         raise NotAvailable(
             f"{home} has a space or a colon in its name, which would end it in LD_PRELOAD",
@@ -115,10 +128,10 @@ async def make_once(home: Path, make: Callable[[Path], Awaitable[None]]) -> None
     Raises NotAvailable, and what `make` raises.
     """
     try:
-        home.parent.mkdir(parents=True, exist_ok=True)
+        owners.make_readable(home.parent)
         with tempfile.TemporaryDirectory(dir=home.parent) as work:
             made = Path(work) / MADE
-            made.mkdir()
+            made.mkdir(mode=0o755)
             await make(Path(work))
             try:
                 made.rename(home)
@@ -133,8 +146,12 @@ async def make_once(home: Path, make: Callable[[Path], Awaitable[None]]) -> None
 
 
 async def compile_with(command: Sequence[str], what: str, deadline: Deadline) -> None:
-    """Run a compiler. Raises NotAvailable with its own words and the command that it was."""
-    done = await programs.run(command, deadline, "the compiler")
+    """Run a compiler. Raises NotAvailable with its own words and the command that it was.
+
+    Always from the same directory, which debug information names: made again, it is the same. What
+    it writes others may read and nobody may change, whatever the umask.
+    """
+    done = await programs.run(command, deadline, "the compiler", directory=_HERE, umask=0o022)
     if done.status != 0:
         said = (done.err or done.out).strip() or f"exit status {done.status}"
         raise NotAvailable(f"{what} does not compile: {shlex.join(command)}\n{said}")

@@ -8,7 +8,14 @@ import shutil
 from pathlib import Path
 
 from crdebug.deadline import Deadline
-from crdebug.native.build import MADE, compile_with, compiler_words, make_once, place_for
+from crdebug.native.build import (
+    MADE,
+    compile_with,
+    compiler_words,
+    make_once,
+    place_for,
+    strict,
+)
 from crdebug.node import programs
 
 _HERE = Path(__file__).parent
@@ -16,10 +23,10 @@ _HEADER, _SOURCE, _MODULE = (
     _HERE / name for name in ("crdebug_app.h", "app_library.c", "crdebug_app.f90")
 )
 _FLAGS = (
-    *("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-fPIC"),
+    *("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-fPIC"),
     "-fno-optimize-sibling-calls",  # a debugger shows which call the program is in
 )
-_FORTRAN_FLAGS = ("-O2", "-g", "-Wall", "-Werror", "-fPIC")
+_FORTRAN_FLAGS = ("-O2", "-g", "-Wall", "-fPIC")
 LIBRARIES = ("-lcrdebug_app", "-ldl")  # the latter for C libraries where dlsym is not in libc
 
 
@@ -34,7 +41,7 @@ async def build_library(compiler: str, fortran: str, deadline: Deadline) -> Path
     if fortran:
         hint = "install gfortran, or name one with --fortran"
         compilers.append(compiler_words(fortran, "Fortran", hint))
-    digest = hashlib.sha256("\0".join((*_FLAGS, *_FORTRAN_FLAGS)).encode())
+    digest = hashlib.sha256("\0".join((*_FLAGS, *_FORTRAN_FLAGS, *strict())).encode())
     for words in compilers:
         version = await programs.run([*words, "--version"], deadline, "the compiler's version")
         digest.update("\0".join((*words, version.out)).encode())
@@ -45,12 +52,12 @@ async def build_library(compiler: str, fortran: str, deadline: Deadline) -> Path
     async def make(work: Path) -> None:
         made = work / MADE
         objects = [str(work / "app_library.o")]
-        command = [*compilers[0], *_FLAGS, "-c", "-o", objects[0], str(_SOURCE)]
+        command = [*compilers[0], *_FLAGS, *strict(), "-c", "-o", objects[0], str(_SOURCE)]
         await compile_with(command, "the library for programs", deadline)
         if fortran:
             objects.append(str(work / "crdebug_app.o"))
             into = ["-J", str(made), "-c", "-o", objects[1], str(_MODULE)]
-            command = [*compilers[1], *_FORTRAN_FLAGS, *into]
+            command = [*compilers[1], *_FORTRAN_FLAGS, *strict(), *into]
             await compile_with(command, "the module for Fortran programs", deadline)
         archive = ["ar", "rcs", str(made / "libcrdebug_app.a"), *objects]
         await compile_with(archive, "the library for programs", deadline)

@@ -26,6 +26,7 @@ enum crdebug_refused {
     CRDEBUG_COMMS = 4,    /* more communicators than the log can number */
     CRDEBUG_MEMORY = 5,
     CRDEBUG_NEWER = 6,    /* a call of MPI-4 that is not in the table */
+    CRDEBUG_NO_SPACE = 7, /* the disk is full, or a quota, or a file may not be so large */
 };
 
 enum crdebug_held { CRDEBUG_FREE = 0, CRDEBUG_AT_STOP = 1, CRDEBUG_AT_DIVERGENCE = 2 };
@@ -48,7 +49,7 @@ enum crdebug_enforce {
  *   16 bits comm     its number in this log, defined by a record of the call 0; so are windows
  * A packed one (two halves, of equal tag and size) has tag, source, destination of 16 bits each.
  * With CRDEBUG_MORE 32-bit words follow in records of their own, of which the first is the number
- * of these records. */
+ * of these records; and, in its upper 8 bits, how the call failed, if it did (mpi_errors.py). */
 struct crdebug_record {
     uint64_t head, body;
 };
@@ -63,6 +64,10 @@ enum crdebug_flags {
     CRDEBUG_PACKED = 64, /* two halves in one; or, of a Waitall, the last requests that were posted; or,
                             of a started request, a receive */
 };
+
+#define CRDEBUG_FAILED_SHIFT 24
+#define CRDEBUG_ARGUMENT_ERRORS 25 /* up to this: an argument was wrong, and nothing was communicated */
+#define CRDEBUG_MORE_MOST ((UINT32_C(1) << CRDEBUG_FAILED_SHIFT) - 1)
 
 /* A started send is no receive: its two flags for what a receive leaves open say which kind it is of. */
 #define CRDEBUG_SYNCHRONOUS CRDEBUG_WILD_SOURCE
@@ -93,6 +98,7 @@ struct crdebug_log {
     uint64_t calls;    /* which table numbered the calls */
     uint32_t refused, sites;
     uint32_t cuts, reserved; /* cuts: how often it was cut at the cursor */
+    uint64_t room; /* in records: up to here the disk has space for this file */
 };
 
 struct crdebug_clock {
@@ -118,7 +124,8 @@ struct crdebug_clock {
     uint64_t calls;        /* which table numbers the calls */
     /* It repeats, and knows: what it has posted is posted as the log says. A held rank that is behind
      * its log sees so itself; nobody may be let go before. */
-    uint32_t replaying, reserved;
+    uint32_t replaying;
+    uint16_t expected_failed, actual_failed; /* how; 0: it did not */
 };
 
 #endif

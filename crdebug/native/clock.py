@@ -12,6 +12,7 @@ from enum import IntEnum
 
 from crdebug.errors import NotAvailable
 from crdebug.native.mpi_calls import DIGEST
+from crdebug.native.mpi_errors import failure
 
 ABI = 2
 NEVER = 2**64 - 1
@@ -23,11 +24,14 @@ LOG_HEADER = SITES_OFFSET + 8 * SITES
 TAIL_OFFSET = 24  # of the log's header: tail and tail_now
 REFUSED_OFFSET = 56  # refused
 CUTS_OFFSET = 64
+ROOM_OFFSET = 72
 CUT_HERE = (16 << 9, 0x6572656820747563)  # the last record of a log that was cut from outside
 RECORD = struct.Struct("<QQ")
+_RANKS = 1 << 20  # no job has so many on one machine
+_LATEST = 1 << 62  # half ticks
 
-_CLOCK = struct.Struct("<IIiiQQIIQQIiIIIIQ4QQQII")
-_LOG = struct.Struct("<IIiiQQQQQIIII")
+_CLOCK = struct.Struct("<IIiiQQIIQQIiIIIIQ4QQQIHH")
+_LOG = struct.Struct("<IIiiQQQQQIIIIQ")
 SIZE = _CLOCK.size
 LOG_SIZE = _LOG.size
 VERSION_SIZE = 4  # of the log: its first number
@@ -48,6 +52,7 @@ class Refused(IntEnum):
     COMMUNICATORS = 4
     MEMORY = 5
     NEWER = 6
+    NO_SPACE = 7
 
     @property
     def sentence(self) -> str:
@@ -58,6 +63,7 @@ class Refused(IntEnum):
             Refused.LOG_FILE: "the log cannot be made, or is of another version of crdebug",
             Refused.COMMUNICATORS: "there are more communicators than the log can number",
             Refused.NEWER: "the program uses calls of MPI 4 that are not recorded",
+            Refused.NO_SPACE: "there is no space left for the log: a full disk, or a quota",
             Refused.MEMORY: "there is no memory left for the record of MPI calls",
         }[self]
 
@@ -97,13 +103,15 @@ class Clock:
     actual: tuple[int, int]
     pending_wild: int
     replaying: bool  # it repeats, and knows; nobody may be let go before
+    expected_failed: str  # the class of its error, "" if it did not fail
+    actual_failed: str
 
     @classmethod
     def parse(cls, data: bytes) -> Clock:
         values = _CLOCK.unpack_from(data)
         abi, size, rank, world, now, stop, held, mode, cursor, repeat, initialized = values[:11]
         level, epochs, refused, enforce, diverged, at, e0, e1, a0, a1, pending = values[11:22]
-        calls, replaying, _ = values[22:]
+        calls, replaying, *failed = values[22:]
         if abi != ABI or size < SIZE or calls != DIGEST:
             raise NotAvailable(
                 f"the rank's MPI layer has ABI version {abi}, this crdebug knows {ABI}",
@@ -112,7 +120,7 @@ class Clock:
         return cls(
             *(rank, world, now, stop, Held(held), mode != 0, cursor, repeat, bool(initialized)),
             *(level, epochs, Refused(refused), Enforce(enforce), bool(diverged), at),
-            *((e0, e1), (a0, a1), pending, bool(replaying)),
+            *((e0, e1), (a0, a1), pending, bool(replaying), *map(failure, failed)),
         )
 
 
@@ -132,13 +140,18 @@ class LogHeader:
 
     @classmethod
     def parse(cls, data: bytes) -> LogHeader:
-        values = _LOG.unpack_from(data)
-        abi, size, rank, world, capacity, tail, tail_now, first, calls, refused, sites, cuts, _ = (
-            values
-        )
+        values = _LOG.unpack_from(data.ljust(_LOG.size, b"\0"))
+        abi, size, rank, world, capacity, tail, tail_now, first, calls, refused = values[:10]
+        sites, cuts = values[10:12]
         if abi != ABI or size != LOG_HEADER or calls != DIGEST:
             raise NotAvailable(
                 f"the log of MPI calls has version {abi}, this crdebug knows {ABI}",
                 hint="use the crdebug that started the job",
             )
-        return cls(rank, world, capacity, tail, tail_now, first, Refused(refused), sites, cuts)
+        why = Refused(refused) if refused in iter(Refused) else Refused.LOG_FILE
+        return cls(rank, world, capacity, tail, tail_now, first, why, sites, cuts)
+
+    def is_sound(self, size: int) -> bool:
+        """Can it be the header of a log whose file has so many bytes?"""
+        fits = LOG_HEADER + RECORD.size * self.tail <= size and self.sites <= SITES
+        return fits and 0 <= self.rank < self.world <= _RANKS and self.tail_now < _LATEST

@@ -109,6 +109,7 @@ static bool learn(struct history *h, int32_t rank, uint64_t at) {
     int32_t peer, tag, row = (int32_t)open->row;
     if (r->log == NULL || !log_settled(r->log, open->place, open->slot, &peer, &tag) || peer < 0 || tag == NONE)
         return false;
+    if (peer >= log_world(r->log)) return false; /* damaged since it was read */
     memmove(open, open + 1, (--r->open.count - at) * sizeof *open);
     learned(h, rank, row, peer, tag);
     return true;

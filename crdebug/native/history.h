@@ -89,6 +89,7 @@ struct call { /* timeline/calls.py: Call */
     /* Partitions, from low to high; or so many of `listed`. Of F_PREPARES high says how many there are. */
     int32_t low, high;
     const int32_t *listed;
+    int32_t failed; /* how, or 0: mpi_errors.py */
 };
 
 /* Entries (key, value), ordered by key: "`waiter` completes its call of tick `value` only if
@@ -263,6 +264,7 @@ int32_t history_sent_whole(const struct rank *rank, int64_t tick, int32_t slot);
 void history_asked(const struct history *h, struct column *found);
 void history_together_free(struct history *h);
 /* The peer and the tag that the record of a posting says by now; false while it does not. */
+int64_t log_world(const struct log *log); /* how many ranks there are */
 bool log_settled(const struct log *log, int64_t place, int64_t slot, int32_t *peer, int32_t *tag);
 
 #endif

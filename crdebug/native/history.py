@@ -32,6 +32,7 @@ from crdebug.native.build import build
 
 NONE = -(1 << 31)  # no peer, no tag
 NO_COMM, BEGIN, END, SELF = -1, 0, 1, 2  # communicators without a record of theirs
+DAMAGED = -2  # of log_read
 _COMPILE = 120.0  # seconds
 
 
@@ -94,6 +95,7 @@ class CallStruct(Structure):
         ("slots", POINTER(c_int32)),
         *_fields(c_int32, "low high"),
         ("listed", POINTER(c_int32)),
+        ("failed", c_int32),
     ]
 
 
@@ -300,7 +302,7 @@ class Library:
         self.history_settle = bind("history_settle", None, void)
         self.history_waiting = bind("history_waiting", None, void, c_int32, column)
         self.history_unposted = bind("history_unposted", None, void, c_int32, column)
-        self.log_open = bind("log_open", void, ctypes.c_int, index, number)
+        self.log_open = bind("log_open", void, ctypes.c_int, index, number, number)
         self.log_close = bind("log_close", None, void)
         self.log_define = bind("log_define", None, void, index, number, ranks, index)
         self.log_read = bind("log_read", number, void, void, table, index, index)

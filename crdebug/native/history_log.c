@@ -7,6 +7,7 @@
 
 #define STEP 256 /* calls between two places from which reading can begin */
 #define NOBODY (-1)
+#define DAMAGED (-2)
 #define OTHER_JOB UINT32_MAX
 
 /* ---- one request -------------------------------------------------------------------------------- */
@@ -14,6 +15,8 @@
 static int32_t peer_of(const struct comm *comm, uint64_t body) {
     return coded(comm, body >> 28 & PEER_MOST);
 }
+
+int64_t log_world(const struct log *log) { return log->world; }
 
 bool log_settled(const struct log *log, int64_t place, int64_t slot, int32_t *peer, int32_t *tag) {
     const struct crdebug_record *record = record_at(log, (uint64_t)place);
@@ -118,10 +121,12 @@ uint64_t log_next(const struct log *log, struct cursor *at, const struct functio
     const struct crdebug_record *record = record_at(log, at->place);
     uint64_t head = record->head, body = record->body, size = head >> 32;
     struct words words = {0};
+    int32_t failed = 0;
     int64_t place = (int64_t)at->place++;
     if (head & FLAG(CRDEBUG_MORE)) {
         words.at = (const uint32_t *)(record + 1) + 1;
-        uint64_t more = words.at[-1];
+        uint64_t more = words.at[-1] & CRDEBUG_MORE_MOST;
+        failed = (int32_t)(words.at[-1] >> CRDEBUG_FAILED_SHIFT);
         if (more > log->records - at->place) more = log->records - at->place; /* never, in a whole log */
         words.count = more ? 4 * more - 1 : 0;
         at->place += more;
@@ -137,6 +142,7 @@ uint64_t log_next(const struct log *log, struct cursor *at, const struct functio
                        .tag = NONE,
                        .peer2 = NONE,
                        .tag2 = NONE,
+                       .failed = failed,
                        .wild = (head & FLAG(CRDEBUG_WILD_SOURCE | CRDEBUG_WILD_TAG)) != 0};
     if (c->function == DEFINITION) return 0;
     const struct function *function = &functions[c->function];
@@ -186,6 +192,7 @@ uint64_t log_next(const struct log *log, struct cursor *at, const struct functio
     if (special & F_PREPARES && words.count > 4) c->high = (int32_t)words.at[4];
     if (special & F_STARTALL) c->bytes = 0;
     if (special & F_OF_WINDOW) c->odd = (head & FLAG(CRDEBUG_ODD)) != 0;
+    if (failed && failed <= CRDEBUG_ARGUMENT_ERRORS && c->kind != K_COMPLETE) c->kind = K_OTHER;
     at->tick += c->repeats;
     at->posted += posts;
     return posts;
@@ -193,7 +200,7 @@ uint64_t log_next(const struct log *log, struct cursor *at, const struct functio
 
 /* ---- for crdebug -------------------------------------------------------------------------------- */
 
-EXPORTED struct log *crdebug_log_open(int file, uint64_t size, int64_t rank) {
+EXPORTED struct log *crdebug_log_open(int file, uint64_t size, int64_t rank, int64_t world) {
     struct log *log = size > CRDEBUG_LOG_HEADER ? calloc(1, sizeof *log) : NULL;
     if (log == NULL) return NULL;
     void *map = mmap(NULL, size, PROT_READ, MAP_SHARED, file, 0);
@@ -205,6 +212,7 @@ EXPORTED struct log *crdebug_log_open(int file, uint64_t size, int64_t rank) {
     log->size = size;
     log->records = (size - CRDEBUG_LOG_HEADER) / sizeof(struct crdebug_record);
     log->rank = rank;
+    log->world = world;
     log->run = NOBODY;
     return log;
 }
@@ -240,7 +248,8 @@ EXPORTED void crdebug_log_define(struct log *log, uint64_t number, int64_t id, c
 }
 
 /* Read on to the tail, into a history if there is one, but no more than so many calls. Returns the
- * place of the definition of a communicator that was met, and is to be made; else -1. */
+ * place of the definition of a communicator that was met, and is to be made; else -1; or -2, if what
+ * comes next nobody has written who knows how. */
 EXPORTED int64_t crdebug_log_read(struct log *log, struct history *history,
                                   const struct function *functions, uint64_t tail, uint64_t most) {
     struct call call;
@@ -255,7 +264,12 @@ EXPORTED int64_t crdebug_log_read(struct log *log, struct history *history,
     if (history != NULL) history_rank(history, (int32_t)log->rank)->log = log;
     while (log->at.place < tail && most--) {
         struct cursor before = log->at;
+        if (!log_is_sound(log, functions, tail)) return DAMAGED;
         uint64_t posts = log_next(log, &log->at, functions, &call, &log->completes, &log->slots);
+        if (!call_is_sound(log, functions, &call)) {
+            log->at = before;
+            return DAMAGED;
+        }
         if (call.function == DEFINITION) return (int64_t)before.place;
         if (log->calls++ % STEP == 0) PUSH(log->marks, struct cursor, before);
         for (; posts; posts--) PUSH(log->posted, int64_t, call.tick);
@@ -267,6 +281,10 @@ EXPORTED int64_t crdebug_log_read(struct log *log, struct history *history,
             log->run_tick = before.tick;
         }
         if (history == NULL) continue;
+        if (call.failed && call.kind == K_OTHER) { /* nobody noticed it */
+            history_rank(history, call.rank)->last = call.tick;
+            continue;
+        }
         if (call.kind == K_CANCEL || log->cancels.count) log_cancels(log, history, functions, &call);
         if (functions[call.function].special & F_STARTALL)
             log_start_all(log, history, &call);
@@ -314,6 +332,7 @@ struct definition {
 EXPORTED void crdebug_log_definition(const struct log *log, uint64_t place, struct definition *found) {
     const struct crdebug_record *record = record_at(log, place);
     const uint32_t *words = (const uint32_t *)(record + 1);
-    bool whole = place + 1 < log->records && place + 1 + words[0] <= log->records;
-    *found = (struct definition){record->head, record->body, whole ? 4 * words[0] - 1 : 0, words + 1};
+    uint32_t more = words[0] & CRDEBUG_MORE_MOST;
+    bool whole = place + 1 < log->records && place + 1 + more <= log->records;
+    *found = (struct definition){record->head, record->body, whole ? 4 * more - 1 : 0, words + 1};
 }

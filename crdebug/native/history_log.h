@@ -33,7 +33,7 @@ struct log {
     uint64_t size, records, calls; /* size: of the file; records: that it has room for */
     struct cursor at;
     int64_t run, run_tick; /* the last record is a run of calls that said no, which may grow: its place */
-    int64_t rank;
+    int64_t rank, world;
     struct column posted;              /* int64_t: ticks */
     struct column marks;               /* struct cursor, every STEP calls */
     struct column comms;               /* by number, columns of struct comm */
@@ -51,6 +51,10 @@ static inline const struct crdebug_record *record_at(const struct log *log, uint
 static inline const uint32_t *slot_at(const struct log *log, uint64_t place, int64_t slot) {
     return (const uint32_t *)(record_at(log, place) + 1) + 1 + CRDEBUG_SLOT * (slot - 1);
 }
+
+/* Could the layer have written the record that is read next, or this call? history_sound.c */
+bool log_is_sound(const struct log *log, const struct function *functions, uint64_t tail);
+bool call_is_sound(const struct log *log, const struct function *functions, const struct call *call);
 
 /* Read the call at a cursor, and go past it. Returns how many requests it posted; for the definition
  * of a communicator, `function` is 0. completes: what the call's own refers to; slots: NULL, or which they

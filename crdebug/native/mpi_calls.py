@@ -235,8 +235,8 @@ Win_complete              call RMA:COMPLETE     win
 Win_create                call RMA              base size disp_unit info comm newwin
 Win_create_dynamic        call RMA              info comm newwin
 Win_fence                 call RMA:FENCE        assertion win
-Win_flush                 call RMA              target_rank win
-Win_flush_all             call RMA              win
+Win_flush                 call RMA:FLUSH        target_rank win
+Win_flush_all             call RMA:FLUSH        win
 Win_flush_local           call RMA              target_rank win
 Win_flush_local_all       call RMA              win
 Win_free                  call RMA:FREE         win_in

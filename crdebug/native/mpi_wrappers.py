@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from crdebug.native.mpi_calls import DIGEST, FUNCTIONS, Function
+from crdebug.native.mpi_errors import NAMES, OTHER
 from crdebug.native.mpi_four import COUNTS, LARGE, ONE, PLACES, UNIT, where_it_is
 
 
@@ -13,6 +14,8 @@ def calls_header() -> str:
     numbers = "\n".join(f"    CALL_{f.name} = {f.number}," for f in FUNCTIONS)
     return (
         f"#define CRDEBUG_TABLE UINT64_C({DIGEST})\n"
+        f"#define CRDEBUG_ERRORS {', '.join(NAMES)}\n"
+        f"#define CRDEBUG_OTHER_ERROR {OTHER}\n"
         f"enum crdebug_call {{\n    CALL_none = 0,\n{numbers}\n}};\n"
     )
 
@@ -201,7 +204,8 @@ def _body(function: Function, *, large: bool = False) -> Iterator[str]:
 def _epoch(function: Function) -> Iterator[str]:
     """Epochs are tracked with or without a log. A freed window must be named before it is gone."""
     if function.epoch and function.epoch != "FREE":
-        yield f"epoch(win, E_{function.epoch});"
+        target = "target_rank" if "target_rank" in function.words else "EVERYBODY"
+        yield f"epoch(win, E_{function.epoch}, {target});"
 
 
 def _noted(function: Function, asked: str) -> Iterator[str]:
@@ -225,7 +229,7 @@ def _noted(function: Function, asked: str) -> Iterator[str]:
             f"{size}, (uint32_t)dest, (uint32_t)tag);"
         )
     if function.epoch == "FREE":
-        yield "epoch(*win_in, E_FREE);"
+        yield "epoch(*win_in, E_FREE, EVERYBODY);"
     if function.epoch == "FENCE":
         yield "if (assertion & MPI_MODE_NOPRECEDE) note.head |= FLAG(CRDEBUG_ODD);"
     if function.epoch in ("POST", "START"):
@@ -234,10 +238,10 @@ def _noted(function: Function, asked: str) -> Iterator[str]:
     yield f"rc = {asked};"
     yield from _epoch(function)
     if function.shape == "post":
-        yield "uint64_t place = finish(&note);"
+        yield "uint64_t place = finish(&note, rc);"
         yield "request_posted(rc == MPI_SUCCESS ? *request : mpi.request_null, 0, place);"
         return
-    yield "finish(&note);"
+    yield "finish(&note, rc);"
     if function.epoch in ("POST", "START"):
         yield "free(ranks);"
     if function.shape == "init" and function.kind == "COLLECTIVE":

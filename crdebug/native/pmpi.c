@@ -111,10 +111,13 @@ static void started(unsigned call, uint64_t site) {
     PMPI_Query_thread(&C.thread_level);
     C.rank = rank;
     C.world = world;
-    if (log_open(rank, world)) C.mode = CRDEBUG_RECORDS;
+    /* One that was spawned has the number of a rank of its parents' world, whose log that is. */
+    MPI_Comm parent = mpi.comm_null;
+    PMPI_Comm_get_parent(&parent);
+    if (parent == mpi.comm_null && log_open(rank, world)) C.mode = CRDEBUG_RECORDS;
     struct note note = note_of(call, site, 0, 0, 0, 0);
     begin(&note);
-    finish(&note);
+    finish(&note, MPI_SUCCESS);
     comm_made(mpi.world);
     comm_made(mpi.self);
     C.initialized = 1;
@@ -152,7 +155,7 @@ int wrap_Finalize(uint64_t site) {
     begin(&note);
     C.initialized = 0;
     int rc = PMPI_Finalize();
-    finish(&note);
+    finish(&note, rc);
     C.mode = CRDEBUG_COUNTS;
     leave();
     owner = NULL;
@@ -181,7 +184,7 @@ double wrap_Wtime(uint64_t site) {
         value = not_before(PMPI_Wtime());
     }
     memcpy(&note.body, &value, sizeof value);
-    finish(&note);
+    finish(&note, MPI_SUCCESS);
     leave();
     return value;
 }

@@ -87,7 +87,7 @@ enum { TAG_ANY = 1, PEER_NULL = 1, PEER_ANY = 2, PEER_ROOT = 3, BIAS = 4 };
 /* A record in the making. site: an address. words: what follows it. */
 struct note {
     uint64_t head, body, site;
-    uint32_t count;
+    uint32_t count, failed; /* failed: 0, or how (mpi_errors.py) */
     uint32_t few[4];
     const uint32_t *words;
 };
@@ -145,11 +145,14 @@ static inline const struct crdebug_record *begin(const struct note *note) {
     return LIKELY(C.mode == CRDEBUG_COUNTS || !behind()) ? NULL : begin_slow(note);
 }
 
-/* The call is done: record it, or go past its record. Returns the record's place, or NOBODY. */
+/* The call is done, and rc is what it returns: record it, or go past its record. Returns the record's
+ * place, or NOBODY. */
 uint64_t finish_slow(struct note *note);
 uint64_t append(struct note *note);
-static inline uint64_t finish(struct note *note) {
+void note_failed(struct note *note, int rc);
+static inline uint64_t finish(struct note *note, int rc) {
     if (UNLIKELY(C.mode == CRDEBUG_COUNTS)) return NOBODY;
+    if (UNLIKELY(rc != MPI_SUCCESS)) note_failed(note, rc);
     if (UNLIKELY(behind())) return finish_slow(note);
     return append(note);
 }
@@ -277,6 +280,16 @@ static inline bool request_sends(struct request *request) {
 /* It completed; the status must be valid if the request is wild. Drops it unless it is persistent. */
 void request_completed(struct request *request, MPI_Status *status);
 
+/* ---- completing (pmpi_wait.c) ------------------------------------------------------------------- */
+
+/* What MPI works on, of what the application has. */
+MPI_Request *real_of(struct request *request, MPI_Request *handle);
+/* After the MPI has completed that: the application's handle, and our entry. */
+void done(struct request *request, MPI_Request *handle, MPI_Status *status);
+/* Wait for what the log says was done, as long as it says so: it may be cut meanwhile. */
+bool wait_recorded(struct request *request, MPI_Request *real, MPI_Status *status, int *rc);
+bool is_open(const struct request *request);
+
 /* ---- Fortran ------------------------------------------------------------------------------------ */
 
 void *wrapper_of(const char *name); /* of an MPI function that is wrapped, or NULL */
@@ -285,8 +298,20 @@ bool from_fortran(uint64_t site);   /* the call has come through the MPI's Fortr
 
 /* ---- one-sided ---------------------------------------------------------------------------------- */
 
-enum epoch_event { E_ACCESS, E_FENCE, E_LOCK, E_UNLOCK, E_START, E_COMPLETE, E_POST, E_WAITED, E_FREE };
-void epoch(MPI_Win win, enum epoch_event event);
+enum epoch_event {
+    E_ACCESS,
+    E_FENCE,
+    E_LOCK,
+    E_FLUSH,
+    E_UNLOCK,
+    E_START,
+    E_COMPLETE,
+    E_POST,
+    E_WAITED,
+    E_FREE
+};
+#define EVERYBODY (-3) /* of a lock, a flush, an unlock; no rank, and not MPI_PROC_NULL */
+void epoch(MPI_Win win, enum epoch_event event, int target); /* EVERYBODY where there is none */
 void window_made(MPI_Win win, MPI_Comm comm); /* over comm */
 uint32_t window_number(MPI_Win win);          /* in the log, where it is as a communicator */
 /* The processes of a group follow the record, as of a communicator; to be freed when it is made. */

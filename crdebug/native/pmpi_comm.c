@@ -86,7 +86,7 @@ static void define(uint32_t number, MPI_Comm comm, int inter, bool window) {
     note.words = words;
     note.count = HEAD_SIZE(note.head);
     begin(&note);
-    finish(&note);
+    finish(&note, MPI_SUCCESS);
     free(words);
     PMPI_Group_free(&world);
 }
@@ -166,16 +166,49 @@ uint64_t bytes_if(const void *buffer, int64_t count, MPI_Datatype type, int64_t 
 
 /* ---- one-sided ---------------------------------------------------------------------------------- */
 
-/* A fence opens an epoch only with the first access after it; an access under a lock, in a start or
- * against a post is open until that ends (Besta and Hoefler's Gsync and Locks rules). */
+/* A fence opens an epoch only with the first access after it; what is in a start or against a post is
+ * open until that ends; under a lock, what was accessed is open until it is flushed or unlocked, for
+ * programs may hold a lock from their beginning to their end (Besta and Hoefler's Gsync and Locks
+ * rules). targets: those of open accesses under locks, bit by bit. */
 static struct window {
     MPI_Win handle;
     uint32_t used, fence, locks, start, post, number;
+    uint64_t *targets;
+    uint32_t words, accessed; /* of targets: how long, and how many bits are set */
 } *windows;
 static uint32_t windows_count;
 
 static uint32_t open_in(const struct window *window) {
-    return window->fence + window->locks + window->start + window->post;
+    return window->fence + (window->accessed != 0) + window->start + window->post;
+}
+
+static void accessed(struct window *window, int target) {
+    if (target < 0) return; /* MPI_PROC_NULL */
+    uint32_t word = (uint32_t)target / 64, words = window->words;
+    uint64_t bit = UINT64_C(1) << (unsigned)target % 64;
+    if (word >= words) {
+        uint64_t *more = realloc(window->targets, (word + 1) * sizeof *more);
+        if (more == NULL) {
+            refuse(CRDEBUG_MEMORY);
+            return;
+        }
+        while (words <= word) more[words++] = 0;
+        window->targets = more;
+        window->words = words;
+    }
+    window->accessed += !(window->targets[word] & bit);
+    window->targets[word] |= bit;
+}
+
+static void finished(struct window *window, int target) {
+    if (target == EVERYBODY) {
+        for (uint32_t word = 0; window->accessed && word < window->words; word++) window->targets[word] = 0;
+        window->accessed = 0;
+    } else if (target >= 0 && (uint32_t)target / 64 < window->words) {
+        uint64_t *word = &window->targets[target / 64], bit = UINT64_C(1) << target % 64;
+        window->accessed -= (*word & bit) != 0;
+        *word &= ~bit;
+    }
 }
 
 static struct window *window_of(MPI_Win win) {
@@ -224,21 +257,29 @@ uint32_t *note_group(struct note *note, MPI_Group group) {
     return words;
 }
 
-void epoch(MPI_Win win, enum epoch_event event) {
+void epoch(MPI_Win win, enum epoch_event event, int target) {
     struct window *window = window_of(win);
     if (window == NULL) return;
     uint32_t before = open_in(window);
     switch (event) {
-    case E_ACCESS: window->fence |= !(window->locks || window->start); break;
+    case E_ACCESS:
+        if (window->locks) accessed(window, target);
+        else window->fence |= !window->start;
+        break;
     case E_FENCE: window->fence = 0; break;
     case E_LOCK: window->locks++; break;
-    case E_UNLOCK: window->locks -= window->locks > 0; break;
+    case E_FLUSH: finished(window, target); break;
+    case E_UNLOCK:
+        finished(window, target);
+        window->locks -= window->locks > 0;
+        break;
     case E_START: window->start = 1; break;
     case E_COMPLETE: window->start = 0; break;
     case E_POST: window->post = 1; break;
     case E_WAITED: window->post = 0; break;
     case E_FREE:
         free_number(window->number);
+        free(window->targets);
         *window = (struct window){.used = 0};
         break;
     }

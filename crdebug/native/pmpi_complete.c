@@ -1,124 +1,10 @@
-/* Wait and Test on one request or many: which were done is recorded; on a repeat those are waited
+/* Wait and Test on many requests: which were done is recorded; on a repeat those are waited
  * for, and a Test that was told no is told so without asking. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "pmpi.h"
 #include "pmpi_own.h"
-
-/* ---- one ---------------------------------------------------------------------------------------- */
-
-static MPI_Request *real_of(struct request *request, MPI_Request *handle) {
-    return request && request->shadowed ? &request->shadow : handle;
-}
-
-/* After the MPI has completed what it worked on: the application's handle, and our entry. */
-static void done(struct request *request, MPI_Request *handle, MPI_Status *status) {
-    if (request == NULL) return;
-    bool clear = !(request->flags & R_PERSISTENT);
-    request_completed(request, status);
-    if (clear && *handle != mpi.request_null) *handle = mpi.request_null;
-}
-
-void told_no(struct note *note, int *flag) {
-    unsigned patience = 0;
-    *flag = 0;
-    progress(&patience);
-    finish_no(note);
-}
-
-/* real: what MPI works on, or what the application has. */
-static int test(struct request *request, MPI_Request *real, int *flag, MPI_Status *status) {
-    *flag = 0;
-    return request_sends(request) ? MPI_SUCCESS : PMPI_Test(real_of(request, real), flag, status);
-}
-
-/* A wild receive is asked for again and again: MPI must not wait for it unseen. */
-static int wait_open(struct request *request, MPI_Request *handle, MPI_Status *status) {
-    int rc, flag;
-    do {
-        expected(); /* when we went back meanwhile, it is posted anew */
-        rc = test(request, handle, &flag, status);
-    } while (rc == MPI_SUCCESS && !flag);
-    return rc;
-}
-
-/* Wait for what the log says was done, as long as it says so: it may be cut meanwhile. */
-static bool wait_recorded(struct request *request, MPI_Request *real, MPI_Status *status, int *rc) {
-    int flag;
-    do *rc = test(request, real, &flag, status);
-    while (*rc == MPI_SUCCESS && !flag && expected());
-    return flag || *rc != MPI_SUCCESS;
-}
-
-static bool is_open(const struct request *request) {
-    return request && request->flags & (R_WILD | R_SENDS) && request->flags & R_ACTIVE;
-}
-
-int wrap_Wait(uint64_t site, MPI_Request *handle, MPI_Status *status) {
-    MPI_Status own;
-    struct request *request = request_find(*handle);
-    struct note note = note_of(CALL_Wait, site, 0, 0, 0, request_age(request));
-    begin(&note);
-    if (request && request->flags & (R_WILD | R_WATCH) && status == MPI_STATUS_IGNORE) status = &own;
-    int rc = is_open(request) ? wait_open(request, handle, status)
-                              : PMPI_Wait(real_of(request, handle), status);
-    done(request, handle, status);
-    finish(&note);
-    return rc;
-}
-
-int wrap_Test(uint64_t site, MPI_Request *handle, int *flag, MPI_Status *status) {
-    MPI_Status own;
-    struct request *request = request_find(*handle);
-    uint32_t age = request_age(request);
-    struct note yes = note_of(CALL_Test, site, 0, 0, 0, age), no = yes;
-    no.head = CALL_Test;
-    no.body = age;
-    const struct crdebug_record *record = expected();
-    if (record && says_no(record)) {
-        told_no(&no, flag);
-        return MPI_SUCCESS;
-    }
-    if (status == MPI_STATUS_IGNORE) status = &own;
-    int rc;
-    if (record && begin(&yes) && wait_recorded(request, handle, status, &rc)) {
-        *flag = 1;
-    } else {
-        rc = test(request, handle, flag, status);
-    }
-    if (!*flag) {
-        finish_no(&no);
-        return rc;
-    }
-    done(request, handle, status);
-    finish(&yes);
-    return rc;
-}
-
-int wrap_Request_get_status(uint64_t site, MPI_Request handle, int *flag, MPI_Status *status) {
-    struct request *request = request_find(handle);
-    uint32_t age = request_age(request);
-    struct note yes = note_of(CALL_Request_get_status, site, 0, 0, 0, age), no = yes;
-    no.head = CALL_Request_get_status;
-    no.body = age;
-    const struct crdebug_record *record = expected();
-    if (record && says_no(record)) {
-        told_no(&no, flag);
-        return MPI_SUCCESS;
-    }
-    bool sure = record && begin(&yes);
-    int rc = MPI_SUCCESS;
-    do {
-        *flag = 0;
-        if (!request_sends(request)) rc = PMPI_Request_get_status(*real_of(request, &handle), flag, status);
-    } while (sure && rc == MPI_SUCCESS && !*flag);
-    if (*flag) finish(&yes);
-    else finish_no(&no);
-    return rc;
-}
-
-/* ---- many --------------------------------------------------------------------------------------- */
 
 /* The requests of one call. real: what MPI is asked about. words: for the log. */
 struct many {
@@ -208,6 +94,19 @@ static void give(MPI_Status *to, const MPI_Status *from, int count) {
     if (to != MPI_STATUSES_IGNORE) memcpy(to, from, (size_t)count * sizeof *to);
 }
 
+/* The MPI leaves MPI_ERROR of a status as it is where nothing failed (MPI 4.1, section 3.7.5): what the
+ * application has there is to stay. */
+static void take(struct many *many, const MPI_Status *statuses, int count) {
+    if (statuses != MPI_STATUSES_IGNORE)
+        memcpy(many->statuses, statuses, (size_t)count * sizeof *statuses);
+}
+
+static int class_of(int rc) {
+    int class = MPI_ERR_UNKNOWN;
+    if (rc != MPI_SUCCESS) PMPI_Error_class(rc, &class);
+    return rc == MPI_SUCCESS ? MPI_SUCCESS : class;
+}
+
 /* All of them: when they are the last that were posted their number says which. */
 static struct note note_all(unsigned call, uint64_t site, struct many *many) {
     struct note note = note_of(call, site, 0, 0, 0, many->active);
@@ -223,14 +122,34 @@ static struct note note_all(unsigned call, uint64_t site, struct many *many) {
     return note;
 }
 
-static void done_all(struct many *many, MPI_Request *handles, MPI_Status *statuses) {
-    for (int i = 0; i < many->count; i++) done_one(many, i, handles, &many->statuses[i]);
+/* Of a call that failed, what its statuses say is done; or nothing, if it was not even tried. */
+static void done_all(struct many *many, MPI_Request *handles, MPI_Status *statuses, int rc) {
+    int class = class_of(rc);
+    if (class != MPI_SUCCESS && class != MPI_ERR_IN_STATUS) return;
+    for (int i = 0; i < many->count; i++)
+        if (class == MPI_SUCCESS || class_of(many->statuses[i].MPI_ERROR) != MPI_ERR_PENDING)
+            done_one(many, i, handles, &many->statuses[i]);
     give(statuses, many->statuses, many->count);
+}
+
+/* MPI_Testall gives up where one failed, and MPI_Waitall waits for the others. */
+static void wait_pending(struct many *many, MPI_Request *handles) {
+    for (int i = 0; i < many->count; i++) {
+        MPI_Status *status = &many->statuses[i];
+        int rc = MPI_SUCCESS, flag = 0;
+        if (class_of(status->MPI_ERROR) != MPI_ERR_PENDING) continue;
+        do {
+            if (expected() || many->sends) again_one(many, i, handles);
+            rc = request_sends(many->entries[i]) ? rc : PMPI_Test(&many->real[i], &flag, status);
+        } while (rc == MPI_SUCCESS && !flag);
+        status->MPI_ERROR = rc;
+    }
 }
 
 int wrap_Waitall(uint64_t site, int count, MPI_Request handles[], MPI_Status statuses[]) {
     struct many *many = look_at(count, handles);
     if (many == NULL) return PMPI_Waitall(count, handles, statuses);
+    take(many, statuses, count);
     struct note note = note_all(CALL_Waitall, site, many);
     begin(&note);
     int rc, flag = 0;
@@ -239,11 +158,12 @@ int wrap_Waitall(uint64_t site, int count, MPI_Request handles[], MPI_Status sta
             if (expected() || many->sends) again(many, handles);
             rc = many->sends ? MPI_SUCCESS : PMPI_Testall(count, many->real, &flag, many->statuses);
         } while (rc == MPI_SUCCESS && !flag);
+        if (class_of(rc) == MPI_ERR_IN_STATUS) wait_pending(many, handles);
     } else {
         rc = PMPI_Waitall(count, many->real, many->statuses);
     }
-    done_all(many, handles, statuses);
-    finish(&note);
+    done_all(many, handles, statuses, rc);
+    finish(&note, rc);
     return rc;
 }
 
@@ -255,6 +175,7 @@ static struct note note_no(unsigned call, uint64_t site, const struct many *many
 int wrap_Testall(uint64_t site, int count, MPI_Request handles[], int *flag, MPI_Status statuses[]) {
     struct many *many = look_at(count, handles);
     if (many == NULL) return PMPI_Testall(count, handles, flag, statuses);
+    take(many, statuses, count);
     struct note yes = note_all(CALL_Testall, site, many), no = note_no(CALL_Testall, site, many);
     const struct crdebug_record *record = expected();
     int rc;
@@ -263,19 +184,17 @@ int wrap_Testall(uint64_t site, int count, MPI_Request handles[], int *flag, MPI
         return MPI_SUCCESS;
     }
     *flag = 0;
-    if (record && begin(&yes)) {
-        while (many->sends) again(many, handles);
-        rc = PMPI_Waitall(count, many->real, many->statuses);
-        *flag = 1;
-    } else {
+    bool sure = record && begin(&yes);
+    do {
+        if (sure) again(many, handles);
         rc = many->sends ? MPI_SUCCESS : PMPI_Testall(count, many->real, flag, many->statuses);
-    }
-    if (!*flag) {
+    } while (sure && rc == MPI_SUCCESS && !*flag && expected()); /* until the log is cut */
+    if (rc == MPI_SUCCESS && !*flag) {
         finish_no(&no);
         return rc;
     }
-    done_all(many, handles, statuses);
-    finish(&yes);
+    done_all(many, handles, statuses, rc);
+    finish(&yes, rc);
     return rc;
 }
 
@@ -299,6 +218,7 @@ static int any(unsigned call, uint64_t site, int count, MPI_Request handles[], i
     struct note yes = note_of(call, site, 0, 0, 0, 0), no = note_no(call, site, many);
     int rc, found = 0;
     if (status == MPI_STATUS_IGNORE) status = &own;
+    *index = MPI_UNDEFINED;
     do {
         const struct crdebug_record *record = expected();
         if (record || many->sends) again(many, handles);
@@ -327,14 +247,15 @@ static int any(unsigned call, uint64_t site, int count, MPI_Request handles[], i
         rc = PMPI_Testany(count, many->real, index, &found, status);
         if (many->sends && *index == MPI_UNDEFINED) found = 0;
     } while (rc == MPI_SUCCESS && !found && !flag);
+    if (rc != MPI_SUCCESS && (*index < 0 || *index >= count)) *index = MPI_UNDEFINED;
     if (flag) *flag = found;
-    if (!found) {
+    if (!found && rc == MPI_SUCCESS) {
         finish_no(&no);
         return rc;
     }
     chose(&yes, many, *index);
     if (*index != MPI_UNDEFINED) done_one(many, *index, handles, status);
-    finish(&yes);
+    finish(&yes, rc);
     return rc;
 }
 
@@ -346,6 +267,21 @@ int wrap_Testany(uint64_t site, int count, MPI_Request handles[], int *index, in
     return any(CALL_Testany, site, count, handles, index, flag, status);
 }
 
+/* Wait for those that are recorded, one by one: returns how many came before the log was cut. What they
+ * return is in the statuses, as of one call. */
+static int some_recorded(struct many *many, int wanted, MPI_Request handles[], const int indices[], int *rc) {
+    int got = 0, one = MPI_SUCCESS;
+    while (got < wanted && wait_one(many, indices[got], handles, &many->statuses[got], &one)) {
+        if (one != MPI_SUCCESS && *rc == MPI_SUCCESS) {
+            for (int k = 0; k < got; k++) many->statuses[k].MPI_ERROR = MPI_SUCCESS;
+            *rc = MPI_ERR_IN_STATUS;
+        }
+        if (*rc != MPI_SUCCESS) many->statuses[got].MPI_ERROR = one;
+        got++;
+    }
+    return got;
+}
+
 /* Some of them: words are pairs of index and age, in the order in which MPI told them. */
 static int some(unsigned call, uint64_t site, int count, MPI_Request handles[], int *outcount, int indices[],
                 MPI_Status statuses[], bool wait) {
@@ -355,6 +291,8 @@ static int some(unsigned call, uint64_t site, int count, MPI_Request handles[], 
                     : PMPI_Testsome(count, handles, outcount, indices, statuses);
     struct note yes = note_of(call, site, 0, 0, 0, 0), no = note_no(call, site, many);
     int rc = MPI_SUCCESS;
+    take(many, statuses, count);
+    *outcount = 0;
     do {
         const struct crdebug_record *record = expected();
         if (record || many->sends) again(many, handles);
@@ -370,10 +308,7 @@ static int some(unsigned call, uint64_t site, int count, MPI_Request handles[], 
                 other = i >= (uint32_t)count || many->ages[i] != word_of(record, 2 * (unsigned)k + 1);
                 if (!other) indices[k] = (int)i;
             }
-            int got = 0;
-            while (!other && got < wanted && rc == MPI_SUCCESS &&
-                   wait_one(many, indices[got], handles, &many->statuses[got], &rc))
-                got++;
+            int got = some_recorded(many, other ? 0 : wanted, handles, indices, &rc);
             if (got) {
                 *outcount = got;
                 break;
@@ -387,13 +322,13 @@ static int some(unsigned call, uint64_t site, int count, MPI_Request handles[], 
         rc = PMPI_Testsome(count, many->real, outcount, indices, many->statuses);
         if (many->sends && *outcount == MPI_UNDEFINED) *outcount = 0;
     } while (rc == MPI_SUCCESS && *outcount == 0 && wait);
-    if (*outcount == 0) {
+    if (*outcount == 0 && rc == MPI_SUCCESS) {
         finish_no(&no);
         return rc;
     }
     if (*outcount == MPI_UNDEFINED) {
         yes.head |= FLAG(CRDEBUG_ODD);
-        finish(&yes);
+        finish(&yes, rc);
         return rc;
     }
     for (int k = 0; k < *outcount; k++) {
@@ -406,7 +341,7 @@ static int some(unsigned call, uint64_t site, int count, MPI_Request handles[], 
     yes.words = many->words;
     yes.count = 2 * (uint32_t)*outcount;
     give(statuses, many->statuses, *outcount);
-    finish(&yes);
+    finish(&yes, rc);
     return rc;
 }
 

@@ -1,22 +1,30 @@
 /* The layer's log: recording, repeating, and noticing that a call is another one than recorded. */
 #define _GNU_SOURCE 1
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "pmpi.h"
 
 #define CAPACITY (UINT64_C(1) << 26) /* 1 GiB of address space; the file is sparse */
+#define LEAST_ROOM (UINT64_C(1) << 18) /* bytes that are taken from the disk at once, from and to */
+#define MOST_ROOM (UINT64_C(1) << 22)
+#ifndef MADV_POPULATE_WRITE /* of Linux 5.14 */
+#define MADV_POPULATE_WRITE 23
+#endif
 #define FEW 64                       /* words of a message to the disk that are compared */
 
 struct crdebug_log *log_header;
 struct crdebug_record *log_records;
 
 static uint64_t *site_table;
+static char log_path[4096];
 static struct {
     uint64_t address;
     uint32_t number;
@@ -36,31 +44,87 @@ void refuse(unsigned reason) {
 
 /* ---- the file ----------------------------------------------------------------------------------- */
 
+/* No more than the process may write into one file: to try would end it, by SIGXFSZ. */
 static uint64_t capacity(void) {
     const char *text = getenv("CRDEBUG_TIME_RECORDS");
     unsigned long long wanted = text ? strtoull(text, NULL, 10) : 0;
-    return wanted ? wanted : CAPACITY;
+    struct rlimit limit;
+    uint64_t records = wanted ? wanted : CAPACITY, fit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return records;
+    if (limit.rlim_cur <= CRDEBUG_LOG_HEADER) return 0;
+    fit = (limit.rlim_cur - CRDEBUG_LOG_HEADER) / sizeof(struct crdebug_record);
+    return fit < records ? fit : records;
+}
+
+/* Have the disk give its space for a part of the file now: to write where it has none left is SIGBUS
+ * (mmap(2)). So a part of which this is not true is never written to. */
+static bool take_space(char *from, char *to) {
+    const uintptr_t page = 4096;
+    char *begin = (char *)((uintptr_t)from & ~(page - 1));
+    size_t size = ((size_t)(to - begin) + page - 1) & ~(size_t)(page - 1);
+    int failed;
+    do failed = madvise(begin, size, MADV_POPULATE_WRITE);
+    while (failed && (errno == EINTR || errno == EAGAIN));
+    if (!failed || errno != EINVAL) return !failed;
+    int file = open(log_path, O_RDWR | O_CLOEXEC); /* an older kernel */
+    if (file < 0) return false;
+    failed = posix_fallocate(file, begin - (char *)log_header, (off_t)size);
+    close(file);
+    return !failed;
+}
+
+/* For so many records, and more: steps grow with the log, and shrink for good as the disk gets full.
+ * False, for good, when there is none. */
+static bool make_room(uint64_t records) {
+    static uint64_t most = MOST_ROOM / sizeof(struct crdebug_record);
+    uint64_t step = LEAST_ROOM / sizeof(struct crdebug_record), end = records;
+    if (records > log_header->capacity) {
+        refuse(CRDEBUG_LOG_FULL);
+        return false;
+    }
+    if (step < C.cursor) step = C.cursor;
+    if (step > most) step = most;
+    for (;; step = most = step / 2) {
+        end = C.cursor + step < log_header->capacity ? C.cursor + step : log_header->capacity;
+        if (end < records) end = records;
+        if (take_space((char *)(log_records + C.cursor), (char *)(log_records + end))) break;
+        if (step == 0) {
+            refuse(CRDEBUG_NO_SPACE);
+            return false;
+        }
+    }
+    log_header->room = end;
+    return true;
 }
 
 bool log_open(int rank, int world) {
     const char *directory = getenv("CRDEBUG_TIME");
-    char path[4096];
+    unsigned reason = CRDEBUG_LOG_FILE;
     struct stat found;
     if (directory == NULL) directory = CRDEBUG_TIME_DIR;
     if (stat(directory, &found) != 0 || !S_ISDIR(found.st_mode)) return false;
-    snprintf(path, sizeof path, "%s/%d", directory, rank);
-    int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    snprintf(log_path, sizeof log_path, "%s/%d", directory, rank);
+    int file = open(log_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (file < 0 || fstat(file, &found) != 0) goto failed;
     uint64_t records = capacity();
     if (found.st_size > CRDEBUG_LOG_HEADER)
         records = ((uint64_t)found.st_size - CRDEBUG_LOG_HEADER) / sizeof(struct crdebug_record);
     size_t size = CRDEBUG_LOG_HEADER + records * sizeof(struct crdebug_record);
-    if (ftruncate(file, (off_t)size) != 0) goto failed;
+    if (records == 0 || ftruncate(file, (off_t)size) != 0) {
+        reason = records == 0 || errno == ENOSPC || errno == EDQUOT || errno == EFBIG ? CRDEBUG_NO_SPACE
+                                                                                      : CRDEBUG_LOG_FILE;
+        goto failed;
+    }
     void *mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (mapped == MAP_FAILED) goto failed;
     close(file);
     file = -1;
     struct crdebug_log *header = mapped;
+    log_header = header;
+    if (!take_space(mapped, (char *)mapped + CRDEBUG_LOG_HEADER)) {
+        reason = CRDEBUG_NO_SPACE;
+        goto unmap;
+    }
     if (header->abi == 0) {
         *header = (struct crdebug_log){.size = CRDEBUG_LOG_HEADER,
                                        .rank = rank,
@@ -73,18 +137,19 @@ bool log_open(int rank, int world) {
         __atomic_store_n(&header->abi, CRDEBUG_CLOCK_ABI, __ATOMIC_RELEASE);
     } else if (header->abi != CRDEBUG_CLOCK_ABI || header->calls != CRDEBUG_TABLE ||
                header->rank != rank || header->world != world) {
-        munmap(mapped, size);
-        goto failed;
+        goto unmap;
     }
     site_table = (uint64_t *)((char *)mapped + 4096);
     log_records = (struct crdebug_record *)((char *)mapped + CRDEBUG_LOG_HEADER);
-    log_header = header;
     const char *enforce = getenv("CRDEBUG_ENFORCE"); /* for a run without crdebug */
     if (enforce != NULL && *enforce == '0') C.enforce = CRDEBUG_ASK_ANEW;
     return true;
+unmap:
+    munmap(mapped, size);
+    log_header = NULL;
 failed:
     if (file >= 0) close(file);
-    refuse(CRDEBUG_LOG_FILE);
+    refuse(reason);
     return false;
 }
 
@@ -106,7 +171,20 @@ static uint32_t site_number(uint64_t address) {
 /* ---- the words that follow a record ------------------------------------------------------------- */
 
 static uint32_t followers(const struct crdebug_record *record) {
-    return record->head & FLAG(CRDEBUG_MORE) ? (uint32_t)record[1].head : 0;
+    return record->head & FLAG(CRDEBUG_MORE) ? (uint32_t)record[1].head & CRDEBUG_MORE_MOST : 0;
+}
+
+static uint32_t failed_of(const struct crdebug_record *record) {
+    return record->head & FLAG(CRDEBUG_MORE) ? (uint32_t)record[1].head >> CRDEBUG_FAILED_SHIFT : 0;
+}
+
+void note_failed(struct note *note, int rc) {
+    static const int classes[] = {CRDEBUG_ERRORS};
+    int class, count = sizeof classes / sizeof *classes;
+    note->failed = CRDEBUG_OTHER_ERROR;
+    if (PMPI_Error_class(rc, &class) != MPI_SUCCESS) return;
+    for (int i = 0; i < count; i++)
+        if (classes[i] == class) note->failed = (uint32_t)i + 1;
 }
 
 uint32_t *word_at(struct crdebug_record *record, unsigned k) {
@@ -171,6 +249,8 @@ static void diverge(const struct crdebug_record *wanted, const struct note *note
     unsigned patience = 0;
     C.expected = *wanted;
     C.actual = (struct crdebug_record){note->head, note->body};
+    C.expected_failed = (uint16_t)failed_of(wanted);
+    C.actual_failed = (uint16_t)note->failed;
     C.diverged_now = C.now;
     C.diverged = 1;
     clock->held = CRDEBUG_AT_DIVERGENCE;
@@ -224,7 +304,7 @@ uint64_t finish_slow(struct note *note) {
                                                       : same(record, note->head, note->body));
     for (uint32_t k = 0; equal && k < note->count && k < FEW; k++)
         equal = word_of(record, k) == note->words[k];
-    if (!equal) {
+    if (!equal || failed_of(record) != note->failed) {
         diverge(record, note);
         return append(note);
     }
@@ -239,13 +319,10 @@ uint64_t finish_slow(struct note *note) {
 
 uint64_t append(struct note *note) {
     uint64_t place = C.cursor;
-    uint32_t more = note->count ? (1 + note->count + 3) / 4 : 0;
+    uint32_t more = note->count || UNLIKELY(note->failed) ? (1 + note->count + 3) / 4 : 0;
     if (UNLIKELY(C.mode == CRDEBUG_COUNTS)) return NOBODY;
     if (UNLIKELY(unsettled)) requests_sweep(16);
-    if (UNLIKELY(place + 1 + more > log_header->capacity)) {
-        refuse(CRDEBUG_LOG_FULL);
-        return NOBODY;
-    }
+    if (UNLIKELY(place + 1 + more > log_header->room) && !make_room(place + 1 + more)) return NOBODY;
     struct crdebug_record *record = &log_records[place];
     record->head = note->head | (more ? FLAG(CRDEBUG_MORE) : 0) |
                    (uint64_t)site_number(note->site) << SITE_SHIFT;
@@ -253,8 +330,8 @@ uint64_t append(struct note *note) {
     if (more) {
         uint32_t *words = (uint32_t *)(record + 1);
         memset(words, 0, more * sizeof *record);
-        words[0] = more;
-        memcpy(words + 1, note->words, note->count * sizeof *words);
+        words[0] = more | note->failed << CRDEBUG_FAILED_SHIFT;
+        if (note->count) memcpy(words + 1, note->words, note->count * sizeof *words);
     }
     C.repeat = 0;
     C.cursor = place + 1 + more;

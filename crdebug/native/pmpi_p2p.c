@@ -46,6 +46,7 @@ static int receive_wild(struct note *note, void *buf, int count, MPI_Datatype ty
         rc = PMPI_Improbe(from, with, comm, &flag, &message, status);
         if (rc != MPI_SUCCESS) return rc;
     } while (!flag);
+    resolve(note, status);
     return PMPI_Mrecv(buf, count, type, &message, status);
 }
 
@@ -60,9 +61,8 @@ int wrap_Recv(uint64_t site, void *buf, int count, MPI_Datatype type, int source
     } else {
         if (status == MPI_STATUS_IGNORE) status = &own;
         rc = receive_wild(&note, buf, count, type, source, tag, comm, status);
-        resolve(&note, status);
     }
-    finish(&note);
+    finish(&note, rc);
     return rc;
 }
 
@@ -79,7 +79,7 @@ static int post_watched(struct note *note, const struct crdebug_record *record, 
         if (done) recorded(record, &source, &tag);
         rc = PMPI_Irecv(like->buffer, like->count, like->type, source, tag, like->comm, handle);
     }
-    uint64_t place = finish(note);
+    uint64_t place = finish(note, rc);
     struct request *request = request_posted(rc == MPI_SUCCESS ? *handle : mpi.request_null,
                                              R_RECV | (open ? R_WILD : 0), place);
     if (request == NULL) return rc;
@@ -106,7 +106,7 @@ int wrap_Irecv(uint64_t site, void *buf, int count, MPI_Datatype type, int sourc
     bool odd = record && record->head & FLAG(CRDEBUG_ODD);
     if (LIKELY(!wild(source, tag) && !watched && !odd)) {
         int rc = PMPI_Irecv(buf, count, type, source, tag, comm, handle);
-        uint64_t place = finish(&note);
+        uint64_t place = finish(&note, rc);
         request_posted(rc == MPI_SUCCESS ? *handle : mpi.request_null, R_RECV, place);
         return rc;
     }
@@ -167,9 +167,8 @@ int wrap_Sendrecv(uint64_t site, const void *sendbuf, int sendcount, MPI_Datatyp
         if (status == MPI_STATUS_IGNORE) status = &own;
         rc = exchange_wild(&note, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype,
                            source, recvtag, comm, status);
-        resolve(&note, status);
     }
-    finish(&note);
+    finish(&note, rc);
     return rc;
 }
 
@@ -208,9 +207,8 @@ int wrap_Sendrecv_replace(uint64_t site, void *buf, int count, MPI_Datatype type
     } else {
         if (status == MPI_STATUS_IGNORE) status = &own;
         rc = replace_wild(&note, buf, count, type, dest, sendtag, source, recvtag, comm, status);
-        resolve(&note, status);
     }
-    finish(&note);
+    finish(&note, rc);
     return rc;
 }
 
@@ -249,7 +247,7 @@ int wrap_Isendrecv(uint64_t site, const void *sendbuf, int sendcount, MPI_Dataty
     if (LIKELY(is_one(source, recvtag, record))) {
         int rc = PMPI_Isendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype,
                                 source, recvtag, comm, handle);
-        uint64_t place = finish(&note);
+        uint64_t place = finish(&note, rc);
         request_posted(rc == MPI_SUCCESS ? *handle : mpi.request_null, 0, place);
         return rc;
     }
@@ -270,7 +268,7 @@ int wrap_Isendrecv_replace(uint64_t site, void *buf, int count, MPI_Datatype typ
     if (LIKELY(is_one(source, recvtag, record)) ||
         pack_copy(buf, count, type, comm, &copy, &packed) != MPI_SUCCESS) {
         int rc = PMPI_Isendrecv_replace(buf, count, type, dest, sendtag, source, recvtag, comm, handle);
-        uint64_t place = finish(&note);
+        uint64_t place = finish(&note, rc);
         request_posted(rc == MPI_SUCCESS ? *handle : mpi.request_null, 0, place);
         return rc;
     }
@@ -318,17 +316,18 @@ static int probe(unsigned call, uint64_t site, int source, int tag, MPI_Comm com
     int rc, flag = 0;
     if (status == MPI_STATUS_IGNORE) status = &own;
     do {
-        const struct crdebug_record *record = begin(&note);
-        if (record) recorded(record, &source, &tag);
-        if (record || !wild(source, tag)) {
+        int from = source, with = tag;
+        const struct crdebug_record *record = begin(&note); /* until the log is cut */
+        if (!wild(source, tag)) {
             rc = look(source, tag, comm, message, status);
             break;
         }
-        rc = look_now(source, tag, comm, &flag, message, status);
+        if (record) recorded(record, &from, &with);
+        rc = look_now(from, with, comm, &flag, message, status);
     } while (rc == MPI_SUCCESS && !flag);
-    resolve(&note, status);
+    if (rc == MPI_SUCCESS) resolve(&note, status);
     if (message && rc == MPI_SUCCESS) keep_taken(*message, &note);
-    finish(&note);
+    finish(&note, rc);
     return rc;
 }
 
@@ -354,23 +353,22 @@ static int probe_now(unsigned call, uint64_t site, int source, int tag, MPI_Comm
     MPI_Status own;
     struct note note = envelope(call, site, source, tag, comm, 0);
     const struct crdebug_record *record = expected();
-    int rc;
+    int rc = MPI_SUCCESS, from = source, with = tag;
     *flag = 0;
     if (recorded_no(&note, record)) return MPI_SUCCESS;
     if (status == MPI_STATUS_IGNORE) status = &own;
     if (record && (record = begin(&note))) {
-        recorded(record, &source, &tag);
-        rc = look(source, tag, comm, message, status);
-        *flag = 1;
-    } else {
-        rc = look_now(source, tag, comm, flag, message, status);
+        recorded(record, &from, &with);
+        do rc = look_now(from, with, comm, flag, message, status);
+        while (rc == MPI_SUCCESS && !*flag && expected()); /* until the log is cut */
     }
-    if (!*flag) {
+    if (rc == MPI_SUCCESS && !*flag) rc = look_now(source, tag, comm, flag, message, status);
+    if (rc == MPI_SUCCESS && !*flag) {
         finish_no(&note);
     } else {
-        resolve(&note, status);
+        if (rc == MPI_SUCCESS) resolve(&note, status);
         if (message && rc == MPI_SUCCESS) keep_taken(*message, &note);
-        finish(&note);
+        finish(&note, rc);
     }
     return rc;
 }
@@ -408,6 +406,6 @@ int wrap_Mrecv(uint64_t site, void *buf, int count, MPI_Datatype type, MPI_Messa
     note.words = note.few;
     begin(&note);
     int rc = PMPI_Mrecv(buf, count, type, message, status);
-    finish(&note);
+    finish(&note, rc);
     return rc;
 }

@@ -32,7 +32,7 @@ static void begin_parts(struct parts *parts, unsigned call, uint64_t site, int p
 }
 
 static int finish_parts(struct parts *parts, unsigned call, int rc, const MPI_Request *handle) {
-    finish(&parts->note);
+    finish(&parts->note, rc);
     request_prepared_together(rc == MPI_SUCCESS ? *handle : mpi.request_null, parts->comm, parts->peer, call,
                               parts->bytes);
     return rc;
@@ -65,7 +65,7 @@ int wrap_Pready(uint64_t site, int partition, MPI_Request handle) {
     note.body = tag_code(partition);
     begin(&note);
     int rc = PMPI_Pready(partition, handle);
-    finish(&note);
+    finish(&note, rc);
     return rc;
 }
 
@@ -77,7 +77,7 @@ int wrap_Pready_range(uint64_t site, int low, int high, MPI_Request handle) {
     note.count = 2;
     begin(&note);
     int rc = PMPI_Pready_range(low, high, handle);
-    finish(&note);
+    finish(&note, rc);
     return rc;
 }
 
@@ -88,7 +88,7 @@ int wrap_Pready_list(uint64_t site, int length, LISTED int partitions[], MPI_Req
     note.body = (uint64_t)note.count << 28;
     begin(&note);
     int rc = PMPI_Pready_list(length, partitions, handle);
-    finish(&note);
+    finish(&note, rc);
     return rc;
 }
 
@@ -106,7 +106,7 @@ int wrap_Parrived(uint64_t site, MPI_Request handle, int partition, int *flag) {
     int rc;
     do rc = PMPI_Parrived(handle, partition, flag);
     while (sure && rc == MPI_SUCCESS && !*flag && expected());
-    if (*flag) finish(&yes);
+    if (*flag || rc != MPI_SUCCESS) finish(&yes, rc);
     else finish_no(&no);
     return rc;
 }

@@ -98,7 +98,7 @@ int wrap_Start(uint64_t site, MPI_Request *handle) {
     uint64_t head = record ? record->head : 0, body = record ? record->body : 0;
     int rc = start(handle, request, record, head & FLAG(CRDEBUG_DONE), head & FLAG(CRDEBUG_ODD),
                    BODY_PEER(body), BODY_TAG(body));
-    started(request, finish(&note), 0);
+    started(request, finish(&note, rc), 0);
     if (deferred && !behind()) requests_caught_up();
     return rc;
 }
@@ -137,7 +137,7 @@ int wrap_Startall(uint64_t site, int count, MPI_Request handles[]) {
     }
     note.words = words;
     note.count = CRDEBUG_SLOT * (uint32_t)count;
-    uint64_t place = finish(&note);
+    uint64_t place = finish(&note, rc);
     for (int i = 0; i < count; i++) started(request_find(handles[i]), place, (uint32_t)i + 1);
     if (deferred && !behind()) requests_caught_up();
     free(words);
@@ -163,7 +163,7 @@ int wrap_Cancel(uint64_t site, MPI_Request *handle) {
     if (request && request->flags & R_DEAD) was_received = true; /* it is cancelled, never posted */
     if (!was_received)
         rc = PMPI_Cancel(request && request->shadowed ? &request->shadow : handle);
-    finish(&note);
+    finish(&note, rc);
     return rc;
 }
 
@@ -185,13 +185,13 @@ int wrap_Request_free(uint64_t site, MPI_Request *handle) {
     const unsigned asked = R_RECV | R_ACTIVE | R_CANCEL;
     begin(&note);
     if (request && (request->flags & asked) == asked && !end_cancelled(request, handle)) {
-        finish(&note);
+        finish(&note, MPI_SUCCESS);
         return MPI_SUCCESS;
     }
     if (request && request->shadowed && request->shadow != *handle) PMPI_Request_free(&request->shadow);
     if (request) request_drop(request);
     int rc = PMPI_Request_free(handle);
-    finish(&note);
+    finish(&note, rc);
     return rc;
 }
 
@@ -204,7 +204,7 @@ int wrap_Comm_free(uint64_t site, MPI_Comm *comm) {
     begin(&note);
     comm_gone(*comm);
     int rc = PMPI_Comm_free(comm);
-    finish(&note);
+    finish(&note, rc);
     return rc;
 }
 
@@ -213,7 +213,7 @@ int wrap_Comm_disconnect(uint64_t site, MPI_Comm *comm) {
     begin(&note);
     comm_gone(*comm);
     int rc = PMPI_Comm_disconnect(comm);
-    finish(&note);
+    finish(&note, rc);
     return rc;
 }
 
@@ -234,7 +234,7 @@ int wrap_Comm_idup(uint64_t site, MPI_Comm comm, MPI_Comm *newcomm, MPI_Request 
     struct note note = note_of(CALL_Comm_idup, site, comm_number(comm), 0, 0, 0);
     begin(&note);
     int rc = PMPI_Comm_idup(comm, newcomm, handle);
-    promised(site, rc, finish(&note), comm, newcomm, handle);
+    promised(site, rc, finish(&note, rc), comm, newcomm, handle);
     return rc;
 }
 
@@ -244,7 +244,7 @@ int wrap_Comm_idup_with_info(uint64_t site, MPI_Comm comm, MPI_Info info, MPI_Co
     struct note note = note_of(CALL_Comm_idup_with_info, site, comm_number(comm), 0, 0, 0);
     begin(&note);
     int rc = PMPI_Comm_idup_with_info(comm, info, newcomm, handle);
-    promised(site, rc, finish(&note), comm, newcomm, handle);
+    promised(site, rc, finish(&note, rc), comm, newcomm, handle);
     return rc;
 }
 #endif
@@ -257,7 +257,7 @@ int wrap_Imrecv(uint64_t site, void *buf, int count, MPI_Datatype type, MPI_Mess
     note.words = note.few;
     begin(&note);
     int rc = PMPI_Imrecv(buf, count, type, message, handle);
-    uint64_t place = finish(&note);
+    uint64_t place = finish(&note, rc);
     request_posted(rc == MPI_SUCCESS ? *handle : mpi.request_null, R_RECV, place);
     return rc;
 }
@@ -270,15 +270,12 @@ int wrap_Win_test(uint64_t site, MPI_Win win, int *flag) {
         told_no(&no, flag);
         return rc;
     }
-    if (record && begin(&yes)) {
-        rc = PMPI_Win_wait(win);
-        *flag = 1;
-    } else {
-        rc = PMPI_Win_test(win, flag);
-    }
+    bool sure = record && begin(&yes);
+    do rc = PMPI_Win_test(win, flag);
+    while (sure && rc == MPI_SUCCESS && !*flag && expected()); /* until the log is cut */
     if (*flag) {
-        epoch(win, E_WAITED);
-        finish(&yes);
+        epoch(win, E_WAITED, EVERYBODY);
+        finish(&yes, rc);
     } else {
         finish_no(&no);
     }

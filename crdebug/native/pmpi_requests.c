@@ -89,10 +89,11 @@ struct request *request_posted(MPI_Request handle, unsigned flags, uint64_t reco
     posted++;
     if (C.mode == CRDEBUG_COUNTS || handle == mpi.request_null) return NULL;
     struct request *request = request_find(handle);
-    if (request) { /* the MPI gives it more than once */
+    if (request && !(flags & R_WILD)) { /* the MPI gives it more than once */
         request->flags = R_SHARED;
         return NULL;
     }
+    if (request) request_drop(request); /* an open receive has one of its own: that was another one's */
     request = request_new(handle, flags | R_ACTIVE);
     if (request == NULL) return NULL;
     request->number = posted;

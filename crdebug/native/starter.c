@@ -1,22 +1,26 @@
 /* The starter: PID 1 of a job's container.
  *
- *   starter [--hold] [--signal N] [--shim FILE] --job NAME --dir DIR --report FD -- LAUNCHER ARG...
+ *   starter [--hold] [--signal N] [--shim FILE] --job NAME --dir DIR --report FD [--wait FD]
+ *           -- LAUNCHER ARG...
  *   starter --crs-action SOCKET
  *   starter --front ...
  *
  * The first form makes the namespaces, writes the host PID of PID 1 to descriptor FD and leaves PID 1
  * behind, which owns the job's stdio, reaps, forwards signals, answers the ranks' registrations,
  * holds the MPIR symbols, and ends with the launcher's status. DIR (on the host) is mounted at
- * CRDEBUG_DIR; the job's output is in its files `stdout` and `stderr`, what it is to read in `input`
- * (see input.c), and `events` gets a line
+ * CRDEBUG_DIR; the job's output is in its files `stdout` and `stderr` (see output.c), what it is to
+ * read in `input` (see input.c), and `events` gets a line
  *   ranks N      all N ranks are in MPIR_proctable
  *   late N FILE  an MPI program started in rank N whose place another process has, see accept_rank
  *   failed TEXT  the container or the launcher could not be started
+ *   waits STREAM WHY  the file of its standard STREAM takes no more: it is kept and tried again
+ *   flows STREAM the file takes it again
  *   exit N       the launcher ended; 128 + signal number if a signal ended it
  *
  * The second form is CRIU's action script, see crs_action.c; the third what tools start, see front.c. */
 #define _GNU_SOURCE 1
 #include "crdebug.h"
+#include "preload.h"
 #include "starter.h"
 
 #include <errno.h>
@@ -63,10 +67,10 @@ struct rank {
 };
 
 static struct options {
-    int hold, inside, report, signal;
+    int hold, inside, report, signal, wait;
     const char *shim, *job, *dir;
     char **launcher;
-} options = {.report = -1, .signal = CRDEBUG_DEFAULT_SIGNAL};
+} options = {.report = -1, .wait = -1, .signal = CRDEBUG_DEFAULT_SIGNAL};
 
 /* The ranks with the PIDs of this namespace. MPIR_proctable starts with the same ones; crdebug puts
  * the PIDs outside there, where debuggers are (crdebug/acquire/mpir.py). */
@@ -75,7 +79,7 @@ static int ranks_size, ranks_registered;
 static int events = -1;
 static volatile sig_atomic_t child_pending, forward_pending[NSIG];
 
-static void tell(const char *format, ...) {
+void tell(const char *format, ...) {
     char line[512];
     va_list arguments;
     va_start(arguments, format);
@@ -99,11 +103,17 @@ static _Noreturn void fail(const char *what) {
 
 static int open_events(void) {
     events = open(CRDEBUG_EVENTS, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-    return events < 0 ? -1 : 0;
+    if (events < 0) return -1;
+    /* So that a full disk can be told of. Where no space can be had beforehand, there is none. */
+    fallocate(events, FALLOC_FL_KEEP_SIZE, 0, 4096);
+    return 0;
 }
 
 static void build_container(void) {
-    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) fail("make the mounts private");
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
+        fail(errno == EINVAL ? "the root directory is no mount point, as in a chroot: from outside, "
+                               "'mount --bind DIR DIR' before 'chroot DIR'"
+                             : "make the mounts private");
     if (mkdir(CRDEBUG_DIR, 0700) != 0 && errno != EEXIST) fail("mkdir " CRDEBUG_DIR);
     if (mount(options.dir, CRDEBUG_DIR, NULL, MS_BIND, NULL) != 0) fail("mount " CRDEBUG_DIR);
     if (open_events() != 0) fail("open " CRDEBUG_EVENTS);
@@ -263,8 +273,10 @@ static void prepare_environment(void) {
     char text[8192];
     const char *old = getenv("LD_PRELOAD");
     if (options.shim != NULL) {
-        int length = snprintf(text, sizeof text, "%s%s%s", options.shim, old && *old ? ":" : "",
-                              old ? old : "");
+        if (old == NULL) old = "";
+        int first = (int)runtimes_first(old); /* which must come before us too, see preload.c */
+        int length = snprintf(text, sizeof text, "%.*s%s%s%s%s", first, old, first ? ":" : "",
+                              options.shim, old[first] ? ":" : "", old + first);
         if (length >= (int)sizeof text) fail("LD_PRELOAD is too long");
         setenv("LD_PRELOAD", text, 1);
     }
@@ -272,7 +284,7 @@ static void prepare_environment(void) {
     setenv("CRDEBUG_SIGNAL", text, 1);
 }
 
-static pid_t start_launcher(const sigset_t *unblocked, int input) {
+static pid_t start_launcher(const sigset_t *unblocked, const int ends[3]) {
     pid_t child = fork();
     if (child < 0) fail("fork");
     if (child > 0) return child;
@@ -280,7 +292,8 @@ static pid_t start_launcher(const sigset_t *unblocked, int input) {
     signal(SIGCHLD, SIG_DFL);
     signal(CRDEBUG_INPUT_SIGNAL, SIG_DFL);
     signal(SIGPIPE, SIG_DFL);
-    if (dup2(input, 0) < 0) fail("dup2");
+    for (int i = 0; i < 3; i++)
+        if (dup2(ends[i], i) < 0) fail("dup2");
     sigprocmask(SIG_SETMASK, unblocked, NULL);
     setpgid(0, 0);
     prepare_environment();
@@ -316,24 +329,36 @@ static _Noreturn void run_container(void) {
     block_signals(&unblocked);
     int listener = listen_for_ranks();
     MPIR_being_debugged = options.hold;
-    int input = open_input();
-    if (input < 0) fail("open " CRDEBUG_INPUT);
-    pid_t launcher = start_launcher(&unblocked, input);
-    close(input);
-    for (;;) {
+    int ends[3] = {open_input()};
+    if (ends[0] < 0) fail("open " CRDEBUG_INPUT);
+    if (open_output(ends + 1) != 0) fail("make the pipes for the output");
+    pid_t launcher = start_launcher(&unblocked, ends);
+    for (int i = 0; i < 3; i++) close(ends[i]);
+    for (int ended = -1;;) {
+        int output[2];
         pass_input_on();
-        struct pollfd wanted[2] = {{.fd = listener, .events = POLLIN},
-                                   {.fd = input_waits(), .events = POLLOUT}};
-        if (ppoll(wanted, 2, NULL, &unblocked) > 0 && wanted[0].revents) serve_rank(listener);
+        pass_output_on();
+        if (ended >= 0 && output_is_out()) {
+            tell("exit %d", ended);
+            _exit(ended);
+        }
+        /* The kernel tells nobody when a disk has space again. */
+        const struct timespec soon = {.tv_nsec = 200 * 1000 * 1000};
+        const struct timespec *most = output_comes(output) ? &soon : NULL;
+        struct pollfd wanted[4] = {{.fd = listener, .events = POLLIN},
+                                   {.fd = input_waits(), .events = POLLOUT},
+                                   {.fd = output[0], .events = POLLIN},
+                                   {.fd = output[1], .events = POLLIN}};
+        if (ppoll(wanted, 4, most, &unblocked) > 0 && wanted[0].revents) serve_rank(listener);
         if (child_pending) {
             child_pending = 0;
             int status = reap(launcher);
             if (status >= 0) {
-                tell("exit %d", status);
-                _exit(status);
+                ended = status;
+                end_output();
             }
         }
-        forward_signals(launcher);
+        if (ended < 0) forward_signals(launcher);
     }
 }
 
@@ -359,11 +384,12 @@ static void parse(int count, char **arguments) {
         else if (strcmp(name, "--job") == 0) options.job = value;
         else if (strcmp(name, "--dir") == 0) options.dir = value;
         else if (strcmp(name, "--report") == 0) options.report = atoi(value);
+        else if (strcmp(name, "--wait") == 0) options.wait = atoi(value);
         else usage("an unknown option");
     }
     options.launcher = arguments + i + 1;
     if (i + 1 >= count || options.job == NULL || options.dir == NULL || options.report < 0)
-        usage("wanted: --job NAME --dir DIR --report FD -- LAUNCHER ARG...");
+        usage("wanted: --job NAME --dir DIR --report FD [--wait FD] -- LAUNCHER ARG...");
 }
 
 void describe_job(const char *job) {
@@ -378,6 +404,10 @@ void describe_job(const char *job) {
  * be found by the CRS in the one inside ("Can't lookup mount"). */
 static _Noreturn void become_init(char **arguments) {
     static char self[4096];
+    char word;
+    /* crdebug writes down who we are first; should it die before, there is to be no job. */
+    close(options.report);
+    if (options.wait >= 0 && read(options.wait, &word, 1) != 1) _exit(125);
     if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) fail("readlink /proc/self/exe");
     close_others();
     setsid();

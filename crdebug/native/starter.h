@@ -31,8 +31,24 @@ int open_input(void);
 void pass_input_on(void);
 int input_waits(void);
 
+/* The job's standard output and error, see output.c: the ends of two pipes for the launcher to write
+ * to, -1 with errno; passes on what has come; the descriptors at which more comes, and whether a file
+ * is to be tried again; notes that the launcher has ended; and whether what came until then is out. */
+int open_output(int ends[2]);
+void pass_output_on(void);
+int output_comes(int sources[2]);
+void end_output(void);
+int output_is_out(void);
+
+/* A line for `events`. */
+void tell(const char *format, ...);
+
 /* Be what a tool starts, see front.c. Returns an exit status. */
 int front(int count, char **arguments);
+
+/* What makes a restart final, see commit.c: 0, or -1 and why. pid: of the new job's first process. */
+int carry_out(const char *plan, const char *pid);
+const char *why_not_carried_out(void);
 
 /* The CRS's action script: `path` is crdebug's socket. Returns an exit status. */
 int crs_action(const char *path);

@@ -19,7 +19,7 @@ enum {
     WALK_TRAP,      // a trap of the program's own
     WALK_STEPS,     // as many steps as were asked for
     WALK_OUT,       // the function has returned
-    WALK_FATAL,     // about to be ended by a signal: `error`
+    WALK_FATAL,     // before a signal, `error`, that would end the process, or is a limit
 };
 
 // What a point does when the thread comes to it.
@@ -72,7 +72,7 @@ struct walk {
     // asleep in a system call. Returns whether to give up.
     int (*tick)(int asleep);
     uint64_t passed; // bit N - 1: signal N is given to the program
-    uint64_t fatal;  // bit N - 1: signal N would end it
+    uint64_t limits; // bit N - 1: the walk ends before signal N, of `passed`, also if it is caught
     struct walk_point *points;
     int64_t count;
     const struct user_regs_struct *wanted;

@@ -140,14 +140,40 @@ static int in_set(uint64_t set, int number) {
     return number > 0 && number <= 64 && (set >> (number - 1) & 1);
 }
 
+// The signals that the process catches or ignores, as it is now: one that it gives back to the
+// system and sends itself again ends it.
+static uint64_t handled(const struct walk *w) {
+    char path[64], line[256];
+    unsigned long long mask = 0, each;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/status", w->pid, w->tid);
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof line, file)) {
+        if (sscanf(line, "SigCgt: %llx", &each) == 1 || sscanf(line, "SigIgn: %llx", &each) == 1) {
+            mask |= each;
+        }
+    }
+    if (file) {
+        fclose(file);
+    }
+    return mask;
+}
+
+static int harmless(int number) {
+    return number == SIGCHLD || number == SIGCONT || number == SIGURG || number == SIGWINCH;
+}
+
 int walk_passed(const struct walk *w, int number) {
     return in_set(w->passed, number) ? number : 0;
 }
 
 int walk_fatal(struct walk *w, int number) {
-    if (!in_set(w->fatal, number)) {
+    int given = in_set(w->passed, number), ends = given && in_set(w->limits, number);
+    if (!ends && given && !harmless(number)) {
+        ends = !in_set(handled(w), number);
+    }
+    if (!ends) {
         return 0;
     }
     w->error = number;
-    return WALK_FATAL;
+    return walk_get_registers(w) ? WALK_ERROR : WALK_FATAL;
 }

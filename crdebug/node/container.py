@@ -26,36 +26,44 @@ async def start(
     environment: Mapping[str, str],
     working_directory: Path,
     deadline: Deadline,
-) -> int:
-    """Start a job; returns the host PID of PID 1 of its container.
+    register: Callable[[int], None],
+) -> None:
+    """Start a job. register: called with the host PID of PID 1 of its container; the launcher is
+    started once it has returned, and never if it raises or we die: no job runs that nobody knows.
 
     directory (on the host) becomes the job's own: stdout, stderr, events. preload: libraries that
     every process of the job loads first, in this order (ld.so(8)). The launcher runs by
-    then, the ranks need not yet. Raises NotAvailable with the starter's reason.
+    the end, the ranks need not yet. Raises NotAvailable with the starter's reason.
     """
     reader, writer = os.pipe()
+    waits, lets = os.pipe()
     options = ["--job", job, "--dir", str(directory), "--signal", str(signal)]
     options += ["--shim", ":".join(map(str, preload))] if preload else []
     options += ["--hold"] if hold else []
+    answers = ["--report", str(writer), "--wait", str(waits)]
     try:
         done = await programs.run(
-            [str(starter), *options, "--report", str(writer), "--", *launcher],
+            [str(starter), *options, *answers, "--", *launcher],
             deadline,
             "the job container",
             environment=environment,
             directory=working_directory,
-            pass_fds=(writer,),
+            pass_fds=(writer, waits),
         )
-    finally:
         os.close(writer)
-        with os.fdopen(reader) as report:
+        writer = -1
+        with os.fdopen(reader, closefd=False) as report:
             text = report.read()
-    if done.status != 0 or not text.strip():
-        raise NotAvailable(
-            f"cannot make the job container: {done.err.strip() or done.status}",
-            hint="see 'crdebug doctor'",
-        )
-    return int(text)
+        if done.status != 0 or not text.strip():
+            raise NotAvailable(
+                f"cannot make the job container: {done.err.strip() or done.status}",
+                hint="see 'crdebug doctor'",
+            )
+        register(int(text))
+        os.write(lets, b"!")
+    finally:
+        for each in {reader, writer, waits, lets} - {-1}:
+            os.close(each)
 
 
 def machine_mounts(pid: int) -> tuple[proc.Mount, ...]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from crdebug import config
-from crdebug.node import criu_trial, proc
+from crdebug.node import criu_trial, owners, proc, scratch
 from crdebug.node.ask import find_program, first_line, run
 
 # `criu check --feature`: what would make checkpoints faster or smaller, and is not needed.
@@ -76,7 +76,11 @@ def try_criu(candidate: str) -> CriuAttempt:
     path = find_program(candidate)
     if path is None:
         return CriuAttempt(candidate, None, "there is no such program", there=False)
-    return _try_criu(candidate, path, _conditions(path))
+    try:
+        conditions = _conditions(path)
+    except OSError as error:  # crdebug may be where this user cannot read
+        return CriuAttempt(candidate, None, f"it cannot be tried: {error}")
+    return _try_criu(candidate, path, conditions)
 
 
 @functools.cache
@@ -85,7 +89,8 @@ def _try_criu(candidate: str, path: str, conditions: str) -> CriuAttempt:
     if known is not None:
         return CriuAttempt(candidate, known, known.tried)
     # a process of its own: it adopts what the CRIU restores
-    ran = run([sys.executable, "-I", "-S", str(TRIAL), path])
+    with scratch.directory() as work:
+        ran = run([sys.executable, "-I", "-S", str(TRIAL), path], cwd=str(work))
     said = first_line(ran.out) or first_line(ran.err) or f"exit status {ran.status}"
     if not ran.ok:
         return CriuAttempt(candidate, None, said)
@@ -132,7 +137,7 @@ def _remember(program: CriuProgram, conditions: str) -> None:
     target = _memory_of(program.path)
     # without a place to keep it there is only a trial more next time
     with contextlib.suppress(OSError):
-        target.parent.mkdir(parents=True, exist_ok=True)
+        owners.make_readable(target.parent)
         with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as unfinished:
             unfinished.write(msgspec.json.encode(_Memory(conditions, program)))
         os.replace(unfinished.name, target)

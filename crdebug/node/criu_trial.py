@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import mmap
 import os
@@ -79,6 +80,13 @@ _COMPLAINTS = {
 }
 
 
+# What mount(2) says EINVAL of, in a chroot, whose mounts cannot be made its own.
+NO_MOUNT_POINT = (
+    "the root directory is no mount point, as in a chroot: from outside, 'mount --bind DIR DIR' "
+    "before 'chroot DIR'"
+)
+
+
 class Failed(Exception):
     """The CRIU does not do what it should; the text says why."""
 
@@ -129,7 +137,11 @@ def raise_loopback_of(pid: int) -> None:
 def _become_tried(report: int) -> NoReturn:
     """PID 1 of new namespaces. It starts this program anew: CRIU could not find its file, mapped
     from the mount namespace outside, in the one inside."""
-    _check(_libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None), "mount /")
+    if _libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None) != 0:
+        error = ctypes.get_errno()
+        if error != errno.EINVAL:
+            raise OSError(error, f"mount /: {os.strerror(error)}")
+        raise OSError(error, NO_MOUNT_POINT)
     _mount(b"proc", b"/proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, b"")
     _mount(b"tmpfs", b"/dev/shm", _MS_NOSUID | _MS_NODEV, b"mode=1777")
     _mount(b"devpts", b"/dev/pts", _MS_NOSUID | _MS_NOEXEC, b"newinstance,ptmxmode=0666,mode=0620")
@@ -251,7 +263,7 @@ class Trial:
                 os.write(writer, f"{first} ".encode())
                 os._exit(0)
             except BaseException as error:
-                os.write(writer, f"failed {getattr(error, 'strerror', error)}".encode())
+                os.write(writer, f"failed {getattr(error, 'strerror', error)}\0".encode())
                 os._exit(1)
         os.close(writer)
         said = b""
@@ -265,8 +277,9 @@ class Trial:
             else:
                 raise Failed("the processes to be dumped did not start in time")
         words = said.decode(errors="replace").partition("failed ")
-        if words[2]:
-            raise Failed(f"cannot start processes to be dumped: {words[2]}")
+        if words[2]:  # behind it there may be what another of them has said
+            why = words[2].partition("\0")[0]
+            raise Failed(f"cannot start processes to be dumped: {why}")
         return int(words[0])
 
     def _ask_criu(self, arguments: Sequence[str], external: Sequence[str]) -> None:
@@ -344,7 +357,8 @@ def _try(criu: str) -> str:
     """What is wrong with it; "" if nothing."""
     _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what follows is run
-    with tempfile.TemporaryDirectory(prefix="crdebug-trial-") as work:
+    # Where we are: whoever starts us sees to it that nothing is left if we are killed.
+    with tempfile.TemporaryDirectory(dir=os.getcwd()) as work:
         try:
             Trial(criu, Path(work)).run()
         except (Failed, OSError) as error:

@@ -14,11 +14,11 @@ import platform
 import shutil
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from crdebug import config
+from crdebug.node import scratch
 from crdebug.node.ask import find_program, first_line, not_found, run
 from crdebug.node.criu_program import CriuAttempt, probe_criu, probe_criu_features
 from crdebug.node.criu_program import CriuProgram as CriuProgram
@@ -162,10 +162,10 @@ def _probe_compiler(name: str, suffix: str, source: str) -> Answer:
     if path is None:
         return Answer(False, not_found(name))
     version = first_line(run([path, "--version"]).out)
-    with tempfile.TemporaryDirectory(prefix="crdebug-probe-") as directory:
-        text = Path(directory, f"probe{suffix}")
+    with scratch.directory() as directory:
+        text = directory / f"probe{suffix}"
         text.write_text(source)
-        ran = run([path, "-o", "probe", text.name], cwd=directory)
+        ran = run([path, "-o", "probe", text.name], cwd=str(directory))
     errors = [line for line in ran.err.splitlines() if "error" in line.lower()]
     said = "" if ran.ok else first_line("\n".join(errors) or ran.err) or "it does not say why"
     return Answer(ran.ok, said, path, version)

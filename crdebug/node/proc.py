@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from crdebug.node.living import living_thread, shared
+
 PROC = Path("/proc")
 
 
@@ -129,6 +131,12 @@ def threads(pid: int) -> tuple[Thread, ...]:
     return tuple(found)
 
 
+def processor_time(pid: int) -> int:
+    """What all its threads have had of processors, in clock ticks (proc(5): utime, stime)."""
+    fields = _read(pid, "stat").rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
 def started(pid: int) -> int:
     """When the process started, in clock ticks after the machine's start: PID and this name a
     process once and for all."""
@@ -187,9 +195,10 @@ def reads_input(pid: int) -> bool:
 def is_ending(pid: int) -> bool:
     """Is the process on its way out? PID 1 of a namespace is, until all others of it are gone."""
     try:
-        return bool(int(_read(pid, "stat").rpartition(")")[2].split()[6]) & _EXITING)
+        exiting = int(_read(pid, "stat").rpartition(")")[2].split()[6]) & _EXITING
     except ProcessLookupError:
         return True
+    return bool(exiting) and living_thread(pid) == pid
 
 
 def is_killed(pid: int) -> bool:
@@ -235,6 +244,7 @@ def inner_pid(pid: int) -> int:
 _MAPS = re.compile(r"(\w+)-(\w+) (\S{4}) (\w+) \S+ \d+ *(.*)")
 
 
+@shared
 def maps_text(pid: int) -> str:
     """/proc/PID/maps as it is."""
     return _read(pid, "maps")
@@ -254,6 +264,7 @@ def _unescape(path: str) -> str:
     return re.sub(r"\\(\d{3})", lambda match: chr(int(match[1], 8)), path)
 
 
+@shared
 def mounts(pid: int) -> tuple[Mount, ...]:
     found = []
     for line in _read(pid, "mountinfo").splitlines():
@@ -263,6 +274,7 @@ def mounts(pid: int) -> tuple[Mount, ...]:
     return tuple(found)
 
 
+@shared
 def sockets(pid: int) -> tuple[int, ...]:
     """The descriptors of a process that are sockets."""
     directory = PROC / str(pid) / "fd"
@@ -274,6 +286,7 @@ def sockets(pid: int) -> tuple[int, ...]:
     return tuple(found)
 
 
+@shared
 def files_open_for_writing(pid: int) -> tuple[OpenFile, ...]:
     """The regular files among the descriptors of a process that may be written through them."""
     directory = PROC / str(pid) / "fd"
@@ -306,6 +319,7 @@ def files_open_for_writing(pid: int) -> tuple[OpenFile, ...]:
     return tuple(found)
 
 
+@shared
 def files_in_use(pid: int) -> tuple[str, ...]:
     """The regular files and directories that a process has open, is in, or has mapped; those that
     have a name."""
@@ -326,30 +340,6 @@ def access_mode(pid: int, descriptor: int) -> int:
     return int(match[1], 8) & os.O_ACCMODE if match else os.O_RDWR
 
 
-def is_number_taken(number: int) -> bool:
-    """Has any process or thread this number, or is it one of a process group or session?"""
-    try:
-        os.kill(number, 0)
-    except ProcessLookupError:
-        try:
-            os.killpg(number, 0)
-        except (ProcessLookupError, PermissionError):
-            return False
-    except PermissionError:
-        return True
-    return True
-
-
-def is_number_kept(number: int) -> bool:
-    """Is it that of a zombie, or of a group of which only zombies are left?"""
-    if not is_number_taken(number):
-        return False
-    try:
-        return status(number)["State"][:1] in "ZX"
-    except ProcessLookupError:
-        return True
-
-
 def files_mapped_for_writing(pid: int) -> tuple[OpenFile, ...]:
     """The regular files that a process may write through its memory (mmap(2), MAP_SHARED)."""
     found: dict[str, OpenFile] = {}
@@ -367,9 +357,12 @@ def files_mapped_for_writing(pid: int) -> tuple[OpenFile, ...]:
     return tuple(found.values())
 
 
-def resident(pid: int) -> int:
-    """Bytes of memory that an image of the process would hold, roughly: its resident pages."""
-    return int(_read(pid, "statm").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+@shared
+def memory(pid: int) -> int:
+    """Bytes of memory that an image of the process would hold, roughly; of what several processes
+    share each has its part (proc(5), smaps_rollup: the "proportional set size")."""
+    fields = dict(line.split(":") for line in _read(pid, "smaps_rollup").splitlines()[1:])
+    return sum(int(fields.get(each, "0").split()[0]) << 10 for each in ("Pss_Anon", "Pss_Shmem"))
 
 
 def available_memory() -> int:
@@ -378,11 +371,13 @@ def available_memory() -> int:
     return int(fields["MemAvailable"].split()[0]) << 10
 
 
+@shared
 def command_line(pid: int) -> tuple[str, ...]:
     """Its arguments, the program's name first; empty for a zombie."""
     return tuple(_read(pid, "cmdline").split("\0")[:-1])
 
 
+@shared
 def executable(pid: int) -> str:
     """The path of the program that the process runs."""
     try:
@@ -391,6 +386,7 @@ def executable(pid: int) -> str:
         raise _gone(error, pid) from None
 
 
+@shared
 def working_directory(pid: int) -> str:
     try:
         return os.readlink(PROC / str(pid) / "cwd")
@@ -398,11 +394,13 @@ def working_directory(pid: int) -> str:
         raise _gone(error, pid) from None
 
 
+@shared
 def environment(pid: int) -> dict[str, str]:
     pairs = (item.partition("=") for item in _read(pid, "environ").split("\0") if item)
     return {name: value for name, _, value in pairs}
 
 
+@shared
 def read_memory(pid: int, address: int, size: int) -> bytes:
     """Raises OSError (EIO) where nothing is mapped."""
     try:
@@ -415,18 +413,19 @@ def read_memory(pid: int, address: int, size: int) -> bytes:
     return data
 
 
-def write_memory(pid: int, address: int, data: bytes) -> None:
+@shared
+def write_memory(pid: int, address: int, data: bytes) -> int:
     """Write; read-only pages too (they become the process's own, as for a debugger)."""
     try:
         with open(f"{PROC}/{pid}/mem", "r+b", buffering=0) as memory:
-            os.pwrite(memory.fileno(), data, address)
+            return os.pwrite(memory.fileno(), data, address)
     except (FileNotFoundError, ProcessLookupError) as error:
         raise _gone(error, pid) from None
 
 
 def root(pid: int) -> Path:
     """The root directory as the process sees it: for files in its mount namespace."""
-    return PROC / str(pid) / "root"
+    return PROC / str(living_thread(pid)) / "root"
 
 
 def boot_id() -> str:

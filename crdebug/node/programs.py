@@ -31,8 +31,9 @@ async def run(
     environment: Mapping[str, str] | None = None,
     directory: Path | None = None,
     pass_fds: Sequence[int] = (),
+    umask: int = -1,
 ) -> Finished:
-    """Run a program without standard input and wait for its end.
+    """Run a program without standard input and wait for its end. umask: -1 is ours.
 
     What it leaves running may hold its output open; nobody waits for that. Raises NotAvailable
     when it cannot be started, DeadlineExpired (it and what it started in its session is killed
@@ -52,6 +53,7 @@ async def run(
                 env=None if environment is None else dict(environment),
                 cwd=directory,
                 pass_fds=pass_fds,
+                umask=umask,
                 start_new_session=True,
             )
         except OSError as error:
@@ -64,6 +66,28 @@ async def run(
                     os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
         return Finished(status, _text(out), _text(err))
+
+
+async def shell(line: str) -> int:
+    """Have the user's shell ($SHELL, else sh) carry out a line, at our own terminal; returns its
+    exit status, 128 + N if signal N ended it.
+
+    It has our standard input and output, and a Ctrl-C reaches it as well. When we are cancelled it
+    is killed. Raises NotAvailable when there is no such shell.
+    """
+    program = os.environ.get("SHELL") or "/bin/sh"
+    try:
+        process = await asyncio.create_subprocess_exec(program, "-c", line)
+    except OSError as error:
+        raise NotAvailable(f"cannot start {program}: {error.strerror}") from None
+    try:
+        status = await process.wait()
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    return status if status >= 0 else 128 - status
 
 
 def _text(file: int) -> str:

@@ -212,17 +212,25 @@ def held(pid: int) -> Iterator[None]:
 
 @contextlib.asynccontextmanager
 async def held_container(pid: int, deadline: Deadline) -> AsyncIterator[Held]:
-    """Hold every process of a job container but its PID 1, which only waits for the others.
+    """Hold every process of a job container but its PID 1, which passes on what the others write.
 
     What a debugger of ours holds already is left to it. Raises Refused when somebody else traces
     one of them, DeadlineExpired when one does not stop.
     """
     threads = Held()
     try:
-        while _seize_all(threads, pid):
+        while True:
+            new, dying = _seize_all(threads, pid)
+            if not new and not dying:
+                break
             await deadline.until(
                 lambda: threads.wait(os.WNOHANG), "every process of the job to stand still"
             )
+            for tracer in dying:
+                await deadline.until(
+                    lambda tracer=tracer: not proc.is_alive(tracer),  # type: ignore[misc]
+                    f"process {tracer}, which ends, to let go of the job",
+                )
         yield threads
     finally:
         threads.release()
@@ -233,8 +241,10 @@ async def held_container(pid: int, deadline: Deadline) -> AsyncIterator[Held]:
         await left.until(lambda: threads.gone(os.WNOHANG), "every process of the job to end")
 
 
-def _seize_all(threads: Held, init: int) -> bool:
-    new = False
+def _seize_all(threads: Held, init: int) -> tuple[bool, set[int]]:
+    """Were there any that had not been told before? And the tracers that are about to end: what
+    they hold, or held until now, is to be looked at once more."""
+    new, dying = False, set()
     for pid in family.of_job(init):
         if pid == init:
             continue
@@ -243,9 +253,11 @@ def _seize_all(threads: Held, init: int) -> bool:
         except ProcessLookupError:
             continue
         except Traced as error:
-            if not _is_ours(error.tracer):
+            if proc.is_ending(error.tracer) or not proc.is_alive(error.tracer):
+                dying.add(error.tracer)
+            elif not _is_ours(error.tracer):
                 raise Refused(str(error), hint="detach that debugger first") from None
-    return new
+    return new, dying
 
 
 def _is_ours(tracer: int) -> bool:

@@ -42,6 +42,11 @@ class Follower:
             raise
         asyncio.get_running_loop().add_reader(self._descriptor, self._wake)
 
+    @property
+    def offsets(self) -> dict[Path, int]:
+        """Up to where each file has been read."""
+        return dict(self._offsets)
+
     def _wake(self) -> None:
         try:
             os.read(self._descriptor, 65536)

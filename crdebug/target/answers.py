@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from crdebug.errors import CrdebugError
+from crdebug.errors import BadInput, CrdebugError, Ended
 from crdebug.ranks import RankSet
 
 T = TypeVar("T", bound=Hashable)
@@ -74,8 +75,63 @@ class NoRankAnswered(CrdebugError):
 def some(answers: Answers[T]) -> Answers[T]:
     """The answers, if any rank gave one: a command fails only when all its ranks do.
 
-    Raises NoRankAnswered.
+    Raises NoRankAnswered; Ended if all that were asked have ended in the same way.
     """
     if answers.errors and not answers.values:
+        ended = answers.merged_errors()
+        if len(ended) == 1 and all(isinstance(e, Ended) for e in answers.errors.values()):
+            raise Ended(ended[0][1], ranks=ended[0][0])
         raise NoRankAnswered.of(answers.merged_errors())
     return answers
+
+
+ADDRESS = re.compile(r"0x[0-9a-f]{5,}")
+_AT_SYMBOL = re.compile(r"0x[0-9a-f]{5,}(?= <[^>]+>)")
+_MASK = "0x..."
+# A pointer as the answer, and the text that it points to.
+_POINTER = re.compile(r"(?:\(.*\) )?(0x[0-9a-f]+)(?: ([uUL]?\".*))?\Z", re.DOTALL)
+
+
+def alike(answers: Answers[str], addresses: re.Pattern[str]) -> Answers[str]:
+    """Answers that differ in addresses only, as equal ones: with the addresses left out."""
+    texts: dict[str, set[str]] = {}
+    for text in answers.values.values():
+        texts.setdefault(addresses.sub(_MASK, text), set()).add(text)
+    values = {
+        rank: text if len(texts[masked]) == 1 else masked
+        for rank, text in answers.values.items()
+        for masked in [addresses.sub(_MASK, text)]
+    }
+    return Answers(values, answers.errors)
+
+
+def same_places(answers: Answers[str]) -> Answers[str]:
+    """`alike`, where the debugger has said which function or variable is at the address: it is the
+    same one on ranks that have it loaded at different addresses."""
+    return alike(answers, _AT_SYMBOL)
+
+
+def comparable(expression: str, answers: Answers[str]) -> Answers[str]:
+    """Answers without what differs between ranks and means nothing: of a string its address.
+
+    Where some ranks have a null pointer the others' addresses count as equal. Raises BadInput for
+    other addresses: that they differ says nothing of the program, and nor do equal ones.
+    """
+    values = dict(answers.values)
+    addresses = []
+    for rank, text in values.items():
+        pointer = _POINTER.match(text.strip())
+        if pointer is None:
+            continue
+        if pointer[2]:
+            values[rank] = pointer[2]
+        elif int(pointer[1], 16):
+            addresses.append(rank)
+    if addresses and len(addresses) == len(values):
+        whole = expression if re.fullmatch(r"\w+", expression) else f"({expression})"
+        raise BadInput(
+            f"'{expression}' is an address, and each rank has its own",
+            ranks=RankSet.of(addresses),
+            hint=f"'compare *{whole}' compares what is there, 'print' shows addresses",
+        )
+    return Answers(values | dict.fromkeys(addresses, _MASK), answers.errors)

@@ -7,8 +7,7 @@ its own), goes into a new GDB by `request`, and into another session by `kept` a
 from __future__ import annotations
 
 import contextlib
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -28,7 +27,8 @@ class Breakpoint:
 
     number: the user's, the same on all ranks.  location: as the user wrote it.
     ranks: those that it is meant for and that have it.
-    temporary: each rank loses it with its first hit; with its last rank it goes as a whole.
+    temporary: it goes as a whole with the first hit of ranks that run together; where each runs for
+    itself, each loses it with its own first hit.
     ignore: hits from now on that do not stop, of the rank that has most of them left.
     places: by rank; an empty tuple is pending: the location is not loaded yet.
     problems: GDB's message, for the ranks that refused it.
@@ -99,8 +99,6 @@ def _kept(entry: _Entry) -> Kept:
     point = entry.breakpoint
     places = [place for at in point.places.values() for place in at]
     location = point.location
-    if re.fullmatch(r"[-+]?\d+", location) and places:  # a line of the file that GDB is at
-        location = f"{places[0].path or places[0].file}:{places[0].line}"
     if location.startswith("*") and len({place.address for place in places}) == 1:
         location = f"*{places[0].address:#x}"  # what stood there may be about a register
     return Kept(
@@ -268,6 +266,17 @@ class BreakpointTable:
             if not entry.breakpoint.ranks:
                 del self._entries[number]
 
+    def spent(self, stops: Iterable[RankStopped]) -> dict[int, dict[int, int]]:
+        """The temporary ones that these stops, with GDB's numbers, were hits of, by number: where
+        else they are, as GDB's numbers by rank. The GDB of a rank that has hit one deletes it."""
+        found: dict[int, dict[int, int]] = {}
+        for stop in stops:
+            number = self._logical.get((stop.rank, _number(stop)), 0)
+            entry = self._entries.get(number)
+            if entry is not None and entry.breakpoint.temporary:
+                found.setdefault(number, dict(entry.gdb_numbers)).pop(stop.rank, None)
+        return found
+
     def lost(self, rank: int) -> tuple[Breakpoint, ...]:
         """A rank has lost its GDB. Returns the breakpoints to insert into a new one."""
         self._logical = {key: number for key, number in self._logical.items() if key[0] != rank}
@@ -326,3 +335,9 @@ class BreakpointTable:
         places = {key: value for key, value in entry.breakpoint.places.items() if key != rank}
         ranks = entry.breakpoint.ranks - RankSet.of([rank])
         entry.breakpoint = replace(entry.breakpoint, ranks=ranks, places=places)
+
+
+def _number(stop: RankStopped) -> int:
+    """GDB's number of the breakpoint that has stopped a rank, or 0."""
+    at_breakpoint = stop.reason is StopReason.BREAKPOINT and stop.detail.isdigit()
+    return int(stop.detail) if at_breakpoint else 0

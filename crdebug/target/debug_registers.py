@@ -12,6 +12,9 @@ Only the tracer can write the register, so that GDB does it itself, by ptrace(2)
 
 from __future__ import annotations
 
+from crdebug.deadline import Deadline
+from crdebug.mi.connection import Connection
+
 _CODE = """
 import ctypes, gdb, platform
 if platform.machine() == 'x86_64':
@@ -22,5 +25,8 @@ if platform.machine() == 'x86_64':
         ptrace(POKEUSER, thread.ptid[1], DEBUG_REGISTERS + 6 * 8, NOTHING_HIT)
 """
 
-# One line for GDB's console. Its own hits GDB has read by the time a rank is stopped.
-FORGET_HITS = f"python exec({_CODE!r}, {{}})"
+
+async def forget_hits(connection: Connection, deadline: Deadline) -> None:
+    """To be done whenever somebody else may have traced the process. GDB has read its own hits by
+    the time a rank is stopped."""
+    await connection.console(f"python exec({_CODE!r}, {{}})", deadline)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from crdebug.deadline import Deadline
@@ -18,13 +17,18 @@ from crdebug.node import proc
 from crdebug.node.pipe import Pipe
 from crdebug.node.stops import LocalStopSignals, StopSignals
 from crdebug.ranks import RankSet
-from crdebug.target import debug_registers, reading
+from crdebug.target import reading, stepping_out
+from crdebug.target.debug_registers import forget_hits
+from crdebug.target.folding import MOST, folded
+from crdebug.target.frames import at_innermost
 from crdebug.target.inserting import insert
 from crdebug.target.interface import (
     BreakpointRequest,
     Frame,
     Inserted,
     Notice,
+    SelectedBy,
+    Selection,
     TargetState,
     ThreadInfo,
 )
@@ -36,8 +40,6 @@ from crdebug.target.tracker import Tracker
 _HELD = (TargetState.STOPPED, TargetState.RUNNING, TargetState.EXITED)
 _LOOK = 1.0  # seconds between two looks whether a process that runs was killed
 _END = 30.0  # seconds that a killed process may take to end: it may have much memory to give back
-
-__all__ = ["Frame", "GdbTarget", "TargetState", "ThreadInfo"]
 
 
 class GdbTarget:
@@ -118,6 +120,10 @@ class GdbTarget:
         return self._connection.death is not None
 
     @property
+    def selection(self) -> Selection:
+        return self._tracker.selection
+
+    @property
     def last_stop(self) -> RankStopped | None:
         return self._tracker.last_stop
 
@@ -126,13 +132,18 @@ class GdbTarget:
         return self._tracker.ranks
 
     def _require(self, verb: str, *states: TargetState) -> None:
-        if self._connection.death is not None:
-            death = self._connection.death
+        if (death := self._connection.death) is not None:
             raise GdbDied(death.problem, verb, death.status, ranks=self._ranks)
         if self._lent:
             raise Refused(f"cannot {verb}: the rank is let go for a checkpoint", ranks=self._ranks)
         if self._tracker.state not in states:
             raise Refused(f"cannot {verb}: the rank is {self._tracker.word}", ranks=self._ranks)
+
+    async def _stand(self, verb: str, deadline: Deadline) -> None:
+        """What a verb of a stopped process begins with."""
+        self._require(verb, TargetState.STOPPED)
+        await self._stopper.settle(deadline)
+        self._require(verb, TargetState.STOPPED)
 
     # ---- acquiring and letting go -------------------------------------------------------------
 
@@ -169,7 +180,7 @@ class GdbTarget:
             try:
                 await self._connection.command(command, deadline)
                 stop = await deadline.wait(self._stopper.first_stop(pid), "its first stop")
-                await self._forget_hits(deadline)
+                await forget_hits(self._connection, deadline)
                 await self._stopper.settle_attach(deadline)
             except GdbError:
                 self._tracker.withdraw(before, ended)
@@ -178,16 +189,10 @@ class GdbTarget:
                 self._tracker.quiet = False
             return stop
 
-    async def _forget_hits(self, deadline: Deadline) -> None:
-        """To be done whenever somebody else may have traced the process; see debug_registers."""
-        await self._connection.console(debug_registers.FORGET_HITS, deadline)
-
     async def detach(self, deadline: Deadline, *, hold: bool = False) -> None:
         """Take breakpoints out of the process and let it go; the GDB stays. See `Target`."""
         async with self._lock:
-            self._require("detach", TargetState.STOPPED)
-            await self._stopper.settle(deadline)
-            self._require("detach", TargetState.STOPPED)
+            await self._stand("detach", deadline)
             await self._put_before_calls(deadline)
             await self._keeper.forget_all(deadline)
             if hold:
@@ -211,12 +216,11 @@ class GdbTarget:
             await self._connection.command(f"-crdebug-lend {signal}", deadline)
 
     async def take_back(self, deadline: Deadline) -> None:
-        """Hold the process again. Raises GdbError when a thread has ended meanwhile: this GDB is
-        of no use any more then."""
+        """Hold it again. Raises GdbError when a thread has ended: the GDB is of no use then."""
         async with self._lock:
             await self._connection.command("-crdebug-take-back", deadline)
             self._lent = False
-            await self._forget_hits(deadline)
+            await forget_hits(self._connection, deadline)
 
     async def walk_out(
         self, before: Sequence[str], stop: RankStopped | None, deadline: Deadline
@@ -243,17 +247,13 @@ class GdbTarget:
         too, see gdbscripts/keep_mi.py. It lasts until `forget`, `detach`, or the process's end.
         """
         async with self._lock:
-            self._require("keep a snapshot", TargetState.STOPPED)
-            await self._stopper.settle(deadline)
-            self._require("keep a snapshot", TargetState.STOPPED)
+            await self._stand("keep a snapshot", deadline)
             return await self._keeper.keep(name, ranges, deadline)
 
     async def put_back_obstacles(self, name: str, deadline: Deadline) -> tuple[str, ...]:
         """Why `put_back` would be refused now; empty if it would not."""
         async with self._lock:
-            self._require("go back in memory", TargetState.STOPPED)
-            await self._stopper.settle(deadline)
-            self._require("go back in memory", TargetState.STOPPED)
+            await self._stand("go back in memory", deadline)
             return await self._keeper.obstacles(name, deadline)
 
     async def put_back(
@@ -267,20 +267,20 @@ class GdbTarget:
         was; GdbError when it fails half-way: the process is of no use any more then.
         """
         async with self._lock:
-            self._require("go back in memory", TargetState.STOPPED)
-            await self._stopper.settle(deadline)
-            self._require("go back in memory", TargetState.STOPPED)
+            await self._stand("go back in memory", deadline)
             self._moved = True
             return await self._keeper.put_back(name, stop, deadline)
 
     async def walk(self, command: str, deadline: Deadline) -> MiTuple:
         """A command of gdbscripts/walk_mi.py: go back to a place; see there for the answer."""
         async with self._lock:
-            self._require("go back", TargetState.STOPPED)
-            await self._stopper.settle(deadline)
-            self._require("go back", TargetState.STOPPED)
+            await self._stand("go back", deadline)
             self._moved = True
-            return await self._keeper.walk(command, deadline)
+            try:
+                return await self._keeper.walk(command, deadline)
+            except GdbError as error:
+                killed = await self._was_killed(deadline)
+                raise (self._keeper.ended() if killed else error) from None
 
     async def forget(self, name: str, deadline: Deadline) -> None:
         """Give a snapshot's memory back. Raises BadInput if there is none of that name."""
@@ -294,8 +294,8 @@ class GdbTarget:
             await self._connection.console("kill", deadline)
             self._tracker.let_go()
 
-    def mark_ended(self, detail: str) -> None:
-        """The process has ended, and this GDB was not there to see it."""
+    def mark_ended(self, detail: str | None) -> None:
+        """The process has ended, and this GDB was not there to see it; None: it never held it."""
         self._tracker.end(detail)
 
     async def close(self, deadline: Deadline) -> None:
@@ -315,11 +315,9 @@ class GdbTarget:
         await self.run(f"-exec-next {count}", "next", deadline)
 
     async def finish(self, deadline: Deadline, level: int = 0) -> None:
-        frame = ""
-        if level:
-            listing = await self.mi("-thread-info", deadline)
-            frame = f" --thread {listing.payload.text('current-thread-id')} --frame {level}"
-        await self.run(f"-exec-finish{frame}", "finish", deadline)
+        await self.run(
+            await stepping_out.finish(level, self._connection, deadline), "finish", deadline
+        )
 
     async def run(self, command: str, verb: str, deadline: Deadline) -> None:
         async with self._lock:
@@ -329,13 +327,16 @@ class GdbTarget:
             await self._stopper.settle(deadline)
             self._require(verb, TargetState.STOPPED)
             await self._put_before_calls(deadline)
+            await at_innermost(self, deadline)
+            self._tracker.by_instructions = "-instruction" in command
             await self._start_running(command, deadline)
 
     async def _was_killed(self, deadline: Deadline) -> bool:
-        """Was the process killed while it stood? GDB does not look before it lets it run, and may
-        then fail half-way; and the process stays a zombie until GDB does look."""
+        """Was it killed while it stood? GDB does not look before it lets it run; a zombie stays."""
+        if self._connection.death is not None:
+            return self._tracker.state is TargetState.EXITED  # see Tracker.died
         pid, stands = self._tracker.pid, self._tracker.state is TargetState.STOPPED
-        if pid is None or not (proc.is_killed(pid) or (stands and proc.is_zombie(pid))):
+        if pid is None or not (proc.is_killed(pid) or (stands and not proc.is_alive(pid))):
             return False
         await Deadline(_END).until(lambda: not proc.is_alive(pid), "its end", ranks=self._ranks)
         with contextlib.suppress(GdbError):  # it may have seen it meanwhile
@@ -344,21 +345,24 @@ class GdbTarget:
         return True
 
     async def _put_before_calls(self, deadline: Deadline) -> None:
-        """Stops end some system calls, which a program must not see: see settle() in
-        gdbscripts/rank_mi.py."""
+        """Stops end some system calls, unseen by the program: settle() in gdbscripts/rank_mi.py."""
         if self._scripted:
             await self._connection.command("-crdebug-settle", deadline)
 
     async def _start_running(self, command: str, deadline: Deadline) -> None:
         before = self._tracker.last_stop
         self._moved = False
-        self._tracker.begin()
+        self._tracker.begin(stepping_out.goal(command))
         try:
             await self._connection.command(command, deadline)
-        except GdbError:
-            # It did not start: whoever waits for a stop gets the old one.
-            self._tracker.withdraw(TargetState.STOPPED, before)
-            raise
+        except GdbDied:
+            if not await self._was_killed(deadline):
+                raise
+        except GdbError as error:
+            self._tracker.withdraw(TargetState.STOPPED, before)  # it did not start
+            out = await stepping_out.way_out(error, self._connection, deadline)
+            self._tracker.begin(StopReason.STEP)
+            await self._connection.command(out, deadline)
 
     async def stopped(self) -> RankStopped:
         self._require("wait for a stop", *_HELD)
@@ -371,9 +375,7 @@ class GdbTarget:
                     raise
 
     def stands(self, location: Location) -> None:
-        last = self._tracker.last_stop
-        if last is not None and self.state is TargetState.STOPPED:
-            self._tracker.restore(replace(last, location=location))
+        self._tracker.stands(location)
 
     async def interrupt(
         self, deadline: Deadline, reason: StopReason = StopReason.INTERRUPT
@@ -382,14 +384,13 @@ class GdbTarget:
             self._require("interrupt", *_HELD)
             try:
                 await self._stopper.stop(reason, deadline)
-            except (GdbError, ProcessLookupError):
+            except (GdbError, GdbDied, ProcessLookupError):
                 if not await self._was_killed(deadline):
                     raise
             return await self._tracker.stopped()
 
     async def arrive(self, deadline: Deadline) -> None:
-        """See that a breakpoint where the rank was put does not stop it there at once: GDB steps
-        over one only where it saw the rank stop (gdb/infrun.c, proceed)."""
+        """A breakpoint where it was put does not stop it there at once (gdb/infrun.c, proceed)."""
         async with self._lock:
             if self._moved and self.state is TargetState.STOPPED:
                 await self._stopper.stop_here(deadline)
@@ -404,27 +405,26 @@ class GdbTarget:
     # ---- looking ------------------------------------------------------------------------------
 
     async def evaluate(self, expression: str, deadline: Deadline, format: str = "") -> str:
-        text = await self.console(f"print{format} {expression}", deadline)
-        return reading.printed(text)
+        return reading.printed(await self.console(f"print{format} {expression}", deadline))
 
     async def backtrace(self, limit: int, deadline: Deadline) -> tuple[Frame, ...]:
-        bounds = f" 0 {limit - 1}" if limit else ""
+        bounds = f" 0 {limit + MOST - 1}" if limit else ""
         listing, arguments = await asyncio.gather(
             self.mi(f"-stack-list-frames{bounds}", deadline),
             self.mi(f"-stack-list-arguments --simple-values{bounds}", deadline),
         )
-        return reading.frames(listing.payload, arguments.payload)
+        return folded(reading.frames(listing.payload, arguments.payload))[: limit or None]
 
     async def threads(self, deadline: Deadline) -> tuple[ThreadInfo, ...]:
         return reading.threads((await self.mi("-thread-info", deadline)).payload)
 
     async def select_thread(self, number: int, deadline: Deadline) -> None:
         await self.mi(f"-thread-select {number}", deadline)
+        self._tracker.selection.by = SelectedBy.NOBODY
 
     async def location(self, deadline: Deadline) -> Location:
-        return reading.location(
-            (await self.mi("-stack-info-frame", deadline)).payload.tuple("frame")
-        )
+        told = await self.mi("-stack-info-frame", deadline)
+        return reading.location(told.payload.tuple("frame"))
 
     async def console(self, command: str, deadline: Deadline) -> str:
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
@@ -13,7 +12,9 @@ from crdebug.errors import BadInput, CrdebugError, GdbError
 from crdebug.events import Event, GroupStopped, Location, RankStopped, StopReason
 from crdebug.ranks import RankSet
 from crdebug.target.answers import Answers, T
+from crdebug.target.asking import ask, look
 from crdebug.target.breakpoints import Breakpoint, BreakpointTable, Kept
+from crdebug.target.frames import at_program, in_program
 from crdebug.target.interface import (
     BreakpointChanged,
     BreakpointGone,
@@ -26,8 +27,6 @@ from crdebug.target.interface import (
     ThreadInfo,
 )
 from crdebug.target.run import GroupRun
-
-V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,34 +133,36 @@ class TargetGroup:
         question: a coroutine function; its CrdebugErrors become the ranks' errors, anything
         else is a fault of ours and is raised.  Raises BadInput for a rank that is not there.
         """
-        asked = [self[rank] for rank in ranks]
-        results = await asyncio.gather(*(_outcome(question(target)) for target in asked))
-        values: dict[int, T] = {}
-        errors: dict[int, CrdebugError] = {}
-        for target, result in zip(asked, results, strict=True):
-            if isinstance(result, CrdebugError):
-                errors[target.rank] = result
-            else:
-                values[target.rank] = result
-        return Answers(values, errors)
+        return await ask([self[rank] for rank in ranks], question)
+
+    async def look(
+        self,
+        ranks: RankSet,
+        question: Callable[[Target], Awaitable[T]],
+        *,
+        also_ended: bool = False,
+    ) -> Answers[T]:
+        """`ask`, for what is in the ranks' memory and registers: see target.asking.look."""
+        targets = [self[rank] for rank in ranks]
+        return await look(targets, question, self._command(), also_ended=also_ended)
 
     async def evaluate(self, ranks: RankSet, expression: str, format: str = "") -> Answers[str]:
         """What print shows, on each rank."""
         deadline = self._command()
-        return await self.ask(ranks, lambda each: each.evaluate(expression, deadline, format))
+        return await self.look(ranks, lambda each: each.evaluate(expression, deadline, format))
 
     async def backtrace(self, ranks: RankSet, limit: int = 0) -> Answers[tuple[Frame, ...]]:
         """Innermost frame first; at most `limit` frames unless it is 0."""
         deadline = self._command()
-        return await self.ask(ranks, lambda each: each.backtrace(limit, deadline))
+        return await self.look(ranks, lambda each: each.backtrace(limit, deadline))
 
     async def threads(self, ranks: RankSet) -> Answers[tuple[ThreadInfo, ...]]:
         deadline = self._command()
-        return await self.ask(ranks, lambda each: each.threads(deadline))
+        return await self.look(ranks, lambda each: each.threads(deadline))
 
     async def select_thread(self, ranks: RankSet, number: int) -> Answers[None]:
         deadline = self._command()
-        return await self.ask(ranks, lambda each: each.select_thread(number, deadline))
+        return await self.look(ranks, lambda each: each.select_thread(number, deadline))
 
     async def console(self, ranks: RankSet, command: str) -> Answers[str]:
         """A command of GDB's command line, and what it printed."""
@@ -289,11 +290,12 @@ class TargetGroup:
 
         return await self._go(self.in_state(TargetState.STOPPED), "run", each)
 
-    async def interrupt(self, ranks: RankSet | None = None) -> None:
+    async def interrupt(self, ranks: RankSet | None = None, *, patience: int = 1) -> None:
         """Ask the ranks of the pending verb to stop; it returns then. If none is, stop all ranks
-        (of `ranks`) that run. At any time."""
+        (of `ranks`) that run. At any time. patience: how many times as long as usual ranks may
+        take to stop."""
         if self._run is not None:
-            self._run.ask_to_stop()
+            self._run.ask_to_stop(patience * self.settings.stop)
         else:
             for error in (await self.stop_all(StopReason.INTERRUPT, ranks=ranks)).errors.values():
                 raise error
@@ -327,9 +329,11 @@ class TargetGroup:
             result = await self._run.until_stopped()
         finally:
             self._run = None
+        await self.drop_spent(result.stops)
+        stops = {s.rank: await in_program(self[s.rank], s, self._command()) for s in result.stops}
         return GroupStopped(
-            tuple(self.table.translate(stop) for stop in result.cause),
-            tuple(self.table.translate(stop) for stop in result.stops),
+            tuple(self.table.translate(stops[stop.rank]) for stop in result.cause),
+            tuple(self.table.translate(stop) for stop in stops.values()),
         )
 
     # ---- breakpoints --------------------------------------------------------------------------
@@ -363,6 +367,7 @@ class TargetGroup:
         deadline = self._command()
 
         async def insert(target: Target) -> None:
+            await at_program(target, deadline)
             request = self.table.request(number, target.rank)
             self.table.bind(number, target.rank, await target.insert_breakpoint(request, deadline))
 
@@ -374,18 +379,27 @@ class TargetGroup:
     async def delete_breakpoint(self, number: int) -> None:
         """Raises BadInput for a number that is not there, GdbError if a rank keeps it."""
         numbers = self.table.gdb_numbers(number)
+        answers = await self._delete(numbers)
+        if answers.errors:
+            for rank in answers.values:
+                self.table.gone(rank, numbers[rank])
+            raise next(iter(answers.errors.values()))
+        self.table.remove(number)
+
+    async def drop_spent(self, stops: Iterable[RankStopped]) -> None:
+        """Temporary breakpoints that these stops were hits of go from all ranks."""
+        for number, elsewhere in self.table.spent(stops).items():
+            await self._delete(elsewhere)
+            self.table.remove(number)
+
+    async def _delete(self, numbers: Mapping[int, int]) -> Answers[None]:
         deadline = self._command()
 
         async def delete(target: Target) -> None:
             if target.state is not TargetState.DEAD:
                 await target.delete_breakpoint(numbers[target.rank], deadline)
 
-        answers = await self.ask(RankSet.of(numbers), delete)
-        if answers.errors:
-            for rank in answers.values:
-                self.table.gone(rank, numbers[rank])
-            raise next(iter(answers.errors.values()))
-        self.table.remove(number)
+        return await self.ask(RankSet.of(numbers), delete)
 
     async def enable_breakpoint(self, number: int, enabled: bool) -> None:
         """Raises BadInput for a number that is not there."""
@@ -432,10 +446,3 @@ class TargetGroup:
 
 def _of_reason(reason: StopReason) -> Callable[[RankStopped], bool]:
     return lambda stop: stop.reason is reason
-
-
-async def _outcome(answer: Awaitable[V]) -> V | CrdebugError:
-    try:
-        return await answer
-    except CrdebugError as error:
-        return error

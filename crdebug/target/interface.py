@@ -22,6 +22,21 @@ class TargetState(Enum):
     DEAD = "gdb died"
 
 
+class SelectedBy(Enum):
+    """Who has selected the frame that a stopped rank is asked about."""
+
+    NOBODY = "nobody"  # it is the innermost
+    RULE = "rule"  # it is the program's; see frames.at_program
+    USER = "user"  # or a journey through history, to where the user wants to be
+
+
+@dataclass(slots=True)
+class Selection:
+    """Of one rank, since it stands where it stands."""
+
+    by: SelectedBy = SelectedBy.NOBODY
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     """One frame of a stack. level: 0 is the innermost. arguments: ``n=3, p=0x1000``.
@@ -152,6 +167,9 @@ class Target(Protocol):
     def pid(self) -> int | None:
         """The process, while there is one."""
         ...
+
+    @property
+    def selection(self) -> Selection: ...
 
     @property
     def last_stop(self) -> RankStopped | None:

@@ -79,11 +79,15 @@ class Keeper:
             await command("-crdebug-arrive", deadline)
             await deadline.wait(tracker.stopped(), "the rank to stand where it was")
             if tracker.state is not TargetState.STOPPED:
-                raise Refused("the rank has ended meanwhile", ranks=tracker.ranks)
+                raise self.ended()
             if then:
                 await command(then, deadline)
         finally:
             tracker.quiet = quiet
+
+    def ended(self) -> Refused:
+        """The error for a process that has ended on the way."""
+        return Refused("the rank has ended meanwhile", ranks=self._tracker.ranks)
 
     async def forget(self, name: str, deadline: Deadline) -> None:
         self._require(name)

@@ -14,8 +14,11 @@ from crdebug.mi.records import MiList, MiTuple
 from crdebug.target.interface import Frame, Inserted, ThreadInfo
 
 _LWP = re.compile(r"(?:LWP|process) (\d+)")
+_PENDING = re.compile(
+    r"(Function \".*\" not defined|No source file named .*|No line \S+ in .*)\.\s*$"
+)
 _HISTORY = re.compile(r"^\$\d+ = ", re.MULTILINE)
-_ENDING = "crdebug-ending "
+_ENDING, _REPORT = "crdebug-ending ", "report of "
 _LOCATION = re.compile(r"^-l(?:ocation)? ")
 _SYMBOL = re.compile(r"<(.*?)(?:\+\d+)?>")
 _REASONS: Mapping[str, StopReason] = {
@@ -181,8 +184,10 @@ def threads(listing: MiTuple) -> tuple[ThreadInfo, ...]:
 
 
 def breakpoint_(record: MiTuple) -> Inserted:
-    """A ``bkpt`` tuple. A breakpoint at several places has a list of locations."""
+    """A ``bkpt`` tuple. A breakpoint at several places has a list of locations; of those that are
+    disabled one by one nothing is told (gdbscripts/frames_mi.py, keep_out)."""
     places = record.list("locations").tuples() if "locations" in record else (record,)
+    places = tuple(each for each in places if each is record or each.text("enabled", "y") == "y")
     return Inserted(
         record.number("number"),
         tuple(location(place) for place in places if place.text("addr", "").startswith("0x")),
@@ -197,23 +202,36 @@ def printed(text: str) -> str:
     return (text[found.end() :] if found else text).rstrip("\n")
 
 
+def without_history(text: str) -> str:
+    """What a command wrote, without the numbers of values in GDB's history."""
+    return _HISTORY.sub("= ", text)
+
+
 def ending(console: str) -> str:
     """What gdbscripts/ends_mi.py has said of a rank that is about to end, or ""."""
     # GDB may put what it has begun to say of its own in front of it, in the same record
     return console.partition(_ENDING)[2].partition("\n")[0].strip()
 
 
+def report(ending: str) -> str:
+    """The summary of a sanitizer's report, if that is what `ending` is about, or ""."""
+    return ending.removeprefix(_REPORT) if ending.startswith(_REPORT) else ""
+
+
 def is_noise(log: str) -> bool:
     """Whether a line of GDB's log says nothing new to a user.
 
-    It announces a stop's source line that it cannot show (GDB 14 and later: as a warning), and two
-    things that are intended: the lack of libthread_db (see startup), and a rank in a PID namespace
-    of its own, whose threads it finds in /proc by their numbers out here.
+    Why a breakpoint is pending, each rank's would say. It announces a stop's source line that it
+    cannot show (GDB 14 and later: as a warning), and two things that are intended: the lack of
+    libthread_db (see startup), and a rank in a PID namespace of its own, whose threads it finds in
+    /proc by their numbers out here.
     """
     intended = (
         "Unable to find libthread_db",
         "Target and debugger are in different PID namespaces",
     )
+    if _PENDING.match(log):
+        return True
     text = log.removeprefix("warning: ")
     return text[:1].isdigit() or (text != log and text.startswith(intended))
 

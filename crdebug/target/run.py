@@ -45,8 +45,10 @@ class GroupRun:
         self._more = asyncio.Event()
         self.changed = asyncio.get_running_loop().time()  # when a rank stopped last, or came along
 
-    def ask_to_stop(self) -> None:
-        """The user's interrupt. Idempotent; the run returns by itself."""
+    def ask_to_stop(self, patience: float = 0.0) -> None:
+        """An interrupt. Idempotent; the run returns by itself. patience: how many seconds the ranks
+        may take to stop, if that is more than usual."""
+        self._stop_seconds = max(self._stop_seconds, patience)
         self._asked.set()
 
     @property

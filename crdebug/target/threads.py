@@ -9,6 +9,7 @@ from crdebug.deadline import Deadline
 from crdebug.errors import BadInput, CrdebugError
 from crdebug.ranks import RankSet
 from crdebug.target import reading
+from crdebug.target.folding import folded
 from crdebug.target.interface import Frame, Target, ThreadInfo
 
 Stacks = tuple[tuple[Frame, ...], ...]
@@ -21,7 +22,27 @@ async def stacks(target: Target, deadline: Deadline) -> Stacks:
     listings = await asyncio.gather(
         *(target.mi(f"-stack-list-frames --thread {t.number}", deadline) for t in threads)
     )
-    return tuple(reading.frames(listing.payload) for listing in listings)
+    return tuple(folded(reading.frames(listing.payload)) for listing in listings)
+
+
+async def backtraces(
+    target: Target, numbers: tuple[int, ...] | None, limit: int, deadline: Deadline
+) -> tuple[tuple[int, tuple[Frame, ...] | CrdebugError], ...]:
+    """The stacks of these threads, by GDB's numbers, with arguments; None: of all. At most `limit`
+    frames of each unless it is 0."""
+    there = [each.number for each in await target.threads(deadline)]
+    found: list[tuple[int, tuple[Frame, ...] | CrdebugError]] = []
+    for number in sorted(there) if numbers is None else numbers:
+        if number not in there:
+            found.append((number, _no_thread(target, number)))
+            continue
+        listing, arguments = await asyncio.gather(
+            target.mi(f"-stack-list-frames --thread {number}", deadline),
+            target.mi(f"-stack-list-arguments --thread {number} --simple-values", deadline),
+        )
+        frames = folded(reading.frames(listing.payload, arguments.payload))
+        found.append((number, frames[: limit or None]))
+    return tuple(found)
 
 
 async def selected(target: Target, deadline: Deadline) -> tuple[ThreadInfo, ...]:
@@ -40,13 +61,17 @@ async def apply(
     told: list[tuple[int, str | CrdebugError]] = []
     for number in sorted(there) if numbers is None else numbers:
         if number not in there:
-            problem = BadInput(f"there is no thread {number}", ranks=RankSet.of([target.rank]))
-            told.append((number, problem))
+            told.append((number, _no_thread(target, number)))
             continue
         try:
-            text = await target.console(f"thread apply {number} -q {command}", deadline)
+            line = f"thread apply {number} -q crdebug-at-program {command}"
+            text = await target.console(line, deadline)
         except CrdebugError as error:
             told.append((number, error))
         else:
-            told.append((number, text))
+            told.append((number, reading.without_history(text)))
     return tuple(told)
+
+
+def _no_thread(target: Target, number: int) -> BadInput:
+    return BadInput(f"there is no thread {number}", ranks=RankSet.of([target.rank]))

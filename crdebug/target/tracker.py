@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from crdebug.errors import CrdebugError, GdbDied, GdbError, Refused
-from crdebug.events import GdbSays, RankRunning, RankStopped, StopReason
+from crdebug.events import GdbSays, Location, RankRunning, RankStopped, StopReason
 from crdebug.mi.records import Async, Garbage, MiTuple, Record, Result, Stream
+from crdebug.node import proc
 from crdebug.ranks import RankSet
 from crdebug.target import reading
 from crdebug.target.interface import (
@@ -16,6 +17,8 @@ from crdebug.target.interface import (
     BreakpointGone,
     DebuggerDied,
     Notice,
+    SelectedBy,
+    Selection,
     TargetState,
 )
 
@@ -41,10 +44,13 @@ class Tracker:
         self.last_stop: RankStopped | None = None
         self.asked: StopReason | None = None
         self.quiet = False
+        self.selection = Selection()
         self.tell = tell
+        self.by_instructions = False  # is the run one of single instructions?
         self._stop: asyncio.Future[RankStopped] | None = None
         self._caught: tuple[int, str] | None = None  # by which catchpoint, in this run
         self._ending = ""  # how it is about to end
+        self._goal = StopReason.OTHER  # of this run
 
     @property
     def ranks(self) -> RankSet:
@@ -70,10 +76,14 @@ class Tracker:
 
     # ---- what crdebug does --------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """A run begins: from here on there is a stop to wait for."""
+    def begin(self, goal: StopReason = StopReason.OTHER) -> None:
+        """A run begins: from here on there is a stop to wait for.
+
+        goal: what a stop without a reason counts as.
+        """
         self._stop = asyncio.get_running_loop().create_future()
         self._caught, self._ending = None, ""
+        self._goal = goal
         self.last_stop = None
         self.state = TargetState.RUNNING
 
@@ -88,8 +98,15 @@ class Tracker:
 
     def restore(self, stop: RankStopped) -> None:
         """Make this the last stop, as if nothing had happened since."""
+        self.selection.by = SelectedBy.NOBODY
         self.last_stop = stop
         self._resolve(stop)
+
+    def stands(self, location: Location) -> None:
+        """Tell this as the place of the stopped rank."""
+        if self.last_stop is not None and self.state is TargetState.STOPPED:
+            self.restore(replace(self.last_stop, location=location))
+            self.selection.by = SelectedBy.USER
 
     def let_go(self) -> None:
         """There is no process any more."""
@@ -98,9 +115,13 @@ class Tracker:
             self.state = TargetState.IDLE
         self._stop = self.last_stop = None
 
-    def end(self, detail: str) -> None:
-        """The process has ended, as is known from elsewhere."""
-        if self.state is not TargetState.EXITED:
+    def end(self, detail: str | None) -> None:
+        """The process has ended, as is known from elsewhere. None: before this GDB could hold it,
+        which is no news."""
+        if detail is None:
+            self.pid, self.state = None, TargetState.EXITED
+            self.restore(RankStopped(self.rank, StopReason.EXITED))
+        elif self.state is not TargetState.EXITED:
             self._ended(RankStopped(self.rank, StopReason.KILLED, detail))
 
     def end_without_record(self, detail: str) -> None:
@@ -140,9 +161,19 @@ class Tracker:
             self.tell(GdbSays(self.rank, str(error)))
 
     def died(self, death: GdbDied) -> None:
-        """GDB has ended; whoever waits for a stop is told so."""
+        """GDB has ended; whoever waits for a stop is told so.
+
+        Newer GDBs end by an internal error when a process is killed while they let it run or tell
+        of its stop (seen with 16.3: regcache.c, get_thread_regcache; linux-nat.c, resume). Then
+        the end of the process is what there is to tell.
+        """
+        pid = self.pid
+        by_itself = death.status is not None and death.status > 0
+        if by_itself and pid is not None and proc.is_killed(pid):
+            self.end("SIGKILL")
+            return
         waiting = self._stop is not None and not self._stop.done()
-        self.state, pid = TargetState.DEAD, self.pid
+        self.state = TargetState.DEAD
         self.pid = None
         if pid is not None and death.status != 0:
             self.tell(DebuggerDied(self.rank, pid))
@@ -198,9 +229,15 @@ class Tracker:
         if self.asked is not None and reading.is_stop_signal(stop) and not self.quiet:
             stop = RankStopped(self.rank, self.asked, "", stop.thread, stop.location)
         if stop.reason is StopReason.BREAKPOINT and stop.detail.startswith("-"):
-            stop = replace(stop, reason=StopReason.ENDING, detail=self._ending)
+            report = reading.report(self._ending)
+            reason = StopReason.REPORT if report else StopReason.ENDING
+            stop = replace(stop, reason=reason, detail=report or self._ending)
         unsaid = stop.reason in (StopReason.OTHER, StopReason.CATCHPOINT) and not stop.detail
-        if unsaid and self._caught is not None:
+        if unsaid and self._caught is None:
+            # GDB gives no reason where a function without debug information has returned
+            # (infcmd.c, finish_command_fsm::should_stop).
+            stop = replace(stop, reason=self._goal)
+        elif unsaid and self._caught is not None:
             # GDB does not say which catchpoint where it caught a signal (not even that it did) or
             # a library; it has counted the hit just before.
             number, what = self._caught
@@ -212,6 +249,8 @@ class Tracker:
             return
         self.state = TargetState.STOPPED
         self.restore(stop)
+        if self.by_instructions and stop.reason is StopReason.STEP:
+            self.selection.by = SelectedBy.USER  # who goes by instructions is where they are
         if not self.quiet:
             self.tell(stop)
 

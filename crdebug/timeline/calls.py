@@ -55,6 +55,12 @@ class Call:
     value: float = 0.0  # TIME
     group: tuple[int, ...] = ()  # MPI_Win_start, MPI_Win_post: the world ranks that it is for
     opens: bool = False  # MPI_Win_fence: it ends no epoch (MPI_MODE_NOPRECEDE)
+    failed: str = ""  # the class of the error that it returned: "MPI_ERR_TRUNCATE"
+
+    @property
+    def told(self) -> str:
+        """Its name, and how it failed if it did."""
+        return f"{self.name} (failed: {self.failed})" if self.failed else self.name
 
     @property
     def entered(self) -> int:

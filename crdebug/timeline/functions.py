@@ -66,9 +66,9 @@ _ALL = 1 << 9  # as many as the numbers in a record (clock.h)
 
 @functools.cache
 def table() -> Any:
-    """By the functions' numbers in the log; those of no function are nothing."""
+    """By the functions' numbers in the log; those of no function have no shape."""
     shapes = list(Shape)
-    made = [(KIND_NUMBERS[Kind.OTHER], shapes.index(Shape.ALL), 0, 0)] * _ALL
+    made = [(KIND_NUMBERS[Kind.OTHER], -1, 0, 0)] * _ALL
     for number, function in mpi_calls.BY_NUMBER.items():
         special = _SPECIAL.get(function.name, 0)
         special |= history.POSTS if function.posts else 0

@@ -15,6 +15,7 @@ from crdebug.errors import NotAvailable
 from crdebug.native import clock
 from crdebug.native.clock import LogHeader, Refused
 from crdebug.native.history import (
+    DAMAGED,
     NONE,
     CallStruct,
     Column,
@@ -25,6 +26,7 @@ from crdebug.native.history import (
     ints,
     library,
 )
+from crdebug.native.mpi_errors import failure
 from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.functions import KINDS, NAMES, table
 from crdebug.timeline.matching import Matching
@@ -203,11 +205,14 @@ class RankLog:
     def look(self) -> bool:
         """See how long it is; False if what was read of it is not there any more."""
         with self.path.open("rb", buffering=0) as file:
-            header = _up_to_the_cut(file, LogHeader.parse(file.read(clock.LOG_SIZE)))
             found = os.fstat(file.fileno())
+            header = LogHeader.parse(file.read(clock.LOG_SIZE))
+            if not header.is_sound(found.st_size):
+                raise damaged(self.path, "its header")
+            header = _up_to_the_cut(file, header)
             which = found.st_dev, found.st_ino, found.st_size
             if self._file is None:
-                self._open(file, found.st_size, header.rank)
+                self._open(file, found.st_size, header)
                 self._file = which
             elif (
                 which != self._file
@@ -221,18 +226,23 @@ class RankLog:
                 self._sites = struct.unpack(f"<{header.sites}Q", file.read(8 * header.sites))
         return True
 
-    def _open(self, file: FileIO, size: int, rank: int) -> None:
-        self._log = library().log_open(file.fileno(), size, rank) or 0
+    def _open(self, file: FileIO, size: int, header: LogHeader) -> None:
+        self._log = library().log_open(file.fileno(), size, header.rank, header.world) or 0
         if not self._log:
             raise NotAvailable(f"{self.path} cannot be mapped: there is no memory for it")
         owners = (self._names.memory,) if self._matching else ()
         weakref.finalize(self, _close, self._log, owners)
 
     def read_on(self, most: int = _AT_ONCE) -> bool:
-        """Read some calls more, up to where it was looked at last; is there more then?"""
+        """Read some calls more, up to where it was looked at last; is there more then?
+
+        Raises NotAvailable for what the layer cannot have written.
+        """
         history = self._matching.memory.address if self._matching else None
         place = library().log_read(self._log, history, table(), self._header.tail, most)
         library().log_progress(self._log, self._progress)
+        if place == DAMAGED:
+            raise damaged(self.path, f"its record {self._progress.place}")
         if place >= 0:
             self._define(place)
         return self._progress.place < self._header.tail  # type: ignore[no-any-return]
@@ -271,6 +281,7 @@ class RankLog:
             struct.unpack("<d", struct.pack("<q", each.bytes))[0] if time else 0.0,
             numbers if window else (),
             bool(each.odd),
+            failure(each.failed),
         )
 
     # ---- communicators ---------------------------------------------------------------------------
@@ -301,6 +312,14 @@ class RankLog:
         number = self._names.define(name, first + second)
         peers = remote if inter else local  # whom ranks in it are: the remote group
         library().log_define(self._log, body >> 48, number, ints(peers), len(peers))
+
+
+def damaged(path: Path, what: str) -> NotAvailable:
+    """The error for a log that the layer cannot have written so. what: of it."""
+    return NotAvailable(
+        f"{path} is damaged: {what} cannot have been written so",
+        hint="the program may have written over its record; 'restart N' needs none",
+    )
 
 
 def _close(log: int, _owners: tuple[object, ...]) -> None:

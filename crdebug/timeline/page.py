@@ -106,7 +106,7 @@ def page_data(picture: Picture, site: Site, *, calls: int = CALLS) -> dict[str, 
                 [
                     call.tick,
                     call.repeats,
-                    _number(names, call.name),
+                    _number(names, call.told),
                     _number(names, site(rank, call.tick)),
                     _number(names, call.kind.value),
                     call.peer if call.source2 is None else [call.peer, call.source2],

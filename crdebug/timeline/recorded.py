@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from crdebug.timeline.log import RankLog, has_begun
+from crdebug.errors import NotAvailable
+from crdebug.timeline.log import RankLog, damaged, has_begun
 from crdebug.timeline.matching import Matching
 
 _STEP = 1 << 13  # calls, between two looks at the time
@@ -23,9 +24,16 @@ class Recorded:
     def look(self, paths: Iterable[Path]) -> None:
         """See how long the logs are, which are named by rank.
 
-        Where one has been cut or replaced since, what was read of all of them is forgotten.
+        Where one has been cut or replaced since, what was read of all of them is forgotten. Raises
+        NotAvailable where there is no place for logs at all: nothing is recorded.
         """
-        named = {int(path.name): path for path in paths}
+        try:
+            named = {int(path.name): path for path in paths}
+        except FileNotFoundError:
+            raise NotAvailable(
+                "this job's MPI calls are not recorded: there is no way back but to a checkpoint",
+                hint="start it with 'crdebug run --record'",
+            ) from None
         for rank, path in named.items():
             if rank in self.logs:
                 self.logs[rank].path = path
@@ -59,4 +67,9 @@ class Recorded:
         for rank, path in named.items():
             if rank not in self.logs and has_begun(path):
                 self.logs[rank] = RankLog(path, self.matching)
-        return all(log.look() for log in self.logs.values())
+        same = all(log.look() for log in self.logs.values())
+        worlds = {log.world for log in self.logs.values()}
+        for rank, log in self.logs.items():
+            if log.rank != rank or len(worlds) > 1:
+                raise damaged(log.path, "its header")
+        return same

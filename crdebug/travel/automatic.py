@@ -11,11 +11,13 @@ from crdebug.checkpoint.store import Checkpoint
 from crdebug.errors import CrdebugError, InQuietRegion
 from crdebug.events import Event, JobSays
 from crdebug.timeline.elapsed import Elapsed
+from crdebug.timeline.messages import Cut
 from crdebug.timeline.thinning import Drop, Kept, thin
 from crdebug.travel.bases import Base
 from crdebug.travel.traveller import Traveller
 
 EVERY = 10.0  # seconds of run between two of them, if the user does not choose
+LONG = 60.0  # seconds of run without one that are told
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Automatic:
         self._traveller = traveller
         self._tell = tell
         self._too_small: Bound | None = None  # of which that was told
+        self._since: float | None = None  # seconds of run, when one was put off and none came yet
         self._told = ""  # the last trouble; the same one again is no news
 
     async def take(self) -> Checkpoint:
@@ -50,7 +53,10 @@ class Automatic:
         Raises CrdebugError when it cannot be taken; the job is as before then.
         """
         taken = await self._job.checkpoint("", self._job.directory.history)
-        self._thin()
+        try:
+            self._thin()
+        except CrdebugError as error:  # another crdebug has the lock: the next one makes room
+            self._say(f"no automatic checkpoint was removed: {error}")
         return taken
 
     async def take_if_useful(self) -> None:
@@ -59,13 +65,26 @@ class Automatic:
         try:
             cut = self._traveller.cut()
             if self._traveller.in_epochs:
+                self._put_off(cut)
                 return  # the next one: no replay from here would know what is on its way
+            self._since = None
             if all(base.cut != cut for base in self._checkpoints()):
                 await self.take()
         except InQuietRegion:
             return  # the next one
         except CrdebugError as error:
             self._say(f"no automatic checkpoint was taken: {error}")
+
+    def _put_off(self, cut: Cut) -> None:
+        """There is none at a cut, where ranks are inside epochs of one-sided communication."""
+        now = self.elapsed.at(cut)
+        if self._since is None:
+            self._since = now
+        if now - self._since >= LONG:
+            self._say(
+                f"no automatic checkpoint was taken for {LONG:.0f} s of run: each time a rank was "
+                "inside an epoch of one-sided communication; ways back take longer"
+            )
 
     def _say(self, text: str) -> None:
         if text != self._told:

@@ -1,8 +1,8 @@
 """A second job beside a session's: the end of another branch, in a container of its own.
 
 It is restored from a checkpoint of that branch and taken to the branch's end, to be looked at, and
-ended. The session's job stands still meanwhile. Files that both have open for writing are given
-back to it afterwards as they were.
+ended. The session's job stands still meanwhile. Files that both have open for writing are the
+session's job's: the second one gets copies of them as they were, by their names.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from crdebug.attended import AttendedJob
-from crdebug.checkpoint.files import RollBack
 from crdebug.checkpoint.manifest import Manifest
 from crdebug.checkpoint.store import CheckpointStore
 from crdebug.debuggers import launch_group
 from crdebug.events import Event
 from crdebug.job import branch_files, clocks
 from crdebug.job.record import BESIDE, JobDirectory
+from crdebug.node import owners
 from crdebug.ranks import RankSet
 from crdebug.target.group import TargetGroup
 from crdebug.travel.calls import show_callers
@@ -34,6 +34,10 @@ class _Directory(JobDirectory):
     def __init__(self, first: JobDirectory) -> None:
         super().__init__(first.name)
         self.path = first.path / BESIDE
+
+    @property
+    def has_own_files(self) -> bool:
+        return True
 
 
 @contextlib.asynccontextmanager
@@ -50,11 +54,8 @@ async def beside(
     async with contextlib.AsyncExitStack() as undo:
         undo.callback(shutil.rmtree, directory.path, ignore_errors=True)
         record = replace(job.record, incarnation=0, pid=0, start=0, boot="")
-        directory.run(0).mkdir(parents=True)
+        owners.make_private(directory.run(0))
         await asyncio.to_thread(branch_files.copy, logs, directory.run(0))
-        files = RollBack(manifest.saved, store.path(manifest.number) / "files", directory.files)
-        await asyncio.to_thread(files.apply)
-        undo.push_async_callback(asyncio.to_thread, files.undo)
         ranks = RankSet.of(rank.rank for rank in manifest.ranks)
         group = await launch_group(ranks, manifest.signal, job.settings)
         undo.push_async_callback(group.close)

@@ -23,6 +23,7 @@ from crdebug.checkpoint.store import Checkpoint, CheckpointStore
 from crdebug.errors import BadInput, CrdebugError, Refused, StoreError
 from crdebug.events import Event, JobSays, Progress
 from crdebug.job import branch_files, clocks
+from crdebug.node import owners
 from crdebug.ranks import RankSet
 from crdebug.target.answers import Answers
 from crdebug.target.group import TargetGroup
@@ -131,7 +132,7 @@ class Branching:
         run = traveller.run_directory
         try:
             shutil.rmtree(self._logs(old), ignore_errors=True)
-            self._logs(old).mkdir(mode=0o700, parents=True)
+            owners.make_private(self._logs(old))
             await asyncio.to_thread(branch_files.copy, run, self._logs(old))
             for clock in traveller.clocks():
                 with contextlib.suppress(ProcessLookupError):

@@ -30,6 +30,7 @@ from crdebug.travel.reverse import Reverse
 from crdebug.travel.searches import First, bisect
 from crdebug.travel.stops import Stops, watching
 from crdebug.travel.traveller import Traveller
+from crdebug.travel.waits import Pauses
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,6 @@ class Moment:
 
 
 _TRIES = 5
-_NEAR_EVERY = 2.0  # seconds of run between snapshots in memory
 _READ_EVERY, _READ_FOR = 0.25, 0.01  # seconds: of run, and of reading in it
 
 
@@ -75,7 +75,7 @@ class History:
         self._tell = tell
         self.marks: dict[str, Moment] = {}
         self._states: dict[str, str] = {}  # of the marks, what their places are recognised by
-        self._taken = 0.0  # when the last automatic checkpoint was; of time.monotonic()
+        self._pauses = Pauses(job)
         self._last = 0  # the rank for which the job stopped
         self._unrecorded: dict[int, Reason] = {}  # as the user was told
 
@@ -185,25 +185,28 @@ class History:
             return 0.0
         if not self.traveller.bases():
             await self.take()
-        return min(self.every, _NEAR_EVERY)
+        return self._pauses.begin(self.every)
 
-    async def interlude(self) -> None:
-        """Now and then while the job runs under the debugger, which has stopped it for this."""
-        if time.monotonic() - self._taken >= self.every:
+    async def interlude(self) -> float:
+        """Now and then while the job runs under the debugger, which has stopped it for this.
+        Returns the interval until the next."""
+        if await self._pauses.stopped(self.every):
             await self.take()
         async with self._busy:
             await self.traveller.near.keep(self.traveller.cut())
+        return self._pauses.begin(self.every)
 
-    def require_closed_epochs(self) -> None:
-        """Raises Refused while a rank is inside an epoch of one-sided communication: what is on
-        its way then is in no record, so that nothing could be replayed from there (Besta and
-        Hoefler 2014, the rules "Gsync" and "Locks")."""
-        if self.recorded and self._job.alive and self.traveller.in_epochs:
-            raise Refused(
-                "an epoch of one-sided communication is open: accesses may be on their way",
-                ranks=self.traveller.in_epochs,
-                hint="let the ranks run to behind the call that closes it: MPI_Win_fence, unlock, "
-                "complete, or wait",
+    def doubt_open_epochs(self) -> None:
+        """Tell, before a checkpoint, of ranks inside an epoch of one-sided communication: what is
+        on its way then is in no record, and whether it comes again as it came nobody can say (Besta
+        and Hoefler 2014, the rules "Gsync" and "Locks")."""
+        if self.recorded and self._job.alive and (ranks := self.traveller.in_epochs):
+            self._tell(
+                JobSays(
+                    f"{ranks.words}: an epoch of one-sided communication is open: accesses may be "
+                    "on their way, and what is repeated from this checkpoint may differ (not so "
+                    "behind MPI_Win_fence, flush, unlock, complete, wait)"
+                )
             )
 
     async def take(self) -> None:
@@ -211,7 +214,7 @@ class History:
         async with self._busy:
             self._job.begin()
             await self.automatic.take_if_useful()
-            self._taken = time.monotonic()
+            self._pauses.taken()
 
     # ---- going ------------------------------------------------------------------------------
 
@@ -370,17 +373,37 @@ class History:
 
     async def bisect(self, text: str, focus: int) -> tuple[First, Moment]:
         """The first moment, in ticks of the rank, at which a predicate over ranks holds; the job
-        is there afterwards. Raises BadInput for a predicate that cannot be read."""
+        is there afterwards, or where it stood if there is none. Raises BadInput for a predicate
+        that cannot be read."""
         async with self._going():
             predicate = parse(text, self._job.group.ranks)
-            found = await bisect(self.branching, self.traveller, predicate, focus, self._tell)
-            if found.tick is not None:
-                await self._leave(focus)
+            here, state = self.now(focus), await self._reverse.recall(focus)
+            ways = self.traveller.ways
+            try:
+                found = await bisect(self.branching, self.traveller, predicate, focus, self._tell)
+                if found.tick is not None:
+                    await self._leave(focus)
+                    return found, self.now(focus)
+            except Interrupted:
+                raise
+            except CrdebugError:
+                with contextlib.suppress(CrdebugError):
+                    await self._return(here, state, ways)
+                raise
+            await self._return(here, state, ways)
             return found, self.now(focus)
+
+    async def _return(self, here: Moment, state: str, ways: int) -> None:
+        """To where the job stood before it was brought elsewhere, if it was."""
+        if self.traveller.ways == ways:
+            return
+        if here.branch != self.branching.current:
+            await self.branching.to(here.branch, here.cut)
+        await self._reverse.to_state(here.focus, here.cut[here.focus], state)
 
     async def _leave(self, focus: int) -> None:
         """From the hold before a call's return into the user's code."""
-        clock = self.traveller.clocks()[focus]
+        clock = self.traveller.clock(focus)
         for _ in range(_TRIES):
             now = clock.read().now
             clock.set_stop(now + 1)  # not into the next call

@@ -14,6 +14,8 @@ from crdebug.attended import AttendedJob
 from crdebug.deadline import Deadline
 from crdebug.errors import CrdebugError, Refused
 from crdebug.node import family, proc
+from crdebug.node.living import leader_has_ended
+from crdebug.ranks import RankSet
 from crdebug.target.snapshots import Snapshots
 from crdebug.travel.bases import Base
 
@@ -61,6 +63,7 @@ class Near:
         name = f"s{self._count}"
         base = Base(cut, kept=name, incarnation=record.incarnation, branch=record.branch)
         try:
+            self._require_leaders()
             await self.drained()
             taken = await self._snapshots.keep(base.kept, self._deadline())
         except CrdebugError as error:
@@ -79,12 +82,20 @@ class Near:
         try:
             if kept.input != self._job.input_size():
                 raise Refused("the job was sent input since that snapshot, and may have read it")
+            self._require_leaders()
             await self.drained()
             await self._snapshots.put_back(base.kept, self._deadline())
         except CrdebugError:
             await self._forget(kept)
             raise
         await self._job.rewind_output(kept.output)
+
+    def _require_leaders(self) -> None:
+        """Raises Refused when a rank's main thread has ended: the memory is read and written by it,
+        and nothing but a checkpoint brings it back."""
+        gone = RankSet.of(shim.rank for shim in self._job.shims if leader_has_ended(shim.pid))
+        if gone:
+            raise Refused("its main thread has ended (pthread_exit)", ranks=gone)
 
     async def _forget_old(self) -> None:
         incarnation = self._job.record.incarnation

@@ -123,7 +123,7 @@ class Partners:
             return Partner(
                 instance.root, tick, f"rank {instance.root} is the root of {instance.name}"
             )
-        last = last_arriver(matching, call, len(self._traveller.clocks()))
+        last = last_arriver(matching, call, len(self._traveller.cut()))
         if last is None:
             raise BadInput(
                 f"nobody was the last one in {instance.name}: no messages order the arrivals",

@@ -25,10 +25,11 @@ _LOOK = 3.0  # seconds after which a rank that does not move is looked at
 _STANDSTILL = 60.0  # seconds without any rank moving on
 
 
-def _name_of(record: tuple[int, int]) -> str:
-    """Which call a record is of (clock.h: the lowest 9 bits)."""
+def _name_of(record: tuple[int, int], failed: str) -> str:
+    """Which call a record is of (clock.h: the lowest 9 bits), and how that failed."""
     function = BY_NUMBER.get(record[0] & 0x1FF)
-    return function.full if function else "the end of the record"
+    name = function.full if function else "the end of the record"
+    return f"{name} that fails ({failed})" if failed else name
 
 
 def divergence(clocks: Sequence[RankClock]) -> CrdebugError | None:
@@ -37,7 +38,8 @@ def divergence(clocks: Sequence[RankClock]) -> CrdebugError | None:
     for clock in clocks:
         state = clock.read()
         if state.diverged:
-            expected, actual = _name_of(state.expected), _name_of(state.actual)
+            expected = _name_of(state.expected, state.expected_failed)
+            actual = _name_of(state.actual, state.actual_failed)
             other = "another one" if expected == actual else actual
             return CrdebugError(
                 f"call {state.diverged_now // 2 + 1} of the replay is not the recorded one: "
@@ -46,6 +48,14 @@ def divergence(clocks: Sequence[RankClock]) -> CrdebugError | None:
                 hint="data races and input from outside MPI are not recorded",
             )
     return None
+
+
+def moved(clock: RankClock) -> tuple[int, int]:
+    """What changes while a rank moves on: its clock and, between two calls, what it computes. In a
+    call it says nothing: many MPIs compute while they wait."""
+    state = clock.read()
+    computes = state.now % 2 == 0 and not state.held
+    return state.now, proc.processor_time(clock.shim.pid) if computes else 0
 
 
 class Replay:
@@ -101,7 +111,7 @@ class Replay:
             raise self._why_not(stop)
 
     async def _until_there(self, run: asyncio.Task[GroupStopped]) -> None:
-        before: list[int] = []
+        before: list[tuple[int, int]] = []
         waited = 0.0
 
         def over() -> bool:
@@ -109,7 +119,7 @@ class Replay:
             return at_end or divergence(self._clocks) is not None
 
         while not over():
-            now = [clock.read().now for clock in self._clocks]
+            now = [moved(clock) for clock in self._clocks]
             if now == before and self._only_held_up():
                 self.reading = self._waiting_for_input()
                 self.held_up = self._missing() - self.reading

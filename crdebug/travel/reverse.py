@@ -8,16 +8,18 @@ search goes on in the piece before, at whose end the rank stands at the entry of
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 from weakref import WeakSet
 
-from crdebug.deadline import Deadline
+from crdebug.deadline import FOR_EVER, Deadline
 from crdebug.debuggers import walking_scripts
 from crdebug.errors import GdbError, Refused
+from crdebug.events import Progress, StopReason
 from crdebug.mi.records import MiTuple
 from crdebug.native import clock as layout
-from crdebug.node import inflight
+from crdebug.node import inflight, proc
 from crdebug.ranks import RankSet
 from crdebug.target import reading
 from crdebug.target.gdb import GdbTarget
@@ -25,6 +27,7 @@ from crdebug.target.group import TargetGroup
 from crdebug.target.interface import Target
 from crdebug.timeline.messages import Cut
 from crdebug.travel.bases import StartOfHistory
+from crdebug.travel.dead_ends import DEADLY
 from crdebug.travel.traveller import Traveller
 
 _ALONE = "alone"
@@ -138,9 +141,16 @@ class Reverse:
             and (origin.name == _ALONE or self._traveller.near.has(origin.name))
         ):
             # as the walker will have it: the memory is to be the same
-            self._traveller.clocks()[focus].set_stop(now)
+            self._traveller.clock(focus).set_stop(now)
+            if self._before_crash(focus):
+                await self._meet(focus, await self.recall(focus))
             return
         await self.to_state(focus, now, await self.recall(focus))
+
+    def _before_crash(self, focus: int) -> bool:
+        """Is the rank about to get a signal that may end it? From there nothing can be walked."""
+        stop = self._group[focus].last_stop
+        return stop is not None and stop.reason is StopReason.SIGNAL and stop.detail in DEADLY
 
     async def recall(self, focus: int) -> str:
         """What the rank's place is recognised by."""
@@ -153,6 +163,10 @@ class Reverse:
             self._traveller.doubts.append("inside the MPI call, just before it returns")
             return
         await self._set_origin(focus, now)
+        await self._meet(focus, state)
+
+    async def _meet(self, focus: int, state: str) -> None:
+        """From the origin to a place that was recalled."""
         told = await self._walked(
             focus, self._words("-crdebug-meet", f"{state} {self._hold(focus):x}")
         )
@@ -208,6 +222,8 @@ class Reverse:
         if now < 2 or now == self._traveller.floor[focus]:  # of history, or of its branch
             await self._go(focus, "-")
             raise _start_of_history(focus)
+        # Of a line with a whole loop in it there may be thousands: so one sees that it moves on.
+        self._traveller.tell(Progress("back in time", f"before tick {now // 2} of rank {focus}"))
         await self._to_entry(focus, now - 2)
 
     async def _to_entry(self, focus: int, now: int) -> None:
@@ -237,9 +253,12 @@ class Reverse:
         """With the origin, and with what lets the rank go from there: to the entry of its next
         call, no further."""
         assert self._origin is not None
-        clock = self._traveller.clocks()[self._origin.focus]
+        focus = self._origin.focus
+        clock = self._traveller.clock(focus)
         stop = self._origin.now.to_bytes(8, "little").hex()
-        write = f"--write {clock.address + layout.STOP_OFFSET:x}={stop}"
+        write = f"--write {clock.address + layout.STOP_OFFSET:x}={stop} --limit {clock.hold:x}"
+        if self._traveller.dead_ends.has(focus, self._origin.now):
+            write += " --dead-end 1"
         # --frame behind another option: in front, it would be MI's own
         return f"{command} {write} {option}{self._origin.name} {rest}"
 
@@ -259,10 +278,22 @@ class Reverse:
         await self._mi(focus, "-crdebug-kept")  # and so have the walker
         target = self._group[focus]
         assert isinstance(target, GdbTarget)
-        return await target.walk(command, Deadline(self._group.settings.command))
+        walk = asyncio.ensure_future(target.walk(command, Deadline(FOR_EVER)))
+        try:
+            used = -1
+            limit = self._group.settings.command
+            while not (await asyncio.wait({walk}, timeout=limit))[0]:
+                # The walker looks at the rank all the time, and knows when to give up.
+                before, used = used, proc.processor_time(target.gdb_pid)
+                if used == before:
+                    raise Deadline(limit).expired("the walker in gdb", ranks=RankSet.of([focus]))
+                self._traveller.tell(Progress("back in time", f"rank {focus} computes"))
+            return await walk
+        finally:
+            walk.cancel()
 
     def _hold(self, focus: int) -> int:
-        return self._traveller.clocks()[focus].hold
+        return self._traveller.clock(focus).hold
 
     async def _call_frame(self, focus: int) -> str:
         """The frame of the MPI function that the rank is in."""

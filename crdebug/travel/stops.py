@@ -22,10 +22,11 @@ from crdebug.errors import CrdebugError, GdbError, Interrupted, Refused, StoreEr
 from crdebug.events import GroupStopped, Progress, RankStopped, StopReason
 from crdebug.mi.records import MiTuple
 from crdebug.ranks import RankSet
+from crdebug.target.frames import at_program
 from crdebug.target.group import TargetGroup
 from crdebug.timeline.messages import Cut
 from crdebug.travel.bases import StartOfHistory, below
-from crdebug.travel.replay import quiet
+from crdebug.travel.replay import moved, quiet
 from crdebug.travel.reverse import Reverse
 from crdebug.travel.traveller import Traveller
 
@@ -126,6 +127,8 @@ class Stops:
                 )
         if (number := self._hit(focus, 0).number) in temporary:
             await self._mi(focus, f"-break-delete {number}")
+            if (stop := self._group[focus].last_stop) is not None:
+                await self._group.drop_spent([stop])
         for number, left in ignored.counts.items():
             await self._mi(focus, f"-break-after {number} {left}")
 
@@ -184,7 +187,7 @@ class Stops:
                 await self._mi(focus, f"-break-delete {end}")
 
     def _end_of_piece(self, focus: int) -> _End:
-        return _End(self._traveller.clocks()[focus].hold, None, 1)
+        return _End(self._traveller.clock(focus).hold, None, 1)
 
     async def _resume(self, focus: int) -> GroupStopped:
         self._traveller.job.go_on()
@@ -288,7 +291,7 @@ class Stops:
                 await self._until(run, focus, place)
                 stop = await run
                 if any(s.rank == focus and s.reason in _WANTED for s in stop.cause):
-                    now = clocks[focus].read().now
+                    now = traveller.clock(focus).read().now
                     same = found[-1].clock_count if found and found[-1].now == now else 0
                     found.append(self._hit(focus, now, same + 1))
                     if found[-1] == until:
@@ -298,12 +301,12 @@ class Stops:
             return found
 
     async def _until(self, run: asyncio.Task[GroupStopped], focus: int, place: int) -> None:
-        clock = self._traveller.clocks()[focus]
+        clock = self._traveller.clock(focus)
         while not run.done() and not self._arrived(focus, place):
-            now = clock.read().now
+            now = moved(clock)
             await Deadline(_STANDSTILL).until(
                 lambda now=now: (  # type: ignore[misc]
-                    run.done() or self._arrived(focus, place) or clock.read().now != now
+                    run.done() or self._arrived(focus, place) or moved(clock) != now
                 ),
                 "the replay to move on",
                 ranks=RankSet.of([focus]),
@@ -312,7 +315,7 @@ class Stops:
             await self._group.interrupt()
 
     def _arrived(self, focus: int, place: int) -> bool:
-        state = self._traveller.clocks()[focus].read()
+        state = self._traveller.clock(focus).read()
         return state.now == place and bool(state.held)
 
 
@@ -330,6 +333,7 @@ async def watching(group: TargetGroup, focus: int, expression: str) -> AsyncIter
     target, limit = group[focus], Deadline(group.settings.command)
     await target.mi("-crdebug-breakpoints off", limit)
     try:
+        await at_program(target, limit)
         said = await target.console(f"watch -location {expression}", limit)
         number = re.search(r"atchpoint (\d+):", said)
         if number is None:

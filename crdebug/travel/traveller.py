@@ -30,6 +30,7 @@ from crdebug.timeline.messages import Cut
 from crdebug.timeline.recorded import BYTES_A_CALL, Recorded
 from crdebug.travel.bases import Base, StartOfHistory, below, is_before
 from crdebug.travel.calls import functions, show_callers
+from crdebug.travel.dead_ends import DeadEnds
 from crdebug.travel.near import Near
 from crdebug.travel.replay import Replay, divergence, let_run, quiet
 
@@ -55,6 +56,7 @@ class Traveller:
         self.frontier: tuple[int, ...] = ()  # where the job stood before it went back
         # where the present branch of history begins
         self.floor: tuple[int, ...] = (0,) * len(job.group.ranks)
+        self.dead_ends = DeadEnds()
         self.changed = False  # the user has changed the state; no recorded future fits it
 
     # ---- where it is ------------------------------------------------------------------------
@@ -72,9 +74,20 @@ class Traveller:
             self._shims = self.job.shims
         return self._clocks
 
+    def clock(self, rank: int) -> RankClock:
+        """Raises Refused when the rank has ended, and was not there when the session began."""
+        for clock in self.clocks():
+            if clock.rank == rank:
+                return clock
+        raise Refused("it has ended", ranks=RankSet.of([rank]), hint="'restart' to before its end")
+
     def cut(self) -> tuple[int, ...]:
         """The ranks' clocks now; of a rank that has ended, what it showed last."""
-        return tuple(self._now(clock) for clock in self.clocks())
+        clocks = {clock.rank: clock for clock in self.clocks()}
+        return tuple(
+            self._now(clocks[rank]) if rank in clocks else self._at_its_end(rank)
+            for rank in self.job.group.ranks
+        )
 
     def unrecorded(self) -> dict[int, Reason]:
         """The ranks that are not recorded where they are, and why."""
@@ -113,9 +126,12 @@ class Traveller:
         try:
             state = clock.read()
         except ProcessLookupError:
-            log = self._looked_at().get(clock.rank)  # anew: it may have run since the last look
-            return log.tail_now if log is not None else 0
+            return self._at_its_end(clock.rank)
         return state.now
+
+    def _at_its_end(self, rank: int) -> int:
+        log = self._looked_at().get(rank)  # anew: it may have run since the last look
+        return log.tail_now if log is not None else 0
 
     @property
     def run_directory(self) -> Path:
@@ -176,6 +192,7 @@ class Traveller:
         """Another branch of history is the job's, with other logs. begins: where; () the first."""
         self.floor = begins or (0,) * len(self.job.group.ranks)
         self._recorded = Recorded()
+        self.dead_ends = DeadEnds()
 
     # ---- moving -----------------------------------------------------------------------------
 
@@ -189,6 +206,7 @@ class Traveller:
         from."""
         known = self.frontier or cut
         self.frontier = tuple(map(max, known, cut))
+        self.dead_ends.note(self.job.group, cut)
 
     def cut_for(self, focus: int, now: int) -> tuple[int, ...]:
         """Where the others have to be when the focused rank is at this place of its past.
@@ -256,12 +274,12 @@ class Traveller:
             await self._replay(clocks, cut, None).run()
 
     def _before_its_end(self, rank: int, now: int) -> int:
-        """Nobody can be held at the entry of a call that never comes: who has left MPI for good is
-        held before it left."""
+        """Nobody can be held at the entry of a call that never comes: who has left MPI for good, or
+        crashes before its next call, is held before it leaves its last one."""
         logs = self._recorded.logs
         calls = logs[rank].calls if rank in logs else ()
         over = calls and calls[-1].name == "MPI_Finalize" and now == calls[-1].returned
-        return now - 1 if over else now
+        return now - 1 if over or self.dead_ends.has(rank, now) else now
 
     async def to_cut(self, cut: Cut, focus: int | None = None) -> None:
         """Bring every rank to its place. focus: the rank that is held also where it is inside a

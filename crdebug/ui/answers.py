@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import TypeVar
 
+from crdebug.errors import Ended
 from crdebug.ranks import RankSet
 from crdebug.target.answers import Answers, classes
 from crdebug.target.summary import Summary, plain, summarise
@@ -15,9 +16,10 @@ MANY = 8  # different values that are still listed one by one
 
 
 def errors(answers: Answers[T]) -> Iterator[str]:
-    """What went wrong, in the debugger's own words, by ranks."""
+    """What went wrong, in the debugger's own words, by ranks; and who has ended."""
     for ranks, text in answers.merged_errors():
-        yield f"[{ranks}] error: {text}"
+        error = "" if isinstance(answers.errors[ranks.first], Ended) else "error: "
+        yield f"[{ranks}] {error}{text}"
 
 
 def values(answers: Answers[str], *, each: bool = False) -> Iterator[str]:

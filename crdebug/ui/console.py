@@ -22,7 +22,9 @@ from crdebug.commands.completion import Candidate, Names, complete
 from crdebug.commands.context import Context, agree
 from crdebug.commands.registry import Registry
 from crdebug.config import state_home
+from crdebug.node import owners
 from crdebug.ui.conversation import LineSource, TerminalGone
+from crdebug.ui.printable import printable
 from crdebug.ui.toolbar import Toolbar
 
 
@@ -80,16 +82,20 @@ class Prompt:
         return await self._ask(self._lines, prompt)
 
     async def confirm(self, question: str) -> bool:
-        """GDB's way: the end of the input is a yes, Ctrl-C a no."""
+        """GDB's way: the end of the input is a yes, Ctrl-C a no, and after any other answer the
+        question comes again."""
+        asked = shown = f"{question} (y or n) "
         while True:
             try:
-                answer = (await self._ask(self._questions, f"{question} (y or n) ")).strip().lower()
+                answer = (await self._ask(self._questions, shown)).strip().lower()
             except KeyboardInterrupt:
                 return False
             except EOFError:
                 return True
             if answer in ("y", "yes", "n", "no"):
                 return answer.startswith("y")
+            said = f"'{printable(answer)}' is no answer" if answer else "that is no answer"
+            shown = f"{said}: type y for yes, n for no (Ctrl-C is no)\n{asked}"
 
     def clear(self) -> None:
         if self._reading is not None:
@@ -172,7 +178,7 @@ def is_gone(stream: TextIO) -> bool:
 def _history(file: Path) -> History:
     """Kept in a file if that can be written, and only its owner's to read."""
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        owners.make_private(file.parent)
         file.touch(mode=0o600)
         with file.open("ab"):
             return FileHistory(str(file))

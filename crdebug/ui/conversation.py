@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, assert_never
 
-from crdebug.commands.context import Context, Hangup
+from crdebug.commands.context import Context, Hangup, OnError
 from crdebug.commands.preferences import Preference, prefer
 from crdebug.commands.registry import Registry
 from crdebug.commands.results import Left, Nothing, Result
@@ -85,13 +86,29 @@ async def converse(
     with screen.busy():
         session = await begin(screen.event)
     talk = Conversation(session, plan, screen)
+    with contextlib.ExitStack() as following:
+        try:
+            with talk.interrupts():
+                status = await talk.hold(lines, open_source)
+        except TerminalGone:
+            status = 128 + signal.SIGHUP
+        finally:
+            await talk.end(following, hangup=talk.hung_up or signal.SIGHUP in told)
+        if talk.goes_on:
+            await _to_its_end(session, screen)
+    return status
+
+
+async def _to_its_end(session: Session, screen: Screen) -> None:
+    """Show what a job that was let go writes, as `crdebug run --no-debugger` does; whoever ends
+    this crdebug ends the job."""
+    from crdebug import jobs
+
     try:
-        with talk.interrupts():
-            return await talk.hold(lines, open_source)
-    except TerminalGone:
-        return 128 + signal.SIGHUP
-    finally:
-        await talk.end(hangup=talk.hung_up or signal.SIGHUP in told)
+        await jobs.follow(session.job, screen.event, told_before=session.output_told)
+    except asyncio.CancelledError:
+        await jobs.kill(session.job)
+        raise
 
 
 class Conversation:
@@ -114,7 +131,9 @@ class Conversation:
         self._command: asyncio.Task[Result] | None = None
         self._presses = 0
         self._asking: set[asyncio.Task[None]] = set()
+        self._failed = False  # a script of --batch
         self.hung_up = False
+        self.goes_on = False  # the job was started here, and let go
 
     async def hold(self, lines: Sequence[ScriptLine], open_source: OpenSource) -> int:
         """The scripts, then the console unless in batch; returns the exit status."""
@@ -125,6 +144,7 @@ class Conversation:
         except ScriptFailed as error:
             status = self._screen.error(error)
             if self._plan.batch:
+                self._failed = True
                 return status
         if not self._plan.batch and not self.context.over:
             self._source = open_source(self.registry, self.context)
@@ -245,15 +265,16 @@ class Conversation:
 
     # ---- the end ------------------------------------------------------------------------------
 
-    async def end(self, *, hangup: bool) -> None:
+    async def end(self, following: contextlib.ExitStack, *, hangup: bool) -> None:
         """Leave the job as promised: let go if it was attached to, else ended.
 
         hangup: the terminal has gone; the setting says what becomes of the job.
+        following: what is open until the output of a job that goes on has been shown.
         """
         session = self.context.session
         try:
             if not self.context.over and session.ended is None:
-                await self._leave(self._fate(hangup))
+                await self._leave(self._fate(hangup), following)
         finally:
             with self._screen.busy():
                 await session.close()
@@ -262,20 +283,38 @@ class Conversation:
     def _fate(self, hangup: bool) -> Hangup:
         if hangup:
             return self.context.preferences.on_hangup
+        if self._failed:
+            match self.context.preferences.on_script_error:
+                case OnError.KILL:
+                    return Hangup.KILL
+                case OnError.HOLD:
+                    return Hangup.HOLD
+                case OnError.LET_GO:
+                    return Hangup.LET_GO
+                case OnError.AUTO:
+                    touched = self.context.changed or self.context.interrupted
+                    ended = self.context.owns_job and touched
+                    return Hangup.KILL if ended else Hangup.LET_GO
         return Hangup.KILL if self.context.owns_job else Hangup.LET_GO
 
-    async def _leave(self, fate: Hangup) -> None:
+    async def _leave(self, fate: Hangup, following: contextlib.ExitStack) -> None:
         session = self.context.session
         match fate:
             case Hangup.KILL:
                 self._screen.note(f"the session is over: job {session.job} is killed")
             case Hangup.HOLD | Hangup.LET_GO:
                 held = fate is Hangup.HOLD
+                goes_on = self._failed and self.context.owns_job and not held
                 try:
+                    if goes_on:
+                        from crdebug import jobs
+
+                        following.enter_context(jobs.followed(session.job))
                     await session.detach(hold=held)
                 except CrdebugError as error:
                     self._screen.error(error)
                 else:
+                    self.goes_on = goes_on
                     self._screen.result(Left(session.job, detached=True, held=held))
             case _:
                 assert_never(fate)

@@ -50,6 +50,7 @@ async def _relayed(job: jobs.JobInfo, wanted: bool) -> AsyncIterator[None]:
         yield
         return
     relay = asyncio.create_task(inputs.relay(JobDirectory(job.name), 0))
+    relay.add_done_callback(_input_ended)
     try:
         yield
     finally:
@@ -57,10 +58,16 @@ async def _relayed(job: jobs.JobInfo, wanted: bool) -> AsyncIterator[None]:
         await asyncio.gather(relay, return_exceptions=True)
 
 
+def _input_ended(relay: asyncio.Task[None]) -> None:
+    if not relay.cancelled() and (error := relay.exception()) is not None:
+        click.echo(f"crdebug: standard input is not passed on any more: {error}", err=True)
+
+
 async def restart_detached(handle: str, care: Upkeep, settings: Settings, screen: Screen) -> int:
     """Bring a job back; returns the status that it ended with."""
     with screen.busy():
-        job = await jobs.restart(await batch.handle_of(handle, care.stage), screen.event, settings)
+        whole = await batch.handle_of(handle, care.stage, screen.event)
+        job = await jobs.restart(whole, screen.event, settings)
     return await _follow(job, care, settings)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import click
 
 from crdebug.events import Event, JobOutput, JobSays
+from crdebug.ui.printable import for_stream, printable
 
 _MARKS = {"stdout": "out| ", "stderr": "err| "}
 
@@ -46,7 +47,7 @@ def relay(event: Event) -> None:
     """What a job without a debugger writes goes where its launcher would have written it."""
     if isinstance(event, JobOutput):
         stream = sys.stderr if event.stream == "stderr" else sys.stdout
-        stream.write(event.text)
+        stream.write(for_stream(event.text, stream))
         stream.flush()
     elif isinstance(event, JobSays):
-        click.echo(f"crdebug: {event.text}", err=True)
+        click.echo(f"crdebug: {printable(event.text)}", err=True)

@@ -37,6 +37,7 @@ from crdebug.commands.results import (
     Stopped,
     Text,
     Threads,
+    ThreadStacks,
     Timeline,
     Tree,
     Whereabouts,
@@ -47,6 +48,7 @@ from crdebug.target.interface import PointKind
 from crdebug.ui.answers import compared, errors, values
 from crdebug.ui.charts import pictured, plotted
 from crdebug.ui.history import message_table, timeline, when
+from crdebug.ui.printable import printable
 from crdebug.ui.source import SourceLines
 from crdebug.ui.stacks import tree
 from crdebug.ui.stops import describe, describe_places, gathered
@@ -57,8 +59,8 @@ if TYPE_CHECKING:
     from crdebug.events import Location
     from crdebug.target.answers import Answers
     from crdebug.target.breakpoints import Breakpoint
-    from crdebug.target.gdb import Frame, ThreadInfo
     from crdebug.target.group import RankInfo
+    from crdebug.target.interface import Frame, ThreadInfo
 
 T = TypeVar("T", bound=Hashable)
 
@@ -90,6 +92,10 @@ def _lines(result: Result, width: int) -> Iterator[str]:
             for number, answers in result.threads:
                 yield f"thread {number}:"
                 yield from (f"  {line}" for text in _said(answers) for line in text.split("\n"))
+        case ThreadStacks():
+            for number, stacks in result.threads:
+                yield f"thread {number}:"
+                yield from (f"  {line}" for line in _backtraces(stacks, each=False))
         case Gathered():
             yield from gathered(result.barrier)
         case Frames():
@@ -323,19 +329,23 @@ def _taken(checkpoint: Checkpoint) -> str:
     return f"checkpoint {checkpoint.handle} taken ({size(checkpoint.size)}{since})"
 
 
-def checkpoint_table(checkpoints: tuple[Checkpoint, ...], width: int = 0) -> str:
-    """Checkpoints as a table; below it, why some are of no use."""
+def checkpoint_table(
+    checkpoints: tuple[Checkpoint, ...], width: int = 0, *, long: bool = False
+) -> str:
+    """Checkpoints as a table; below it, why some are of no use. long: with their times."""
     if not checkpoints:
         return "there are no checkpoints"
     staged = any("staged" in each.places for each in checkpoints)
     place = ("place",) if staged else ()
     built = any(each.bases for each in checkpoints)
     on = ("on",) if built else ()
-    headers = ("checkpoint", "taken", "size", *on, "incarnation", "debugger", *place)
+    times = ("stood", "safe after") if long else ()
+    headers = ("checkpoint", "taken", *times, "size", *on, "incarnation", "debugger", *place)
     rows = (
         (
             each.handle,
             moment(each.time),
+            *((_seconds(each.paused), _seconds(each.latency)) if long else ()),
             size(each.size),
             *((str(each.bases[0]) if each.bases else "",) if built else ()),
             "-" if each.problem else str(each.incarnation),
@@ -347,7 +357,11 @@ def checkpoint_table(checkpoints: tuple[Checkpoint, ...], width: int = 0) -> str
         for each in checkpoints
     )
     why = (f"{each.handle}: {each.problem}" for each in checkpoints if each.problem)
-    return "\n".join((table((*headers, "where", "note"), rows, width), *why))
+    return printable("\n".join((table((*headers, "where", "note"), rows, width), *why)))
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2f} s" if value else "-"
 
 
 def _taken_at(locations: tuple[str, ...]) -> str:

@@ -32,6 +32,7 @@ from crdebug.events import (
 from crdebug.ranks import RankSet
 from crdebug.ui import failures
 from crdebug.ui.output import OutputMarks
+from crdebug.ui.printable import for_stream, printable
 from crdebug.ui.progress import PlainProgress, ProgressView, StatusLine
 from crdebug.ui.render import render
 from crdebug.ui.stops import describe
@@ -95,7 +96,8 @@ class Screen:
         self.transcript.add(text)
         with contextlib.suppress(OSError):
             # In a thread: the ranks' GDBs and other crdebugs are heard meanwhile.
-            await asyncio.to_thread(click.echo_via_pager, text + "\n", color=False)
+            shown = printable(text) + "\n"
+            await asyncio.to_thread(click.echo_via_pager, shown, color=False)
 
     def _text(self, result: Result) -> str:
         return render(result, shutil.get_terminal_size().columns if self.terminal else 0)
@@ -134,7 +136,7 @@ class Screen:
         """Show an error; returns the exit status that goes with it."""
         self._interlude()
         text, status = failures.describe(error)
-        self._put(self._err(), self._coloured(text, "red"))
+        self._put(self._err(), text, colour="red")
         return status
 
     def event(self, event: Event) -> None:
@@ -181,13 +183,16 @@ class Screen:
         self._marks.flush()
 
     def _application_line(self, mark: str, line: str) -> None:
-        self._put(self._out(), self._coloured(mark, _COLOURS.get(mark, "cyan")) + line)
+        self._put(self._out(), line, mark=self._coloured(mark, _COLOURS.get(mark, "cyan")))
 
     def _coloured(self, text: str, colour: str) -> str:
         return click.style(text, fg=colour) if self._colours else text
 
-    def _put(self, stream: TextIO, text: str) -> None:
-        self.transcript.add(click.unstyle(text))
+    def _put(self, stream: TextIO, text: str, *, mark: str = "", colour: str = "") -> None:
+        """mark: what stands before it, and is ours."""
+        self.transcript.add(click.unstyle(mark) + text)
+        shown = for_stream(text, stream)
+        text = mark + (self._coloured(shown, colour) if colour else shown)
         encoding = getattr(stream, "encoding", None) or "utf-8"
         line = f"{text}\n".encode(encoding, "backslashreplace").decode(encoding)
         try:

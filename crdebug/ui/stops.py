@@ -90,6 +90,8 @@ def _sentence(ranks: RankSet, reason: StopReason, detail: str, note: str, place:
         case StopReason.ENDING:
             verb = "are" if len(ranks) > 1 else "is"
             what = f"{verb} about to end: {detail or 'see backtrace'}"
+        case StopReason.REPORT:
+            what = f"got a report of {detail}"
         case StopReason.INTERRUPT:
             what = f"{were} interrupted"
         case StopReason.FOLLOWED:

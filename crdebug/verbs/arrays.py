@@ -20,7 +20,9 @@ class Arrays(Looking):
     async def numbers(self, ranks: RankSet, expression: str) -> Answers[Numbers]:
         """The number, or the array of numbers, that an expression stands for on each rank."""
         limit = Deadline(self.settings.command)
-        answers = await self._group.ask(ranks, lambda each: arrays.numbers(each, expression, limit))
+        answers = await self._group.look(
+            ranks, lambda each: arrays.numbers(each, expression, limit)
+        )
         if self.history is not None:
             said = Answers(dict.fromkeys(answers.values, expression), answers.errors)
             await heard(self.history, f"print {expression}", said)

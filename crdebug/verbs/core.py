@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from crdebug.acquire.found import FoundJob
@@ -25,6 +26,7 @@ from crdebug.target.group import RankInfo, TargetGroup
 from crdebug.target.interface import Target, TargetState
 from crdebug.travel.history import History, past
 
+_PATIENCE = 10
 _ALIVE = (TargetState.STOPPED, TargetState.RUNNING, TargetState.DEAD)
 
 
@@ -45,7 +47,7 @@ class Core:
         self._attended: AttendedJob | None = None  # None: not started by crdebug
         self._found: FoundJob | None = None  # a job that somebody else started
         self._over = False  # detached, or the job was killed
-        self._interludes = Interludes(group.interrupt, self._serve)
+        self._interludes = Interludes(self._stop_a_while, self._serve)
         self.history: History | None = None  # None: not started by crdebug
         self.sets = NamedSets()
         self._sizes: dict[int, int] = {}  # of checkpoints
@@ -92,6 +94,12 @@ class Core:
                 self._attended.catch_up()
             return status
         return None if self._group.in_state(*_ALIVE) else 0
+
+    @property
+    def output_told(self) -> Mapping[Path, int]:
+        """Up to where the files that the job writes its output to have been told to subscribers,
+        once the session is closed."""
+        return self._attended.output_told if self._attended is not None else {}
 
     @property
     def attached(self) -> bool:
@@ -186,6 +194,11 @@ class Core:
             if self._heeds.get(target) is not wanted:
                 await target.mi(command, Deadline(self.settings.command))
                 self._heeds[target] = wanted
+
+    async def _stop_a_while(self) -> None:
+        """Stop the ranks for something after which they go on. Nobody waits for that, so they may
+        take long, on a machine that has too much to do."""
+        await self._group.interrupt(patience=_PATIENCE)
 
     async def _serve(self, request: Request) -> int:
         """What another crdebug asks for while the user's `continue` is interrupted for it."""

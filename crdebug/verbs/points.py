@@ -17,6 +17,7 @@ from crdebug.ranks import RankSet
 from crdebug.target.breakpoints import Breakpoint, Kept
 from crdebug.target.group import TargetGroup
 from crdebug.target.interface import BreakpointRequest, PointKind, Target
+from crdebug.verbs.lines import with_file
 from crdebug.verbs.pausing import Pausing
 
 _WATCHES = (PointKind.WATCH, PointKind.RWATCH, PointKind.AWATCH)
@@ -154,8 +155,10 @@ class Points(Pausing):
 
         Ranks that cannot have it are in its `problems`; raises GdbError or Refused if none can.
         """
-        request = BreakpointRequest(location, condition, temporary, ignore, kind=kind)
         async with self._pause(ranks):
+            if kind is PointKind.BREAK:
+                location = await with_file(self._group, ranks, location)
+            request = BreakpointRequest(location, condition, temporary, ignore, kind=kind)
             made = await self._group.add_breakpoint(ranks, request)
         self._keep_points()
         return made

@@ -28,7 +28,7 @@ class Python(Core):
         async def one(target: Target) -> tuple[Frame, ...]:
             return (await python.stack(target, deadline, both=both))[: limit or None]
 
-        return await self._group.ask(ranks, one)
+        return await self._group.look(ranks, one)
 
     async def python_tree(
         self,
@@ -48,7 +48,7 @@ class Python(Core):
                 return await python.all_stacks(target, deadline, both=both)
             return (await python.stack(target, deadline, both=both),)
 
-        found = some(await self._group.ask(ranks, one))
+        found = some(await self._group.look(ranks, one))
         branches = merge(found.values, depth=depth, function_only=function_only)
         return StackTree(branches, all_threads, found.merged_errors())
 
@@ -67,7 +67,7 @@ class Python(Core):
                 hint="'pyprint' shows those of the innermost; global ones are not looked at",
             )
 
-        return await self._group.ask(ranks, one)
+        return await self._group.look(ranks, one)
 
     async def python_variables(
         self, ranks: RankSet, level: int = 0
@@ -79,4 +79,4 @@ class Python(Core):
             there: Mapping[str, str] = (await python.variables(target, level, deadline))[0][1]
             return tuple(there.items())
 
-        return await self._group.ask(ranks, one)
+        return await self._group.look(ranks, one)

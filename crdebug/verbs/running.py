@@ -13,9 +13,11 @@ from crdebug.node import signals
 from crdebug.ranks import RankSet
 from crdebug.target import reading
 from crdebug.target.answers import Answers
+from crdebug.target.frames import at_innermost
 from crdebug.target.interface import Target
 from crdebug.travel.history import heard
 from crdebug.verbs.independent import Independent
+from crdebug.verbs.lines import with_file
 from crdebug.verbs.waiting import Waiting
 
 
@@ -61,10 +63,12 @@ class Running(Waiting, Independent):
     async def until(self, ranks: RankSet, location: str = "") -> GroupStopped:
         """Until a line behind the present one, so out of a loop; or until a location in the
         function, or its return."""
+        location = await with_file(self._group, ranks, location)
         return await self._by(ranks, "until", f"-exec-until {location}".rstrip())
 
     async def advance(self, ranks: RankSet, location: str) -> GroupStopped:
         """Until a location, or the return of the function."""
+        location = await with_file(self._group, ranks, location)
         command = f"-interpreter-exec console {quote(f'advance {location}&')}"
         return await self._by(ranks, "advance", command)
 
@@ -154,7 +158,8 @@ class Running(Waiting, Independent):
         return await self._changing(ranks, f"set var {assignment}")
 
     async def _changing(self, ranks: RankSet, line: str) -> Answers[str]:
-        said = await self._group.console(ranks, line)
+        limit = Deadline(self.settings.command)
+        said = await self._group.look(ranks, lambda each: each.console(line, limit))
         values = {rank: reading.printed(text) for rank, text in said.values.items()}
         return await heard(self.history, line, Answers(values, said.errors))
 
@@ -178,6 +183,7 @@ class Running(Waiting, Independent):
         limit = Deadline(self.settings.command)
 
         async def move(target: Target) -> Location:
+            await at_innermost(target, limit)
             await target.mi(command, limit)
             # a system call that the stop has broken off is not made again where it stands now
             await target.mi('-interpreter-exec console "set $orig_rax = -1"', limit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from crdebug.errors import Ended
 from crdebug.events import JobSays
 from crdebug.ranks import RankSet
 from crdebug.ranksets import resolve
@@ -37,7 +38,10 @@ class Selecting(Looking):
         """Those of `ranks` on which an expression is true; see `select`."""
         answers = some(await self.truth(ranks, expression))
         for failed, text in answers.merged_errors():
-            self._tell(JobSays(f"[{failed}] error, so not in 'where {expression}': {text}"))
+            if isinstance(answers.errors[failed.first], Ended):
+                self._tell(JobSays(f"[{failed}] {text}, so not in 'where {expression}'"))
+            else:
+                self._tell(JobSays(f"[{failed}] error, so not in 'where {expression}': {text}"))
         return RankSet.of(rank for rank, true in answers.values.items() if true)
 
     async def truth(self, ranks: RankSet, expression: str) -> Answers[bool]:

@@ -8,8 +8,8 @@ from crdebug.deadline import Deadline
 from crdebug.errors import CrdebugError
 from crdebug.ranks import RankSet
 from crdebug.target import threads
-from crdebug.target.answers import Answers, some
-from crdebug.target.interface import ThreadInfo
+from crdebug.target.answers import Answers, T, some
+from crdebug.target.interface import Frame, ThreadInfo
 from crdebug.target.stacktree import StackTree, merge
 from crdebug.travel.history import heard
 from crdebug.verbs.looking import Looking
@@ -33,7 +33,7 @@ class Stacks(Looking):
         """
         limit = Deadline(self.settings.command)
         if all_threads:
-            found = some(await self._group.ask(ranks, lambda each: threads.stacks(each, limit)))
+            found = some(await self._group.look(ranks, lambda each: threads.stacks(each, limit)))
             stacks, errors = found.values, found.merged_errors()
         else:
             one = some(await self.backtrace(ranks))
@@ -44,7 +44,7 @@ class Stacks(Looking):
     async def selected_thread(self, ranks: RankSet) -> Answers[tuple[ThreadInfo, ...]]:
         """The thread that other verbs are about, at its selected frame."""
         limit = Deadline(self.settings.command)
-        return await self._group.ask(ranks, lambda each: threads.selected(each, limit))
+        return await self._group.look(ranks, lambda each: threads.selected(each, limit))
 
     async def select_thread(self, ranks: RankSet, number: int) -> Answers[None]:
         """Make a thread, by GDB's number, the one that verbs are about, until the rank has run."""
@@ -56,23 +56,43 @@ class Stacks(Looking):
         """A command for GDB as typed, for each of these threads (None: for all of them); by the
         threads' numbers. The selected thread stays."""
         limit = Deadline(self.settings.command)
-        found = await self._group.ask(
+        found = await self._group.look(
             ranks, lambda each: threads.apply(each, numbers, command, limit)
         )
-        texts: dict[int, dict[int, str]] = {}
-        errors: dict[int, dict[int, CrdebugError]] = {}
-        for rank, told in found.values.items():
-            for number, answer in told:
-                if isinstance(answer, CrdebugError):
-                    errors.setdefault(number, {})[rank] = answer
-                else:
-                    texts.setdefault(number, {})[rank] = answer
-        for number in numbers or (0,):
-            if found.errors:
-                errors.setdefault(number, {}).update(found.errors)
         return {
-            number: await heard(
-                self.history, command, Answers(texts.get(number, {}), errors.get(number, {}))
-            )
-            for number in sorted(texts.keys() | errors.keys())
+            number: await heard(self.history, command, answers)
+            for number, answers in _by_thread(found, numbers).items()
         }
+
+    async def thread_backtraces(
+        self, ranks: RankSet, limit: int = 0, numbers: tuple[int, ...] | None = None
+    ) -> Mapping[int, Answers[tuple[Frame, ...]]]:
+        """The stacks of these threads (None: of all), innermost frame first, at most `limit` frames
+        unless it is 0; by the threads' numbers."""
+        deadline = Deadline(self.settings.command)
+        found = await self._group.look(
+            ranks, lambda each: threads.backtraces(each, numbers, limit, deadline)
+        )
+        return _by_thread(found, numbers)
+
+
+def _by_thread(
+    found: Answers[tuple[tuple[int, T | CrdebugError], ...]], numbers: tuple[int, ...] | None
+) -> dict[int, Answers[T]]:
+    """What the ranks say of each of their threads, by the threads' numbers; an error of a rank as a
+    whole is one of all threads that were asked for, or of 0."""
+    values: dict[int, dict[int, T]] = {}
+    errors: dict[int, dict[int, CrdebugError]] = {}
+    for rank, told in found.values.items():
+        for number, answer in told:
+            if isinstance(answer, CrdebugError):
+                errors.setdefault(number, {})[rank] = answer
+            else:
+                values.setdefault(number, {})[rank] = answer
+    for number in numbers or (0,):
+        if found.errors:
+            errors.setdefault(number, {}).update(found.errors)
+    return {
+        number: Answers(values.get(number, {}), errors.get(number, {}))
+        for number in sorted(values.keys() | errors.keys())
+    }

@@ -13,6 +13,7 @@ from crdebug.events import GroupStopped
 from crdebug.ranks import RankSet
 from crdebug.target.interface import BreakpointRequest, TargetState
 from crdebug.verbs.core import Core
+from crdebug.verbs.lines import with_file
 
 _LOOK = 0.25  # seconds between two looks at a run that lasts
 
@@ -126,6 +127,7 @@ class Waiting(Core):
         for those that are there. Somebody who was ahead of the others does so too: they go on to
         the location once more. Raises BadInput for a location that there is not.
         """
+        location = await with_file(self._group, ranks, location)
         point = await self._group.add_breakpoint(ranks, BreakpointRequest(location))
         try:
             if not any(point.places.values()):

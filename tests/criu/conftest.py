@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import mpis
+from harness import mpis, works_with
 from harness.jobs import state_directory
 from harness.leaks import no_leaks  # noqa: F401
 from harness.mpis import MPIS, Mpi
@@ -30,7 +30,7 @@ def home(
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Tests that are marked `every_mpi` run with every one, see below for `by_turns`."""
+    """Tests that are marked `every_mpi` run with every one, see below for what is a sweep."""
     if not metafunc.definition.get_closest_marker("every_mpi"):
         return
     if "language" in metafunc.fixturenames:
@@ -41,25 +41,28 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("mpi", MPIS, ids=[mpi.name for mpi in MPIS], indirect=True)
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest's -k looks at them
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of those by turns leave, for each test, the first MPI and one of the others."""
-    if config.getoption("every_mpi"):
-        return
-    turns: dict[Path, dict[str, None]] = {}
-    left = []
+@pytest.hookimpl(tryfirst=True)  # before the sweeps are left out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of those by turns the first MPI runs all, and each of the others one of each column. Of the
+    languages and launchers those of Debian's MPIs are all there is. The rest is a sweep."""
+    columns: dict[str, dict[str, None]] = {}
     for item in items:
         mark = item.get_closest_marker("every_mpi")
-        if mark is None or not mark.kwargs.get("by_turns") or not isinstance(item, pytest.Function):
+        if mark is None or not isinstance(item, pytest.Function):
+            continue
+        if item.get_closest_marker("sweep"):
             continue
         number = MPIS.index(item.callspec.params["mpi"])
-        tests = turns.setdefault(item.path, {})
-        test = item.name.replace(MPIS[number].name, "")
-        tests.setdefault(test)
-        if number not in (0, 1 + list(tests).index(test) % (len(MPIS) - 1)):
-            left.append(item)
-    config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if item not in left]
+        if mark.kwargs.get("by_turns"):
+            tests = columns.setdefault(mark.args[0], {})
+            test = f"{item.path}::{item.name.replace(MPIS[number].name, '')}"
+            tests.setdefault(test)
+            more = number not in (0, 1 + list(tests).index(test))
+        else:
+            language = item.callspec.params.get("language", "C")
+            more = number >= mark.kwargs.get("up_to", len(MPIS)) or (number > 0 and language != "C")
+        if more:
+            item.add_marker("sweep")
 
 
 @pytest.fixture(autouse=True)
@@ -77,5 +80,6 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):  
     mark = item.get_closest_marker("every_mpi")
     if mark and isinstance(item, pytest.Function):
         tried = item.callspec.params
-        mpis.note(tried["mpi"], tried.get("language", *mark.args), report.outcome)
+        of = (tried["mpi"].name, tried.get("language", *mark.args))
+        report.user_properties.append((works_with.PROPERTY, of))
     return report

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,18 @@ from harness import plain
 from harness.exact import Look, look, look_at_strangers
 from harness.jobs import Heard
 from harness.mpis import MPIS, Mpi
+from harness.network import own_network
 from harness.programs import CompileFailed, build
 from harness.registers import register_differences
 
 OUTPUT = "rank 0: quiet ok\nrank 1: quiet ok\n"
+
+
+@pytest.fixture(autouse=True)
+def network() -> Iterator[None]:
+    """A job without a container gets its ports back in a restart: nobody else may take them."""
+    with own_network():
+        yield
 
 
 def differences(before: Look, after: Look, rank: int) -> list[str]:

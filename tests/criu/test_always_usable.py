@@ -11,7 +11,7 @@ import pytest
 from crdebug import jobs
 from crdebug.deadline import Deadline
 from crdebug.events import Event, RankRestored
-from crdebug.job import imaging
+from crdebug.job import restoring
 from crdebug.job.ranks import RankShim
 from crdebug.session import Session
 from harness import looks
@@ -41,13 +41,13 @@ TABLE = {
 def in_image(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
     """The variables of each incarnation as the CRS restored them, before anybody touched them."""
     seen: list[Row] = []
-    real = imaging.set_variables
+    real = restoring.set_variables
 
     def looking(shims: Sequence[RankShim], *arguments: object, **options: object) -> None:
         seen.append(looks.look(shims))
         real(shims, *arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(imaging, "set_variables", looking)
+    monkeypatch.setattr(restoring, "set_variables", looking)
     return seen
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
+from crdebug import jobs
 from crdebug.commands.context import Context
 from crdebug.commands.standard import standard
+from crdebug.config import Settings
 from crdebug.errors import BadInput, Refused
 from crdebug.events import JobSays
 from crdebug.job.record import JobDirectory
@@ -18,7 +21,10 @@ from crdebug.session import Session
 from crdebug.timeline.branches import MAIN
 from crdebug.travel.bases import StartOfHistory
 from crdebug.ui.render import render
-from harness.jobs import Heard, run_to_end
+from harness import looks
+from harness.cli import crdebug
+from harness.faults import moves_on
+from harness.jobs import JOB, Heard, bare_job, run_to_end
 from harness.programs import build
 from harness.travel import history, recorded, run_to
 
@@ -291,3 +297,20 @@ async def test_the_commands() -> None:
         assert any("on branch main" in line for line in moved), moved
         lines = await said(job, "branch mine")
         assert lines[-1].startswith("*   mine  left main at tick"), lines
+
+
+async def test_a_job_that_is_left_in_the_past_runs_on(tmp_path: Path) -> None:
+    """The clocks hold ranks there until a debugger lets them go; by then there is none."""
+    script = tmp_path / "script"
+    back = ("break work_step", "continue", "next", "continue", "reverse-continue")
+    endings = (("detach",), ("checkpoint", "next", "continue", "restart", "detach"))
+    settings = Settings(record=None)
+    async with bare_job(build("files"), "--steps", 10**9, ranks=2, settings=settings):
+        for ending in endings:
+            await looks.reach(5)
+            script.write_text("\n".join((*back, *ending, "")))
+            await crdebug("attach", "--batch", "-x", script, JOB)
+            await moves_on()
+        await jobs.restart(f"{JOB}:1", lambda event: None)
+        await moves_on()
+    await jobs.delete(f"{JOB}:1")

@@ -42,7 +42,7 @@ async def test_classes_containers_exceptions_and_threads() -> None:
             return [" ".join(each.split()) for each in said]
 
         at = await inside()
-        assert f"shapes.cc:{INSIDE}" in at[0] and "[0] value = " in at[1]
+        assert f"shapes.cc:{INSIDE}" in at[0] and "[0] = " in at[1]
         await talk.all(["checkpoint", "delete", "catch throw"])
         for again in (False, True):
             if again:

@@ -6,6 +6,7 @@ What does not work is made of the CRIU that does, by a program in front of it.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from crdebug.deadline import Deadline
-from crdebug.node import proc
+from crdebug.node import criu_trial, proc
 from crdebug.node.criu_program import TRIAL, find_criu
 
 
@@ -119,6 +120,26 @@ def test_a_trial_that_is_interrupted_leaves_nothing(
         started.send_signal(number)
         assert started.wait(Deadline(60).left) != 0
     assert not list(scratch.iterdir())
+
+
+def test_in_a_chroot_whose_root_is_no_mount_point_it_says_so(tmp_path: Path) -> None:
+    """The mounts there cannot be made the job's own; nor can the starter's."""
+    root = tmp_path / "root"
+    for name in ("usr", "proc", "tmp"):
+        (root / name).mkdir(parents=True)
+    for name in ("bin", "lib", "lib64"):
+        (root / name).symlink_to(f"usr/{name}")
+    shutil.copy(criu_trial.__file__, root / "trial.py")
+    mounts = " && ".join(f"mount --rbind /{name} {root}/{name}" for name in ("usr", "proc"))
+    inside = f"chroot {root} /usr/bin/python3 /trial.py /usr/bin/true"
+    ran = subprocess.run(
+        ["unshare", "-m", "sh", "-c", f"{mounts} && {inside}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = f"cannot start processes to be dumped: {criu_trial.NO_MOUNT_POINT}"
+    assert (ran.returncode, ran.stdout.strip()) == (1, said), ran.stderr
 
 
 def test_without_permission_it_says_so(scratch: Path) -> None:

@@ -99,7 +99,7 @@ async def test_there_and_back(tmp_path: Path, mpi: Mpi, language: str) -> None:
 # ---- launchers -----------------------------------------------------------------------------------
 
 
-@pytest.mark.every_mpi("launchers")
+@pytest.mark.every_mpi("launchers", up_to=2)
 async def test_mpiexec_with_two_programs_and_a_hostfile(mpi: Mpi, tmp_path: Path) -> None:
     """All others use mpirun."""
     hosts, script = tmp_path / "hosts", tmp_path / "script"

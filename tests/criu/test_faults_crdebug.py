@@ -107,7 +107,7 @@ async def checkpoints() -> list[int]:
     return [each.number for each in await jobs.list_checkpoints(JOB)]
 
 
-@pytest.mark.parametrize("by", ["attach", "release"])
+@pytest.mark.parametrize("by", ["attach", pytest.param("release", marks=pytest.mark.sweep)])
 async def test_at_each_phase_of_a_checkpoint(by: str) -> None:
     """The second time only where a checkpoint holds the job: there the other way back counts."""
     program = build("threads")
@@ -125,7 +125,7 @@ async def test_at_each_phase_of_a_checkpoint(by: str) -> None:
     await ends_well(program)
 
 
-@pytest.mark.parametrize("by", ["attach", "release"])
+@pytest.mark.parametrize("by", ["attach", pytest.param("release", marks=pytest.mark.sweep)])
 async def test_at_each_phase_of_a_restart(by: str) -> None:
     """By turns at the prompt and from the command line."""
     program = build("threads")
@@ -152,7 +152,7 @@ async def test_at_each_phase_of_a_restart(by: str) -> None:
     await jobs.delete(f"{JOB}:1")
 
 
-@pytest.mark.parametrize("by", ["attach", "release"])
+@pytest.mark.parametrize("by", ["attach", pytest.param("release", marks=pytest.mark.sweep)])
 async def test_at_the_start_and_at_the_prompt(by: str) -> None:
     """While the ranks are held before main, while they are at a breakpoint, while they run."""
     program = build("threads")

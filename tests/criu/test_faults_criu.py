@@ -43,8 +43,9 @@ RESTORE = (
     ("Forking task with 2 pid", 1),
     (CONNECTED, 1),
     ("Restore via sigreturn", 1),
-    ("Running pre-resume scripts", 1),
 )
+# The new job is the job by then, and none of the old one is left.
+FINAL = "Running pre-resume scripts"
 FULL = re.compile("[Nn]o space left on device|a checkpoint needs about")
 
 
@@ -141,6 +142,10 @@ async def test_a_restore_that_fails_leaves_the_old_job(criu: FaultyCriu) -> None
             await job.resume(job.ranks)
             criu.will("kill", "restore", nth, at=line)
             await a_restart_fails(job, criu, "kill")
+        await job.resume(job.ranks)
+        criu.will("kill", "restore", at=FINAL, once="yes")
+        await job.restart(first.number)
+        assert criu.reached and job.incarnation == 3
         await ends_well(job, program, looks.end_soon())
         criu.work_again()
         await job.restart(first.number)
@@ -198,6 +203,9 @@ async def test_without_a_debugger(criu: FaultyCriu) -> None:
             await restart_fails("kill")
         criu.will("hang", "restore", at=CONNECTED)
         await restart_fails("hang", DeadlineExpired)
+        criu.will("kill", "restore", at=FINAL, once="yes")
+        await jobs.restart(f"{JOB}:1", Heard())
+        assert criu.reached
         await followed_to_the_end(program)
 
         criu.work_again()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from crdebug import jobs
 from crdebug.config import Settings
 from crdebug.errors import CrdebugError, GdbDied, Refused
 from crdebug.events import JobSays, StopReason
-from crdebug.job.ranks import has_ended
+from crdebug.job.ranks import RankShim, has_ended
 from crdebug.node import proc
 from crdebug.ranks import RankSet
 from crdebug.session import Session
@@ -318,9 +319,34 @@ async def test_who_blocks_the_signal_is_named_and_taken_along() -> None:
     )
 
 
+async def test_who_blocks_the_signal_does_so_again_when_it_could_not_be_queued(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    async with session(build("blocker"), "--steps", 30, "--rank", 1, ranks=RANKS) as job:
+        await job.add_breakpoint(job.ranks, "pause_us")
+        await job.resume(job.ranks)
+        shim = looks.shims()[1]
+        (blocker,) = shim.blockers()
+        with monkeypatch.context() as patch:
+            patch.setattr(RankShim, "queue_signal", fail)
+            with pytest.raises(CrdebugError, match="temporarily unavailable"):
+                await job.checkpoint()
+        await job.add_breakpoint(job.ranks, "work_step")
+        for _ in range(10):  # it may not have run at the first stop
+            await job.resume(job.ranks)
+            if shim.blockers():
+                break
+        assert [each.tid for each in shim.blockers()] == [blocker.tid]
+        assert await run_to_end(job) == 0
+
+
 async def test_the_console_says_who_blocks_the_signal(tmp_path: Path) -> None:
     script = tmp_path / "script"
-    script.write_text("break work_step\ncontinue\ncheckpoint\ncontinue --to-end\n")
+    # a breakpoint would stop the other rank too, perhaps before it has its thread, or its name
+    script.write_text("barrier work_step\ncheckpoint\ncontinue --to-end\n")
     argv = command(build("blocker"), "--steps", 1, ranks=RANKS)
     ran = await crdebug("run", "--batch", "-x", script, "--name", JOB, "--", *argv)
     lines = re.findall(

@@ -7,6 +7,8 @@ twice, or not at all.
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -15,11 +17,13 @@ import pytest_asyncio
 
 from crdebug import jobs
 from crdebug.errors import CrdebugError, Refused, StoreError
-from crdebug.job import imaging
+from crdebug.events import JobSays
+from crdebug.job import imaging, restoring
 from crdebug.job.record import JobDirectory
 from crdebug.node import proc
 from crdebug.session import Session
 from harness import looks
+from harness.faults import small_disk
 from harness.jobs import JOB, Heard, bare_job, run_to_end, session
 from harness.programs import build
 
@@ -166,7 +170,7 @@ class Broken(CrdebugError):
 
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch) -> Callable[[], dict[str, bytes]]:
-    """The CRS has restored every process and the files are rolled back, when it fails.
+    """The CRS has restored every process, when it fails.
 
     Returns what was in the files at that moment.
     """
@@ -176,7 +180,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> Callable[[], dict[str, bytes]]:
         seen.append(files())
         raise Broken("it was to fail")
 
-    monkeypatch.setattr(imaging, "set_variables", fail)
+    monkeypatch.setattr(restoring, "set_variables", fail)
     return lambda: seen[-1]
 
 
@@ -188,7 +192,7 @@ async def fails(restart: Awaitable[object]) -> None:
 async def test_a_restart_that_fails_leaves_a_running_job_as_it_was(
     broken: Callable[[], dict[str, bytes]],
 ) -> None:
-    """It stands still while its files are in the past, and never notices."""
+    """It stands still meanwhile, its files are not touched, and it never notices."""
     async with bare_job(build("files"), "--steps", 10**9, "--delay-us", 2000, ranks=RANKS):
         await looks.reach(HERE)
         await jobs.take_checkpoint(JOB, "", False, lambda event: None)
@@ -196,7 +200,7 @@ async def test_a_restart_that_fails_leaves_a_running_job_as_it_was(
         for _ in range(3):
             await looks.reach(max(looks.steps()) + HERE)
             await fails(jobs.restart(HANDLE, lambda event: None))
-            assert len(broken()["append.0"]) <= length < Path("append.0").stat().st_size
+            assert length < len(broken()["append.0"]) <= Path("append.0").stat().st_size
             await fails(Session.restart_from(HANDLE))
         (info,) = await jobs.list_jobs()
         assert (info.state, info.incarnation) == ("running", 1)
@@ -208,13 +212,14 @@ async def test_a_restart_that_fails_leaves_a_running_job_as_it_was(
 
 @pytest.mark.usefixtures("broken")
 async def test_a_restart_that_fails_leaves_no_trace_in_system_calls() -> None:
-    arguments = ("--timeout-ms", 1500)
+    arguments = ("--timeout-ms", 1500, "--rounds", 4, "--steps", 10**6)
     async with bare_job(build("syscalls"), *arguments, ranks=RANKS):
         await looks.reach(HERE)
         await jobs.take_checkpoint(JOB, "", False, lambda event: None)
         for _ in range(2):
             await looks.reach(max(looks.steps()) + HERE)
             await fails(jobs.restart(HANDLE, lambda event: None))
+        looks.end_soon()
         await run_to_end_bare()
         assert looks.output() == "".join(f"rank {rank}: syscalls ok\n" for rank in range(RANKS))
     await forget()
@@ -246,7 +251,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 
 def ended_first(heard: Heard) -> bool:
-    return imaging.NO_MEMORY_FOR_BOTH in heard.events
+    return restoring.NO_MEMORY_FOR_BOTH in heard.events
 
 
 async def test_without_memory_for_both_the_running_job_is_ended_first(
@@ -291,3 +296,72 @@ async def test_without_memory_at_all_nothing_is_begun(memory: Callable[[int], No
     await run_to_end_bare()
     require_all_steps(200)
     await forget()
+
+
+# ---- mounts ------------------------------------------------------------------------------------
+
+
+def mounted(path: Path) -> Path:
+    path.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(path)], check=True)
+    return path
+
+
+def unmounted(path: Path) -> None:
+    subprocess.run(["umount", "-l", str(path)], check=False, stderr=subprocess.DEVNULL)
+
+
+async def test_only_the_mounts_that_a_job_uses_must_be_there_again(tmp_path: Path) -> None:
+    """One that somebody had for a while, with another on it; and one that its files are on."""
+    others = mounted(tmp_path / "others")
+    below = mounted(others / "below")
+    own = mounted(tmp_path / "own")
+    try:
+        async with bare_job(build("files"), "--steps", 10**9, "--dir", own, ranks=RANKS):
+            await looks.reach(HERE)
+            await jobs.take_checkpoint(JOB, "", False, lambda event: None)
+            for path in (below, others):
+                unmounted(path)
+            others.rmdir()
+            await jobs.restart(HANDLE, lambda event: None)
+            await looks.reach(max(looks.steps()) + HERE)
+            unmounted(own)
+            there = await jobs.list_jobs()
+            with pytest.raises(StoreError, match=f"the job uses {own}, where nothing is mounted"):
+                await jobs.restart(HANDLE, lambda event: None)
+            assert await jobs.list_jobs() == there
+    finally:
+        for path in (below, others, own):
+            unmounted(path)
+    await forget()
+
+
+# ---- large files -------------------------------------------------------------------------------
+
+
+async def test_what_files_take_is_counted_beforehand_and_told(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are copied while the job stands."""
+    monkeypatch.setattr(imaging, "_MUCH", 100 << 20)
+    heard = Heard()
+    with small_disk(home, 400):
+        async with bare_job(build("files"), "--steps", 10**9, ranks=RANKS):
+            await looks.reach(HERE)
+            with open("table.0", "r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, 120 << 20)
+            await jobs.take_checkpoint(JOB, "", False, heard)
+            (taken,) = await jobs.list_checkpoints(JOB)
+            assert 0 < taken.paused < taken.latency
+            with open("table.0", "r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, 390 << 20)
+            with pytest.raises(StoreError, match=r"a checkpoint needs about (39|4|5)\d+ MiB"):
+                await jobs.take_checkpoint(JOB, "", False, heard)
+        told = [each.text for each in heard.events if isinstance(each, JobSays)]
+        assert len(told) == 1
+        assert re.fullmatch(
+            r"12\d MiB of files that the job has open for writing were copied while it stood, "
+            r"\d+ s in all",
+            told[0],
+        )
+        await forget()

@@ -24,7 +24,7 @@ from harness.mpirun import reference
 from harness.programs import build
 
 # A virtual machine without hardware's help takes its time.
-pytestmark = pytest.mark.timeout(3000)
+pytestmark = [pytest.mark.timeout(3000), pytest.mark.vm]
 SLOW = 1200.0
 RANKS = 2
 # Of 8192 pages of each rank a step changes 2; the result tells of each byte.

@@ -111,7 +111,13 @@ async def test_without_a_debugger_it_is_crdebugs_own_and_goes_on_after_a_restart
     assert again.stdout.endswith(rest)
 
 
-@pytest.mark.parametrize("mpi", MPIS, ids=[mpi.name for mpi in MPIS])
+@pytest.mark.parametrize(
+    "mpi",
+    [
+        pytest.param(mpi, id=mpi.name, marks=pytest.mark.sweep if mpi in MPIS[2:] else ())
+        for mpi in MPIS
+    ],
+)
 async def test_a_file_is_read_on_after_a_restart_with_each_mpi(mpi: Mpi, tmp_path: Path) -> None:
     """Some of it is on its way at the checkpoint; with Open MPI it is more than pipes hold, which
     MPICH's launcher does not survive ("process reading stdin too slowly"). The end of it is a line,

@@ -19,8 +19,9 @@ import pytest
 
 from crdebug import jobs
 from crdebug.checkpoint.manifest import NAME
-from crdebug.config import state_home
+from crdebug.config import Settings, state_home
 from crdebug.deadline import Deadline
+from crdebug.job import clocks
 from crdebug.job.record import JobDirectory
 from crdebug.node import proc, ptrace, signals
 from crdebug.session import Session
@@ -158,7 +159,7 @@ async def test_kill_ends_the_job_and_whoever_follows_it() -> None:
         await crdebug("checkpoint", JOB)
         await crdebug("kill", JOB)
         status, stdout, _ = await finish(running)
-        assert (status, stdout) == (128 + 9, "")
+        assert (status, stdout) == (jobs.EXIT_KILLED, "")
     (info,) = json.loads((await crdebug("jobs", "--json")).stdout)
     assert (info["state"], info["status"], info["checkpoints"]) == ("ended", None, 1)
     await jobs.delete(HANDLE)
@@ -307,3 +308,20 @@ async def test_a_job_that_waits_for_a_debugger_is_listed_as_held_until_it_is_rel
         heard = Heard()
         assert await jobs.follow(JOB, heard) == 0
         assert heard.text() == reference(program, *THREADS, ranks=RANKS)
+
+
+async def test_a_rank_that_holds_in_the_past_is_listed_as_held_until_it_is_released() -> None:
+    """As a crdebug leaves it that was killed there."""
+    settings = Settings(record=True)
+    async with bare_job(build("memory"), "--steps", 10**9, ranks=RANKS, settings=settings):
+        await looks.reach(5)
+        first = clocks.find(looks.shims(), JobDirectory(JOB).read().layer)[0]
+        assert state_of(JOB, await jobs.list_jobs()) == "running"
+        first.set_stop(first.read().now + 2000)
+        await Deadline(60).until(lambda: bool(first.read().held), "the rank to hold")
+        assert state_of(JOB, await jobs.list_jobs()) == "held"
+        listed = await crdebug("jobs")
+        assert f"'crdebug attach {JOB}' or 'crdebug release {JOB}'" in listed.stdout
+        assert await jobs.release(JOB) == ("rank 0 let go",)
+        await Deadline(60).until(lambda: not first.read().held, "the rank to go on")
+        assert state_of(JOB, await jobs.list_jobs()) == "running"

@@ -1,4 +1,8 @@
-"""Exactness: whatever the threads were doing, after a checkpoint or a restart they do just that."""
+"""Exactness: whatever the threads were doing, after a checkpoint or a restart they do just that.
+
+With MPI calls recorded, automatic checkpoints and snapshots, as by default; but for threads in
+long system calls, which each automatic checkpoint has begin again, and at random interrupts.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from crdebug.ranks import RankSet
 from crdebug.session import Session
 from harness import looks
 from harness.exact import look
-from harness.jobs import Heard, interrupt_after, run_to_end, session
+from harness.jobs import Heard, as_by_default, interrupt_after, run_to_end, session
 from harness.mpirun import reference
 from harness.programs import build
 
@@ -33,7 +37,7 @@ async def _same_after_checkpoints_and_restarts(job: Session, checkpoints: int = 
 
 async def test_at_a_breakpoint_in_user_code() -> None:
     program, heard = build("threads"), Heard()
-    async with session(program, "--steps", 30, heard=heard) as job:
+    async with session(program, "--steps", 30, heard=heard, settings=as_by_default()) as job:
         await job.add_breakpoint(job.ranks, "work_step")
         for _ in range(2):
             await job.resume(job.ranks)
@@ -75,7 +79,7 @@ async def test_at_interrupts_at_any_time_also_deep_inside_the_mpi_library() -> N
 async def test_at_a_breakpoint_that_another_thread_than_the_main_one_hits() -> None:
     """Also the thread that the user sees is that one then."""
     program, heard = build("threads"), Heard()
-    async with session(program, "--steps", 30, heard=heard) as job:
+    async with session(program, "--steps", 30, heard=heard, settings=as_by_default()) as job:
         await job.add_breakpoint(job.ranks, "integer_block")
         for _ in range(2):
             stop = await job.resume(job.ranks)
@@ -99,7 +103,7 @@ async def test_at_a_breakpoint_that_another_thread_than_the_main_one_hits() -> N
 
 async def test_at_a_watchpoint_which_still_watches_afterwards() -> None:
     program, heard = build("threads"), Heard()
-    async with session(program, "--steps", 30, heard=heard) as job:
+    async with session(program, "--steps", 30, heard=heard, settings=as_by_default()) as job:
         entered = await job.add_breakpoint(job.ranks, "work_step")
         await job.resume(job.ranks)
         await job.delete_breakpoint(entered.number)
@@ -140,7 +144,9 @@ async def test_inside_system_calls_of_which_none_may_return_eintr(stops: int) ->
 
 async def test_a_thread_that_blocks_all_signals() -> None:
     program, heard = build("blocker"), Heard()
-    async with session(program, "--steps", 20, ranks=2, heard=heard) as job:
+    async with session(
+        program, "--steps", 20, ranks=2, heard=heard, settings=as_by_default()
+    ) as job:
         await job.add_breakpoint(job.ranks, "work_step")
         await job.resume(job.ranks)
         await _same_after_checkpoints_and_restarts(job)
@@ -152,7 +158,9 @@ async def test_a_thread_that_blocks_all_signals() -> None:
 
 async def test_at_a_signal_that_is_yet_to_be_delivered() -> None:
     """The program counts what it sent and what it got."""
-    async with session(build("catcher"), "--signal", 40, "--steps", 3, ranks=2) as job:
+    async with session(
+        build("catcher"), "--signal", 40, "--steps", 3, ranks=2, settings=as_by_default()
+    ) as job:
         stop = await job.resume(job.ranks)
         assert {(each.reason, each.detail) for each in stop.cause} == {(StopReason.SIGNAL, "SIG40")}
         before = await look(job)

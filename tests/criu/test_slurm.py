@@ -1,8 +1,4 @@
-"""In Slurm: jobs that srun has started, and the example's job script. Where Slurm is installed:
-
-apt-get install slurm-wlm
-python -m pytest tests/criu/test_slurm.py
-"""
+"""In Slurm: jobs that srun has started, and the example's job script, in one of the test's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fifty times there and back again: nothing is left behind, no step is lost or changed."""
+"""There and back again, many times: nothing is left behind, no step is lost or changed."""
 
 from __future__ import annotations
 
@@ -78,13 +78,13 @@ async def forget_old() -> None:
 
 
 @pytest.mark.timeout(1800)  # for a test that hangs; a machine may be slow
-async def test_fifty_cycles_under_the_debugger() -> None:
+async def test_cycles_under_the_debugger(thorough: bool) -> None:
     program = build("threads")
     arguments = ("--steps", 70, "--quota", 20)
     uses = []
     async with session(program, *arguments) as job:
         await job.add_breakpoint(job.ranks, "work_step")
-        for _ in range(50):
+        for _ in range(50 if thorough else 10):
             await job.resume(job.ranks)
             await job.checkpoint()
             before = looks.steps()
@@ -103,12 +103,12 @@ async def test_fifty_cycles_under_the_debugger() -> None:
 
 
 @pytest.mark.timeout(1800)
-async def test_cycles_without_a_debugger_while_the_job_runs() -> None:
+async def test_cycles_without_a_debugger_while_the_job_runs(thorough: bool) -> None:
     """Each restart replaces a job that is running, and writing into its files."""
     uses = []
     async with bare_job(build("files"), "--steps", 10**9, "--delay-us", 5000):
         await looks.reach(1)
-        for number in range(20):
+        for number in range(20 if thorough else 8):
             taken = await jobs.take_checkpoint(JOB, "", False, lambda event: None)
             await looks.reach(max(looks.steps()) + 5)
             again = await jobs.restart(taken.handle, lambda event: None)

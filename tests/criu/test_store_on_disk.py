@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import stat
@@ -12,16 +13,21 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from crdebug import jobs
+from crdebug import batch, jobs
 from crdebug.acquire.binaries import build_id
+from crdebug.checkpoint import manifest as manifests
 from crdebug.checkpoint.manifest import NAME, VERSION
 from crdebug.checkpoint.store import CheckpointStore
+from crdebug.config import Settings, cache_home
 from crdebug.errors import CrdebugError, StoreError
 from crdebug.job.record import JobDirectory
 from crdebug.session import Session
 from harness import looks
+from harness.cli import crdebug
 from harness.jobs import JOB, Heard, bare_job
+from harness.mpirun import reference
 from harness.programs import build
+from harness.travel import history, run_to
 
 HANDLE = f"{JOB}:1"
 RANKS = 2
@@ -145,7 +151,7 @@ def _of_version_9(manifest: bytes) -> bytes:
 
 
 async def test_a_manifest_that_cannot_be_read_hides_only_its_checkpoint(
-    store: CheckpointStore,
+    store: CheckpointStore, tmp_path: Path
 ) -> None:
     path = store.path(1) / NAME
     whole = path.read_bytes()
@@ -154,6 +160,16 @@ async def test_a_manifest_that_cannot_be_read_hides_only_its_checkpoint(
         await refused("manifest.json")
         (listed,) = await jobs.list_checkpoints(None)
         assert listed.handle == HANDLE and "manifest.json" in listed.problem
+    victim = tmp_path / "victim"
+    victim.write_text("of somebody else\n")
+    document = json.loads(whole)
+    document["saved"][0]["path"] = str(victim)
+    path.write_bytes(manifests.seal(document))  # by who knows how it is sealed
+    await refused(f"the image has no {victim} open")
+    path.chmod(0o666)
+    await refused(f"{path} may be changed by others than you")
+    assert victim.read_text() == "of somebody else\n"
+    path.chmod(0o600)
     path.write_bytes(whole)
     await restarts()
 
@@ -184,3 +200,58 @@ async def test_a_checkpoint_that_is_deleted_takes_no_space(store: CheckpointStor
     assert second.handle == f"{JOB}:2"
     assert both - taken() > size * 0.9
     assert [path.name for path in store.root.iterdir() if path.is_dir()] == ["2"]
+
+
+async def test_a_cache_that_was_cleaned_is_no_loss(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the job runs with of crdebug's own lies beside it."""
+    cache, made = tmp_path / "cache", cache_home() / "native"
+    shutil.copytree(made, cache / "native", ignore=shutil.ignore_patterns("tmp*"))
+    monkeypatch.setenv("CRDEBUG_CACHE", str(cache))
+    options = ("--steps", 10**9, "--delay-us", 2000)
+    async with bare_job(program, *options, ranks=RANKS, settings=Settings(record=True)):
+        await looks.reach(5)
+        await jobs.take_checkpoint(JOB, "", True, Heard())
+    shutil.rmtree(cache)
+    await restarts()
+    await jobs.delete(HANDLE)
+
+
+async def test_a_recorded_job_comes_back_into_an_empty_home(tmp_path: Path) -> None:
+    """With its past, and to the result that it would have had; of what was not staged with the
+    record of its MPI calls, a sentence says so."""
+    place, directory = tmp_path / "place", JobDirectory(JOB)
+    options = ("--mib", 1, "--steps", 10**9, "--delay-us", 2000)
+    recorded = Settings(record=True)
+    async with bare_job(build("memory"), *options, ranks=RANKS, settings=recorded):
+        await looks.reach(5)
+        await jobs.take_checkpoint(JOB, "", False, Heard())
+        await crdebug("checkpoint", JOB, "--kill", "--stage", place)
+        await batch.stage(HANDLE, place)
+    shutil.rmtree(directory.path)
+    handle = await batch.handle_of(f"{JOB}:2", place)
+    session = await Session.restart_from(handle)
+    try:
+        past = history(session)
+        assert not past.traveller.unrecorded()
+        start = past.now(0)
+        assert 1 < start.tick <= start.recorded
+        await run_to(session, 0, "work_step", f"step == {max(looks.steps()) + 3}")
+        assert past.now(0).tick > start.tick
+        await past.goto_tick(0, start.tick + 2)
+        assert past.now(0).tick == start.tick + 2
+    finally:
+        await session.close()
+    await jobs.restart(handle, Heard())
+    last = looks.end_soon()
+    assert await jobs.follow(JOB, Heard()) == 0, looks.output(stream="stderr")
+    assert looks.output() == reference(build("memory"), "--mib", 1, "--steps", last, ranks=RANKS)
+
+    shutil.rmtree(directory.path)
+    handle = await batch.handle_of(HANDLE, place)
+    with pytest.raises(StoreError, match="the record of MPI calls of rank 0 is missing"):
+        await jobs.restart(handle, Heard())
+    await batch.handle_of(f"{JOB}:2", place)
+    for each in await jobs.list_checkpoints(JOB):
+        await jobs.delete(each.handle)

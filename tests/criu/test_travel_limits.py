@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from crdebug.errors import Refused
 from crdebug.events import JobSays
+from crdebug.native.clock import Refused as Reason
 from crdebug.node import proc
-from harness.jobs import Heard
+from harness.faults import small_disk
+from harness.jobs import Heard, run_to_end
+from harness.layered import Layered
 from harness.programs import build
 from harness.travel import history, place, recorded, run_to
 
@@ -23,10 +28,16 @@ async def test_mpi_called_from_two_threads_is_not_recorded_any_more() -> None:
         assert (moment.tick, moment.recorded, moment.note) == (1, 2, "")
 
 
+def _told_of_epochs(heard: Heard) -> int:
+    told = [event.text for event in heard.events if isinstance(event, JobSays)]
+    return sum("an epoch of one-sided communication is open" in text for text in told)
+
+
 async def test_one_sided_communication_on_the_way_is_told_and_a_record_beyond_all_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with recorded(build("onesided"), ranks=2) as job:
+    heard = Heard()
+    async with recorded(build("onesided"), ranks=2, heard=heard) as job:
         monkeypatch.setattr(proc, "available_memory", lambda: 0)
         await run_to(job, 0, "MPI_Finalize")
         past = history(job)
@@ -42,8 +53,43 @@ async def test_one_sided_communication_on_the_way_is_told_and_a_record_beyond_al
         assert "one-sided communication on the way, which is not recorded" in note
         assert "inside an epoch" in note
         assert "a call holds them up" not in note  # it was known that the fence would
-        with pytest.raises(Refused, match="an epoch of one-sided communication is open"):
-            await job.checkpoint()
+        # A restart is exact there too, so it is only told.
+        taken = await job.checkpoint()
+        assert _told_of_epochs(heard) == 1
+        await run_to(job, 0, "flushed")  # what is locked is not accessed
+        await job.checkpoint()
+        assert _told_of_epochs(heard) == 1
+        await job.restart(taken.number)
+        before = len(heard.text())
+        assert await run_to_end(job) == 0
+        assert heard.text()[before:] == "done\n"
+
+
+def test_a_disk_that_is_full_ends_the_recording_not_the_run(tmp_path: Path) -> None:
+    """To write to a page that the disk has no space for would be SIGBUS."""
+    with small_disk(tmp_path / "time", 4) as disk:
+        job = Layered(disk, "chatty", "--calls", 60_000, "--jitter-us", 0, ranks=2)
+        assert "rank 1" in job.run()
+        ends = [(log.refused, log.calls[-1].tick) for log in map(job.log, range(job.ranks))]
+    assert [why for why, _ in ends] == [Reason.NO_SPACE] * 2
+    assert min(tick for _, tick in ends) > 10_000
+    with small_disk(tmp_path / "time", 1) as disk:
+        (disk / "0").touch()  # there is space for one of them, at most
+        job = Layered(disk, "chatty", "--rounds", 1, ranks=2)
+        assert "rank 1" in job.run()
+
+
+async def _ends_well(heard: Heard) -> None:
+    async with recorded(build("chatty"), "--calls", 160_000, ranks=2, heard=heard) as job:
+        assert await run_to_end(job) == 0
+
+
+async def test_a_disk_that_is_full_is_told_and_the_job_runs_to_its_end(home: Path) -> None:
+    heard = Heard()
+    with small_disk(home, 24):
+        await _ends_well(heard)
+    said = [e.text for e in heard.events if isinstance(e, JobSays) and "recorded" in e.text]
+    assert any("there is no space left for the log" in text for text in said), said
 
 
 async def test_when_a_log_is_full_that_is_told_and_what_is_in_it_can_be_gone_to(

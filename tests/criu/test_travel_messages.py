@@ -80,8 +80,12 @@ async def test_what_is_on_its_way_and_since_when() -> None:
             assert first.tick == moment.tick == receives(rank, step)
         first, _ = await past.bisect(f"sum(turns) >= {RANKS * 2 + 1}", 0)
         assert first.tick is not None and sends(0, 2) <= first.tick <= receives(0, 2)
-        first, _ = await past.bisect("any(token < 0)", 0)
+        await past.goto_tick(0, receives(0, 3))
+        here = past.now(0)
+        first, moment = await past.bisect("any(token < 0)", 0)
         assert first.tick is None
+        assert (moment.tick, moment.branch) == (here.tick, here.branch)  # where it stood before
+        assert int((await job.evaluate(RankSet.of([0]), "token")).values[0]) == token(0, 3)
 
 
 async def test_back_from_the_end_of_the_job_and_to_its_end_again() -> None:

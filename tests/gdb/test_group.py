@@ -64,10 +64,13 @@ async def test_a_breakpoint_on_one_rank_stops_the_others(job: Job) -> None:
 
 
 async def test_steps_of_all(job: Job) -> None:
-    await job.group.add_breakpoint(ALL, BreakpointRequest("factorial", temporary=True))
-    while job.group.table.all():
-        waiting = job.group.table.get(1).ranks
-        await job.group.resume(waiting)
+    await job.group.add_breakpoint(ALL, BreakpointRequest("factorial"))
+    waiting = ALL
+    while waiting:
+        stopped = await job.group.resume(waiting)
+        there = [stop.rank for stop in stopped.stops if stop.reason is StopReason.BREAKPOINT]
+        waiting -= RankSet.of(there)
+    await job.group.delete_breakpoint(1)
     at = await job.group.evaluate(ALL, "k")
     assert at.merged() == ((ALL, "3"),)
     result = await job.group.run(ALL, "next", "-exec-next")

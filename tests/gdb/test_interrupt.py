@@ -16,6 +16,7 @@ from crdebug.events import RankStopped, StopReason
 from crdebug.node.signals import tgkill
 from crdebug.target.gdb import GdbTarget
 from crdebug.target.interface import BreakpointChanged, BreakpointRequest, Notice, TargetState
+from harness.gdbs import use_gdb
 
 ROUNDS = int(os.environ.get("CRDEBUG_TEST_RACES", "120"))
 
@@ -241,11 +242,23 @@ async def test_signals_that_wait_behind_another_stay_there(
     assert await number(target, "heard") == by_thread[0] * 1000 + by_thread[1]
 
 
-@pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGKILL])
-async def test_races_with_being_killed(launch: Launch, spawn: Spawn, first: signal.Signals) -> None:
-    """As launchers do it: SIGTERM, and SIGKILL soon after."""
+@pytest.mark.parametrize(
+    ("which", "first"),
+    [("usual", signal.SIGTERM), ("usual", signal.SIGKILL), ("newer", signal.SIGTERM)],
+)
+async def test_races_with_being_killed(
+    launch: Launch,
+    spawn: Spawn,
+    monkeypatch: pytest.MonkeyPatch,
+    which: str,
+    first: signal.Signals,
+) -> None:
+    """As launchers do it: SIGTERM, and SIGKILL soon after. Newer GDBs die of it now and then."""
+    use_gdb(which, monkeypatch)
     target = await launch()
     for turn in range(ROUNDS // 4):
+        if target.dead:
+            target = await launch()
         process = spawn("threads=3", "spin")
         await target.attach(process.pid, soon())
         await target.resume(soon())

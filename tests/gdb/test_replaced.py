@@ -72,6 +72,7 @@ class Killer:
 
 
 @pytest.mark.parametrize("which", GDBS)
+@pytest.mark.root
 async def test_killed_at_each_point_of_a_launch_and_an_attach(
     monkeypatch: pytest.MonkeyPatch, spawn: Spawn, program: Path, which: str
 ) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 from pathlib import Path
 
 import pytest
 from processes import number, soon
 from walked import ORIGIN, compiled, walked
 
-from crdebug.errors import GdbError
+from crdebug.errors import CrdebugError, GdbError
+from crdebug.node import proc
+from crdebug.target.interface import TargetState
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +45,20 @@ async def test_a_long_loop_is_no_obstacle(program: Path, long: float) -> None:
         assert await number(process.target, "i") >= 9999
 
 
+async def test_a_real_time_signal_comes_on_a_walk_too(program: Path) -> None:
+    async with walked(program) as process:
+        number_of_it = signal.SIGRTMIN + 4
+        await process.target.console(f"handle SIG{number_of_it} nostop noprint pass", soon())
+        await process.target.console(f"set var raised = {number_of_it}", soon())
+        await process.target.forget(ORIGIN, soon())
+        await process.target.keep(ORIGIN, (), soon())
+        await process.run_to("called_back")
+        assert await number(process.target, "handled") == number_of_it
+        await process.back("next")
+        assert (await process.where())[0] == "work"
+        assert await number(process.target, "handled") == number_of_it
+
+
 async def test_a_watchpoint_of_the_user_is_no_obstacle(program: Path) -> None:
     async with walked(program) as process:
         await process.target.console("watch sink", soon())
@@ -53,14 +72,47 @@ async def test_a_watchpoint_of_the_user_is_no_obstacle(program: Path) -> None:
         assert (await process.value("sink"), await process.where()) == (sink, line)
 
 
-async def test_the_limit_of_time_is_told_and_nobody_is_moved(program: Path) -> None:
+async def test_there_is_no_limit_of_time_while_it_works(program: Path) -> None:
     async with walked(program) as process:
         await process.target.console("set var trips = 20000", soon())
         await process.target.forget(ORIGIN, soon())
         await process.target.keep(ORIGIN, (), soon())
         await process.run_to("leaf", "x == 15001")
         where = await process.where()
-        with pytest.raises(GdbError, match=r"not found in time, after \d+ passages"):
-            await process.back("next", "--seconds 0.1")
-        assert await process.where() == where
-        assert await process.value("x") == "15001"
+        await process.back("next", "--seconds 0.05")
+        assert await process.where() != where
+
+
+async def test_a_rank_that_is_killed_on_the_way_has_ended_at_once(program: Path) -> None:
+    async with walked(program) as process:
+        target = process.target
+        await target.console("set var trips = 2000000", soon())
+        await target.forget(ORIGIN, soon())
+        await target.keep(ORIGIN, (), soon())
+        await process.run_to("leaf", "x == 1501")
+        assert target.pid is not None
+        pid = target.pid
+        back = asyncio.create_task(process.back("next"))
+        await soon().until(lambda: not proc.is_stopped(pid), "the walk")
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(CrdebugError, match=r"rank 0: .*ended"):
+            await back
+        assert target.state is TargetState.EXITED
+        assert target.last_stop is not None and target.last_stop.detail == "SIGKILL"
+        await target.mi("-break-list", soon())  # it answers
+
+
+async def test_who_sleeps_on_the_way_is_told_with_what_to_do(program: Path) -> None:
+    async with walked(program) as process:
+        await process.target.console("set var trips = 2000000", soon())
+        await process.target.forget(ORIGIN, soon())
+        await process.target.keep(ORIGIN, (), soon())
+        await process.run_to("leaf", "x == 15001")
+        # As what it waits for would be: nobody does it while the rank is taken back.
+        await process.target.console(f"python {_ASLEEP}", soon())
+        with pytest.raises(GdbError, match=r"not found, after \d+ passages: it sleeps.*goto tick"):
+            await process.back("next", "--seconds 0.05")
+
+
+# The walker's looks find the thread asleep.
+_ASLEEP = "tick = Engine.on_tick; Engine.on_tick = lambda self, asleep: tick(self, 1)"

@@ -16,6 +16,7 @@ from crdebug.mi.records import MiTuple
 from crdebug.native import layout
 from crdebug.node import proc
 from crdebug.session import Session
+from crdebug.target.frames import at_program
 from harness.looks import shims
 from harness.procstate import Snapshot, snapshot
 from harness.registers import Registers, register_differences
@@ -131,6 +132,7 @@ async def _rank(job: Session, rank: int, own: tuple[Span, ...]) -> RankLook:
     assert target.pid is not None
     told = (await target.mi("-crdebug-registers", deadline)).payload
     listing = (await target.mi("-thread-info", deadline)).payload
+    await at_program(target, deadline)  # whichever the user's next question would be about
     frame = (await target.mi("-stack-info-frame", deadline)).payload.tuple("frame")
     threads = proc.threads(target.pid)
     inner = {thread.tid: thread.inner for thread in threads}

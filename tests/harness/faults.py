@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import hashlib
 import json
 import os
 import signal
@@ -35,12 +37,14 @@ _PLAN, _REAL = "CRDEBUG_TEST_CRIU_PLAN", "CRDEBUG_TEST_CRIU"
 # line on, and the FIFO holds little: so the real one comes to a stand right behind the line, while
 # it writes another one. (To kill it just anywhere would be a game of chance: for some microseconds
 # it has code of its own in the place of a process's, see crdebug.checkpoint.criu.)
-_WRAPPER = f"""#!{sys.executable} -IS
+_WRAPPER = f"""#!/bin/sh
+"exec" "{sys.executable}" "-IS" "$0" "$@"
 import fcntl, json, os, re, signal, subprocess, sys, time
 real, argv = os.environ["{_REAL}"], sys.argv[1:]
 plan = json.loads(os.environ.get("{_PLAN}") or "null")
 wanted = [plan["verb"], "--log-file", plan.get("option", "--log-file")] if plan else [""]
-if any(word not in argv for word in wanted):
+done = plan and "once" in plan and os.path.exists(plan["reached"])
+if done or any(word not in argv for word in wanted):
     os.execv(real, [real, *argv])
 place = argv.index("--log-file") + 1
 log = argv[place]
@@ -104,6 +108,7 @@ while data := os.read(lines, 256):
 status = process.wait()
 sys.exit(status if status >= 0 else 128 - status)
 """
+_WRAPPER_DIGEST = hashlib.sha256(_WRAPPER.encode()).hexdigest()[:16]
 
 
 class FaultyCriu:
@@ -115,8 +120,8 @@ class FaultyCriu:
         found = find_criu()
         assert found is not None
         # Always the same file: a CRIU that is not known is tried first.
-        self.path = cache_home() / "programs" / "faulty-criu"
-        if not self.path.exists() or self.path.read_text() != _WRAPPER:
+        self.path = cache_home() / "programs" / f"faulty-criu-{_WRAPPER_DIGEST}"
+        if not self.path.exists():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             unfinished = self.path.with_name(f".faulty-criu-{os.getpid()}")
             unfinished.write_text(_WRAPPER)
@@ -130,7 +135,7 @@ class FaultyCriu:
         """From now on: at "dump" or "restore", "fail" at once; "fill" a `file` until the disk is
         full, then go on; or, where the log says `at` (a regular expression) the `nth` time, "kill"
         (be killed), "hang", "kill crdebug", "kill job" (PID 1 of its container). option: only if
-        that is among its arguments."""
+        that is among its arguments.  once: if it is given, not a second time."""
         self._reached.unlink(missing_ok=True)
         plan = {"do": do, "verb": verb, "nth": nth, "reached": str(self._reached), **more}
         self._monkeypatch.setenv(_PLAN, json.dumps(plan))
@@ -155,6 +160,7 @@ def small_disk(path: Path, mebibytes: int) -> Iterator[Path]:
     try:
         yield path
     finally:
+        gc.collect()  # logs that were read are mapped as long as they are there
         subprocess.run(["umount", str(path)], check=True)
 
 

@@ -31,7 +31,7 @@ _LASTING = {
     "checkpoints",
     "history",
 }
-_LASTING |= {"branches", "stage"}
+_LASTING |= {"branches", "followed", "native", "stage"}
 
 
 @contextmanager
@@ -60,6 +60,12 @@ class Heard:
         """What the application wrote."""
         wrote = (e for e in self.events if isinstance(e, JobOutput) and e.stream == stream)
         return "".join(each.text for each in wrote)
+
+
+def as_by_default() -> Settings:
+    """What `crdebug run` has if its user says nothing: MPI calls are recorded where that can be,
+    with automatic checkpoints and snapshots."""
+    return Settings(record=None)
 
 
 @asynccontextmanager

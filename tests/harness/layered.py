@@ -83,7 +83,7 @@ class Running:
     def held(self) -> bool:
         return all(rank.clock().held == clock.Held.AT_STOP for rank in self.ranks)
 
-    def finish(self, seconds: float = 60.0) -> str:
+    def finish(self, seconds: float = 200.0) -> str:
         out, err = self._process.communicate(timeout=seconds)
         assert self._process.returncode == 0, f"status {self._process.returncode}\n{out}{err}"
         return out
@@ -129,7 +129,7 @@ class Layered:
     def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
         return {"LD_PRELOAD": str(self.layer), "CRDEBUG_TIME": str(self.directory), **(extra or {})}
 
-    def run(self, extra: Mapping[str, str] | None = None, seconds: float = 60.0) -> str:
+    def run(self, extra: Mapping[str, str] | None = None, seconds: float = 200.0) -> str:
         """What the program prints; recorded the first time, repeated from then on."""
         finished = mpirun.run(self.argv, extra=self.environment(extra), seconds=seconds)
         return finished.expect().stdout

@@ -1,19 +1,22 @@
-"""What a test left behind: processes, PID namespaces, file descriptors, directories, mounts.
+"""What a test left behind: processes, PID namespaces, descriptors, directories, mounts, signals.
 
 Import the fixture in a tier's conftest.py, where it serves every test below:
 
     from harness.leaks import no_leaks  # noqa: F401
 
 Processes are known by a mark in their environment, because a job's starter is a child of nobody we
-know, and a restored process is a child of the restorer's; so other users of the machine may start
-and end what they like meanwhile.
+know, and a restored process is a child of the restorer's. Mounts are those of a mount namespace
+that the test run has to itself, directories those of a state directory of its own. So others,
+another run of these tests among them, may start, mount and make what they like meanwhile.
 """
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import select
+import signal
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -26,6 +29,7 @@ from crdebug.config import state_home
 from crdebug.deadline import Deadline
 
 MARK = "CRDEBUG_TEST_MARK"
+_CLONE_NEWNS, _MS_REC, _MS_PRIVATE = 0x20000, 0x4000, 1 << 18  # <linux/sched.h>, <linux/mount.h>
 # For processes that were ended and whose end is not complete, such as a killed job's.
 _GRACE = float(os.environ.get("CRDEBUG_TEST_GRACE", "10"))
 
@@ -50,6 +54,7 @@ class Footprint:
     processes: descendants, and those that carry the mark.  namespaces: theirs, of PIDs.
     files: open file descriptors of this process and what they are.
     directories: of the state home.  mounts: mount points of this process's mount namespace.
+    signals: what this process does about those that end a run, and which it has blocked.
     """
 
     processes: frozenset[Process]
@@ -57,6 +62,7 @@ class Footprint:
     files: frozenset[tuple[int, str]]
     directories: frozenset[Path]
     mounts: frozenset[str]
+    signals: frozenset[str]
 
     @classmethod
     def take(cls, mark: str, home: Path) -> Footprint:
@@ -68,6 +74,7 @@ class Footprint:
             files=_files(),
             directories=_directories(home),
             mounts=_mounts(),
+            signals=_signals(),
         )
 
     def left_since(self, before: Footprint) -> tuple[str, ...]:
@@ -80,6 +87,7 @@ class Footprint:
             *(f"descriptor {n}: {what}" for n, what in sorted(self.files - before.files)),
             *(f"directory {path}" for path in sorted(self.directories - before.directories)),
             *(f"mount {point}" for point in sorted(self.mounts - before.mounts)),
+            *sorted(self.signals - before.signals),
         )
 
 
@@ -137,10 +145,35 @@ def _directories(home: Path) -> frozenset[Path]:
     )
 
 
+def own_mounts() -> None:
+    """From now on the mounts of this process, and of those that it starts, are nobody else's:
+    what others mount does not appear here, and what they unmount stays (mount_namespaces(7)).
+
+    Without the privilege nothing happens, and nothing needs to: a test cannot mount anything then.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_CLONE_NEWNS):
+        return
+    if libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None):
+        number = ctypes.get_errno()
+        raise OSError(number, f"the mounts cannot be made private: {os.strerror(number)}")
+
+
 def _mounts() -> frozenset[str]:
     # The fifth field is the mount point: proc(5), /proc/pid/mountinfo.
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     return frozenset(line.split()[4] for line in lines)
+
+
+def _signals() -> frozenset[str]:
+    ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    return frozenset(
+        {
+            *(f"{number.name} goes to {signal.getsignal(number)}" for number in ends),
+            *(f"{signal.Signals(number).name} blocked" for number in blocked),
+        }
+    )
 
 
 def wait_ended(processes: frozenset[Process], deadline: Deadline) -> None:
@@ -174,6 +207,12 @@ def _end(processes: frozenset[Process]) -> None:
                 now.kill()
         except psutil.NoSuchProcess:
             continue
+
+
+def end_marked() -> None:
+    """End what the running test has started, wherever it is."""
+    if MARK in os.environ:
+        _end(_processes(os.environ[MARK]))
 
 
 @pytest.fixture(autouse=True)

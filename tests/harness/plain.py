@@ -7,7 +7,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,8 +62,10 @@ def started(argv: Sequence[str], output: Path) -> Iterator[Plain]:
         try:
             yield Plain(process, output)
         finally:
-            if process.poll() is None:
+            family = []
+            with suppress(psutil.NoSuchProcess):  # it has just ended, and was waited for
                 family = psutil.Process(process.pid).children(recursive=True)
+            if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
                 try:
                     process.wait(5)

@@ -54,7 +54,7 @@ async def test_a_program_that_is_not_there() -> None:
 
 async def test_an_option_that_the_launcher_does_not_know() -> None:
     said = await failure(["mpirun", "--nothing", "-n", "2", "x"])
-    assert 'unknown option "--nothing"' in said
+    assert re.search(r'unknown option "--nothing"|unrecognized option.*\s--nothing\n', said, re.S)
 
 
 async def test_more_ranks_than_slots(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +129,7 @@ async def test_one_rank_exits_early_and_the_others_stand_with_it() -> None:
             followed = [each for each in stop.stops if each.rank != 1]
             assert {each.reason for each in followed} == {StopReason.FOLLOWED}
             assert [info.state for info in job.info_ranks()] == ["stopped", "exited", "stopped"]
-            with pytest.raises(Refused, match=r"rank 1: .*not every rank is stopped"):
+            with pytest.raises(Refused, match=r"rank 1: .*it has ended badly"):
                 await job.checkpoint()
             others = await job.evaluate(RankSet.of([0, 2]), "'dies.c'::step")
             assert others.values == {0: "4", 2: "4"}
@@ -222,9 +222,15 @@ def inside(job: str, name: str) -> list[int]:
     ]
 
 
+def launcher_of(job: str) -> int:
+    """The PID of its mpirun, which in Open MPI 5 becomes PRRTE's."""
+    (launcher,) = (*inside(job, "mpirun"), *inside(job, "prterun"))
+    return launcher
+
+
 async def test_a_launcher_that_is_killed_takes_the_job_with_it() -> None:
     async with session(build("threads"), "--steps", 10**6, ranks=2) as job:
-        (launcher,) = inside("job", "mpirun")
+        launcher = launcher_of("job")
         signals.kill(launcher, None, signal.SIGKILL)
         assert await job.job_end() == 128 + signal.SIGKILL
         assert job.ended == 128 + signal.SIGKILL
@@ -238,7 +244,7 @@ async def test_a_launcher_that_is_killed_while_the_ranks_run() -> None:
         await job.resume(job.ranks)
         for each in job.breakpoints():
             await job.delete_breakpoint(each.number)
-        (launcher,) = inside("job", "mpirun")
+        launcher = launcher_of("job")
 
         def end_it(event: object) -> None:
             nonlocal ended
@@ -267,5 +273,7 @@ async def test_a_signal_for_the_job_reaches_its_launcher(number: int) -> None:
 async def test_python_is_taken_for_the_rank_that_it_becomes() -> None:
     """It may load an MPI library at any time, so it is held before its main."""
     async with session(sys.executable, "-c", "pass", ranks=1) as job:  # type: ignore[arg-type]
-        assert [info.location.function for info in job.info_ranks() if info.location] == ["main"]
+        # Debian's python3 has no symbols: main is called with argc, argv (System V ABI)
+        assert (await job.evaluate(job.ranks, "$rdi")).values == {0: "3"}
+        assert "pass" in (await job.evaluate(job.ranks, "((char**)$rsi)[2]", "/s")).values[0]
         assert await run_to_end(job) == 0

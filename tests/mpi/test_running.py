@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
+from crdebug import jobs
 from crdebug.errors import GdbError, Refused
 from crdebug.target.answers import NoRankAnswered
-from harness.jobs import Heard, session
+from harness import mpirun
+from harness.cli import crdebug
+from harness.jobs import JOB, Heard, session
 from harness.programs import build, source
 from harness.talk import Talk
 
@@ -153,3 +157,22 @@ async def test_what_is_watched_is_watched_by_the_processor_or_not_at_all() -> No
             assert "hit watchpoint 2 (local was" in said
         await talk("print total")  # by then GDB has told that it took the watchpoint away
         assert "watch" not in await talk("info breakpoints")
+
+
+@pytest.mark.parametrize(
+    ("before", "goes_on"), [("print step", True), ("set var pair.first = 9", False)]
+)
+async def test_a_script_that_fails_and_has_only_looked_lets_the_job_go_on(
+    tmp_path: Path, before: str, goes_on: bool
+) -> None:
+    script = tmp_path / "script"
+    script.write_text(f"break compute\ncontinue\n{before}\nprint nosuchname\n")
+    start = ("--name", JOB, "--", *mpirun.command(build("stops"), ranks=2))
+    ran = await crdebug("run", "--batch", "-x", script, *start, status=1)
+    assert f'{script}:4: ranks 0-1: No symbol "nosuchname"' in ran.stderr
+    # the rest of it is shown, and nothing twice
+    reports = [line for line in ran.stdout.splitlines() if "signals 1, pair 1" in line]
+    assert len(reports) == (2 if goes_on else 0), ran
+    assert ("the job ended with status 0" in ran.stdout) is goes_on
+    assert (f"job {JOB} is killed" in ran.stdout) is not goes_on
+    assert not [info for info in await jobs.list_jobs() if info.state != "ended"]

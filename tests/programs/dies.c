@@ -2,7 +2,7 @@
 //
 // --rank N        which one
 // --step N        in which step; 0: never
-// --how HOW       exit (without MPI_Finalize), segv, abort, assert,
+// --how HOW       exit (without MPI_Finalize), segv, fpe, abort, assert,
 //                 mpi-abort, mpi-error (a message for a rank that is not there), or kill (by SIGKILL)
 // --status N      of exit
 // --steps N       steps of the others
@@ -14,12 +14,21 @@
 
 static long steps = 100, delay_us = 1000, rank, when = 20, status = 7;
 static const char *how = "exit";
+static volatile long last_words, zero;
 
+// What is on the stack where it ends is another thing each time.
 __attribute__((noinline)) static void die(void) {
+    volatile struct timespec remains[64];
+    for (int i = 0; i < 64; i++) {
+        clock_gettime(CLOCK_MONOTONIC, (struct timespec *)&remains[i]);
+    }
+    last_words = step;
     if (strcmp(how, "exit") == 0) {
         exit((int)status);
     } else if (strcmp(how, "segv") == 0) {
         *(volatile int *)8 = 1;
+    } else if (strcmp(how, "fpe") == 0) {
+        last_words = step / zero;
     } else if (strcmp(how, "abort") == 0) {
         abort();
     } else if (strcmp(how, "assert") == 0) {

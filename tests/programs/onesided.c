@@ -12,6 +12,35 @@ static void expect(unsigned open) {
     step++;
 }
 
+static __attribute__((noinline)) void flushed(void) { expect(0); }
+
+/* What is locked is no open epoch, only what was accessed and not flushed. */
+static void lock_for_long(MPI_Win win) {
+    long value = 300 + my_rank, got = 0;
+    int other = 1 - my_rank;
+    MPI_Win_lock_all(0, win);
+    expect(0);
+    MPI_Put(&value, 1, MPI_LONG, other, 0, 1, MPI_LONG, win);
+    MPI_Get(&got, 1, MPI_LONG, my_rank, 0, 1, MPI_LONG, win);
+    MPI_Put(&value, 1, MPI_LONG, MPI_PROC_NULL, 0, 1, MPI_LONG, win);
+    expect(1);
+    MPI_Win_flush(other, win);
+    expect(1);
+    MPI_Win_flush_local(my_rank, win);
+    expect(1);
+    MPI_Win_flush(my_rank, win);
+    expect(0);
+    MPI_Put(&value, 1, MPI_LONG, other, 0, 1, MPI_LONG, win);
+    MPI_Put(&value, 1, MPI_LONG, my_rank, 0, 1, MPI_LONG, win);
+    expect(1);
+    MPI_Win_flush_all(win);
+    flushed();
+    MPI_Put(&value, 1, MPI_LONG, other, 0, 1, MPI_LONG, win);
+    expect(1);
+    MPI_Win_unlock_all(win);
+    expect(0);
+}
+
 int main(int argc, char **argv) {
     long mine = -1;
     MPI_Win win;
@@ -33,11 +62,12 @@ int main(int argc, char **argv) {
     MPI_Barrier(MPI_COMM_WORLD);
     value = 200 + my_rank;
     MPI_Win_lock(MPI_LOCK_SHARED, other, 0, win);
-    expect(1);
+    expect(0);
     MPI_Put(&value, 1, MPI_LONG, other, 0, 1, MPI_LONG, win);
     expect(1);
     MPI_Win_unlock(other, win);
     expect(0);
+    lock_for_long(win);
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Comm_group(MPI_COMM_WORLD, &all);
     MPI_Group_incl(all, 1, &other, &others);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 
 from fake_mi import FakeGdb
@@ -12,6 +13,7 @@ from crdebug.events import Location, RankStopped
 from crdebug.target.gdb import GdbTarget
 from crdebug.target.interface import Notice
 
+PID = os.getpid()  # it lives: whether a rank has ended is looked up in /proc
 WORK = Location(0x1000, "work", "ring.c", 7)
 BREAKPOINT = 'reason="breakpoint-hit",disp="keep",bkptno="1",'
 SIGSEGV = 'reason="signal-received",signal-name="SIGSEGV",'
@@ -38,8 +40,8 @@ class Rank:
         )
 
     async def attach(self) -> None:
-        """Attach to process 100, and forget how."""
-        await self.target.attach(100, soon())
+        """Attach to process PID, and forget how."""
+        await self.target.attach(PID, soon())
         self.gdb.alone.clear()
         self.gdb.transport.commands.clear()
 

@@ -124,6 +124,10 @@ class FakeSession(Selecting, Stacks, Arrays):
         self.ended = status
         self.tell(JobEnded(status))
 
+    @property
+    def output_told(self) -> dict[Path, int]:
+        return {}
+
     async def detach(self, *, hold: bool = False) -> None:
         self.asked.append(("detach", "held") if hold else ("detach",))
 

@@ -18,6 +18,7 @@ from crdebug.target.interface import (
     Frame,
     Inserted,
     Notice,
+    Selection,
     TargetState,
     ThreadInfo,
 )
@@ -39,6 +40,7 @@ class FakeTarget:
         self.calls: list[str] = []
         self.errors: dict[str, CrdebugError] = {}
         self.gates: dict[str, asyncio.Event] = {}
+        self.selection = Selection()
         self.values: Mapping[str, str] = {}
         self.stubborn = False
         self.own_stop: StopReason | None = None

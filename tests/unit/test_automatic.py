@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from crdebug.errors import CrsFailed
+from crdebug.errors import CrsFailed, Refused
 from crdebug.events import Event, JobSays
 from crdebug.ranks import RankSet
 from crdebug.timeline.elapsed import Elapsed
@@ -51,6 +51,7 @@ class Run:
         self.problem: CrsFailed | None = None
         self.told: list[str] = []
         self.locked = 0
+        self.busy = False
         self.in_epochs = RankSet()
         self.automatic = Automatic(
             SimpleNamespace(directory=self, checkpoint=self.checkpoint),  # type: ignore[arg-type]
@@ -62,6 +63,8 @@ class Run:
 
     @contextlib.contextmanager
     def lock(self, what: str) -> Iterator[None]:
+        if self.busy:
+            raise Refused(f"cannot {what}: another crdebug works on job 'heat'")
         self.locked += 1
         yield
         self.locked -= 1
@@ -123,6 +126,22 @@ async def test_their_number_grows_with_the_logarithm_of_the_run(job: Run) -> Non
     assert job.places()[0] == 0
     assert job.places()[-1] == 100 * 2999
     assert job.told == []
+
+
+async def test_one_that_was_taken_is_taken_though_nothing_could_be_removed(job: Run) -> None:
+    """Another crdebug has the job's lock just then: the next one makes room."""
+    job.automatic.bound = Bound(6 * BYTES)
+    await job.go(6)
+    job.busy = True
+    await job.go(2)
+    assert len(job.places()) == 8
+    assert job.told == [
+        "no automatic checkpoint was removed: cannot remove automatic checkpoints: "
+        "another crdebug works on job 'heat'"
+    ]
+    job.busy = False
+    await job.go(1)
+    assert len(job.places()) == 6
 
 
 async def test_it_is_the_seconds_of_run_that_count(job: Run) -> None:
@@ -258,3 +277,22 @@ async def test_none_is_taken_inside_an_epoch_of_one_sided_communication(tmp_path
     run.in_epochs = RankSet()
     await run.automatic.take_if_useful()
     assert len(run.history.cuts) == 1
+
+
+async def test_one_that_is_put_off_for_a_minute_is_told_once(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.in_epochs = RankSet.of([1])
+    await run.go(6)
+    assert run.told == []
+    await run.go(20)
+    (said,) = run.told
+    assert said.startswith(
+        "no automatic checkpoint was taken for 60 s of run: each time a rank was"
+    )
+    # Each minute counts from the last one that could be taken.
+    run.in_epochs = RankSet()
+    await run.go(1)
+    run.in_epochs = RankSet.of([0])
+    await run.go(6)
+    assert len(run.history.cuts) == 1
+    assert run.told == [said]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 from test_store import Crash, a_manifest, failing
 
 from crdebug.checkpoint import chains, staging
+from crdebug.checkpoint import manifest as manifests
 from crdebug.checkpoint.manifest import NAME, Base, Manifest
 from crdebug.checkpoint.store import Checkpoint, CheckpointStore
 from crdebug.checkpoint.upkeep import Keep, expendable
@@ -197,8 +199,8 @@ def test_a_base_that_is_gone_or_another_one_is_said(store: CheckpointStore) -> N
     shutil.rmtree(other.path(2))
     take(other, other.load(1))
     other.path(3).rename(home)
-    text = (home / NAME).read_text().replace('"number": 3', '"number": 2')
-    (home / NAME).write_text(text)
+    document = json.loads((home / NAME).read_bytes()) | {"number": 2}
+    (home / NAME).write_bytes(manifests.seal(document))
     with pytest.raises(StoreError, match=r"heat:4 builds on heat:2: it is another one than it was"):
         store.verify(store.load(4))
 

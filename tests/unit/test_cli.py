@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -101,10 +102,18 @@ class World:
         self._note("run_detached", tuple(argv), name, settings.signal)
         return JobInfo()
 
+    def followed(self, job: str) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
     async def follow(
-        self, job: str, subscriber: Callable[[Event], None], since: Path | None
+        self,
+        job: str,
+        subscriber: Callable[[Event], None],
+        since: Path | None = None,
+        *,
+        told_before: Mapping[Path, int] | None = None,
     ) -> int:
-        self._note("follow", job)
+        self._note("follow", job, *([] if told_before is None else [True]))
         subscriber(JobOutput("stdout", "half"))
         subscriber(JobOutput("stderr", "oops\n"))
         if self.interrupted:
@@ -154,6 +163,7 @@ class World:
 
 
 _JOB_VERBS = (
+    "followed",
     *("run_detached", "follow", "restart", "take_checkpoint", "list_jobs", "list_checkpoints"),
     *("delete", "kill", "release"),
 )
@@ -214,14 +224,6 @@ def test_the_launchers_options_are_its_own_without_the_dashes_too(
 ) -> None:
     assert crdebug_("run", "-x", script(""), "--batch", "mpirun", "-x", "A=1").exit_code == 0
     assert world.asked[0][1] == ("mpirun", "-x", "A=1")
-
-
-def test_a_failing_script_is_status_1_with_file_and_line(world: World, script: Script) -> None:
-    file = script("# heat\nfrobnicate\n")
-    result = crdebug_("run", "--batch", "-x", file, "--", "mpirun", "./heat")
-    assert result.exit_code == 1
-    assert result.stderr.splitlines()[-1].startswith(f"{file}:2: there is no command 'frobnicate'")
-    assert world.session.closed
 
 
 def test_without_batch_the_console_reads_a_pipe_to_its_end(world: World, script: Script) -> None:
@@ -294,6 +296,9 @@ def test_restart_announces_ranks_as_debuggers_expect(world: World, script: Scrip
     assert result.exit_code == 0
     assert world.asked == [("restart_from", "heat:1")]
     assert "MPIR_debug_info) node1:100" in result.stderr.splitlines()
+    # who sits at a console attaches to nothing
+    result = crdebug_("restart", "heat:1", typed="quit\n")
+    assert "MPIR_debug_info" not in result.output + result.stderr
 
 
 # ---- errors -----------------------------------------------------------------------------------

@@ -9,13 +9,12 @@ from fake_session import FakeSession, a_checkpoint, stops, together
 
 from crdebug.commands import results
 from crdebug.commands.context import Context
-from crdebug.commands.looking import alike
 from crdebug.commands.registry import Group, Registry
 from crdebug.commands.standard import standard
 from crdebug.errors import BadInput, CrdebugError, GdbError, Refused, StoreError
 from crdebug.events import GroupStopped, StopReason
 from crdebug.ranks import RankSet
-from crdebug.target.answers import Answers
+from crdebug.target.answers import ADDRESS, Answers, alike
 
 pytestmark = pytest.mark.unit
 
@@ -429,4 +428,14 @@ async def test_displays_follow_every_stop(session: FakeSession, context: Context
 
 def test_answers_that_differ_in_addresses_only_are_shown_as_one() -> None:
     said = Answers({0: "at 0x7f0000001 <f+1>", 1: "at 0x7f0000002 <f+1>", 2: "at 0x7f0000002"}, {})
-    assert [text for _, text in alike(said).merged()] == ["at 0x... <f+1>", "at 0x7f0000002"]
+    assert [text for _, text in alike(said, ADDRESS).merged()] == [
+        "at 0x... <f+1>",
+        "at 0x7f0000002",
+    ]
+
+
+def test_commands_of_other_debuggers_are_answered_with_what_there_is() -> None:
+    for word, hint in {"run": "'continue'", "r": "'restart'", "layout": "'list'"}.items():
+        with pytest.raises(BadInput, match=f"no command '{word}'") as caught:
+            standard().read(word)
+        assert hint in (caught.value.hint or "")

@@ -8,7 +8,7 @@ from fake_session import FakeSession
 from crdebug.commands.arguments import flag, option, parse, rest, word
 from crdebug.commands.context import Context
 from crdebug.commands.standard import standard
-from crdebug.errors import BadInput, GdbError
+from crdebug.errors import BadInput, GdbError, NotAvailable
 from crdebug.target.answers import NoRankAnswered
 from crdebug.ui.render import render
 
@@ -57,6 +57,22 @@ async def test_where_an_expression_fails_the_others_are_told_still(session: Fake
         lines = await said(session, f"[0-2] {line}")
         assert lines[-1].strip() == "[1] error: Cannot access memory at address 0x0"
         assert "3" in "".join(lines[:-1])
+
+
+async def test_a_line_for_the_shell(
+    session: FakeSession, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHELL", "/bin/sh")
+    for line in ("shell echo '[0]' $((6 * 7))", "!echo '[0]' $((6 * 7))"):
+        assert await said(session, line) == []
+        assert capfd.readouterr().out == "[0] 42\n"
+    assert await said(session, "! exit 3") == ["the shell's exit status is 3"]
+    assert await said(session, "shell kill -TERM $$") == ["the shell's exit status is 143"]
+    with pytest.raises(BadInput, match="'shell' takes no rank set"):
+        await said(session, "[0] !true")
+    monkeypatch.setenv("SHELL", "/nonexistent/sh")
+    with pytest.raises(NotAvailable, match="cannot start /nonexistent/sh: No such file"):
+        await said(session, "!true")
 
 
 # ---- flags and options --------------------------------------------------------------------------

@@ -119,7 +119,7 @@ async def test_apropos_finds_commands_by_any_word_of_their_help() -> None:
             if re.search(rf"^  {re.escape(name)} ", result.text, re.M)
         ]
 
-    assert await found("apropos STOP-MODE") == ["continue", "wait", "break", "set"]
+    assert await found("apropos STOP-MODE") == ["continue", "wait", "break", "tbreak", "set"]
     assert await found("apropos run the ranks until a loc") == ["advance"]
     for command in registry.commands:
         assert command.name in await found(f"apropos {command.summary}")

@@ -6,11 +6,14 @@ import asyncio
 import itertools
 import json
 import os
+import signal
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 
 from crdebug.checkpoint.criu import Criu, errors_in
@@ -48,7 +51,12 @@ channel = socket.socket(socket.AF_UNIX)
 channel.connect(sys.argv[2])
 line = f"{{os.environ['CRTOOLS_SCRIPT_ACTION']}} {{os.environ['CRTOOLS_INIT_PID']}}\\n"
 channel.send(line.encode())
-sys.exit(0 if channel.makefile().read() == "go\\n" else 1)
+answer = channel.makefile().readline()
+if answer.startswith("carry out "):
+    said = open(answer[len("carry out "):-1]).read()
+    channel.send(said.encode() + b"\\n")
+    sys.exit(0 if said == "done" else 1)
+sys.exit(0 if answer == "go\\n" else 1)
 """
 
 
@@ -95,16 +103,17 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    (tmp_path / "tmp").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
 @pytest.fixture(autouse=True)
-def nothing_left(world: World) -> object:
-    yield
-    assert not list((world.home / "tmp").iterdir())
+def nothing_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """In the directory for temporary files: a short one, for sockets are made in it."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as path:
+        monkeypatch.setattr(tempfile, "tempdir", path)
+        yield
+        assert not os.listdir(path)
 
 
 def soon() -> Deadline:
@@ -122,6 +131,19 @@ class Frozen:
         self.pids.append(pid)
         if self.error is not None:
             raise self.error
+
+
+class Whole(Frozen):
+    """What is to happen once a restored job is whole. said: of the plan, by the action script."""
+
+    def __init__(self, plan: Path, said: str = "done", error: BaseException | None = None) -> None:
+        super().__init__(error)
+        self.plan = plan
+        plan.write_text(said)
+
+    async def __call__(self, pid: int) -> Path:
+        await super().__call__(pid)
+        return self.plan
 
 
 async def test_a_dump(world: World) -> None:
@@ -152,15 +174,71 @@ async def test_a_dump_of_what_has_changed(world: World) -> None:
 
 
 async def test_a_restore(world: World) -> None:
-    criu, frozen = world.criu(actions=("pre-resume",)), Frozen()
+    actions = ("setup-namespaces", "post-setup-namespaces", "post-restore", "pre-resume")
+    criu, whole = world.criu(actions=actions), Whole(world.home / "final")
     mounts = {"crdebug-job": "/state/run/2", "/home": "/home"}
-    assert await criu.restore(world.images, mounts, frozen, soon()) == 4711
-    assert frozen.pids == [4711]
+    assert await criu.restore(world.images, mounts, whole, soon()) == 4711
+    assert whole.pids == [4711]
+    assert world.note()["actions"] == [[action, 0] for action in actions]
     assert world.argv()[0] == "restore"
     assert world.after("--external") == ["mnt[crdebug-job]:/state/run/2", "mnt[/home]:/home"]
     assert world.after("--root") == ["/"] and "--restore-detached" in world.argv()
     for option in ("--tree", "--leave-running", "--network-lock"):
         assert option not in world.argv(), option
+
+
+async def test_a_plan_that_cannot_be_carried_out_is_the_error(world: World) -> None:
+    criu = world.criu(actions=("post-restore",), status=1, log="Error (x.c:1): action failed\n")
+    whole = Whole(world.home / "final", "cannot roll back /x: No space left on device")
+    with pytest.raises(StoreError, match=r"^cannot roll back /x: No space left on device$"):
+        await criu.restore(world.images, {}, whole, soon())
+
+
+async def test_a_plan_for_when_the_mounts_are_there(world: World) -> None:
+    actions = ("post-setup-namespaces", "post-restore")
+    begun = world.home / "begun"
+    begun.write_text("cannot bind")
+    whole = Whole(world.home / "final")
+    with pytest.raises(StoreError, match="cannot bind"):
+        criu = world.criu(actions=actions[:1], status=1)
+        await criu.restore(world.images, {}, whole, soon(), begun=begun)
+    begun.write_text("done")
+    await world.criu(actions=actions).restore(world.images, {}, whole, soon(), begun=begun)
+    assert whole.pids == [4711]
+
+
+@pytest.mark.parametrize("end", ["cancelled", "expired"])
+async def test_what_makes_it_final_is_not_broken_off(world: World, end: str) -> None:
+    """Until then both end it."""
+    hangs = world.criu(actions=("post-restore",), hang=True)
+    slow, begun = Whole(world.home / "final"), asyncio.Event()
+
+    class Hanging(Whole):
+        async def __call__(self, pid: int) -> Path:
+            begun.set()
+            await asyncio.sleep(3600)
+            raise AssertionError
+
+    async def start(whole: Whole, seconds: float) -> asyncio.Task[int]:
+        return asyncio.create_task(hangs.restore(world.images, {}, whole, Deadline(seconds)))
+
+    seconds = 2.0 if end == "expired" else 60.0
+    early = await start(Hanging(world.home / "x"), seconds)
+    await begun.wait()
+    if end == "cancelled":
+        early.cancel()
+    with pytest.raises(asyncio.CancelledError if end == "cancelled" else DeadlineExpired):
+        await early
+    late = await start(slow, seconds)
+    await soon().until((world.home / "note").exists, "the plan to be carried out")
+    if end == "cancelled":
+        late.cancel()
+    done, _ = await asyncio.wait([late], timeout=2.5)
+    assert not done
+    for process in psutil.Process().children():
+        process.send_signal(signal.SIGTERM)
+    with pytest.raises(CrsFailed, match="killed by signal 15"):
+        await late
 
 
 async def test_only_the_action_that_is_waited_for_counts(world: World) -> None:
@@ -184,10 +262,11 @@ async def _ask(criu: Criu, verb: str, world: World, frozen: Frozen) -> None:
     if verb == "dump":
         await criu.dump(1, world.images, {}, frozen, soon())
     else:
-        await criu.restore(world.images, {}, frozen, soon())
+        whole = Whole(world.home / "final", error=frozen.error)
+        await criu.restore(world.images, {}, whole, soon())
 
 
-ACTION = {"dump": "post-dump", "restore": "pre-resume"}
+ACTION = {"dump": "post-dump", "restore": "post-restore"}
 
 
 @pytest.mark.parametrize("verb", ACTION)

@@ -15,6 +15,7 @@ from harness import leaks
 from harness.leaks import MARK, Footprint
 
 pytestmark = pytest.mark.unit
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
 ORPHAN = """
 import os, sys
@@ -70,15 +71,65 @@ def test_an_orphan_is_known_by_its_mark(tmp_path: Path, orphan: int) -> None:
 
 def test_a_child_is_told_while_it_runs_and_until_it_is_waited_for(tmp_path: Path) -> None:
     before = take(tmp_path)
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+    argv = [sys.executable, "-u", "-c", "print(); input()"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe) as child:
+        assert child.stdout is not None and child.stdout.readline()  # it has its arguments
         (process,) = take(tmp_path).processes - before.processes
         assert process.pid == child.pid
-        assert process.what.endswith("-c input()")
+        assert process.what.endswith("-c print(); input()")
         child.kill()
         leaks.wait_ended(frozenset({process}), Deadline(10))
         (process,) = take(tmp_path).processes - before.processes
         assert process.what.endswith("ended and not waited for")
     assert take(tmp_path).processes == before.processes
+
+
+WATCHER = """
+import sys
+from pathlib import Path
+from harness import leaks
+
+leaks.own_mounts()
+home = Path("/nonexistent")
+before = leaks.Footprint.take("none", home)
+for line in sys.stdin:
+    print(*leaks.Footprint.take("none", home).left_since(before), flush=True)
+"""
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Path]:
+    """A directory whose mounts others get to see, as those of most machines."""
+    path = tmp_path / "machine"
+    path.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(path)], check=True)
+    subprocess.run(["mount", "--make-shared", str(path)], check=True)
+    yield path
+    subprocess.run(["umount", "--recursive", str(path)], check=True)
+
+
+@needs_root
+def test_a_mount_is_told_and_those_of_others_are_not(machine: Path, tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", WATCHER]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    before = take(tmp_path / "home")
+    with subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as watcher:
+        assert watcher.stdin is not None and watcher.stdout is not None
+
+        def look() -> str:
+            watcher.stdin.write("look\n")
+            watcher.stdin.flush()
+            return watcher.stdout.readline()
+
+        assert look() == "\n"
+        (machine / "theirs").mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(machine / "theirs")], check=True)
+        assert look() == "\n"
+        watcher.stdin.close()
+    assert take(tmp_path / "home").left_since(before) == (f"mount {machine / 'theirs'}",)
 
 
 FORGETFUL = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from crdebug.checkpoint.hashing import RunningHashes
 pytestmark = pytest.mark.unit
 
 SIZE = 5 << 20
+# What asks for a directory's files by way of Path; from Python 3.13 on glob does not.
+LOOKS = ("is_dir", "stat") if sys.version_info < (3, 13) else ("stat",)
 
 
 def test_of_what_is_there_at_the_end(tmp_path: Path) -> None:
@@ -27,7 +30,7 @@ def test_of_what_is_there_at_the_end(tmp_path: Path) -> None:
     assert hashes.finish() == {image: (3 * SIZE, digest.hexdigest())}
 
 
-@pytest.mark.parametrize("name", ["is_dir", "stat"])
+@pytest.mark.parametrize("name", LOOKS)
 def test_an_image_that_is_given_up_meanwhile_is_no_fault(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

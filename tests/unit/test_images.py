@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdebug.checkpoint.images import CoreThread, memory, read_threads
+from crdebug.checkpoint.files import SavedFile
+from crdebug.checkpoint.images import (
+    CoreThread,
+    memory,
+    open_files,
+    read_threads,
+    require_open,
+)
 from crdebug.errors import StoreError
 
 pytestmark = pytest.mark.unit
@@ -44,10 +51,17 @@ def registers(pc: int = 1, sp: int = 2, rax: int = 3, orig_rax: int = WORD) -> b
     return b"".join(number(n, value) for n, value in values.items())
 
 
-def core(gpregs: bytes, *, around: bytes = b"") -> bytes:
-    """A core image: magic, entry's size, CoreEntry{mtype, thread_info{clear_tid, gpregs, …}, …}."""
+MASK = 1 << 61
+
+
+def core(gpregs: bytes, *, around: bytes = b"", thread: bool = False) -> bytes:
+    """A core image: magic, entry's size, CoreEntry{mtype, thread_info{clear_tid, gpregs, …}, …}.
+
+    thread: not the first one of its process, so that the mask is elsewhere.
+    """
+    mask = block(4, number(2, 9) + number(6, MASK)) if thread else block(3, number(5, MASK))
     info = number(1, 0x7F00) + block(2, gpregs) + block(3, b"fpregs \xff\x00")
-    entry = number(1, 62) + around + block(2, info) + block(3, b"task core") + around
+    entry = number(1, 62) + around + block(2, info) + mask + around
     return struct.pack("<III", 0x54564319, 0x55053847, len(entry)) + entry
 
 
@@ -57,12 +71,12 @@ def put(images: Path, tid: int, data: bytes) -> None:
 
 def test_each_thread_of_the_image_with_its_registers(tmp_path: Path) -> None:
     put(tmp_path, 7, core(registers(0x401000, 0x7FFD0000, WORD - 3, 7)))
-    put(tmp_path, 12, core(registers(0x7F0000001234, 0x7FFE0000, 0, WORD)))
+    put(tmp_path, 12, core(registers(0x7F0000001234, 0x7FFE0000, 0, WORD), thread=True))
     for other in ("pstree.img", "mm-7.img", "core.img", "fdinfo-2.img"):
         (tmp_path / other).write_bytes(b"no core")
     assert set(read_threads(tmp_path)) == {
-        CoreThread(7, 0x401000, 0x7FFD0000, WORD - 3, 7),
-        CoreThread(12, 0x7F0000001234, 0x7FFE0000, 0, WORD),
+        CoreThread(7, 0x401000, 0x7FFD0000, WORD - 3, 7, MASK),
+        CoreThread(12, 0x7F0000001234, 0x7FFE0000, 0, WORD, MASK),
     }
 
 
@@ -79,13 +93,13 @@ def test_every_value_of_64_bits_is_read(
 ) -> None:
     images = tmp_path_factory.mktemp("images")
     put(images, 1, core(registers(pc, sp, rax, orig_rax)))
-    assert read_threads(images) == (CoreThread(1, pc, sp, rax, orig_rax),)
+    assert read_threads(images) == (CoreThread(1, pc, sp, rax, orig_rax, MASK),)
 
 
 def test_fields_of_every_wire_type_are_passed_over(tmp_path: Path) -> None:
     around = number(9, 300) + fixed(10, 8) + fixed(11, 4) + block(12, b"\x08\x01")
     put(tmp_path, 1, core(registers(), around=around))
-    assert read_threads(tmp_path) == (CoreThread(1, 1, 2, 3, WORD),)
+    assert read_threads(tmp_path) == (CoreThread(1, 1, 2, 3, WORD, MASK),)
 
 
 def test_cut_off_anywhere_it_is_one_sentence(tmp_path: Path) -> None:
@@ -117,7 +131,7 @@ def test_a_register_that_is_missing_is_one_sentence(tmp_path: Path, missing: int
     ],
 )
 def test_a_call_that_the_crs_broke_off(rax: int, orig_rax: int, call: int) -> None:
-    assert CoreThread(1, 0, 0, rax, orig_rax).interrupted_call == call
+    assert CoreThread(1, 0, 0, rax, orig_rax, 0).interrupted_call == call
 
 
 # ---- memory ------------------------------------------------------------------------------------
@@ -149,3 +163,32 @@ def test_a_pagemap_that_is_cut_off_is_named(tmp_path: Path, missing: int) -> Non
     (tmp_path / "pagemap-1.img").write_bytes(pagemap(number(5, 1))[:-missing])
     with pytest.raises(StoreError, match=r"cannot read the image pagemap-1\.img"):
         memory(tmp_path)
+
+
+# ---- open files ---------------------------------------------------------------------------------
+
+
+def a_file(kind: int, body: bytes) -> bytes:
+    """FileEntry{type, id, the field of that kind}."""
+    return number(1, kind) + number(2, 9) + block(kind + 2, body)
+
+
+def regular(name: str) -> bytes:
+    """RegFileEntry{id, flags, pos, fown{…}, name, mnt_id}."""
+    head = number(1, 9) + number(2, 0o2001) + number(3, 77) + block(5, block(6, b"/not this"))
+    return head + block(6, name.encode()) + number(7, 4)
+
+
+def test_only_files_that_the_image_has_open_are_put_back(tmp_path: Path) -> None:
+    entries = [a_file(1, regular("/tmp/out")), a_file(3, block(6, b"/a/socket"))]
+    entries.append(a_file(1, regular("/tmp/ä b")))
+    framed = b"".join(struct.pack("<I", len(each)) + each for each in entries)
+    (tmp_path / "files.img").write_bytes(struct.pack("<II", 0x54564319, 0x56303138) + framed)
+    assert open_files(tmp_path) == {"/tmp/out", "/tmp/ä b"}
+    require_open(tmp_path, [SavedFile("/tmp/out", 1), SavedFile("/tmp/ä b", 1)])
+    require_open(tmp_path / "none", [])
+    with pytest.raises(StoreError, match=r"the image has no /etc/passwd open, .*tampered"):
+        require_open(tmp_path, [SavedFile("/tmp/out", 1), SavedFile("/etc/passwd", 1)])
+    (tmp_path / "files.img").write_bytes(b"\0" * 8 + b"\x80" * 100)
+    with pytest.raises(StoreError, match=r"cannot read the image files\.img"):
+        open_files(tmp_path)

@@ -139,7 +139,7 @@ async def test_breakpoints_of_ranks_that_run(job: Job) -> None:
     # what is refused leaves them running too
     job.rank[0].errors["insert"] = job.rank[1].errors["insert"] = GdbError("no such line", "break")
     with pytest.raises(GdbError, match="no such line"):
-        await job.talk("[0-1] break 99")
+        await job.talk("[0-1] break ring.c:99")
     with pytest.raises(BadInput, match="there is no breakpoint 9"):
         await job.talk("delete 9")
     assert job.session.running == RankSet.of([0, 1])

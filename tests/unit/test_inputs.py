@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 import os
+import resource
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from crdebug.errors import StoreError
 from crdebug.job import inputs
 
 pytestmark = pytest.mark.unit
@@ -129,3 +132,22 @@ def test_a_job_that_has_none(runs: Iterator[Path]) -> None:
     inputs.bring_back(saved, run, new)
     assert not any(any(each.iterdir()) for each in (run, saved, new))
     assert inputs.size(run) == 0
+
+
+def test_what_does_not_fit_on_the_disk_is_not_there_by_halves(tmp_path: Path) -> None:
+    """Half a block would be taken for the beginning of the next one's."""
+    inputs.begin(tmp_path, None, more=True)
+    inputs.append(tmp_path, b"first")
+    before = (tmp_path / inputs.INPUT).read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 6, hard))
+    try:
+        with pytest.raises(StoreError, match="the job's input cannot be kept: File too large"):
+            inputs.append(tmp_path, b"second, which is longer")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+    assert (tmp_path / inputs.INPUT).read_bytes() == before
+    inputs.append(tmp_path, b"")
+    assert inputs.is_over(tmp_path)

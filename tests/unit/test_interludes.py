@@ -30,8 +30,9 @@ class Runs:
     async def serve(self, request: Request) -> int:
         raise AssertionError
 
-    async def take(self) -> None:
+    async def take(self) -> float:
         self.own += 1
+        return 0.001
 
     async def run(self) -> GroupStopped:
         await self._stop.wait()

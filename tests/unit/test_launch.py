@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from crdebug.errors import (
 )
 from crdebug.job import inputs
 from crdebug.job import launch as launching
-from crdebug.job.launch import Given, await_ranks, launch, launch_environment, why_ended
+from crdebug.job.launch import Given, added_to, await_ranks, launch, why_ended
 from crdebug.job.record import JobDirectory
 from crdebug.native.build import Native
 from crdebug.node import container as containers
@@ -37,6 +38,7 @@ EVERYTHING = {
     "PMIX_SYSTEM_TMPDIR": "/dev/shm",
     "OMPI_MCA_pml": "ob1",
     "OMPI_MCA_btl": "self,vader,tcp",
+    "OMPI_MCA_btl_tcp_if_include": "lo",
     "UCX_TLS": "self,sm,tcp",
     "HYDRA_LAUNCHER": "fork",
     "PRTE_MCA_schizo_proxy": "ompi",
@@ -61,15 +63,20 @@ def test_a_job_gets_what_it_needs_and_keeps_what_it_has(
     monkeypatch: pytest.MonkeyPatch, uid: int, more: Mapping[str, str]
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: uid)
-    assert launch_environment({"HOME": "/x"}) == {"HOME": "/x", **EVERYTHING, **more}
+    assert added_to({"HOME": "/x"}) == {**EVERYTHING, **more}
+    debugged = added_to({"HOME": "/x"}, debugged=True)
+    assert debugged == {**EVERYTHING, **more, "LSAN_OPTIONS": "detect_leaks=0"}
+    recorded = added_to({"HOME": "/x"}, recorded=True)
+    assert recorded == {**EVERYTHING, **more, "PYTHONHASHSEED": "0"}
+    assert added_to({"PYTHONHASHSEED": "random"}, recorded=True) == {**EVERYTHING, **more}
 
 
 @pytest.mark.parametrize("name", [*EVERYTHING, *AS_ROOT])
 @pytest.mark.parametrize("value", ["", "mine"])
 def test_the_users_own_settings_win(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    found = launch_environment({name: value})
-    assert found == {**EVERYTHING, **AS_ROOT, name: value}
+    every = {**EVERYTHING, **AS_ROOT}
+    assert added_to({name: value}) == {other: every[other] for other in every if other != name}
 
 
 # ---- before anything is started ----------------------------------------------------------------
@@ -82,20 +89,26 @@ class Container:
         self.asked: list[Mapping[str, object]] = []
         self.error: BaseException | None = None
 
-    async def start(self, *programs: object, **options: object) -> int:
+    async def start(
+        self, *programs: object, register: Callable[[int], None], **options: object
+    ) -> None:
         self.asked.append(options)
         if self.error is not None:
             raise self.error
-        return os.getpid()
+        register(os.getpid())
 
 
 @pytest.fixture
-def container(monkeypatch: pytest.MonkeyPatch) -> Container:
+def container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Container:
     made = Container()
+    cache = tmp_path / "cache"
+    cache.mkdir()
 
     async def build(compiler: str, deadline: Deadline) -> Native:
         names = ("starter", "shim.so", "walk.so", "history.so")
-        return Native(*(Path("/cache") / name for name in names))
+        for name in names:
+            (cache / name).write_text(name)
+        return Native(*(cache / name for name in names))
 
     monkeypatch.setattr(launching, "build", build)
     monkeypatch.setattr(containers, "start", made.start)
@@ -109,6 +122,7 @@ async def start(name: str | None = "heat", **settings: object) -> JobDirectory:
     return directory
 
 
+@pytest.mark.root
 async def test_a_job_that_was_started_is_on_record(home: Path, container: Container) -> None:
     directory = await start()
     record = directory.read()
@@ -119,6 +133,7 @@ async def test_a_job_that_was_started_is_on_record(home: Path, container: Contai
     assert (directory.path / "run" / "1").is_dir()
 
 
+@pytest.mark.root
 async def test_what_the_job_is_given_is_on_record_and_its_input_in_place(
     container: Container, tmp_path: Path
 ) -> None:
@@ -145,12 +160,14 @@ async def test_what_is_not_there_cannot_be_given(container: Container, given: Gi
     assert not container.asked and not JobDirectory("heat").exists()
 
 
+@pytest.mark.root
 async def test_the_signal_is_the_users(container: Container) -> None:
     directory = await start(signal=40)
     assert directory.read().signal == 40
     assert container.asked[0]["signal"] == 40
 
 
+@pytest.mark.root
 async def test_a_job_of_that_name_that_runs_is_refused(container: Container) -> None:
     a_job()
     with pytest.raises(Refused) as caught:
@@ -161,6 +178,7 @@ async def test_a_job_of_that_name_that_runs_is_refused(container: Container) -> 
     assert not container.asked
 
 
+@pytest.mark.root
 async def test_one_that_left_checkpoints_is_refused(container: Container) -> None:
     with_checkpoint(a_job(**OVER))
     with pytest.raises(Refused, match="job 'heat' has 1 checkpoint: heat:1 "):
@@ -171,6 +189,7 @@ async def test_one_that_left_checkpoints_is_refused(container: Container) -> Non
     assert not container.asked
 
 
+@pytest.mark.root
 async def test_one_that_is_over_makes_room(container: Container) -> None:
     old = a_job(**OVER)
     (old.new_run(1) / "stdout").write_text("old")
@@ -179,6 +198,7 @@ async def test_one_that_is_over_makes_room(container: Container) -> None:
     assert directory.read() != a_record(**OVER)
 
 
+@pytest.mark.root
 async def test_two_at_once_with_the_same_name(container: Container) -> None:
     with JobDirectory("heat").lock("start it"), pytest.raises(Refused, match="cannot start it"):
         await start()
@@ -186,6 +206,7 @@ async def test_two_at_once_with_the_same_name(container: Container) -> None:
 
 
 @pytest.mark.parametrize("error", [NotAvailable("no namespaces"), KeyboardInterrupt()])
+@pytest.mark.root
 async def test_a_container_that_cannot_be_made_leaves_nothing(
     container: Container, error: BaseException
 ) -> None:
@@ -208,6 +229,7 @@ async def test_a_signal_that_cannot_lead_threads_is_refused(home: Path) -> None:
     assert not home.exists()
 
 
+@pytest.mark.root
 async def test_an_mpi_program_that_is_linked_statically_is_refused(home: Path) -> None:
     """Not so a static one without MPI: it may start the program, and hands on what is preloaded."""
     source = home.parent / "program.c"
@@ -320,3 +342,18 @@ async def test_an_incarnation_without_its_directory_is_said() -> None:
     directory = a_job()
     with pytest.raises(StoreError, match=f"{directory.run(1)} is missing"):
         await await_ranks(directory, directory.read(), Deadline(30.0))
+
+
+async def test_four_at_once_with_an_empty_cache_get_four_names(
+    container: Container, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The compiler takes longer than it takes the others to look for a name."""
+    all_wait, built = asyncio.Barrier(4), launching.build
+
+    async def slow(compiler: str, deadline: Deadline) -> Native:
+        await all_wait.wait()
+        return await built(compiler, deadline)
+
+    monkeypatch.setattr(launching, "build", slow)
+    found = await asyncio.gather(*(start(None) for _ in range(4)))
+    assert sorted(each.name for each in found) == [f"job-{number}" for number in range(1, 5)]

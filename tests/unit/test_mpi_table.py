@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.native import build_mpi, clock, mpi_four, mpi_wrappers
+from crdebug.native import build_mpi, clock, mpi_errors, mpi_four, mpi_wrappers
 from crdebug.native.build_mpi import mpicc_of
 from crdebug.native.mpi_calls import BY_NAME, FUNCTIONS
 from crdebug.timeline.calls import Kind
@@ -86,6 +86,7 @@ def test_the_layout_is_the_compilers(tmp_path: Path) -> None:
         ("clock", "enforce", clock.ENFORCE_OFFSET),
         ("log", "tail", clock.TAIL_OFFSET),
         ("log", "cuts", clock.CUTS_OFFSET),
+        ("log", "room", clock.ROOM_OFFSET),
     ]
     # where the two formats read the fields
     parts = [("<", "abi"), ("<IIii", "now"), ("<IIiiQQ", "held"), ("<IIiiQQI", "mode")]
@@ -102,6 +103,7 @@ def test_the_layout_is_the_compilers(tmp_path: Path) -> None:
         f"_Static_assert(sizeof(struct crdebug_record) == {clock.RECORD.size}, {'record'!r});",
         f"_Static_assert(CRDEBUG_LOG_HEADER == {clock.LOG_HEADER}, {'header'!r});",
         f"_Static_assert(CRDEBUG_CLOCK_ABI == {clock.ABI}, {'abi'!r});",
+        f"_Static_assert(CRDEBUG_ARGUMENT_ERRORS == {mpi_errors.ARGUMENTS}, {'errors'!r});",
     ]
     source = tmp_path / "layout.c"
     text = "\n".join(['#include "clock.h"', "#include <stddef.h>", *checks])
@@ -113,13 +115,14 @@ def test_every_field_of_the_clock_is_read_where_it_is() -> None:
     """Each field in its place: a number of its own comes back."""
     data = clock._CLOCK.pack(
         *(clock.ABI, clock.SIZE, 3, 4, 5, 6, 1, 1, 9, 10, 1, 2, 13, 3, 1, 1, 17),
-        *(18, 19, 20, 21, 22, clock.DIGEST, 1, 0),
+        *(18, 19, 20, 21, 22, clock.DIGEST, 1, 1, 2),
     )
     found = clock.Clock.parse(data)
     assert (found.rank, found.world, found.now, found.stop) == (3, 4, 5, 6)
     assert (found.cursor, found.repeat, found.thread_level, found.open_epochs) == (9, 10, 2, 13)
     assert (found.refused, found.expected, found.actual) == (3, (18, 19), (20, 21))
     assert (found.diverged_now, found.pending_wild, found.replaying) == (17, 22, True)
+    assert (found.expected_failed, found.actual_failed) == ("MPI_ERR_BUFFER", "MPI_ERR_COUNT")
 
 
 class TestTheMpiccOfALauncher:

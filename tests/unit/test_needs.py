@@ -21,6 +21,8 @@ FREE = 2**22 - 1  # above any PID of a machine (proc(5), pid_max)
 async def test_what_a_process_has_is_what_it_needs_and_is_its_own(tmp_path: Path) -> None:
     """Noted of this very process: everything is in the way but for the process itself."""
     reader, writer = os.pipe()
+    master, slave = os.openpty()
+    terminal = int(os.path.basename(os.ttyname(slave)))
     kept = tmp_path / "kept"
     with socket.create_server(("127.0.0.1", 0)) as server, kept.open("w"):
         number = server.getsockname()[1]
@@ -37,6 +39,9 @@ async def test_what_a_process_has_is_what_it_needs_and_is_its_own(tmp_path: Path
             await needs.require(noted)
         assert f"PID {os.getpid()} is in use by" in str(refused.value)
         assert f"tcp port {number} is in use" in str(refused.value)
+        assert f"pseudo-terminal {terminal} is in use" in str(refused.value)
+    os.close(master)
+    os.close(slave)
     kept.unlink()
     with pytest.raises(Refused, match=f"{kept} is missing"):
         await needs.require(noted, [os.getpid()])

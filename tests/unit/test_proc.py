@@ -84,7 +84,7 @@ GONE: dict[str, Callable[[], object]] = {
     "maps": lambda: proc.maps(NOBODY),
     "mounts": lambda: proc.mounts(NOBODY),
     "files_open_for_writing": lambda: proc.files_open_for_writing(NOBODY),
-    "resident": lambda: proc.resident(NOBODY),
+    "memory": lambda: proc.memory(NOBODY),
     "environment": lambda: proc.environment(NOBODY),
     "read_memory": lambda: proc.read_memory(NOBODY, 0, 1),
     "write_memory": lambda: proc.write_memory(NOBODY, 0, b"x"),
@@ -313,3 +313,37 @@ async def test_a_program_that_hangs_is_ended(tmp_path: Path) -> None:
 async def test_a_program_that_is_not_there() -> None:
     with pytest.raises(NotAvailable, match="cannot start /nowhere/x: No such file or directory"):
         await programs.run(["/nowhere/x"], Deadline(60.0), "it")
+
+
+SHARING = """
+import mmap, os, signal, sys
+size, ready = 64 << 20, os.pipe()
+shared = mmap.mmap(-1, size)  # MAP_SHARED | MAP_ANONYMOUS
+shared.write(bytes(1) * size)
+pids = []
+for _ in range(3):
+    pids.append(os.fork())
+    if pids[-1] == 0:
+        sum(shared[at] for at in range(0, size, 4096))
+        os.write(ready[1], b".")
+        signal.pause()
+for _ in pids:
+    os.read(ready[0], 1)
+print(*pids, flush=True)
+sys.stdin.read()
+for pid in pids:
+    os.kill(pid, signal.SIGKILL)
+"""
+
+
+def test_what_processes_share_is_counted_once() -> None:
+    """As with MPI_Win_allocate_shared: each rank has all of it mapped."""
+    with subprocess.Popen(
+        [sys.executable, "-IS", "-c", SHARING], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as first:
+        assert first.stdin is not None and first.stdout is not None
+        pids = [first.pid, *map(int, first.stdout.readline().split())]
+        each = [proc.memory(pid) for pid in pids]
+        first.stdin.close()
+    assert 64 << 20 <= sum(each) < 2 * 64 << 20
+    assert max(each) < 32 << 20

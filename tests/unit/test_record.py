@@ -20,7 +20,7 @@ from crdebug.job.record import (
     has_ended,
     is_alive,
     told,
-    unused_name,
+    unused,
 )
 from crdebug.node import proc
 
@@ -103,6 +103,13 @@ def test_what_is_no_name(name: str) -> None:
     assert str(caught.value) == f"'{name}' is no job name (use letters, digits, '.', '_', '-')"
 
 
+def unused_name(argv: tuple[str, ...]) -> str:
+    with unused(argv, "start it") as directory:
+        name = directory.name
+        directory.remove()
+    return name
+
+
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with programs and other files."""
@@ -159,6 +166,39 @@ def test_the_first_number_that_is_free(here: Path) -> None:
     assert unused_name(argv) == "heat-2"
     a_job("heat-2")
     assert unused_name(argv) == "heat-4"
+
+
+def test_two_at_once_get_two_names(here: Path) -> None:
+    argv = ("mpirun", "./heat")
+    with unused(argv, "start it") as one, unused(argv, "start it") as other:
+        assert (one.name, other.name) == ("heat-1", "heat-2")
+        with pytest.raises(Refused, match="another crdebug works on job 'heat-1'"), one.lock("x"):
+            pass
+
+
+def test_a_lock_that_was_forgotten_meanwhile_is_taken_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As `kill` and the one that follows the job may both find that it is over."""
+    directory = JobDirectory("heat")
+    real, left = open, ["opened", "made"]
+
+    def forgotten(path: Path, mode: str) -> object:
+        """Once before it is opened, and once between that and the lock."""
+        if left and left.pop() == "made":
+            directory.remove()
+            return real(path, mode)
+        file = real(path, mode)
+        if len(left) == 0 and not hasattr(forgotten, "done"):
+            directory.remove()
+            forgotten.done = True  # type: ignore[attr-defined]
+        return file
+
+    monkeypatch.setattr("builtins.open", forgotten)
+    with directory.lock("kill it"):
+        assert (directory.path / "lock").exists()
+        with pytest.raises(Refused), JobDirectory("heat").lock("start it"):
+            pass
 
 
 # ---- the record --------------------------------------------------------------------------------
@@ -336,11 +376,21 @@ def test_told(tmp_path: Path, text: str | None, wanted: Told) -> None:
 
 def test_told_who_came_late(tmp_path: Path) -> None:
     (tmp_path / "events").write_text("ranks 2\nlate 1 /bin/a b\nlate 0 /bin/c\n")
-    late = told(tmp_path / "events").late
+    late = told(tmp_path / "events").said
     assert [text.partition(" starts now")[0] for text in late] == [
         "rank 1: /bin/a b",
         "rank 0: /bin/c",
     ]
+
+
+def test_told_that_output_waits(tmp_path: Path) -> None:
+    events = "ranks 2\nwaits error No space left on device\nlate 0 /bin/c\nflows error\nwaits x \n"
+    (tmp_path / "events").write_text(events)
+    waits, late, flows, why = told(tmp_path / "events").said
+    assert waits.startswith("what the job writes to its standard error waits: no space left on dev")
+    assert late.startswith("rank 0: /bin/c")
+    assert flows == "what the job writes to its standard error goes on"
+    assert "waits:  (" in why
 
 
 def test_told_is_not_disturbed_by_bytes_that_are_no_text(tmp_path: Path) -> None:

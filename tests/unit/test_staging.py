@@ -6,14 +6,18 @@ import os
 from pathlib import Path
 
 import pytest
+from test_record import a_record
 from test_store import a_manifest
 
+from crdebug import batch
 from crdebug.batch import Stager
 from crdebug.checkpoint import staging
 from crdebug.checkpoint.staging import fetch, numbers, stage
 from crdebug.checkpoint.store import CheckpointStore
 from crdebug.checkpoint.upkeep import Upkeep
 from crdebug.errors import StoreError
+from crdebug.events import JobSays
+from crdebug.job.record import JobDirectory
 
 pytestmark = pytest.mark.unit
 
@@ -113,3 +117,65 @@ async def test_what_was_taken_is_staged_although_its_taker_did_not_come_to_begin
         take(store)
         await stager.all_done()
     assert numbers("heat", place) == (2,)
+
+
+# ---- the newest that is whole -------------------------------------------------------------------
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobDirectory:
+    """One that has ended; of its checkpoints, 1 and 2 are staged, and 3 is not."""
+    monkeypatch.setenv("CRDEBUG_HOME", str(tmp_path / "home"))
+    directory = JobDirectory("heat")
+    directory.create()
+    directory.write(a_record(boot="another"))
+    for _ in range(3):
+        take(directory.store)
+    return directory
+
+
+def damage(home: Path) -> None:
+    (home / "images" / "core-1.img").write_bytes(b"LARGE")
+
+
+async def test_the_newest_that_is_whole_anywhere_is_found(job: JobDirectory, place: Path) -> None:
+    """And each that is passed over is named, with why."""
+    for number in (1, 2):
+        await batch.stage(f"heat:{number}", place)
+    heard: list[object] = []
+    assert await batch.handle_of("heat", tell=heard.append) == "heat:3" and not heard
+    damage(job.store.path(3))
+    damage(job.store.path(2))
+    assert await batch.handle_of("heat", tell=heard.append) == "heat:2"
+    job.store.verify(job.store.load(2))  # it was fetched
+    damage(job.store.path(2))
+    damage(place / "heat" / "2")
+    heard.clear()
+    assert await batch.handle_of("heat", tell=heard.append) == "heat:1"
+    said = [each.text for each in heard if isinstance(each, JobSays)]
+    assert [text[:29] for text in said] == [
+        f"checkpoint heat:{n} is passed over"[:29] for n in (3, 2)
+    ]
+    assert "core-1.img was changed since it was staged" in said[1]
+    assert job.store.path(2).exists()  # of what is damaged nothing was taken away
+
+
+async def test_an_empty_home_gets_the_newest_whole_copy(job: JobDirectory, place: Path) -> None:
+    for number in (1, 2, 3):
+        await batch.stage(f"heat:{number}", place)
+    damage(place / "heat" / "3")
+    job.remove()
+    heard: list[object] = []
+    assert await batch.handle_of("heat", place, heard.append) == "heat:2"
+    assert len(heard) == 1
+    with pytest.raises(StoreError, match=r"core-1.img was changed since it was staged"):
+        await batch.handle_of("heat:3")
+
+
+async def test_without_any_that_is_whole_the_newest_says_why(
+    job: JobDirectory, place: Path
+) -> None:
+    for number in (1, 2, 3):
+        damage(job.store.path(number))
+    with pytest.raises(StoreError, match=r"checkpoint heat:3 is damaged"):
+        await batch.handle_of("heat")

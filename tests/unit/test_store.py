@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import stat
+import time
 from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,6 +20,7 @@ from crdebug.checkpoint.staging import everywhere, stage
 from crdebug.checkpoint.store import Checkpoint, CheckpointStore, Draft
 from crdebug.checkpoint.upkeep import Keep, expendable
 from crdebug.errors import StoreError
+from crdebug.ui.render import checkpoint_table
 
 pytestmark = pytest.mark.unit
 
@@ -52,6 +54,8 @@ def a_manifest(number: int = 1, job: str = "heat", note: str = "") -> Manifest:
         files={},
         bases=(),
         memory=4096,
+        paused=0.25,
+        latency=1.5,
     )
 
 
@@ -86,6 +90,24 @@ def test_a_published_checkpoint_lists_loads_and_verifies(store: CheckpointStore)
     manifest = store.load(2)
     assert set(manifest.files) == set(FILES)
     store.verify(manifest)
+
+
+def test_its_latency_lasts_until_all_but_the_manifest_is_on_the_disk(
+    store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+
+    def sync(path: Path) -> None:
+        synced.append(path)
+        real(path)
+
+    monkeypatch.setattr(time, "monotonic", lambda: 1000.0 + len(synced))
+    real = stores.sync
+    monkeypatch.setattr(stores, "sync", sync)
+    draft = drafted(store)
+    known = store.publish(draft, a_manifest(draft.number), began=990.0)
+    assert known.latency == 10.0 + len(FILES)
+    assert (known.paused, known) == (0.25, store.list()[0])
 
 
 def test_an_empty_store_has_none_and_makes_no_directory(store: CheckpointStore) -> None:
@@ -406,3 +428,15 @@ def test_a_manifest_of_another_job_is_refused(store: CheckpointStore) -> None:
     store.publish(draft, replace(a_manifest(draft.number), job="cold"))
     with pytest.raises(StoreError, match="holds cold:1"):
         store.load(1)
+
+
+def test_the_long_list_says_how_long_each_stopped_the_job(store: CheckpointStore) -> None:
+    first = taken(store)
+    table = checkpoint_table(
+        (replace(first, latency=12.345), replace(first, paused=0.0)), long=True
+    )
+    head, one, other = table.splitlines()
+    assert "stood" in head and "safe after" in head
+    assert ("0.25 s" in one and "12.35 s" in one) or "12.34 s" in one
+    assert " - " in other
+    assert "stood" not in checkpoint_table((first,))

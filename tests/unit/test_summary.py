@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from crdebug.errors import BadInput
 from crdebug.ranks import RankSet
-from crdebug.target.answers import Answers
+from crdebug.target.answers import Answers, comparable
 from crdebug.target.summary import deviating, summarise
 from crdebug.ui.answers import MANY, compared, values
 
@@ -146,3 +146,28 @@ def test_comparing_names_the_odd_one_and_shows_all() -> None:
         "of all:",
     ]
     assert lines[4].startswith("  [0-8,10-39] 39 values, min 0")
+
+
+@pytest.mark.parametrize(
+    ("texts", "left"),
+    [
+        (['0x5581 "left"', '0x5582 "left"'], ['"left"'] * 2),
+        (['0x5581 "left"', "0x0"], ['"left"', "0x0"]),
+        (["(double *) 0x5581", "(double *) 0x0", "0x5583"], ["0x...", "(double *) 0x0", "0x..."]),
+        (["(void (*)(int)) 0x401136 <work>"] * 2, ["(void (*)(int)) 0x401136 <work>"] * 2),
+        (["(int *) 0x0"] * 2, ["(int *) 0x0"] * 2),
+        (["5", "97 'a'", "{p = 0x5581}"], ["5", "97 'a'", "{p = 0x5581}"]),
+    ],
+)
+def test_strings_are_compared_without_their_addresses(texts: list[str], left: list[str]) -> None:
+    assert list(comparable("p", of(texts)).values.values()) == left
+
+
+@pytest.mark.parametrize(
+    ("expression", "hint"), [("p", "'compare *p'"), ("a.p + 1", "'compare *(a.p + 1)'")]
+)
+def test_addresses_are_not_compared(expression: str, hint: str) -> None:
+    with pytest.raises(BadInput, match="is an address, and each rank has its own") as refused:
+        comparable(expression, of(["(double *) 0x5581", "(double *) 0x5581", "0x5583"], 1))
+    assert refused.value.ranks == RankSet.of([0, 2])
+    assert str(refused.value.hint).startswith(hint)

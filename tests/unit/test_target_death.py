@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from fake_rank import VERBS, Rank, soon, turn
+from fake_rank import PID, VERBS, Rank, soon, turn
 
 from crdebug.errors import GdbDied
 from crdebug.events import GdbSays
+from crdebug.target.folding import MOST
 from crdebug.target.gdb import GdbTarget
 from crdebug.target.interface import (
     BreakpointRequest,
@@ -24,7 +25,7 @@ EVERY_VERB: dict[str, tuple[str, Callable[[GdbTarget], Awaitable[object]]]] = {
     "-exec-continue": ("stopped", VERBS["continue"]),
     "-exec-step 1": ("stopped", VERBS["step"]),
     "-exec-next 1": ("stopped", VERBS["next"]),
-    "-exec-finish": ("stopped", VERBS["finish"]),
+    "-exec-finish --thread 2 --frame 0": ("stopped", VERBS["finish"]),
     "-target-detach": ("stopped", VERBS["detach"]),
     "kill": ("stopped", VERBS["kill"]),
     "-target-attach 5": ("idle", lambda target: target.attach(5, soon())),
@@ -33,7 +34,7 @@ EVERY_VERB: dict[str, tuple[str, Callable[[GdbTarget], Awaitable[object]]]] = {
     "-thread-info": ("stopped", lambda target: target.threads(soon())),
     "-thread-select 1": ("stopped", lambda target: target.select_thread(1, soon())),
     "-stack-info-frame": ("stopped", lambda target: target.location(soon())),
-    "-stack-list-frames 0 0": ("stopped", lambda target: target.backtrace(1, soon())),
+    f"-stack-list-frames 0 {MOST}": ("stopped", lambda target: target.backtrace(1, soon())),
     "-break-delete 1": ("stopped", lambda target: target.delete_breakpoint(1, soon())),
     '-break-insert -f -- "f"': (
         "stopped",
@@ -47,7 +48,7 @@ EVERY_VERB: dict[str, tuple[str, Callable[[GdbTarget], Awaitable[object]]]] = {
 async def test_gdb_dies_in_the_middle_of_every_verb(rank: Rank, command: str) -> None:
     state, verb = EVERY_VERB[command]
     if state != "idle":
-        await rank.target.attach(100, soon())
+        await rank.target.attach(PID, soon())
     if state == "running":
         await rank.target.resume(soon())
     rank.gdb.silent.update(command.split()[:1])

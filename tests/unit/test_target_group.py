@@ -16,7 +16,7 @@ from crdebug.errors import BadInput, DeadlineExpired, GdbDied, GdbError, Refused
 from crdebug.events import GroupStopped, RankRunning, RankStopped, StopReason
 from crdebug.ranks import RankSet
 from crdebug.target.group import TargetGroup
-from crdebug.target.interface import TargetState
+from crdebug.target.interface import BreakpointRequest, TargetState
 
 pytestmark = pytest.mark.unit
 
@@ -55,6 +55,19 @@ async def test_all_that_stopped_by_themselves_are_causes(job: Job) -> None:
     result = await run
     assert reasons(result.cause) == {0: BREAKPOINT, 1: EXITED, 3: BREAKPOINT}
     assert reasons(result.stops)[2] is FOLLOWED
+
+
+async def test_a_temporary_breakpoint_is_gone_everywhere_once_it_is_hit(job: Job) -> None:
+    made = await job.group.add_breakpoint(ALL, BreakpointRequest("work", temporary=True))
+    kept = await job.group.add_breakpoint(ALL, BreakpointRequest("main"))
+    numbers = job.group.table.gdb_numbers(made.number)
+    run = await job.start(job.group.resume(ALL))
+    job[2].stops(BREAKPOINT, str(numbers[2]))
+    result = await run
+    job[2].loses(numbers[2])  # GDB tells that after the stop
+    assert result.cause[0].detail == str(made.number)
+    assert job.group.table.all() == (job.group.table.get(kept.number),)
+    assert [t.rank for t in job.targets if f"delete {numbers[t.rank]}" in t.calls] == [0, 1, 3]
 
 
 async def test_an_exit_stops_the_others(job: Job) -> None:
@@ -248,6 +261,25 @@ async def test_a_rank_that_does_not_stop_is_named() -> None:
     job[1].stubborn = False
     answers = await job.group.stop_all()
     assert reasons(tuple(answers.values.values())) == {1: FOLLOWED}
+
+
+@pytest.mark.parametrize(("own", "seconds"), [(True, 300.0), (False, 30.0)])
+async def test_a_stop_for_something_of_crdebugs_own_may_come_late(
+    own: bool, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine under load one that took longer than the user's ended the run, and the job."""
+    job, given = Job(settings=Settings(stop=30.0)), []
+    interrupt = job[1].interrupt
+
+    async def noted(deadline: Deadline, reason: StopReason) -> RankStopped:
+        given.append(deadline.seconds)
+        return await interrupt(deadline, reason)
+
+    monkeypatch.setattr(job[1], "interrupt", noted)
+    run = await job.start(job.group.resume(ALL))
+    await job.group.interrupt(patience=10 if own else 1)
+    assert reasons((await run).stops) == dict.fromkeys(ALL, StopReason.INTERRUPT)
+    assert given == [seconds]
 
 
 async def test_interrupt_stops_what_a_failed_run_left() -> None:

@@ -32,7 +32,7 @@ async def test_questions_go_out_at_once_and_errors_spoil_nothing(job: Job) -> No
     job[1].errors["evaluate"] = GdbError('No symbol "n"', "print n")
     task = asyncio.create_task(job.group.evaluate(ALL, "n", "/x"))
     await turn()
-    assert all(target.calls == ["evaluate"] for target in job.targets)
+    assert all(target.calls == ["-crdebug-program-frame", "evaluate"] for target in job.targets)
     for target in job.targets:
         target.gates["evaluate"].set()
     answers = await task

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from fake_mi import FakeGdb
-from fake_rank import BREAKPOINT, SIGSEGV, WORK, Rank, soon, turn
+from fake_rank import BREAKPOINT, PID, SIGSEGV, WORK, Rank, soon, turn
 
 from crdebug.deadline import Deadline
 from crdebug.errors import DeadlineExpired
@@ -166,7 +166,7 @@ async def test_somebody_elses_sigstop_is_a_signal(attached: Rank) -> None:
 
 async def test_after_an_attach_a_queued_sigstop_is_taken_out(rank: Rank) -> None:
     rank.gdb.queued = True
-    await rank.target.attach(100, soon())
+    await rank.target.attach(PID, soon())
     assert (rank.gdb.queued, rank.gdb.heeds) == (False, False)
     assert rank.told == []
     assert rank.target.state is TargetState.STOPPED
@@ -174,7 +174,7 @@ async def test_after_an_attach_a_queued_sigstop_is_taken_out(rank: Rank) -> None
 
 async def test_job_controls_stop_is_lifted_when_nothing_is_queued(rank: Rank) -> None:
     rank.gdb.was_stopped = rank.gdb.queued = True
-    await rank.target.attach(100, soon())
+    await rank.target.attach(PID, soon())
     assert (rank.gdb.was_stopped, rank.gdb.queued) == (False, False)
     assert len(rank.gdb.alone) >= 2
 

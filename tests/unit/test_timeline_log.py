@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rank_log import DONE, NO, ODD, PACKED, WILD_SOURCE, LogWriter
 
+from crdebug.errors import NotAvailable
 from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.collectives import Shape
 from crdebug.timeline.log import RankLog, read_log
@@ -297,3 +298,9 @@ def test_a_window_is_told_from_its_communicator_and_has_groups(tmp_path: Path) -
     ]
     fences = recorded.matching.successions["window(world)"]
     assert fences.shape(0) is Shape.NOBODY
+
+
+def test_without_a_place_for_logs_nothing_is_recorded(tmp_path: Path) -> None:
+    """As `when` asks in a session that is attached to such a job."""
+    with pytest.raises(NotAvailable, match="this job's MPI calls are not recorded"):
+        Recorded().look((tmp_path / "time").iterdir())

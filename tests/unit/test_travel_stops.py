@@ -55,7 +55,7 @@ async def test_fewer_stops_than_were_counted_end_it_in_words(come: int) -> None:
     group: Any = type("Group", (dict,), {"resume": lambda self, ranks: rank.to_next(ranks)})()
     group[0], group.settings = rank, Settings()
     job = SimpleNamespace(group=group, go_on=lambda: None)
-    traveller: Any = SimpleNamespace(job=job, clocks=lambda: [SimpleNamespace(hold=0x1000)])
+    traveller: Any = SimpleNamespace(job=job, clock=lambda rank: SimpleNamespace(hold=0x1000))
     reverse: Any = SimpleNamespace(to_origin=to_origin)
     stops = Stops(traveller, reverse)
     if come < 3:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from fake_session import FakeSession, together
+from prompt_toolkit import PromptSession
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
@@ -80,12 +81,23 @@ async def test_lines_are_run_and_ctrl_d_ends_after_a_question() -> None:
         assert user.session.closed
 
 
-async def test_a_no_stays_and_an_odd_answer_asks_again() -> None:
+async def test_a_no_stays_and_an_odd_answer_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts: list[str] = []
+    read = console.Prompt._read
+
+    async def noted(session: PromptSession[str], prompt: str) -> str | None:
+        prompts.append(prompt)
+        return await read(session, prompt)
+
+    monkeypatch.setattr(console.Prompt, "_read", staticmethod(noted))
     async with desk() as user:
         shown = await user.talk(
             typed=f"quit{ENTER}maybe{ENTER}n{ENTER}echo here{ENTER}q{ENTER}y{ENTER}"
         )
         assert shown == [*INTRODUCTION, "here"]
+    _, question, again, *_ = prompts
+    assert question.endswith("Quit anyway? (y or n) ")
+    assert again == f"'maybe' is no answer: type y for yes, n for no (Ctrl-C is no)\n{question}"
 
 
 async def test_ctrl_c_clears_the_line() -> None:
@@ -234,9 +246,9 @@ async def test_batch_lets_go_of_what_it_attached_to(tmp_path: Path) -> None:
         assert user.session.closed
 
 
-async def test_batch_ends_at_the_first_error_and_the_job_with_it(tmp_path: Path) -> None:
+async def test_batch_ends_at_the_first_error_and_a_changed_job_with_it(tmp_path: Path) -> None:
     async with desk() as user:
-        file = script(tmp_path, "bt\nprint nosuch\necho never\n")
+        file = script(tmp_path, "gdb set var x = 1\nprint nosuch\necho never\n")
         shown = await user.talk(Plan([file], batch=True))
         assert user.status == 1
         assert user.err.getvalue() == (

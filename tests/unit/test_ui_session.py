@@ -41,7 +41,7 @@ async def test_an_error_in_a_file_that_a_file_sources_names_both_lines(tmp_path:
     async with desk() as user:
         (tmp_path / "inner").write_text("bt\nfrobnicate\necho never\n")
         outer = script(tmp_path, f"source {tmp_path}/inner\necho never\n")
-        shown = await user.talk(Plan([outer], batch=True))
+        shown = await user.talk(Plan([outer], batch=True, owns_job=False))
         assert user.status == 1
         where = f"{outer}:1: {tmp_path}/inner:2: there is no command 'frobnicate'"
         assert user.err.getvalue().startswith(where)

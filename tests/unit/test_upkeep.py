@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import os
+import signal
+from pathlib import Path
+
 import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crdebug import batch, jobs
 from crdebug.batch import pause
 from crdebug.checkpoint.store import Checkpoint
-from crdebug.checkpoint.upkeep import Keep, expendable
+from crdebug.checkpoint.upkeep import Keep, Upkeep, expendable
+from crdebug.job.record import JobDirectory
 from crdebug.ui.options import SIZE, TIME
 
 pytestmark = pytest.mark.unit
@@ -113,3 +121,46 @@ def test_what_is_neither(text: str) -> None:
     for kind in (TIME, SIZE):
         with pytest.raises(click.BadParameter, match="write it like"):
             kind.convert(text, None, None)
+
+
+@pytest.mark.parametrize("warned", [False, True])
+async def test_what_goes_wrong_with_a_checkpoint_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, warned: bool
+) -> None:
+    """A full disk, or a rank that ends just then: it is told, and tried again; the last one too."""
+    monkeypatch.setenv("CRDEBUG_HOME", str(tmp_path))
+    failures: list[OSError] = [
+        OSError(errno.ENOSPC, "No space left on device", "draft"),
+        ProcessLookupError("process 7 is gone"),
+    ]
+    told: list[str] = []
+    over = asyncio.Event()
+
+    async def take(*_: object) -> Checkpoint:
+        if failures:
+            raise failures.pop(0)
+        over.set()
+        return Checkpoint("job", 1, 0.0, "", 0, False, 1, ())
+
+    async def follow(*_: object) -> int:
+        if warned:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        await over.wait()
+        return 0
+
+    async def keeps(*_: object) -> tuple[str, ...]:
+        return ()
+
+    monkeypatch.setattr(jobs, "take_checkpoint", take)
+    monkeypatch.setattr(jobs, "follow", follow)
+    monkeypatch.setattr(batch, "prune", keeps)
+    monkeypatch.setattr(batch, "is_alive", lambda record: True)
+    monkeypatch.setattr(batch, "_ENDING", 0.01)
+    monkeypatch.setattr(JobDirectory, "read", lambda self: None)
+    upkeep = Upkeep(every=0.0 if warned else 0.05, warnings=(signal.SIGUSR1,))
+    status = await batch.attend("job", upkeep, lambda event: told.append(str(event)))
+    assert status == (batch.EXIT_AGAIN if warned else 0)
+    assert any("checkpoint job:1 taken" in each for each in told)
+    if not warned:
+        assert any("draft: no space left on device" in each for each in told)
+        assert any("process 7 is gone" in each for each in told)

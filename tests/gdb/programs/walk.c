@@ -9,7 +9,7 @@
 void boundary(int number);
 int without_lines(int (*callback)(int), int value);
 
-volatile int sink, handled, changed, trips = 20;
+volatile int sink, handled, changed, trips = 20, raised = SIGUSR1;
 int numbers[6] = {5, 3, 9, 1, 7, 2};
 static jmp_buf back;
 
@@ -132,7 +132,7 @@ int __attribute__((noinline)) work(int turns)
     }
     total += loops(trips);
     total += jumps();
-    raise(SIGUSR1);
+    raise(raised);
     total += handled;
     qsort(numbers, 6, sizeof *numbers, compare);
     total += without_lines(called_back, 4);
@@ -169,7 +169,7 @@ static __attribute__((noinline)) int outer_of_first(int x)
 
 int main(void)
 {
-    signal(SIGUSR1, on_signal);
+    signal(raised, on_signal), signal(SIGRTMIN + 4, on_signal);
     free(malloc(40)); // a heap that comes into being later cannot be taken back
     int result = outer_of_first(5);
     result += work(7);

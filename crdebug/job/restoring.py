@@ -1,0 +1,311 @@
+"""Bringing a job back from an image, whatever debugger there is or is not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from crdebug.acquire.binaries import build_id
+from crdebug.acquire.mpir import ProcDesc, acquire
+from crdebug.checkpoint.commit import Plan
+from crdebug.checkpoint.criu import Criu
+from crdebug.checkpoint.crs import Crs
+from crdebug.checkpoint.editing import link, used_mounts
+from crdebug.checkpoint.files import RollBack
+from crdebug.checkpoint.images import require_open
+from crdebug.checkpoint.manifest import Manifest
+from crdebug.checkpoint.store import CheckpointStore
+from crdebug.config import Settings
+from crdebug.deadline import Deadline
+from crdebug.errors import CrsFailed, NotAvailable, Refused, StoreError
+from crdebug.events import Progress
+from crdebug.job import app, clocks, inputs, needs, parts, saved_logs
+from crdebug.job.ranks import RankShim, StoppedRank, find_shims
+from crdebug.job.record import JobDirectory, JobRecord, is_alive
+from crdebug.job.variables import set_variables
+from crdebug.node import container, family, proc
+from crdebug.node.criu_program import find_criu
+from crdebug.node.ptrace import Held, held_container
+
+JOB_MOUNT = "crdebug-job"
+OUTPUT = ("stdout", "stderr", "events")
+NO_MEMORY_FOR_BOTH = Progress("restart", "end the job first: there is no memory for both")
+SAME_PLACE = Progress("restart", "end the job first: it comes back under its old PIDs")
+_SPARE = 64 << 20  # bytes of memory, for the CRS and for what its estimate leaves out
+
+
+def find_crs(directory: JobDirectory, record: JobRecord) -> Crs:
+    """The CRS that works here, with the job's own starter. Raises NotAvailable, StoreError."""
+    program = find_criu()
+    if program is None:
+        raise NotAvailable(
+            "there is no CRIU that works on this kernel",
+            hint="'crdebug doctor' says why; scripts/setup installs one",
+        )
+    return Criu(program, parts.starter(directory, record))
+
+
+class Restoring:
+    """Restores of one job. store: the checkpoints' place, if not the job's usual one."""
+
+    def __init__(
+        self, directory: JobDirectory, settings: Settings, store: CheckpointStore | None = None
+    ) -> None:
+        self.directory = directory
+        self.settings = settings
+        self.store = store or directory.store
+
+    def check(self, manifest: Manifest, record: JobRecord) -> None:
+        """Can this checkpoint be restarted here and now? Raises StoreError, naming the file."""
+        parts.put_back(self.directory, record)
+        for binary in manifest.binaries:
+            now = build_id(binary.path)
+            if now != binary.build_id:
+                what = "is missing" if not now else "is another one than at the checkpoint"
+                raise StoreError(
+                    f"{binary.path} {what}",
+                    hint="put the old one back; an image fits only the programs it was made of",
+                )
+        self.store.verify(manifest)
+        home = self.store.path(manifest.number)
+        require_open(home / "images", manifest.saved)
+        if manifest.layer:
+            old = self.directory.run(record.incarnation)
+            saved_logs.require(home / "images", home / "run", old)
+        self._require_mounts(manifest)
+
+    def _require_mounts(self, manifest: Manifest) -> frozenset[str]:
+        """The names of mounts that are not there any more, and that the job does not use.
+
+        Raises StoreError when it uses one of those.
+        """
+        points = {name: point for point, name in manifest.mounts.items() if name != JOB_MOUNT}
+        now = {mount.point for mount in proc.mounts(os.getpid())}
+        gone = {name for name, point in points.items() if point not in now}
+        used = gone & used_mounts(self.store.path(manifest.number) / "images") if gone else gone
+        if used:
+            told = ", ".join(sorted(points[name] for name in used))
+            one = len(used) == 1
+            raise StoreError(
+                f"the job uses {told}, where nothing is mounted now",
+                hint=f"mount {'it' if one else 'them'} again, as at the checkpoint",
+            )
+        return frozenset(gone)
+
+    def why_end_first(self, manifest: Manifest, record: JobRecord) -> Progress | None:
+        """Why a checkpoint's processes cannot be brought back beside those that are there now.
+
+        Raises Refused when there is no memory for them even without those.
+        """
+        if record.adopted:
+            return SAME_PLACE
+        needed, free = manifest.memory, proc.available_memory()
+        if needed + _SPARE <= free:
+            return None
+        pids = family.of_job(record.pid) if is_alive(record) else ()
+        free += memory_of(pids)
+        if needed > free:
+            raise Refused(
+                f"a restart needs {needed >> 20} MiB of memory, {free >> 20} MiB can be had",
+                hint="end other programs first",
+            )
+        return NO_MEMORY_FOR_BOTH
+
+    async def before_the_end(self, manifest: Manifest, record: JobRecord) -> None:
+        """All that can be looked at while the job that is to be replaced is still there.
+
+        Raises StoreError, Refused; nothing is lost then.
+        """
+        await asyncio.to_thread(self.check, manifest, record)
+        if record.adopted:
+            needed = needs.read(self.store.path(manifest.number) / "run")
+            own = is_alive(record)
+            await needs.require(needed, family.of_job(record.pid) if own else ())
+
+    async def restore(
+        self, manifest: Manifest, record: JobRecord, *, debugger: bool
+    ) -> tuple[JobRecord, tuple[RankShim, ...]]:
+        """Bring a checkpoint back as the next incarnation, in the place of the one that is there.
+
+        The old one stands still meanwhile. Once the new one is whole, the old one is ended, its
+        files are rolled back, and the new one becomes the job; all that is done by a process that
+        we need not outlive. debugger: threads wait for one; else they run.
+        On failure everything is as before, unless the old one has been ended by then: it is tried
+        once more then, and the job has ended if that fails too. Raises CrsFailed, StoreError,
+        Refused.
+        """
+        await asyncio.to_thread(self.check, manifest, record)
+        crs = await asyncio.to_thread(find_crs, self.directory, record)
+        if record.adopted:
+            await needs.require(needs.read(self.store.path(manifest.number) / "run"))
+        had_one = is_alive(record)
+        try:
+            new, shims = await self._replace(manifest, record, crs, debugger)
+        except CrsFailed:
+            now = self.directory.read()
+            passed = now.incarnation != record.incarnation or (had_one and not is_alive(now))
+            if not passed:
+                raise
+            new, shims = await self._replace(manifest, now, crs, debugger)
+        self.directory.forget_runs(new.incarnation)
+        return new, shims
+
+    async def _replace(
+        self, manifest: Manifest, record: JobRecord, crs: Crs, debugger: bool
+    ) -> tuple[JobRecord, tuple[RankShim, ...]]:
+        async with self._standing_still(record) as old:
+            try:
+                return await self._bring_back(manifest, record, crs, debugger)
+            finally:
+                if old is not None and not is_alive(record):
+                    old.kill()  # it was: nothing is to be let go
+
+    @contextlib.asynccontextmanager
+    async def _standing_still(self, record: JobRecord) -> AsyncIterator[Held | None]:
+        if not is_alive(record):
+            yield None
+            return
+        async with held_container(record.pid, Deadline(self.settings.stop)) as held:
+            yield held
+
+    async def _bring_back(
+        self, manifest: Manifest, record: JobRecord, crs: Crs, debugger: bool
+    ) -> tuple[JobRecord, tuple[RankShim, ...]]:
+        home = self.store.path(manifest.number)
+        incarnation = record.incarnation + 1
+        run = self.directory.run(incarnation)
+        rollback = RollBack(manifest.saved, home / "files", self.directory.made(incarnation))
+        new = record
+        shims: tuple[RankShim, ...] = ()
+
+        async def whole(pid: int) -> Path:
+            nonlocal new, shims
+            entries = entries_of(manifest) if record.adopted else acquire(pid)
+            shims = find_shims(entries, manifest.shim, adopted=record.adopted)
+            set_variables(shims, manifest, home / "images", debugger=debugger)
+            if not debugger:
+                clocks.let_go(shims, manifest.layer)
+            if self.store is self.directory.store:  # what crdebug takes of itself, no program sees
+                times = 0 if debugger and manifest.layer else record.incarnation
+                app.brought_back(shims, manifest.shim, times, manifest.number)
+            new = replace(
+                record,
+                incarnation=incarnation,
+                pid=pid,
+                start=proc.started(pid),
+                boot=proc.boot_id(),
+                branch=manifest.branch,
+            )
+            old = family.of_job(record.pid) if is_alive(record) else ()
+            steps = () if self.directory.has_own_files else rollback.steps()
+            record_of = self.directory.write_next(new)
+            return Plan({each: proc.started(each) for each in old}, steps, record_of).write(
+                run / "final"
+            )
+
+        gone = self._require_mounts(manifest)
+        async with contextlib.AsyncExitStack() as undo:
+            rollback.give_up()  # what one before us has made, that died
+            self.directory.new_run(incarnation)
+            undo.callback(self._forget_run, incarnation)
+            for name in OUTPUT:
+                shutil.copyfile(home / "run" / name, run / name)
+                (run / name).chmod(0o600)  # as the starter made it; the CRS compares
+            inputs.bring_back(home / "run", self.directory.run(record.incarnation), run)
+            if manifest.layer:
+                saved_logs.bring_back(home / "run", self.directory.run(record.incarnation), run)
+            begun = None
+            if self.directory.has_own_files:
+                begun = await asyncio.to_thread(_binds, rollback, run)
+            else:
+                undo.callback(self._give_up, rollback, incarnation)
+                await _to_its_end(rollback.prepare)
+            undo.push_async_callback(
+                container.end_all,
+                lambda: _begun(record, run, home / "run"),
+                Deadline(self.settings.restore + self.settings.stop),
+            )
+            mounts = {
+                name: str(run) if name == JOB_MOUNT else point
+                for point, name in manifest.mounts.items()
+                if name not in gone
+            }
+            paths = {file.path for file in manifest.saved}
+            images = link(home / "images", run / "images", paths, gone)
+            limit = Deadline(self.settings.restore)
+            if record.adopted:
+                told = needs.read(home / "run").pipes
+                with open(run / "stdout", "ab") as output:
+                    instead = dict.fromkeys(told, output.fileno())
+                    await crs.restore(images, mounts, whole, limit, instead)
+            else:
+                await crs.restore(images, mounts, whole, limit, begun=begun)
+            undo.pop_all()
+        for shim in shims:
+            if isinstance(shim, StoppedRank) and not debugger:
+                shim.set_gate(1)
+        shutil.rmtree(run / "images", ignore_errors=True)
+        for name in ("final", "made"):
+            (run / name).unlink(missing_ok=True)
+        return new, shims
+
+    def _give_up(self, rollback: RollBack, incarnation: int) -> None:
+        if not self._is_final(incarnation):
+            rollback.give_up()
+
+    def _forget_run(self, incarnation: int) -> None:
+        if not self._is_final(incarnation):  # else the job may be brought back from there
+            shutil.rmtree(self.directory.run(incarnation), ignore_errors=True)
+
+    def _is_final(self, incarnation: int) -> bool:
+        """Has it become the job?"""
+        return self.directory.exists() and self.directory.read().incarnation == incarnation
+
+
+def _binds(rollback: RollBack, run: Path) -> Path:
+    """Copies of the files for a job that is to have its own, and the plan that shows it those."""
+    inside = Path(container.JOB_DIRECTORY) / "files"
+    copies = rollback.copy_into(run / "files")
+    return Plan(binds={path: str(inside / copies[path].name) for path in copies}).write(
+        run / "begun"
+    )
+
+
+def _begun(record: JobRecord, run: Path, noted: Path) -> tuple[int, ...]:
+    """What a restart that failed has left; without a container all had numbers that were free."""
+    if not record.adopted:
+        return container.containers_of(run)
+    return tuple(number for number in needs.read(noted).numbers if proc.is_alive(number))
+
+
+def entries_of(manifest: Manifest) -> tuple[ProcDesc, ...]:
+    """The ranks of a job without a container: they come back with the PIDs that they had."""
+    return tuple(
+        ProcDesc(rank.rank, manifest.host, rank.executable, rank.pid)
+        for rank in manifest.ranks
+        if rank.pid
+    )
+
+
+async def _to_its_end(work: Callable[[], None]) -> None:
+    """Do it beside the event loop, and wait for it even when cancelled: it cannot be broken off."""
+    task = asyncio.create_task(asyncio.to_thread(work))
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise
+
+
+def memory_of(pids: Iterable[int]) -> int:
+    """Bytes of the memory of processes; those that are gone have none."""
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            total += proc.memory(pid)
+    return total

@@ -1,0 +1,60 @@
+"""The second place of a job's checkpoints: what of the job itself lies there, and back.
+
+Whoever can write there can have anything run here: images are programs, and root restores them. So
+what others could have changed is not taken. See crdebug.checkpoint.staging for the checkpoints.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from crdebug.checkpoint.manifest import require_own
+from crdebug.checkpoint.staging import RECORD
+from crdebug.errors import BadInput
+from crdebug.job import parts
+from crdebug.job.record import JobDirectory, decode
+from crdebug.node import owners
+
+
+def begin(directory: JobDirectory, place: Path) -> None:
+    """From now on the job has this one. Raises BadInput when it is no directory that can be,
+    StoreError when others may change what is there."""
+    there = place / directory.name
+    try:
+        owners.make_private(there)
+        require_own(there)
+        data = (directory.path / RECORD).read_bytes()
+        parts.take_along(directory.native, there / "native", decode(data, directory.path / RECORD))
+        _write(there / RECORD, data)
+    except OSError as error:
+        raise BadInput(f"cannot stage to {place}: {error.strerror}") from None
+    _write(directory.path / "stage", str(place.resolve()).encode())
+
+
+def adopt(directory: JobDirectory, place: Path) -> None:
+    """A job that is not known here and was staged there, by another machine perhaps.
+
+    Raises StoreError when others may change what is there, BadInput.
+    """
+    there = place / directory.name
+    if directory.exists() or not (there / RECORD).exists():
+        return
+    require_own(there)
+    for name in (RECORD, "native"):
+        require_own(there / name, whole=True)
+    try:
+        data = (there / RECORD).read_bytes()
+        record = decode(data, there / RECORD)
+        directory.create()
+        parts.take_along(there / "native", directory.native, record)
+        _write(directory.path / RECORD, data)
+    except OSError as error:
+        raise BadInput(f"cannot take {directory.name} from {place}: {error.strerror}") from None
+    begin(directory, place)
+
+
+def _write(path: Path, data: bytes) -> None:
+    unfinished = path.with_name(f".{path.name}")
+    unfinished.write_bytes(data)
+    unfinished.chmod(0o600)
+    unfinished.rename(path)

@@ -1,0 +1,58 @@
+"""Processes whose first thread has ended, while others live (pthread_exit(3) in main).
+
+The kernel shows what the threads share, memory above all, only by a thread that lives: of the
+first one, in /proc/PID, it then shows nothing (proc(5); fs/proc/base.c, get_task_mm).
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_EXITING = 0x4  # PF_EXITING of the kernel's include/linux/sched.h
+
+
+def _lives(pid: int, tid: str) -> bool:
+    try:
+        with open(f"/proc/{pid}/task/{tid}/stat", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return False
+    return fields[0] not in "ZX" and not int(fields[6]) & _EXITING
+
+
+def living_thread(pid: int) -> int:
+    """The process's first thread if that lives, or none does; else another one."""
+    try:
+        tids = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return pid
+    return next((int(tid) for tid in tids if _lives(pid, tid)), pid)
+
+
+def leader_has_ended(pid: int) -> bool:
+    """Has the first thread ended, while others live?"""
+    return living_thread(pid) != pid
+
+
+def shared(function: Callable[Concatenate[int, P], R]) -> Callable[Concatenate[int, P], R]:
+    """For what a process's threads share: where there is nothing to be seen of the first one, it is
+    looked at by one that lives."""
+
+    @functools.wraps(function)
+    def by_living(pid: int, /, *arguments: P.args, **named: P.kwargs) -> R:
+        try:
+            found = function(pid, *arguments, **named)
+            if found or (thread := living_thread(pid)) == pid:
+                return found
+        except OSError:
+            if (thread := living_thread(pid)) == pid:
+                raise
+        return function(thread, *arguments, **named)
+
+    return by_living

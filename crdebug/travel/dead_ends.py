@@ -1,0 +1,30 @@
+"""Where ranks ended or crashed: from there no rank comes to its next MPI call."""
+
+from __future__ import annotations
+
+from crdebug.events import StopReason
+from crdebug.target.group import TargetGroup
+from crdebug.timeline.messages import Cut
+
+_ENDS = (StopReason.EXITED, StopReason.KILLED, StopReason.ENDING)
+DEADLY = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS")
+
+
+class DeadEnds:
+    """The clocks at which that happened, on the present branch of history."""
+
+    def __init__(self) -> None:
+        self._at: dict[int, int] = {}
+
+    def note(self, group: TargetGroup, cut: Cut) -> None:
+        """The ranks have come to these places by the user's own run."""
+        for rank in group.ranks:
+            stop, now = group[rank].last_stop, cut[rank]
+            if stop is not None and (stop.reason in _ENDS or stop.detail in DEADLY):
+                self._at[rank] = now
+            elif self._at.get(rank, now) < now:
+                del self._at[rank]  # it has survived
+
+    def has(self, rank: int, now: int) -> bool:
+        """Is this, outside MPI, where the rank ended or crashed?"""
+        return now > 0 and now % 2 == 0 and self._at.get(rank) == now

@@ -1,0 +1,135 @@
+"""-crdebug-program-frame: select the frame that a user's question is about, if it names none.
+
+That is the innermost one with the program's own debug information: a rank that is stopped because
+another one was stands anywhere, most often in the C library, below the MPI, and has local names
+there that the user does not mean. Not the program's own are crdebug's libraries, the MPI's, and
+those whose debug information comes from the distribution's packages. Where there is no such frame
+it is the innermost. {level=N} is the answer.
+
+-crdebug-line LINE: where a line is that is named without its file, as {file=PATH, line=N}: in the
+file of that frame, or in that of which `list` has shown lines since. LINE may also be ``+N`` or
+``-N``, counted from where that frame is.
+-crdebug-innermost-frame: select that one. Neither changes another thread's frame.
+crdebug-at-program COMMAND: a command of GDB's, in the program's frame of the selected thread.
+
+Breakpoints are never in crdebug's own libraries: a location there, of a function that is called as
+one of the program is, is disabled as soon as there is one. Of the layer above the MPI only what the
+program calls itself, MPI_..., counts; and who names an address means it.
+
+Sourced into a rank's GDB.
+"""
+
+import os
+import re
+
+import gdb
+
+# What crdebug puts into ranks, by its place in the cache (crdebug/native/build.py).
+OF_CRDEBUG = re.compile(r"/native/(\w+-)?[0-9a-f]{16}/[^/]+\.so$")
+# The libraries of Open MPI and MPICH, and those that they bring along for their transports.
+OF_MPI = re.compile(
+    r"lib(mpi|pmpi|mpich|mpl|opa|oshmem|open-(rte|pal)|mca_|pmix|prrte|uc[mpst]|psm|fabric)"
+    r"|mca_|pmix_|prte_"
+)
+
+
+def of_package(objfile):
+    """Is it debug information that the distribution has in a file of its own?"""
+    places = gdb.parameter("debug-file-directory").split(":")
+    return any(objfile.filename.startswith(f"{place}/") for place in places if place)
+
+
+def of_program(frame):
+    """Has this frame the program's own debug information?"""
+    table = frame.find_sal().symtab
+    if table is None or frame.function() is None:
+        return False
+    owner = table.objfile.owner or table.objfile
+    if owner.filename == gdb.current_progspace().filename:
+        return True
+    name = os.path.basename(owner.filename)
+    foreign = OF_CRDEBUG.search(owner.filename) or OF_MPI.match(name)
+    return not foreign and not of_package(table.objfile)
+
+
+def program_frame():
+    """The frame, or None."""
+    frame = gdb.newest_frame()
+    while frame is not None and not of_program(frame):
+        try:
+            frame = frame.older()
+        except gdb.error:  # a stack that cannot be read any further
+            return None
+    return frame
+
+
+def select_program_frame():
+    frame = program_frame()
+    if frame is None or frame.level() == 0:
+        gdb.newest_frame().select()
+        return 0
+    # not frame.select(), which leaves the source line where it is that `list` begins at
+    gdb.execute(f"frame {frame.level()}", to_string=True)
+    return frame.level()
+
+
+def line_in_its_file(text):
+    if text[0] in "+-":
+        here = gdb.selected_frame().find_sal()
+        table, line = here.symtab, here.line + int(text)
+    else:
+        table, line = gdb.decode_line()[1][0].symtab, int(text)
+    if table is None:
+        raise gdb.GdbError(f"of which file is line {text}? Write FILE:LINE")
+    try:
+        gdb.decode_line(f'"{table.fullname()}":{line}')
+    except gdb.error as error:  # there is no such line
+        raise gdb.GdbError(str(error)) from None
+    return {"file": table.fullname(), "line": str(line)}
+
+
+MPI_CALLS = re.compile(r"P?MPI_|p?mpi_")
+
+
+def keep_out(breakpoint):
+    """Disable the locations of a breakpoint that are in crdebug's own code."""
+    if breakpoint.type != gdb.BP_BREAKPOINT or (breakpoint.location or "*").startswith("*"):
+        return
+    for place in getattr(breakpoint, "locations", ()):  # GDB 12 has none
+        library = gdb.current_progspace().solib_name(place.address) or ""
+        own = OF_CRDEBUG.search(library) and not MPI_CALLS.match(place.function or "")
+        if own and place.enabled:
+            place.enabled = False
+
+
+class Line(gdb.MICommand):
+    def invoke(self, arguments):
+        return line_in_its_file(arguments[0])
+
+
+class ProgramFrame(gdb.MICommand):
+    def invoke(self, arguments):
+        return {"level": str(select_program_frame())}
+
+
+class InnermostFrame(gdb.MICommand):
+    def invoke(self, arguments):
+        gdb.newest_frame().select()
+        return {}
+
+
+class AtProgram(gdb.Command):
+    def __init__(self):
+        super().__init__("crdebug-at-program", gdb.COMMAND_OBSCURE)
+
+    def invoke(self, argument, from_tty):
+        (program_frame() or gdb.newest_frame()).select()
+        gdb.execute(argument)
+
+
+for event in (gdb.events.breakpoint_created, gdb.events.breakpoint_modified):
+    event.connect(keep_out)
+Line("-crdebug-line")
+ProgramFrame("-crdebug-program-frame")
+InnermostFrame("-crdebug-innermost-frame")
+AtProgram()

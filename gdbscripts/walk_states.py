@@ -1,0 +1,168 @@
+"""What reverse execution starts from, and the state that it is to find again.
+
+Sourced after walk_lines.py, into the same namespace.
+"""
+
+import contextlib
+
+import gdb
+from __main__ import (
+    PTRACE_SINGLESTEP,
+    HasEnded,
+    Memory,
+    Snapshot,
+    WalkFailed,
+    areas,
+    extended_state,
+    fields_of,
+    find,
+    flush,
+    held_signal,
+    is_caught,
+    is_own_memory,
+    leave_call,
+    levels_of,
+    process,
+    ptrace,
+    read_content,
+    registers_of,
+    rseq_ranges,
+    stop_signal,
+    tids,
+    wait,
+    was_interrupted,
+)
+
+GENERAL = ("rip", "rsp", "rbp", "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r12")
+MOST_NEAR = 6
+walking = {}  # "library"; "origin": the one that `near` belongs to; "landed": where a command led
+near = {}  # states on ways from the origin: moves -> snapshot
+
+
+class Origin:
+    """A snapshot to walk from."""
+
+    def __init__(self, name, writes):
+        self.snapshot = find(name)
+        if walking.get("origin") != (self.snapshot, writes):
+            near.clear()
+            walking["origin"] = (self.snapshot, writes)
+        self.writes = writes
+        self.known = None
+
+    def put_back_near(self, moves):
+        """Put the nearest state back that is on the way; returns how many of the moves are done."""
+        for count in range(len(moves), 0, -1):
+            snapshot = near.get(moves[:count])
+            if snapshot is not None:
+                self.restore(snapshot)
+                return count
+        self.put_back()
+        return 0
+
+    def keep_near(self, moves):
+        """Keep the present state, which these moves lead to."""
+        flush()
+        near.pop(moves, None)
+        with contextlib.suppress(gdb.GdbError):
+            near[moves] = Snapshot([])
+        while len(near) > MOST_NEAR:
+            del near[next(iter(near))]
+
+    def restore(self, snapshot):
+        if fields_of(f"/proc/{process()[0]}/status")["State"][0] in "ZX":
+            raise HasEnded
+        problems, now = snapshot.problems()
+        if problems:
+            raise WalkFailed("cannot be put back: " + "; ".join(problems))
+        snapshot.put_back(now)
+
+    def put_back(self):
+        self.restore(self.snapshot)
+        if self.writes:
+            with Memory(process()[0]) as memory:
+                for address, data in self.writes:
+                    memory.write(address, data)
+
+    def levels(self):
+        return self.known
+
+    def learn(self, book):
+        """To be called when it has just been put back."""
+        flush()
+        self.known = levels_of(book)
+
+
+def take_signal(tid):
+    """Let a thread take the signal that it is about to get, if somebody sent it: to its handler.
+    Returns whether it did."""
+    told = stop_signal(tid)
+    if told.code > 0 or not held_signal(tid) or not is_caught(tid, told.number):
+        return False
+    gdb.execute("queue-signal 0", to_string=True)
+    ptrace(PTRACE_SINGLESTEP, tid, told.number)
+    wait(tid)
+    return True
+
+
+class Here:
+    """The state of the thread, and of all memory, at the present stop."""
+
+    def __init__(self, tid):
+        self.tid = tid
+        pid, _ = process()
+        # A catchpoint's stop: no walk ends in the middle of a call, or where a signal is to come.
+        leave_call(tid, make=True)
+        self.signalled = take_signal(tid)
+        flush()
+        self.registers = registers_of(tid)
+        before = {"rax": self.registers.rax, "orig_rax": self.registers.orig_rax}
+        self.inside = was_interrupted(before)
+        self.xstate = extended_state(tid)
+        self.areas = [each for each in areas(pid) if is_own_memory(each)]
+        self.excepted = [*rseq_ranges(tids()), *self.dead_stack()]
+        with Memory(pid) as memory:
+            self.content, _ = read_content(memory, self.areas, {})
+        self.snapshot = None  # not at a signal that is about to be delivered
+        with contextlib.suppress(gdb.GdbError):
+            self.snapshot = Snapshot([])
+
+    def dead_stack(self):
+        """What lies behind the end of the stack, red zone included, is nobody's any more: remains
+        of signal frames, for one, which the processor lays out as it likes."""
+        sp = self.registers.rsp
+        return [(area.start, sp - 128) for area in self.areas if area.start <= sp < area.end]
+
+    @property
+    def pc(self):
+        return self.registers.rip
+
+    def same(self, memory):
+        """Is the thread's state this one again, and the memory's? Registers have been compared."""
+        if extended_state(self.tid) != self.xstate:
+            return False
+        now, changed = read_content(memory, self.areas, self.content.chunks)
+        if not changed and now.chunks.keys() == self.content.chunks.keys():
+            return True
+        for start in now.chunks.keys() | self.content.chunks.keys():
+            one, other = now.chunks.get(start), self.content.chunks.get(start)
+            if one is other:
+                continue
+            size = len(one or other)
+            if self.blanked(start, one or bytes(size)) != self.blanked(start, other or bytes(size)):
+                return False
+        return True
+
+    def blanked(self, start, data):
+        """A piece of memory without what does not count."""
+        found = bytearray(data)
+        for low, high in self.excepted:
+            low, high = max(low - start, 0), min(high - start, len(found))
+            if low < high:
+                found[low:high] = bytes(high - low)
+        return found
+
+
+def general(registers):
+    """What tells a thread's stops from each other."""
+    return tuple(getattr(registers, name) for name in GENERAL)

@@ -1,0 +1,67 @@
+"""Back from where a rank ends badly: the replay stops before that, and nobody is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from crdebug.events import StopReason
+from crdebug.ranks import RankSet
+from crdebug.session import Session
+from harness.programs import build
+from harness.travel import history, recorded
+
+ONE = RankSet.of([1])
+STEP = 20  # in which rank 1 ends
+
+
+async def place(job: Session) -> tuple[str, str, int]:
+    """The function, the value of last_words, and the line, all of rank 1."""
+    frames = (await job.backtrace(ONE)).values[1]
+    at = next(frame.location for frame in frames if frame.location.file.endswith("dies.c"))
+    return at.function, (await job.evaluate(ONE, "last_words")).values[1], at.line
+
+
+@pytest.mark.parametrize(
+    ("how", "signal"), [("segv", "SIGSEGV"), ("abort", "SIGABRT"), ("fpe", "SIGFPE")]
+)
+async def test_what_changed_last_before_a_crash_and_the_steps_before_it(
+    how: str, signal: str
+) -> None:
+    options = ("--how", how, "--rank", 1, "--step", STEP, "--delay-us", 0)
+    async with recorded(build("dies"), *options, ranks=2) as job:
+        past = history(job)
+        for again in range(2):
+            stop = await job.resume(job.ranks)
+            assert [(each.reason, each.detail) for each in stop.cause] == [
+                (StopReason.SIGNAL, signal)
+            ]
+            moment = await past.last("last_words", 1)
+            assert moment.note.startswith("last_words has just been changed here"), moment.note
+            function, value, line = await place(job)
+            assert (function, value) == ("die", str(STEP))
+            await past.reverse("step", 1)
+            function, value, before = await place(job)
+            assert (function, value) == ("die", "0")
+            assert before < line
+            if not again:
+                # The others can go back too, though this rank never comes to its next call.
+                moment = await past.goto_tick(0, 9)
+                assert moment.tick == 9
+
+
+@pytest.mark.parametrize("how", ["exit", "kill"])
+async def test_back_from_a_rank_that_has_ended_in_the_piece(how: str) -> None:
+    options = ("--how", how, "--rank", 1, "--step", STEP, "--delay-us", 0)
+    async with recorded(build("dies"), *options, ranks=2) as job:
+        past = history(job)
+        there = await job.add_breakpoint(ONE, "die")
+        await job.resume(job.ranks)
+        await job.delete_breakpoint(there.number)
+        await job.resume(job.ranks)
+        for rank in (0, 1):
+            moment = await past.goto_tick(rank, 11)
+            assert moment.tick == 11
+        await job.add_breakpoint(ONE, "die")
+        await job.resume(job.ranks)
+        moment = await past.reverse("next", 1)
+        assert (await place(job))[0] == "work_step"

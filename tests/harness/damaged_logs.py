@@ -1,0 +1,146 @@
+"""Damages a job's logs, reads them, and asks all that is asked of them; a process of its own.
+
+    python damaged_logs.py LOGS WORK SEED COUNT
+
+LOGS: a directory of logs, named by rank. A wild store of the program can reach its rank's log, so
+each damage is a few bits or bytes of one of them, mostly where something is. Memory and the
+processor time of each have a bound, beyond which the kernel ends this process. It prints what came
+of each: "read", or an error's class.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import signal
+import struct
+import sys
+from collections import Counter
+from pathlib import Path
+
+MEMORY = 768 << 20  # bytes, of which Python and the modules take some 60 MB
+SECONDS = 8  # of processor time, for one damage
+_ODD = (0, 1, 2, 0x7F, 0xFF, 1 << 31, (1 << 31) - 1, (1 << 32) - 1, 1 << 20, 1 << 28, 1 << 16)
+
+
+class Logs:
+    """The logs of a job, with copies to be damaged."""
+
+    def __init__(self, logs: Path, work: Path) -> None:
+        from crdebug.native import clock
+
+        self._header = clock.LOG_HEADER
+        self._work = work
+        self._whole: dict[int, bytes] = {}
+        for log in logs.iterdir():
+            with open(log, "rb") as file:
+                head = file.read(clock.LOG_SIZE)
+                file.seek(0)
+                self._whole[int(log.name)] = file.read(
+                    clock.LOG_HEADER + 16 * clock.LogHeader.parse(head).tail
+                )
+            self._write(int(log.name), self._whole[int(log.name)])
+
+    def _write(self, rank: int, data: bytes) -> None:
+        with open(self._work / str(rank), "wb") as file:
+            file.write(data)
+            file.truncate(max(len(data), self._header) + (1 << 26))
+
+    @property
+    def paths(self) -> list[Path]:
+        return sorted(self._work.iterdir())
+
+    def damage(self, chance: random.Random) -> int:
+        """One of them; the rank that it is of."""
+        rank = chance.choice(sorted(self._whole))
+        data = bytearray(self._whole[rank])
+        for _ in range(chance.choice((1, 1, 1, 2, 8))):
+            area = (0, 80) if chance.random() < 0.2 else (self._header, len(data))
+            at = chance.randrange(*area)
+            match chance.randrange(5):
+                case 0 | 1:
+                    data[at] ^= 1 << chance.randrange(8)
+                case 2:
+                    data[at] = chance.randrange(256)
+                case 3:
+                    at -= at % 4
+                    data[at : at + 4] = struct.pack("<I", chance.choice(_ODD))
+                case _:
+                    length = 16 * chance.randrange(1, 4)
+                    other = chance.randrange(self._header, len(data))
+                    data[at : at + length] = data[other : other + length]
+        if chance.random() < 0.05:
+            del data[chance.randrange(len(data)) :]
+        self._write(rank, bytes(data))
+        return rank
+
+    def mend(self, rank: int) -> None:
+        self._write(rank, self._whole[rank])
+
+
+def ask_all(paths: list[Path]) -> None:
+    """All that sessions, pages and cuts ask of a history."""
+    from crdebug.timeline.cuts import latest_cut
+    from crdebug.timeline.messages import (
+        collective_of,
+        in_flight,
+        made_ready,
+        messages,
+        pending,
+        received_by,
+        sent_by,
+        unmatched,
+    )
+    from crdebug.timeline.recorded import Recorded
+
+    recorded = Recorded()
+    recorded.read(paths)
+    matching = recorded.matching
+    matching.settle()
+    ends = [recorded.logs[rank].tail_now for rank in sorted(recorded.logs)]
+    for rank, log in recorded.logs.items():
+        list(log.calls)
+        log.goes_outside(0, ends[rank])
+        log.goes_one_sided(0, ends[rank])
+        latest_cut(matching, rank, ends[rank] // 2, ends)
+        latest_cut(matching, rank, ends[rank], ends)
+    for find in (messages, unmatched):
+        list(find(matching))
+    for find in (pending, in_flight):
+        list(find(matching, ends))
+    for log in recorded.logs.values():
+        for call in log.calls[:: max(1, len(log.calls) // 50)]:
+            received_by(matching, call), sent_by(matching, call)
+            collective_of(matching, call), made_ready(matching, call)
+
+
+def main() -> None:
+    from crdebug.errors import CrdebugError
+    from crdebug.native.history import library
+
+    logs, work, seed, count = Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:5])
+    library()
+    damaged, chance = Logs(logs, work), random.Random(seed)
+    ask_all(damaged.paths)
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    outcomes: Counter[str] = Counter()
+    for number in range(count):
+        rank = damaged.damage(chance)
+        print(f"damage {number}", file=sys.stderr, flush=True)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)  # SIGPROF ends the process
+        try:
+            ask_all(damaged.paths)
+            outcomes["read"] += 1
+        except CrdebugError as error:
+            outcomes["refused" if "\n" not in str(error) else f"no sentence: {error}"] += 1
+        except Exception as error:
+            outcomes[f"{type(error).__name__}: {error} (damage {number})"] += 1
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        damaged.mend(rank)
+    print(json.dumps(outcomes))
+
+
+if __name__ == "__main__":
+    main()

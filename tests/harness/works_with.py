@@ -1,0 +1,161 @@
+"""A pytest plugin: docs/mpis.md says what was tried with each MPI, or the run fails.
+
+With CRDEBUG_WRITE_DOCS=1 the page is written, not compared.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from harness.again import Again
+from harness.mpis import MPIS, Mpi
+
+PROPERTY = "every_mpi"  # of a test's report: the name of an MPI, and a column of the page
+_PATH = Path(__file__).parents[2] / "docs" / "mpis.md"
+_COLUMNS = (
+    *("C", "Fortran", "mpi4py", "launchers"),
+    *("exact", "signals", "2 x 2", "faults", "attach"),
+)
+_NOT_TRIED = "not tried"
+
+_PAGE = """\
+# MPIs
+
+<!-- Written by tests/harness/works_with.py (CRDEBUG_WRITE_DOCS=1) from what was tried. -->
+
+What the tests of the tier `criu` have tried. `-` is not in the package.
+
+| MPI | from | {columns} |
+| --- | --- |{rule}
+{rows}
+
+- **C**, **Fortran**, **mpi4py**, as one session each: start, stop at a breakpoint, look, take a
+  checkpoint, go to the sender of a message that was received from anybody, restart, go back by a
+  line, run to the end, restart, and come to the same end again.
+- **launchers**: `mpiexec` with a hostfile that names this machine and two programs (`:`), with a
+  checkpoint and a restart; all others use `mpirun`.
+- **exact**: after a checkpoint and a restart every thread is where it was, with the same registers
+  and memory: at breakpoints and watchpoints, inside the MPI library, in blocking calls.
+- **signals** that are yet to come when a checkpoint is taken come once.
+- **2 x 2**: checkpoints with and without a debugger are restarted with and without one.
+- **faults**: CRIU fails, is killed or hangs, the disk is full; a rank, a GDB and crdebug itself are
+  killed in each phase of a checkpoint and of a restart.
+- **attach**: a job that crdebug did not start is attached to by the PID of its launcher, of what is
+  between, or of a rank, ten times, also in part, and is as before.
+
+`make test` runs each test of exact, signals, 2 x 2 and faults with the first MPI of the table, and
+one of each with each of the others; `make test-all` runs all of them with all.
+Open MPI 4.1 is what all other tests use, and they show much more.
+
+`crdebug run` takes the MPI of the launcher that it is given, by its path or name
+(`mpirun.mpich`), and compiles what records MPI calls with the `mpicc` beside it. `info launch`
+shows what was set for the launcher in its environment, and why. What MPI 4 adds is
+recorded where the MPI has it: posted exchanges (`MPI_Isendrecv`), persistent collectives, messages
+of partitions, large counts. What ends the recording instead is in [limits.md](limits.md).
+
+MPICH's launcher ends when a CRIU is killed whose code is in it (see [limits.md](limits.md)), and so
+the job does; Open MPI's does not. When a rank dies, MPICH's launcher ends all others at once, and a
+checkpoint that fails of it names all of them. mpi4py of PyPI does not find Debian's MPICH by its
+name: `scripts/setup --test` makes a `libmpi.so.12` for it in its virtual environment.
+"""
+
+
+Tried = Mapping[tuple[str, str], set[str]]
+"""By an MPI's name and a column: "passed", "failed"."""
+
+
+def page(tried: Tried, mpis: Iterable[Mpi] = MPIS) -> str:
+    """docs/mpis.md, by what was tried."""
+    rows = (f"| {mpi.name} | {mpi.origin} | {' | '.join(_cells(mpi, tried))} |" for mpi in mpis)
+    columns, rule = " | ".join(_COLUMNS), " --- |" * len(_COLUMNS)
+    return _PAGE.format(columns=columns, rule=rule, rows="\n".join(rows))
+
+
+def different(text: str, tried: Tried, *, whole: bool, mpis: Iterable[Mpi] = MPIS) -> list[str]:
+    """What the page says otherwise than what was tried, as lines to read.
+
+    whole: what was not tried, and should have been, is different too.
+    """
+    told, left = [], {}
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("| ").split("|")]
+        if len(cells) == len(_COLUMNS) + 2 and cells[0] not in ("MPI", "---"):
+            left[cells[0]] = cells[2:]
+    for mpi in mpis:
+        written = left.pop(mpi.name, None)
+        if written is None:
+            told.append(f"{mpi.name}: the page does not tell of it")
+            continue
+        for column, cell, said in zip(_COLUMNS, _cells(mpi, tried), written, strict=True):
+            if cell != said and (whole or cell != _NOT_TRIED):
+                told.append(f"{mpi.name}, {column}: {cell}, and the page says '{said}'")
+    if whole:
+        told += [f"{name}: the page tells of it, and it is not here" for name in left]
+    return told
+
+
+def _cells(mpi: Mpi, tried: Tried) -> list[str]:
+    def cell(column: str) -> str:
+        outcomes = tried.get((mpi.name, column), set())
+        if not outcomes:
+            return "-" if column == "Fortran" and column not in mpi.languages else _NOT_TRIED
+        return "works" if outcomes == {"passed"} else "fails"
+
+    return [cell(column) for column in _COLUMNS]
+
+
+@dataclass(slots=True, eq=False)
+class WorksWith:
+    """outcomes: of the tests that have the property; by their node, and what they are of."""
+
+    outcomes: dict[tuple[str, str, str], set[str]] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        for name, value in report.user_properties:
+            if name == PROPERTY and not report.skipped:
+                mpi, column = value  # type: ignore[misc]
+                key = (report.nodeid, mpi, column)
+                self.outcomes.setdefault(key, set()).add(report.outcome)
+
+    @pytest.hookimpl(trylast=True)  # after what is run once more
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        again = session.config.pluginmanager.get_plugin("again")
+        unsteady = again.passed if isinstance(again, Again) else []
+        tried: dict[tuple[str, str], set[str]] = {}
+        for (nodeid, *place), outcomes in self.outcomes.items():
+            became = {"passed"} if nodeid in unsteady else outcomes
+            tried.setdefault((place[0], place[1]), set()).update(became)
+        if not tried:
+            return
+        if os.environ.get("CRDEBUG_WRITE_DOCS"):
+            _PATH.write_text(page(tried))
+        self.told = different(_PATH.read_text(), tried, whole=_whole(session))
+        if self.told and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.told:
+            terminalreporter.section("docs/mpis.md says otherwise than what was tried", red=True)
+            for line in self.told:
+                terminalreporter.write_line(line)
+
+
+def _whole(session: pytest.Session) -> bool:
+    """Are all tests run that there are: none was chosen, and none left out by a first failure?"""
+    config = session.config
+    if not config.getoption("all"):
+        return False
+    chosen = any(config.getoption(each, None) for each in ("keyword", "markexpr", "deselect", "lf"))
+    by_default = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    return by_default and not chosen and not session.shouldfail and not session.shouldstop
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(WorksWith(), "works_with")

@@ -1,0 +1,60 @@
+"""A log that is cut while a rank waits for what it says came: the rank then asks anew."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from crdebug.job import clocks
+from crdebug.job.clocks import RankClock
+from crdebug.native.clock import Clock
+from crdebug.timeline.calls import Kind
+from harness.layered import Layered, Rank
+
+_WAYS = (
+    *("MPI_Probe", "MPI_Iprobe", "MPI_Mprobe", "MPI_Improbe", "MPI_Testall"),
+    *("MPI_Request_get_status", "MPI_Win_test"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Clock:
+    rank: Rank
+
+    def read(self) -> Clock:
+        return self.rank.clock()
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Layered:
+    """What each way of rank 0's got."""
+    job = Layered(tmp_path_factory.mktemp("cut") / "time", "cut", ranks=3)
+    assert job.run().splitlines() == [f"way {way}: 1 came first" for way in range(6)]
+    return job
+
+
+@pytest.mark.parametrize("way", range(7), ids=_WAYS)
+def test_a_rank_that_waits_for_what_was_recorded_asks_anew(
+    recorded: Layered, tmp_path: Path, way: int
+) -> None:
+    yes = [c for c in recorded.log(0).calls if c.name == _WAYS[way] and c.kind is not Kind.NOTHING]
+    file = tmp_path / "complete"
+    again = Layered(
+        tmp_path / "time", "cut", "--skip", way, "--wait-for", file if way > 3 else "/", ranks=3
+    )
+    log = tmp_path / "time" / "0"  # the others record anew
+    shutil.copy(recorded.directory / "0", log)
+    with again.running() as run:
+        rank = run.find()[0]
+        inside = 2 * yes[0].tick - 1
+        run.wait(lambda: rank.clock().now == inside, f"rank 0 is inside {_WAYS[way]}")
+        clocks.cut(cast(RankClock, _Clock(rank)), log)
+        run.wait(lambda: rank.clock().now > inside, f"rank 0 is out of {_WAYS[way]}")
+        file.touch()
+        first = [2 if each == way < 4 else 1 for each in range(6)]
+        told = run.finish(30).splitlines()
+        assert told == [f"way {each}: {rank} came first" for each, rank in enumerate(first)]

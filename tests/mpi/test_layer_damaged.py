@@ -1,0 +1,63 @@
+"""A wild store of the program can reach its rank's log: what is damaged is refused, or told as it
+is; never an exception of Python's, a loop without an end, or memory without a bound."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness import damaged_logs
+from harness.layered import Layered
+from harness.mpis import MPIS
+
+TOP = Path(__file__).parents[2]
+
+
+def outcomes(logs: Path, work: Path, count: int) -> dict[str, int]:
+    """What came of so many damages, each of one of these logs."""
+    work.mkdir()
+    argv = [sys.executable, *map(str, (damaged_logs.__file__, logs, work, 7, count))]
+    environment = {**os.environ, "PYTHONPATH": str(TOP)}
+    ran = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=1200)
+    assert ran.returncode == 0, ran.stderr[-2000:]  # the last damage that it names
+    found: dict[str, int] = json.loads(ran.stdout)
+    return found
+
+
+def require_read_or_refused(logs: Path, work: Path, count: int) -> None:
+    found = outcomes(logs, work, count)
+    assert set(found) == {"read", "refused"}, found
+    assert sum(found.values()) == count
+
+
+@pytest.mark.parametrize("program", ["wildcard", "persistent"])
+def test_a_damaged_log_is_refused_or_read(tmp_path: Path, program: str) -> None:
+    job = Layered(tmp_path / "time", program, "--rounds", 2)
+    job.run()
+    require_read_or_refused(job.directory, tmp_path / "damaged", 100)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(
+    ("program", "ranks"),
+    [("collectives", 4), ("testsome", 4), ("onesided", 2), ("futures", 4), ("pingpong", 2)],
+)
+def test_damaged_logs_of_all_kinds_of_calls(tmp_path: Path, program: str, ranks: int) -> None:
+    arguments = ("--rounds", 2) if program in ("collectives", "testsome", "pingpong") else ()
+    job = Layered(tmp_path / "time", program, *arguments, ranks=ranks)
+    job.run()
+    require_read_or_refused(job.directory, tmp_path / "damaged", 500)
+
+
+@pytest.mark.sweep
+def test_damaged_logs_of_what_mpi_4_adds(tmp_path: Path) -> None:
+    job = Layered(
+        tmp_path / "time", "newer", mpi=next(mpi for mpi in MPIS if mpi.name == "Open MPI 5.0")
+    )
+    job.run()
+    require_read_or_refused(job.directory, tmp_path / "damaged", 500)

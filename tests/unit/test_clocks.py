@@ -1,0 +1,25 @@
+"""The clocks of ranks, from outside."""
+
+from __future__ import annotations
+
+import subprocess
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from crdebug.job import clocks
+from crdebug.job.ranks import RankShim
+
+pytestmark = pytest.mark.unit
+
+
+def test_of_a_rank_that_is_gone_there_is_a_clock_that_says_so() -> None:
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+    (clock,) = clocks.find([cast(RankShim, SimpleNamespace(rank=3, pid=gone.pid))], "/pmpi.so")
+    assert clock.rank == 3
+    with pytest.raises(ProcessLookupError):
+        clock.read()
+    with pytest.raises(ProcessLookupError):
+        clock.set_stop(clocks.NEVER)

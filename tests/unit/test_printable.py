@@ -1,0 +1,56 @@
+"""What a job says cannot steer the terminal; in a pipe it stays what it is."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from crdebug.events import GdbSays, JobOutput, JobSays
+from crdebug.ui import output
+from crdebug.ui.printable import printable
+from crdebug.ui.screen import Screen
+
+pytestmark = pytest.mark.unit
+
+# A title, a cleared screen, a cursor that goes up, an answer-back, eight-bit CSI, reversed text.
+EVIL = "\x1b]0;owned\x07 \x1b[2J\x1b[1A \x05 \x9b31m ‮abc \x7f\x08\r"
+SHOWN = r"\x1b]0;owned\x07 \x1b[2J\x1b[1A \x05 \x9b31m \u202eabc \x7f\x08\r"
+
+
+class Stream(io.StringIO):
+    def __init__(self, terminal: bool) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+
+def test_controls_are_shown_and_text_is_left_alone() -> None:
+    assert printable(EVIL) == SHOWN
+    assert printable("ünïcode\tand\nlines — ok ✓ 漢字") == "ünïcode\tand\nlines — ok ✓ 漢字"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_nothing_of_a_job_reaches_a_terminal_as_it_is(terminal: bool) -> None:
+    """Its output, what GDB or the job's own names say, errors; colours of ours do."""
+    out, err = Stream(terminal), Stream(terminal)
+    screen = Screen(terminal=terminal, out=lambda: out, err=lambda: err)
+    screen.event(JobOutput("stdout", f"{EVIL}\n"))
+    screen.event(GdbSays(0, f"symbol {EVIL}|"))
+    screen.event(JobSays(f"file {EVIL}|"))
+    screen.error(KeyError(EVIL))
+    told = out.getvalue() + err.getvalue()
+    assert told.count(SHOWN if terminal else EVIL.rstrip("\r")) >= 3
+    assert ("\x1b[2J" in told) != terminal
+    assert ("\x1b[36m" in told or "\x1b[3" in told.replace("\x1b[31mA", "")) == terminal
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_job_without_the_debugger(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
+    """Byte for byte what its launcher would have written, unless somebody looks at it."""
+    stream = Stream(terminal)
+    monkeypatch.setattr("sys.stdout", stream)
+    output.relay(JobOutput("stdout", EVIL))
+    assert stream.getvalue() == (SHOWN if terminal else EVIL)
