@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "pmpi.h"
@@ -15,6 +16,7 @@
 #define CAPACITY (UINT64_C(1) << 26) /* 1 GiB of address space; the file is sparse */
 #define LEAST_ROOM (UINT64_C(1) << 18) /* bytes that are taken from the disk at once, from and to */
 #define MOST_ROOM (UINT64_C(1) << 22)
+#define MOST_LEFT (UINT64_C(1) << 26) /* bytes of the disk that are left to others, see leaves_enough() */
 #ifndef MADV_POPULATE_WRITE /* of Linux 5.14 */
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -56,12 +58,17 @@ static uint64_t capacity(void) {
     return fit < records ? fit : records;
 }
 
-/* Have the disk give its space for a part of the file now: to write where it has none left is SIGBUS
- * (mmap(2)). So a part of which this is not true is never written to. */
-static bool take_space(char *from, char *to) {
-    const uintptr_t page = 4096;
-    char *begin = (char *)((uintptr_t)from & ~(page - 1));
-    size_t size = ((size_t)(to - begin) + page - 1) & ~(size_t)(page - 1);
+/* Whether the disk has so many bytes and some more: a log that took all of it would stop the job,
+ * whose output goes to the same disk and waits for space. */
+static bool leaves_enough(size_t wanted) {
+    struct statvfs disk;
+    if (statvfs(log_path, &disk) != 0) return true;
+    uint64_t left = (uint64_t)disk.f_blocks * disk.f_frsize / 32;
+    if (left > MOST_LEFT) left = MOST_LEFT;
+    return (uint64_t)disk.f_bavail * disk.f_frsize >= wanted + left;
+}
+
+static bool allocate(char *begin, size_t size) {
     int failed;
     do failed = madvise(begin, size, MADV_POPULATE_WRITE);
     while (failed && (errno == EINTR || errno == EAGAIN));
@@ -71,6 +78,20 @@ static bool take_space(char *from, char *to) {
     failed = posix_fallocate(file, begin - (char *)log_header, (off_t)size);
     close(file);
     return !failed;
+}
+
+/* Have the disk give its space for a part of the file now: to write where it has none left is SIGBUS
+ * (mmap(2)). So a part of which this is not true is never written to. Other ranks do the same at the
+ * same time: what was taken too much is given back, as is the part that came before a failure. */
+static bool take_space(char *from, char *to) {
+    const uintptr_t page = 4096;
+    char *begin = (char *)((uintptr_t)from & ~(page - 1));
+    char *fresh = (char *)(((uintptr_t)from + page - 1) & ~(page - 1));
+    size_t size = ((size_t)(to - begin) + page - 1) & ~(size_t)(page - 1);
+    if (!leaves_enough(size)) return false;
+    if (allocate(begin, size) && leaves_enough(0)) return true;
+    if (fresh < begin + size) madvise(fresh, (size_t)(begin + size - fresh), MADV_REMOVE);
+    return false;
 }
 
 /* For so many records, and more: steps grow with the log, and shrink for good as the disk gets full.

@@ -12,9 +12,14 @@ from pathlib import Path
 from typing import TextIO
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import get_app
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings
+from prompt_toolkit.key_binding.key_processor import KeyPressEvent
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.utils import is_dumb_terminal
 
@@ -72,6 +77,7 @@ class Prompt:
             # Where it stands while a line is typed; nothing of it stays on the screen.
             bottom_toolbar=self._toolbar,
             reserve_space_for_menu=4,
+            key_bindings=_bindings(),
         )
         self._questions: PromptSession[str] = PromptSession(history=InMemoryHistory())
         self._reading: asyncio.Task[str | None] | None = None
@@ -173,6 +179,18 @@ def is_gone(stream: TextIO) -> bool:
     except (OSError, ValueError):  # it is no file at all
         return False
     return False
+
+
+def _bindings() -> KeyBindings:
+    """A Ctrl-D that was typed while a command ran comes as NUL: the kernel took it for the end of a
+    line, and shows that so to whoever reads keys from then on (n_tty.c, n_tty_set_termios)."""
+    bindings = KeyBindings()
+
+    @bindings.add(Keys.ControlAt, filter=Condition(lambda: not get_app().current_buffer.text))
+    def end(event: KeyPressEvent) -> None:
+        event.app.exit(exception=EOFError, style="class:exiting")
+
+    return bindings
 
 
 def _history(file: Path) -> History:

@@ -149,7 +149,7 @@ def test_a_newcomers_session(kind: str, tmp_path: Path) -> None:
 
         # Tables are as wide as the terminal, and long answers go page by page.
         if kind != "dumb":
-            assert all(len(line) <= 70 for line in user.ask("info ranks"))
+            assert [line for line in user.ask("info ranks") if len(line) > 70] == []
             user.type("help\r")
             user.until("--More--")
             user.type("q")
@@ -197,9 +197,17 @@ def test_a_newcomers_session(kind: str, tmp_path: Path) -> None:
         assert f"back at checkpoint {JOB}:1 (incarnation 2)" in back
         assert user.ask("print 'threads.c'::step") == step
 
-        # The end asks first, as the job still lives.
+        # The end asks first, as the job still lives; also when it was typed while a command ran.
         user.type(CTRL_D)
         assert "will be killed" in user.until(QUESTION)
+        user.type("n\r")
+        user.prompt()
+        go = tmp_path / "go"
+        user.type(f"shell echo goes; until [ -e {go} ]; do sleep 0.01; done\r")
+        user.until("goes\r\n")
+        user.type(CTRL_D)
+        go.touch()
+        user.until(QUESTION)
         user.type("n\r")
         user.prompt()
         user.type("quit\r")
