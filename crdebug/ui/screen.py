@@ -100,10 +100,10 @@ class Screen:
             await asyncio.to_thread(click.echo_via_pager, shown, color=False)
 
     def _text(self, result: Result) -> str:
-        return render(result, shutil.get_terminal_size().columns if self.terminal else 0)
+        return render(result, _terminal_size().columns if self.terminal else 0)
 
     def _is_long(self, text: str) -> bool:
-        width, height = shutil.get_terminal_size()
+        width, height = _terminal_size()
         rows = sum(max(1, -(-len(line) // width)) for line in text.split("\n"))
         return rows >= height
 
@@ -201,6 +201,16 @@ class Screen:
         except OSError:
             # Nobody reads any more (`| head`, a closed terminal): that must not take the job down.
             pass
+
+
+def _terminal_size() -> os.terminal_size:
+    """As it is now: $COLUMNS and $LINES, which shutil heeds first, are as it was once, if somebody
+    has exported them."""
+    with contextlib.suppress(AttributeError, ValueError, OSError):  # there is none
+        size = os.get_terminal_size(sys.__stdout__.fileno())  # type: ignore[union-attr]
+        if size.columns and size.lines:
+            return size
+    return shutil.get_terminal_size()
 
 
 def exit_words(status: int) -> str:

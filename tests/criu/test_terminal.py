@@ -34,7 +34,8 @@ QUESTION = r"Quit anyway\? \(y or n\)"
 ESCAPES = re.compile(r"\x1b\[[?\d;]*[A-Za-z]")
 PROGRESS = re.compile(r"(checkpoint|restart): [a-z]")
 SECONDS = 60
-ENVIRONMENT = {"PROMPT_TOOLKIT_NO_CPR": "1", "PAGER": "more"}
+# COLUMNS and LINES: what shells export stays as it was when the terminal is resized.
+ENVIRONMENT = {"PROMPT_TOOLKIT_NO_CPR": "1", "PAGER": "more", "COLUMNS": "200", "LINES": "100"}
 
 
 class Terminal:
