@@ -92,6 +92,13 @@ def pytest_configure(config: pytest.Config) -> None:
     ending.at_once(home)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def temporary_directories(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """pytest makes the directory that all of its own are in when it first needs one: now, and not
+    where some test has temporary files put that it counts, and removes."""
+    tmp_path_factory.getbasetemp()
+
+
 @pytest.fixture
 def thorough(request: pytest.FixtureRequest) -> bool:
     """Whether a test that does the same many times does it as often as for a release (--all)."""

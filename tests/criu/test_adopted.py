@@ -20,14 +20,16 @@ from harness.mpis import MPIS, Mpi
 from harness.network import own_network
 from harness.programs import CompileFailed, build
 from harness.registers import register_differences
+from harness.terminals import own_terminals
 
 OUTPUT = "rank 0: quiet ok\nrank 1: quiet ok\n"
 
 
 @pytest.fixture(autouse=True)
-def network() -> Iterator[None]:
-    """A job without a container gets its ports back in a restart: nobody else may take them."""
-    with own_network():
+def own() -> Iterator[None]:
+    """A job without a container gets its ports and its pseudo-terminals back in a restart: nobody
+    else may take them."""
+    with own_network(), own_terminals():
         yield
 
 

@@ -55,7 +55,9 @@ def lammps() -> str:
 async def run_into(job: Session, step: int) -> None:
     """Run until LAMMPS has told of a step; then stop it wherever it is."""
     running = asyncio.create_task(job.resume(job.ranks))
-    await Deadline(60).until(lambda: last_step(looks.output()) >= step, f"step {step}")
+    while (told := last_step(looks.output())) < step:
+        more = f"LAMMPS to tell of more than step {told}"
+        await Deadline(60).until(lambda told=told: last_step(looks.output()) > told, more)  # type: ignore[misc]
     await job.interrupt()
     stop = await running
     assert {each.reason for each in stop.cause} == {StopReason.INTERRUPT}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -24,7 +25,7 @@ def argv(*arguments: object) -> list[str]:
 def in_path(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have others find it by its name, as they do where it is installed."""
     wrapper = directory / "crdebug"
-    wrapper.write_text(f'#!/bin/sh\nexec {" ".join(argv())} "$@"\n')
+    wrapper.write_text(f'#!/bin/sh\nexec {shlex.join(argv())} "$@"\n')
     wrapper.chmod(0o755)
     monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
 

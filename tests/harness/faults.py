@@ -25,6 +25,7 @@ from crdebug.node import proc
 from crdebug.node.criu_program import find_criu
 from harness import looks
 from harness.jobs import JOB
+from harness.scripts import BY_PATH
 
 _SECONDS = 60.0
 
@@ -37,9 +38,7 @@ _PLAN, _REAL = "CRDEBUG_TEST_CRIU_PLAN", "CRDEBUG_TEST_CRIU"
 # line on, and the FIFO holds little: so the real one comes to a stand right behind the line, while
 # it writes another one. (To kill it just anywhere would be a game of chance: for some microseconds
 # it has code of its own in the place of a process's, see crdebug.checkpoint.criu.)
-_WRAPPER = f"""#!/bin/sh
-"exec" "{sys.executable}" "-IS" "$0" "$@"
-import fcntl, json, os, re, signal, subprocess, sys, time
+_WRAPPER = f"""{BY_PATH}import fcntl, json, os, re, signal, subprocess, sys, time
 real, argv = os.environ["{_REAL}"], sys.argv[1:]
 plan = json.loads(os.environ.get("{_PLAN}") or "null")
 wanted = [plan["verb"], "--log-file", plan.get("option", "--log-file")] if plan else [""]

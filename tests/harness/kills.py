@@ -28,6 +28,7 @@ from crdebug.node.criu_program import find_criu
 from harness import cli
 from harness.jobs import JOB
 from harness.programs import build
+from harness.scripts import BY_PATH
 
 _FLOCK = 73  # flock(2): what changes a job begins with its lock
 _FROM_START = -1
@@ -40,8 +41,7 @@ RESTART = (
 )
 _PLAN, _REAL = "CRDEBUG_TEST_KILLED_CRIU", "CRDEBUG_TEST_CRIU"
 # Without a plan it is the real one.
-_WRAPPER = f"""#!{sys.executable} -IS
-import os, sys
+_WRAPPER = f"""{BY_PATH}import os, sys
 real, argv = os.environ["{_REAL}"], sys.argv[1:]
 verb, _, words = os.environ.get("{_PLAN}", "").partition(" ")
 if argv[:1] == [verb] and "--log-file" in argv:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from crdebug.native import clock
 from crdebug.native.clock import NEVER, LogHeader
-from harness.layered import Layered, Running
+from crdebug.timeline.log import RankLog
+from harness.layered import Layered, Rank, Running
 
 
 @pytest.mark.parametrize("stop", [2, 3, 9, 20, 25])
@@ -100,20 +102,38 @@ def put(path: Path, log: bytes, size: int) -> None:
         os.pwrite(file.fileno(), log[: clock.LOG_SIZE], 0)
 
 
-def settled(running: Running) -> tuple[int, ...]:
-    """The clocks once rank 0 is held and nobody gets any further."""
-    ranks = running.ranks
-    before: tuple[int, ...] = ()
+def barriers(log: RankLog) -> int:
+    return sum(call.name == "MPI_Barrier" for call in log.calls)
 
-    def still() -> bool:
-        nonlocal before
-        now = tuple(rank.clock().now for rank in ranks)
-        quiet, before = now == before, now
-        return quiet and ranks[0].clock().held == 1
 
-    for _ in range(5):  # five times in a row: a rank may be at work between two calls
-        running.wait(still, "rank 0 holds and the others wait for it")
-    return before
+# How many messages a rank sends before it cannot go on without rank 0, which holds and has this
+# log. In the other program all ranks come to their stop.
+SENDS: dict[str, Callable[[RankLog, int], int]] = {
+    "wildcard": lambda held, rank: 1 + barriers(held),
+    "testsome": lambda held, rank: 3 * (1 + barriers(held)),
+    "master": lambda held, rank: sum((c.name, c.peer) == ("MPI_Send", rank) for c in held.calls),
+}
+
+
+def settled(job: Layered, program: str, running: Running) -> tuple[int, ...]:
+    """The clocks once rank 0 holds, and nobody gets any further."""
+    first, *others = running.ranks
+    running.wait(lambda: first.clock().held == 1, "rank 0 holds")
+    if program not in SENDS:
+        running.wait(running.held, "all ranks hold")
+    else:
+        held = job.log(0)
+        for number, rank in enumerate(others, 1):
+            sends = SENDS[program](held, number)
+
+            def waits(rank: Rank = rank, number: int = number, sends: int = sends) -> bool:
+                log = job.log(number)
+                sent = sum(call.name == "MPI_Send" for call in log.calls)
+                # all of them, and it is inside its next call
+                return sent == sends and rank.clock().now == log.tail_now + 1
+
+            running.wait(waits, f"rank {number} waits for rank 0")
+    return tuple(rank.clock().now for rank in running.ranks)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +151,7 @@ def test_receives_that_were_open_when_we_went_back(
     logs = [directory / str(rank) for rank in range(job.ranks)]
     with job.running(stop) as running:
         running.find()
-        clocks = settled(running)
+        clocks = settled(job, program, running)
         early = [written(log) for log in logs]
         for rank in running.ranks:
             rank.stop_at(NEVER)
@@ -144,7 +164,7 @@ def test_receives_that_were_open_when_we_went_back(
             put(log, data, size)
         with job.running(stop) as running:
             running.find()
-            assert settled(running) == clocks
+            assert settled(job, program, running) == clocks
             for log, data in zip(logs, late, strict=True):
                 put(log, data, size)
             held = [rank for rank in running.ranks if rank.clock().held]

@@ -7,7 +7,6 @@ import itertools
 import json
 import os
 import signal
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,12 +19,14 @@ from crdebug.checkpoint.criu import Criu, errors_in
 from crdebug.deadline import Deadline
 from crdebug.errors import CrsFailed, DeadlineExpired, NotAvailable, StoreError
 from crdebug.node.criu_program import CriuProgram
+from harness.scripts import BY_PATH
 
 pytestmark = pytest.mark.unit
 
 # Stands in for CRIU: notes its command line, runs the action script as CRIU does, ends as told.
-PROGRAM = """#!{python} -IS
-import json, os, pathlib, subprocess, sys
+PROGRAM = (
+    BY_PATH
+    + """import json, os, pathlib, subprocess, sys
 plan = json.loads(pathlib.Path({plan!r}).read_text())
 arguments = dict(zip(sys.argv, sys.argv[1:]))
 work = pathlib.Path(arguments["--work-dir"])
@@ -42,10 +43,12 @@ if plan["hang"]:
     os.read(os.pipe()[0], 1)
 sys.exit(plan["status"])
 """
+)
 
 # Stands in for our starter as an action script: `starter --crs-action SOCKET`.
-HELPER = """#!{python} -IS
-import os, socket, sys
+HELPER = (
+    BY_PATH
+    + """import os, socket, sys
 assert sys.argv[1] == "--crs-action"
 channel = socket.socket(socket.AF_UNIX)
 channel.connect(sys.argv[2])
@@ -58,6 +61,7 @@ if answer.startswith("carry out "):
     sys.exit(0 if said == "done" else 1)
 sys.exit(0 if answer == "go\\n" else 1)
 """
+)
 
 
 @dataclass
@@ -80,7 +84,7 @@ class World:
         words = {"plan": str(self.home / "plan"), "note": str(self.home / "note")}
         for name, text in (("criu", PROGRAM), ("the starter", HELPER)):
             path = self.home / name
-            path.write_text(text.format(python=sys.executable, **words))
+            path.write_text(text.format(**words))
             path.chmod(0o700)
         program = CriuProgram(str(self.home / "criu"), "4.2", "", True)
         return Criu(program, self.home / "the starter")
