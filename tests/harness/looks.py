@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from crdebug.acquire.mpir import acquire
 from crdebug.acquire.symbols import find_symbols
 from crdebug.deadline import Deadline
+from crdebug.job import clocks
 from crdebug.job.launch import await_ranks
 from crdebug.job.ranks import RankShim, find_shims
 from crdebug.job.record import JobDirectory
 from crdebug.node import proc
+from crdebug.node.ptrace import Held, Traced
 from harness.jobs import JOB
 
 
@@ -59,14 +62,38 @@ def number(rank: RankShim, name: str) -> int:
 
 
 def end_soon(job: str = JOB, more: int = 50) -> int:
-    """Let a running program of ours end in some steps; returns the number of its last step."""
-    ranks = shims(job)
-    # All looked up first: none may come to the end before the others have heard of it.
+    """Let a running program of ours end in some steps; returns the number of its last step.
+
+    Ranks that run stand meanwhile: one that passed the last step before it has heard of it would be
+    waited for by the others for ever. And what they have recorded beyond their place is forgotten:
+    a job that repeats it, after a restart, would find that it ends where it did not, and stand.
+    """
+    record, ranks = JobDirectory(job).read(), shims(job)
     ends = [(rank.pid, address(rank, "steps")) for rank in ranks]
-    last = max(number(rank, "step") for rank in ranks) + more
-    for pid, where in ends:
-        proc.write_memory(pid, where, last.to_bytes(8, "little"))
+    with standing(ranks) as all_stand:
+        last = max(number(rank, "step") for rank in ranks) + more
+        for pid, where in ends:
+            proc.write_memory(pid, where, last.to_bytes(8, "little"))
+        for clock in clocks.find(ranks, record.layer) if all_stand else ():
+            logs = clocks.logs(JobDirectory(job).run(record.incarnation))
+            clocks.cut(clock, logs / str(clock.rank))
     return last
+
+
+@contextmanager
+def standing(ranks: Sequence[RankShim]) -> Iterator[bool]:
+    """While the block runs no rank does; False: but for those that GDBs hold, which may."""
+    held, all_stand = Held(), True
+    try:
+        for rank in ranks:
+            try:
+                while held.seize(rank.pid):
+                    held.wait()
+            except Traced:
+                all_stand = False
+        yield all_stand
+    finally:
+        held.release()
 
 
 def steps(job: str = JOB) -> tuple[int, ...]:
