@@ -126,6 +126,10 @@ struct crdebug_clock {
      * its log sees so itself; nobody may be let go before. */
     uint32_t replaying;
     uint16_t expected_failed, actual_failed; /* how; 0: it did not */
+    /* Of the words that follow the two records the four with the first that differs, from this one on
+     * (the first four, if none does); 0 where there are none. */
+    uint32_t words_from, reserved;
+    uint32_t expected_words[4], actual_words[4];
 };
 
 #endif

@@ -30,7 +30,7 @@ RECORD = struct.Struct("<QQ")
 _RANKS = 1 << 20  # no job has so many on one machine
 _LATEST = 1 << 62  # half ticks
 
-_CLOCK = struct.Struct("<IIiiQQIIQQIiIIIIQ4QQQIHH")
+_CLOCK = struct.Struct("<IIiiQQIIQQIiIIIIQ4QQQIHHII4I4I")
 _LOG = struct.Struct("<IIiiQQQQQIIIIQ")
 SIZE = _CLOCK.size
 LOG_SIZE = _LOG.size
@@ -82,7 +82,8 @@ class Enforce(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """struct crdebug_clock. expected, actual: records, see clock.h; valid while diverged."""
+    """struct crdebug_clock. expected, actual: records, see clock.h, and four of the words behind
+    each, from the one with this number on; valid while diverged."""
 
     rank: int
     world: int
@@ -105,13 +106,16 @@ class Clock:
     replaying: bool  # it repeats, and knows; nobody may be let go before
     expected_failed: str  # the class of its error, "" if it did not fail
     actual_failed: str
+    words_from: int
+    expected_words: tuple[int, ...]
+    actual_words: tuple[int, ...]
 
     @classmethod
     def parse(cls, data: bytes) -> Clock:
         values = _CLOCK.unpack_from(data)
         abi, size, rank, world, now, stop, held, mode, cursor, repeat, initialized = values[:11]
         level, epochs, refused, enforce, diverged, at, e0, e1, a0, a1, pending = values[11:22]
-        calls, replaying, *failed = values[22:]
+        calls, replaying, e_failed, a_failed, words_from = values[22:27]
         if abi != ABI or size < SIZE or calls != DIGEST:
             raise NotAvailable(
                 f"the rank's MPI layer has ABI version {abi}, this crdebug knows {ABI}",
@@ -120,7 +124,8 @@ class Clock:
         return cls(
             *(rank, world, now, stop, Held(held), mode != 0, cursor, repeat, bool(initialized)),
             *(level, epochs, Refused(refused), Enforce(enforce), bool(diverged), at),
-            *((e0, e1), (a0, a1), pending, bool(replaying), *map(failure, failed)),
+            *((e0, e1), (a0, a1), pending, bool(replaying), failure(e_failed), failure(a_failed)),
+            *(words_from, values[28:32], values[32:36]),
         )
 
 

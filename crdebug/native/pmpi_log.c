@@ -265,9 +265,25 @@ static void cut(void) {
     requests_unsettle();
 }
 
+/* Which of a call's words is the first that is not the recorded one; `none` if all are. */
+static uint32_t other_word(const struct crdebug_record *record, const struct note *note, uint32_t none) {
+    for (uint32_t k = 0; k < note->count && k < FEW; k++)
+        if (word_of(record, k) != note->words[k]) return k;
+    return none;
+}
+
+static bool same_words(const struct crdebug_record *record, const struct note *note) {
+    return other_word(record, note, FEW) == FEW;
+}
+
 static void diverge(const struct crdebug_record *wanted, const struct note *note) {
     volatile struct crdebug_clock *clock = &crdebug_own;
     unsigned patience = 0;
+    C.words_from = other_word(wanted, note, 0) & ~3u;
+    for (uint32_t k = 0; k < 4; k++) {
+        C.expected_words[k] = word_of(wanted, C.words_from + k);
+        C.actual_words[k] = C.words_from + k < note->count ? note->words[C.words_from + k] : 0;
+    }
     C.expected = *wanted;
     C.actual = (struct crdebug_record){note->head, note->body};
     C.expected_failed = (uint16_t)failed_of(wanted);
@@ -312,7 +328,8 @@ static bool same(const struct crdebug_record *record, uint64_t head, uint64_t bo
 const struct crdebug_record *begin_slow(const struct note *note) {
     const struct crdebug_record *record = expected();
     if (record == NULL) return NULL;
-    if (same(record, note->head, note->body) && !says_no(record)) return record;
+    if (same(record, note->head, note->body) && !says_no(record) && same_words(record, note))
+        return record;
     diverge(record, note);
     return NULL;
 }
@@ -323,9 +340,7 @@ uint64_t finish_slow(struct note *note) {
     bool equal = !says_no(record) &&
                  (HEAD_CALL(note->head) == CALL_Wtime ? HEAD_CALL(record->head) == CALL_Wtime
                                                       : same(record, note->head, note->body));
-    for (uint32_t k = 0; equal && k < note->count && k < FEW; k++)
-        equal = word_of(record, k) == note->words[k];
-    if (!equal || failed_of(record) != note->failed) {
+    if (!equal || !same_words(record, note) || failed_of(record) != note->failed) {
         diverge(record, note);
         return append(note);
     }

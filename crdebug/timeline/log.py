@@ -139,6 +139,7 @@ class RankLog:
         self._progress = Progress()
         self._comms: dict[str, tuple[int, ...]] = {}
         self._seen: dict[tuple[int, ...], int] = {}
+        self._named: dict[int, list[tuple[int, str]]] = {}
         self._sites: tuple[int, ...] = ()
 
     @property
@@ -159,6 +160,12 @@ class RankLog:
     def comms(self) -> Mapping[str, tuple[int, ...]]:
         """World ranks of the members, in order; of an intercommunicator, of both groups."""
         return self._comms
+
+    def comm_name(self, number: int, place: int) -> str:
+        """What the communicator (or window) is called that has this number in the log where its
+        record with that number is; "" if there is none. Numbers are given again."""
+        names = [name for at, name in self._named.get(number, ()) if at <= place]
+        return names[-1] if names else ""
 
     @property
     def sites(self) -> Sequence[int]:
@@ -309,6 +316,7 @@ class RankLog:
         else:
             name = name_of(local, earlier, self.world)
         self._comms[name] = first + second
+        self._named.setdefault(body >> 48, []).append((place, name))
         number = self._names.define(name, first + second)
         peers = remote if inter else local  # whom ranks in it are: the remote group
         library().log_define(self._log, body >> 48, number, ints(peers), len(peers))

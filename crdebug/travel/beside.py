@@ -64,7 +64,7 @@ async def beside(
         await second.restart(manifest, store)
         await second.give_input_again()
         found = clocks.find(second.shims, record.layer)
-        await Replay(group, found, cut, None).run()
+        await Replay(second, found, cut, None).run()
         await show_callers(group, group.ranks, record.layer)
         yield group
 

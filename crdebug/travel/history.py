@@ -25,7 +25,7 @@ from crdebug.travel.branching import Branching, Compared
 from crdebug.travel.calls import leave_call
 from crdebug.travel.overview import Overview, Survey
 from crdebug.travel.partners import Partner, Partners
-from crdebug.travel.replay import divergence, quiet
+from crdebug.travel.replay import divergence, diverges, quiet
 from crdebug.travel.reverse import Reverse
 from crdebug.travel.searches import First, bisect
 from crdebug.travel.stops import Stops, watching
@@ -160,8 +160,8 @@ class History:
         clocks = self.traveller.clocks()
         with contextlib.suppress(ProcessLookupError, DeadlineExpired):
             limit = Deadline(FOR_EVER)
-            await limit.until(lambda: divergence(clocks) is not None, "a divergence")
-            self._tell(JobSays(str(divergence(clocks))))
+            await limit.until(lambda: diverges(clocks), "a divergence")
+            self._tell(JobSays(str(divergence(self._job, clocks))))
             await self._job.group.interrupt()
 
     def _place(self) -> tuple[int, ...]:

@@ -9,45 +9,53 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
 
+from crdebug.attended import AttendedJob
 from crdebug.deadline import Deadline
-from crdebug.errors import CrdebugError, GdbError, Interrupted
+from crdebug.errors import CrdebugError, GdbError, Interrupted, NotAvailable
 from crdebug.events import Event, GroupStopped, RankStopped, StopReason
-from crdebug.job.clocks import NEVER, RankClock
-from crdebug.native.mpi_calls import BY_NUMBER
+from crdebug.job.clocks import NEVER, RankClock, logs
 from crdebug.node import proc
 from crdebug.ranks import RankSet
 from crdebug.target.group import TargetGroup
+from crdebug.timeline.differing import difference
+from crdebug.timeline.log import read_log
 from crdebug.timeline.messages import Cut
 
 _LOOK = 3.0  # seconds after which a rank that does not move is looked at
 _STANDSTILL = 60.0  # seconds without any rank moving on
 
 
-def _name_of(record: tuple[int, int], failed: str) -> str:
-    """Which call a record is of (clock.h: the lowest 9 bits), and how that failed."""
-    function = BY_NUMBER.get(record[0] & 0x1FF)
-    name = function.full if function else "the end of the record"
-    return f"{name} that fails ({failed})" if failed else name
+def diverges(clocks: Sequence[RankClock]) -> bool:
+    """Has a rank made another call than the recorded one? Raises ProcessLookupError."""
+    return any(clock.read().diverged for clock in clocks)
 
 
-def divergence(clocks: Sequence[RankClock]) -> CrdebugError | None:
+def divergence(job: AttendedJob, clocks: Sequence[RankClock]) -> CrdebugError | None:
     """What there is to say if a rank has made another call than the recorded one, else None: it
     waits there, and the others for it. Raises ProcessLookupError."""
     for clock in clocks:
         state = clock.read()
         if state.diverged:
-            expected = _name_of(state.expected, state.expected_failed)
-            actual = _name_of(state.actual, state.actual_failed)
-            other = "another one" if expected == actual else actual
+            log = logs(job.directory.run(job.record.incarnation)) / str(clock.rank)
+            names = functools.partial(_comm_name, log, state.cursor)
             return CrdebugError(
                 f"call {state.diverged_now // 2 + 1} of the replay is not the recorded one: "
-                f"{expected} was recorded, and {other} came",
+                + difference(state, names),
                 ranks=RankSet.of([clock.rank]),
                 hint="data races and input from outside MPI are not recorded",
             )
     return None
+
+
+def _comm_name(log: Path, place: int, number: int) -> str:
+    try:
+        return read_log(log).comm_name(number, place)
+    except (NotAvailable, OSError):
+        return ""  # what the rank does is told all the same
 
 
 def moved(clock: RankClock) -> tuple[int, int]:
@@ -61,24 +69,23 @@ def moved(clock: RankClock) -> tuple[int, int]:
 class Replay:
     """One way to a cut. focus: the rank that is to be held at an odd place too, not only inside.
 
-    also: what else has to hold when all are there.  asked: does the user want it to end?
+    also: what else has to hold when all are there.
     """
 
     def __init__(
         self,
-        group: TargetGroup,
+        job: AttendedJob,
         clocks: Sequence[RankClock],
         cut: Cut,
         focus: int | None,
         also: Callable[[], bool] = lambda: True,
-        asked: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._group = group
+        self._job = job
+        self._group = job.group
         self._clocks = clocks
         self._cut = cut
         self._focus = focus
         self._also = also
-        self._asked = asked
         self.held_up = RankSet()  # who could not come to its place, and waits inside a call
         self.reading = RankSet()  # who is where it was, and waits for input as it did then
 
@@ -91,13 +98,13 @@ class Replay:
             clock.set_stop(self._cut[clock.rank])
         if self._there():
             return
-        if (diverged := divergence(self._clocks)) is not None:
+        if (diverged := divergence(self._job, self._clocks)) is not None:
             raise diverged  # it goes on from a state before that only
         async with quiet(self._group):
             await self._run()
 
     async def _run(self) -> None:
-        if self._asked():
+        if self._job.broken_off:
             raise Interrupted.on_the_way(self._places())
         ranks = RankSet.of(clock.rank for clock in self._clocks)
         run = asyncio.create_task(self._group.resume(ranks))
@@ -115,8 +122,8 @@ class Replay:
         waited = 0.0
 
         def over() -> bool:
-            at_end = run.done() or self._there() or self._asked()
-            return at_end or divergence(self._clocks) is not None
+            at_end = run.done() or self._there() or self._job.broken_off
+            return at_end or diverges(self._clocks)
 
         while not over():
             now = [moved(clock) for clock in self._clocks]
@@ -175,7 +182,7 @@ class Replay:
         return ", ".join(texts)
 
     def _why_not(self, stop: GroupStopped) -> CrdebugError:
-        diverged = divergence(self._clocks)
+        diverged = divergence(self._job, self._clocks)
         if diverged is not None:
             return diverged
         cause = stop.cause[0]

@@ -32,7 +32,7 @@ from crdebug.travel.bases import Base, StartOfHistory, below, is_before
 from crdebug.travel.calls import functions, show_callers
 from crdebug.travel.dead_ends import DeadEnds
 from crdebug.travel.near import Near
-from crdebug.travel.replay import Replay, divergence, let_run, quiet
+from crdebug.travel.replay import Replay, diverges, let_run, quiet
 
 _NEAR = 16  # MPI calls
 
@@ -262,7 +262,7 @@ class Traveller:
         focus: int | None,
         also: Callable[[], bool] = lambda: True,
     ) -> Replay:
-        return Replay(self.job.group, clocks, cut, focus, also, lambda: self.job.broken_off)
+        return Replay(self.job, clocks, cut, focus, also)
 
     async def _others_to(self, cut: Cut, focus: int) -> None:
         """Take the others on while the focused rank stands."""
@@ -295,7 +295,7 @@ class Traveller:
         problem: CrdebugError = _no_base()
         group = self.job.group
         stopped = group.in_state(TargetState.STOPPED) == group.ranks
-        if stopped and not self.changed and divergence(self.clocks()) is None:
+        if stopped and not self.changed and not diverges(self.clocks()):
             ahead.append(Base(self.cut(), kept="here"))
         for base in below([*bases, *ahead], cut):
             if base.kept == "here":

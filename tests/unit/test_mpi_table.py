@@ -92,6 +92,7 @@ def test_the_layout_is_the_compilers(tmp_path: Path) -> None:
     parts = [("<", "abi"), ("<IIii", "now"), ("<IIiiQQ", "held"), ("<IIiiQQI", "mode")]
     parts += [("<IIiiQQII", "cursor"), ("<IIiiQQIIQQ", "initialized")]
     parts += [("<IIiiQQIIQQIiIII", "diverged"), ("<IIiiQQIIQQIiIIII", "diverged_now")]
+    parts += [("<IIiiQQIIQQIiIIIIQ4QQQIHH", "words_from")]
     fields += [("clock", field, struct.calcsize(part)) for part, field in parts]
     checks = [
         f"_Static_assert(offsetof(struct crdebug_{owner}, {field}) == {offset}, {field!r});"
@@ -115,7 +116,7 @@ def test_every_field_of_the_clock_is_read_where_it_is() -> None:
     """Each field in its place: a number of its own comes back."""
     data = clock._CLOCK.pack(
         *(clock.ABI, clock.SIZE, 3, 4, 5, 6, 1, 1, 9, 10, 1, 2, 13, 3, 1, 1, 17),
-        *(18, 19, 20, 21, 22, clock.DIGEST, 1, 1, 2),
+        *(18, 19, 20, 21, 22, clock.DIGEST, 1, 1, 2, 23, 0, *range(24, 32)),
     )
     found = clock.Clock.parse(data)
     assert (found.rank, found.world, found.now, found.stop) == (3, 4, 5, 6)
@@ -123,6 +124,8 @@ def test_every_field_of_the_clock_is_read_where_it_is() -> None:
     assert (found.refused, found.expected, found.actual) == (3, (18, 19), (20, 21))
     assert (found.diverged_now, found.pending_wild, found.replaying) == (17, 22, True)
     assert (found.expected_failed, found.actual_failed) == ("MPI_ERR_BUFFER", "MPI_ERR_COUNT")
+    assert found.words_from == 23
+    assert (found.expected_words, found.actual_words) == ((24, 25, 26, 27), (28, 29, 30, 31))
 
 
 class TestTheMpiccOfALauncher:
