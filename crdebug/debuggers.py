@@ -51,6 +51,7 @@ def scripts() -> tuple[Path, ...]:
             "inject_mi.py",
             "ends_mi.py",
             "array_mi.py",
+            "lies_mi.py",
             "frames_mi.py",
         )
     )

@@ -21,7 +21,7 @@ from crdebug.acquire.symbols import find_symbols
 from crdebug.errors import NotAvailable, Refused
 from crdebug.job.ranks import RankShim
 from crdebug.native import clock as layout
-from crdebug.native.clock import NEVER, Clock, Enforce
+from crdebug.native.clock import NEVER, Clock, Enforce, Held
 from crdebug.node import owners, proc
 from crdebug.ranks import RankSet
 from crdebug.timeline.log import has_begun, read_log
@@ -110,6 +110,17 @@ def held(shims: Iterable[RankShim], layer: str) -> RankSet:
             if clock.read().held:
                 found.append(clock.rank)
     return RankSet.of(found)
+
+
+def leaving(clocks: Iterable[RankClock]) -> frozenset[int]:
+    """The ranks that are held before they leave their call, and have done all that is in it."""
+    found = set()
+    for clock in clocks:
+        with contextlib.suppress(ProcessLookupError):
+            state = clock.read()
+            if state.now % 2 and state.held is Held.AT_STOP:
+                found.add(clock.rank)
+    return frozenset(found)
 
 
 def let_go(shims: Iterable[RankShim], layer: str) -> None:

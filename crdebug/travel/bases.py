@@ -21,7 +21,8 @@ class Base:
     crdebug took of itself.  kept: the name of a snapshot in the debuggers' memory, "" if there is
     none.
     incarnation: of the job, when it was taken; a snapshot fits no other.  branch: which line of
-    history it belongs to.
+    history it belongs to.  leaving: the ranks that are held before they leave their call, behind
+    all that it does.
     """
 
     cut: tuple[int, ...]
@@ -30,6 +31,11 @@ class Base:
     kept: str = ""
     incarnation: int = 0
     branch: str = ""
+    leaving: frozenset[int] = frozenset()
+
+    def begun(self, rank: int) -> int:
+        """The clock from which on what a rank does is behind this state."""
+        return self.cut[rank] + (rank in self.leaving)
 
     @property
     def name(self) -> str:

@@ -23,12 +23,13 @@ from crdebug.travel.automatic import EVERY, Automatic
 from crdebug.travel.bases import StartOfHistory
 from crdebug.travel.branching import Branching, Compared
 from crdebug.travel.calls import leave_call
+from crdebug.travel.last import Last
 from crdebug.travel.overview import Overview, Survey
 from crdebug.travel.partners import Partner, Partners
 from crdebug.travel.replay import divergence, diverges, quiet
 from crdebug.travel.reverse import Reverse
 from crdebug.travel.searches import First, bisect
-from crdebug.travel.stops import Stops, watching
+from crdebug.travel.stops import Stops
 from crdebug.travel.traveller import Traveller
 from crdebug.travel.waits import Pauses
 
@@ -68,6 +69,7 @@ class History:
         self._busy = busy
         self._reverse = Reverse(self.traveller)
         self._stops = Stops(self.traveller, self._reverse)
+        self._changes = Last(self.traveller, self._reverse, self._stops)
         self.partners = Partners(self.traveller)
         self.automatic = Automatic(job, self.traveller, tell)
         self.survey = Survey(self.traveller)
@@ -278,12 +280,7 @@ class History:
         """
         async with self._going():
             self.traveller.doubts.clear()
-            note = f"{expression} has just been changed here"
-            try:
-                async with watching(self._job.group, focus, expression):
-                    await self._stops.back(focus)
-            except StartOfHistory:
-                note = f"{expression} has not been changed since the start of history"
+            note = await self._changes.back(focus, expression)
             self._last = focus
             return self.now(focus, "; ".join([note, *self.traveller.doubts]))
 

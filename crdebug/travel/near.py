@@ -8,6 +8,7 @@ rank's standard input; so what the ranks have read since is what was sent since.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from crdebug.attended import AttendedJob
@@ -35,10 +36,12 @@ class _Kept:
 
 
 class Near:
-    """The snapshots of one job, the oldest of which are given up for new ones."""
+    """The snapshots of one job, the oldest of which are given up for new ones. leaving: the ranks
+    that leave their call when they go on, see Base."""
 
-    def __init__(self, job: AttendedJob) -> None:
+    def __init__(self, job: AttendedJob, leaving: Callable[[], frozenset[int]]) -> None:
         self._job = job
+        self._leaving = leaving
         self._snapshots = Snapshots(job.group)
         self._kept: list[_Kept] = []
         self._count = 0
@@ -61,7 +64,13 @@ class Near:
         self._count += 1
         record = self._job.record
         name = f"s{self._count}"
-        base = Base(cut, kept=name, incarnation=record.incarnation, branch=record.branch)
+        base = Base(
+            cut,
+            kept=name,
+            incarnation=record.incarnation,
+            branch=record.branch,
+            leaving=self._leaving(),
+        )
         try:
             self._require_leaders()
             await self.drained()

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
@@ -22,8 +21,6 @@ from crdebug.errors import CrdebugError, GdbError, Interrupted, Refused, StoreEr
 from crdebug.events import GroupStopped, Progress, RankStopped, StopReason
 from crdebug.mi.records import MiTuple
 from crdebug.ranks import RankSet
-from crdebug.target.frames import at_program
-from crdebug.target.group import TargetGroup
 from crdebug.timeline.messages import Cut
 from crdebug.travel.bases import StartOfHistory, below
 from crdebug.travel.replay import moved, quiet
@@ -36,7 +33,7 @@ _STANDSTILL = 60.0  # seconds without the rank moving on
 
 
 @dataclass(frozen=True, slots=True)
-class _End:
+class End:
     """Where a pass through a piece of history ends: an address that is reached for the n-th time,
     with that stack pointer (None: with any). syscall: it stands there for a catchpoint: "entry" or
     "return" of a system call, else "".  signalled: the last stop is that for the signal which has
@@ -49,7 +46,7 @@ class _End:
     signalled: bool = False
 
     @classmethod
-    def of(cls, place: str, signalled: bool = False, syscall: str = "") -> _End:
+    def of(cls, place: str, signalled: bool = False, syscall: str = "") -> End:
         """A place of the walker's (gdbscripts/walk_mi.py) that is one move."""
         _, pc, level, count = place.split(":")
         sp = None if level == "-" else int(level.rpartition(",")[2], 16)
@@ -57,7 +54,7 @@ class _End:
 
 
 @dataclass(frozen=True, slots=True)
-class _Hit:
+class Hit:
     """A stop on the way. now: the rank's clock there.  number: GDB's, of what stopped it, "" if it
     has none.  clock_count: how many stops there were at this value of the clock, this one included.
     """
@@ -73,7 +70,7 @@ class _Ignored:
     def __init__(self, counts: dict[str, int]) -> None:
         self.counts = counts
 
-    def last(self, hits: Sequence[_Hit]) -> int | None:
+    def last(self, hits: Sequence[Hit]) -> int | None:
         """Which hit is the last that is not passed over; what was behind it counts as passed."""
         for at in reversed(range(len(hits))):
             number = hits[at].number
@@ -82,7 +79,7 @@ class _Ignored:
             self.counts[number] -= 1
         return None
 
-    def give_back(self, hits: Sequence[_Hit]) -> None:
+    def give_back(self, hits: Sequence[Hit]) -> None:
         """These are going to be counted once more."""
         for hit in hits:
             self.counts[hit.number] += 1
@@ -99,15 +96,15 @@ class Stops:
     async def back(self, focus: int) -> None:
         """To the stop before. Raises StartOfHistory; the job then stands where history begins."""
         async with self._counting(focus) as ignored:
-            syscall = _syscall(self._group[focus].last_stop)
-            end = _End.of(*await self._reverse.here(focus), syscall)
-            while (last := ignored.last(await self._hits(focus, end))) is None:
+            syscall = syscall_of(self._group[focus].last_stop)
+            end = End.of(*await self._reverse.here(focus), syscall)
+            while (last := ignored.last(await self.hits(focus, end))) is None:
                 found = await self._hit_before(focus, self._reverse.piece, ignored)
                 if found.now % 2:
-                    await self._into_call(focus, found)
+                    await self.into_call(focus, found)
                     return
-                end = _End.of(await self._reverse.to_end(focus, found.now))
-            await self._again(focus, last + 1)
+                end = End.of(await self._reverse.to_end(focus, found.now))
+            await self.again(focus, last + 1)
 
     @contextlib.asynccontextmanager
     async def _counting(self, focus: int) -> AsyncIterator[_Ignored]:
@@ -134,7 +131,7 @@ class Stops:
 
     # ---- within a piece of history ------------------------------------------------------------
 
-    async def _hits(self, focus: int, end: _End) -> list[_Hit]:
+    async def hits(self, focus: int, end: End) -> list[Hit]:
         """The stops from the origin to a place."""
         await self._reverse.to_origin(focus)
         # GDB is not stopped by a breakpoint where it has just stopped for a system call: there
@@ -142,7 +139,7 @@ class Stops:
         places = [] if end.syscall else [end]
         places.append(self._end_of_piece(focus))  # not beyond it
         numbers = [await self._insert(focus, each) for each in dict.fromkeys(places)]
-        found: list[_Hit] = []
+        found: list[Hit] = []
         passed = 0
         try:
             while True:
@@ -167,7 +164,7 @@ class Stops:
                 with contextlib.suppress(GdbError):
                     await self._mi(focus, f"-break-delete {number}")
 
-    async def _again(self, focus: int, count: int) -> None:
+    async def again(self, focus: int, count: int) -> None:
         """From the origin to the stop of this number; if fewer come, to the end of the piece."""
         await self._reverse.to_origin(focus)
         end = await self._insert(focus, self._end_of_piece(focus))
@@ -186,27 +183,27 @@ class Stops:
             with contextlib.suppress(GdbError):
                 await self._mi(focus, f"-break-delete {end}")
 
-    def _end_of_piece(self, focus: int) -> _End:
-        return _End(self._traveller.clock(focus).hold, None, 1)
+    def _end_of_piece(self, focus: int) -> End:
+        return End(self._traveller.clock(focus).hold, None, 1)
 
     async def _resume(self, focus: int) -> GroupStopped:
         self._traveller.job.go_on()
         return await self._group.resume(RankSet.of([focus]))
 
-    async def _enters(self, focus: int, end: _End) -> bool:
+    async def _enters(self, focus: int, end: End) -> bool:
         """Has it stopped at the entry of the system call that is at a place?"""
         stop = self._group[focus].last_stop
-        if stop is None or stop.location is None or _syscall(stop) != "entry":
+        if stop is None or stop.location is None or syscall_of(stop) != "entry":
             return False
         told = await self._mi(focus, "-data-evaluate-expression (long)$sp")
         return stop.location.address == end.pc and told.number("value") == end.sp
 
-    def _hit(self, focus: int, now: int, clock_count: int = 0) -> _Hit:
+    def _hit(self, focus: int, now: int, clock_count: int = 0) -> Hit:
         stop = self._group[focus].last_stop
         numbered = stop is not None and stop.reason in _NUMBERED
-        return _Hit(now, stop.detail if stop is not None and numbered else "", clock_count)
+        return Hit(now, stop.detail if stop is not None and numbered else "", clock_count)
 
-    async def _insert(self, focus: int, end: _End) -> str:
+    async def _insert(self, focus: int, end: End) -> str:
         """A breakpoint for the end, which goes when it is hit."""
         condition = "" if end.sp is None else f'-c "$rsp == {end.sp}" '
         ignore = f"-i {end.passages - 1} " if end.passages > 1 else ""
@@ -234,7 +231,7 @@ class Stops:
 
     # ---- over MPI calls -----------------------------------------------------------------------
 
-    async def _hit_before(self, focus: int, piece: int, ignored: _Ignored) -> _Hit:
+    async def _hit_before(self, focus: int, piece: int, ignored: _Ignored) -> Hit:
         """The last hit in the rank's history before this piece of it. Raises StartOfHistory, with
         the job brought to the start."""
         traveller = self._traveller
@@ -249,7 +246,7 @@ class Stops:
                     await traveller.bring_back(base)
                 except (Refused, StoreError):  # it does not fit any more; there are others
                     continue
-                hits = await self._pass(cut, focus)
+                hits = await self.pass_to(cut, focus)
                 last = ignored.last(hits)
                 if last is not None:
                     found = hits[last]
@@ -258,29 +255,34 @@ class Stops:
                     return found
                 until = base.cut[focus]
                 cut = base.cut
+        await self.to_start()
+        raise StartOfHistory("this is the start of history: no stop before")
+
+    async def to_start(self) -> None:
+        """Where nothing was found in all of history."""
+        traveller = self._traveller
         checkpoints = (base for base in traveller.bases() if base.number)
         first = min(checkpoints, key=lambda base: sum(base.cut), default=None)
         if first is not None and sum(first.cut) < sum(traveller.cut()):
             await traveller.bring_back(first)
         self._reverse.forget()
-        raise StartOfHistory("this is the start of history: no stop before")
 
-    async def _into_call(self, focus: int, hit: _Hit) -> None:
+    async def into_call(self, focus: int, hit: Hit) -> None:
         """To a stop inside an MPI call, from the call's entry."""
         traveller = self._traveller
         await traveller.to_cut(traveller.cut_for(focus, hit.now - 1), focus)
-        hits = await self._pass(traveller.cut_for(focus, hit.now), focus, until=hit)
+        hits = await self.pass_to(traveller.cut_for(focus, hit.now), focus, until=hit)
         traveller.doubts.append(
             "inside an MPI call, where no two runs are alike"
             if hits and hits[-1] == hit
             else "the MPI call that had stops inside it, just before it returns"
         )
 
-    async def _pass(self, cut: Cut, focus: int, until: _Hit | None = None) -> list[_Hit]:
+    async def pass_to(self, cut: Cut, focus: int, until: Hit | None = None) -> list[Hit]:
         """Go on to a cut; the hits on the way. until: not beyond this one."""
         traveller = self._traveller
         self._reverse.forget()
-        clocks, found = traveller.clocks(), list[_Hit]()
+        clocks, found = traveller.clocks(), list[Hit]()
         for clock in clocks:
             clock.set_stop(cut[clock.rank])
         place = cut[focus]
@@ -319,28 +321,9 @@ class Stops:
         return state.now == place and bool(state.held)
 
 
-def _syscall(stop: RankStopped | None) -> str:
+def syscall_of(stop: RankStopped | None) -> str:
     """Whether a catchpoint has stopped it at the "entry" or "return" of a system call, or ""."""
     if stop is None or stop.reason is not StopReason.CATCHPOINT:
         return ""
     kinds = {"call of": "entry", "return from": "return"}
     return next((kind for words, kind in kinds.items() if stop.note.startswith(words)), "")
-
-
-@contextlib.asynccontextmanager
-async def watching(group: TargetGroup, focus: int, expression: str) -> AsyncIterator[None]:
-    """While the block runs, only changes of this expression's memory stop the rank."""
-    target, limit = group[focus], Deadline(group.settings.command)
-    await target.mi("-crdebug-breakpoints off", limit)
-    try:
-        await at_program(target, limit)
-        said = await target.console(f"watch -location {expression}", limit)
-        number = re.search(r"atchpoint (\d+):", said)
-        if number is None:
-            raise GdbError(said.strip() or f"cannot watch {expression}", "watch")
-        try:
-            yield
-        finally:
-            await target.mi(f"-break-delete {number[1]}", limit)
-    finally:
-        await target.mi("-crdebug-breakpoints on", limit)

@@ -50,7 +50,7 @@ class Traveller:
         self._shims: tuple[RankShim, ...] = ()  # the ranks that these are of
         self._recorded = Recorded()
         self._known: dict[tuple[bool, int], Base | None] = {}  # the checkpoints
-        self.near = Near(job)
+        self.near = Near(job, lambda: clocks.leaving(self.clocks()))
         self.ways = 0  # how often the job was brought elsewhere
         self.doubts: list[str] = []  # what the user is to know of the last way
         self.frontier: tuple[int, ...] = ()  # where the job stood before it went back
@@ -356,7 +356,7 @@ class Traveller:
             return True  # for all that is known
         for rank, now in enumerate(cut):
             calls = logs[rank].calls if rank in logs else ()
-            if rank in logs and logs[rank].goes_outside(base.cut[rank], now):
+            if rank in logs and logs[rank].goes_outside(base.begun(rank), now):
                 return True
             if now % 2 and (not calls or calls[-1].tick < (now + 1) // 2):  # not on record yet
                 names = await functions(self.job.group, rank)

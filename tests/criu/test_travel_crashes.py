@@ -65,3 +65,19 @@ async def test_back_from_a_rank_that_has_ended_in_the_piece(how: str) -> None:
         await job.resume(job.ranks)
         moment = await past.reverse("next", 1)
         assert (await place(job))[0] == "work_step"
+
+
+@pytest.mark.parametrize("when", [STEP, STEP - 1, STEP - 10, 0])
+async def test_what_changed_last_in_memory_that_lies_elsewhere_after_a_restart(when: int) -> None:
+    """when: the step of the change. 0: it was before the first."""
+    async with recorded(build("moves"), "--when", when, "--steps", STEP, ranks=2) as job:
+        past = history(job)
+        stop = await job.resume(job.ranks)
+        assert stop.cause[0].detail == "SIGSEGV", stop
+        assert (await job.evaluate(ONE, "cells[0]")).values[1] == str(when or -1)
+        moment = await past.last("cells[0]", 1)
+        assert moment.note == "cells[0] has just been changed here"
+        (inner, *_) = (await job.backtrace(ONE)).values[1]
+        assert inner.location.function == ("change" if when else "main")
+        told = [(await job.evaluate(ONE, each)).values[1] for each in ("step", "cells[0]")]
+        assert told == [str(when), str(when or -1)]

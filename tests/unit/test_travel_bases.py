@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crdebug.travel.bases import Base, below, is_before
-from crdebug.travel.stops import _End
+from crdebug.travel.stops import End
 
 
 def test_the_nearest_state_that_is_not_beyond_the_cut_comes_first() -> None:
@@ -26,5 +26,5 @@ def test_no_state_of_a_job_of_another_size_fits() -> None:
 
 
 def test_a_place_of_the_walker_as_the_end_of_a_pass() -> None:
-    assert _End.of("hit:401136:7,0,0,7ffe10:3") == _End(0x401136, 0x7FFE10, 3)
-    assert _End.of("hit:401136:-:1") == _End(0x401136, None, 1)
+    assert End.of("hit:401136:7,0,0,7ffe10:3") == End(0x401136, 0x7FFE10, 3)
+    assert End.of("hit:401136:-:1") == End(0x401136, None, 1)

@@ -60,7 +60,7 @@ async def test_fewer_stops_than_were_counted_end_it_in_words(come: int) -> None:
     stops = Stops(traveller, reverse)
     if come < 3:
         with pytest.raises(CrdebugError, match=f"3 stops were counted, and {come} came"):
-            await stops._again(0, 3)
+            await stops.again(0, 3)
     else:
-        await stops._again(0, 3)
+        await stops.again(0, 3)
     assert rank.calls[0] == "origin" and rank.calls[-1] == f"-break-delete {END}"

@@ -1,0 +1,137 @@
+"""What `last` watches: the memory that an expression stands for where the user asked.
+
+The same variable may lie elsewhere once the job has been restarted: what MPI allocates while it
+begins depends on what comes first, and so does the place of all that the program allocates after
+it (seen in one of three runs of five ranks from the same checkpoint). So where it lies is asked
+anew in each incarnation, at the very place where the user stood.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from crdebug.deadline import Deadline
+from crdebug.errors import GdbError
+from crdebug.mi.records import MiTuple
+from crdebug.node import proc
+from crdebug.target.frames import at_program
+from crdebug.target.interface import Target
+from crdebug.travel.reverse import Reverse
+from crdebug.travel.traveller import Traveller
+
+
+@dataclass(frozen=True, slots=True)
+class Lies:
+    """Where an expression lies in one incarnation of the rank. fixed: in each of them."""
+
+    incarnation: int
+    address: int
+    size: int
+    fixed: bool
+
+
+class Watched:
+    """One expression, and a watchpoint of its own for it, while the block runs.
+
+    Nothing else stops the rank meanwhile.
+    """
+
+    def __init__(self, traveller: Traveller, reverse: Reverse, focus: int, expression: str) -> None:
+        self._traveller = traveller
+        self._reverse = reverse
+        self._focus = focus
+        self._expression = expression
+        self._target: Target | None = None  # whose GDB has the watchpoint
+        self._number = ""
+
+    async def __aenter__(self) -> Watched:
+        target = self._rank
+        await at_program(target, self._limit)
+        told = await self._ask("")
+        self._outer = told.number("outer")
+        self._now = self._traveller.cut()[self._focus]
+        self._state = await self._reverse.recall(self._focus)
+        self.lies = self._as_told(told)
+        await self._watch()
+        return self
+
+    async def __aexit__(self, *problem: object) -> None:
+        await self._unwatch()
+
+    @property
+    def known(self) -> bool:
+        """Is the watchpoint where the memory lies in the present incarnation?"""
+        placed = self.lies.fixed or self.lies.incarnation == self._incarnation
+        return placed and self._target is self._rank
+
+    async def here(self) -> None:
+        """The rank stands where the user stood: see that the watchpoint is where it has to be."""
+        if not self.known:
+            self.lies = self._as_told(await self._ask(f"--outer {self._outer} "))
+            await self._watch()
+
+    async def find(self) -> None:
+        """Take the job to where the user stood, to learn where it lies in this incarnation."""
+        if not self.known:
+            await self._reverse.to_state(self._focus, self._now, self._state)
+            await self.here()
+
+    # ---- the watchpoint -----------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        await self._unwatch()
+        target = self._rank
+        await target.mi("-crdebug-breakpoints off", self._limit)
+        self._target = target
+        said = await target.console(f"watch -location {self._expression}", self._limit)
+        number = re.search(r"atchpoint (\d+):", said)
+        if number is None:
+            raise GdbError(said.strip() or f"cannot watch {self._expression}", "watch")
+        self._number = number[1]
+
+    async def _unwatch(self) -> None:
+        target, number = self._target, self._number
+        self._target, self._number = None, ""
+        if target is not self._rank:  # that GDB is gone
+            return
+        if number:
+            await target.mi(f"-break-delete {number}", self._limit)
+        await target.mi("-crdebug-breakpoints on", self._limit)
+
+    # ---- asking -------------------------------------------------------------------------------
+
+    async def _ask(self, options: str) -> MiTuple:
+        told = await self._rank.mi(f"-crdebug-lies {options}{self._expression}", self._limit)
+        return told.payload
+
+    def _as_told(self, told: MiTuple) -> Lies:
+        address = int(told.text("address"), 16)
+        fixed = self._is_fixed(address)
+        return Lies(self._incarnation, address, told.number("size"), fixed)
+
+    def _is_fixed(self, address: int) -> bool:
+        """Is it the program's own data, or its stack? What was there when the job was launched is
+        at the same place in each image."""
+        pid = self._rank.pid
+        if pid is None:
+            return False
+        program, path, end = proc.executable(pid), "", 0
+        for mapping in proc.maps(pid):
+            named = mapping.path or (path if mapping.start == end else "")  # .bss is behind .data
+            if mapping.start <= address < mapping.end:
+                return named in (program, "[stack]")
+            path, end = named, mapping.end
+        return False
+
+    @property
+    def _rank(self) -> Target:
+        return self._traveller.job.group[self._focus]
+
+    @property
+    def _incarnation(self) -> int:
+        return self._traveller.job.record.incarnation
+
+    @property
+    def _limit(self) -> Deadline:
+        return Deadline(self._traveller.job.group.settings.command)

@@ -1,0 +1,42 @@
+"""-crdebug-lies [--outer N] EXPRESSION: where in memory an expression is, and how large it is.
+
+{address=HEX, size=BYTES, outer=N}: outer is how many frames are above the selected one, which names
+it also where the stack below it is another one. --outer: in that frame, which is selected then.
+
+Sourced into a rank's GDB. In the language of the frame: not all have an operator for addresses.
+"""
+
+import gdb
+
+
+def frames_above(frame):
+    count = 0
+    while frame.older() is not None:
+        frame, count = frame.older(), count + 1
+    return count
+
+
+def select_below(outer):
+    frame = gdb.newest_frame()
+    for _ in range(frames_above(frame) - outer):
+        frame = frame.older()
+    frame.select()
+
+
+class Lies(gdb.MICommand):
+    def invoke(self, arguments):
+        if arguments[0] == "--outer":
+            select_below(int(arguments[1]))
+            arguments = arguments[2:]
+        expression = " ".join(arguments)
+        value = gdb.parse_and_eval(expression)
+        if value.address is None:
+            raise gdb.GdbError(f"'{expression}' does not lie in memory")
+        return {
+            "address": hex(int(value.address)),
+            "size": str(value.type.sizeof),
+            "outer": str(frames_above(gdb.selected_frame())),
+        }
+
+
+Lies("-crdebug-lies")
