@@ -18,6 +18,13 @@ static int32_t peer_of(const struct comm *comm, uint64_t body) {
 
 int64_t log_world(const struct log *log) { return log->world; }
 
+/* Of a message; the true value, where it has no room in the record itself. */
+static int32_t own_tag(const struct crdebug_record *record) {
+    uint32_t code = record->body & TAG_MOST;
+    bool elsewhere = code == TAG_MOST && record->head & FLAG(CRDEBUG_MORE);
+    return elsewhere ? (int32_t)((const uint32_t *)(record + 1))[4] : tag_of(code);
+}
+
 bool log_settled(const struct log *log, int64_t place, int64_t slot, int32_t *peer, int32_t *tag) {
     const struct crdebug_record *record = record_at(log, (uint64_t)place);
     if (slot) {
@@ -31,7 +38,7 @@ bool log_settled(const struct log *log, int64_t place, int64_t slot, int32_t *pe
     uint64_t head = __atomic_load_n(&record->head, __ATOMIC_ACQUIRE);
     if (!(head & FLAG(CRDEBUG_DONE))) return false;
     *peer = peer_of(comm_at(&log->comms, record->body >> 48, (uint64_t)place), record->body);
-    *tag = tag_of(record->body & TAG_MOST);
+    *tag = own_tag(record);
     return true;
 }
 

@@ -84,13 +84,18 @@ enum { TAG_ANY = 1, PEER_NULL = 1, PEER_ANY = 2, PEER_ROOT = 3, BIAS = 4 };
 #define BODY_PEER(body) ((uint32_t)((body) >> 28) & PEER_MOST)
 #define BODY_COMM(body) ((uint32_t)((body) >> 48))
 
-/* A record in the making. site: an address. words: what follows it. */
+/* A record in the making. site: an address. words: what follows it; NULL: that is in `few`, which goes
+ * with a note that is copied. */
 struct note {
     uint64_t head, body, site;
     uint32_t count, failed; /* failed: 0, or how (mpi_errors.py) */
     uint32_t few[4];
     const uint32_t *words;
 };
+
+static inline const uint32_t *words_of(const struct note *note) {
+    return note->words ? note->words : note->few;
+}
 
 static inline uint32_t peer_code(int rank) {
     if (LIKELY(rank >= 0)) return (uint32_t)rank + BIAS < PEER_MOST ? (uint32_t)rank + BIAS : PEER_MOST;

@@ -221,7 +221,6 @@ void note_large(struct note *note, uint64_t bytes, uint32_t peer, uint32_t tag) 
     note->few[1] = (uint32_t)(bytes >> 32);
     note->few[2] = peer;
     note->few[3] = tag;
-    note->words = note->few;
     note->count = 4;
 }
 
@@ -268,7 +267,7 @@ static void cut(void) {
 /* Which of a call's words is the first that is not the recorded one; `none` if all are. */
 static uint32_t other_word(const struct crdebug_record *record, const struct note *note, uint32_t none) {
     for (uint32_t k = 0; k < note->count && k < FEW; k++)
-        if (word_of(record, k) != note->words[k]) return k;
+        if (word_of(record, k) != words_of(note)[k]) return k;
     return none;
 }
 
@@ -282,7 +281,7 @@ static void diverge(const struct crdebug_record *wanted, const struct note *note
     C.words_from = other_word(wanted, note, 0) & ~3u;
     for (uint32_t k = 0; k < 4; k++) {
         C.expected_words[k] = word_of(wanted, C.words_from + k);
-        C.actual_words[k] = C.words_from + k < note->count ? note->words[C.words_from + k] : 0;
+        C.actual_words[k] = C.words_from + k < note->count ? words_of(note)[C.words_from + k] : 0;
     }
     C.expected = *wanted;
     C.actual = (struct crdebug_record){note->head, note->body};
@@ -367,7 +366,7 @@ uint64_t append(struct note *note) {
         uint32_t *words = (uint32_t *)(record + 1);
         memset(words, 0, more * sizeof *record);
         words[0] = more | note->failed << CRDEBUG_FAILED_SHIFT;
-        if (note->count) memcpy(words + 1, note->words, note->count * sizeof *words);
+        if (note->count) memcpy(words + 1, words_of(note), note->count * sizeof *words);
     }
     C.repeat = 0;
     C.cursor = place + 1 + more;

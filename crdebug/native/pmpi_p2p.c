@@ -158,7 +158,6 @@ int wrap_Sendrecv(uint64_t site, const void *sendbuf, int sendcount, MPI_Datatyp
     struct note note = halves(CALL_Sendrecv, site, bytes_of(sendcount, sendtype), dest, sendtag,
                               bytes_of(recvcount, recvtype), source, recvtag, comm);
     int rc;
-    note.words = note.few;
     if (LIKELY(!wild(source, recvtag))) {
         begin(&note);
         rc = PMPI_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
@@ -200,7 +199,6 @@ int wrap_Sendrecv_replace(uint64_t site, void *buf, int count, MPI_Datatype type
     struct note note =
         halves(CALL_Sendrecv_replace, site, bytes, dest, sendtag, bytes, source, recvtag, comm);
     int rc;
-    note.words = note.few;
     if (!wild(source, recvtag)) {
         begin(&note);
         rc = PMPI_Sendrecv_replace(buf, count, type, dest, sendtag, source, recvtag, comm, status);
@@ -242,7 +240,6 @@ int wrap_Isendrecv(uint64_t site, const void *sendbuf, int sendcount, MPI_Dataty
                    MPI_Comm comm, MPI_Request *handle) {
     struct note note = halves(CALL_Isendrecv, site, bytes_of(sendcount, sendtype), dest, sendtag,
                               bytes_of(recvcount, recvtype), source, recvtag, comm);
-    note.words = note.few;
     const struct crdebug_record *record = begin(&note);
     if (LIKELY(is_one(source, recvtag, record))) {
         int rc = PMPI_Isendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype,
@@ -261,7 +258,6 @@ int wrap_Isendrecv_replace(uint64_t site, void *buf, int count, MPI_Datatype typ
     uint64_t bytes = bytes_of(count, type);
     struct note note =
         halves(CALL_Isendrecv_replace, site, bytes, dest, sendtag, bytes, source, recvtag, comm);
-    note.words = note.few;
     const struct crdebug_record *record = begin(&note);
     void *copy = NULL;
     int packed;
@@ -403,7 +399,6 @@ struct note matched_receive(unsigned call, uint64_t site, uint64_t bytes, MPI_Me
 
 int wrap_Mrecv(uint64_t site, void *buf, int count, MPI_Datatype type, MPI_Message *message, MPI_Status *status) {
     struct note note = matched_receive(CALL_Mrecv, site, bytes_of(count, type), *message);
-    note.words = note.few;
     begin(&note);
     int rc = PMPI_Mrecv(buf, count, type, message, status);
     finish(&note, rc);

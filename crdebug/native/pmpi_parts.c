@@ -73,7 +73,6 @@ int wrap_Pready_range(uint64_t site, int low, int high, MPI_Request handle) {
     struct note note = note_ready(CALL_Pready_range, site, handle);
     note.few[0] = (uint32_t)low;
     note.few[1] = (uint32_t)high;
-    note.words = note.few;
     note.count = 2;
     begin(&note);
     int rc = PMPI_Pready_range(low, high, handle);

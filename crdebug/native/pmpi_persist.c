@@ -254,7 +254,6 @@ int wrap_Comm_idup_with_info(uint64_t site, MPI_Comm comm, MPI_Info info, MPI_Co
 int wrap_Imrecv(uint64_t site, void *buf, int count, MPI_Datatype type, MPI_Message *message,
                 MPI_Request *handle) {
     struct note note = matched_receive(CALL_Imrecv, site, bytes_of(count, type), *message);
-    note.words = note.few;
     begin(&note);
     int rc = PMPI_Imrecv(buf, count, type, message, handle);
     uint64_t place = finish(&note, rc);

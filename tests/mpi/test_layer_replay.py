@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from crdebug.timeline.messages import messages, unmatched
+from crdebug.timeline.recorded import Recorded
 from harness.layered import Layered
 
 # the program, and how long its ranks wait at random between messages
@@ -29,3 +31,18 @@ def test_without_enforcement_it_does_not(tmp_path: Path, program: str) -> None:
     job = Layered(tmp_path / "time", program, "--rounds", PROGRAMS[program], "--jitter-us", 1500)
     recorded = job.run()
     assert any(job.run({"CRDEBUG_ENFORCE": "0"}) != recorded for _ in range(8))
+
+
+def test_tags_that_have_no_room_in_a_record_come_again(tmp_path: Path) -> None:
+    """As PETSc takes them, from the upper end of what MPI allows."""
+    job = Layered(tmp_path / "time", "tagged", ranks=2)
+    recorded = job.run()
+    ends = [job.log(rank).records for rank in range(job.ranks)]
+    assert job.run() == recorded
+    assert [job.log(rank).records for rank in range(job.ranks)] == ends
+    record = Recorded()
+    record.read((tmp_path / "time").iterdir())
+    tags = [0x7FFFFFD8 + step for step in range(3) for _ in range(3)]
+    assert [m.tag for m in messages(record.matching)] == tags
+    assert not [*unmatched(record.matching)]
+    assert [*record.logs[0].calls][2].tag == tags[0]
