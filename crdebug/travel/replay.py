@@ -46,7 +46,8 @@ def divergence(job: AttendedJob, clocks: Sequence[RankClock]) -> CrdebugError | 
                 f"call {state.diverged_now // 2 + 1} of the replay is not the recorded one: "
                 + difference(state, names),
                 ranks=RankSet.of([clock.rank]),
-                hint="data races and input from outside MPI are not recorded",
+                hint="time, random numbers, data races and other input from outside MPI are not "
+                "recorded, see docs/limits.md",
             )
     return None
 
