@@ -49,7 +49,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}\Z")
 _EXIT = re.compile(r"^exit (\d+)$", re.M)
 _FAILED = re.compile(r"^failed (.*)$", re.M)
 _KILLED = re.compile(r"^killed$", re.M)
-_SAID = re.compile(r"^(?:late (\d+) (.*)|waits (\w+) (.*)|flows (\w+))$", re.M)
+_SAID = re.compile(r"^(?:late (\d+) (.*)|waits (\w+) (.*)|flows (\w+)|spawned (.*))$", re.M)
 _RANKS = re.compile(r"^ranks (\d+)$", re.M)
 
 
@@ -359,8 +359,13 @@ def told(events: Path) -> Told:
     )
 
 
-def _sentence(rank: str, program: str, waiting: str, why: str, flowing: str) -> str:
+def _sentence(rank: str, program: str, waiting: str, why: str, flowing: str, spawned: str) -> str:
     """What the starter says meanwhile, for people."""
+    if spawned:
+        return (
+            f"{spawned} was spawned (MPI_Comm_spawn): spawned processes are no ranks of this job; "
+            "nothing of them is shown, stopped or recorded, though checkpoints have them"
+        )
     if waiting:
         return (
             f"what the job writes to its standard {waiting} waits: {why[:1].lower()}{why[1:]} "

@@ -47,8 +47,8 @@ def _commands(compiler: Sequence[str], target: Path) -> tuple[tuple[str, ...], .
     shim = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "shim.so"))
     walk = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "walk.so"))
     history = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "history.so"))
-    parts = ("commit", "crs_action", "front", "input", "output", "preload", "starter")
-    sources = [str(_HERE / f"{name}.c") for name in parts]
+    own = ("commit", "crs_action", "front", "preload", "starter")
+    sources = [str(_HERE / f"{name}.c") for name in ("registration", "input", "output", *own)]
     inside = [str(_HERE / f"{name}.c") for name in ("shim", "app", "exec", "preload")]
     return (
         (*starter, *sources),

@@ -57,6 +57,7 @@ struct crdebug_register {
     int32_t size; /* ranks in the job, 0 if not known */
     uint32_t mpi; /* an MPI library was linked when the process started */
     char executable[4096];
+    uint32_t launched; /* by the launcher, not by another process of the rank */
 };
 
 struct crdebug_reply {

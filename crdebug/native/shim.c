@@ -272,11 +272,11 @@ static int parent_is_of_the_rank(const char *variable) {
     return found;
 }
 
-static int may_be_the_rank(const struct crdebug_register *request, const char *variable) {
+static int may_be_the_rank(const struct crdebug_register *request) {
     const char *slash = strrchr(request->executable, '/');
     const char *name = slash ? slash + 1 : request->executable;
     if (request->mpi || is_interpreter(name)) return 1;
-    return !is_wrapper(name) && !parent_is_of_the_rank(variable);
+    return !is_wrapper(name) && request->launched;
 }
 
 static int ask_starter(const struct crdebug_register *request, struct crdebug_reply *reply) {
@@ -329,7 +329,8 @@ __attribute__((constructor)) static void start(void) {
     request.mpi = dlsym(RTLD_DEFAULT, "PMPI_Init") != NULL; /* the layer has MPI_Init everywhere */
     if (readlink("/proc/self/exe", request.executable, sizeof request.executable - 1) < 0)
         request.executable[0] = 0;
-    if (!may_be_the_rank(&request, variable)) {
+    request.launched = !parent_is_of_the_rank(variable);
+    if (!may_be_the_rank(&request)) {
         errno = saved_errno;
         return;
     }

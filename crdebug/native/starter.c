@@ -9,9 +9,10 @@
  * behind, which owns the job's stdio, reaps, forwards signals, answers the ranks' registrations,
  * holds the MPIR symbols, and ends with the launcher's status. DIR (on the host) is mounted at
  * CRDEBUG_DIR; the job's output is in its files `stdout` and `stderr` (see output.c), what it is to
- * read in `input` (see input.c), and `events` gets a line
+ * read in `input` (see input.c), its ranks make themselves known (see registration.c), and `events` gets a line
  *   ranks N      all N ranks are in MPIR_proctable
  *   late N FILE  an MPI program started in rank N whose place another process has, see accept_rank
+ *   spawned FILE the first process that the launcher started when all ranks had been there
  *   failed TEXT  the container or the launcher could not be started
  *   waits STREAM WHY  the file of its standard STREAM takes no more: it is kept and tried again
  *   flows STREAM the file takes it again
@@ -42,7 +43,6 @@
 
 /* ---- what debuggers read, see starter.h --------------------------------------------------------- */
 
-#define MAX_RANKS 65536
 MPIR_PROCDESC *MPIR_proctable = NULL;
 int MPIR_proctable_size = 0;
 volatile int MPIR_being_debugged = 0;
@@ -61,21 +61,12 @@ __attribute__((noinline)) void MPIR_Breakpoint(void) { __asm__ volatile(""); }
 
 /* ---- state -------------------------------------------------------------------------------------- */
 
-struct rank {
-    int pid; /* in this namespace; 0: not registered */
-    uint32_t mpi;
-};
-
 static struct options {
     int hold, inside, report, signal, wait;
     const char *shim, *job, *dir;
     char **launcher;
 } options = {.report = -1, .wait = -1, .signal = CRDEBUG_DEFAULT_SIGNAL};
 
-/* The ranks with the PIDs of this namespace. MPIR_proctable starts with the same ones; crdebug puts
- * the PIDs outside there, where debuggers are (crdebug/acquire/mpir.py). */
-struct rank *crdebug_ranks;
-static int ranks_size, ranks_registered;
 static int events = -1;
 static volatile sig_atomic_t child_pending, forward_pending[NSIG];
 
@@ -153,93 +144,6 @@ static void close_others(void) {
     long most = sysconf(_SC_OPEN_MAX);
     if (syscall(SYS_close_range, 3u, ~0u, 0u) == 0) return;
     for (int i = 3; i < most; i++) close(i);
-}
-
-/* ---- registration ------------------------------------------------------------------------------- */
-
-static int listen_for_ranks(void) {
-    struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = CRDEBUG_SOCKET};
-    unlink(CRDEBUG_SOCKET);
-    int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (listener < 0 || bind(listener, (const struct sockaddr *)&address, sizeof address) != 0 ||
-        listen(listener, 4096) != 0)
-        fail("listen for the ranks");
-    /* Descriptors 0 to 2 are the job's; keep ours out of the way of a launcher that counts up. */
-    return listener;
-}
-
-static int reserve_ranks(int size) {
-    if (size > MAX_RANKS) return -1;
-    struct rank *more = realloc(crdebug_ranks, (size_t)size * sizeof *crdebug_ranks);
-    if (more == NULL) return -1;
-    memset(more + ranks_size, 0, (size_t)(size - ranks_size) * sizeof *more);
-    crdebug_ranks = more;
-    MPIR_PROCDESC *table = realloc(MPIR_proctable, (size_t)size * sizeof *table);
-    if (table == NULL) return -1;
-    memset(table + ranks_size, 0, (size_t)(size - ranks_size) * sizeof *table);
-    MPIR_proctable = table;
-    ranks_size = size;
-    return 0;
-}
-
-static void publish_if_complete(void) {
-    if (MPIR_proctable_size != 0 || ranks_registered < ranks_size) return;
-    MPIR_proctable_size = ranks_size;
-    MPIR_debug_state = MPIR_DEBUG_SPAWNED;
-    tell("ranks %d", ranks_size);
-    MPIR_Breakpoint();
-}
-
-/* Several processes may say that they are one rank: what the rank runs need not be the MPI program
- * itself (the shim leaves out what cannot be it). The first to come is the rank; one that has MPI
- * takes over from one without, and a process that became another program is still the rank. Once
- * the table is published under a debugger, that one is attached: another process is too late. */
-static int accept_rank(const struct crdebug_register *request, int pid) {
-    if (request->abi != CRDEBUG_ABI || request->rank < 0 || request->rank >= MAX_RANKS) return 0;
-    int size = request->size > request->rank ? request->size : request->rank + 1;
-    if (size > ranks_size && reserve_ranks(size) != 0) return 0;
-    struct rank *known = &crdebug_ranks[request->rank];
-    if (known->pid != 0 && known->pid != pid) {
-        if (!request->mpi || known->mpi) return 0;
-        if (options.hold && MPIR_proctable_size != 0) {
-            tell("late %d %s", request->rank, request->executable);
-            return 0;
-        }
-    }
-    MPIR_PROCDESC *entry = &MPIR_proctable[request->rank];
-    char *host = strdup(MPIR_controller_hostname), *executable = strdup(request->executable);
-    if (host == NULL || executable == NULL) {
-        free(host);
-        free(executable);
-        return 0;
-    }
-    if (known->pid == 0) ranks_registered++;
-    free(entry->host_name);
-    free(entry->executable_name);
-    *entry = (MPIR_PROCDESC){host, executable, pid};
-    *known = (struct rank){pid, request->mpi};
-    return 1;
-}
-
-static void serve_rank(int listener) {
-    struct crdebug_register request;
-    struct ucred peer;
-    socklen_t length = sizeof peer;
-    int channel = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-    if (channel < 0) return;
-    struct timeval patience = {.tv_sec = 5}; /* a rank that dies while it registers blocks nobody */
-    setsockopt(channel, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    if (recv(channel, &request, sizeof request, 0) == (ssize_t)sizeof request &&
-        getsockopt(channel, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0) {
-        request.executable[sizeof request.executable - 1] = 0;
-        /* A rank that became another program after all were there has nobody who opens its gate. */
-        int hold = options.hold && MPIR_proctable_size == 0;
-        int accepted = accept_rank(&request, peer.pid);
-        struct crdebug_reply reply = {CRDEBUG_ABI, (uint32_t)accepted, (uint32_t)(accepted && hold)};
-        send(channel, &reply, sizeof reply, MSG_NOSIGNAL);
-        if (accepted) publish_if_complete();
-    }
-    close(channel);
 }
 
 /* ---- the launcher ------------------------------------------------------------------------------- */
@@ -328,6 +232,7 @@ static _Noreturn void run_container(void) {
     open_stdio();
     block_signals(&unblocked);
     int listener = listen_for_ranks();
+    if (listener < 0) fail("listen for the ranks");
     MPIR_being_debugged = options.hold;
     int ends[3] = {open_input()};
     if (ends[0] < 0) fail("open " CRDEBUG_INPUT);
@@ -349,7 +254,8 @@ static _Noreturn void run_container(void) {
                                    {.fd = input_waits(), .events = POLLOUT},
                                    {.fd = output[0], .events = POLLIN},
                                    {.fd = output[1], .events = POLLIN}};
-        if (ppoll(wanted, 4, most, &unblocked) > 0 && wanted[0].revents) serve_rank(listener);
+        if (ppoll(wanted, 4, most, &unblocked) > 0 && wanted[0].revents)
+            serve_rank(listener, options.hold);
         if (child_pending) {
             child_pending = 0;
             int status = reap(launcher);

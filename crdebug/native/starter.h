@@ -40,6 +40,11 @@ int output_comes(int sources[2]);
 void end_output(void);
 int output_is_out(void);
 
+/* The ranks, see registration.c: a socket at which they make themselves known, -1 with errno; answers
+ * one of them. hold: it is to wait before its main. */
+int listen_for_ranks(void);
+void serve_rank(int listener, int hold);
+
 /* A line for `events`. */
 void tell(const char *format, ...);
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from crdebug.events import JobSays
 from harness.jobs import Heard, run_to_end
 from harness.programs import build
 from harness.travel import history, recorded
@@ -11,6 +12,8 @@ async def test_children_are_spawned_and_their_parents_can_still_go_back() -> Non
     heard = Heard()
     async with recorded(build("spawns"), ranks=2, heard=heard) as job:
         assert await run_to_end(job) == 0
+        (said,) = (each.text for each in heard.events if isinstance(each, JobSays))
+        assert "spawns was spawned (MPI_Comm_spawn): spawned processes are no ranks" in said
         told = sorted(heard.text().splitlines())
         assert told == [f"{who} {rank}: 19" for who in ("child", "parent") for rank in (0, 1)]
         past = history(job)
