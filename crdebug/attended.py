@@ -170,10 +170,11 @@ class AttendedJob:
 
     def leave(self) -> None:
         """No debugger any more: the ranks' variables say so from now on."""
-        for shim in map(self._shim_now, self.shims):
-            if shim is not None and proc.is_alive(shim.pid):
-                shim.set_with_checkpoint(0)
-                clocks.let_go([shim], self.record.layer)
+        now = [shim for shim in map(self._shim_now, self.shims) if shim is not None]
+        alive = [shim for shim in now if proc.is_alive(shim.pid)]
+        for shim in alive:
+            shim.set_with_checkpoint(0)
+        clocks.let_go(alive, self.record.layer)
 
     def _follow_programs(self) -> None:
         """Ranks may have become other programs while they ran."""

@@ -412,8 +412,12 @@ async def release(job: str, settings: Settings | None = None) -> tuple[str, ...]
             lines.append(f"job '{job}' goes on")
         shims = await take_over(directory, record, settings)
         past = clocks.held(shims, record.layer)
-        clocks.let_go(shims, record.layer)
+        another = clocks.let_go(shims, record.layer)
         lines += [f"rank {rank} let go" for rank in past]
+        if another:
+            lines.append(
+                "they go another way than recorded; what was recorded from there on is gone"
+            )
         for shim in shims:
             stopped = proc.is_stopped(shim.pid)  # not to be seen for a moment after the release
             try:

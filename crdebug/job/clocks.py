@@ -67,6 +67,10 @@ class RankClock:
         """What is to be done with what was recorded when it comes up again."""
         self._write(layout.ENFORCE_OFFSET, int(enforce).to_bytes(4, "little"))
 
+    def go_another_way(self) -> None:
+        """Have a rank that holds, as its call is not the recorded one, forget what was recorded."""
+        self._write(layout.DIVERGED_OFFSET, bytes(4))
+
     def _write(self, offset: int, data: bytes) -> None:
         try:
             proc.write_memory(self.shim.pid, self.address + offset, data)
@@ -123,12 +127,30 @@ def leaving(clocks: Iterable[RankClock]) -> frozenset[int]:
     return frozenset(found)
 
 
-def let_go(shims: Iterable[RankShim], layer: str) -> None:
+def let_go(shims: Iterable[RankShim], layer: str) -> bool:
     """No rank holds anywhere any more: in the past they do, until a debugger lets them go on, and
-    there is none from now on."""
-    for clock in find(shims, layer):
+    there is none from now on.
+
+    Returns whether one held because its call was not the recorded one. What is recorded behind that
+    does not fit any more: all those that repeat it go on anew.
+    """
+    found = find(shims, layer)
+    states = {}
+    for clock in found:
+        with contextlib.suppress(ProcessLookupError):
+            states[clock.rank] = clock.read()
+    another = any(state.diverged for state in states.values())
+    for clock in found:
+        state = states.get(clock.rank)
         with contextlib.suppress(ProcessLookupError):
             clock.set_stop(NEVER)
+            if another and state is not None and state.replaying and not state.diverged:
+                clock.set_enforce(Enforce.BRANCH)
+    for clock in found:
+        with contextlib.suppress(ProcessLookupError):
+            if another and clock.read().diverged:
+                clock.go_another_way()
+    return another
 
 
 def make_room(run: Path) -> None:

@@ -40,6 +40,7 @@ VERSION_SIZE = 4  # of the log: its first number
 STOP_OFFSET = 24
 INITIALIZED_OFFSET = 56
 ENFORCE_OFFSET = 72
+DIVERGED_OFFSET = 76
 
 
 class Refused(IntEnum):

@@ -13,9 +13,11 @@ from crdebug import jobs
 from crdebug.commands.context import Context
 from crdebug.commands.standard import standard
 from crdebug.config import Settings
+from crdebug.deadline import Deadline
 from crdebug.errors import BadInput, Refused
 from crdebug.events import JobSays
 from crdebug.job.record import JobDirectory
+from crdebug.node import proc
 from crdebug.ranks import RankSet
 from crdebug.session import Session
 from crdebug.timeline.branches import MAIN
@@ -26,7 +28,8 @@ from harness.cli import crdebug
 from harness.faults import moves_on
 from harness.jobs import JOB, Heard, bare_job, run_to_end
 from harness.programs import build
-from harness.travel import history, recorded, run_to
+from harness.travel import ONE as EVERY
+from harness.travel import RECORDED, history, recorded, run_to
 
 ROUNDS = 8
 ONE = RankSet.of([1])
@@ -314,3 +317,31 @@ async def test_a_job_that_is_left_in_the_past_runs_on(tmp_path: Path) -> None:
         await jobs.restart(f"{JOB}:1", lambda event: None)
         await moves_on()
     await jobs.delete(f"{JOB}:1")
+
+
+async def test_released_is_who_holds_because_its_call_is_not_the_recorded_one() -> None:
+    """A job that is left in the past repeats what is recorded, with nobody there who is told that
+    it cannot."""
+    async with bare_job(build("relay"), "--rounds", 10**9, ranks=2, settings=RECORDED):
+        await looks.reach(5)
+        job = await Session.attach(JOB, settings=RECORDED)
+        past = history(job)
+        past.every = EVERY
+        for _ in range(4):
+            await run_to(job, 1, "receive_from")
+        await past.goto_tick(1, past.traveller.cut()[1] // 2 - 4)
+        shim = looks.shims()[1]
+        # behind crdebug's back: what it knows of is another branch
+        proc.write_memory(shim.pid, looks.address(shim, "alternate"), (1).to_bytes(8, "little"))
+        await job.detach()
+
+        async def state() -> str:
+            return (await jobs.list_jobs())[0].state
+
+        limit = Deadline(60)
+        while await state() != "held":
+            assert limit.left > 0
+        released = await jobs.release(JOB)
+        assert released[0] == "rank 1 let go" and "another way than recorded" in released[1]
+        await moves_on()
+        assert await state() == "running"

@@ -84,6 +84,7 @@ def test_the_layout_is_the_compilers(tmp_path: Path) -> None:
     fields = [
         ("clock", "stop", clock.STOP_OFFSET),
         ("clock", "enforce", clock.ENFORCE_OFFSET),
+        ("clock", "diverged", clock.DIVERGED_OFFSET),
         ("log", "tail", clock.TAIL_OFFSET),
         ("log", "cuts", clock.CUTS_OFFSET),
         ("log", "room", clock.ROOM_OFFSET),
