@@ -19,7 +19,7 @@ from crdebug.deadline import Deadline
 from crdebug.debuggers import attach_gdb, end_job, launch_gdb, raise_first, replace_gdb
 from crdebug.errors import CrdebugError, GdbDied, Interrupted, NotAvailable, Refused
 from crdebug.events import Event, GroupStopped, JobSays, Progress
-from crdebug.job import app, clocks, hooks, inputs
+from crdebug.job import app, clocks, half_back, hooks, inputs
 from crdebug.job.imaging import Imaging
 from crdebug.job.ranks import RankShim, find_shim, shim_of
 from crdebug.job.record import JobDirectory, JobRecord, is_alive, told
@@ -70,7 +70,7 @@ class AttendedJob:
         await self._control.start()
         for shim in self.shims:
             shim.set_with_checkpoint(1)
-        self._relay = OutputRelay(self._run_directory, self._tell, from_now=False)
+        self._relay = OutputRelay(self.run_directory, self._tell, from_now=False)
         self._hearing = asyncio.create_task(self._hear(answer_ranks))
 
     async def _hear(self, answer_ranks: Callable[[tuple[app.Asked, ...]], Awaitable[None]]) -> None:
@@ -105,7 +105,7 @@ class AttendedJob:
         return self.directory.name
 
     @property
-    def _run_directory(self) -> Path:
+    def run_directory(self) -> Path:
         return self.directory.run(self.record.incarnation)
 
     @property
@@ -115,7 +115,7 @@ class AttendedJob:
     @property
     def status(self) -> int | None:
         """The launcher's exit status once it has ended; 137 if it was killed."""
-        status = told(self._run_directory / "events").status
+        status = told(self.run_directory / "events").status
         if status is None and not (self.alive and not proc.is_ending(self.record.pid)):
             return 128 + 9
         return status
@@ -125,27 +125,37 @@ class AttendedJob:
         if self._relay is not None:
             self._relay.catch_up()
 
+    @property
+    def is_half_back(self) -> bool:
+        """Are its ranks at different times, because a way back in memory broke off?"""
+        return half_back.is_half_back(self.directory, self.record)
+
+    def require_whole(self) -> None:
+        """Raises Refused when it is half back: nothing may go on from there."""
+        hint = "'restart', or 'goto tick N', brings back a checkpoint"
+        half_back.require_whole(self.directory, self.record, hint)
+
     def output_sizes(self) -> tuple[int, ...]:
         """How much the job has written so far, in bytes."""
-        return tuple((self._run_directory / name).stat().st_size for name in OUTPUT)
+        return tuple((self.run_directory / name).stat().st_size for name in OUTPUT)
 
     def input_size(self) -> int:
         """How much the job was sent so far; it only tells one size from another."""
-        return inputs.size(self._run_directory)
+        return inputs.size(self.run_directory)
 
     @property
     def has_later_input(self) -> bool:
         """Is there input that was sent behind the checkpoint that it is back at?"""
-        return inputs.has_later(self._run_directory)
+        return inputs.has_later(self.run_directory)
 
     def drop_later_input(self) -> None:
         """It gets something else instead."""
-        inputs.drop_later(self._run_directory)
+        inputs.drop_later(self.run_directory)
 
     def require_input(self) -> None:
         """Raises Refused when nothing can be sent to the job's standard input."""
         if not self.has_later_input:
-            inputs.require(self.record, self._run_directory)
+            inputs.require(self.record, self.run_directory)
 
     async def send(self, data: bytes) -> None:
         """Append to what the job reads; nothing is the end. Raises Refused."""
@@ -156,7 +166,7 @@ class AttendedJob:
         if self.has_later_input:
             limit = Deadline(self.settings.stop)
             async with self.directory.lock_within("give its input again", limit):
-                inputs.give_again(self._run_directory, self.record.pid)
+                inputs.give_again(self.run_directory, self.record.pid)
 
     async def rewind_output(self, sizes: Sequence[int]) -> None:
         """Take what the job has written back to these lengths. Its writers append (O_APPEND)."""
@@ -164,9 +174,9 @@ class AttendedJob:
             self._relay.catch_up()
             await self._relay.stop()
         for name, size in zip(OUTPUT, sizes, strict=True):
-            os.truncate(self._run_directory / name, size)
+            os.truncate(self.run_directory / name, size)
         if self._relay is not None:
-            self._relay = OutputRelay(self._run_directory, self._tell, from_now=True)
+            self._relay = OutputRelay(self.run_directory, self._tell, from_now=True)
 
     def leave(self) -> None:
         """No debugger any more: the ranks' variables say so from now on."""
@@ -287,6 +297,7 @@ class AttendedJob:
         """See Session.checkpoint. store: where it is kept, if not with the user's."""
         if not self.alive:
             raise Refused("the job has ended", hint="'restart' brings it back")
+        self.require_whole()
         ended = self.group.in_state(TargetState.EXITED)
         gone = self.group.ranks - self.group.in_state(TargetState.STOPPED, TargetState.DEAD) - ended
         if gone:
@@ -419,4 +430,4 @@ class AttendedJob:
         self._identify()
         if self._relay is not None:  # else nobody is to be told yet, see `open`
             await self._relay.stop()
-            self._relay = OutputRelay(self._run_directory, self._tell, from_now=True)
+            self._relay = OutputRelay(self.run_directory, self._tell, from_now=True)

@@ -18,7 +18,7 @@ from crdebug.control import Request, ask, is_attended
 from crdebug.deadline import FOR_EVER, Deadline
 from crdebug.errors import BadInput, CrdebugError, DeadlineExpired, Refused, StoreError
 from crdebug.events import Event, Progress, RankRestored
-from crdebug.job import app, asking, clocks, hooks
+from crdebug.job import app, asking, clocks, half_back, hooks
 from crdebug.job.imaging import Imaging, stop_all
 from crdebug.job.launch import Given, await_ranks, end, launch, why_ended
 from crdebug.job.leaderless import refuse_undumpable
@@ -38,7 +38,7 @@ from crdebug.job.remains import end_remains, take_over
 from crdebug.node import family, proc, signals
 from crdebug.output import OutputRelay
 from crdebug.ranks import RankSet
-from crdebug.undisturbed import Undisturbed
+from crdebug.undisturbed import Undisturbed, make_whole
 
 EXIT_KILLED = 128 + 15  # as if SIGTERM had ended it
 _BLOCKED_FOR_GOOD = 0.5  # seconds
@@ -233,6 +233,7 @@ async def take_checkpoint(
     async with directory.lock_within("checkpoint", Deadline(settings.stop)):
         record = directory.read()  # others may have had it until now
         try:
+            half_back.require_whole(directory, record)
             shims = await await_ranks(directory, record, Deadline(settings.launch))
             await _outlived(directory, record, shims)
         except ProcessLookupError:
@@ -392,10 +393,9 @@ async def _end(directory: JobDirectory, record: JobRecord, settings: Settings) -
 async def release(job: str, settings: Settings | None = None) -> tuple[str, ...]:
     """Open the gates of a job whose debugger died, and let one that was stopped go on.
 
-    Returns a line for each rank that was held, and one for a job that was stopped.
-
-    Every thread leaves its waitpoint by itself and goes on where it was, and so does a rank that
-    SIGSTOP had stopped. Raises Refused when the debugger is there.
+    Returns a line for each rank that was held, and one for a job that was stopped. Every thread
+    leaves its waitpoint by itself and goes on where it was, and so does a rank that SIGSTOP had
+    stopped; a job half back in memory does from a checkpoint. Raises Refused under a debugger.
     """
     settings = settings or Settings()
     directory = JobDirectory(job)
@@ -411,6 +411,8 @@ async def release(job: str, settings: Settings | None = None) -> tuple[str, ...]
             stop_all(family.of_job(record.pid), SIGCONT)
             lines.append(f"job '{job}' goes on")
         shims = await take_over(directory, record, settings)
+        if half_back.is_half_back(directory, record):
+            return (*lines, await make_whole(directory, record, settings))
         past = clocks.held(shims, record.layer)
         another = clocks.let_go(shims, record.layer)
         lines += [f"rank {rank} let go" for rank in past]

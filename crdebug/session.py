@@ -22,7 +22,7 @@ from crdebug.debuggers import attach_group, launch_group, to_main
 from crdebug.errors import CrdebugError, DeadlineExpired, Refused, StoreError
 from crdebug.events import Event, JobSays
 from crdebug.foreign import attach_found, choose
-from crdebug.job import app
+from crdebug.job import app, half_back
 from crdebug.job.launch import Given, await_ranks, end, launch
 from crdebug.job.ranks import RankShim
 from crdebug.job.record import (
@@ -132,12 +132,30 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
             shims = await take_over(directory, record, settings)
             session = await cls._begin(directory, record, shims, settings, subscriber)
             try:
-                await session._job("attach").lead_out_all()
+                if not half_back.is_half_back(directory, record):
+                    await session._job("attach").lead_out_all()
                 await session._bring_points_back()
             except BaseException:
                 await session.detach()
                 raise
+        try:
+            await session._make_whole()
+        except BaseException:
+            await session.detach()
+            raise
         return session
+
+    async def _make_whole(self) -> None:
+        """After a way back in memory that a crdebug before us did not come to the end of."""
+        if self._job("attach").is_half_back:
+            async with self._busy:
+                brought = await past(self.history).branching.make_whole()
+            self._tell(
+                JobSays(
+                    f"crdebug died while it took the job back in memory: {brought} is brought back "
+                    "instead; what was recorded since then is repeated, and 'goto' leads there"
+                )
+            )
 
     @classmethod
     async def restart_from(
@@ -221,6 +239,9 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         await self._group.stop_all()
         await self._end_following()
         self._keep_points()
+        if self._attended is not None and self.ended is None and self._attended.is_half_back:
+            self._tell(JobSays(str(half_back.refused(self._name))))
+            hold = True
         if self._attended is not None:
             if self.ended is None:
                 await self._attended.give_input_again()

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from crdebug.checkpoint.driver import drive
+from crdebug.checkpoint.protocol import Protocol
 from crdebug.checkpoint.store import Checkpoint, describe
+from crdebug.config import Settings
 from crdebug.deadline import Deadline
+from crdebug.errors import CrdebugError
 from crdebug.events import Event, JobSays
-from crdebug.job import inputs
+from crdebug.job import half_back, inputs
 from crdebug.job.imaging import Image, Imaging
 from crdebug.job.launch import end
 from crdebug.job.ranks import RankShim, naming_the_ended
-from crdebug.job.record import JobRecord
+from crdebug.job.record import JobDirectory, JobRecord
+from crdebug.ranks import RankSet
 
 
 class Undisturbed:
@@ -56,7 +61,7 @@ class Undisturbed:
 
     async def restore(self) -> None:
         assert self._number is not None
-        manifest = self._imaging.directory.store.load(self._number)
+        manifest = self._imaging.store.load(self._number)
         self._old = self.record
         why = self._imaging.why_end_first(manifest, self.record)
         if why is not None:
@@ -79,3 +84,22 @@ class Undisturbed:
 
     async def announce(self) -> None:
         raise AssertionError("there is nobody to announce to")
+
+
+async def make_whole(directory: JobDirectory, record: JobRecord, settings: Settings) -> str:
+    """Let a job run on from a checkpoint that was half on its way back in memory. Callers hold its
+    lock. Raises Refused, StoreError, CrsFailed."""
+    problem: CrdebugError = half_back.none_left(directory.name)
+    for store, manifest in half_back.ways_out(directory, record):
+        imaging = Imaging(directory, settings, store)
+        actions = Undisturbed(imaging, record, (), lambda event: None, number=manifest.number)
+        machine = Protocol(RankSet(), restart=True, debugger=False, replaces=True)
+        await drive(machine, actions, lambda phase, ranks: None)
+        if not machine.problems:
+            kind = "an automatic checkpoint" if store is directory.history else "a checkpoint"
+            return (
+                f"crdebug died while it took job '{directory.name}' back in memory: it goes on "
+                f"from {kind} ({manifest.number}), and repeats what was recorded since then"
+            )
+        problem = machine.problems[0]
+    raise problem

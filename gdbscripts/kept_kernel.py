@@ -182,7 +182,22 @@ def leave_call(tid, make=False):
         now.orig_rax = WORD
         set_registers(tid, now)
     ptrace(PTRACE_SINGLESTEP, tid)
-    wait(tid)
+    if wait(tid) == SIGSTOP:
+        hold_again()
+
+
+def step(tid):
+    """Have a thread execute one instruction."""
+    ptrace(PTRACE_SINGLESTEP, tid)
+    if wait(tid) == SIGSTOP:  # which comes before it
+        ptrace(PTRACE_SINGLESTEP, tid)
+        wait(tid)
+        hold_again()
+
+
+def hold_again():
+    """The SIGSTOP that holds the process, should its debuggers die, was taken: once more."""
+    os.kill(gdb.selected_inferior().pid, SIGSTOP)
 
 
 class RseqConfiguration(ctypes.Structure):
@@ -263,8 +278,7 @@ class Injector:
             setattr(wanted, name, value & WORD)
         wanted.rip, wanted.rax, wanted.orig_rax = self.instruction, number, WORD
         set_registers(self.tid, wanted)
-        ptrace(PTRACE_SINGLESTEP, self.tid)
-        wait(self.tid)
+        step(self.tid)
         now = registers_of(self.tid)
         if now.rip != self.instruction + 2:
             raise OSError(4, "a system call in the process was not made")

@@ -11,7 +11,7 @@ from crdebug.deadline import Deadline
 from crdebug.errors import BadInput, DeadlineExpired, GdbDied, GdbError, Refused
 from crdebug.events import Location, RankStopped, StopReason
 from crdebug.mi.connection import Connection
-from crdebug.mi.records import MiTuple, Result, quote
+from crdebug.mi.records import Result, quote
 from crdebug.mi.transport import Transport
 from crdebug.node import proc
 from crdebug.node.pipe import Pipe
@@ -32,7 +32,8 @@ from crdebug.target.interface import (
     TargetState,
     ThreadInfo,
 )
-from crdebug.target.keeping import Keeper, KeptInfo
+from crdebug.target.keeping import Keeper
+from crdebug.target.kept import Kept
 from crdebug.target.startup import command_line, environment
 from crdebug.target.stopping import Stopper
 from crdebug.target.tracker import Tracker
@@ -42,7 +43,7 @@ _LOOK = 1.0  # seconds between two looks whether a process that runs was killed
 _END = 30.0  # seconds that a killed process may take to end: it may have much memory to give back
 
 
-class GdbTarget:
+class GdbTarget(Kept):
     """One rank under one GDB; see interface.Target for what its verbs promise.
 
     Made by `launch`, or around any Transport. The GDB outlives `detach`: its symbol tables and
@@ -237,55 +238,6 @@ class GdbTarget:
             await self._connection.command(f"-crdebug-walk-out {' '.join(before)}", deadline)
             at = await self.location(deadline)
             self._tracker.restore(stop or RankStopped(self.rank, StopReason.OTHER, location=at))
-
-    # ---- snapshots in memory --------------------------------------------------------------------
-
-    async def keep(self, name: str, ranges: Sequence[str], deadline: Deadline) -> KeptInfo:
-        """Keep what the stopped process is, under a name, in the memory of this GDB.
-
-        Registers and private writable memory; ranges: of which shared mappings the content is kept
-        too, see gdbscripts/keep_mi.py. It lasts until `forget`, `detach`, or the process's end.
-        """
-        async with self._lock:
-            await self._stand("keep a snapshot", deadline)
-            return await self._keeper.keep(name, ranges, deadline)
-
-    async def put_back_obstacles(self, name: str, deadline: Deadline) -> tuple[str, ...]:
-        """Why `put_back` would be refused now; empty if it would not."""
-        async with self._lock:
-            await self._stand("go back in memory", deadline)
-            return await self._keeper.obstacles(name, deadline)
-
-    async def put_back(
-        self, name: str, deadline: Deadline, stop: RankStopped | None = None
-    ) -> RankStopped:
-        """Make the process what it was when a snapshot was kept; returns its last stop.
-
-        stop: what counts as that from now on; None for what did at that time. Breakpoints stay as
-        they are. What the process wrote meanwhile, to files and pipes, is not taken back.
-        Raises Refused, with nothing done, when what the kernel holds of the process is not what it
-        was; GdbError when it fails half-way: the process is of no use any more then.
-        """
-        async with self._lock:
-            await self._stand("go back in memory", deadline)
-            self._moved = True
-            return await self._keeper.put_back(name, stop, deadline)
-
-    async def walk(self, command: str, deadline: Deadline) -> MiTuple:
-        """A command of gdbscripts/walk_mi.py: go back to a place; see there for the answer."""
-        async with self._lock:
-            await self._stand("go back", deadline)
-            self._moved = True
-            try:
-                return await self._keeper.walk(command, deadline)
-            except GdbError as error:
-                killed = await self._was_killed(deadline)
-                raise (self._keeper.ended() if killed else error) from None
-
-    async def forget(self, name: str, deadline: Deadline) -> None:
-        """Give a snapshot's memory back. Raises BadInput if there is none of that name."""
-        async with self._lock:
-            await self._keeper.forget(name, deadline)
 
     async def kill(self, deadline: Deadline) -> None:
         """End the process. Refused while it runs; interrupt first."""

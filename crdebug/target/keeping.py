@@ -49,15 +49,19 @@ class Keeper:
         told = await self._connection.command(f"-crdebug-put-back {name} check", deadline)
         return told.payload.list("problems").texts()
 
-    async def put_back(
-        self, name: str, stop: RankStopped | None, deadline: Deadline
-    ) -> RankStopped:
+    async def put_back(self, name: str, deadline: Deadline) -> None:
+        """Make the process what it was. GDB does not know it yet, see `show`."""
         self._require(name)
-        command, tracker = self._connection.command, self._tracker
-        told = (await command(f"-crdebug-put-back {name}", deadline)).payload
+        told = (await self._connection.command(f"-crdebug-put-back {name}", deadline)).payload
         problems = told.list("problems").texts()
         if problems:
-            raise Refused(f"cannot go back in memory: {'; '.join(problems)}", ranks=tracker.ranks)
+            raise Refused(
+                f"cannot go back in memory: {'; '.join(problems)}", ranks=self._tracker.ranks
+            )
+
+    async def show(self, name: str, stop: RankStopped | None, deadline: Deadline) -> RankStopped:
+        """Have GDB see the process that was put back; it takes a SIGSTOP that holds it."""
+        tracker = self._tracker
         await self._arrive(f"-crdebug-show {name}", deadline)
         then = stop or self._stops[name]
         if then is not None:

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from crdebug.deadline import Deadline
@@ -106,33 +107,34 @@ class Snapshots:
         ]
         return (*found, *_in_flight(_pids(targets)))
 
-    async def put_back(self, name: str, deadline: Deadline) -> None:
+    async def put_back(
+        self,
+        name: str,
+        deadline: Deadline,
+        around: Callable[[], AbstractAsyncContextManager[None]] = contextlib.nullcontext,
+    ) -> None:
         """Make all ranks what they were when the snapshot was kept.
 
+        around: the time in which ranks may be at different times. All of them are held then, also
+        if we and their GDBs die: by a SIGSTOP each, which is no part of what is put back.
         Raises Refused, with nothing done, if any of them cannot be; GdbError when it fails
         half-way: what is left of the job is of no use then.
         """
         problems = await self.obstacles(name, deadline)
         if problems:
             raise Refused(f"cannot go back in memory: {'; '.join(problems)}")
-        targets = self._targets("go back in memory")
-        done = await asyncio.gather(
-            *(each.put_back(name, deadline) for each in targets), return_exceptions=True
-        )
-        failed = {
-            target.rank: outcome
-            for target, outcome in zip(targets, done, strict=True)
-            if isinstance(outcome, BaseException)
-        }
-        for outcome in failed.values():
-            if isinstance(outcome, CrdebugError):
-                raise GdbError(
-                    f"only part of the job was put back: {outcome.clause()}",
-                    "put-back",
-                    ranks=RankSet.of(failed),
-                    hint="restart it from a checkpoint",
-                ) from outcome
-            raise outcome
+        targets, begun = self._targets("go back in memory"), False
+        try:
+            await _all(targets, lambda each: each.hold(deadline))
+            async with around():
+                begun = True
+                await _all(targets, lambda each: each.put_memory_back(name, deadline))
+        except CrdebugError:
+            if not begun:
+                with contextlib.suppress(CrdebugError):
+                    await _all(targets, lambda each: each.settle(deadline))
+            raise
+        await _all(targets, lambda each: each.show_put_back(name, deadline))
 
     async def forget(self, name: str, deadline: Deadline) -> None:
         """Give its memory back. Raises BadInput if there is no snapshot of that name."""
@@ -161,6 +163,25 @@ class Snapshots:
             assert isinstance(target, GdbTarget)
             found.append(target)
         return found
+
+
+async def _all(targets: Sequence[GdbTarget], do: Callable[[GdbTarget], Awaitable[object]]) -> None:
+    """A part of going back, by all ranks at once. Raises GdbError."""
+    done = await asyncio.gather(*map(do, targets), return_exceptions=True)
+    failed = {
+        target.rank: outcome
+        for target, outcome in zip(targets, done, strict=True)
+        if isinstance(outcome, BaseException)
+    }
+    for outcome in failed.values():
+        if isinstance(outcome, CrdebugError):
+            raise GdbError(
+                f"only part of the job was put back: {outcome.clause()}",
+                "put-back",
+                ranks=RankSet.of(failed),
+                hint="restart it from a checkpoint",
+            ) from outcome
+        raise outcome
 
 
 def _pids(targets: Iterable[GdbTarget]) -> dict[int, int]:

@@ -22,7 +22,7 @@ from crdebug.checkpoint.manifest import Manifest
 from crdebug.checkpoint.store import Checkpoint, CheckpointStore
 from crdebug.errors import BadInput, CrdebugError, Refused, StoreError
 from crdebug.events import Event, JobSays, Progress
-from crdebug.job import branch_files, clocks
+from crdebug.job import branch_files, clocks, half_back
 from crdebug.node import owners
 from crdebug.ranks import RankSet
 from crdebug.target.answers import Answers
@@ -129,7 +129,7 @@ class Branching:
         name = branches.current
         if not _is_name(name):
             raise BadInput(f"'{name}' is no name for a branch", hint="begin with a letter")
-        run = traveller.run_directory
+        run = traveller.job.run_directory
         try:
             shutil.rmtree(self._logs(old), ignore_errors=True)
             owners.make_private(self._logs(old))
@@ -220,6 +220,20 @@ class Branching:
         if self.current != old:  # else what was read of the record is still what it says
             self._came_to()
 
+    async def make_whole(self) -> str:
+        """Bring back the latest checkpoint of the present branch; returns its name. Raises Refused,
+        StoreError."""
+        problem: CrdebugError = half_back.none_left(self._job.name)
+        bases = [base for base in self._bases(self.current) if base.number]
+        for base in sorted(bases, key=lambda base: sum(base.cut), reverse=True):
+            store = self._traveller.store(base)
+            try:
+                await self.restart(store.load(base.number), store)
+                return base.text
+            except (StoreError, Refused) as error:
+                problem = error
+        raise problem
+
     @contextlib.asynccontextmanager
     async def _logs_of(self, manifest: Manifest) -> AsyncIterator[None]:
         name, old = manifest.branch, self.current
@@ -227,7 +241,7 @@ class Branching:
             yield
             return
         self.branches.get(name)
-        run, kept = self._traveller.run_directory, self._logs(old)
+        run, kept = self._traveller.job.run_directory, self._logs(old)
         branch_files.replace(run, self._logs(name), kept)
         try:
             yield
@@ -263,7 +277,7 @@ class Branching:
             raise StartOfHistory(f"there is no checkpoint on branch {name} to bring it back from")
         self._tell(Progress("compare", f"branch {name}"))
         store = self._traveller.store(fit[0])
-        logs = self._traveller.run_directory if name == self.current else self._logs(name)
+        logs = self._traveller.job.run_directory if name == self.current else self._logs(name)
         async with beside(self._job, store.load(fit[0].number), store, logs, cut) as second:
             yield second
 
@@ -271,7 +285,7 @@ class Branching:
         """How far a branch has come; of ranks that have left MPI for good, before they did."""
         current = name == self.current
         branches = self.branches.reached(self._traveller.cut()) if current else self.branches
-        run = self._traveller.run_directory if current else self._logs(name)
+        run = self._traveller.job.run_directory if current else self._logs(name)
         places = list(branches.get(name).end)
         for path in clocks.logs(run).iterdir():
             rank = int(path.name)

@@ -8,12 +8,14 @@ rank's standard input; so what the ranks have read since is what was sent since.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from crdebug.attended import AttendedJob
 from crdebug.deadline import Deadline
 from crdebug.errors import CrdebugError, Refused
+from crdebug.job import half_back
 from crdebug.node import family, proc
 from crdebug.node.living import leader_has_ended
 from crdebug.ranks import RankSet
@@ -93,11 +95,20 @@ class Near:
                 raise Refused("the job was sent input since that snapshot, and may have read it")
             self._require_leaders()
             await self.drained()
-            await self._snapshots.put_back(base.kept, self._deadline())
+            await self._snapshots.put_back(
+                base.kept, self._deadline(), lambda: self._half_back(kept)
+            )
         except CrdebugError:
             await self._forget(kept)
             raise
+
+    @contextlib.asynccontextmanager
+    async def _half_back(self, kept: _Kept) -> AsyncIterator[None]:
+        """Around the time in which ranks, or the output, are not what they were together."""
+        half_back.begin(self._job.run_directory)
+        yield
         await self._job.rewind_output(kept.output)
+        half_back.done(self._job.run_directory)
 
     def _require_leaders(self) -> None:
         """Raises Refused when a rank's main thread has ended: the memory is read and written by it,

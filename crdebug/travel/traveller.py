@@ -133,10 +133,6 @@ class Traveller:
         log = self._looked_at().get(rank)  # anew: it may have run since the last look
         return log.tail_now if log is not None else 0
 
-    @property
-    def run_directory(self) -> Path:
-        return self.job.directory.run(self.job.record.incarnation)
-
     def read(self, seconds: float = math.inf) -> bool:
         """Read what is new in the record, for so long; is there more? Half of the free memory is
         left to others.
@@ -156,7 +152,7 @@ class Traveller:
         return more
 
     def _log_files(self) -> Iterator[Path]:
-        return clocks.logs(self.run_directory).iterdir()
+        return clocks.logs(self.job.run_directory).iterdir()
 
     def _looked_at(self) -> Mapping[int, RankLog]:
         """The logs, of which only the lengths are sure to be up to date."""
@@ -298,12 +294,16 @@ class Traveller:
         if stopped and not self.changed and not diverges(self.clocks()):
             ahead.append(Base(self.cut(), kept="here"))
         for base in below([*bases, *ahead], cut):
+            if base.kept and self.job.is_half_back:
+                continue
             if base.kept == "here":
                 break
             try:
                 await self.bring_back(base)
                 break
-            except (StoreError, Refused) as error:
+            except CrdebugError as error:
+                if not (isinstance(error, StoreError | Refused) or self.job.is_half_back):
+                    raise
                 problem = error
         else:
             raise problem

@@ -164,6 +164,7 @@ class Core:
     async def _before_running(self, ranks: RankSet) -> None:
         if self._attended is not None:
             self._attended.begin()
+            self._attended.require_whole()
             await past(self.history).branching.before_running()
             await self._attended.give_input_again()
             await self._heed_endings(ranks)

@@ -23,11 +23,11 @@ from harness import looks
 from harness.faults import half_checkpoints, moves_on
 from harness.jobs import JOB, bare_job
 from harness.kills import Killer, Ran
+from harness.lines import require_nothing_lost
 from harness.mpirun import command
 from harness.programs import build
 
 RANKS = 2
-LINE = 12
 ENDLESS = ("--steps", 10**9, "--delay-us", 2000)
 FEW, MANY = 4, 300
 # What is done, and who is killed meanwhile; each is drawn as often as it is here.
@@ -51,38 +51,6 @@ DRAWN = (
 # its code is in a process may do so as well, see docs/limits.md.
 DEADLY = {"starter", "rank", "launcher"}
 BACK = "break work_step\ncontinue\nreverse-continue\ncheckpoint\nnext\ncontinue\nrestart\ndetach\n"
-
-
-def lines_of(data: bytes, what: str) -> int:
-    """How many lines there are: the numbers from 1 on, each once, in order."""
-    whole = [int(data[at : at + LINE]) for at in range(0, len(data) - LINE + 1, LINE)]
-    assert whole == list(range(1, len(whole) + 1)), f"{what}: {_odd(whole)}"
-    return len(whole)
-
-
-def _odd(numbers: list[int]) -> str:
-    for at, number in enumerate(numbers):
-        if number != at + 1:
-            return f"line {at + 1} of {len(numbers)} is {numbers[max(0, at - 2) : at + 3]}"
-    return ""
-
-
-def require_nothing_lost() -> None:
-    """Of what the job has written so far; it may be running on."""
-    before = looks.steps()
-    run = JobDirectory(JOB).run(JobDirectory(JOB).read().incarnation)
-    told = (run / "stdout").read_text().splitlines(keepends=True)
-    for rank in range(RANKS):
-        steps = [int(line.split()[3]) for line in told if line.startswith(f"rank {rank} step")]
-        assert steps == list(range(1, len(steps) + 1)), f"output of rank {rank}: {_odd(steps)}"
-        table = Path(f"table.{rank}").read_bytes()
-        placed = lines_of(table[LINE:], f"table.{rank}")
-        appended = lines_of(Path(f"append.{rank}").read_bytes(), f"append.{rank}")
-        after = looks.steps()
-        # A step appends, then places, then tells.
-        assert before[rank] - 1 <= appended <= after[rank], (before, appended, after)
-        assert before[rank] - 1 <= placed <= after[rank], (before, placed, after)
-        assert len(steps) <= appended
 
 
 class Sweep:
@@ -171,7 +139,7 @@ class Sweep:
             newest = (await jobs.list_checkpoints(JOB))[-1].handle
             await jobs.restart(newest, lambda event: None)
         await moves_on()
-        require_nothing_lost()
+        require_nothing_lost(RANKS)
         assert half_checkpoints() == []
         for each in (await jobs.list_checkpoints(JOB))[:-2]:
             await jobs.delete(each.handle)

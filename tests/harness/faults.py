@@ -212,11 +212,11 @@ class Victim:
     told: Mapping[str, object] = field(default_factory=dict)
 
 
-async def victim(**plan: object) -> Victim:
+async def victim(module: str = "harness.victim", **plan: object) -> Victim:
     """Run one; returns when it is dead. Raises AssertionError when it did not come to its end."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "harness.victim", json.dumps(plan)),
+        *(sys.executable, "-m", module, json.dumps(plan)),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env=environment,

@@ -1,0 +1,105 @@
+"""A crdebug that takes the job back in memory and is killed on the way: `python -m
+harness.goes_back PLAN`.
+
+PLAN is JSON:
+  step   the part of it behind which it dies (STEPS), None: it does not
+  count  how many ranks have done that part by then; the others have not begun it
+  gdbs   its GDBs are killed with it, at the same moment
+Before it dies it writes a line of JSON: {"gdbs": [PID, ...]}.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from crdebug.attended import AttendedJob
+from crdebug.job import half_back
+from crdebug.session import Session
+from crdebug.target.gdb import GdbTarget
+from crdebug.travel.bases import Base
+from harness.jobs import JOB
+from harness.travel import history
+
+# In this order; where it is a rank's part, with what does it.
+STEPS = ("held", "marked", "put back", "output", "whole", "shown")
+_OF_RANKS = {"held": "hold", "put back": "put_memory_back", "shown": "show_put_back"}
+
+
+class Victim:
+    def __init__(self, plan: Mapping[str, Any], session: Session) -> None:
+        self.plan, self.session = plan, session
+        self.done = 0
+        self.turn = asyncio.Lock()
+
+    def die(self) -> None:
+        group = self.session.group
+        targets = [group[rank] for rank in group.ranks]
+        gdbs = [target.gdb_pid for target in targets if isinstance(target, GdbTarget)]
+        print(json.dumps({"gdbs": gdbs}), flush=True)
+        for pid in gdbs if self.plan["gdbs"] else ():
+            os.kill(pid, signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def step_done(self, step: str) -> None:
+        if step == self.plan["step"]:
+            self.done += 1
+            if self.done == self.plan["count"]:
+                self.die()
+
+    def of_rank(
+        self, step: str, real: Callable[..., Awaitable[object]]
+    ) -> Callable[..., Awaitable[object]]:
+        async def one(*arguments: object) -> object:
+            async with self.turn:  # one rank after the other
+                told = await real(*arguments)
+                self.step_done(step)
+                return told
+
+        return one
+
+    def prepare(self) -> None:
+        for step, name in _OF_RANKS.items():
+            setattr(GdbTarget, name, self.of_rank(step, getattr(GdbTarget, name)))
+        AttendedJob.rewind_output = self.of_rank("output", AttendedJob.rewind_output)  # type: ignore[assignment, method-assign]
+        for step, name in (("marked", "begin"), ("whole", "done")):
+            setattr(half_back, name, self.whole_job(step, getattr(half_back, name)))
+
+    def whole_job(self, step: str, real: Callable[..., None]) -> Callable[..., None]:
+        def all_ranks(*arguments: object) -> None:
+            real(*arguments)
+            self.step_done(step)
+
+        return all_ranks
+
+
+async def snapshot(session: Session) -> Base:
+    """Of the job at a stop where nothing is on its way."""
+    for _ in range(50):
+        await session.resume(session.ranks)
+        base = await history(session).traveller.near.keep(history(session).traveller.cut())
+        if base is not None:
+            return base
+    raise AssertionError(history(session).traveller.near.why_not)
+
+
+async def main(plan: Mapping[str, Any]) -> None:
+    session = await Session.attach(JOB)
+    await history(session).begin_run()
+    await session.add_breakpoint(session.ranks, "work_step")
+    base = await snapshot(session)
+    for _ in range(5):
+        await session.resume(session.ranks)
+    Victim(plan, session).prepare()
+    await history(session).traveller.bring_back(base)
+    await session.detach()
+    await session.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(json.loads(sys.argv[1])))
