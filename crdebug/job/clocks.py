@@ -78,6 +78,9 @@ class RankClock:
             raise self._what_it_means(error) from None
 
     def _what_it_means(self, error: OSError) -> OSError:
+        if isinstance(error, ProcessLookupError):
+            ranks = RankSet.of([self.rank])
+            return RankGone("it has ended", ranks=ranks, hint="'restart' to before its end")
         if error.errno != errno.EIO:  # nothing is mapped there
             return error
         return AnotherProgram(
@@ -87,7 +90,11 @@ class RankClock:
         )
 
 
-class AnotherProgram(Refused, ProcessLookupError):
+class RankGone(Refused, ProcessLookupError):
+    """The rank has ended: of its own accord, or somebody has killed it."""
+
+
+class AnotherProgram(RankGone):
     """The rank's process is there, but not what it was (execve(2))."""
 
 

@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 
+from crdebug.errors import CrdebugError
 from crdebug.job import clocks
 from crdebug.job.ranks import RankShim
 
@@ -19,7 +20,9 @@ def test_of_a_rank_that_is_gone_there_is_a_clock_that_says_so() -> None:
         gone.wait()
     (clock,) = clocks.find([cast(RankShim, SimpleNamespace(rank=3, pid=gone.pid))], "/pmpi.so")
     assert clock.rank == 3
-    with pytest.raises(ProcessLookupError):
-        clock.read()
-    with pytest.raises(ProcessLookupError):
-        clock.set_stop(clocks.NEVER)
+    for look in (clock.read, lambda: clock.set_stop(clocks.NEVER)):
+        with pytest.raises(ProcessLookupError) as error:
+            look()
+        # whoever did not expect it says it in words
+        assert isinstance(error.value, CrdebugError)
+        assert str(error.value).startswith("rank 3: it has ended")
