@@ -12,6 +12,7 @@ STATE/jobs/NAME/
   run/N/base      see crdebug.job.bases
   run/N/time/     its ranks' logs of MPI calls, see crdebug.timeline.log
   run/N/made      while it is brought back: the files that were missing, and were made
+  run/N/half-back see crdebug.job.half_back
   checkpoints/N/  see crdebug.checkpoint.store
   native/         what it runs with of crdebug's own, see crdebug.job.parts
   stage           the second place for checkpoints: its path, see crdebug.job.second_place
@@ -40,6 +41,7 @@ from crdebug.config import state_home
 from crdebug.deadline import Deadline
 from crdebug.errors import BadInput, DeadlineExpired, Refused, StoreError
 from crdebug.node import family, owners, proc
+from crdebug.node.signals import name_of
 from crdebug.ranks import RankSet
 from crdebug.timeline.branches import MAIN
 
@@ -49,7 +51,9 @@ _NUMBER = re.compile(r"[0-9]{1,9}\Z")
 _EXIT = re.compile(r"^exit (\d+)$", re.M)
 _FAILED = re.compile(r"^failed (.*)$", re.M)
 _KILLED = re.compile(r"^killed$", re.M)
-_SAID = re.compile(r"^(?:late (\d+) (.*)|waits (\w+) (.*)|flows (\w+)|spawned (.*))$", re.M)
+_SAID = re.compile(
+    r"^(?:late (\d+) (.*)|waits (\w+) (.*)|flows (\w+)|spawned (.*)|died (\d+))$", re.M
+)
 _RANKS = re.compile(r"^ranks (\d+)$", re.M)
 
 
@@ -359,8 +363,13 @@ def told(events: Path) -> Told:
     )
 
 
-def _sentence(rank: str, program: str, waiting: str, why: str, flowing: str, spawned: str) -> str:
+def _sentence(
+    rank: str, program: str, waiting: str, why: str, flowing: str, spawned: str, signal: str
+) -> str:
     """What the starter says meanwhile, for people."""
+    if signal:
+        name = name_of(int(signal))
+        return f"the launcher was killed by {name}: its ranks cannot go on without it, and end"
     if spawned:
         return (
             f"{spawned} was spawned (MPI_Comm_spawn): spawned processes are no ranks of this job; "

@@ -16,6 +16,7 @@
  *   failed TEXT  the container or the launcher could not be started
  *   waits STREAM WHY  the file of its standard STREAM takes no more: it is kept and tried again
  *   flows STREAM the file takes it again
+ *   died N       signal N ended the launcher
  *   exit N       the launcher ended; 128 + signal number if a signal ended it
  *
  * The second form is CRIU's action script, see crs_action.c; the third what tools start, see front.c. */
@@ -214,7 +215,10 @@ static int status_of(int status) {
 static int reap(pid_t launcher) {
     int status, result = -1;
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
-        if (pid == launcher) result = status_of(status);
+        if (pid == launcher) {
+            result = status_of(status);
+            if (WIFSIGNALED(status)) tell("died %d", WTERMSIG(status));
+        }
     return result;
 }
 

@@ -15,7 +15,7 @@ from crdebug import jobs
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
 from crdebug.errors import BadInput, CrdebugError, NotAvailable, Refused
-from crdebug.events import StopReason
+from crdebug.events import JobSays, StopReason
 from crdebug.job.launch import await_ranks
 from crdebug.job.record import JobDirectory, all_jobs
 from crdebug.node import proc, signals
@@ -239,7 +239,8 @@ async def test_a_launcher_that_is_killed_takes_the_job_with_it() -> None:
 
 
 async def test_a_launcher_that_is_killed_while_the_ranks_run() -> None:
-    async with session(build("threads"), "--steps", 10**6, ranks=2) as job:
+    heard = Heard()
+    async with session(build("threads"), "--steps", 10**6, ranks=2, heard=heard) as job:
         await job.add_breakpoint(job.ranks, "work_step")
         await job.resume(job.ranks)
         for each in job.breakpoints():
@@ -257,6 +258,8 @@ async def test_a_launcher_that_is_killed_while_the_ranks_run() -> None:
         stop = await job.resume(job.ranks)
         assert {each.reason for each in stop.stops} == {StopReason.KILLED}
         assert await job.job_end() == 128 + signal.SIGKILL
+    told = [event.text for event in heard.events if isinstance(event, JobSays)]
+    assert [line for line in told if line.startswith("the launcher was killed by SIGKILL")], told
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -396,3 +396,12 @@ def test_told_that_output_waits(tmp_path: Path) -> None:
 def test_told_is_not_disturbed_by_bytes_that_are_no_text(tmp_path: Path) -> None:
     (tmp_path / "events").write_bytes(b"failed \xff\xfe: No such file\nexit 127\n")
     assert told(tmp_path / "events").status == 127
+
+
+def test_told_that_the_launcher_was_killed(tmp_path: Path) -> None:
+    (tmp_path / "events").write_text("ranks 2\ndied 9\nexit 137\n")
+    said = told(tmp_path / "events")
+    assert said.status == 137
+    assert said.said == (
+        "the launcher was killed by SIGKILL: its ranks cannot go on without it, and end",
+    )
