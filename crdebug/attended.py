@@ -219,12 +219,12 @@ class AttendedJob:
         except NotAvailable:
             return None
 
-    def let_out(self) -> None:
+    async def let_out(self) -> None:
         """Let threads go on that could not be led out of the waitpoint; once no GDB is left."""
         for shim in self.shims:
             with contextlib.suppress(ProcessLookupError):
                 if shim.shim().waiting:
-                    shim.release()
+                    await shim.release(Deadline(self.settings.herd))
 
     async def run(self, run: Callable[[], Awaitable[GroupStopped]]) -> GroupStopped:
         """Let ranks run, whatever their GDBs do; for what that raises see TargetGroup.resume."""

@@ -423,7 +423,7 @@ async def release(job: str, settings: Settings | None = None) -> tuple[str, ...]
         for shim in shims:
             stopped = proc.is_stopped(shim.pid)  # not to be seen for a moment after the release
             try:
-                waiting = shim.release()
+                waiting = await shim.release(Deadline(settings.herd))
             except PermissionError:
                 raise Refused("a debugger still holds it", ranks=RankSet.of([shim.rank])) from None
             if waiting:

@@ -250,7 +250,7 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         self._over = True
         await self.close()
         if self._attended is not None and not hold:
-            self._attended.let_out()
+            await self._attended.let_out()
         for error in answers.errors.values():
             raise error
 

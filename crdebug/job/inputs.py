@@ -38,7 +38,10 @@ _READ = 1 << 16
 def open_source(source: Path | int) -> BinaryIO:
     """A file, or a descriptor, to be read as input. Raises BadInput."""
     try:
-        return open(source, "rb", closefd=not isinstance(source, int))
+        if isinstance(source, int):
+            return open(source, "rb", closefd=False)
+        # A FIFO is open at once, whether there is somebody who writes to it or not (fifo(7)).
+        return open(os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     except OSError as error:
         raise BadInput(f"the input {source} cannot be read: {error.strerror}") from None
 
@@ -49,6 +52,18 @@ def begin(run: Path, source: BinaryIO | None, *, more: bool) -> None:
     if source is not None:
         while data := source.read(_BLOCK):
             append(run, data)
+    if not more:
+        append(run, b"")
+
+
+async def begin_with(run: Path, source: BinaryIO | None, *, more: bool) -> None:
+    """The same beside other things, and however long the source takes; it can be cancelled."""
+    if source is None or not waits(source.fileno()):
+        await asyncio.to_thread(begin, run, source, more=more)
+        return
+    begin(run, None, more=True)
+    while data := await _read(source.fileno()):
+        append(run, data)
     if not more:
         append(run, b"")
 
@@ -184,17 +199,21 @@ def waits(source: int) -> bool:
 async def relay(directory: JobDirectory, source: int) -> None:
     """Send what comes from a pipe, a socket or a terminal, to its end; or until the job takes no
     more."""
-    loop, ready = asyncio.get_running_loop(), asyncio.Event()
     data = b"-"
     while data:
-        loop.add_reader(source, ready.set)
-        try:
-            await ready.wait()
-        finally:
-            loop.remove_reader(source)
-        ready.clear()
-        data = os.read(source, _READ)
+        data = await _read(source)
         try:
             await send(directory, data, Deadline(FOR_EVER))
         except (BadInput, Refused):
             return
+
+
+async def _read(source: int) -> bytes:
+    """What comes next; nothing at the end."""
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(source, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(source)
+    return os.read(source, _READ)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import re
@@ -158,7 +157,7 @@ async def launch(
             run = directory.new_run(1)
             used = [native.starter, native.shim, native.walker, *([layer] if layer else [])]
             kept = parts.keep(directory, used)
-            await asyncio.to_thread(inputs.begin, run, source, more=given.more)
+            await inputs.begin_with(run, source, more=given.more)
             if layer is not None:
                 clocks.make_room(run)
             record = JobRecord(

@@ -280,26 +280,29 @@ class RankShim:
         its going on, if a debugger has stopped it; else by a signal that means nothing to anybody.
         """
 
-        def goes() -> bool:
-            try:
-                with ptrace.held(self.pid):
-                    self.set_gate(1)
-            except PermissionError:
-                self.set_gate(1)
-                if self.shim().waiting and proc.status(self.pid)["State"][0] != "t":
-                    signals.kill(self.pid, None, signal.SIGURG)
-                    return False
+        def disturbed() -> bool:
+            if proc.status(self.pid)["TracerPid"] == "0":
+                return True
+            self.set_gate(1)
+            if self.shim().waiting and proc.status(self.pid)["State"][0] != "t":
+                signals.kill(self.pid, None, signal.SIGURG)
+                return False
             return True
 
+        limit = Deadline(_DISTURBED)
         with contextlib.suppress(ProcessLookupError):
-            await Deadline(_DISTURBED).until(goes, "the rank to begin")
+            while not self.gate:
+                await limit.until(disturbed, "the rank to begin")
+                with contextlib.suppress(PermissionError):
+                    async with ptrace.held(self.pid, limit):
+                        self.set_gate(1)
 
-    def release(self) -> int:
+    async def release(self, deadline: Deadline) -> int:
         """Let all threads out that wait for a debugger; returns how many there were.
 
-        Raises PermissionError when something traces the rank.
+        Raises PermissionError when something traces the rank, DeadlineExpired.
         """
-        with ptrace.held(self.pid):
+        async with ptrace.held(self.pid, deadline):
             waiting = self.shim().waiting
             self.set_with_checkpoint(0)
             if waiting:
@@ -374,7 +377,7 @@ class StoppedRank(RankShim):
     def run_hook(self, state: int) -> None:
         self.set_gate(1)
 
-    def release(self) -> int:
+    async def release(self, deadline: Deadline) -> int:
         waiting = self.shim().waiting
         self.set_gate(1)
         return waiting

@@ -10,10 +10,10 @@ import contextlib
 import ctypes
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 from crdebug.deadline import Deadline
-from crdebug.errors import Refused
+from crdebug.errors import DeadlineExpired, Refused
 from crdebug.node import family, proc
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -109,6 +109,11 @@ class Held:
                     self._stopped[tid] = status
         return not self._moving
 
+    def late(self) -> str:
+        """The threads that have not stopped, and in which state of proc(5) they are."""
+        states = {tid: proc.status(tid)["State"] for tid in sorted(self._moving)}
+        return ", ".join(f"thread {tid} is in state {state}" for tid, state in states.items())
+
     def release(self) -> None:
         """Let those that have stopped go, to do what they were doing."""
         if self._killed:
@@ -192,22 +197,27 @@ def queue_signal(tid: int, info: bytes) -> None:
         raise ProcessLookupError(f"thread {tid} has ended") from None
 
 
-@contextlib.contextmanager
-def held(pid: int) -> Iterator[None]:
+@contextlib.asynccontextmanager
+async def held(pid: int, deadline: Deadline) -> AsyncIterator[None]:
     """Hold all threads of a process while the block runs, which should be short.
 
-    Raises ProcessLookupError when it is gone, PermissionError when something else traces it.
+    Raises ProcessLookupError when it is gone, PermissionError when something else traces it,
+    DeadlineExpired, naming the threads, when some do not stop: they are in the kernel, and wait for
+    a file server that does not answer, say. Those go on at the latest when we end.
     """
     threads = Held()
     try:
         # A thread not yet stopped may start another: until all that there are were seen.
         while threads.seize(pid):
-            threads.wait()
+            try:
+                await deadline.until(lambda: threads.wait(os.WNOHANG), "")
+            except DeadlineExpired:
+                raise deadline.expired(f"process {pid} to stand still: {threads.late()}") from None
         yield
     finally:
-        threads.wait()
         threads.release()
-        threads.gone()
+        what = f"process {pid}, which was killed, to end"
+        await Deadline(deadline.seconds).until(lambda: threads.gone(os.WNOHANG), what)
 
 
 @contextlib.asynccontextmanager

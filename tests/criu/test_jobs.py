@@ -295,7 +295,7 @@ async def test_a_job_that_waits_for_a_debugger_is_listed_as_held_until_it_is_rel
     async with bare_job(program, *THREADS, ranks=RANKS):
         await looks.reach(5)
         for rank in looks.shims():
-            with ptrace.held(rank.pid):
+            async with ptrace.held(rank.pid, Deadline(30)):
                 rank.close_gate({thread.inner: -1 for thread in proc.threads(rank.pid)})
                 rank.queue_signal()
             await rank.await_waitpoint(Deadline(30))

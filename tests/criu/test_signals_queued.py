@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from crdebug import jobs
+from crdebug.deadline import Deadline
 from crdebug.debuggers import scripts
 from crdebug.job.ranks import RankShim
 from crdebug.node import proc, ptrace, signals
@@ -95,7 +96,7 @@ async def test_none_comes_while_a_stock_gdb_has_a_checkpoint_taken(
     async with bare_job(program, *options, ranks=2):
         await looks.reach(1)
         other, shim = looks.shims()
-        with ptrace.held(other.pid):  # for a thread may end of the first
+        async with ptrace.held(other.pid, Deadline(30)):  # for a thread may end of the first
             _queue(other, numbers)
         debugger = await asyncio.to_thread(Gdb.at, shim.pid)
         debugger.say(f'-interpreter-exec console "source {COMMANDS}"')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import resource
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from crdebug.deadline import Deadline
 from crdebug.errors import StoreError
 from crdebug.job import inputs
 
@@ -151,3 +153,31 @@ def test_what_does_not_fit_on_the_disk_is_not_there_by_halves(tmp_path: Path) ->
     assert (tmp_path / inputs.INPUT).read_bytes() == before
     inputs.append(tmp_path, b"")
     assert inputs.is_over(tmp_path)
+
+
+async def test_a_fifo_is_read_to_its_end_while_other_things_go_on(runs: Iterator[Path]) -> None:
+    run, fifo = next(runs), next(runs) / "fifo"
+    os.mkfifo(fifo)
+    with inputs.open_source(fifo) as source:  # nobody writes to it yet
+        beginning = asyncio.create_task(inputs.begin_with(run, source, more=False))
+        writer = await asyncio.to_thread(os.open, fifo, os.O_WRONLY)
+        for number in range(3):
+            os.write(writer, b"%d\n" % number)
+            await Deadline(30).until(lambda: len(text(run)) > number, "what was written")  # noqa: B023
+            assert not beginning.done()
+        os.close(writer)
+        await beginning
+    assert text(run) == [b"0\n", b"1\n", b"2\n", b""]
+
+
+async def test_who_waits_for_a_fifo_that_nobody_writes_to_can_be_interrupted(
+    runs: Iterator[Path],
+) -> None:
+    run, fifo = next(runs), next(runs) / "fifo"
+    os.mkfifo(fifo)
+    with inputs.open_source(fifo) as source:
+        beginning = asyncio.create_task(inputs.begin_with(run, source, more=False))
+        await asyncio.sleep(0)
+        beginning.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await beginning
