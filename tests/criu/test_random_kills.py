@@ -113,6 +113,8 @@ class Sweep:
                 if info.state != "ended":
                     await jobs.kill(name)
                 assert half_checkpoints(name) == [] or info.state != "ended"
+                if not JobDirectory(name).exists():
+                    return  # it had no checkpoint yet, and is forgotten
                 for checkpoint in await jobs.list_checkpoints(name):
                     if not checkpoint.problem:
                         await jobs.delete(checkpoint.handle)
