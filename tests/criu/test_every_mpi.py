@@ -73,7 +73,9 @@ async def test_there_and_back(tmp_path: Path, mpi: Mpi, language: str) -> None:
     script = tmp_path / "script"
     script.write_text("\n".join(_SESSIONS[language]))
     arguments = ("run", "--record", "--batch", "-x", script, "--name", "job", "--")
-    ran = await crdebug(*arguments, *mpi.launch(3), *_program(mpi, language))
+    # Who waits in MPICH does not let others have the processor meanwhile.
+    ranks = 2 if "MPICH" in mpi.name and language == "C" else 3
+    ran = await crdebug(*arguments, *mpi.launch(ranks), *_program(mpi, language))
     said = ran.stdout
     assert said.count("the job ended with status 0") == 2, said
     ends = re.findall(r"^out\| .*(?:heard|rank 0:).*$", said, re.M)
