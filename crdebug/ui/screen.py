@@ -204,8 +204,8 @@ class Screen:
 
 
 def _terminal_size() -> os.terminal_size:
-    """As it is now: $COLUMNS and $LINES, which shutil heeds first, are as it was once, if somebody
-    has exported them."""
+    """As it is now. shutil heeds $COLUMNS and $LINES first; programs with GNU readline export them
+    to all that they start, as they were then (Python's readline, 80 and 24 without a terminal)."""
     with contextlib.suppress(AttributeError, ValueError, OSError):  # there is none
         size = os.get_terminal_size(sys.__stdout__.fileno())  # type: ignore[union-attr]
         if size.columns and size.lines:

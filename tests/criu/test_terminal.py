@@ -34,7 +34,7 @@ QUESTION = r"Quit anyway\? \(y or n\)"
 ESCAPES = re.compile(r"\x1b\[[?\d;]*[A-Za-z]")
 PROGRESS = re.compile(r"(checkpoint|restart): [a-z]")
 SECONDS = 60
-# COLUMNS and LINES: what shells export stays as it was when the terminal is resized.
+# COLUMNS and LINES are what whoever starts it once had; pytest's workers inherit 80 and 24.
 ENVIRONMENT = {"PROMPT_TOOLKIT_NO_CPR": "1", "PAGER": "more", "COLUMNS": "200", "LINES": "100"}
 
 
