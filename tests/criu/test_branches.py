@@ -303,8 +303,10 @@ async def test_the_commands() -> None:
 
 
 async def test_a_job_that_is_left_in_the_past_runs_on(tmp_path: Path) -> None:
-    """The clocks hold ranks there until a debugger lets them go; by then there is none. (The program
-    opens no files while it runs: over that no way leads back by steps, see docs/limits.md.)"""
+    """The clocks hold ranks there until a debugger lets them go; by then there is none.
+
+    The program opens no files while it runs: over that no way leads back by steps (docs/limits.md).
+    """
     script = tmp_path / "script"
     back = ("break work_step", "continue", "continue", "reverse-continue")
     endings = (("detach",), ("checkpoint", "continue", "continue", "restart", "detach"))
