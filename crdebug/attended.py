@@ -132,8 +132,9 @@ class AttendedJob:
 
     def require_whole(self) -> None:
         """Raises Refused when it is half back: nothing may go on from there."""
-        hint = "'restart', or 'goto tick N', brings back a checkpoint"
-        half_back.require_whole(self.directory, self.record, hint)
+        if self.is_half_back:
+            hint = "'restart', or 'goto tick N', brings back a checkpoint"
+            raise half_back.refused(self.name, hint)
 
     def output_sizes(self) -> tuple[int, ...]:
         """How much the job has written so far, in bytes."""

@@ -411,7 +411,7 @@ async def release(job: str, settings: Settings | None = None) -> tuple[str, ...]
             stop_all(family.of_job(record.pid), SIGCONT)
             lines.append(f"job '{job}' goes on")
         shims = await take_over(directory, record, settings)
-        if half_back.is_half_back(directory, record):
+        if half_back.was_on_its_way(directory, record):
             return (*lines, await make_whole(directory, record, settings))
         past = clocks.held(shims, record.layer)
         another = clocks.let_go(shims, record.layer)

@@ -132,7 +132,7 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
             shims = await take_over(directory, record, settings)
             session = await cls._begin(directory, record, shims, settings, subscriber)
             try:
-                if not half_back.is_half_back(directory, record):
+                if not half_back.was_on_its_way(directory, record):
                     await session._job("attach").lead_out_all()
                 await session._bring_points_back()
             except BaseException:
@@ -147,7 +147,8 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
 
     async def _make_whole(self) -> None:
         """After a way back in memory that a crdebug before us did not come to the end of."""
-        if self._job("attach").is_half_back:
+        job = self._job("attach")
+        if half_back.was_on_its_way(job.directory, job.record):
             async with self._busy:
                 brought = await past(self.history).branching.make_whole()
             self._tell(

@@ -15,13 +15,17 @@ from crdebug.checkpoint.store import CheckpointStore
 from crdebug.errors import Refused, StoreError
 from crdebug.job.record import JobDirectory, JobRecord
 
-_MARK = "half-back"
+_MARK, _BY_STEPS = "half-back", "back-by-steps"
 
 
 def begin(run: Path) -> None:
     """Before the first rank is changed. Raises StoreError."""
+    _note(run / _MARK)
+
+
+def _note(mark: Path) -> None:
     try:
-        (run / _MARK).touch(0o600)
+        mark.touch(0o600)
     except OSError as error:
         raise StoreError(f"cannot note that the job goes back: {error.strerror}") from None
 
@@ -31,23 +35,40 @@ def done(run: Path) -> None:
     (run / _MARK).unlink(missing_ok=True)
 
 
+def begin_steps(run: Path) -> None:
+    """Before a rank goes over its code again, to find a place: the job's output has each time what
+    the rank prints there, until all but one are taken back. Raises StoreError."""
+    _note(run / _BY_STEPS)
+
+
+def steps_done(run: Path) -> None:
+    (run / _BY_STEPS).unlink(missing_ok=True)
+
+
 def is_half_back(directory: JobDirectory, record: JobRecord) -> bool:
+    """Are its ranks at different times?"""
     return (directory.run(record.incarnation) / _MARK).exists()
+
+
+def was_on_its_way(directory: JobDirectory, record: JobRecord) -> bool:
+    """Of a job that nobody attends: is it half back, or is its output?"""
+    steps = directory.run(record.incarnation) / _BY_STEPS
+    return is_half_back(directory, record) or steps.exists()
 
 
 def refused(job: str, hint: str = "") -> Refused:
     """The error for what would have the job go on from where its ranks are."""
     return Refused(
-        f"job '{job}' was on its way back in memory when that broke off, and its ranks are at "
-        "different times",
+        f"job '{job}' was on its way back in memory when that broke off, and its ranks, or what "
+        "it has written, are of different times",
         hint=hint or f"'crdebug release {job}' or 'crdebug attach {job}' brings back a checkpoint",
     )
 
 
-def require_whole(directory: JobDirectory, record: JobRecord, hint: str = "") -> None:
-    """Before something has the job go on, or be kept, as it is. Raises Refused."""
-    if is_half_back(directory, record):
-        raise refused(directory.name, hint)
+def require_whole(directory: JobDirectory, record: JobRecord) -> None:
+    """Before a job that nobody attends is kept as it is. Raises Refused."""
+    if was_on_its_way(directory, record):
+        raise refused(directory.name)
 
 
 def ways_out(directory: JobDirectory, record: JobRecord) -> list[tuple[CheckpointStore, Manifest]]:

@@ -217,8 +217,11 @@ def _ranges(pids: Mapping[int, int]) -> dict[int, tuple[str, ...]]:
 
 def _in_flight(pids: Mapping[int, int]) -> tuple[str, ...]:
     """What lies in sockets and pipes of the ranks, as lines."""
-    return tuple(
-        f"rank {rank}: {channel}"
-        for rank, pid in pids.items()
-        for channel in inflight.in_flight(pid)
-    )
+    try:
+        return tuple(
+            f"rank {rank}: {channel}"
+            for rank, pid in pids.items()
+            for channel in inflight.in_flight(pid)
+        )
+    except ProcessLookupError:
+        return ("a rank has ended",)

@@ -12,6 +12,7 @@ from crdebug.attended import AttendedJob
 from crdebug.deadline import FOR_EVER, Deadline
 from crdebug.errors import BadInput, CrdebugError, DeadlineExpired, Interrupted, Refused
 from crdebug.events import Event, GroupStopped, JobSays
+from crdebug.job import half_back
 from crdebug.native.clock import Refused as Reason
 from crdebug.ranks import RankSet
 from crdebug.target.answers import Answers
@@ -238,6 +239,8 @@ class History:
                     here = f"the job stands with {self.brief(self._job.group.ranks)}"
                     error.outcome = "; ".join(filter(None, [error.outcome, here]))
                 raise
+            finally:
+                half_back.steps_done(self._job.run_directory)
 
     def now(self, focus: int, note: str = "") -> Moment:
         """Where the job is."""

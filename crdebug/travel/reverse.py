@@ -17,6 +17,7 @@ from crdebug.deadline import FOR_EVER, Deadline
 from crdebug.debuggers import walking_scripts
 from crdebug.errors import GdbError, Refused
 from crdebug.events import Progress, StopReason
+from crdebug.job import half_back
 from crdebug.mi.records import MiTuple
 from crdebug.native import clock as layout
 from crdebug.node import inflight, proc
@@ -275,6 +276,7 @@ class Reverse:
 
     async def _walked(self, focus: int, command: str) -> MiTuple:
         self._traveller.job.go_on()
+        half_back.begin_steps(self._traveller.job.run_directory)
         await self._mi(focus, "-crdebug-kept")  # and so have the walker
         target = self._group[focus]
         assert isinstance(target, GdbTarget)

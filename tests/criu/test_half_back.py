@@ -21,7 +21,7 @@ from crdebug.target.gdb import GdbTarget
 from crdebug.travel.bases import Base
 from harness import looks
 from harness.faults import gone, kill, moves_on, victim
-from harness.goes_back import STEPS, snapshot
+from harness.goes_back import BY_STEPS, STEPS, snapshot
 from harness.jobs import JOB, Heard, bare_job
 from harness.lines import require_nothing_lost
 from harness.programs import build
@@ -85,10 +85,23 @@ async def test_killed_between_two_ranks(by: str, gdbs: bool) -> None:
         await stands()
         (info,) = await jobs.list_jobs()
         assert info.state == "held"
-        with pytest.raises(Refused, match=f"at different times.*'crdebug release {JOB}'"):
+        with pytest.raises(Refused, match=f"of different times.*'crdebug release {JOB}'"):
             await jobs.take_checkpoint(JOB, "", False, lambda event: None)
         told = await lives_on(by)
         assert [line for line in told if "crdebug died while it took" in line], told
+        await ends_well()
+
+
+@pytest.mark.parametrize("by", ["release", pytest.param("attach", marks=pytest.mark.sweep)])
+async def test_killed_while_it_goes_back_by_steps(by: str) -> None:
+    """What a rank has printed on the ways to find a place is taken back with the job."""
+    async with recorded_job():
+        for count in (1, 2):
+            await killed(BY_STEPS, count, gdbs=False)
+            told = await lives_on(by)
+            assert [line for line in told if "crdebug died while it took" in line], told
+            await moves_on()
+            require_nothing_lost(RANKS)
         await ends_well()
 
 
@@ -162,7 +175,7 @@ async def test_a_session_does_not_let_it_run_on_either(monkeypatch: pytest.Monke
             with pytest.raises(GdbError, match="only part of the job was put back"):
                 await history(session).traveller.bring_back(base)
             for way in (session.resume(session.ranks), session.checkpoint()):
-                with pytest.raises(CrdebugError, match="at different times"):
+                with pytest.raises(CrdebugError, match="of different times"):
                     await way
             await session.detach()
         await stands()

@@ -2,7 +2,8 @@
 harness.goes_back PLAN`.
 
 PLAN is JSON:
-  step   the part of it behind which it dies (STEPS), None: it does not
+  step   the part of it behind which it dies (STEPS); BY_STEPS: it goes back by lines instead, and
+         dies before it takes back what the rank has printed on the way
   count  how many ranks have done that part by then; the others have not begun it
   gdbs   its GDBs are killed with it, at the same moment
 Before it dies it writes a line of JSON: {"gdbs": [PID, ...]}.
@@ -23,11 +24,13 @@ from crdebug.job import half_back
 from crdebug.session import Session
 from crdebug.target.gdb import GdbTarget
 from crdebug.travel.bases import Base
+from crdebug.travel.reverse import Reverse
 from harness.jobs import JOB
 from harness.travel import history
 
 # In this order; where it is a rank's part, with what does it.
 STEPS = ("held", "marked", "put back", "output", "whole", "shown")
+BY_STEPS = "by steps"
 _OF_RANKS = {"held": "hold", "put back": "put_memory_back", "shown": "show_put_back"}
 
 
@@ -70,6 +73,16 @@ class Victim:
         for step, name in (("marked", "begin"), ("whole", "done")):
             setattr(half_back, name, self.whole_job(step, getattr(half_back, name)))
 
+    def die_by_steps(self) -> None:
+        real = Reverse._take_back_output
+
+        async def taken_back(reverse: Reverse) -> bool:
+            await history(self.session).traveller.near.drained()
+            self.step_done(BY_STEPS)
+            return await real(reverse)
+
+        Reverse._take_back_output = taken_back  # type: ignore[method-assign]
+
     def whole_job(self, step: str, real: Callable[..., None]) -> Callable[..., None]:
         def all_ranks(*arguments: object) -> None:
             real(*arguments)
@@ -91,11 +104,16 @@ async def snapshot(session: Session) -> Base:
 async def main(plan: Mapping[str, Any]) -> None:
     session = await Session.attach(JOB)
     await history(session).begin_run()
-    await session.add_breakpoint(session.ranks, "work_step")
+    # In the same tick as what a rank of files.c has printed.
+    await session.add_breakpoint(session.ranks, "exchange")
     base = await snapshot(session)
     for _ in range(5):
         await session.resume(session.ranks)
-    Victim(plan, session).prepare()
+    victim = Victim(plan, session)
+    if plan["step"] == BY_STEPS:
+        victim.die_by_steps()
+        await history(session).reverse("next", 0, times=3)  # how often it is taken back varies
+    victim.prepare()
     await history(session).traveller.bring_back(base)
     await session.detach()
     await session.close()
