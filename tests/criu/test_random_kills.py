@@ -148,10 +148,16 @@ class Sweep:
 
 
 async def _settled(directory: JobDirectory) -> None:
-    """A job one process of which was killed is about to end; one that is well is not."""
+    """A job one process of which was killed is ended by its launcher; one that is well is not."""
     record = directory.read()
-    ranks = len(looks.shims()) if proc.is_alive(record.pid) else 0
-    assert ranks in (0, RANKS)
+
+    def settled() -> bool:
+        try:
+            return not proc.is_alive(record.pid) or len(looks.shims()) == RANKS
+        except (CrdebugError, OSError):  # some are gone, and the others about to
+            return False
+
+    await Deadline(60).until(settled, "the launcher to end what is left of the job")
 
 
 def _what_is_there() -> list[str]:
