@@ -105,7 +105,7 @@ def image(
 def _flat(name: str, rank: int, part: Numbers, shape: tuple[int, int] | None) -> Numbers:
     try:
         if shape is not None:
-            return part.reshaped(shape)
+            return _shaped(name, part, shape)
         if len(part.shape) < 2:
             return part.reshaped((1, len(part.values)))
         if len(part.shape) > 2:
@@ -115,6 +115,19 @@ def _flat(name: str, rank: int, part: Numbers, shape: tuple[int, int] | None) ->
         error.ranks = RankSet.of([rank])
         raise
     return part
+
+
+def _shaped(name: str, part: Numbers, shape: tuple[int, int]) -> Numbers:
+    """In the shape that the user names, where that fits what there is. Raises BadInput."""
+    wanted, has = math.prod(shape), len(part.values)
+    if wanted != has:
+        own = "x".join(map(str, part.shape))
+        raise BadInput(
+            f"'{name}' has {has} values{f' ({own})' if len(part.shape) > 1 else ''}, and "
+            f"--shape {shape[0]}x{shape[1]} takes {wanted}",
+            hint="leave --shape out" if len(part.shape) == 2 else "rows x columns, with the halo",
+        )
+    return part.reshaped(shape)
 
 
 def save_image(shown: Image, file: str | Path) -> Path:

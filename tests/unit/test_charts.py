@@ -143,7 +143,7 @@ def test_blocks_of_other_sizes_and_ranks_without_one() -> None:
     ("grid", "shape", "values", "problem"),
     [
         ((3, 1), None, [1.0] * 6, "a grid of 3x1 is for 3 ranks, not for 2"),
-        ((2, 1), (2, 2), [1.0] * 6, "rank 0: 6 values do not make 2x2"),
+        ((2, 1), (2, 2), [1.0] * 6, "rank 0: 'u' has 6 values, and --shape 2x2 takes 4"),
         (None, None, None, "has no value to show"),
     ],
 )
