@@ -14,7 +14,7 @@ from pathlib import Path
 
 from crdebug.acquire.binaries import build_id, mapped_programs
 from crdebug.checkpoint.crs import Crs
-from crdebug.checkpoint.files import SavedFile, find_open_files, save, size_of
+from crdebug.checkpoint.files import SavedFile, copy_ahead, find_open_files, save, size_of
 from crdebug.checkpoint.hashing import RunningHashes
 from crdebug.checkpoint.images import memory
 from crdebug.checkpoint.manifest import VERSION, Base, Binary, Manifest, RankRecord, ThreadRecord
@@ -120,13 +120,15 @@ class Imaging(Restoring):
     ) -> Image:
         store, run = self.store, self.directory.run(record.incarnation)
         pids = family.of_job(record.pid)
-        copied = size_of(find_open_files(pids, container=not record.adopted))
+        open_now = find_open_files(pids, container=not record.adopted)
+        copied = size_of(open_now)
         elsewhere = self.directory.stage is not None and store is self.directory.store
         if elsewhere:
             copied += saved_logs.size_of(run)
         store.require_space(memory_of(pids) + copied)
         mounts = {} if record.adopted else _mounts_of(record)
         draft = store.begin()
+        ahead: dict[str, Path] = {}
         saved: tuple[SavedFile, ...] = ()
         programs: tuple[str, ...] = ()
         inside: dict[int, int] = {}
@@ -136,7 +138,7 @@ class Imaging(Restoring):
             nonlocal saved, programs
             pids = family.of_job(pid)
             files = find_open_files(pids, container=not record.adopted)
-            saved = await asyncio.to_thread(save, files, draft.files)
+            saved = await asyncio.to_thread(save, files, draft.files, ahead)
             if record.adopted:
                 needs.write(needs.note(pids, [file.path for file in saved]), draft.run)
             programs = mapped_programs(pids)
@@ -156,9 +158,12 @@ class Imaging(Restoring):
             if stop:
                 stop_all(pids)
 
-        hashing = RunningHashes(draft.images)
-        taken, began = time.time(), time.monotonic()
         try:
+            if running:  # what is copied before the job stands it does not wait for
+                ahead = await asyncio.to_thread(copy_ahead, open_now, draft.files)
+                copied -= size_of(file for file in open_now if file.path in ahead)
+            hashing = RunningHashes(draft.images)
+            taken, began = time.time(), time.monotonic()
             if tracked:  # from now on nobody knows what has changed since then
                 bases.forget(run)
             try:

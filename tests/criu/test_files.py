@@ -16,6 +16,7 @@ import pytest
 import pytest_asyncio
 
 from crdebug import jobs
+from crdebug.checkpoint import files as saved_files
 from crdebug.errors import CrdebugError, Refused, StoreError
 from crdebug.events import JobSays
 from crdebug.job import imaging, restoring
@@ -344,17 +345,20 @@ async def test_only_the_mounts_that_a_job_uses_must_be_there_again(tmp_path: Pat
 async def test_what_files_take_is_counted_beforehand_and_told(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are copied while the job stands."""
-    monkeypatch.setattr(imaging, "_MUCH", 100 << 20)
+    """Of a job that runs, large ones are copied before it stands."""
+    monkeypatch.setattr(imaging, "_MUCH", 60 << 20)
     heard = Heard()
     with small_disk(home, 400):
         async with bare_job(build("files"), "--steps", 10**9, ranks=RANKS):
             await looks.reach(HERE)
             with open("table.0", "r+b") as file:
-                os.posix_fallocate(file.fileno(), 0, 120 << 20)
+                os.posix_fallocate(file.fileno(), 0, 80 << 20)
             await jobs.take_checkpoint(JOB, "", False, heard)
             (taken,) = await jobs.list_checkpoints(JOB)
             assert 0 < taken.paused < taken.latency
+            assert not [each for each in heard.events if isinstance(each, JobSays)]
+            monkeypatch.setattr(saved_files, "_LARGE", 1 << 40)
+            await jobs.take_checkpoint(JOB, "", False, heard)
             with open("table.0", "r+b") as file:
                 os.posix_fallocate(file.fileno(), 0, 390 << 20)
             with pytest.raises(StoreError, match=r"a checkpoint needs about (39|4|5)\d+ MiB"):
@@ -362,7 +366,7 @@ async def test_what_files_take_is_counted_beforehand_and_told(
         told = [each.text for each in heard.events if isinstance(each, JobSays)]
         assert len(told) == 1
         assert re.fullmatch(
-            r"12\d MiB of files that the job has open for writing were copied while it stood, "
+            r"8\d MiB of files that the job has open for writing were copied while it stood, "
             r"\d+ s in all",
             told[0],
         )
