@@ -6,7 +6,8 @@ frame), /proc says what is there (memory, signals).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from crdebug.deadline import Deadline
@@ -160,3 +161,15 @@ def _registers(row: MiTuple) -> dict[str, str]:
     # In pieces, so that a difference is told in a line.
     pieces = {f"xstate+{at // 2}": state[at : at + 32] for at in range(0, len(state), 32)}
     return {name: values.text(name) for name, _ in values.fields} | pieces
+
+
+_TOO_SOON = re.compile(r"rank \d+: syscalls (ok|FAILED: ([^;]+ returned too soon(; |$))+)")
+
+
+def expect_at_most_too_soon(lines: Sequence[str], status: int) -> None:
+    """How `syscalls` may end after it was taken back: a wait until a point in time may be over too
+    soon then, which it says, and ends with 3; nothing else may be wrong. Raises AssertionError."""
+    assert lines
+    for line in lines:
+        assert _TOO_SOON.fullmatch(line), line
+    assert status == (0 if all(line.endswith("syscalls ok") for line in lines) else 3)
