@@ -163,8 +163,8 @@ async def _settled(directory: JobDirectory) -> None:
 def _what_is_there() -> list[str]:
     """The job's processes and their threads, for whoever has to find out."""
     told = []
-    for pid in family.of_job(JobDirectory(JOB).read().pid):
-        with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # it has ended
+        for pid in family.of_job(JobDirectory(JOB).read().pid):
             states = [(each.tid, each.state, each.tracer) for each in proc.threads(pid)]
             told.append(f"{pid} {proc.command_line(pid)[:1]} {states}")
     return told
