@@ -198,9 +198,10 @@ EXPRESSION = rest(
     """
 Go back to where EXPR was last changed.
 
-The job then stands just behind the instruction that did it. The rank is the one in brackets, or the
-one that stopped last. It is the memory that EXPR stands for
-here that counts, also where the name is not known.
+The job then stands just behind the instruction that did it; or inside the MPI call that did, which
+is named with where it came from ('goto-sender' goes there). The rank is the one in brackets, or the
+one that stopped last. It is the memory that EXPR stands for here that counts, also where the name
+is not known.
 """,
     arguments=(EXPRESSION,),
     ranks=True,

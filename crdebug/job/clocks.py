@@ -63,6 +63,17 @@ class RankClock:
         """Where the rank is to hold: before its clock moves on from this value."""
         self._write(layout.STOP_OFFSET, stop.to_bytes(8, "little"))
 
+    def look_at(self, address: int, size: int) -> None:
+        """Have these bytes looked at where calls begin and end: `Clock.looked_changed`."""
+        try:
+            seen = proc.read_memory(self.shim.pid, address, size)
+        except OSError:
+            seen = None
+        self._write(layout.LOOK_OFFSET, layout.look(address, size, seen))
+
+    def look_no_more(self) -> None:
+        self._write(layout.LOOK_OFFSET, bytes(layout.LOOK_SIZE))
+
     def set_enforce(self, enforce: Enforce) -> None:
         """What is to be done with what was recorded when it comes up again."""
         self._write(layout.ENFORCE_OFFSET, int(enforce).to_bytes(4, "little"))

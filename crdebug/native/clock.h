@@ -130,6 +130,12 @@ struct crdebug_clock {
      * (the first four, if none does); 0 where there are none. */
     uint32_t words_from, reserved;
     uint32_t expected_words[4], actual_words[4];
+    /* crdebug asks in which calls, and between which, these bytes change; while it does not, look_size
+     * is 0. Looked at where a call begins, and where it ends. */
+    uint64_t look_at;
+    uint32_t look_size, look_known; /* known: look_seen is of them */
+    uint64_t look_seen;             /* what they were, hashed: mix() of each 8 of them, from 0 */
+    uint64_t look_changed;          /* the clock when they changed last; CRDEBUG_NEVER: they have not */
 };
 
 #endif

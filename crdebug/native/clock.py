@@ -30,7 +30,8 @@ RECORD = struct.Struct("<QQ")
 _RANKS = 1 << 20  # no job has so many on one machine
 _LATEST = 1 << 62  # half ticks
 
-_CLOCK = struct.Struct("<IIiiQQIIQQIiIIIIQ4QQQIHHII4I4I")
+_CLOCK = struct.Struct("<IIiiQQIIQQIiIIIIQ4QQQIHHII4I4IQIIQQ")
+_LOOK = struct.Struct("<QIIQQ")
 _LOG = struct.Struct("<IIiiQQQQQIIIIQ")
 SIZE = _CLOCK.size
 LOG_SIZE = _LOG.size
@@ -41,6 +42,8 @@ STOP_OFFSET = 24
 INITIALIZED_OFFSET = 56
 ENFORCE_OFFSET = 72
 DIVERGED_OFFSET = 76
+LOOK_SIZE = _LOOK.size
+LOOK_OFFSET = SIZE - LOOK_SIZE
 
 
 class Refused(IntEnum):
@@ -110,6 +113,7 @@ class Clock:
     words_from: int
     expected_words: tuple[int, ...]
     actual_words: tuple[int, ...]
+    looked_changed: int | None  # the clock when the bytes that are looked at changed last
 
     @classmethod
     def parse(cls, data: bytes) -> Clock:
@@ -127,7 +131,25 @@ class Clock:
             *(level, epochs, Refused(refused), Enforce(enforce), bool(diverged), at),
             *((e0, e1), (a0, a1), pending, bool(replaying), failure(e_failed), failure(a_failed)),
             *(words_from, values[28:32], values[32:36]),
+            *(None if each == NEVER else each for each in values[40:]),
         )
+
+
+def look(address: int, size: int, seen: bytes | None) -> bytes:
+    """What to write at LOOK_OFFSET to have bytes looked at; of size 0 none are. seen: what they are
+    now, None if nothing is mapped there."""
+    known = seen is not None
+    return _LOOK.pack(address, size, known, _hash(seen or b""), NEVER)
+
+
+def _hash(data: bytes) -> int:
+    """mix() of native/pmpi_log.c, of each word."""
+    found = 0
+    for start in range(0, len(data), 8):
+        word = int.from_bytes(data[start : start + 8], "little")
+        found = (found ^ word) * 0x9E3779B97F4A7C15 % 2**64
+        found ^= found >> 29
+    return found
 
 
 @dataclass(frozen=True, slots=True)

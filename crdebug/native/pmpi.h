@@ -49,18 +49,21 @@ extern int *owner; /* the depth of the thread that may call; NULL outside Init .
 #define C crdebug_own
 
 void crdebug_hold(void);
+void compare_bytes(void);
 void progress(unsigned *patience);
 bool outside(void); /* a call that is not counted: the MPI's own, or another thread's */
 
 static inline bool enter(void) {
     if (UNLIKELY(&depth != owner || depth)) return outside();
     depth = 1;
+    if (UNLIKELY(C.look_size)) compare_bytes();
     if (UNLIKELY(C.now == C.stop)) crdebug_hold();
     C.now++;
     return true;
 }
 
 static inline void leave(void) {
+    if (UNLIKELY(C.look_size)) compare_bytes();
     if (UNLIKELY(C.now == C.stop)) crdebug_hold();
     C.now++;
     depth = 0;

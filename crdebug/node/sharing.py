@@ -26,6 +26,16 @@ class SharedMapping:
     def file(self) -> tuple[str, int]:
         return self.identity[:2]
 
+    def place(self, address: int) -> tuple[tuple[str, int], int]:
+        """The file, and where in it an address is."""
+        return self.file, self.identity[2] + address - self.start
+
+    def address(self, place: tuple[tuple[str, int], int]) -> int | None:
+        """Where this mapping has a place; None if it has not."""
+        file, offset = place
+        found = self.start + offset - self.identity[2]
+        return found if file == self.file and self.start <= found < self.end else None
+
 
 def shared_mappings(pid: int) -> tuple[SharedMapping, ...]:
     """Raises ProcessLookupError, PermissionError."""

@@ -70,8 +70,8 @@ class History:
         self._busy = busy
         self._reverse = Reverse(self.traveller)
         self._stops = Stops(self.traveller, self._reverse)
-        self._changes = Last(self.traveller, self._reverse, self._stops)
         self.partners = Partners(self.traveller)
+        self._changes = Last(self.traveller, self._reverse, self._stops, self.partners)
         self.automatic = Automatic(job, self.traveller, tell)
         self.survey = Survey(self.traveller)
         self.branching = Branching(job, self.traveller, tell, self.automatic.take)
@@ -283,9 +283,9 @@ class History:
         """
         async with self._going():
             self.traveller.doubts.clear()
-            note = await self._changes.back(focus, expression)
-            self._last = focus
-            return self.now(focus, "; ".join([note, *self.traveller.doubts]))
+            rank, note = await self._changes.back(focus, expression)
+            self._last = rank
+            return self.now(rank, "; ".join([note, *dict.fromkeys(self.traveller.doubts)]))
 
     async def branch(self, name: str, note: str = "") -> str:
         """Begin a new branch of history here; returns its name. note: why."""

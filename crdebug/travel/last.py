@@ -1,11 +1,21 @@
-"""`last`: back to where the memory that an expression stands for was last changed."""
+"""`last`: back to where the memory that an expression stands for was last changed.
+
+A watchpoint sees what the rank's own instructions write. What the kernel writes for it (a large
+message, read(2)) and what other processes write it does not. So the layer compares the bytes where
+each MPI call begins and ends (native/pmpi.c, compare_bytes).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
 from crdebug.errors import Refused, StoreError
 from crdebug.events import Progress
+from crdebug.ranks import RankSet
 from crdebug.timeline.messages import Cut
 from crdebug.travel.bases import Base, StartOfHistory, below
+from crdebug.travel.partners import Partners
 from crdebug.travel.reverse import Reverse
 from crdebug.travel.stops import End, Hit, Stops, syscall_of
 from crdebug.travel.traveller import Traveller
@@ -15,55 +25,99 @@ _INIT_DONE = 1  # the clock of a rank that is held before it leaves MPI_Init
 _TRIES = 3  # of the part of history before the first snapshot that can be kept
 
 
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What a search works with."""
+
+    traveller: Traveller
+    reverse: Reverse
+    stops: Stops
+    partners: Partners
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """now: the clock at it.  seen: by the watchpoint.  by: of another rank that has done it, its
+    number and clock."""
+
+    now: int
+    seen: bool = True
+    by: tuple[int, int] | None = None
+
+
 class Last:
     """Finds it, with what goes back to stops; and stands there."""
 
-    def __init__(self, traveller: Traveller, reverse: Reverse, stops: Stops) -> None:
-        self._traveller = traveller
-        self._reverse = reverse
-        self._stops = stops
+    def __init__(
+        self, traveller: Traveller, reverse: Reverse, stops: Stops, partners: Partners
+    ) -> None:
+        self._parts = _Parts(traveller, reverse, stops, partners)
+        self._inside: tuple[int, int, int] | None = None  # the place of such an answer
 
-    async def back(self, focus: int, expression: str) -> str:
-        """Returns what is to be said of the place. Raises GdbError for what is no place in memory,
-        Refused."""
-        async with Watched(self._traveller, self._reverse, focus, expression) as watched:
+    async def back(self, focus: int, expression: str) -> tuple[int, str]:
+        """Returns the rank that has done it, and what is to be said of the place. Raises
+        GdbError for what is no place in memory, Refused."""
+        parts = self._parts
+        # Whoever asks once more where a call was the answer means what was before it.
+        told = self._inside == self._place(focus)
+        async with Watched(parts.traveller, parts.reverse, focus, expression) as watched:
+            search = _Search(parts, focus, expression, watched)
             try:
-                await _Search(self._traveller, self._reverse, self._stops, focus, watched).run()
+                note = await search.run(told)
             except StartOfHistory:
-                return f"{expression} has not been changed since the start of history"
-        return f"{expression} has just been changed here"
+                note = f"{expression} has not been changed since the start of history"
+                if search.unsure:
+                    note = f"no change of {expression} was found"
+        if search.unsure:
+            note += "; it may have been changed later: it lies elsewhere in each replay"
+        self._inside = self._place(search.rank) if search.inside else None
+        return search.rank, note
+
+    def _place(self, focus: int) -> tuple[int, int, int]:
+        traveller = self._parts.traveller
+        return focus, traveller.ways, traveller.cut()[focus]
 
 
 class _Search:
-    """One search."""
+    """One search. inside: it has ended inside an MPI call.  rank: whose place that is.
+    unsure: some of history was searched for it where it may not lie."""
 
-    def __init__(
-        self,
-        traveller: Traveller,
-        reverse: Reverse,
-        stops: Stops,
-        focus: int,
-        watched: Watched,
-    ) -> None:
-        self._traveller = traveller
-        self._reverse = reverse
-        self._stops = stops
+    def __init__(self, parts: _Parts, focus: int, expression: str, watched: Watched) -> None:
+        self._traveller = parts.traveller
+        self._reverse = parts.reverse
+        self._stops = parts.stops
+        self._partners = parts.partners
         self._focus = focus
+        self._expression = expression
         self._watched = watched
+        self.inside = False
+        self.unsure = False
+        self.rank = focus
 
-    async def run(self) -> None:
-        """Raises StartOfHistory; the job then stands where history begins."""
-        hits = await self._stops.hits(self._focus, await self._end_here())
-        while not hits:
-            found = await self._hit_before(self._reverse.piece)
-            if found.now % 2:
-                await self._stops.into_call(self._focus, found)
-                return
-            hits = await self._stops.hits(self._focus, await self._end_of(found.now))
-        await self._stops.again(self._focus, len(hits))
+    async def run(self, told: bool) -> str:
+        """What is to be said of the place. told: the call in which the rank stands was named.
+        Raises StartOfHistory; the job then stands where history begins."""
+        now = self._traveller.cut()[self._focus]
+        here = self._watched.value()
+        end = await self._end_here()
+        if now % 2 and not told and here != self._watched.value():
+            return await self._in_call(self._focus, now)
+        own = True  # what has brought the rank here may be its last change, which does not count
+        while (note := await self._in_piece(end, own)) is None:
+            own = False
+            change = await self._before(self._reverse.piece)
+            if change.by is not None:
+                return await self._by_rank(*change.by)
+            if change.now % 2:
+                return await self._in_call(self._focus, change.now)
+            end = await self._end_of(change.now)
+            if not change.seen:
+                return await self._in_piece(end) or await self._by_another(change.now)
+        return note
 
     async def _end_here(self) -> End:
-        """Where the rank stands, with an origin from which that is gone to."""
+        """Where the rank stands, or if that is inside a call, where it has entered it; with an
+        origin from which that is gone to."""
         syscall = syscall_of(self._traveller.job.group[self._focus].last_stop)
         inside = self._traveller.cut()[self._focus] % 2
         end = End.of(*await self._reverse.here(self._focus), syscall)
@@ -84,16 +138,95 @@ class _Search:
             end = End.of(await self._reverse.to_end(self._focus, piece))
             if self._watched.lies.address == before:
                 return end  # as in the incarnation before, and so it will be in this one
-        self._doubt()
+        self.unsure = True
         return end
+
+    # ---- between two calls ----------------------------------------------------------------------
+
+    async def _in_piece(self, end: End, own: bool = False) -> str | None:
+        """To its last change in this piece of history; None if there is none."""
+        put_back = await self._shared_as_at(self._focus, self._reverse.piece)
+        put_back()
+        await self._reverse.to_origin(self._focus)
+        before = self._watched.value()
+        hits = await self._stops.hits(self._focus, end)
+        after = self._watched.value()
+        if hits:
+            put_back()
+            await self._stops.again(self._focus, len(hits))
+            if own or self._watched.value() == after:
+                return f"{self._expression} has just been changed here"
+            put_back()
+            await self._stops.hits(self._focus, end)
+        elif own or before == after:
+            return None
+        return (
+            f"{self._expression} has been changed before this place, since tick "
+            f"{self._reverse.piece // 2}, in a system call of the rank: the kernel has written it"
+        )
+
+    async def _shared_as_at(self, rank: int, piece: int) -> Callable[[], None]:
+        """What is shared with other ranks no rank's origin takes back: returns what makes it as it
+        is where a piece of a rank's history begins."""
+        if not self._watched.lies.elsewhere or piece < 2:
+            return lambda: None
+        traveller = self._traveller
+        await traveller.to_cut(traveller.cut_for(rank, piece - 1), rank)
+        before = self._watched.value()
+        return lambda: self._watched.write(before)
+
+    async def _by_another(self, piece: int) -> str:
+        """The rank's own code changes nothing in this piece of history: to its end."""
+        await self._reverse.to_end(self._focus, piece)
+        return (
+            f"{self._expression} has been changed between ticks {piece // 2} and {piece // 2 + 1}, "
+            "and not by this rank: another process writes to this memory too"
+        )
 
     # ---- over MPI calls -------------------------------------------------------------------------
 
-    async def _hit_before(self, piece: int) -> Hit:
-        """The last hit in the rank's history before this piece of it."""
+    async def _in_call(self, rank: int, now: int) -> str:
+        """Into the call of a rank in which it was changed, just before that returns."""
+        traveller, tick = self._traveller, now // 2 + 1
+        await traveller.to_cut(traveller.cut_for(rank, now), rank)
+        self._reverse.forget()
+        self.inside, self.rank = True, rank
+        where = await self._partners.where(rank, tick)
+        by = await self._partners.source(rank, tick)
+        name = self._partners.name(rank, tick)
+        of = f" of rank {rank}" if rank != self._focus else ""
+        return f"{self._expression} has been changed inside {name}{of}{where}{by}"
+
+    async def _by_rank(self, rank: int, now: int) -> str:
+        """To where another rank, which has this memory too, has changed it."""
+        if now % 2:
+            return await self._in_call(rank, now)
+        self.rank = rank
+        end = End.of(await self._reverse.to_end(rank, now))
+        put_back = await self._shared_as_at(rank, now)
+        put_back()
+        hits = await self._stops.hits(rank, end)
+        put_back()
+        await self._stops.again(rank, len(hits))
+        return f"{self._expression} has just been changed here, by rank {rank}"
+
+    async def _pass(self, cut: Cut) -> _Change | None:
+        """Go on to a cut; its last change on the way."""
+        lies, clock = self._watched.lies, self._traveller.clock(self._focus)
+        clock.look_at(lies.address, lies.size)
+        also = RankSet.of(lies.elsewhere)
+        hits = await self._stops.pass_to(cut, self._focus, also=also)
+        clock = self._traveller.clock(self._focus)
+        changed = clock.read().looked_changed
+        clock.look_no_more()
+        return _latest(hits, changed)
+
+    async def _before(self, piece: int) -> _Change:
+        """Its last change before this piece of history."""
         traveller, until = self._traveller, piece - 1
         cut = traveller.cut_for(self._focus, until) if until > 0 else ()
         useless: list[Base] = []
+        useful: list[Base] = []
         while until > 0 and (base := self._below(cut, until, useless)) is not None:
             traveller.tell(Progress("back in time", f"looking for a change from {base.text} on"))
             try:
@@ -102,14 +235,15 @@ class _Search:
                 useless.append(base)
                 continue
             if self._watched.known:
-                hits = await self._stops.pass_to(cut, self._focus)
-            elif await self._keep_first(base, cut, until):
+                found = await self._pass(cut)
+            elif base not in useful and await self._keep_first(base, cut, until):
+                useful.append(base)  # once: snapshots may not fit
                 await self._watched.find()
                 continue  # from a snapshot of this incarnation
             else:
-                hits = await self._unsure(base, cut)
-            if hits:
-                return hits[-1]
+                found = await self._unsure(base, cut)
+            if found is not None:
+                return found
             until, cut = base.cut[self._focus], base.cut
         await self._stops.to_start()
         raise StartOfHistory("this is the start of history: no change before")
@@ -134,21 +268,23 @@ class _Search:
         near = below(traveller.near.bases(), cut)
         return any(each.cut[self._focus] < until for each in near)
 
-    async def _unsure(self, base: Base, cut: Cut) -> list[Hit]:
+    async def _unsure(self, base: Base, cut: Cut) -> _Change | None:
         """From a checkpoint, which was brought back: what was found counts if the memory then lies
         where it was looked for."""
         for again in range(_TRIES):
             if again:
                 await self._traveller.bring_back(base)
-            hits = await self._stops.pass_to(cut, self._focus)
+            found = await self._pass(cut)
             before = self._watched.lies.address
             await self._watched.find()
             if self._watched.lies.address == before:
-                return hits
-        self._doubt()
-        return []
+                return found
+        self.unsure = True
+        return None
 
-    def _doubt(self) -> None:
-        self._traveller.doubts.append(
-            "it may have been changed later: what was allocated lies elsewhere in each replay"
-        )
+
+def _latest(hits: Sequence[Hit], changed: int | None) -> _Change | None:
+    """Of the watchpoint's hits and what the layer has seen."""
+    if hits and (changed is None or hits[-1].now >= changed):
+        return _Change(hits[-1].now, by=hits[-1].by)
+    return None if changed is None else _Change(changed, seen=False)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from crdebug.errors import BadInput
 from crdebug.events import Location
+from crdebug.ranks import RankSet
 from crdebug.timeline.calls import Call, Kind, entered_by
 from crdebug.timeline.collectives import Shape, is_collective
 from crdebug.timeline.cuts import last_arriver
@@ -62,6 +64,50 @@ class Partners:
     def receiver(self, focus: int) -> Partner:
         """Who received what the rank sent last, at or before its place."""
         return self._partner(focus, _SENDS, sent_by, self._as_sent)
+
+    def name(self, rank: int, tick: int) -> str:
+        """Of a rank's call."""
+        call = self._call(rank, tick)
+        return call.told if call is not None else "an MPI call"
+
+    async def where(self, rank: int, tick: int) -> str:
+        """The line and the tick of a rank's call, as words to follow."""
+        place = await self.line(rank, tick)
+        at = f" at {PurePath(place.file).name}:{place.line}" if place is not None else ""
+        return f"{at}, tick {tick}"
+
+    async def source(self, rank: int, tick: int) -> str:
+        """Where what was written inside a rank's call came from, as words to follow; "" where that
+        is not on record."""
+        call = self._call(rank, tick)
+        if call is None:
+            return ""
+        matching = self._traveller.matching()
+        # Receives that are open complete inside any call.
+        cut = [2 * tick - 1 if each == rank else 0 for each in self._traveller.job.group.ranks]
+        came = {(each.sender, each.sent) for each in self._messages(call)}
+        came |= {
+            (each.sender, each.sent)
+            for each in pending(matching, cut)
+            if each.receiver == rank and each.sender is not None and each.sent is not None
+        }
+        if len(came) == 1:
+            ((sender, sent),) = came
+            return f": rank {sender} sent it{await self.where(sender, sent)} ('goto-sender')"
+        if came:
+            return f": {RankSet.of(sender for sender, _ in came).words} sent what was awaited there"
+        instance = collective_of(matching, call)
+        if instance is None:
+            return ": by one-sided communication" if call.comm.startswith("window(") else ""
+        root = instance.root
+        if instance.shape is Shape.FROM_ROOT and root is not None and root != rank:
+            where = await self.where(root, instance.entered[root])
+            return f": rank {root} is the root{where} ('goto-sender')"
+        return f": a collective of {RankSet.of(instance.entered).words}"
+
+    def _messages(self, call: Call) -> list[Message]:
+        found = received_by(self._traveller.matching(), call)
+        return [each for each in found if self._is_other_end(each)]
 
     def _partner(
         self,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from crdebug.deadline import Deadline
 from crdebug.errors import CrdebugError, GdbError, Interrupted, Refused, StoreError
@@ -57,11 +57,13 @@ class End:
 class Hit:
     """A stop on the way. now: the rank's clock there.  number: GDB's, of what stopped it, "" if it
     has none.  clock_count: how many stops there were at this value of the clock, this one included.
+    by: of another rank that stopped, its number and clock.
     """
 
     now: int
     number: str
     clock_count: int = 0
+    by: tuple[int, int] | None = None
 
 
 class _Ignored:
@@ -278,27 +280,33 @@ class Stops:
             else "the MPI call that had stops inside it, just before it returns"
         )
 
-    async def pass_to(self, cut: Cut, focus: int, until: Hit | None = None) -> list[Hit]:
-        """Go on to a cut; the hits on the way. until: not beyond this one."""
+    async def pass_to(
+        self, cut: Cut, focus: int, until: Hit | None = None, also: RankSet | None = None
+    ) -> list[Hit]:
+        """Go on to a cut; the hits on the way. until: not beyond this one.  also: other ranks whose
+        hits count."""
+        wanted = RankSet.of([focus]) | (also or RankSet())
         traveller = self._traveller
         self._reverse.forget()
         clocks, found = traveller.clocks(), list[Hit]()
         for clock in clocks:
             clock.set_stop(cut[clock.rank])
         place = cut[focus]
-        async with quiet(self._group, self._group.ranks - RankSet.of([focus])):
+        async with quiet(self._group, self._group.ranks - wanted):
             while not self._arrived(focus, place):
                 traveller.job.go_on()
                 run = asyncio.create_task(self._group.resume(self._group.ranks))
                 await self._until(run, focus, place)
                 stop = await run
-                if any(s.rank == focus and s.reason in _WANTED for s in stop.cause):
-                    now = traveller.clock(focus).read().now
+                hits = [s.rank for s in stop.cause if s.rank in wanted and s.reason in _WANTED]
+                now = traveller.clock(focus).read().now
+                for rank in hits:
                     same = found[-1].clock_count if found and found[-1].now == now else 0
-                    found.append(self._hit(focus, now, same + 1))
-                    if found[-1] == until:
-                        break
-                elif not self._arrived(focus, place):
+                    by = None if rank == focus else (rank, traveller.clock(rank).read().now)
+                    found.append(replace(self._hit(rank, now, same + 1), by=by))
+                if until is not None and until in found:
+                    break
+                if not hits and not self._arrived(focus, place):
                     self._check(stop)
             return found
 

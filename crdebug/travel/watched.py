@@ -8,33 +8,44 @@ anew in each incarnation, at the very place where the user stood.
 
 from __future__ import annotations
 
+import errno
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from crdebug.deadline import Deadline
 from crdebug.errors import GdbError
 from crdebug.mi.records import MiTuple
 from crdebug.node import proc
+from crdebug.node.sharing import SharedMapping, shared_mappings
 from crdebug.target.frames import at_program
 from crdebug.target.interface import Target
 from crdebug.travel.reverse import Reverse
 from crdebug.travel.traveller import Traveller
 
 
+def _shared(pid: int | None) -> list[SharedMapping]:
+    try:
+        return [each for each in shared_mappings(pid) if each.writable] if pid else []
+    except ProcessLookupError:
+        return []
+
+
 @dataclass(frozen=True, slots=True)
 class Lies:
-    """Where an expression lies in one incarnation of the rank. fixed: in each of them."""
+    """Where an expression lies in one incarnation of the job. fixed: in each of them.  elsewhere:
+    where other ranks have it, if it is in memory that they share."""
 
     incarnation: int
     address: int
     size: int
     fixed: bool
+    elsewhere: Mapping[int, int]
 
 
 class Watched:
-    """One expression, and a watchpoint of its own for it, while the block runs.
-
-    Nothing else stops the rank meanwhile.
+    """One expression, and a watchpoint of its own for it, while the block runs; also in the ranks
+    that share its memory. Nothing else stops any of these meanwhile.
     """
 
     def __init__(self, traveller: Traveller, reverse: Reverse, focus: int, expression: str) -> None:
@@ -42,8 +53,7 @@ class Watched:
         self._reverse = reverse
         self._focus = focus
         self._expression = expression
-        self._target: Target | None = None  # whose GDB has the watchpoint
-        self._number = ""
+        self._set: dict[int, tuple[Target, str]] = {}  # by rank, the watchpoint and who has it
 
     async def __aenter__(self) -> Watched:
         target = self._rank
@@ -63,7 +73,8 @@ class Watched:
     def known(self) -> bool:
         """Is the watchpoint where the memory lies in the present incarnation?"""
         placed = self.lies.fixed or self.lies.incarnation == self._incarnation
-        return placed and self._target is self._rank
+        group = self._traveller.job.group
+        return placed and all(target is group[rank] for rank, (target, _) in self._set.items())
 
     async def here(self) -> None:
         """The rank stands where the user stood: see that the watchpoint is where it has to be."""
@@ -77,27 +88,50 @@ class Watched:
             await self._reverse.to_state(self._focus, self._now, self._state)
             await self.here()
 
+    def value(self) -> bytes:
+        """The bytes there now; none where nothing is mapped."""
+        pid = self._rank.pid
+        assert pid is not None
+        try:
+            return proc.read_memory(pid, self.lies.address, self.lies.size)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return b""
+
+    def write(self, value: bytes) -> None:
+        """Have these bytes there."""
+        pid = self._rank.pid
+        assert pid is not None
+        proc.write_memory(pid, self.lies.address, value)
+
     # ---- the watchpoint -----------------------------------------------------------------------
 
     async def _watch(self) -> None:
         await self._unwatch()
-        target = self._rank
+        await self._watch_in(self._focus, f"watch -location {self._expression}")
+        for rank, address in self.lies.elsewhere.items():
+            there = f"*(char (*)[{self.lies.size}]) {address:#x}"
+            await self._watch_in(rank, f"with language c -- watch -location {there}")
+
+    async def _watch_in(self, rank: int, command: str) -> None:
+        target = self._traveller.job.group[rank]
         await target.mi("-crdebug-breakpoints off", self._limit)
-        self._target = target
-        said = await target.console(f"watch -location {self._expression}", self._limit)
+        self._set[rank] = target, ""
+        said = await target.console(command, self._limit)
         number = re.search(r"atchpoint (\d+):", said)
         if number is None:
             raise GdbError(said.strip() or f"cannot watch {self._expression}", "watch")
-        self._number = number[1]
+        self._set[rank] = target, number[1]
 
     async def _unwatch(self) -> None:
-        target, number = self._target, self._number
-        self._target, self._number = None, ""
-        if target is not self._rank:  # that GDB is gone
-            return
-        if number:
-            await target.mi(f"-break-delete {number}", self._limit)
-        await target.mi("-crdebug-breakpoints on", self._limit)
+        for rank, (target, number) in self._set.items():
+            if target is not self._traveller.job.group[rank]:  # that GDB is gone
+                continue
+            if number:
+                await target.mi(f"-break-delete {number}", self._limit)
+            await target.mi("-crdebug-breakpoints on", self._limit)
+        self._set.clear()
 
     # ---- asking -------------------------------------------------------------------------------
 
@@ -107,8 +141,21 @@ class Watched:
 
     def _as_told(self, told: MiTuple) -> Lies:
         address = int(told.text("address"), 16)
-        fixed = self._is_fixed(address)
-        return Lies(self._incarnation, address, told.number("size"), fixed)
+        size, fixed = told.number("size"), self._is_fixed(address)
+        return Lies(self._incarnation, address, size, fixed, self._elsewhere(address))
+
+    def _elsewhere(self, address: int) -> dict[int, int]:
+        """By rank, where others have this memory."""
+        group, pid = self._traveller.job.group, self._rank.pid
+        own = [each for each in _shared(pid) if each.start <= address < each.end]
+        found = {}
+        for rank in group.ranks if own else ():
+            place = own[0].place(address)
+            same = [each.address(place) for each in _shared(group[rank].pid)]
+            there = next((each for each in same if each is not None), None)
+            if rank != self._focus and there is not None:
+                found[rank] = there
+        return found
 
     def _is_fixed(self, address: int) -> bool:
         """Is it the program's own data, or its stack? What was there when the job was launched is

@@ -85,6 +85,7 @@ def test_the_layout_is_the_compilers(tmp_path: Path) -> None:
         ("clock", "stop", clock.STOP_OFFSET),
         ("clock", "enforce", clock.ENFORCE_OFFSET),
         ("clock", "diverged", clock.DIVERGED_OFFSET),
+        ("clock", "look_at", clock.LOOK_OFFSET),
         ("log", "tail", clock.TAIL_OFFSET),
         ("log", "cuts", clock.CUTS_OFFSET),
         ("log", "room", clock.ROOM_OFFSET),
@@ -118,6 +119,7 @@ def test_every_field_of_the_clock_is_read_where_it_is() -> None:
     data = clock._CLOCK.pack(
         *(clock.ABI, clock.SIZE, 3, 4, 5, 6, 1, 1, 9, 10, 1, 2, 13, 3, 1, 1, 17),
         *(18, 19, 20, 21, 22, clock.DIGEST, 1, 1, 2, 23, 0, *range(24, 32)),
+        *(0x1000, 8, 1, 32, 33),
     )
     found = clock.Clock.parse(data)
     assert (found.rank, found.world, found.now, found.stop) == (3, 4, 5, 6)
@@ -127,6 +129,7 @@ def test_every_field_of_the_clock_is_read_where_it_is() -> None:
     assert (found.expected_failed, found.actual_failed) == ("MPI_ERR_BUFFER", "MPI_ERR_COUNT")
     assert found.words_from == 23
     assert (found.expected_words, found.actual_words) == ((24, 25, 26, 27), (28, 29, 30, 31))
+    assert found.looked_changed == 33
 
 
 class TestTheMpiccOfALauncher:

@@ -1,0 +1,86 @@
+"""`last` names what the rank's own instructions have not written: messages, windows, the kernel."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from crdebug.ranks import RankSet
+from harness.programs import build
+from harness.travel import history, recorded, run_to
+
+ZERO = RankSet.of([0])
+PROGRAM = Path(__file__).parents[1] / "programs" / "comes.c"
+
+
+def line_of(text: str) -> int:
+    """The first line of the program that has it."""
+    lines = PROGRAM.read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if text in line)
+
+
+CASES = {
+    "received[7]": (
+        "MPI_Recv(received",
+        r"rank 1 sent it at comes.c:{sent}, tick \d+ \('goto-sender'\)",
+    ),
+    "small": ("MPI_Recv(&small", r"rank 1 sent it at comes.c:{number}, tick"),
+    "awaited[7]": ("MPI_Wait(", r"rank 1 sent it at comes.c:{awaited}, tick"),
+    "spread[7]": (
+        "MPI_Bcast(",
+        r"rank 2 is the root at comes.c:{root}, tick \d+ \('goto-sender'\)",
+    ),
+}
+SENDS = {
+    "sent": "MPI_Send(values, LARGE, MPI_DOUBLE, 0, 1",
+    "number": "MPI_Send(&number",
+    "awaited": "MPI_Send(values, LARGE, MPI_DOUBLE, 0, 3",
+    "root": "MPI_Bcast(",
+}
+
+
+async def test_what_came_by_messages(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.write_bytes(bytes(range(8)))
+    program = build("comes")
+    async with recorded(program, "--file", data, ranks=3) as job:
+        past = history(job)
+        await run_to(job, 0, "after")
+        await past.mark("end", 0)
+        lines = {name: line_of(text) for name, text in SENDS.items()}
+        for expression, (call, pattern) in CASES.items():
+            after = (await job.evaluate(ZERO, expression)).values[0]
+            moment = await past.last(expression, 0)
+            name = call.partition("(")[0]
+            where = f" at comes.c:{line_of(call)}, tick {moment.tick + 1}: "
+            assert f"{expression} has been changed inside {name}{where}" in moment.note
+            assert re.search(pattern.format(**lines), moment.note), moment.note
+            assert (await job.evaluate(ZERO, expression)).values[0] == after
+            await past.goto_mark("end")
+
+
+async def test_what_another_rank_wrote_to_memory_that_is_shared() -> None:
+    async with recorded(build("comes"), ranks=3) as job:
+        past = history(job)
+        await run_to(job, 0, "after")
+        moment = await past.last("shared[0]", 0)
+        assert moment.note.startswith("shared[0] has just been changed here, by rank 2")
+        assert moment.focus == past.focus(job.ranks) == 2
+        frames = (await job.backtrace(RankSet.of([2]))).values[2]
+        assert frames[0].location.function == "writes_shared"
+
+
+async def test_what_a_system_call_has_read(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.write_bytes(bytes(range(1, 9)))
+    async with recorded(build("comes"), "--file", data, ranks=3) as job:
+        past = history(job)
+        await run_to(job, 0, "after")
+        moment = await past.last("from_file", 0)
+        wanted = "from_file has been changed before this place, since tick "
+        assert moment.note.startswith(wanted), moment.note
+        assert "in a system call of the rank" in moment.note
+        value = (await job.evaluate(ZERO, "from_file")).values[0]
+        assert value == str(int.from_bytes(data.read_bytes(), "little"))
+        await past.goto_tick(0, moment.tick)
+        assert (await job.evaluate(ZERO, "from_file")).values[0] == "0"
