@@ -15,7 +15,7 @@ from weakref import WeakSet
 
 from crdebug.deadline import FOR_EVER, Deadline
 from crdebug.debuggers import walking_scripts
-from crdebug.errors import GdbError, Refused
+from crdebug.errors import CrdebugError, GdbError, Refused, StoreError
 from crdebug.events import Progress, StopReason
 from crdebug.job import half_back
 from crdebug.mi.records import MiTuple
@@ -210,11 +210,14 @@ class Reverse:
 
     async def _start(self, focus: int, now: int) -> None:
         """The earliest state there is, if it lies in this piece."""
-        for base in self._traveller.bases():
-            if base.cut[focus] == now:
+        problem: CrdebugError = _start_of_history(focus)
+        for base in [each for each in self._traveller.bases() if each.cut[focus] == now]:
+            try:
                 await self._traveller.bring_back(base)
                 return
-        raise _start_of_history(focus)
+            except (Refused, StoreError) as error:  # it does not fit any more; there may be others
+                problem = error
+        raise problem
 
     async def _earlier(self, focus: int) -> None:
         """Go to the end of the piece before: the rank is about to enter its call."""

@@ -1,4 +1,5 @@
-"""The last pass of reverse-continue, on a rank that does not meet what was counted."""
+"""Going back to stops where the past is not what it was: the last pass of reverse-continue does not
+meet what was counted, a snapshot does not fit any more."""
 
 from __future__ import annotations
 
@@ -10,10 +11,12 @@ from fake_target import FakeTarget
 
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
-from crdebug.errors import CrdebugError
+from crdebug.errors import CrdebugError, Refused
 from crdebug.events import GroupStopped, RankStopped, StopReason
 from crdebug.mi.records import MiList, MiTuple, Result
 from crdebug.ranks import RankSet
+from crdebug.travel.bases import Base
+from crdebug.travel.reverse import Reverse
 from crdebug.travel.stops import Stops
 
 END = "90"
@@ -64,3 +67,28 @@ async def test_fewer_stops_than_were_counted_end_it_in_words(come: int) -> None:
     else:
         await stops.again(0, 3)
     assert rank.calls[0] == "origin" and rank.calls[-1] == f"-break-delete {END}"
+
+
+class Brought(Exception):
+    """A state of the past was made the job's."""
+
+
+async def test_where_a_snapshot_does_not_fit_any_more_a_checkpoint_is_brought_back() -> None:
+    """At the start of history, where both are of the same piece."""
+    bases = [Base((0,), kept="s1"), Base((0,), number=1)]
+    tried = []
+
+    async def bring_back(base: Base) -> None:
+        tried.append(base)
+        if base.kept:
+            raise Refused("file descriptor 20 was closed")
+        raise Brought
+
+    job = SimpleNamespace(group={})
+    traveller: Any = SimpleNamespace(job=job, bases=lambda: bases, bring_back=bring_back)
+    with pytest.raises(Brought):
+        await Reverse(traveller).to_end(0, 0)
+    assert tried == bases
+    bases.pop()
+    with pytest.raises(Refused, match="was closed"):
+        await Reverse(traveller).to_end(0, 0)
