@@ -69,17 +69,18 @@ def find_symbols(
     in_file chooses among the mapped files. Raises ProcessLookupError.
     """
     wanted = frozenset(names)
-    root = proc.root(pid)
     bases = _loaded(each for each in proc.maps(pid) if each.path[:1] == "/" and in_file(each.path))
     addresses: dict[str, int] = {}
     for path, start in bases.items():
-        file = f"{root}{path}"
-        try:
-            details = os.stat(file)
-            key = _Key(file, details.st_dev, details.st_ino, details.st_mtime_ns)
-            found, lowest = _symbols_of(key, wanted)
-        except (OSError, ELFError, ValueError):
-            continue  # deleted, or no ELF file
-        for name, value in found.items():
-            addresses.setdefault(name, start - lowest + value if lowest < start else value)
+        for _ in range(2):  # the thread by which the file is seen may end between two looks
+            file = f"{proc.root(pid)}{path}"
+            try:
+                details = os.stat(file)
+                key = _Key(file, details.st_dev, details.st_ino, details.st_mtime_ns)
+                found, lowest = _symbols_of(key, wanted)
+            except (OSError, ELFError, ValueError):
+                continue  # deleted, or no ELF file
+            for name, value in found.items():
+                addresses.setdefault(name, start - lowest + value if lowest < start else value)
+            break
     return addresses

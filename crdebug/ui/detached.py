@@ -15,7 +15,7 @@ from crdebug.front import Front
 from crdebug.job import inputs
 from crdebug.job.launch import Given
 from crdebug.job.record import JobDirectory
-from crdebug.ui.output import relay
+from crdebug.ui.output import Relay
 from crdebug.ui.screen import Screen
 
 
@@ -75,7 +75,7 @@ async def _follow(job: jobs.JobInfo, care: Upkeep, settings: Settings) -> int:
     """Its output, its status, and Ctrl-C ends the job."""
     click.echo(f"crdebug: job {job.name}", err=True)
     try:
-        return await batch.attend(job.name, care, relay, settings)
+        return await batch.attend(job.name, care, Relay(), settings)
     except asyncio.CancelledError:
         await jobs.kill(job.name)
         raise

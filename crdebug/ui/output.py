@@ -43,11 +43,21 @@ class OutputMarks:
         self._write(_MARKS.get(stream, f"{stream}| "), line)
 
 
-def relay(event: Event) -> None:
-    """What a job without a debugger writes goes where its launcher would have written it."""
-    if isinstance(event, JobOutput):
-        stream = sys.stderr if event.stream == "stderr" else sys.stdout
-        stream.write(for_stream(event.text, stream))
-        stream.flush()
-    elif isinstance(event, JobSays):
-        click.echo(f"crdebug: {printable(event.text)}", err=True)
+class Relay:
+    """What a job without a debugger writes goes where its launcher would have written it; what
+    crdebug says of it goes to standard error, on lines of its own."""
+
+    def __init__(self) -> None:
+        self._midline = False  # the job's last line on standard error has no end yet
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, JobOutput):
+            stream = sys.stderr if event.stream == "stderr" else sys.stdout
+            stream.write(for_stream(event.text, stream))
+            stream.flush()
+            if stream is sys.stderr:
+                self._midline = not event.text.endswith("\n")
+        elif isinstance(event, JobSays):
+            begin = "\n" if self._midline else ""
+            click.echo(f"{begin}crdebug: {printable(event.text)}", err=True)
+            self._midline = False

@@ -139,15 +139,21 @@ async def test_a_restart_is_announced_when_every_thread_waits_and_nobody_traces(
     await jobs.delete(HANDLE)
 
 
-@pytest.mark.parametrize(
-    ("command", "status"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 128 + 9)]
+KILLED = (
+    "\ncrdebug: the launcher was killed by SIGKILL: its ranks cannot go on without it, and end\n"
 )
-async def test_run_without_a_debugger_is_the_launcher(command: str, status: int) -> None:
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "said"),
+    [("exit 0", 0, ""), ("exit 7", 7, ""), ("kill -9 $$", 128 + 9, KILLED)],
+)
+async def test_run_without_a_debugger_is_the_launcher(command: str, status: int, said: str) -> None:
     """Its output, on the stream where it belongs, and its status."""
     both = "printf out; printf err >&2; "
     ran = await crdebug("run", "--no-debugger", "--", "sh", "-c", both + command, status=status)
     assert ran.stdout == "out"
-    assert ran.stderr.endswith("err")
+    assert ran.stderr.endswith(f"\nerr{said}")
     assert json.loads((await crdebug("jobs", "--json")).stdout) == []
 
 

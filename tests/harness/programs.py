@@ -102,6 +102,8 @@ def _build(name: str, compiler: str, flags: tuple[str, ...], libraries: tuple[st
             modules = ("-J", scratch) if path.suffix == ".F90" else ()  # else they were left here
             _run([compiler, *flags, *modules, "-o", str(output), str(path), *libraries])
             output.replace(executable)
+    elif executable.stat().st_mtime < path.stat().st_mtime:  # of a younger clone, in the same place
+        os.utime(executable)  # else GDB warns of a source that is more recent
     return executable
 
 

@@ -24,6 +24,7 @@ from typing import Any
 from crdebug.events import Event, Progress, RankRunning
 from crdebug.job.record import JobDirectory
 from crdebug.node import proc
+from crdebug.operation import Operation
 from crdebug.session import Session
 from harness.jobs import JOB
 
@@ -34,14 +35,30 @@ class Victim:
         self.running: set[int] = set()
         self.runs = asyncio.Event()
         self.ranks = 0
+        self.last = asyncio.Event()
 
     def hear(self, event: Event) -> None:
         if isinstance(event, Progress) and [event.operation, event.phase] == self.plan["at"]:
             self.die()
+        if isinstance(event, Progress) and event.phase == "dump":
+            self.last.clear()
+        if isinstance(event, Progress) and event.phase == "publish":
+            self.last.set()
         if isinstance(event, RankRunning):
             self.running.add(event.rank)
             if len(self.running) == self.ranks:
                 self.runs.set()
+
+    def publish_last(self) -> None:
+        """Publish only when nothing else is left to do: else that may be done, and never be told,
+        before the ranks are out."""
+        publish = Operation.publish
+
+        async def after_all(operation: Operation) -> None:
+            await self.last.wait()
+            await publish(operation)
+
+        Operation.publish = after_all  # type: ignore[method-assign]
 
     def tell(self) -> None:
         directory = JobDirectory(JOB)
@@ -55,6 +72,7 @@ class Victim:
         os.kill(os.getpid(), signal.SIGKILL)
 
     async def live(self) -> None:
+        self.publish_last()
         session = await self.start()
         self.ranks = len(session.ranks)
         if self.plan.get("break"):
