@@ -52,5 +52,5 @@ def test_a_job_without_the_debugger(monkeypatch: pytest.MonkeyPatch, terminal: b
     """Byte for byte what its launcher would have written, unless somebody looks at it."""
     stream = Stream(terminal)
     monkeypatch.setattr("sys.stdout", stream)
-    output.relay(JobOutput("stdout", EVIL))
+    output.Relay()(JobOutput("stdout", EVIL))
     assert stream.getvalue() == (SHOWN if terminal else EVIL)
