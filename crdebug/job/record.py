@@ -39,7 +39,7 @@ from crdebug.checkpoint.staging import numbers
 from crdebug.checkpoint.store import CheckpointStore
 from crdebug.config import state_home
 from crdebug.deadline import Deadline
-from crdebug.errors import BadInput, DeadlineExpired, Refused, StoreError
+from crdebug.errors import BadInput, CrdebugError, DeadlineExpired, Refused, StoreError
 from crdebug.node import family, owners, proc
 from crdebug.node.signals import name_of
 from crdebug.ranks import RankSet
@@ -48,6 +48,7 @@ from crdebug.timeline.branches import MAIN
 BESIDE = "beside"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
+_REMEMBERED = 100
 _EXIT = re.compile(r"^exit (\d+)$", re.M)
 _FAILED = re.compile(r"^failed (.*)$", re.M)
 _KILLED = re.compile(r"^killed$", re.M)
@@ -203,6 +204,10 @@ class JobDirectory:
         try:
             return decode((self.path / "job.json").read_bytes(), self.path / "job.json")
         except FileNotFoundError:
+            if (end := _read_if_there(self._epitaph)) is not None:
+                raise BadInput(
+                    f"job '{self.name}' {end}", hint="it left no checkpoint to bring it back from"
+                ) from None
             known = ", ".join(job.name for job in all_jobs()) or "none"
             raise BadInput(f"there is no job '{self.name}'", hint=f"jobs here: {known}") from None
 
@@ -275,7 +280,29 @@ class JobDirectory:
         """`forget_if_over`, also of a job that never began, by who has the lock."""
         staged = numbers(self.name, self.stage) if self.stage else ()
         if not self.store.numbers() and not staged and not self._is_alive():
+            if self.exists():
+                self._remember_its_end()
             self.remove()
+
+    def how_it_ended(self) -> str:
+        """The end of a sentence that begins with the job."""
+        said = told(self.run(self.read().incarnation) / "events")
+        if said.killed:
+            return "was ended by 'crdebug kill'"
+        return "has ended" + (f" with status {said.status}" if said.status is not None else "")
+
+    @property
+    def _epitaph(self) -> Path:
+        return state_home() / "ended" / self.name
+
+    def _remember_its_end(self) -> None:
+        """For whoever asks for it once it is forgotten; of so many jobs, the last ones."""
+        with contextlib.suppress(OSError, CrdebugError):
+            owners.make_private(self._epitaph.parent)
+            self._epitaph.write_text(self.how_it_ended())
+            known = sorted(self._epitaph.parent.iterdir(), key=lambda each: each.stat().st_mtime)
+            for path in known[:-_REMEMBERED]:
+                path.unlink()
 
     def remove(self) -> None:
         """All of it. Callers hold the lock."""
@@ -306,6 +333,13 @@ def all_jobs() -> tuple[JobDirectory, ...]:
     return tuple(job for job in map(JobDirectory, names) if job.exists())
 
 
+def _read_if_there(path: Path) -> str | None:
+    try:
+        return path.read_text()
+    except OSError:
+        return None
+
+
 def _is_there(path: Path) -> bool:
     """Path.exists; but what one may not look at is an error, also from Python 3.14 on."""
     try:
@@ -330,7 +364,7 @@ def has_ended(directory: JobDirectory) -> Refused:
     """The error for what needs a job that runs."""
     numbers = directory.store.numbers()
     hint = f"'crdebug restart {directory.name}:{numbers[-1]}' brings it back" if numbers else None
-    return Refused(f"job '{directory.name}' has ended", hint=hint)
+    return Refused(f"job '{directory.name}' {directory.how_it_ended()}", hint=hint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -237,6 +237,9 @@ async def test_a_job_that_has_ended() -> None:
         build("threads"), *THREADS, ranks=RANKS
     )
     await jobs.delete(HANDLE)
+    # brought back, it came to its own end
+    forgotten = rf"job '{JOB}' has ended with status 0 \(it left no checkpoint"
+    await asyncio.gather(*(says(forgotten, verb, JOB) for verb in ("attach", "kill", "checkpoint")))
 
 
 # ---- odd states --------------------------------------------------------------------------------

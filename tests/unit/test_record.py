@@ -286,6 +286,41 @@ def test_a_job_that_has_ended_is_said_with_its_last_checkpoint() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("events", "said"),
+    [
+        ("ranks 4\nexit 3\n", "has ended with status 3"),
+        ("ranks 4\n", "has ended"),  # it was killed from outside
+        ("killed\nexit 137\n", "was ended by 'crdebug kill'"),
+    ],
+)
+def test_how_a_job_has_ended_is_said_also_once_it_is_forgotten(
+    home: Path, events: str, said: str
+) -> None:
+    directory = a_job(**OVER)
+    (directory.new_run(1) / "events").write_text(events)
+    assert str(has_ended(directory)) == f"job 'heat' {said}"
+    directory.forget_if_over()
+    assert not directory.path.exists()
+    for _ in range(2):
+        with pytest.raises(BadInput) as caught:
+            JobDirectory("heat").read()
+        assert (
+            str(caught.value) == f"job 'heat' {said} (it left no checkpoint to bring it back from)"
+        )
+    assert a_job().read() == a_record()
+
+
+def test_so_many_ends_are_remembered_and_no_more(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crdebug.job.record._REMEMBERED", 3)
+    for number in range(5):
+        a_job(f"job{number}", **OVER).forget_if_over()
+        os.utime(home / "ended" / f"job{number}", (number, number))
+    assert sorted(os.listdir(home / "ended")) == ["job2", "job3", "job4"]
+
+
 # ---- the lock ----------------------------------------------------------------------------------
 
 
