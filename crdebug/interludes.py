@@ -59,9 +59,11 @@ class Interludes:
         run: Callable[[], Awaitable[GroupStopped]],
         own: Callable[[], Awaitable[float]] | None,
         after: float,
+        passes: Callable[[GroupStopped], Awaitable[bool]] | None = None,
     ) -> GroupStopped:
         """Run until a stop that is no interlude. own: done `after` so many seconds of it,
-        and again after as many as it returns; 0: never.
+        and again after as many as it returns; 0: never.  passes: does the job run on by itself
+        after such a stop?
 
         Raises Interrupted when the user has asked since `begin` that nothing runs.
         """
@@ -74,16 +76,19 @@ class Interludes:
                 async with self._timer(after) as due:
                     stop = await run()
                 self._runs = False
-                if not (self._waiting or due.is_set()):
+                if self._waiting or due.is_set():
+                    await self._serve_all()
+                    interrupted = all(each.reason is StopReason.INTERRUPT for each in stop.cause)
+                    if own is not None and due.is_set() and interrupted:
+                        after = await own()
+                    if self._user_asked:
+                        return stop
+                    if interrupted:
+                        continue
+                    stop = _without_interrupts(stop)
+                on = not self._user_asked and passes is not None and await passes(stop)
+                if not on or self._user_asked:
                     return stop
-                await self._serve_all()
-                interrupted = all(each.reason is StopReason.INTERRUPT for each in stop.cause)
-                if own is not None and due.is_set() and interrupted:
-                    after = await own()
-                if self._user_asked:
-                    return stop
-                if not interrupted:
-                    return _without_interrupts(stop)
         finally:
             self.possible = self._runs = False
             await self._serve_all()

@@ -6,6 +6,8 @@ which all of that goes; signals that end a rank stop it under GDB anyway.
 
 -crdebug-endings on|off [OFFSET]
     OFFSET: of `initialized` in the MPI layer's clock (crdebug/native/clock.h).
+-crdebug-left-mpi
+    {left="1"} if the rank is in MPI_Finalize, or behind it; 0 if it is not, or that is not known.
 
 Sanitizers report what they find, and then end the rank in ways of their own, or have it go on: it
 stops at the report.
@@ -26,6 +28,7 @@ MPI_OWN = ("ompi_mpi_abort", "MPID_Abort")
 EXITS = {"exit": "rdi", "_exit": "rdi"}
 SUMMARY, LONGEST = "__sanitizer_report_error_summary", 300
 START = "__libc_start"  # what calls main
+RANK, NO_RANK = 8, 0xFFFFFFFF  # in the MPI layer's clock; before MPI_Init
 wanted = {"on": True, "offset": 0}
 
 
@@ -55,6 +58,14 @@ def in_mpi():
             return state != 0
     state = word("ompi_mpi_state")  # Open MPI: ompi/runtime/mpiruntime.h
     return None if state is None else 0 < state < 5
+
+
+def left_mpi():
+    """Has it called MPI_Finalize?"""
+    rank = word("crdebug_clock", RANK) if wanted["offset"] else None
+    if rank is not None:
+        return rank != NO_RANK and not in_mpi()
+    return (word("ompi_mpi_state") or 0) >= 3  # Open MPI: ompi/runtime/mpiruntime.h
 
 
 def callers():
@@ -158,7 +169,13 @@ class Endings(gdb.MICommand):
         return {}
 
 
+class LeftMpi(gdb.MICommand):
+    def invoke(self, arguments):
+        return {"left": str(int(left_mpi()))}
+
+
 Endings("-crdebug-endings")
+LeftMpi("-crdebug-left-mpi")
 for function, holder in (*ABORTS.items(), *EXITS.items()):
     Ending(function, holder)
 for function in (SUMMARY, "__ubsan_on_report"):

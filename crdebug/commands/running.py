@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from crdebug.commands.arguments import Argument, Kind, flag, integer, rest
 from crdebug.commands.registry import Call, Group, Requires
@@ -19,12 +18,7 @@ from crdebug.commands.results import (
 )
 from crdebug.commands.setting import read_seconds
 from crdebug.errors import Refused
-from crdebug.events import GroupStopped, RankStopped
-from crdebug.ranks import RankSet
 from crdebug.target.answers import some
-
-if TYPE_CHECKING:
-    from crdebug.session import Session
 
 RUNNING = Group("running", "Running the job")
 
@@ -50,8 +44,9 @@ TO_END = flag("--to-end", "run on when ranks exit with status 0, until the job h
     """
 Run the ranks until one of them stops; then the others are stopped too.
 
-With --to-end the job runs on when ranks exit normally (status 0), and the command returns when
-the job has ended. Any other stop ends it as usual. After 'set stop-mode rank' it returns at once:
+Where a rank exits normally (status 0), and the others have called MPI_Finalize, those run on to the
+end. With --to-end they do wherever they are, and the command returns when the job has ended. Any
+other stop ends it as usual. After 'set stop-mode rank' it returns at once:
 each rank's stop is told when it comes, and 'wait' waits for it.
 """,
     aliases=("c", "fg"),
@@ -63,29 +58,7 @@ async def continue_(call: Call) -> Result:
     session = call.context.session
     if session.apart and not call[TO_END]:
         return Text(f"[{await session.let_run(call.ranks)}] running")
-    if call[TO_END]:
-        return Stopped(await run_to_end(session, call.ranks))
-    return Stopped(await session.resume(call.ranks))
-
-
-async def run_to_end(session: Session, ranks: RankSet) -> GroupStopped:
-    """Resume after each normal exit of ranks until the job has ended, or something else stops it.
-
-    The stop that is returned names all the ranks that exited on the way.
-    """
-    done: tuple[RankStopped, ...] = ()
-    while True:
-        stop = await session.resume(ranks)
-        exits = tuple(s for s in stop.stops if s.ended_well)
-        done += exits
-        if not all(each.ended_well for each in stop.cause):
-            return stop
-        ranks -= RankSet.of(s.rank for s in exits)
-        if session.ended is not None or not ranks:
-            break
-    if not any(info.pid is not None for info in session.info_ranks()):
-        await session.job_end()  # the launcher still has to collect its ranks
-    return GroupStopped(done, done)
+    return Stopped(await session.run_on(call.ranks, to_end=call[TO_END]))
 
 
 @RUNNING.command(

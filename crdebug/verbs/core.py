@@ -27,7 +27,7 @@ from crdebug.target.interface import Target, TargetState
 from crdebug.travel.history import History, past
 
 _PATIENCE = 10
-_ALIVE = (TargetState.STOPPED, TargetState.RUNNING, TargetState.DEAD)
+ALIVE = (TargetState.STOPPED, TargetState.RUNNING, TargetState.DEAD)
 
 
 class Core:
@@ -93,7 +93,7 @@ class Core:
             if status is not None:
                 self._attended.catch_up()
             return status
-        return None if self._group.in_state(*_ALIVE) else 0
+        return None if self._group.in_state(*ALIVE) else 0
 
     @property
     def output_told(self) -> Mapping[Path, int]:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable
 from signal import SIGCONT, SIGSTOP
 
 from crdebug.deadline import Deadline
 from crdebug.errors import Refused
-from crdebug.events import GroupStopped, Location, StopReason
+from crdebug.events import GroupStopped, Location, RankStopped, StopReason
 from crdebug.mi.records import quote
 from crdebug.node import signals
 from crdebug.ranks import RankSet
 from crdebug.target import reading
 from crdebug.target.answers import Answers
 from crdebug.target.frames import at_innermost
-from crdebug.target.interface import Target
+from crdebug.target.interface import Target, TargetState
 from crdebug.travel.history import heard
+from crdebug.verbs.core import ALIVE
 from crdebug.verbs.independent import Independent
 from crdebug.verbs.lines import with_file
 from crdebug.verbs.waiting import Waiting
@@ -30,6 +32,45 @@ class Running(Waiting, Independent):
 
     async def resume(self, ranks: RankSet) -> GroupStopped:
         """continue: run these ranks until one of them stops; then stop the others."""
+        return await self._resume(ranks, None)
+
+    async def run_on(self, ranks: RankSet, *, to_end: bool = False) -> GroupStopped:
+        """`resume`, and on after each rank that exits with status 0, once all that are left have
+        called MPI_Finalize. to_end: wherever they are, and until the job has ended.
+
+        The stop that is returned names all the ranks that exited on the way.
+        """
+        exits: dict[int, RankStopped] = {}
+
+        async def passes(stop: GroupStopped) -> bool:
+            if not all(s.ended_well or s.reason is StopReason.FOLLOWED for s in stop.stops):
+                return False
+            exits.update((each.rank, each) for each in stop.stops if each.ended_well)
+            left = ranks & self._group.in_state(TargetState.STOPPED)
+            return bool(left) and (to_end or await self._have_left_mpi(left))
+
+        stop = await self._resume(ranks, passes)
+        if to_end and not self._group.in_state(*ALIVE):
+            await self.job_end()  # the launcher still has to collect its ranks
+        for each in stop.stops:
+            exits.pop(each.rank, None)
+        before = tuple(exits.values())
+        at_end = all(each.ended_well for each in stop.cause)
+        return GroupStopped((*before, *stop.cause) if at_end else stop.cause, before + stop.stops)
+
+    async def _have_left_mpi(self, ranks: RankSet) -> bool:
+        """Have they all called MPI_Finalize, as far as that can be told?"""
+        limit = Deadline(self.settings.command)
+
+        async def has_left(target: Target) -> bool:
+            return bool((await target.mi("-crdebug-left-mpi", limit)).payload.number("left"))
+
+        answers = await self._group.ask(ranks, has_left)
+        return not answers.errors and all(answers.values.values())
+
+    async def _resume(
+        self, ranks: RankSet, passes: Callable[[GroupStopped], Awaitable[bool]] | None
+    ) -> GroupStopped:
         history = self.history
         self._interludes.begin()
         if self._attended is not None:
@@ -38,6 +79,7 @@ class Running(Waiting, Independent):
             lambda: self._run(lambda: self._group.resume(ranks)),
             history.interlude if history else None,
             await history.begin_run() if history else 0.0,
+            passes,
         )
 
     async def step(self, ranks: RankSet, count: int = 1) -> GroupStopped:

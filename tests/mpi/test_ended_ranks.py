@@ -72,3 +72,14 @@ async def test_nothing_is_read_from_the_file() -> None:
             assert (await talk(line)).startswith("[0-1]"), line
         with pytest.raises(Ended, match=f"rank 1 {ENDED}"):
             await talk("[1] print total")
+
+
+async def test_continue_leads_to_the_end_of_the_job_once_ranks_have_left_mpi() -> None:
+    """Also a rank that ends long before the others, which it needs no more."""
+    async with session(build("early"), "--steps", 30, ranks=3) as job:
+        talk = Talk(job)
+        await talk("break work_step if my_rank == 2 && step == 20")
+        stop = await talk("continue")
+        assert f"rank 1 {ENDED}" in stop and "rank 2 hit breakpoint 1" in stop, stop
+        assert await talk("continue") == f"ranks 0,2 {ENDED}"
+        assert await job.job_end() == 0

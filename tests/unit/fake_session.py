@@ -201,6 +201,9 @@ class FakeSession(Selecting, Stacks, Arrays):
     async def resume(self, ranks: RankSet) -> GroupStopped:
         return await self._run("resume", ranks)
 
+    async def run_on(self, ranks: RankSet, *, to_end: bool = False) -> GroupStopped:
+        return await self._run("run on to end" if to_end else "run on", ranks)
+
     async def step(self, ranks: RankSet, count: int = 1) -> GroupStopped:
         return await self._run("step", ranks, count)
 

@@ -185,41 +185,12 @@ async def test_an_empty_line_repeats_running_commands_only(
     assert session.asked == [("step", "0", 3), ("step", "0", 3), ("backtrace", "0-3", 0)]
 
 
-async def test_to_end_resumes_after_normal_exits(session: FakeSession, context: Context) -> None:
-    first = stops(RankSet.of([2]), StopReason.EXITED, "0", None)
-    others = stops(RankSet.of([0, 1, 3]), StopReason.FOLLOWED)
-    rest = stops(RankSet.of([0, 1, 3]), StopReason.EXITED, "0", None)
-    session.coming.extend([GroupStopped(first, first + others), GroupStopped(rest[:1], rest)])
-    result = await run(context, "continue --to-end")
-    assert isinstance(result, results.Stopped)
-    assert {stop.rank for stop in result.stop.cause} == {0, 1, 2, 3}
-    # the ranks are gone, and the launcher still has to collect them
-    assert session.asked == [("resume", "0-3"), ("resume", "0-1,3"), ("job_end",)]
-    assert session.ended == 0
-
-
-async def test_to_end_of_some_ranks_does_not_wait_for_a_job_that_others_are_in(
+async def test_continue_goes_on_as_far_as_it_is_asked(
     session: FakeSession, context: Context
 ) -> None:
-    exits = stops(RankSet.of([2]), StopReason.EXITED, "0", None)
-    session.coming.append(GroupStopped(exits, exits))
-    assert await run(context, "[2] continue --to-end") == results.Stopped(
-        GroupStopped(exits, exits)
-    )
-    assert session.asked == [("resume", "2")]
-
-
-@pytest.mark.parametrize(
-    ("reason", "detail"),
-    [(StopReason.BREAKPOINT, "1"), (StopReason.EXITED, "3"), (StopReason.KILLED, "SIGKILL")],
-)
-async def test_to_end_stops_at_anything_else(
-    session: FakeSession, context: Context, reason: StopReason, detail: str
-) -> None:
-    stop = together(reason, detail)
-    session.coming.append(stop)
-    assert await run(context, "continue --to-end") == results.Stopped(stop)
-    assert session.asked == [("resume", "0-3")]
+    for line in ("continue", "[2] continue --to-end"):
+        assert isinstance(await run(context, line), results.Stopped)
+    assert session.asked == [("run on", "0-3"), ("run on to end", "2")]
 
 
 async def test_interrupt_says_when_there_is_nothing_to_stop(context: Context) -> None:
@@ -403,7 +374,7 @@ async def test_commands_run_for_those_that_hit_and_as_often_as_they_let_the_job_
     assert ended == results.Stopped(together(StopReason.EXITED))
     printed = [each for each in shown if isinstance(each, results.Printed)]
     assert len(printed) == 3000 and not any(isinstance(e, results.Stopped) for e in shown)
-    assert session.asked[1:3] == [("evaluate", "2", "x", ""), ("resume", "0-3")]
+    assert session.asked[1:3] == [("evaluate", "2", "x", ""), ("run on", "0-3")]
 
 
 async def test_displays_follow_every_stop(session: FakeSession, context: Context) -> None:

@@ -125,7 +125,7 @@ async def test_errors_are_shown_and_the_console_stays() -> None:
 async def test_an_empty_line_steps_again_and_tab_completes() -> None:
     async with desk() as user:
         await user.talk(typed=f"cont{TAB}{ENTER}{ENTER}{CTRL_D}{CTRL_D}")
-        assert user.session.asked == [("resume", "0-3")] * 2
+        assert user.session.asked == [("run on", "0-3")] * 2
 
 
 async def test_history_is_kept_between_sessions_for_its_owner_only(home: Path) -> None:
