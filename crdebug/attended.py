@@ -22,8 +22,9 @@ from crdebug.events import Event, GroupStopped, JobSays, Progress
 from crdebug.job import app, clocks, half_back, hooks, inputs
 from crdebug.job.imaging import Imaging
 from crdebug.job.ranks import RankShim, find_shim, shim_of
-from crdebug.job.record import JobDirectory, JobRecord, is_alive, told
+from crdebug.job.record import JobDirectory, JobRecord, is_alive
 from crdebug.job.restoring import OUTPUT
+from crdebug.job.told import told
 from crdebug.node import proc, signals
 from crdebug.operation import Operation, Whereabouts, lead_out, load_herd, refused_operation
 from crdebug.output import OutputRelay

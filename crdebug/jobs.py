@@ -30,11 +30,10 @@ from crdebug.job.record import (
     all_jobs,
     has_ended,
     is_alive,
-    note_killed,
     parse_handle,
-    told,
 )
 from crdebug.job.remains import end_remains, take_over
+from crdebug.job.told import note_killed, told
 from crdebug.node import family, proc, signals
 from crdebug.output import OutputRelay
 from crdebug.ranks import RankSet

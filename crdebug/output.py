@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from crdebug.events import Event, JobEnded, JobOutput, JobSays, Progress
-from crdebug.job.record import told
+from crdebug.job.told import told
 from crdebug.node import watch
 
 

@@ -19,7 +19,8 @@ from crdebug.deadline import Deadline
 from crdebug.errors import BadInput, CrdebugError, NotAvailable, Refused, StoreError
 from crdebug.job import clocks, inputs, parts
 from crdebug.job.ranks import RankShim, find_shims
-from crdebug.job.record import JobDirectory, JobRecord, is_alive, told, unused
+from crdebug.job.record import JobDirectory, JobRecord, is_alive, unused
+from crdebug.job.told import told
 from crdebug.native import layout
 from crdebug.native.build import build
 from crdebug.native.build_mpi import build_layer, mpicc_of

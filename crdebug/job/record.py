@@ -40,8 +40,8 @@ from crdebug.checkpoint.store import CheckpointStore
 from crdebug.config import state_home
 from crdebug.deadline import Deadline
 from crdebug.errors import BadInput, CrdebugError, DeadlineExpired, Refused, StoreError
+from crdebug.job.told import told
 from crdebug.node import family, owners, proc
-from crdebug.node.signals import name_of
 from crdebug.ranks import RankSet
 from crdebug.timeline.branches import MAIN
 
@@ -49,13 +49,6 @@ BESIDE = "beside"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
 _REMEMBERED = 100
-_EXIT = re.compile(r"^exit (\d+)$", re.M)
-_FAILED = re.compile(r"^failed (.*)$", re.M)
-_KILLED = re.compile(r"^killed$", re.M)
-_SAID = re.compile(
-    r"^(?:late (\d+) (.*)|waits (\w+) (.*)|flows (\w+)|spawned (.*)|died (\d+))$", re.M
-)
-_RANKS = re.compile(r"^ranks (\d+)$", re.M)
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,61 +358,6 @@ def has_ended(directory: JobDirectory) -> Refused:
     numbers = directory.store.numbers()
     hint = f"'crdebug restart {directory.name}:{numbers[-1]}' brings it back" if numbers else None
     return Refused(f"job '{directory.name}' {directory.how_it_ended()}", hint=hint)
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What a starter has written to its events so far. said: sentences for the user.
-    killed: somebody has asked for the end, see `note_killed`."""
-
-    ranks: int | None
-    status: int | None
-    failure: str | None
-    said: tuple[str, ...] = ()
-    killed: bool = False
-
-
-def note_killed(events: Path) -> None:
-    """It is to end now because a user says so: nobody is to take up the job again by itself."""
-    with contextlib.suppress(OSError), open(events, "a") as file:
-        file.write("killed\n")
-
-
-def told(events: Path) -> Told:
-    text = events.read_text(errors="replace") if events.exists() else ""
-    ranks, status, failed = _RANKS.search(text), _EXIT.search(text), _FAILED.search(text)
-    return Told(
-        int(ranks[1]) if ranks else None,
-        int(status[1]) if status else None,
-        failed[1] if failed else None,
-        tuple(_sentence(*said) for said in _SAID.findall(text)),
-        _KILLED.search(text) is not None,
-    )
-
-
-def _sentence(
-    rank: str, program: str, waiting: str, why: str, flowing: str, spawned: str, signal: str
-) -> str:
-    """What the starter says meanwhile, for people."""
-    if signal:
-        name = name_of(int(signal))
-        return f"the launcher was killed by {name}: its ranks cannot go on without it, and end"
-    if spawned:
-        return (
-            f"{spawned} was spawned (MPI_Comm_spawn): spawned processes are no ranks of this job; "
-            "nothing of them is shown, stopped or recorded, though checkpoints have them"
-        )
-    if waiting:
-        return (
-            f"what the job writes to its standard {waiting} waits: {why[:1].lower()}{why[1:]} "
-            "(make room: it goes on by itself, and nothing is lost)"
-        )
-    if flowing:
-        return f"what the job writes to its standard {flowing} goes on"
-    return (
-        f"rank {rank}: {program} starts now, and another process was taken for the rank; "
-        "it runs without a debugger (let the launcher start it, or a shell script)"
-    )
 
 
 @contextlib.contextmanager

@@ -17,7 +17,8 @@ from crdebug.config import Settings
 from crdebug.deadline import Deadline
 from crdebug.errors import Refused
 from crdebug.events import JobSays, StopReason
-from crdebug.job.record import JobDirectory, JobRecord, told
+from crdebug.job.record import JobDirectory, JobRecord
+from crdebug.job.told import told
 from crdebug.node import proc
 from crdebug.ranks import RankSet
 from crdebug.session import Session

@@ -15,13 +15,12 @@ from crdebug.errors import BadInput, Refused, StoreError
 from crdebug.job.record import (
     JobDirectory,
     JobRecord,
-    Told,
     all_jobs,
     has_ended,
     is_alive,
-    told,
     unused,
 )
+from crdebug.job.told import Told, told
 from crdebug.node import proc
 
 pytestmark = pytest.mark.unit
