@@ -190,18 +190,17 @@ def cut(clock: RankClock, log: Path) -> None:
     if not has_begun(log):
         return
     state = clock.read()
-    end = layout.LOG_HEADER + layout.RECORD.size * state.cursor
     with open(log, "r+b", buffering=0) as file:
         header = layout.LogHeader.parse(file.read(layout.LOG_SIZE))
-        begun = False
+        begun, last = False, header.offset(state.cursor - 1)
         if state.repeat:  # in a run of calls that said no, which is one record
-            head, body = layout.RECORD.unpack(_read(file, end - layout.RECORD.size))
+            head, body = layout.RECORD.unpack(_read(file, last))
             begun = head >> 32 != state.repeat
             head = head & 0xFFFFFFFF | state.repeat << 32
-            _write(file, end - layout.RECORD.size, layout.RECORD.pack(head, body))
+            _write(file, last, layout.RECORD.pack(head, body))
         if state.cursor >= header.tail and not begun:
             return
-        _write(file, end, layout.RECORD.pack(*layout.CUT_HERE))
+        _write(file, header.offset(state.cursor), layout.RECORD.pack(*layout.CUT_HERE))
         _write(file, layout.TAIL_OFFSET, (state.cursor + 1).to_bytes(8, "little"))
         _write(file, layout.REFUSED_OFFSET, bytes(4))
         _write(file, layout.CUTS_OFFSET, (header.cuts + 1).to_bytes(4, "little"))

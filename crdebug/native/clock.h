@@ -3,17 +3,25 @@
  * the checkpoint, which stays (crdebug/native/clock.py mirrors this file, with its version).
  *
  * `cursor` is in the clock and `tail` in the log: behind the tail the rank repeats what was
- * recorded, at the tail it records. */
+ * recorded, at the tail it records.
+ *
+ * The records are a ring: their places only grow, and the record of a place is at this place modulo the
+ * capacity, which is a power of two. While crdebug gives up what is oldest, the record never ends. Of
+ * what is given up, the records of receives that are still open are copied to one of two small areas
+ * behind the ring, each as a record {its place, how many records} and these; {0, 0} ends them. `begin`
+ * says at once where the record begins and which area holds. */
 #ifndef CRDEBUG_CLOCK_H
 #define CRDEBUG_CLOCK_H
 
 #include <stdint.h>
 
-#define CRDEBUG_CLOCK_ABI 2u
+#define CRDEBUG_CLOCK_ABI 3u
 #define CRDEBUG_TIME_DIR "/run/crdebug/time" /* one file a rank; or where $CRDEBUG_TIME says */
 #define CRDEBUG_NEVER UINT64_MAX
 #define CRDEBUG_SITES 65536
 #define CRDEBUG_LOG_HEADER (4096 + CRDEBUG_SITES * 8)
+#define CRDEBUG_OLD (UINT64_C(1) << 16) /* records in each of the two areas behind the ring */
+#define CRDEBUG_PAGE UINT64_C(256)      /* records in a page of memory */
 
 enum crdebug_mode { CRDEBUG_COUNTS = 0, CRDEBUG_RECORDS = 1 };
 
@@ -27,6 +35,7 @@ enum crdebug_refused {
     CRDEBUG_MEMORY = 5,
     CRDEBUG_NEWER = 6,    /* a call of MPI-4 that is not in the table */
     CRDEBUG_NO_SPACE = 7, /* the disk is full, or a quota, or a file may not be so large */
+    CRDEBUG_GIVEN_UP = 8, /* what was recorded there is not there any more */
 };
 
 enum crdebug_held { CRDEBUG_FREE = 0, CRDEBUG_AT_STOP = 1, CRDEBUG_AT_DIVERGENCE = 2 };
@@ -91,14 +100,15 @@ struct crdebug_log {
     uint32_t abi;
     uint32_t size; /* of this header: where the records begin */
     int32_t rank, world;
-    uint64_t capacity; /* in records */
-    uint64_t tail;     /* in records */
+    uint64_t capacity; /* in records, of the ring */
+    uint64_t tail;     /* a place */
     uint64_t tail_now; /* where the clock stands when all of them are done */
     uint64_t first_now; /* where it stood before the first of them */
     uint64_t calls;    /* which table numbered the calls */
     uint32_t refused, sites;
     uint32_t cuts, reserved; /* cuts: how often it was cut at the cursor */
     uint64_t room; /* in records: up to here the disk has space for this file */
+    uint64_t begin; /* twice the first place that is on record, and which of the areas holds: 0, 1 */
 };
 
 struct crdebug_clock {

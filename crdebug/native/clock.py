@@ -14,7 +14,7 @@ from crdebug.errors import NotAvailable
 from crdebug.native.mpi_calls import DIGEST
 from crdebug.native.mpi_errors import failure
 
-ABI = 2
+ABI = 3
 NEVER = 2**64 - 1
 SYMBOL = "crdebug_clock"
 HOLD_FUNCTION = "crdebug_hold"
@@ -25,6 +25,9 @@ TAIL_OFFSET = 24  # of the log's header: tail and tail_now
 REFUSED_OFFSET = 56  # refused
 CUTS_OFFSET = 64
 ROOM_OFFSET = 72
+BEGIN_OFFSET = 80
+OLD = 1 << 16  # records in each of the two areas behind the ring
+PAGE = 256  # records
 CUT_HERE = (16 << 9, 0x6572656820747563)  # the last record of a log that was cut from outside
 RECORD = struct.Struct("<QQ")
 _RANKS = 1 << 20  # no job has so many on one machine
@@ -32,7 +35,7 @@ _LATEST = 1 << 62  # half ticks
 
 _CLOCK = struct.Struct("<IIiiQQIIQQIiIIIIQ4QQQIHHII4I4IQIIQQ")
 _LOOK = struct.Struct("<QIIQQ")
-_LOG = struct.Struct("<IIiiQQQQQIIIIQ")
+_LOG = struct.Struct("<IIiiQQQQQIIIIQQ")
 SIZE = _CLOCK.size
 LOG_SIZE = _LOG.size
 VERSION_SIZE = 4  # of the log: its first number
@@ -57,6 +60,7 @@ class Refused(IntEnum):
     MEMORY = 5
     NEWER = 6
     NO_SPACE = 7
+    GIVEN_UP = 8
 
     @property
     def sentence(self) -> str:
@@ -68,6 +72,7 @@ class Refused(IntEnum):
             Refused.COMMUNICATORS: "there are more communicators than the log can number",
             Refused.NEWER: "the program uses calls of MPI 4 that are not recorded",
             Refused.NO_SPACE: "there is no space left for the log: a full disk, or a quota",
+            Refused.GIVEN_UP: "what was recorded there was given up for what came later",
             Refused.MEMORY: "there is no memory left for the record of MPI calls",
         }[self]
 
@@ -165,6 +170,8 @@ class LogHeader:
     refused: Refused
     sites: int
     cuts: int  # how often it was cut at the cursor, to record another future
+    first: int = 0  # the first place that is on record
+    area: int = 0  # which of the two areas holds
 
     @classmethod
     def parse(cls, data: bytes) -> LogHeader:
@@ -177,9 +184,21 @@ class LogHeader:
                 hint="use the crdebug that started the job",
             )
         why = Refused(refused) if refused in iter(Refused) else Refused.LOG_FILE
-        return cls(rank, world, capacity, tail, tail_now, first, why, sites, cuts)
+        begin = values[14]
+        known = why, sites, cuts, begin >> 1, begin & 1
+        return cls(rank, world, capacity, tail, tail_now, first, *known)
 
     def is_sound(self, size: int) -> bool:
         """Can it be the header of a log whose file has so many bytes?"""
-        fits = LOG_HEADER + RECORD.size * self.tail <= size and self.sites <= SITES
+        power = self.capacity >= PAGE and self.capacity & (self.capacity - 1) == 0
+        fits = power and self.area_offset(2) <= size and self.sites <= SITES
+        fits = fits and 0 <= self.tail - self.first <= self.capacity
         return fits and 0 <= self.rank < self.world <= _RANKS and self.tail_now < _LATEST
+
+    def offset(self, place: int) -> int:
+        """Where in the file the record of a place is."""
+        return LOG_HEADER + RECORD.size * (place % self.capacity)
+
+    def area_offset(self, area: int) -> int:
+        """Where in the file one of the two areas begins."""
+        return LOG_HEADER + RECORD.size * (self.capacity + area * OLD)

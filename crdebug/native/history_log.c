@@ -1,4 +1,5 @@
 /* A rank's log (clock.h), read: into a history, or call by call. */
+#define _GNU_SOURCE 1
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -25,10 +26,25 @@ static int32_t own_tag(const struct crdebug_record *record) {
     return elsewhere ? (int32_t)((const uint32_t *)(record + 1))[4] : tag_of(code);
 }
 
+const struct crdebug_record *posting_at(const struct log *log, uint64_t place) {
+    const struct crdebug_log *header = (const struct crdebug_log *)log->map;
+    uint64_t begin = __atomic_load_n(&header->begin, __ATOMIC_ACQUIRE);
+    if (place >= begin / 2) return record_at(log, place);
+    const struct crdebug_record *areas =
+        (const struct crdebug_record *)(log->map + CRDEBUG_LOG_HEADER) + 2 * log->capacity;
+    const struct crdebug_record *old = areas + (begin & 1) * CRDEBUG_OLD, *end = old + CRDEBUG_OLD;
+    while (old < end && old->body && old->body < (uint64_t)(end - old)) {
+        if (old->head == place) return old + 1;
+        old += 1 + old->body;
+    }
+    return NULL;
+}
+
 bool log_settled(const struct log *log, int64_t place, int64_t slot, int32_t *peer, int32_t *tag) {
-    const struct crdebug_record *record = record_at(log, (uint64_t)place);
+    const struct crdebug_record *record = posting_at(log, (uint64_t)place);
+    if (record == NULL) return false;
     if (slot) {
-        const uint32_t *words = slot_at(log, (uint64_t)place, slot);
+        const uint32_t *words = slot_of(record, slot);
         uint32_t code = __atomic_load_n(&words[CRDEBUG_SLOT_PEER], __ATOMIC_ACQUIRE);
         if (!(code & CRDEBUG_SLOT_DONE)) return false;
         *peer = coded(comm_at(&log->comms, words[CRDEBUG_SLOT_COMM], (uint64_t)place), code & PEER_MOST);
@@ -98,7 +114,9 @@ static void completed(const struct log *log, uint64_t posted, uint32_t special, 
         if (listed && first + k * step >= words.count) return;
         uint64_t age = listed ? words.at[first + k * step] : last ? size - k : size;
         if (age == 0 || age > posted) continue;
-        PUSH(*found, int64_t, AT(log->posted, int64_t, posted - age));
+        int64_t tick = log_posted(log, posted - age);
+        if (tick == 0) continue;
+        PUSH(*found, int64_t, tick);
         if (slots != NULL) PUSH(*slots, int32_t, log_slot(log, posted - age));
     }
 }
@@ -134,7 +152,7 @@ uint64_t log_next(const struct log *log, struct cursor *at, const struct functio
         words.at = (const uint32_t *)(record + 1) + 1;
         uint64_t more = words.at[-1] & CRDEBUG_MORE_MOST;
         failed = (int32_t)(words.at[-1] >> CRDEBUG_FAILED_SHIFT);
-        if (more > log->records - at->place) more = log->records - at->place; /* never, in a whole log */
+        if (more > log->capacity) more = log->capacity; /* never, in a whole log */
         words.count = more ? 4 * more - 1 : 0;
         at->place += more;
     }
@@ -207,17 +225,31 @@ uint64_t log_next(const struct log *log, struct cursor *at, const struct functio
 
 /* ---- for crdebug -------------------------------------------------------------------------------- */
 
-EXPORTED struct log *crdebug_log_open(int file, uint64_t size, int64_t rank, int64_t world) {
-    struct log *log = size > CRDEBUG_LOG_HEADER ? calloc(1, sizeof *log) : NULL;
+/* size: of all. A part of which the file has nothing is not there. */
+static uint8_t *map(int file, uint64_t ring, uint64_t size) {
+    const int there = MAP_SHARED | MAP_FIXED;
+    uint64_t front = CRDEBUG_LOG_HEADER + ring;
+    uint8_t *found = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (found == MAP_FAILED) return NULL;
+    if (mmap(found, front, PROT_READ, there, file, 0) != MAP_FAILED &&
+        mmap(found + front, ring, PROT_READ, there, file, CRDEBUG_LOG_HEADER) != MAP_FAILED &&
+        mmap(found + front + ring, size - front - ring, PROT_READ, there, file, (off_t)front) != MAP_FAILED)
+        return found;
+    munmap(found, size);
+    return NULL;
+}
+
+/* capacity: a power of two, of no less than a page. */
+EXPORTED struct log *crdebug_log_open(int file, uint64_t capacity, int64_t rank, int64_t world) {
+    struct log *log = calloc(1, sizeof *log);
     if (log == NULL) return NULL;
-    void *map = mmap(NULL, size, PROT_READ, MAP_SHARED, file, 0);
-    if (map == MAP_FAILED) {
+    log->capacity = capacity;
+    log->size = CRDEBUG_LOG_HEADER + (2 * capacity + 2 * CRDEBUG_OLD) * sizeof(struct crdebug_record);
+    log->map = map(file, capacity * sizeof(struct crdebug_record), log->size);
+    if (log->map == NULL) {
         free(log);
         return NULL;
     }
-    log->map = map;
-    log->size = size;
-    log->records = (size - CRDEBUG_LOG_HEADER) / sizeof(struct crdebug_record);
     log->rank = rank;
     log->world = world;
     log->run = NOBODY;
@@ -239,6 +271,8 @@ EXPORTED void crdebug_log_close(struct log *log) {
     column_free(&log->slots);
     column_free(&log->cancels);
     column_free(&log->prepared);
+    column_free(&log->prepares);
+    column_free(&log->old);
     munmap((void *)log->map, log->size);
     free(log);
 }
@@ -340,6 +374,6 @@ EXPORTED void crdebug_log_definition(const struct log *log, uint64_t place, stru
     const struct crdebug_record *record = record_at(log, place);
     const uint32_t *words = (const uint32_t *)(record + 1);
     uint32_t more = words[0] & CRDEBUG_MORE_MOST;
-    bool whole = place + 1 < log->records && place + 1 + more <= log->records;
+    bool whole = more < log->capacity;
     *found = (struct definition){record->head, record->body, whole ? 4 * more - 1 : 0, words + 1};
 }

@@ -28,28 +28,42 @@ struct prepared { /* by a call of F_PREPARES: what its starts are */
     int64_t bytes;
 };
 
+struct old { /* a request from before the record begins: its number, and what `posted` has of others */
+    uint64_t number;
+    int64_t tick;
+    uint64_t place;
+    int32_t slot;
+};
+
 struct log {
-    const uint8_t *map;
-    uint64_t size, records, calls; /* size: of the file; records: that it has room for */
-    struct cursor at;
+    const uint8_t *map; /* the header, the ring, the ring once more, the two areas: see clock.h */
+    uint64_t size, capacity, calls; /* size: of the map; capacity: of the ring, in records */
+    struct cursor begin, at; /* what is read; begin: from where on */
     int64_t run, run_tick; /* the last record is a run of calls that said no, which may grow: its place */
     int64_t rank, world;
-    struct column posted;              /* int64_t: ticks */
+    struct column posted;              /* int64_t: ticks; of the requests from begin.posted on */
+    struct column old;                 /* struct old, by number */
     struct column marks;               /* struct cursor, every STEP calls */
     struct column comms;               /* by number, columns of struct comm */
     struct column outside, one_sided;  /* int64_t: ticks of such calls */
     struct column completes, slots;    /* int64_t, int32_t: of the call that was read last */
     struct column cancels;             /* struct cancel: of those that have not completed */
     struct column prepared;            /* struct prepared */
+    struct column prepares;            /* struct call: of these */
 };
 
 static inline const struct crdebug_record *record_at(const struct log *log, uint64_t place) {
-    return (const struct crdebug_record *)(log->map + CRDEBUG_LOG_HEADER) + place;
+    return (const struct crdebug_record *)(log->map + CRDEBUG_LOG_HEADER) + (place & (log->capacity - 1));
 }
 
+/* The same of a posting, which may be from before the record begins; NULL if it is not there. */
+const struct crdebug_record *posting_at(const struct log *log, uint64_t place);
+/* The tick of a request's posting, 0 if it is not known any more. */
+int64_t log_posted(const struct log *log, uint64_t number);
+
 /* What the record of an MPI_Startall says of one of its requests, from 1. */
-static inline const uint32_t *slot_at(const struct log *log, uint64_t place, int64_t slot) {
-    return (const uint32_t *)(record_at(log, place) + 1) + 1 + CRDEBUG_SLOT * (slot - 1);
+static inline const uint32_t *slot_of(const struct crdebug_record *record, int64_t slot) {
+    return (const uint32_t *)(record + 1) + 1 + CRDEBUG_SLOT * (slot - 1);
 }
 
 /* Could the layer have written the record that is read next, or this call? history_sound.c */

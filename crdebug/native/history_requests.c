@@ -1,7 +1,21 @@
 /* A rank's log: its requests, which calls start, cancel and free. */
 #include "history_log.h"
 
+static const struct old *old_at(const struct log *log, uint64_t number) {
+    uint64_t at = first_by(&log->old, sizeof(struct old), (int64_t)number);
+    const struct old *old = log->old.data;
+    return at < log->old.count && old[at].number == number ? old + at : NULL;
+}
+
+int64_t log_posted(const struct log *log, uint64_t number) {
+    if (number >= log->begin.posted) return AT(log->posted, int64_t, number - log->begin.posted);
+    const struct old *old = old_at(log, number);
+    return old != NULL ? old->tick : 0;
+}
+
 int32_t log_slot(const struct log *log, uint64_t number) {
+    if (number < log->begin.posted) return old_at(log, number)->slot;
+    number -= log->begin.posted;
     int64_t tick = AT(log->posted, int64_t, number);
     uint64_t first = number;
     while (first && AT(log->posted, int64_t, first - 1) == tick) first--;
@@ -37,7 +51,7 @@ void log_start_all(const struct log *log, struct history *h, const struct call *
     history_read(h, &one);
     uint64_t count = record_at(log, (uint64_t)call->place)->head >> 32;
     for (one.slot = 1; (uint64_t)one.slot <= count; one.slot++) {
-        const uint32_t *words = slot_at(log, (uint64_t)call->place, one.slot);
+        const uint32_t *words = slot_of(record_at(log, (uint64_t)call->place), one.slot);
         const struct comm *comm = comm_at(&log->comms, words[CRDEBUG_SLOT_COMM], (uint64_t)call->place);
         uint32_t peer = words[CRDEBUG_SLOT_PEER] & PEER_MOST, flags = words[CRDEBUG_SLOT_PEER] >> 20;
         if (peer == PROC_NULL && (flags & CRDEBUG_TOGETHER) != CRDEBUG_TOGETHER) continue;
@@ -60,10 +74,14 @@ void log_prepared(struct log *log, struct history *h, const struct function *fun
                           .tag = call->tag,
                           .bytes = call->bytes};
     PUSH(log->prepared, struct prepared, as);
+    PUSH(log->prepares, struct call, *call);
 }
 
 /* Where the call of a tick is on record. */
 static uint64_t place_of(struct log *log, const struct function *functions, int64_t tick) {
+    const struct old *old = log->old.data;
+    for (uint64_t k = 0; tick <= log->begin.tick && k < log->old.count; k++)
+        if (old[k].tick == tick) return old[k].place;
     uint64_t later = first_by(&log->marks, sizeof(struct cursor), tick);
     struct cursor at = AT(log->marks, struct cursor, later - 1);
     struct column unused = {0};
@@ -77,10 +95,11 @@ static uint64_t place_of(struct log *log, const struct function *functions, int6
 /* What the record of the posting says of one that MPI_Cancel was called for. */
 static void outcome(const struct log *log, const struct function *functions, const struct cancel *cancel,
                     bool *done, bool *cancelled) {
-    uint64_t head = record_at(log, cancel->place)->head;
+    const struct crdebug_record *record = posting_at(log, cancel->place);
+    uint64_t head = record != NULL ? record->head : 0;
     if (functions[head & 0x1ff].special & F_STARTALL) {
         int64_t slot = cancel->slot ? cancel->slot : 1;
-        uint32_t flags = slot_at(log, cancel->place, slot)[CRDEBUG_SLOT_PEER];
+        uint32_t flags = slot_of(record, slot)[CRDEBUG_SLOT_PEER];
         *done = flags & CRDEBUG_SLOT_DONE;
         *cancelled = flags & CRDEBUG_SLOT_CANCELLED;
     } else {
@@ -93,13 +112,14 @@ void log_cancels(struct log *log, struct history *h, const struct function *func
     uint64_t age = record_at(log, (uint64_t)call->place)->head >> 32, number = log->at.posted - age;
     bool frees = functions[call->function].special & F_FREES && age && age <= log->at.posted;
     if (call->kind == K_CANCEL && age && age <= log->at.posted) {
-        uint64_t place = place_of(log, functions, AT(log->posted, int64_t, number));
-        PUSH(log->cancels, struct cancel, ((struct cancel){number, place, log_slot(log, number)}));
+        int64_t posted = log_posted(log, number);
+        uint64_t place = posted ? place_of(log, functions, posted) : 0;
+        if (posted) PUSH(log->cancels, struct cancel, ((struct cancel){number, place, log_slot(log, number)}));
     }
     if (call->kind != K_COMPLETE && !frees) return;
     for (uint64_t k = 0; k < log->cancels.count;) {
         struct cancel *each = &AT(log->cancels, struct cancel, k);
-        int64_t tick = AT(log->posted, int64_t, each->posted);
+        int64_t tick = log_posted(log, each->posted);
         bool done = frees && each->posted == number, settled, cancelled;
         for (uint64_t n = 0; n < call->completes_count && !frees && !done; n++)
             done = call->completes[n] == tick && call->slots[n] == each->slot;

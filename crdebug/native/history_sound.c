@@ -33,7 +33,7 @@ static bool is_definition(const struct log *log, uint64_t head, uint64_t body, c
 static bool are_slots(const struct log *log, uint64_t place, uint64_t size, uint64_t count) {
     if (size > count / CRDEBUG_SLOT) return false;
     for (uint64_t k = 1; k <= size; k++) {
-        const uint32_t *slot = slot_at(log, place, (int64_t)k);
+        const uint32_t *slot = slot_of(record_at(log, place), (int64_t)k);
         const struct comm *comm = comm_at(&log->comms, slot[CRDEBUG_SLOT_COMM], place);
         if (!is_rank(log, coded(comm, slot[CRDEBUG_SLOT_PEER] & PEER_MOST))) return false;
     }

@@ -43,7 +43,8 @@ static inline uint64_t site_of(uint64_t site) {
 
 extern struct crdebug_clock crdebug_own; /* crdebug_clock, by a name that nobody can preempt */
 extern struct crdebug_log *log_header;
-extern struct crdebug_record *log_records;
+extern struct crdebug_record *log_records; /* the ring, and behind it the same memory once more */
+extern uint64_t log_mask, *site_table;
 extern __thread int depth __attribute__((tls_model("initial-exec")));
 extern int *owner; /* the depth of the thread that may call; NULL outside Init .. Finalize */
 #define C crdebug_own
@@ -133,12 +134,18 @@ static inline bool note_is_large(const struct note *note) {
            BODY_TAG(note->body) == TAG_MOST;
 }
 
+/* What is recorded at a place, which may be a part of one that crosses the ring's end. */
+static inline struct crdebug_record *record_at(uint64_t place) { return log_records + (place & log_mask); }
+static inline uint64_t first_place(void) { return __atomic_load_n(&log_header->begin, __ATOMIC_RELAXED) / 2; }
+/* The same of a posting, which may be from before the record begins; NULL if it is not there. */
+struct crdebug_record *posting_at(uint64_t place);
+
 void went_back(void); /* to be told as soon as `behind` has become true */
 
 /* Something recorded lies ahead, to be repeated. */
 static inline bool behind(void) {
     return C.cursor != log_header->tail ||
-           (C.repeat && HEAD_SIZE(log_records[C.cursor - 1].head) != C.repeat);
+           (C.repeat && HEAD_SIZE(record_at(C.cursor - 1)->head) != C.repeat);
 }
 
 /* The record that the next call must repeat, or NULL when it is new. */
@@ -174,6 +181,7 @@ uint32_t word_of(const struct crdebug_record *record, unsigned k);
 uint32_t *word_at(struct crdebug_record *record, unsigned k);
 void refuse(unsigned reason);
 bool log_open(int rank, int world);
+bool log_room(uint64_t end); /* up to this place */
 void told_no(struct note *note, int *flag); /* by the log: MPI is not asked, but goes on */
 uint64_t mix(uint64_t hash, uint64_t value);
 

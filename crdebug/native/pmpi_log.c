@@ -1,32 +1,10 @@
 /* The layer's log: recording, repeating, and noticing that a call is another one than recorded. */
-#define _GNU_SOURCE 1
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
 
 #include "pmpi.h"
 
-#define CAPACITY (UINT64_C(1) << 26) /* 1 GiB of address space; the file is sparse */
-#define LEAST_ROOM (UINT64_C(1) << 18) /* bytes that are taken from the disk at once, from and to */
-#define MOST_ROOM (UINT64_C(1) << 22)
-#define MOST_LEFT (UINT64_C(1) << 26) /* bytes of the disk that are left to others, see leaves_enough() */
-#ifndef MADV_POPULATE_WRITE /* of Linux 5.14 */
-#define MADV_POPULATE_WRITE 23
-#endif
-#define FEW 64                       /* words of a message to the disk that are compared */
+#define FEW 64 /* words of a message to the disk that are compared */
 
-struct crdebug_log *log_header;
-struct crdebug_record *log_records;
-
-static uint64_t *site_table;
-static char log_path[4096];
 static struct {
     uint64_t address;
     uint32_t number;
@@ -42,136 +20,6 @@ void refuse(unsigned reason) {
     C.refused = reason;
     if (C.mode == CRDEBUG_RECORDS) log_header->refused = reason;
     C.mode = CRDEBUG_COUNTS;
-}
-
-/* ---- the file ----------------------------------------------------------------------------------- */
-
-/* No more than the process may write into one file: to try would end it, by SIGXFSZ. */
-static uint64_t capacity(void) {
-    const char *text = getenv("CRDEBUG_TIME_RECORDS");
-    unsigned long long wanted = text ? strtoull(text, NULL, 10) : 0;
-    struct rlimit limit;
-    uint64_t records = wanted ? wanted : CAPACITY, fit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return records;
-    if (limit.rlim_cur <= CRDEBUG_LOG_HEADER) return 0;
-    fit = (limit.rlim_cur - CRDEBUG_LOG_HEADER) / sizeof(struct crdebug_record);
-    return fit < records ? fit : records;
-}
-
-/* Whether the disk has so many bytes and some more: a log that took all of it would stop the job,
- * whose output goes to the same disk and waits for space. */
-static bool leaves_enough(size_t wanted) {
-    struct statvfs disk;
-    if (statvfs(log_path, &disk) != 0) return true;
-    uint64_t left = (uint64_t)disk.f_blocks * disk.f_frsize / 32;
-    if (left > MOST_LEFT) left = MOST_LEFT;
-    return (uint64_t)disk.f_bavail * disk.f_frsize >= wanted + left;
-}
-
-static bool allocate(char *begin, size_t size) {
-    int failed;
-    do failed = madvise(begin, size, MADV_POPULATE_WRITE);
-    while (failed && (errno == EINTR || errno == EAGAIN));
-    if (!failed || errno != EINVAL) return !failed;
-    int file = open(log_path, O_RDWR | O_CLOEXEC); /* an older kernel */
-    if (file < 0) return false;
-    failed = posix_fallocate(file, begin - (char *)log_header, (off_t)size);
-    close(file);
-    return !failed;
-}
-
-/* Have the disk give its space for a part of the file now: to write where it has none left is SIGBUS
- * (mmap(2)). So a part of which this is not true is never written to. Other ranks do the same at the
- * same time: what was taken too much is given back, as is the part that came before a failure. */
-static bool take_space(char *from, char *to) {
-    const uintptr_t page = 4096;
-    char *begin = (char *)((uintptr_t)from & ~(page - 1));
-    char *fresh = (char *)(((uintptr_t)from + page - 1) & ~(page - 1));
-    size_t size = ((size_t)(to - begin) + page - 1) & ~(size_t)(page - 1);
-    if (!leaves_enough(size)) return false;
-    if (allocate(begin, size) && leaves_enough(0)) return true;
-    if (fresh < begin + size) madvise(fresh, (size_t)(begin + size - fresh), MADV_REMOVE);
-    return false;
-}
-
-/* For so many records, and more: steps grow with the log, and shrink for good as the disk gets full.
- * False, for good, when there is none. */
-static bool make_room(uint64_t records) {
-    static uint64_t most = MOST_ROOM / sizeof(struct crdebug_record);
-    uint64_t step = LEAST_ROOM / sizeof(struct crdebug_record), end = records;
-    if (records > log_header->capacity) {
-        refuse(CRDEBUG_LOG_FULL);
-        return false;
-    }
-    if (step < C.cursor) step = C.cursor;
-    if (step > most) step = most;
-    for (;; step = most = step / 2) {
-        end = C.cursor + step < log_header->capacity ? C.cursor + step : log_header->capacity;
-        if (end < records) end = records;
-        if (take_space((char *)(log_records + C.cursor), (char *)(log_records + end))) break;
-        if (step == 0) {
-            refuse(CRDEBUG_NO_SPACE);
-            return false;
-        }
-    }
-    log_header->room = end;
-    return true;
-}
-
-bool log_open(int rank, int world) {
-    const char *directory = getenv("CRDEBUG_TIME");
-    unsigned reason = CRDEBUG_LOG_FILE;
-    struct stat found;
-    if (directory == NULL) directory = CRDEBUG_TIME_DIR;
-    if (stat(directory, &found) != 0 || !S_ISDIR(found.st_mode)) return false;
-    snprintf(log_path, sizeof log_path, "%s/%d", directory, rank);
-    int file = open(log_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (file < 0 || fstat(file, &found) != 0) goto failed;
-    uint64_t records = capacity();
-    if (found.st_size > CRDEBUG_LOG_HEADER)
-        records = ((uint64_t)found.st_size - CRDEBUG_LOG_HEADER) / sizeof(struct crdebug_record);
-    size_t size = CRDEBUG_LOG_HEADER + records * sizeof(struct crdebug_record);
-    if (records == 0 || ftruncate(file, (off_t)size) != 0) {
-        reason = records == 0 || errno == ENOSPC || errno == EDQUOT || errno == EFBIG ? CRDEBUG_NO_SPACE
-                                                                                      : CRDEBUG_LOG_FILE;
-        goto failed;
-    }
-    void *mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (mapped == MAP_FAILED) goto failed;
-    close(file);
-    file = -1;
-    struct crdebug_log *header = mapped;
-    log_header = header;
-    if (!take_space(mapped, (char *)mapped + CRDEBUG_LOG_HEADER)) {
-        reason = CRDEBUG_NO_SPACE;
-        goto unmap;
-    }
-    if (header->abi == 0) {
-        *header = (struct crdebug_log){.size = CRDEBUG_LOG_HEADER,
-                                       .rank = rank,
-                                       .world = world,
-                                       .capacity = records,
-                                       .first_now = C.now - 1,
-                                       .tail_now = C.now - 1,
-                                       .calls = CRDEBUG_TABLE};
-        /* last: whoever looks at a rank that stands in the midst of this sees no log yet */
-        __atomic_store_n(&header->abi, CRDEBUG_CLOCK_ABI, __ATOMIC_RELEASE);
-    } else if (header->abi != CRDEBUG_CLOCK_ABI || header->calls != CRDEBUG_TABLE ||
-               header->rank != rank || header->world != world) {
-        goto unmap;
-    }
-    site_table = (uint64_t *)((char *)mapped + 4096);
-    log_records = (struct crdebug_record *)((char *)mapped + CRDEBUG_LOG_HEADER);
-    const char *enforce = getenv("CRDEBUG_ENFORCE"); /* for a run without crdebug */
-    if (enforce != NULL && *enforce == '0') C.enforce = CRDEBUG_ASK_ANEW;
-    return true;
-unmap:
-    munmap(mapped, size);
-    log_header = NULL;
-failed:
-    if (file >= 0) close(file);
-    refuse(reason);
-    return false;
 }
 
 static uint32_t site_number(uint64_t address) {
@@ -231,11 +79,11 @@ static void caught_up(void) {
     if (deferred) requests_caught_up();
 }
 
-static bool in_a_run(void) { return C.repeat && HEAD_SIZE(log_records[C.cursor - 1].head) != C.repeat; }
+static bool in_a_run(void) { return C.repeat && HEAD_SIZE(record_at(C.cursor - 1)->head) != C.repeat; }
 
 /* crdebug has cut the log here, and set all of its header but for what stands in the way. */
 static bool cut_from_outside(void) {
-    const struct crdebug_record *last = &log_records[C.cursor];
+    const struct crdebug_record *last = record_at(C.cursor);
     if (in_a_run() || C.cursor + 1 != log_header->tail) return false;
     if (last->head != CRDEBUG_CUT_HEAD || last->body != CRDEBUG_CUT_BODY) return false;
     log_header->tail = C.cursor;
@@ -253,7 +101,7 @@ void went_back(void) {
 
 static void cut(void) {
     if (C.repeat) {
-        struct crdebug_record *run = &log_records[C.cursor - 1];
+        struct crdebug_record *run = record_at(C.cursor - 1);
         run->head = (uint32_t)run->head | C.repeat << SIZE_SHIFT;
     }
     log_header->tail = C.cursor;
@@ -301,9 +149,14 @@ const struct crdebug_record *expected_slow(void) {
         cut();
         return NULL;
     }
+    if (UNLIKELY(C.cursor - (C.repeat != 0) < first_place())) { /* brought back from before that */
+        C.refused = CRDEBUG_GIVEN_UP;
+        C.mode = CRDEBUG_COUNTS;
+        return NULL;
+    }
     went_back();
     if (!behind()) return NULL;
-    return &log_records[in_a_run() ? C.cursor - 1 : C.cursor];
+    return record_at(in_a_run() ? C.cursor - 1 : C.cursor);
 }
 
 bool says_no(const struct crdebug_record *record) { return record->head & FLAG(CRDEBUG_NO); }
@@ -357,8 +210,8 @@ uint64_t append(struct note *note) {
     uint32_t more = note->count || UNLIKELY(note->failed) ? (1 + note->count + 3) / 4 : 0;
     if (UNLIKELY(C.mode == CRDEBUG_COUNTS)) return NOBODY;
     if (UNLIKELY(unsettled)) requests_sweep(16);
-    if (UNLIKELY(place + 1 + more > log_header->room) && !make_room(place + 1 + more)) return NOBODY;
-    struct crdebug_record *record = &log_records[place];
+    if (UNLIKELY(place + 1 + more > log_header->room) && !log_room(place + 1 + more)) return NOBODY;
+    struct crdebug_record *record = record_at(place);
     record->head = note->head | (more ? FLAG(CRDEBUG_MORE) : 0) |
                    (uint64_t)site_number(note->site) << SITE_SHIFT;
     record->body = note->body;
@@ -386,7 +239,7 @@ void finish_no(struct note *note) {
         if ((record->head ^ note->head) & least || record->body != note->body) {
             diverge(record, note);
         } else {
-            if (record == &log_records[C.cursor]) {
+            if (record == record_at(C.cursor)) {
                 C.cursor++;
                 C.repeat = 0;
             }
@@ -396,7 +249,7 @@ void finish_no(struct note *note) {
         }
     }
     if (C.repeat) {
-        struct crdebug_record *run = &log_records[C.cursor - 1];
+        struct crdebug_record *run = record_at(C.cursor - 1);
         uint64_t head = note->head | (uint64_t)site_number(note->site) << SITE_SHIFT;
         if ((uint32_t)run->head == (uint32_t)head && run->body == note->body &&
             C.repeat < SIZE_MOST - 1) {

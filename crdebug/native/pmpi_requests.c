@@ -102,16 +102,20 @@ struct request *request_posted(MPI_Request handle, unsigned flags, uint64_t reco
     return request;
 }
 
-static uint32_t *slot_of(const struct request *request) {
-    return word_at(&log_records[request->record], CRDEBUG_SLOT * (request->slot - 1));
+/* The record of its posting, or NULL. */
+static struct crdebug_record *record_of(const struct request *request) {
+    return request->record == NOBODY ? NULL : posting_at(request->record);
+}
+
+static uint32_t *slot_of(const struct request *request, struct crdebug_record *record) {
+    return word_at(record, CRDEBUG_SLOT * (request->slot - 1));
 }
 
 /* What the posting left open is known now: a replay posts it so. */
-static void settle(struct request *request, int source, int tag, bool cancelled) {
-    if (request->record == NOBODY || C.mode == CRDEBUG_COUNTS) return;
-    struct crdebug_record *record = &log_records[request->record];
+static void settle_in(struct crdebug_record *record, const struct request *request, int source, int tag,
+                      bool cancelled) {
     if (request->slot) {
-        uint32_t *words = slot_of(request);
+        uint32_t *words = slot_of(request, record);
         words[CRDEBUG_SLOT_PEER] |= CRDEBUG_SLOT_DONE | (cancelled ? CRDEBUG_SLOT_CANCELLED : 0);
         if (!cancelled && request->flags & R_WILD) {
             words[CRDEBUG_SLOT_PEER] = (words[CRDEBUG_SLOT_PEER] & ~PEER_MOST) | peer_code(source);
@@ -124,6 +128,14 @@ static void settle(struct request *request, int source, int tag, bool cancelled)
         record->body &= ~(((uint64_t)PEER_MOST << 28) | TAG_MOST);
         record->body |= (uint64_t)peer_code(source) << 28 | tag_code(tag);
     }
+}
+
+/* Again if the record was copied elsewhere meanwhile: crdebug may have stopped us in the midst of it. */
+static void settle(struct request *request, int source, int tag, bool cancelled) {
+    struct crdebug_record *record = record_of(request), *before = NULL;
+    if (C.mode == CRDEBUG_COUNTS) return;
+    for (; record && record != before; before = record, record = record_of(request))
+        settle_in(record, request, source, tag, cancelled);
 }
 
 static void end_shadow(struct request *request) {
@@ -175,20 +187,19 @@ void requests_unsettle(void) {
     for (unsigned i = 0; i < BUCKETS; i++)
         for (struct request *request = buckets[i]; request; request = request->next) {
             bool known = request->shadowed && !(request->flags & R_DEFERRED);
-            if (!(request->flags & R_ACTIVE) || !(request->flags & R_WILD) || known ||
-                request->record == NOBODY)
+            struct crdebug_record *record = record_of(request);
+            if (!(request->flags & R_ACTIVE) || !(request->flags & R_WILD) || known || record == NULL)
                 continue;
             if (request->flags & R_SETTLED) unsettled++;
             request->flags &= ~(unsigned)R_SETTLED;
             if (request->slot) {
-                uint32_t *words = slot_of(request);
+                uint32_t *words = slot_of(request, record);
                 words[CRDEBUG_SLOT_PEER] &= CRDEBUG_SLOT_FLAGS(~0u) & ~CRDEBUG_SLOT_DONE;
                 words[CRDEBUG_SLOT_PEER] &= ~CRDEBUG_SLOT_CANCELLED;
                 words[CRDEBUG_SLOT_PEER] |= peer_code(request->source);
                 words[CRDEBUG_SLOT_TAG] = tag_code(request->tag);
                 continue;
             }
-            struct crdebug_record *record = &log_records[request->record];
             record->head &= ~FLAG(CRDEBUG_DONE | CRDEBUG_ODD);
             record->body &= ~(((uint64_t)PEER_MOST << 28) | TAG_MOST);
             record->body |= (uint64_t)peer_code(request->source) << 28 | tag_code(request->tag);
@@ -253,12 +264,12 @@ void requests_caught_up(void) {
 
 /* How the log says that a posted receive ends: 0 not before its tail, 1 with a message, 2 cancelled. */
 static int outcome(const struct request *request, int *source, int *tag) {
-    if (request->record == NOBODY) return 0;
-    const struct crdebug_record *record = &log_records[request->record];
+    struct crdebug_record *record = record_of(request);
+    if (record == NULL) return 0;
     uint32_t peer = BODY_PEER(record->body), code = BODY_TAG(record->body);
     bool done = record->head & FLAG(CRDEBUG_DONE), odd = record->head & FLAG(CRDEBUG_ODD);
     if (request->slot) {
-        const uint32_t *words = slot_of(request);
+        const uint32_t *words = slot_of(request, record);
         peer = words[CRDEBUG_SLOT_PEER] & PEER_MOST;
         code = words[CRDEBUG_SLOT_TAG];
         done = words[CRDEBUG_SLOT_PEER] & CRDEBUG_SLOT_DONE;

@@ -219,7 +219,7 @@ class RankLog:
             header = _up_to_the_cut(file, header)
             which = found.st_dev, found.st_ino, found.st_size
             if self._file is None:
-                self._open(file, found.st_size, header)
+                self._open(file, header)
                 self._file = which
             elif (
                 which != self._file
@@ -233,8 +233,10 @@ class RankLog:
                 self._sites = struct.unpack(f"<{header.sites}Q", file.read(8 * header.sites))
         return True
 
-    def _open(self, file: FileIO, size: int, header: LogHeader) -> None:
-        self._log = library().log_open(file.fileno(), size, header.rank, header.world) or 0
+    def _open(self, file: FileIO, header: LogHeader) -> None:
+        self._log = (
+            library().log_open(file.fileno(), header.capacity, header.rank, header.world) or 0
+        )
         if not self._log:
             raise NotAvailable(f"{self.path} cannot be mapped: there is no memory for it")
         owners = (self._names.memory,) if self._matching else ()
@@ -341,8 +343,8 @@ def _or_none(number: int) -> int | None:
 
 def _up_to_the_cut(file: FileIO, header: LogHeader) -> LogHeader:
     """Without the record which only says that the log was cut there from outside."""
-    if header.tail:
-        file.seek(clock.LOG_HEADER + 16 * (header.tail - 1))
+    if header.tail > header.first:
+        file.seek(header.offset(header.tail - 1))
         if clock.RECORD.unpack(file.read(16)) == clock.CUT_HERE:
             return replace(header, tail=header.tail - 1)
     return header

@@ -33,19 +33,20 @@ class Logs:
         self._header = clock.LOG_HEADER
         self._work = work
         self._whole: dict[int, bytes] = {}
+        self._size = 0  # of each
         for log in logs.iterdir():
             with open(log, "rb") as file:
                 head = file.read(clock.LOG_SIZE)
                 file.seek(0)
-                self._whole[int(log.name)] = file.read(
-                    clock.LOG_HEADER + 16 * clock.LogHeader.parse(head).tail
-                )
+                header = clock.LogHeader.parse(head)
+                self._size = header.area_offset(2)
+                self._whole[int(log.name)] = file.read(clock.LOG_HEADER + 16 * header.tail)
             self._write(int(log.name), self._whole[int(log.name)])
 
     def _write(self, rank: int, data: bytes) -> None:
         with open(self._work / str(rank), "wb") as file:
             file.write(data)
-            file.truncate(max(len(data), self._header) + (1 << 26))
+            file.truncate(self._size)
 
     @property
     def paths(self) -> list[Path]:
@@ -56,7 +57,7 @@ class Logs:
         rank = chance.choice(sorted(self._whole))
         data = bytearray(self._whole[rank])
         for _ in range(chance.choice((1, 1, 1, 2, 8))):
-            area = (0, 80) if chance.random() < 0.2 else (self._header, len(data))
+            area = (0, 88) if chance.random() < 0.2 else (self._header, len(data))
             at = chance.randrange(*area)
             match chance.randrange(5):
                 case 0 | 1:

@@ -10,7 +10,7 @@ from crdebug.native import clock, mpi_calls
 
 MORE, WILD_SOURCE, _WILD_TAG, DONE, NO, ODD, PACKED = (1 << n for n in range(9, 16))
 ROOM = 4096  # records
-_HEADER = struct.Struct("<IIiiQQQQQIIIIQ")
+_HEADER = struct.Struct("<IIiiQQQQQIIIIQQ")
 
 
 class LogWriter:
@@ -21,7 +21,7 @@ class LogWriter:
         self.rank, self.world = rank, world
         self.tail = self.ticks = self.cuts = 0
         with open(path, "wb") as file:
-            file.truncate(clock.LOG_HEADER + 16 * ROOM)
+            file.truncate(clock.LOG_HEADER + 16 * (ROOM + 2 * clock.OLD))
         self._write(clock.SITES_OFFSET, struct.pack("<Q", 0x401000))
         self._head()
 
@@ -33,7 +33,7 @@ class LogWriter:
     def _head(self) -> None:
         digest = mpi_calls.DIGEST
         what = (clock.ABI, clock.LOG_HEADER, self.rank, self.world, ROOM, self.tail)
-        self._write(0, _HEADER.pack(*what, 2 * self.ticks, 0, digest, 0, 1, self.cuts, 0, ROOM))
+        self._write(0, _HEADER.pack(*what, 2 * self.ticks, 0, digest, 0, 1, self.cuts, 0, ROOM, 0))
 
     def _record(self, head: int, body: int, words: Sequence[int] = ()) -> int:
         more = (1 + len(words) + 3) // 4 if words else 0

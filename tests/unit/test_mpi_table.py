@@ -89,6 +89,7 @@ def test_the_layout_is_the_compilers(tmp_path: Path) -> None:
         ("log", "tail", clock.TAIL_OFFSET),
         ("log", "cuts", clock.CUTS_OFFSET),
         ("log", "room", clock.ROOM_OFFSET),
+        ("log", "begin", clock.BEGIN_OFFSET),
     ]
     # where the two formats read the fields
     parts = [("<", "abi"), ("<IIii", "now"), ("<IIiiQQ", "held"), ("<IIiiQQI", "mode")]
@@ -106,6 +107,8 @@ def test_the_layout_is_the_compilers(tmp_path: Path) -> None:
         f"_Static_assert(sizeof(struct crdebug_record) == {clock.RECORD.size}, {'record'!r});",
         f"_Static_assert(CRDEBUG_LOG_HEADER == {clock.LOG_HEADER}, {'header'!r});",
         f"_Static_assert(CRDEBUG_CLOCK_ABI == {clock.ABI}, {'abi'!r});",
+        f"_Static_assert(CRDEBUG_OLD == {clock.OLD}, {'old'!r});",
+        f"_Static_assert(CRDEBUG_PAGE == {clock.PAGE}, {'page'!r});",
         f"_Static_assert(CRDEBUG_ARGUMENT_ERRORS == {mpi_errors.ARGUMENTS}, {'errors'!r});",
     ]
     source = tmp_path / "layout.c"
