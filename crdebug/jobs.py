@@ -32,7 +32,7 @@ from crdebug.job.record import (
     is_alive,
     parse_handle,
 )
-from crdebug.job.remains import end_remains, take_over
+from crdebug.job.remains import end_remains, recover, take_over
 from crdebug.job.told import note_killed, told
 from crdebug.node import family, proc, signals
 from crdebug.output import OutputRelay
@@ -319,13 +319,13 @@ async def restart(
     """
     settings = settings or Settings()
     directory, number = parse_handle(handle)
-    record = directory.read()
+    directory.read()
     if await is_attended(directory.session_socket):
         raise Refused(
             f"job '{directory.name}' is under a debugger", hint="use 'restart' at its prompt"
         )
     async with directory.lock_within("restart", Deadline(settings.stop)):
-        record = directory.read()  # others may have had it until now
+        record = await recover(directory, settings)
         actions = Undisturbed(
             Imaging(directory, settings), record, (), progress, number=number, held=held
         )
@@ -385,7 +385,7 @@ async def _end(directory: JobDirectory, record: JobRecord, settings: Settings) -
     asked = Deadline(3 * settings.stop)
     if await ask(directory.session_socket, Request(kill=True), asked) is None:
         with contextlib.suppress(Refused), directory.lock("kill it"):
-            await end_remains(directory, record, Deadline(settings.stop))
+            record = await end_remains(directory, settings)
         await end(record, Deadline(settings.stop))
 
 
@@ -409,7 +409,7 @@ async def release(job: str, settings: Settings | None = None) -> tuple[str, ...]
         if proc.is_stopped(record.pid):
             stop_all(family.of_job(record.pid), SIGCONT)
             lines.append(f"job '{job}' goes on")
-        shims = await take_over(directory, record, settings)
+        record, shims = await take_over(directory, settings)
         if half_back.was_on_its_way(directory, record):
             return (*lines, await make_whole(directory, record, settings))
         past = clocks.held(shims, record.layer)

@@ -33,7 +33,7 @@ from crdebug.job.record import (
     is_alive,
     parse_handle,
 )
-from crdebug.job.remains import take_over
+from crdebug.job.remains import recover, take_over
 from crdebug.native.app_layout import Status, Wish
 from crdebug.output import tell_phase
 from crdebug.ranks import RankSet
@@ -128,8 +128,7 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         if await is_attended(directory.session_socket):
             raise attended_already(directory)
         async with directory.lock_within("attach", Deadline(settings.stop)):
-            record = directory.read()
-            shims = await take_over(directory, record, settings)
+            record, shims = await take_over(directory, settings)
             session = await cls._begin(directory, record, shims, settings, subscriber)
             try:
                 if not half_back.was_on_its_way(directory, record):
@@ -172,12 +171,14 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         """
         settings = settings or Settings()
         directory, number = parse_handle(handle)
-        record = directory.read()
+        directory.read()
         manifest = directory.store.load(number)
         if await is_attended(directory.session_socket):
             raise Refused(
                 f"job '{directory.name}' is under a debugger", hint="use 'restart' at its prompt"
             )
+        async with directory.lock_within("restart", Deadline(settings.stop)):
+            record = await recover(directory, settings)
         ranks = RankSet.of(each.rank for each in manifest.ranks)
         group = await launch_group(ranks, manifest.signal, settings, tell=subscriber)
         session = cls(group, directory.name, settings, subscriber)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 
@@ -40,8 +41,21 @@ class _Rendezvous:
         self.error: BaseException | None = None
         self.refused = False  # what the CRS does is not wanted any more
         self.final = False  # a plan is being carried out, or was
+        self._serving: set[asyncio.Task[None]] = set()
+
+    async def over(self) -> None:
+        """CRIU has ended. Its script outlives it if it was killed: what that has asked for is not
+        given any more, and what it carries out comes to its end first."""
+        if not self.final:
+            self.refused = True
+            for each in self._serving:
+                each.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
         try:
             words = (await reader.readline()).decode().split()
             if self.refused:
@@ -65,6 +79,8 @@ class _Rendezvous:
                 self.error = StoreError(told)
         except (ConnectionError, EOFError):
             pass  # the script was killed; its CRS tells
+        except asyncio.CancelledError:
+            pass  # of `over`
         except BaseException as error:  # goes to whoever started the dump
             self.error = error
         finally:
@@ -163,29 +179,36 @@ class Criu:
             log = work / f"{verb}.log"
             socket = work / "socket"
             script = work / "action"
-            script.write_text(f"#!/bin/sh\nexec '{self._helper}' --crs-action '{socket}'\n")
+            # The variable tells whose it is, should it be left alone with a plan.
+            script.write_text(
+                f"#!/bin/sh\nexport {container.SCRIPT_OF}={shlex.quote(str(images))}\n"
+                f"exec '{self._helper}' --crs-action '{socket}'\n"
+            )
             script.chmod(0o700)
             server = await asyncio.start_unix_server(meeting.serve, socket)
             try:
-                done = await programs.run(
-                    [
-                        self._program.path,
-                        *arguments,
-                        *(word for each in external for word in ("--external", each)),
-                        "--images-dir",
-                        str(images),
-                        "--work-dir",
-                        str(work),
-                        "--log-file",
-                        str(log),
-                        "-v1",
-                        "--action-script",
-                        str(script),
-                    ],
-                    deadline,
-                    f"the CRS to {verb}",
-                    pass_fds=passed,
-                )
+                try:
+                    done = await programs.run(
+                        [
+                            self._program.path,
+                            *arguments,
+                            *(word for each in external for word in ("--external", each)),
+                            "--images-dir",
+                            str(images),
+                            "--work-dir",
+                            str(work),
+                            "--log-file",
+                            str(log),
+                            "-v1",
+                            "--action-script",
+                            str(script),
+                        ],
+                        deadline,
+                        f"the CRS to {verb}",
+                        pass_fds=passed,
+                    )
+                finally:
+                    await meeting.over()
                 if meeting.error is not None:
                     raise _as_error(meeting.error)
                 if done.status != 0 or meeting.pid is None:

@@ -51,6 +51,11 @@ class SavedFile:
     tail: str = ""
 
 
+def is_in_container(path: str, *, container: bool = True) -> bool:
+    """Does it lie in a mount of the container's own? container: there is one."""
+    return path.startswith(_OWN) and (container or not path.startswith(_SHARED_MEMORY))
+
+
 def find_open_files(pids: Iterable[int], *, container: bool = True) -> tuple[SavedFile, ...]:
     """The files that these processes write to, each once, without copies yet.
 
@@ -64,8 +69,7 @@ def find_open_files(pids: Iterable[int], *, container: bool = True) -> tuple[Sav
         except (ProcessLookupError, PermissionError):
             continue
         for file in files:
-            shared = not container and file.path.startswith(_SHARED_MEMORY)
-            if file.deleted or (file.path.startswith(_OWN) and not shared):
+            if file.deleted or is_in_container(file.path, container=container):
                 continue
             appending[file.path] = appending.get(file.path, True) and file.append
             sizes[file.path] = file.size

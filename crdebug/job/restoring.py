@@ -12,6 +12,7 @@ from pathlib import Path
 
 from crdebug.acquire.binaries import build_id
 from crdebug.acquire.mpir import ProcDesc, acquire
+from crdebug.checkpoint import ghosts
 from crdebug.checkpoint.commit import Plan
 from crdebug.checkpoint.criu import Criu
 from crdebug.checkpoint.crs import Crs
@@ -225,6 +226,7 @@ class Restoring:
             else:
                 undo.callback(self._give_up, rollback, incarnation)
                 await _to_its_end(rollback.prepare)
+            undo.callback(_forget_ghosts, home / "images", record)
             undo.push_async_callback(
                 container.end_all,
                 lambda: _begun(record, run, home / "run"),
@@ -274,6 +276,11 @@ def _binds(rollback: RollBack, run: Path) -> Path:
     return Plan(binds={path: str(inside / copies[path].name) for path in copies}).write(
         run / "begun"
     )
+
+
+def _forget_ghosts(images: Path, record: JobRecord) -> None:
+    with contextlib.suppress(StoreError):  # what failed before says why
+        ghosts.forget(images, container=not record.adopted)
 
 
 def _begun(record: JobRecord, run: Path, noted: Path) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
@@ -12,6 +13,8 @@ from crdebug.errors import NotAvailable
 from crdebug.node import proc, programs, signals
 
 JOB_DIRECTORY = "/run/crdebug"  # CRDEBUG_DIR of crdebug.h
+# In the environment of the CRS's action script: where the images are.
+SCRIPT_OF = "CRDEBUG_IMAGES"
 
 
 async def start(
@@ -114,6 +117,19 @@ def crs_at_work(images: Path) -> tuple[int, ...]:
             if option == "--images-dir" and Path(value).is_relative_to(images):
                 found.append(pid)
                 break
+    return tuple(found)
+
+
+def scripts_at_work(images: Path) -> tuple[int, ...]:
+    """The host PIDs of the action scripts of programs that `crs_at_work` tells, or told: one that
+    carries out a plan outlives its CRS if that is killed."""
+    found = []
+    for pid in proc.pids():
+        with contextlib.suppress(OSError):
+            if "--crs-action" in proc.command_line(pid)[1:2]:
+                place = proc.environment(pid).get(SCRIPT_OF)
+                if place is not None and Path(place).is_relative_to(images):
+                    found.append(pid)
     return tuple(found)
 
 

@@ -19,6 +19,7 @@ from harness.cli import complaint, crdebug
 from harness.exact import look
 from harness.faults import CHECKPOINT, At, FaultyCriu, half_checkpoints, moves_on, small_disk
 from harness.jobs import JOB, Heard, bare_job, run_to_end, session
+from harness.lines import require_nothing_lost
 from harness.mpirun import reference
 from harness.programs import build
 
@@ -211,6 +212,31 @@ async def test_without_a_debugger(criu: FaultyCriu) -> None:
         criu.work_again()
         await jobs.restart(f"{JOB}:1", Heard())
         await followed_to_the_end(program)
+    await jobs.delete(f"{JOB}:1")
+
+
+def ghosts() -> list[Path]:
+    return list(Path().glob("*.ghost"))
+
+
+async def test_a_restore_that_is_killed_leaves_no_names_of_its_own(criu: FaultyCriu) -> None:
+    """Nor if crdebug is killed with it; they would be in the way of every other restart."""
+    async with bare_job(build("files"), *ENDLESS, ranks=RANKS):
+        await looks.reach(5)
+        await jobs.take_checkpoint(JOB, "", False, Heard())
+        for line, nth in RESTORE:
+            criu.will("kill", "restore", nth, at=line)
+            with fails(criu, CrsFailed, reasons("restore")["kill"]):
+                await jobs.restart(f"{JOB}:1", Heard())
+            assert not ghosts(), line
+        criu.will("kill both", "restore", at=RESTORE[0][0])
+        await crdebug("restart", "--no-debug", f"{JOB}:1", status=-9)
+        assert ghosts()
+        criu.work_again()
+        await jobs.restart(f"{JOB}:1", Heard())
+        await moves_on()
+        require_nothing_lost(RANKS)
+        assert not ghosts()
     await jobs.delete(f"{JOB}:1")
 
 

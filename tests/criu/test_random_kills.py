@@ -39,6 +39,7 @@ DRAWN = (
     *[("back", "crdebug")] * 2,
     ("back", "gdb"),
     ("back", "rank"),
+    ("back", "launcher"),
     ("run", "crdebug"),
     ("stage", "crdebug"),
     ("restart", "starter"),

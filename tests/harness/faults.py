@@ -94,7 +94,9 @@ while data := os.read(lines, 256):
         if argv[0] == "dump" and plan["do"] in ("kill", "hang", "kill job"):
             come_to_a_stand()
         open(plan["reached"], "w").close()
-        if plan["do"] == "kill":
+        if plan["do"] == "kill both":
+            os.kill(os.getppid(), signal.SIGKILL)
+        if plan["do"] in ("kill", "kill both"):
             process.kill()
             os.kill(os.getpid(), signal.SIGKILL)
         if plan["do"] == "hang":
@@ -133,8 +135,8 @@ class FaultyCriu:
     def will(self, do: str, verb: str, nth: int = 1, **more: str) -> None:
         """From now on: at "dump" or "restore", "fail" at once; "fill" a `file` until the disk is
         full, then go on; or, where the log says `at` (a regular expression) the `nth` time, "kill"
-        (be killed), "hang", "kill crdebug", "kill job" (PID 1 of its container). option: only if
-        that is among its arguments.  once: if it is given, not a second time."""
+        (be killed), "hang", "kill crdebug", "kill both", "kill job" (PID 1 of its container).
+        option: only if that is among its arguments.  once: if it is given, not a second time."""
         self._reached.unlink(missing_ok=True)
         plan = {"do": do, "verb": verb, "nth": nth, "reached": str(self._reached), **more}
         self._monkeypatch.setenv(_PLAN, json.dumps(plan))
