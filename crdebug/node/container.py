@@ -126,7 +126,7 @@ def scripts_at_work(images: Path) -> tuple[int, ...]:
     found = []
     for pid in proc.pids():
         with contextlib.suppress(OSError):
-            if "--crs-action" in proc.command_line(pid)[1:2]:
+            if "--crs-action" in proc.command_line(pid):
                 place = proc.environment(pid).get(SCRIPT_OF)
                 if place is not None and Path(place).is_relative_to(images):
                     found.append(pid)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import os
@@ -18,6 +19,7 @@ import pytest
 from crdebug.checkpoint.criu import Criu, errors_in
 from crdebug.deadline import Deadline
 from crdebug.errors import CrsFailed, DeadlineExpired, NotAvailable, StoreError
+from crdebug.node import container
 from crdebug.node.criu_program import CriuProgram
 from harness.scripts import BY_PATH
 
@@ -243,6 +245,60 @@ async def test_what_makes_it_final_is_not_broken_off(world: World, end: str) -> 
         process.send_signal(signal.SIGTERM)
     with pytest.raises(CrsFailed, match="killed by signal 15"):
         await late
+
+
+def kill_criu(world: World) -> None:
+    for pid in container.crs_at_work(world.images):
+        os.kill(pid, signal.SIGKILL)
+
+
+async def test_a_plan_comes_to_its_end_though_criu_is_killed(world: World) -> None:
+    """Before anybody is told: who tries again would find it at work on the same files."""
+    criu, whole = world.criu(actions=("post-restore",)), Whole(world.home / "unused")
+    whole.plan = world.home / "final"
+    os.mkfifo(whole.plan)
+    restore = asyncio.create_task(criu.restore(world.images, {}, whole, soon()))
+    plan = -1
+
+    def read() -> bool:
+        nonlocal plan
+        with contextlib.suppress(OSError):  # nobody has it open
+            plan = os.open(whole.plan, os.O_WRONLY | os.O_NONBLOCK)
+        return plan >= 0
+
+    await soon().until(read, "the plan to be read")
+    kill_criu(world)
+    done, _ = await asyncio.wait([restore], timeout=1.0)
+    assert not done
+    assert len(container.scripts_at_work(world.images)) == 1
+    assert not container.scripts_at_work(world.home / "other")
+    os.write(plan, b"done")
+    os.close(plan)
+    with pytest.raises(CrsFailed, match="killed by signal 9"):
+        await restore
+    await soon().until(lambda: not container.scripts_at_work(world.images), "the script to end")
+
+
+async def test_no_plan_is_given_once_criu_is_killed(world: World) -> None:
+    begun, given_up = asyncio.Event(), False
+
+    class Hanging(Whole):
+        async def __call__(self, pid: int) -> Path:
+            nonlocal given_up
+            begun.set()
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                given_up = True
+            raise AssertionError
+
+    criu, whole = world.criu(actions=("post-restore",)), Hanging(world.home / "final")
+    restore = asyncio.create_task(criu.restore(world.images, {}, whole, soon()))
+    await begun.wait()
+    kill_criu(world)
+    with pytest.raises(CrsFailed, match="killed by signal 9"):
+        await restore
+    assert given_up
 
 
 async def test_only_the_action_that_is_waited_for_counts(world: World) -> None:
