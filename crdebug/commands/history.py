@@ -201,10 +201,12 @@ Go back to where EXPR was last changed.
 The job then stands just behind the instruction that did it; or inside the MPI call that did, which
 is named with where it came from ('goto-sender' goes there). The rank is the one in brackets, or the
 one that stopped last. It is the memory that EXPR stands for here that counts, also where the name
-is not known.
+is not known. Of a rank that has ended it is what EXPR stands for behind its last MPI call, and what
+it did after that counts too.
 """,
     arguments=(EXPRESSION,),
     ranks=True,
+    requires=Requires.ANY,
 )
 async def last(call: Call) -> Result:
     past = history(call)
@@ -227,10 +229,11 @@ The predicate is over ranks: 'rank 3: p != 0', 'any(x < 0)', 'all(x == y)', 'sum
 evaluates where it stands, for a rank inside MPI in the code that called it. One that cannot be
 evaluated counts as not. Moments are the returns of the MPI calls of one rank (the one in brackets,
 or of 'rank N:', or the one that stopped last), searched by halves: right if what holds once holds
-from then on.
+from then on. Also of a job that has ended.
 """,
     arguments=(PREDICATE,),
     ranks=True,
+    requires=Requires.ANY,
 )
 async def bisect(call: Call) -> Result:
     past = history(call)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+from crdebug.attended import AttendedJob
 from crdebug.deadline import Deadline
-from crdebug.errors import CrdebugError
+from crdebug.errors import CrdebugError, Refused
 from crdebug.events import Location, StopReason
+from crdebug.job.clocks import RankClock
 from crdebug.ranks import RankSet
 from crdebug.target import reading
 from crdebug.target.group import TargetGroup
@@ -17,6 +20,7 @@ from crdebug.travel.replay import quiet
 
 # The first thread, which calls MPI: an interrupt may have selected another one.
 _THREAD = 1
+_TRIES = 5  # to leave a call
 _FRAMES = f"-stack-list-frames --thread {_THREAD}"
 # The MPI's Fortran bindings, which call the layer for the program (pmpi_fortran.c knows them too).
 _BINDING = re.compile(r"/libmpi[^/]*(mpifh|usempi|fort)[^/]*$")
@@ -78,6 +82,29 @@ async def leave_call(group: TargetGroup, rank: int, layer: str) -> None:
     ):
         problem = f"it did not leave its MPI call: {cause.reason.value} {cause.detail}"
         raise CrdebugError(problem.rstrip(), ranks=RankSet.of([rank]))
+
+
+async def leave_hold(job: AttendedJob, clock: RankClock) -> None:
+    """Take one rank from the hold before a call's return into the user's code."""
+    for _ in range(_TRIES):
+        now = clock.read().now
+        clock.set_stop(now + 1)  # not into the next call
+        await leave_call(job.group, clock.rank, job.record.layer)
+        if clock.read().now % 2 == 0:
+            return
+        clock.set_stop(now)
+        await _elsewhere_in_the_hold(job.group, clock.rank)
+    raise Refused("the rank did not leave its MPI call", ranks=RankSet.of([clock.rank]))
+
+
+async def _elsewhere_in_the_hold(group: TargetGroup, rank: int) -> None:
+    """There are instructions in libraries at which GDB cannot read the stack."""
+    async with quiet(group):
+        run = asyncio.create_task(group.resume(RankSet.of([rank])))
+        begun = Deadline(group.settings.command)
+        await begun.until(lambda: run.done() or bool(group.running), "the rank to run")
+        await group.interrupt()
+        await run
 
 
 class Sites:

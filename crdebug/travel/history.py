@@ -16,18 +16,18 @@ from crdebug.job import half_back
 from crdebug.native.clock import Refused as Reason
 from crdebug.ranks import RankSet
 from crdebug.target.answers import Answers
-from crdebug.target.interface import Target
+from crdebug.target.interface import Target, TargetState
 from crdebug.timeline.branches import MAIN
 from crdebug.timeline.predicate import parse
 from crdebug.timeline.text import Place
 from crdebug.travel.automatic import EVERY, Automatic
 from crdebug.travel.bases import StartOfHistory
 from crdebug.travel.branching import Branching, Compared
-from crdebug.travel.calls import leave_call
+from crdebug.travel.calls import leave_hold
 from crdebug.travel.last import Last
 from crdebug.travel.overview import Overview, Survey
 from crdebug.travel.partners import Partner, Partners
-from crdebug.travel.replay import divergence, diverges, quiet
+from crdebug.travel.replay import divergence, diverges
 from crdebug.travel.reverse import Reverse
 from crdebug.travel.searches import First, bisect
 from crdebug.travel.stops import Stops
@@ -56,7 +56,6 @@ class Moment:
         return self.cut[self.focus] // 2
 
 
-_TRIES = 5
 _READ_EVERY, _READ_FOR = 0.25, 0.01  # seconds: of run, and of reading in it
 
 
@@ -277,13 +276,15 @@ class History:
             return self.now(mark.focus, "; ".join(self.traveller.doubts))
 
     async def last(self, expression: str, focus: int) -> Moment:
-        """Back to where what an expression stands for in the rank's memory was last changed.
+        """Back to where what an expression stands for in the rank's memory was last changed; of a
+        rank that has ended, before its end.
 
         Raises GdbError for what is no place in memory.
         """
         async with self._going():
             self.traveller.doubts.clear()
-            rank, note = await self._changes.back(focus, expression)
+            ended = await self._behind_last_call_if_ended(focus)
+            rank, note = await self._changes.back(focus, expression, ended)
             self._last = rank
             return self.now(rank, "; ".join([note, *dict.fromkeys(self.traveller.doubts)]))
 
@@ -321,14 +322,28 @@ class History:
                     f"rank {focus} has completed {end} MPI calls, not {tick}",
                     hint="'continue' runs on",
                 )
-            place = 2 * tick - 1
-            if await self.branching.to_start(focus, tick):
-                return self.now(focus)
-            await self.branching.make_way(traveller.cut_for(focus, place))
-            traveller.doubts.clear()
-            await traveller.to_cut(traveller.cut_for(focus, place), focus)
-            await self._leave(focus)
+            await self._to_tick(focus, tick)
             return self.now(focus, "; ".join(traveller.doubts))
+
+    async def _to_tick(self, focus: int, tick: int) -> None:
+        traveller, place = self.traveller, 2 * tick - 1
+        traveller.doubts.clear()
+        if await self.branching.to_start(focus, tick):
+            return
+        await self.branching.make_way(traveller.cut_for(focus, place))
+        traveller.doubts.clear()
+        await traveller.to_cut(traveller.cut_for(focus, place), focus)
+        await leave_hold(self._job, traveller.clock(focus))
+
+    async def _behind_last_call_if_ended(self, focus: int) -> bool:
+        """Has the rank ended? Then it is brought to where its last MPI call has returned."""
+        if focus in self._job.group.in_state(TargetState.STOPPED):
+            return False
+        tick = self.traveller.tails()[focus] // 2
+        if tick < 1:
+            raise Refused("it has ended, and no MPI call of it is known", ranks=RankSet.of([focus]))
+        await self._to_tick(focus, tick)
+        return True
 
     async def reverse(self, kind: str, focus: int, times: int = 1) -> Moment:
         """Take a rank back. kind: "step", "next", "stepi", "nexti", "finish", "continue"; as in
@@ -377,12 +392,13 @@ class History:
         that cannot be read."""
         async with self._going():
             predicate = parse(text, self._job.group.ranks)
+            await self._behind_last_call_if_ended(focus)
             here, state = self.now(focus), await self._reverse.recall(focus)
             ways = self.traveller.ways
             try:
                 found = await bisect(self.branching, self.traveller, predicate, focus, self._tell)
                 if found.tick is not None:
-                    await self._leave(focus)
+                    await leave_hold(self._job, self.traveller.clock(focus))
                     return found, self.now(focus)
             except Interrupted:
                 raise
@@ -400,29 +416,6 @@ class History:
         if here.branch != self.branching.current:
             await self.branching.to(here.branch, here.cut)
         await self._reverse.to_state(here.focus, here.cut[here.focus], state)
-
-    async def _leave(self, focus: int) -> None:
-        """From the hold before a call's return into the user's code."""
-        clock = self.traveller.clock(focus)
-        for _ in range(_TRIES):
-            now = clock.read().now
-            clock.set_stop(now + 1)  # not into the next call
-            await leave_call(self._job.group, focus, self._job.record.layer)
-            if clock.read().now % 2 == 0:
-                return
-            clock.set_stop(now)
-            await self._elsewhere_in_the_hold(focus)
-        raise Refused("the rank did not leave its MPI call", ranks=RankSet.of([focus]))
-
-    async def _elsewhere_in_the_hold(self, focus: int) -> None:
-        """There are instructions in libraries at which GDB cannot read the stack."""
-        group = self._job.group
-        async with quiet(group):
-            run = asyncio.create_task(group.resume(RankSet.of([focus])))
-            begun = Deadline(self._job.settings.command)
-            await begun.until(lambda: run.done() or bool(group.running), "the rank to run")
-            await group.interrupt()
-            await run
 
 
 def past(history: History | None) -> History:

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from crdebug.deadline import Deadline
 from crdebug.errors import Refused, StoreError
 from crdebug.events import Progress
 from crdebug.ranks import RankSet
+from crdebug.target.in_c import number_in_c
 from crdebug.timeline.messages import Cut
 from crdebug.travel.bases import Base, StartOfHistory, below
 from crdebug.travel.partners import Partners
@@ -54,16 +56,17 @@ class Last:
         self._parts = _Parts(traveller, reverse, stops, partners)
         self._inside: tuple[int, int, int] | None = None  # the place of such an answer
 
-    async def back(self, focus: int, expression: str) -> tuple[int, str]:
-        """Returns the rank that has done it, and what is to be said of the place. Raises
-        GdbError for what is no place in memory, Refused."""
+    async def back(self, focus: int, expression: str, ended: bool = False) -> tuple[int, str]:
+        """Returns the rank that has done it, and what is to be said of the place. ended: the rank
+        has, and stands behind its last MPI call now. Raises GdbError for what is no place in
+        memory, Refused."""
         parts = self._parts
         # Whoever asks once more where a call was the answer means what was before it.
         told = self._inside == self._place(focus)
         async with Watched(parts.traveller, parts.reverse, focus, expression) as watched:
             search = _Search(parts, focus, expression, watched)
             try:
-                note = await search.run(told)
+                note = await search.run(told, ended)
             except StartOfHistory:
                 note = f"{expression} has not been changed since the start of history"
                 if search.unsure:
@@ -94,15 +97,17 @@ class _Search:
         self.unsure = False
         self.rank = focus
 
-    async def run(self, told: bool) -> str:
+    async def run(self, told: bool, ended: bool = False) -> str:
         """What is to be said of the place. told: the call in which the rank stands was named.
-        Raises StartOfHistory; the job then stands where history begins."""
+        ended: see `Last.back`. Raises StartOfHistory; the job then stands where history begins."""
         now = self._traveller.cut()[self._focus]
         here = self._watched.value()
         end = await self._end_here()
         if now % 2 and not told and here != self._watched.value():
             return await self._in_call(self._focus, now)
         own = True  # what has brought the rank here may be its last change, which does not count
+        if ended and (exit_ := await self._exit(now)) is not None:
+            end, own = exit_, False
         while (note := await self._in_piece(end, own)) is None:
             own = False
             change = await self._before(self._reverse.piece)
@@ -126,6 +131,17 @@ class _Search:
         elif not self._watched.known:
             return await self._end_of(self._reverse.piece)
         return end
+
+    async def _exit(self, now: int) -> End | None:
+        """Where the rank has ended, if it needed no other for that."""
+        if self._partners.name(self._focus, now // 2) != "MPI_Finalize":
+            self._traveller.doubts.append(
+                f"what rank {self._focus} did after its last MPI call was not looked at"
+            )
+            return None
+        limit = Deadline(self._traveller.job.settings.command)
+        target = self._traveller.job.group[self._focus]
+        return End(await number_in_c(target, "&_exit", limit), None, 1)
 
     async def _end_of(self, piece: int) -> End:
         """The end of a piece of history, which is gone to from an origin in this incarnation."""

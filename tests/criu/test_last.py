@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from crdebug.ranks import RankSet
-from harness.programs import build
+from harness.programs import BINDINGS, build
 from harness.travel import history, recorded, run_to
 
 ZERO = RankSet.of([0])
@@ -84,3 +84,53 @@ async def test_what_a_system_call_has_read(tmp_path: Path) -> None:
         assert value == str(int.from_bytes(data.read_bytes(), "little"))
         await past.goto_tick(0, moment.tick)
         assert (await job.evaluate(ZERO, "from_file")).values[0] == "0"
+
+
+async def test_from_the_end_of_a_job() -> None:
+    """Of a rank that has long done its part, and of one that has gone on behind MPI_Finalize."""
+    async with recorded(build("early"), "--steps", 20, ranks=3) as job:
+        past = history(job)
+        await job.run_on(job.ranks)
+        await job.job_end()
+        moment = await past.last("step", 0)
+        assert moment.note == "step has just been changed here"
+        assert (await job.evaluate(ZERO, "step")).values[0] == "21"  # the loop's end
+        await job.run_on(job.ranks)
+        await job.job_end()
+        # `exchange` may be said of any place behind MPI_Init
+        found, moment = await past.bisect("rank 1: rank_count == 3", 1)
+        assert (found.tick, moment.focus) == (2, 1)
+
+
+async def test_from_a_rank_that_has_ended_while_others_go_on() -> None:
+    async with recorded(build("early"), "--steps", 20, ranks=3) as job:
+        await job.add_breakpoint(job.ranks, "work_step", condition="my_rank == 2 && step == 3")
+        await job.run_on(job.ranks)
+        moment = await history(job).last("rank_count", 1)
+        assert moment.note == "rank_count has just been changed here"
+        assert (await job.evaluate(RankSet.of([1]), "rank_count")).values[1] == "3"
+
+
+async def test_in_fortran() -> None:
+    """Whose frames have another language than MPI's, and than what GDB itself writes."""
+    program = build("field", flags=BINDINGS["mpi_f08"])
+    async with recorded(program, 2, ranks=3) as job:
+        past = history(job)
+        await run_to(job, 0, "gather_some", "round == 2")
+        await past.mark("here", 0)
+        before = (await job.evaluate(ZERO, "heard")).values[0]
+        moment = await past.last("heard", 0)
+        assert moment.note == "heard has just been changed here"
+        frames = (await job.backtrace(ZERO)).values[0]
+        assert [each.location.function for each in frames[:3]] == [
+            "field::hear",
+            "field::gather_any",
+            "field",
+        ]
+        assert (await job.evaluate(ZERO, "heard")).values[0] == before
+        moment = await past.last("total(3)", 0)
+        assert moment.note.startswith("total(3) has been changed inside MPI_Allreduce")
+        await past.goto_mark("here")
+        await job.add_breakpoint(ZERO, "hear")
+        await past.reverse("continue", 0)
+        assert (await job.backtrace(ZERO)).values[0][0].location.function == "field::hear"
