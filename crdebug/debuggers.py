@@ -24,6 +24,7 @@ from crdebug.node.code import remove_breakpoints
 from crdebug.ranks import RankSet
 from crdebug.target.gdb import GdbTarget
 from crdebug.target.group import Identity, TargetGroup
+from crdebug.target.in_c import number_in_c
 from crdebug.target.interface import BreakpointRequest, Target, TargetState
 from crdebug.target.startup import index_cache, unpacked_debug_files
 
@@ -287,8 +288,7 @@ async def _one_to_main(group: TargetGroup, shim: RankShim, deadline: Deadline) -
 
 async def _has_symbol(target: Target, name: str, deadline: Deadline) -> bool:
     try:
-        # (before a program begins, where the libc has no symbols, its language is the program's)
-        await target.mi(f'-data-evaluate-expression --language c "(long)&{name}"', deadline)
+        await number_in_c(target, f"&{name}", deadline)
     except GdbError:
         return False
     return True

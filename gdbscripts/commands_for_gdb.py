@@ -65,7 +65,7 @@ def starter_of(pid):
 def place(name):
     """A symbol's address in the selected inferior, or None."""
     try:
-        return int(gdb.parse_and_eval(f"&{name}")) & parts.WORD
+        return parts.symbol_address(name)
     except gdb.error:
         return None
 

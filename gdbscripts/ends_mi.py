@@ -1,8 +1,8 @@
 """A rank that is about to end, and not as it should, stops before anybody else notices.
 
-Sourced into a rank's GDB. Launchers end all ranks when one of them calls MPI_Abort, exits with a
-status that is not 0, or exits without MPI_Finalize. Internal breakpoints are at the functions by
-which all of that goes; signals that end a rank stop it under GDB anyway.
+Sourced after rank_mi.py, into the same namespace. Launchers end all ranks when one of them calls
+MPI_Abort, exits with a status that is not 0, or exits without MPI_Finalize. Internal breakpoints
+are at the functions by which all of that goes; signals that end a rank stop it under GDB anyway.
 
 -crdebug-endings on|off [OFFSET]
     OFFSET: of `initialized` in the MPI layer's clock (crdebug/native/clock.h).
@@ -19,6 +19,7 @@ the stop itself is one at a breakpoint with a negative number.
 import contextlib
 
 import gdb
+from __main__ import symbol_address
 
 MARK = "crdebug-ending "
 MOST_FRAMES = 64
@@ -35,7 +36,7 @@ wanted = {"on": True, "offset": 0}
 def word(name, offset=0):
     """Four bytes at so many from a symbol's address; None where there is no such symbol."""
     try:
-        address = int(gdb.parse_and_eval(f"&{name}")) + offset  # as any language has it
+        address = symbol_address(name) + offset
         data = gdb.selected_inferior().read_memory(address, 4).tobytes()
     except gdb.error:
         return None
@@ -45,7 +46,7 @@ def word(name, offset=0):
 def known(name):
     """Is there such a symbol?"""
     try:
-        return int(gdb.parse_and_eval(f"&{name}")) != 0
+        return symbol_address(name) != 0
     except gdb.error:
         return False
 

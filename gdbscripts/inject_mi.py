@@ -40,6 +40,7 @@ from __main__ import (
     set_registers,
     set_signal_mask,
     signal_mask,
+    symbol_address,
     threads,
     unsettled,
     was_interrupted,
@@ -168,10 +169,6 @@ class Caller:
         )
         if not same:
             raise gdb.GdbError("the thread's registers cannot be put back")
-
-
-def symbol_address(name):
-    return int(gdb.parse_and_eval(f"&{name}")) & WORD
 
 
 def inject(tid, dlopen, errno_location, number, rank, path):

@@ -316,18 +316,45 @@ def arrive(pid):
         gdb.execute("handle SIGSTOP nostop noprint nopass", to_string=True)
 
 
+WATCHPOINTS = (
+    gdb.BP_WATCHPOINT,
+    gdb.BP_HARDWARE_WATCHPOINT,
+    gdb.BP_READ_WATCHPOINT,
+    gdb.BP_ACCESS_WATCHPOINT,
+)
+
+
+def languages():
+    """Those of the stack, and C, in which GDB itself writes what 'watch -location' watches."""
+    found, frame = ["c"], gdb.newest_frame()
+    while frame is not None:
+        if frame.language() not in found:
+            found.append(frame.language())
+        frame = frame.older()
+    return found
+
+
+def enable_again(each):
+    """GDB reads the expression of a watchpoint anew for that, in the language of the code where the
+    rank stands now, which may be another one."""
+    if each.type not in WATCHPOINTS:
+        each.enabled = True
+        return
+    command = f"enable {each.number}"
+    gdb.execute(command, to_string=True)
+    for language in languages() if not each.enabled else ():
+        with gdb.with_parameter("language", language):
+            gdb.execute(command, to_string=True)
+        if each.enabled:
+            return
+
+
 def refresh_watchpoints():
     """A watchpoint remembers the value that it saw last, which is one of the future now."""
-    kinds = (
-        gdb.BP_WATCHPOINT,
-        gdb.BP_HARDWARE_WATCHPOINT,
-        gdb.BP_READ_WATCHPOINT,
-        gdb.BP_ACCESS_WATCHPOINT,
-    )
     for each in gdb.breakpoints():
-        if each.type in kinds and each.enabled:
+        if each.type in WATCHPOINTS and each.enabled:
             each.enabled = False
-            each.enabled = True
+            enable_again(each)
 
 
 class Arrive(gdb.MICommand):

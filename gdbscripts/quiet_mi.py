@@ -7,12 +7,13 @@ count: what is enabled stops each time, and stays; its commands are not run, dpr
 on: all is as before the last off or count. {gone=[NUMBER]}: what GDB has deleted meanwhile: it
     gives up a watchpoint of a frame with the frame.
 
-Sourced into a rank's GDB. Uses may be nested.
+Sourced after keep_mi.py, into the same namespace. Uses may be nested.
 """
 
 import re
 
 import gdb
+from __main__ import enable_again
 
 FOR_EVER = 1_000_000_000
 lasting = set()  # the numbers of temporary ones that stay for now
@@ -44,7 +45,7 @@ def off():
     def undo():
         for each in found:
             if each.is_valid():
-                each.enabled = True
+                enable_again(each)
         stay([each.number for each in found if each.is_valid() and each.number in lasting])
         switch("enable", printing)
         return []

@@ -109,9 +109,14 @@ def saved_frame():
     return None if frame is None else frame.older()
 
 
+def symbol_address(name):
+    """Whatever the frame's language is: not all have this `&`."""
+    with gdb.with_parameter("language", "c"):
+        return int(gdb.parse_and_eval(f"&{name}")) & WORD
+
+
 def set_gate(value):
-    symbol = gdb.parse_and_eval(f"&{GATE}")
-    gdb.selected_inferior().write_memory(int(symbol), value.to_bytes(4, "little"))
+    gdb.selected_inferior().write_memory(symbol_address(GATE), value.to_bytes(4, "little"))
 
 
 def has_signal(tid):

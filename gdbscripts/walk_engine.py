@@ -1,6 +1,6 @@
 """Driving native/walk.c: the same structures as in walk.h, and how a walk ends.
 
-Sourced after ptrace_x86.py and kept_memory.py, into the same namespace.
+Sourced after ptrace_x86.py, rank_mi.py and kept_memory.py, into the same namespace.
 """
 
 import contextlib
@@ -19,6 +19,7 @@ from __main__ import (
     libc,
     ptrace,
     registers_of,
+    symbol_address,
 )
 
 (
@@ -189,8 +190,7 @@ def ends_of_program():
         ("raise", (RDI, 0, 0, kill)),
     ):
         with contextlib.suppress(gdb.error):
-            address = int(gdb.parse_and_eval(f"&{name}"))
-            found.append(point_at(address, STOP, 1, level))
+            found.append(point_at(symbol_address(name), STOP, 1, level))
     return found
 
 

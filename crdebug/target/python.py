@@ -11,13 +11,14 @@ from crdebug.events import Location
 from crdebug.node.python_stacks import PythonFrame, PythonThread, python_stacks
 from crdebug.ranks import RankSet
 from crdebug.target import threads
+from crdebug.target.in_c import number_in_c
 from crdebug.target.interface import Frame, Target
 
 # CPython's loop (Python/ceval.c); what its compiler made of it has a suffix.
 _EVALUATES = re.compile(r"_?PyEval_EvalFrame(Default|Ex)\b")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+>")
 # The thread's own address, which is its pthread_self(3) (System V ABI, x86-64 TLS).
-_SELF = "(unsigned long)$fs_base"
+_SELF = "$fs_base"
 
 
 async def stack(target: Target, deadline: Deadline, *, both: bool = False) -> tuple[Frame, ...]:
@@ -97,8 +98,7 @@ async def _c_stacks(target: Target, deadline: Deadline) -> dict[int, tuple[Frame
 
 
 async def _self(target: Target, deadline: Deadline, thread: str = "") -> int:
-    told = await target.mi(f'-data-evaluate-expression {thread}"{_SELF}"', deadline)
-    return int(told.payload.text("value"))
+    return await number_in_c(target, _SELF, deadline, thread)
 
 
 # ---- pure ----------------------------------------------------------------------------------------

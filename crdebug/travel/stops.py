@@ -21,6 +21,7 @@ from crdebug.errors import CrdebugError, GdbError, Interrupted, Refused, StoreEr
 from crdebug.events import GroupStopped, Progress, RankStopped, StopReason
 from crdebug.mi.records import MiTuple
 from crdebug.ranks import RankSet
+from crdebug.target.in_c import number_in_c
 from crdebug.timeline.messages import Cut
 from crdebug.travel.bases import StartOfHistory, below
 from crdebug.travel.replay import moved, quiet
@@ -115,14 +116,17 @@ class Stops:
         rows = told.list("ignored").tuples()
         ignored = _Ignored({row.text("number"): row.number("left") for row in rows})
         temporary = told.list("temporary").texts()
+        table = self._group.table
+        users = {table.gdb_numbers(each.number).get(focus): each.number for each in table.all()}
         try:
-            with self._group.table.uncounted(focus):
+            with table.uncounted(focus):
                 yield ignored
         finally:
             told = await self._mi(focus, "-crdebug-breakpoints on")
             for number in told.list("gone").texts():
+                known = users.get(int(number), number)
                 self._traveller.doubts.append(
-                    f"watchpoint {number} of a frame is gone, with the frame"
+                    f"watchpoint {known} of a frame is gone, with the frame"
                 )
         if (number := self._hit(focus, 0).number) in temporary:
             await self._mi(focus, f"-break-delete {number}")
@@ -197,8 +201,8 @@ class Stops:
         stop = self._group[focus].last_stop
         if stop is None or stop.location is None or syscall_of(stop) != "entry":
             return False
-        told = await self._mi(focus, "-data-evaluate-expression (long)$sp")
-        return stop.location.address == end.pc and told.number("value") == end.sp
+        sp = await number_in_c(self._group[focus], "$sp", Deadline(self._group.settings.command))
+        return (stop.location.address, sp) == (end.pc, end.sp)
 
     def _hit(self, focus: int, now: int, clock_count: int = 0) -> Hit:
         stop = self._group[focus].last_stop
@@ -209,7 +213,7 @@ class Stops:
         """A breakpoint for the end, which goes when it is hit."""
         condition = "" if end.sp is None else f'-c "$rsp == {end.sp}" '
         ignore = f"-i {end.passages - 1} " if end.passages > 1 else ""
-        told = await self._mi(focus, f"-break-insert -t {condition}{ignore}*{end.pc}")
+        told = await self._mi(focus, f"-break-insert --language c -t {condition}{ignore}*{end.pc}")
         return told.tuple("bkpt").text("number")
 
     async def _breakpoints(self, focus: int) -> set[str]:

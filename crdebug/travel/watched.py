@@ -109,12 +109,13 @@ class Watched:
 
     async def _watch(self) -> None:
         await self._unwatch()
-        await self._watch_in(self._focus, f"watch -location {self._expression}")
-        for rank, address in self.lies.elsewhere.items():
-            there = f"*(char (*)[{self.lies.size}]) {address:#x}"
-            await self._watch_in(rank, f"with language c -- watch -location {there}")
+        for rank, address in {self._focus: self.lies.address, **self.lies.elsewhere}.items():
+            await self._watch_in(rank, address)
 
-    async def _watch_in(self, rank: int, command: str) -> None:
+    async def _watch_in(self, rank: int, address: int) -> None:
+        # Not by the expression: 'watch -location' knows C only (GDB 13, seen in Fortran).
+        there = f"*(char (*)[{self.lies.size}]) {address:#x}"
+        command = f"with language c -- watch -location {there}"
         target = self._traveller.job.group[rank]
         await target.mi("-crdebug-breakpoints off", self._limit)
         self._set[rank] = target, ""

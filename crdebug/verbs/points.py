@@ -131,7 +131,8 @@ class Points(Pausing):
         expression = re.sub(r"^-l(ocation)?\s+", "", kept.location)
         limit = Deadline(self.settings.command)
         try:
-            address = await target.evaluate(f"(long)&({expression})", limit)
+            lies = await target.mi(f"-crdebug-lies {expression}", limit)
+            address = lies.payload.number("address", base=0)
             said = await target.console(f"info symbol {address}", limit)
         except CrdebugError:
             return False

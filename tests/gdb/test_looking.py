@@ -10,9 +10,11 @@ import pytest
 from processes import Launch, Spawn, held, number, run_to, soon
 
 from crdebug.deadline import Deadline
+from crdebug.debuggers import scripts
 from crdebug.errors import DeadlineExpired, GdbDied, GdbError
 from crdebug.events import GdbSays, StopReason
 from crdebug.target.gdb import GdbTarget
+from crdebug.target.in_c import number_in_c
 from crdebug.target.interface import (
     BreakpointRequest,
     Notice,
@@ -195,3 +197,20 @@ async def test_ours_and_garbage_on_gdbs_own_output(launch: Launch) -> None:
     assert text == ""
     assert GdbSays(0, "no newline") in told
     assert await target.evaluate("1 + 1", soon()) == "2"
+
+
+@pytest.mark.parametrize("language", ["c", "fortran", "ada", "pascal", "rust"])
+async def test_what_crdebug_asks_is_in_c_whatever_the_language(
+    launch: Launch, spawn: Spawn, language: str
+) -> None:
+    """Not all have casts, or this '&' and '=='."""
+    target = await held(launch, spawn())
+    for script in scripts():
+        await target.console(f"source {script}", soon())
+    sp = await number_in_c(target, "$sp", soon())
+    address = await target.console("python print(symbol_address('main'))", soon())
+    await target.console("set output-radix 16", soon())
+    await target.console(f"set language {language}", soon())
+    assert await number_in_c(target, "$sp", soon()) == sp
+    assert await target.console("python print(symbol_address('main'))", soon()) == address
+    assert f'"{language}"' in await target.console("show language", soon())
