@@ -204,8 +204,8 @@ def cut(clock: RankClock, log: Path) -> None:
         _write(file, layout.TAIL_OFFSET, (state.cursor + 1).to_bytes(8, "little"))
         _write(file, layout.REFUSED_OFFSET, bytes(4))
         _write(file, layout.CUTS_OFFSET, (header.cuts + 1).to_bytes(4, "little"))
-        calls = read_log(log).calls
-        now = calls[-1].returned if calls else header.first_now
+        known = read_log(log)
+        now = known.calls[-1].returned if known.calls else known.first_now
         _write(file, layout.TAIL_OFFSET + 8, now.to_bytes(8, "little"))
 
 

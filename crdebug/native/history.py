@@ -16,6 +16,7 @@ from ctypes import (
     POINTER,
     Structure,
     byref,
+    c_bool,
     c_int32,
     c_int64,
     c_uint8,
@@ -161,6 +162,18 @@ class Progress(Structure):
     ]
 
 
+class Cursor(Structure):
+    """A place in a log: the last tick before it, the record, and the requests posted before it."""
+
+    _fields_: ClassVar = [("tick", c_int64), *_fields(c_uint64, "place posted")]
+
+
+class KeptStruct(Structure):
+    """struct kept: a call, and the posting that it is about, if it is."""
+
+    _fields_: ClassVar = [("call", CallStruct), ("of", c_int64), ("of_slot", c_int32)]
+
+
 class Definition(Structure):
     """The record that defines a communicator, and the words that follow it."""
 
@@ -244,6 +257,10 @@ class Found:
     def reference(self) -> Any:
         return byref(self._column)
 
+    @property
+    def column(self) -> Any:
+        return self._column
+
     def numbers(self, width: int = 1) -> list[int]:
         """All of them; of entries of several, `width`, one after the other."""
         return numbers(self._column, width)
@@ -302,6 +319,18 @@ class Library:
         self.history_settle = bind("history_settle", None, void)
         self.history_waiting = bind("history_waiting", None, void, c_int32, column)
         self.history_unposted = bind("history_unposted", None, void, c_int32, column)
+        self.history_kept = bind("history_kept", c_bool, void, POINTER(number), c_int32, column)
+        self.history_keep = bind("history_keep", None, void, POINTER(KeptStruct), index)
+        self.history_blind = bind("history_blind", None, void, c_int32, number, number)
+        self.log_begin = bind("log_begin", None, void, index, number, index)
+        self.log_old = bind("log_old", None, void, index, number, index, c_int32)
+        self.log_prepare = bind("log_prepare", None, void, void, table, call)
+        self.log_prepares = bind("log_prepares", column, void)
+        self.log_prepared_comm = bind("log_prepared_comm", c_int32, void, index)
+        self.log_prepared_as = bind("log_prepared_as", number, void, c_int32)
+        self.log_cursor = bind("log_cursor", c_bool, void, table, number, POINTER(Cursor))
+        self.log_number = bind("log_number", number, void, number, c_int32)
+        self.log_place = bind("log_place", number, void, table, number)
         self.log_open = bind("log_open", void, ctypes.c_int, index, number, number)
         self.log_close = bind("log_close", None, void)
         self.log_define = bind("log_define", None, void, index, number, ranks, index)

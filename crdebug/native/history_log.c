@@ -270,6 +270,7 @@ EXPORTED void crdebug_log_close(struct log *log) {
     column_free(&log->completes);
     column_free(&log->slots);
     column_free(&log->cancels);
+    column_free(&log->cancelled);
     column_free(&log->prepared);
     column_free(&log->prepares);
     column_free(&log->old);

@@ -18,9 +18,14 @@ struct cursor {
     uint64_t posted; /* requests so far */
 };
 
-struct cancel { /* a request that MPI_Cancel was called for: its number, and where it was posted */
+struct cancel { /* a request that MPI_Cancel was called for: its number, where it was posted, and when */
     uint64_t posted, place;
     int32_t slot;
+    int64_t tick;
+};
+
+struct span { /* ticks: of an MPI_Cancel, and of the call by which that request was complete */
+    int64_t from, to;
 };
 
 struct prepared { /* by a call of F_PREPARES: what its starts are */
@@ -48,6 +53,7 @@ struct log {
     struct column outside, one_sided;  /* int64_t: ticks of such calls */
     struct column completes, slots;    /* int64_t, int32_t: of the call that was read last */
     struct column cancels;             /* struct cancel: of those that have not completed */
+    struct column cancelled;           /* struct span: of those that have */
     struct column prepared;            /* struct prepared */
     struct column prepares;            /* struct call: of these */
 };
@@ -60,6 +66,10 @@ static inline const struct crdebug_record *record_at(const struct log *log, uint
 const struct crdebug_record *posting_at(const struct log *log, uint64_t place);
 /* The tick of a request's posting, 0 if it is not known any more. */
 int64_t log_posted(const struct log *log, uint64_t number);
+/* Where the call of a tick is on record; -1 if that is not known any more. */
+int64_t log_place(const struct log *log, const struct function *functions, int64_t tick);
+/* Is there, at a tick, a request that MPI_Cancel was called for, and that is not complete? */
+bool log_cancelling(const struct log *log, int64_t tick);
 
 /* What the record of an MPI_Startall says of one of its requests, from 1. */
 static inline const uint32_t *slot_of(const struct crdebug_record *record, int64_t slot) {

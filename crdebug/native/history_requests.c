@@ -77,11 +77,11 @@ void log_prepared(struct log *log, struct history *h, const struct function *fun
     PUSH(log->prepares, struct call, *call);
 }
 
-/* Where the call of a tick is on record. */
-static uint64_t place_of(struct log *log, const struct function *functions, int64_t tick) {
+int64_t log_place(const struct log *log, const struct function *functions, int64_t tick) {
     const struct old *old = log->old.data;
     for (uint64_t k = 0; tick <= log->begin.tick && k < log->old.count; k++)
-        if (old[k].tick == tick) return old[k].place;
+        if (old[k].tick == tick) return (int64_t)old[k].place;
+    if (tick <= log->begin.tick) return -1;
     uint64_t later = first_by(&log->marks, sizeof(struct cursor), tick);
     struct cursor at = AT(log->marks, struct cursor, later - 1);
     struct column unused = {0};
@@ -89,7 +89,17 @@ static uint64_t place_of(struct log *log, const struct function *functions, int6
     do log_next(log, &at, functions, &call, &unused, NULL);
     while (call.function == DEFINITION || call.tick < tick);
     column_free(&unused);
-    return (uint64_t)call.place;
+    return call.place;
+}
+
+bool log_cancelling(const struct log *log, int64_t tick) {
+    for (uint64_t k = 0; k < log->cancels.count; k++)
+        if (AT(log->cancels, struct cancel, k).tick <= tick) return true;
+    for (uint64_t k = 0; k < log->cancelled.count; k++) {
+        const struct span *span = &AT(log->cancelled, struct span, k);
+        if (span->from <= tick && tick < span->to) return true;
+    }
+    return false;
 }
 
 /* What the record of the posting says of one that MPI_Cancel was called for. */
@@ -113,8 +123,10 @@ void log_cancels(struct log *log, struct history *h, const struct function *func
     bool frees = functions[call->function].special & F_FREES && age && age <= log->at.posted;
     if (call->kind == K_CANCEL && age && age <= log->at.posted) {
         int64_t posted = log_posted(log, number);
-        uint64_t place = posted ? place_of(log, functions, posted) : 0;
-        if (posted) PUSH(log->cancels, struct cancel, ((struct cancel){number, place, log_slot(log, number)}));
+        int64_t place = posted ? log_place(log, functions, posted) : -1;
+        if (place >= 0)
+            PUSH(log->cancels, struct cancel,
+                 ((struct cancel){number, (uint64_t)place, log_slot(log, number), call->tick}));
     }
     if (call->kind != K_COMPLETE && !frees) return;
     for (uint64_t k = 0; k < log->cancels.count;) {
@@ -133,6 +145,7 @@ void log_cancels(struct log *log, struct history *h, const struct function *func
             call->slots = log->slots.data;
             call->completes_count = 1;
         }
+        if (done) PUSH(log->cancelled, struct span, ((struct span){each->tick, call->tick}));
         if (done)
             *each = AT(log->cancels, struct cancel, --log->cancels.count);
         else

@@ -10,7 +10,7 @@
  * otherwise. */
 #include <stdlib.h>
 
-#include "history.h"
+#include "history_kept.h"
 
 struct round { /* of a message of partitions: between a start and the next */
     struct column ready; /* int64_t: at which tick each of the sender's was */
@@ -182,6 +182,72 @@ void history_partition(struct history *h, struct rank *r, const struct call *c) 
         part->row = history_send(h, r, &whole, NEVER);
     }
     answer(h, one, round);
+}
+
+/* ---- what of it is kept -------------------------------------------------------------------------- */
+
+static uint64_t rounds_of(const struct place *p, int32_t rank, int32_t number) {
+    const struct column *parts = &history_rank(p->h, rank)->parts;
+    uint64_t count = 0;
+    for (uint64_t k = 0; k < parts->count; k++) {
+        const struct part *part = &AT(*parts, struct part, k);
+        count += part->together == number && is_past(p, rank, part->tick);
+    }
+    return count;
+}
+
+static int64_t received_at(const struct place *p, int32_t rank, const struct part *part) {
+    const struct receives *t = &history_rank(p->h, rank)->receives;
+    uint64_t row = first_at(&t->tick, part->tick);
+    while (row < t->tick.count && AT(t->comm, int32_t, row) != part->together) row++;
+    return row < t->tick.count && AT(t->tick, int64_t, row) == part->tick ? AT(t->done, int64_t, row) : NEVER;
+}
+
+/* The rounds from the first that is not over. What has completed is told with them. */
+static void keep_rounds(const struct place *p, const struct together *one, int32_t number) {
+    int32_t ends[2] = {one->sender, one->receiver};
+    uint64_t sent = rounds_of(p, one->sender, number), received = rounds_of(p, one->receiver, number);
+    uint64_t first = sent < received ? sent : received;
+    if (first) first--; /* the last that both have started: it may not be over */
+    for (int end = SENDER; end <= RECEIVER; end++) {
+        struct rank *r = history_rank(p->h, ends[end]);
+        for (uint64_t k = 0; k < r->parts.count; k++) {
+            struct part *part = &AT(r->parts, struct part, k);
+            if (part->together != number || !is_past(p, ends[end], part->tick)) continue;
+            if ((uint64_t)part->round < first) continue;
+            struct call *call = keep(p, ends[end], part->tick, end == SENDER ? K_POST_SEND : K_POST_RECV);
+            call->comm = number;
+            call->peer = ends[1 - end];
+            call->tag = one->tag;
+            call->bytes = one->bytes;
+            call->slot = (int32_t)part->slot;
+            int64_t done = end == RECEIVER ? received_at(p, ends[end], part)
+                           : part->row >= 0 ? AT(r->sends.done, int64_t, part->row) : NEVER;
+            keep_done(p, ends[end], done, part->tick, (int32_t)part->slot);
+            if (end == RECEIVER) continue;
+            const struct column *ready = &AT(one->rounds, struct round, part->round).ready;
+            for (uint64_t n = 0; n < ready->count; n++) {
+                if (!is_past(p, ends[end], AT(*ready, int64_t, n))) continue;
+                call = keep(p, ends[end], AT(*ready, int64_t, n), K_OTHER);
+                call->function = function_with(p->h, F_READIES);
+                call->low = call->high = (int32_t)n;
+                keep_of(p, part->tick, (int32_t)part->slot);
+            }
+        }
+    }
+}
+
+bool keep_together(const struct place *p) {
+    for (uint64_t k = 0; k < p->h->together.count; k++) {
+        const struct together *one = AT(p->h->together, struct together *, k);
+        if (one->starts != NULL)
+            keep_collectives(p, one->starts, number_of(k));
+        else if (one->sender != one->receiver)
+            keep_rounds(p, one, number_of(k));
+        else if (one->rounds.count)
+            return false; /* the starts of both ends are one rank's */
+    }
+    return true;
 }
 
 /* ---- for crdebug ------------------------------------------------------------------------------- */

@@ -10,7 +10,7 @@
  * orders only what the program orders (12.5.3), so there is no rule for it. */
 #include <string.h>
 
-#include "history.h"
+#include "history_kept.h"
 
 enum step { POST, START, COMPLETE, WAIT };
 
@@ -82,6 +82,17 @@ void history_window(struct history *h, const struct call *c) {
         if (who(e, begin) == c->rank && e->ticks[end].count < e->ticks[begin].count)
             stepped(h, e, end, c->tick);
     }
+}
+
+bool window_is_closed(const struct place *p, const struct succession *window) {
+    for (uint64_t k = 0; k < window->exposures.count; k++) {
+        const struct exposure *e = &AT(window->exposures, struct exposure, k);
+        if (e->origin >= p->ranks || e->target >= p->ranks) return false;
+        uint64_t posts = first_at(&e->ticks[POST], p->ticks[e->target] + 1);
+        for (int step = START; step <= WAIT; step++)
+            if (first_at(&e->ticks[step], p->ticks[who(e, (enum step)step)] + 1) != posts) return false;
+    }
+    return true;
 }
 
 void history_window_free(struct succession *window) {

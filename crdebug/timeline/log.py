@@ -29,6 +29,7 @@ from crdebug.native.history import (
 from crdebug.native.mpi_errors import failure
 from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.functions import KINDS, NAMES, table
+from crdebug.timeline.kept import KeptRank, Named, Names, kept_of, read
 from crdebug.timeline.matching import Matching
 
 _OTHER_JOB = (1 << 32) - 1
@@ -138,8 +139,9 @@ class RankLog:
         self._log = 0
         self._progress = Progress()
         self._comms: dict[str, tuple[int, ...]] = {}
-        self._seen: dict[tuple[int, ...], int] = {}
-        self._named: dict[int, list[tuple[int, str]]] = {}
+        self._seen: dict[tuple[int, ...], list[int]] = {}  # the places of their definitions
+        self._named: dict[int, list[Named]] = {}
+        self._kept: KeptRank | None = None
         self._sites: tuple[int, ...] = ()
 
     @property
@@ -164,7 +166,7 @@ class RankLog:
     def comm_name(self, number: int, place: int) -> str:
         """What the communicator (or window) is called that has this number in the log where its
         record with that number is; "" if there is none. Numbers are given again."""
-        names = [name for at, name in self._named.get(number, ()) if at <= place]
+        names = [each.name for each in self._named.get(number, ()) if each.place <= place]
         return names[-1] if names else ""
 
     @property
@@ -176,6 +178,16 @@ class RankLog:
     def tail_now(self) -> int:
         """The clock when all these calls are done."""
         return self._header.tail_now
+
+    @property
+    def first_now(self) -> int:
+        """The clock before the first of these calls."""
+        return 2 * self._kept.tick if self._kept else self._header.first_now
+
+    @property
+    def address(self) -> int:
+        """Of what the library has read."""
+        return self._log
 
     @property
     def refused(self) -> Refused:
@@ -218,11 +230,14 @@ class RankLog:
                 raise damaged(self.path, "its header")
             header = _up_to_the_cut(file, header)
             which = found.st_dev, found.st_ino, found.st_size
+            kept, names = kept_of(self.path.parent, header.rank)
             if self._file is None:
                 self._open(file, header)
+                self._begin(header.rank, kept, names)
                 self._file = which
             elif (
                 which != self._file
+                or kept != self._kept
                 or header.tail < self._progress.place
                 or header.cuts != self._header.cuts
             ):
@@ -241,6 +256,22 @@ class RankLog:
             raise NotAvailable(f"{self.path} cannot be mapped: there is no memory for it")
         owners = (self._names.memory,) if self._matching else ()
         weakref.finalize(self, _close, self._log, owners)
+
+    def _begin(self, rank: int, kept: KeptRank | None, names: Names) -> None:
+        """Where what lies before was given up: with what is kept of that."""
+        if kept is None:
+            return
+        self._kept = kept
+        for name, members in names:
+            self._names.define(name, members) if members else self._names.number_of(name)
+        for number, name, peers in kept.comms:
+            known = self._names.number_of(name)
+            library().log_define(self._log, number, known, ints(peers), len(peers))
+            self._named[number] = [Named(0, name, peers)]
+            self._comms[name] = peers if name == "self" else dict(names)[name]
+        self._seen = {key: [0] * count for key, count in kept.seen}
+        read(kept, [name for name, _ in names], self._log, rank, self._matching, self._names)
+        library().log_progress(self._log, self._progress)
 
     def read_on(self, most: int = _AT_ONCE) -> bool:
         """Read some calls more, up to where it was looked at last; is there more then?
@@ -295,6 +326,18 @@ class RankLog:
 
     # ---- communicators ---------------------------------------------------------------------------
 
+    def comms_at(self, place: int) -> Iterator[tuple[int, Named]]:
+        """The communicators that there are where the record of this place is, by their numbers."""
+        for number, named in self._named.items():
+            if before := [each for each in named if each.place < place]:
+                yield number, before[-1]
+
+    def seen_at(self, place: int) -> Iterator[tuple[tuple[int, ...], int]]:
+        """How many communicators of the same members there were before that, by these."""
+        for key, places in self._seen.items():
+            if count := sum(each < place for each in places):
+                yield key, count
+
     def _define(self, place: int) -> None:
         told = Definition()
         library().log_definition(self._log, place, told)
@@ -305,8 +348,8 @@ class RankLog:
         first, second = sorted((local, remote)) if inter else (local, ())
         window = bool(body & _TAG)
         key = (*first, -3 if window else -2, *second)
-        earlier = self._seen.get(key, 0)
-        self._seen[key] = earlier + 1
+        earlier = len(self._seen.setdefault(key, []))
+        self._seen[key].append(place)
         again = f"#{earlier + 1}" if earlier else ""
         if window:
             name = f"window({name_of(first, 0, self.world)}){again}"
@@ -318,10 +361,10 @@ class RankLog:
         else:
             name = name_of(local, earlier, self.world)
         self._comms[name] = first + second
-        self._named.setdefault(body >> 48, []).append((place, name))
         number = self._names.define(name, first + second)
         peers = remote if inter else local  # whom ranks in it are: the remote group
         library().log_define(self._log, body >> 48, number, ints(peers), len(peers))
+        self._named.setdefault(body >> 48, []).append(Named(place, name, peers))
 
 
 def damaged(path: Path, what: str) -> NotAvailable:

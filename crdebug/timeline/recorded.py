@@ -28,7 +28,7 @@ class Recorded:
         NotAvailable where there is no place for logs at all: nothing is recorded.
         """
         try:
-            named = {int(path.name): path for path in paths}
+            named = {int(path.name): path for path in paths if path.name.isdigit()}
         except FileNotFoundError:
             raise NotAvailable(
                 "this job's MPI calls are not recorded: there is no way back but to a checkpoint",

@@ -1,0 +1,97 @@
+"""Moving the beginning of a record up: what lies before is given up, and its space used again.
+
+First the records of receives that are open are copied to that area behind each ring which does not
+hold; then the file that says what is kept is put in its place, for all ranks at once; then each log
+is told where it begins. A job that is left in between has a record that begins where the file says,
+and `finish` does what is missing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from crdebug.errors import StoreError
+from crdebug.job import clocks
+from crdebug.native import clock as layout
+from crdebug.native.clock import LogHeader
+from crdebug.timeline import kept as keeping
+from crdebug.timeline.kept import Kept, KeptRank
+
+_FAILED, _MORE = 0xFF << 24, 1 << 9
+
+
+def begin_at(run: Path, kept: Kept) -> None:
+    """The ranks stand. Raises StoreError where that cannot be; the record is as it was then."""
+    try:
+        for rank, each in enumerate(kept.ranks):
+            _prepare(clocks.logs(run) / str(rank), each)
+        keeping.save(kept, clocks.logs(run))
+    except OSError as error:
+        raise StoreError(f"the record cannot be given up in part: {error.strerror}") from None
+    _switch(run, kept)
+
+
+def finish(run: Path) -> None:
+    """What somebody who was killed has left undone."""
+    kept = keeping.load(clocks.logs(run))
+    if kept is None:
+        return
+    for rank, each in enumerate(kept.ranks):
+        path = clocks.logs(run) / str(rank)
+        if _header(path).first < each.place:
+            _prepare(path, each)
+    _switch(run, kept)
+
+
+def _switch(run: Path, kept: Kept) -> None:
+    for rank, each in enumerate(kept.ranks):
+        path = clocks.logs(run) / str(rank)
+        header = _header(path)
+        if header.first < each.place:
+            begin = each.place << 1 | (1 - header.area)
+            with open(path, "r+b", buffering=0) as file:
+                os.pwrite(file.fileno(), begin.to_bytes(8, "little"), layout.BEGIN_OFFSET)
+
+
+def _prepare(path: Path, kept: KeptRank) -> None:
+    """Copy the postings to the area that does not hold."""
+    header = _header(path)
+    with open(path, "r+b", buffering=0) as file:
+        data = b"".join(_posting(file.fileno(), header, place) for place in kept.postings)
+        if len(data) >= layout.RECORD.size * layout.OLD:
+            raise StoreError(f"{len(kept.postings)} open receives are too many to be kept")
+        end = layout.RECORD.pack(0, 0)
+        os.pwrite(file.fileno(), data + end, header.area_offset(1 - header.area))
+
+
+def _posting(file: int, header: LogHeader, place: int) -> bytes:
+    """A record with those that follow it, as it is in an area."""
+    if place < header.first:
+        return next((data for at, data in _copied(file, header) if at == place), b"")
+    data = _read(file, header.offset(place))
+    if layout.RECORD.unpack(data)[0] & _MORE:
+        more = int.from_bytes(_read(file, header.offset(place + 1))[:4], "little") & ~_FAILED
+        data += b"".join(_read(file, header.offset(place + 1 + at)) for at in range(more))
+    return layout.RECORD.pack(place, len(data) // layout.RECORD.size) + data
+
+
+def _copied(file: int, header: LogHeader) -> Iterator[tuple[int, bytes]]:
+    at = header.area_offset(header.area)
+    while True:
+        place, count = layout.RECORD.unpack(_read(file, at))
+        if count == 0:
+            return
+        size = layout.RECORD.size * (1 + count)
+        yield place, os.pread(file, size, at)
+        at += size
+
+
+def _read(file: int, at: int) -> bytes:
+    return os.pread(file, layout.RECORD.size, at)
+
+
+def _header(path: Path) -> LogHeader:
+    with open(path, "rb", buffering=0) as file:
+        return LogHeader.parse(file.read(layout.LOG_SIZE))

@@ -1,0 +1,114 @@
+"""A record whose beginning was given up: what is read of the rest is what it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from crdebug.job import beginning, clocks
+from crdebug.timeline.calls import Kind
+from crdebug.timeline.cuts import latest_cut
+from crdebug.timeline.kept import keep
+from crdebug.timeline.messages import messages
+from crdebug.timeline.recorded import Recorded
+from harness.layered import Layered
+from harness.mpis import MPIS, Mpi
+
+PROGRAMS = {
+    "wildcard": ("--rounds", 4),
+    "testsome": ("--rounds", 4),
+    "collectives": ("--rounds", 3),
+    "persistent": ("--rounds", 3),
+    "master": ("--rounds", 3),
+    "pingpong": ("--rounds", 20),
+    "futures": (),
+    "onesided": (),
+    "started": (),
+}
+RANKS = {"onesided": 2, "started": 2, "pingpong": 2}
+
+
+NEWER = [mpi for mpi in MPIS if mpi.name != "Open MPI 4.1"]
+
+
+def record(run: Path) -> Recorded:
+    recorded = Recorded()
+    recorded.read(clocks.logs(run).iterdir())
+    return recorded
+
+
+def ends(recorded: Recorded) -> list[int]:
+    return [log.tail_now for _, log in sorted(recorded.logs.items())]
+
+
+def cuts(recorded: Recorded, count: int) -> Iterator[tuple[int, ...]]:
+    """States in which all ranks can have stood at once, behind MPI_Init."""
+    last = ends(recorded)
+    for part in range(1, count):
+        now = last[0] * part // count
+        cut = latest_cut(recorded.matching, 0, now, last)
+        if min(cut) >= 2 and max(cut) > 2:
+            yield tuple(cut)
+
+
+def told(recorded: Recorded, after: tuple[int, ...]) -> dict[str, object]:
+    """All that is asked of a history from a state on."""
+    matching, last = recorded.matching, ends(recorded)
+    found: dict[str, object] = {"ends": last}
+    for rank, log in recorded.logs.items():
+        calls = [call for call in log.calls if call.returned > after[rank]]
+        found[f"calls {rank}"] = [
+            (c.tick + c.repeats, c.name, c.kind, c.comm, c.peer, c.tag, c.failed) for c in calls
+        ]
+        places = [now for now in range(after[rank], last[rank]) if now >= 4]
+        for now in places[:: max(1, len(places) // 10)]:
+            if latest := [*latest_cut(matching, rank, now, last)]:
+                found[f"cut {rank} {now}"] = [*map(max, latest, after)]
+    found["messages"] = sorted(
+        (m.sender, m.sent, m.receiver, m.comm, m.tag, m.bytes, m.received)
+        for m in messages(matching)
+        if m.sent > after[m.sender] // 2 + 1
+    )
+    found["collectives"] = sorted(
+        (each.comm, each.name, sorted(each.entered.items()), str(each.shape), each.root)
+        for succession in matching.successions.values()
+        for each in map(succession.instance, range(len(succession.roots)))
+        if any(tick > after[rank] // 2 + 1 for rank, tick in each.entered.items())
+    )
+    return found
+
+
+def require_the_same(run: Path, count: int = 6) -> int:
+    """Give up more and more: what is behind is told as it was. Returns how often."""
+    whole, done = record(run), 0
+    for cut in [*cuts(whole, count)]:
+        now = record(run)
+        kept = keep(now.matching, now.logs, cut)
+        if kept is None:
+            continue
+        beginning.begin_at(run, kept)
+        left = record(run)
+        for rank, log in left.logs.items():
+            first = log.calls[0]
+            assert first.kind is Kind.NOTHING or first.tick == cut[rank] // 2 + 1
+        before, after = told(whole, cut), told(left, cut)
+        for what in before:
+            assert after[what] == before[what], (cut, what)
+        done += 1
+    return done
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_what_is_left_is_told_as_before(tmp_path: Path, program: str) -> None:
+    job = Layered(tmp_path / "time", program, *PROGRAMS[program], ranks=RANKS.get(program, 4))
+    job.run()
+    assert require_the_same(tmp_path) > 1
+
+
+@pytest.mark.parametrize("mpi", NEWER, ids=[mpi.name for mpi in NEWER])
+def test_nor_by_calls_of_newer_mpis(tmp_path: Path, mpi: Mpi) -> None:
+    job = Layered(tmp_path / "time", "newer", "--rounds", 6, ranks=4, mpi=mpi)
+    job.run()
+    assert require_the_same(tmp_path) > 1
