@@ -19,7 +19,7 @@ from crdebug.deadline import Deadline
 from crdebug.errors import BadInput, CrdebugError, NotAvailable, Refused, StoreError
 from crdebug.job import clocks, inputs, parts
 from crdebug.job.ranks import RankShim, find_shims
-from crdebug.job.record import JobDirectory, JobRecord, is_alive, unused
+from crdebug.job.record import JobDirectory, JobRecord, has_ended, is_alive, unused
 from crdebug.job.told import told
 from crdebug.native import layout
 from crdebug.native.build import build
@@ -321,7 +321,8 @@ async def await_ranks(
     seen: Callable[[], None] = lambda: None,
 ) -> tuple[RankShim, ...]:
     """Wait until all ranks have registered; returns those that have not ended. Raises CrdebugError
-    with the launcher's last words if it ends before that, DeadlineExpired."""
+    with the launcher's last words if it ends before that, Refused if it ends then, DeadlineExpired.
+    """
     events = directory.run(record.incarnation) / "events"
 
     async def registered() -> None:
@@ -341,9 +342,12 @@ async def await_ranks(
 
     await deadline.wait(registered(), "all ranks to start")
     seen()
-    if record.adopted:
-        return find_shims(find_job(record.pid).entries, record.shim, adopted=True)
-    return find_shims(acquire(record.pid), record.shim)
+    try:
+        if record.adopted:
+            return find_shims(find_job(record.pid).entries, record.shim, adopted=True)
+        return find_shims(acquire(record.pid), record.shim)
+    except ProcessLookupError:
+        raise has_ended(directory) from None
 
 
 async def end(

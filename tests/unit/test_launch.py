@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -330,6 +331,16 @@ async def test_whoever_waits_for_the_ranks_is_told(events: str) -> None:
     with pytest.raises(type(error)) as caught:
         await await_ranks(directory, directory.read(), Deadline(30.0))
     assert str(caught.value) == str(error)
+
+
+async def test_a_job_that_ends_once_all_ranks_were_there_has_ended() -> None:
+    """Its launcher was killed, say: who attaches to it just then is told in words."""
+    directory, _ = ended("ranks 2\n")
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    with pytest.raises(Refused, match=f"job '{directory.name}' has ended"):
+        record = replace(directory.read(), pid=gone.pid)
+        await await_ranks(directory, record, Deadline(30.0))
 
 
 async def test_the_wait_for_the_ranks_has_an_end() -> None:
