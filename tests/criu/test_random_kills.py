@@ -16,7 +16,7 @@ from crdebug import jobs
 from crdebug.config import Settings
 from crdebug.control import is_attended
 from crdebug.deadline import Deadline
-from crdebug.errors import CrdebugError
+from crdebug.errors import BadInput, CrdebugError
 from crdebug.job.record import JobDirectory
 from crdebug.node import family, proc
 from harness import looks
@@ -95,7 +95,7 @@ class Sweep:
         finally:
             for info in await jobs.list_jobs():
                 if info.name == "other" and info.state != "ended":
-                    await jobs.kill("other")
+                    await _end("other")
             JobDirectory("other").forget_if_over()
 
     async def _stage(self, victim: str) -> Ran:
@@ -112,7 +112,7 @@ class Sweep:
         for info in await jobs.list_jobs():
             if info.name == name:
                 if info.state != "ended":
-                    await jobs.kill(name)
+                    await _end(name)
                 assert half_checkpoints(name) == [] or info.state != "ended"
                 if not JobDirectory(name).exists():
                     return  # it had no checkpoint yet, and is forgotten
@@ -146,6 +146,12 @@ class Sweep:
         assert half_checkpoints() == []
         for each in (await jobs.list_checkpoints(JOB))[:-2]:
             await jobs.delete(each.handle)
+
+
+async def _end(job: str) -> None:
+    """It may come to its end by itself before."""
+    with contextlib.suppress(BadInput):
+        await jobs.kill(job)
 
 
 async def _settled(directory: JobDirectory) -> None:
