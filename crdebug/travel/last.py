@@ -260,7 +260,9 @@ class _Search:
                 found = await self._unsure(base, cut)
             if found is not None:
                 return found
-            until, cut = base.cut[self._focus], base.cut
+            # Not the base's own cut: the rank may be in a call there that others are to end.
+            until = base.cut[self._focus]
+            cut = traveller.cut_for(self._focus, until)
         await self._stops.to_start()
         raise StartOfHistory("this is the start of history: no change before")
 

@@ -259,8 +259,9 @@ class Stops:
                     if found.now % 2 == 0:
                         ignored.give_back([hit for hit in hits[last + 1 :] if hit.now == found.now])
                     return found
+                # Not the base's own cut: the rank may be in a call there that others are to end.
                 until = base.cut[focus]
-                cut = base.cut
+                cut = traveller.cut_for(focus, until)
         await self.to_start()
         raise StartOfHistory("this is the start of history: no stop before")
 

@@ -63,11 +63,23 @@ async def test_what_another_rank_wrote_to_memory_that_is_shared() -> None:
     async with recorded(build("comes"), ranks=3) as job:
         past = history(job)
         await run_to(job, 0, "after")
+        await past.mark("end", 0)
         moment = await past.last("shared[0]", 0)
         assert moment.note.startswith("shared[0] has just been changed here, by rank 2")
         assert moment.focus == past.focus(job.ranks) == 2
         frames = (await job.backtrace(RankSet.of([2]))).values[2]
         assert frames[0].location.function == "writes_shared"
+        # What is kept on the way there has rank 0 in calls that the others are not at.
+        await past.goto_mark("end")
+        moment = await past.last("window[0]", 0)
+        where = f"MPI_Put of rank 1 at comes.c:{line_of('MPI_Put')}, tick"
+        assert moment.note.startswith(f"window[0] has been changed inside {where}")
+        await past.goto_mark("end")
+        line = line_of("MPI_Irecv(")
+        await job.add_breakpoint(ZERO, f"comes.c:{line}")
+        await past.reverse("continue", 0)
+        frames = (await job.backtrace(ZERO)).values[0]
+        assert frames[0].location.line == line
 
 
 async def test_what_a_system_call_has_read(tmp_path: Path) -> None:
