@@ -17,7 +17,7 @@ from crdebug.session import Session
 from harness import looks, mpirun, mpis
 from harness.cli import complaint, crdebug
 from harness.exact import look
-from harness.faults import CHECKPOINT, At, FaultyCriu, half_checkpoints, moves_on, small_disk
+from harness.faults import CHECKPOINT, FaultyCriu, at_phase, half_checkpoints, moves_on, small_disk
 from harness.jobs import JOB, Heard, bare_job, run_to_end, session
 from harness.lines import require_nothing_lost
 from harness.mpirun import reference
@@ -317,16 +317,13 @@ async def test_a_disk_that_is_full_at_any_time(criu: FaultyCriu, home: Path) -> 
             filler = home / "filler"
             for phase in CHECKPOINT:
                 before = await look(job)
-                at = At("checkpoint", phase, lambda: fill(filler))
-                unsubscribe = job.subscribe(at)
-                try:
-                    whole.append((await job.checkpoint()).number)
-                    # What is written last is written while the ranks come out again.
-                    assert phase in ("attach", "walk out", "publish")
-                except CrdebugError as error:
-                    assert FULL.search(str(error)), (phase, str(error))
-                unsubscribe()
-                assert at.reached or phase == "publish"  # it may be done before the ranks are out
+                with at_phase(job, "checkpoint", phase, lambda: fill(filler)):
+                    try:
+                        whole.append((await job.checkpoint()).number)
+                        # What is written last is written while the ranks come out again.
+                        assert phase in ("attach", "walk out")
+                    except CrdebugError as error:
+                        assert FULL.search(str(error)), (phase, str(error))
                 before.expect_same(await look(job), f"a disk that is full at {phase}")
                 assert [each.number for each in job.checkpoints()] == whole
                 assert half_checkpoints() == []

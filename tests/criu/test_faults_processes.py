@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from crdebug.session import Session
 from crdebug.target.gdb import GdbTarget
 from harness import looks
 from harness.cli import complaint, crdebug
-from harness.faults import CHECKPOINT, RESTART, At, half_checkpoints, kill, moves_on
+from harness.faults import CHECKPOINT, RESTART, At, at_phase, half_checkpoints, kill, moves_on
 from harness.jobs import JOB, Heard, bare_job, run_to_end, session
 from harness.mpirun import command, reference
 from harness.programs import build
@@ -76,15 +77,12 @@ async def test_a_rank_is_killed_at_each_phase_of_a_checkpoint() -> None:
         for number, phase in enumerate(CHECKPOINT):
             victim = number % RANKS
             pid = looks.shims()[victim].pid
-            at = At("checkpoint", phase, lambda pid=pid: kill(pid))  # type: ignore[misc]
-            unsubscribe = job.subscribe(at)
-            try:
-                whole.append((await job.checkpoint()).number)
-                assert phase in LAST  # all that is needed of the rank is there
-            except CrdebugError as error:
-                says_who_died(error, victim, CHECKPOINT[number:])
-            unsubscribe()
-            assert at.reached or phase == "publish"
+            with at_phase(job, "checkpoint", phase, functools.partial(kill, pid)):
+                try:
+                    whole.append((await job.checkpoint()).number)
+                    assert phase in LAST  # all that is needed of the rank is there
+                except CrdebugError as error:
+                    says_who_died(error, victim, CHECKPOINT[number:])
             assert nobody_waits()
             assert half_checkpoints() == []
             whole = await those_of(job, whole)
@@ -201,23 +199,22 @@ async def test_a_gdb_is_killed_at_each_phase_of_a_checkpoint() -> None:
         for number, phase in enumerate(CHECKPOINT):
             victim = number % RANKS
             await interrupted(job, victim)
-            at = At("checkpoint", phase, lambda rank=victim: kill(gdb_of(job, rank)))  # type: ignore[misc]
-            unsubscribe = job.subscribe(at)
             there = len(job.checkpoints())
-            try:
-                await job.checkpoint()
-            except CrdebugError as error:
-                said = str(error)
-                assert error.ranks == RankSet.of([victim]), (phase, said)
-                assert len(said) < 250, said
-                taken = len(job.checkpoints()) == there + 1
-                assert (
-                    said.endswith(f"; checkpoint {JOB}:{there + 1} is there all the same") == taken
-                )
-            else:
-                assert len(job.checkpoints()) == there + 1
-            unsubscribe()
-            assert at.reached or phase == "publish"
+            kills = functools.partial(lambda rank: kill(gdb_of(job, rank)), victim)
+            with at_phase(job, "checkpoint", phase, kills):
+                try:
+                    await job.checkpoint()
+                except CrdebugError as error:
+                    said = str(error)
+                    assert error.ranks == RankSet.of([victim]), (phase, said)
+                    assert len(said) < 250, said
+                    taken = len(job.checkpoints()) == there + 1
+                    assert (
+                        said.endswith(f"; checkpoint {JOB}:{there + 1} is there all the same")
+                        == taken
+                    )
+                else:
+                    assert len(job.checkpoints()) == there + 1
             assert half_checkpoints() == []
             assert nobody_waits(), phase
             await goes_on(job)

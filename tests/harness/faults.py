@@ -23,9 +23,11 @@ from crdebug.events import Event, Progress
 from crdebug.job.record import JobDirectory
 from crdebug.node import proc
 from crdebug.node.criu_program import find_criu
+from crdebug.session import Session
 from harness import looks
 from harness.jobs import JOB
 from harness.scripts import BY_PATH
+from harness.victim import publish_when
 
 _SECONDS = 60.0
 
@@ -185,6 +187,24 @@ class At:
         if here and not self.reached:
             self.reached = True
             self._do()
+
+
+@contextlib.contextmanager
+def at_phase(job: Session, operation: str, phase: str, do: Callable[[], None]) -> Iterator[None]:
+    """Something is done when an operation of the block comes to a phase, which it must."""
+    at, last = At(operation, phase, do), asyncio.Event()
+
+    def hear(event: Event) -> None:
+        at(event)
+        if isinstance(event, Progress) and event.phase == "publish":
+            last.set()
+
+    with contextlib.ExitStack() as stack:
+        stack.callback(job.subscribe(hear))
+        if phase == "publish":
+            stack.callback(publish_when(last))
+        yield
+    assert at.reached, phase
 
 
 def kill(pid: int | None) -> None:

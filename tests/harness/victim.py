@@ -18,7 +18,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from crdebug.events import Event, Progress, RankRunning
@@ -27,6 +27,22 @@ from crdebug.node import proc
 from crdebug.operation import Operation
 from crdebug.session import Session
 from harness.jobs import JOB
+
+
+def publish_when(last: asyncio.Event) -> Callable[[], None]:
+    """Publish only when nothing else is left to do: else that may be done, and never be told,
+    before the ranks are out. last: set when it is told. Returns what undoes it."""
+    publish = Operation.publish
+
+    async def after_all(operation: Operation) -> None:
+        await last.wait()
+        await publish(operation)
+
+    def undo() -> None:
+        Operation.publish = publish  # type: ignore[method-assign]
+
+    Operation.publish = after_all  # type: ignore[method-assign]
+    return undo
 
 
 class Victim:
@@ -49,17 +65,6 @@ class Victim:
             if len(self.running) == self.ranks:
                 self.runs.set()
 
-    def publish_last(self) -> None:
-        """Publish only when nothing else is left to do: else that may be done, and never be told,
-        before the ranks are out."""
-        publish = Operation.publish
-
-        async def after_all(operation: Operation) -> None:
-            await self.last.wait()
-            await publish(operation)
-
-        Operation.publish = after_all  # type: ignore[method-assign]
-
     def tell(self) -> None:
         directory = JobDirectory(JOB)
         children = [pid for pid in proc.pids() if _parent(pid) == os.getpid()]
@@ -72,7 +77,7 @@ class Victim:
         os.kill(os.getpid(), signal.SIGKILL)
 
     async def live(self) -> None:
-        self.publish_last()
+        publish_when(self.last)
         session = await self.start()
         self.ranks = len(session.ranks)
         if self.plan.get("break"):
