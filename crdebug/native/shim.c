@@ -191,11 +191,17 @@ static void notice_clash(int number) {
     if (crdebug_shim.rank >= 0 && number == crdebug_shim.signal) crdebug_shim.clash = 1;
 }
 
+/* Behind the shim, and so behind a sanitizer, which is loaded before it: ThreadSanitizer's own calls
+ * handlers late, when their frame has long been left. */
+static int next_sigaction(int number, const struct sigaction *new, struct sigaction *old) {
+    static sigaction_function *next;
+    if (next == NULL) *(void **)&next = dlsym(RTLD_NEXT, "sigaction");
+    return next(number, new, old);
+}
+
 EXPORT int sigaction(int number, const struct sigaction *new, struct sigaction *old) {
-    static sigaction_function *real;
-    if (real == NULL) *(void **)&real = dlsym(RTLD_NEXT, "sigaction");
     if (new != NULL) notice_clash(number);
-    return real(number, new, old);
+    return next_sigaction(number, new, old);
 }
 
 EXPORT handler_function signal(int number, handler_function handler) {
@@ -300,8 +306,7 @@ static void install_handler(int number) {
                                .sa_flags = SA_SIGINFO | SA_RESTART | SA_NODEFER};
     sigfillset(&action.sa_mask);
     sigdelset(&action.sa_mask, number);
-    crdebug_shim.signal = 0; /* our own call is no clash */
-    if (sigaction(number, &action, NULL) != 0) crdebug_shim.clash = 1;
+    if (next_sigaction(number, &action, NULL) != 0) crdebug_shim.clash = 1;
     crdebug_shim.signal = number;
 }
 

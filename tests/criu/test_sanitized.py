@@ -1,0 +1,27 @@
+"""Checkpoints of programs with a sanitizer, which has its own way with signals and memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from crdebug.errors import CrsFailed
+from crdebug.events import StopReason
+from harness import looks
+from harness.jobs import as_by_default, session
+from harness.programs import build
+
+
+async def test_threads_come_out_of_the_waitpoint_under_thread_sanitizer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It calls handlers when it likes, but for ours. What it takes of memory CRIU cannot bring
+    back."""
+    monkeypatch.setenv("TSAN_OPTIONS", "detect_deadlocks=0")
+    program = build("wrong", flags=["-fsanitize=thread"])
+    async with session(program, "--how", "race", ranks=2, settings=as_by_default()) as job:
+        await job.checkpoint()
+        with pytest.raises(CrsFailed, match="Unable to reserve memory"):
+            await job.restart()
+        (cause,) = (await job.resume(job.ranks)).cause
+        assert cause.reason is StopReason.REPORT
+        assert not any(shim.shim().waiting for shim in looks.shims())
