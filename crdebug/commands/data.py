@@ -55,6 +55,10 @@ The most frequent value comes first. Where there are many different numbers, the
 with the ranks that are at its ends, and those with nan and infinities. Where the expression cannot
 be evaluated, GDB's own message follows the values.
 
+Each rank's GDB numbers values for itself, and so no number is shown: '$' is what the rank was asked
+last, '$$' what before that. What displays, 'compare' and conditions evaluate counts too; a variable
+of GDB's own ('set var $x = n') keeps a value.
+
     [0,2-3] print x
     print/x flags
 """,
