@@ -14,7 +14,7 @@ from crdebug.events import StopReason
 from crdebug.session import Session
 from harness import looks
 from harness.exact import Look, look
-from harness.jobs import JOB, Heard, bare_job, run_to_end, session
+from harness.jobs import JOB, Heard, as_by_default, bare_job, run_to_end, session
 from harness.mpirun import reference
 from harness.programs import build
 
@@ -65,7 +65,7 @@ async def test_at_each_signal_a_checkpoint_and_on_and_restarts_without_a_debugge
     program, heard = build("waits"), Heard()
     expected = reference(program, *ONE_STEP, ranks=2)
     taken = []
-    async with session(program, *ONE_STEP, ranks=2, heard=heard) as job:
+    async with session(program, *ONE_STEP, ranks=2, heard=heard, settings=as_by_default()) as job:
         async for before in signals_of(job):
             taken.append(await job.checkpoint())
             expect_same(before, await look(job), "a checkpoint")
@@ -80,7 +80,7 @@ async def test_at_each_signal_a_checkpoint_and_on_and_restarts_without_a_debugge
 
 async def test_at_each_signal_a_restart_and_on() -> None:
     program, heard = build("waits"), Heard()
-    async with session(program, *ONE_STEP, ranks=2, heard=heard) as job:
+    async with session(program, *ONE_STEP, ranks=2, heard=heard, settings=as_by_default()) as job:
         stops = 0
         async for before in signals_of(job):
             stops += 1

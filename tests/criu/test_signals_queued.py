@@ -18,7 +18,7 @@ from crdebug.session import Session
 from harness import looks
 from harness.cli import in_path
 from harness.exact import Look, look
-from harness.jobs import JOB, Heard, bare_job, run_to_end, session
+from harness.jobs import JOB, Heard, as_by_default, bare_job, run_to_end, session
 from harness.mpir_tool import Gdb
 from harness.programs import build
 
@@ -60,7 +60,7 @@ async def test_none_comes_before_the_rank_goes_on(numbers: tuple[int, int]) -> N
         old, new = (_outside_ppoll(each, numbers) for each in (before, await look(job)))
         assert not old.differences_after_restart(new)
 
-    async with session(program, *options, ranks=2, heard=heard) as job:
+    async with session(program, *options, ranks=2, heard=heard, settings=as_by_default()) as job:
         await _stop_and_queue(job, numbers)
         before = await look(job)
         taken = [await job.checkpoint()]
