@@ -120,6 +120,7 @@ class _Lines(asyncio.SubprocessProtocol):
         self._partial: list[bytes] = []
         self._waiter: asyncio.Future[None] | None = None
         self._ended = False
+        self._open = {1, 2}
         self._transport: asyncio.SubprocessTransport | None = None
         self.errors = b""
         self.exited: asyncio.Future[int] = loop.create_future()
@@ -160,7 +161,10 @@ class _Lines(asyncio.SubprocessProtocol):
             self._wake()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        if fd == 1:
+        # A process that ends at once may be gone before its standard error is looked at: whoever
+        # is shown the end of its output finds its last words as well.
+        self._open.discard(fd)
+        if not self._open:
             self._end()
 
     def process_exited(self) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 from processes import soon
@@ -68,6 +69,20 @@ async def test_last_words() -> None:
     assert await lines(pipe) == []
     assert pipe.last_words().endswith("the reason")
     assert len(pipe.last_words()) < 5000
+    await pipe.close(soon())
+
+
+async def test_its_output_does_not_end_before_its_last_words() -> None:
+    """A process closes one descriptor after the other when it ends."""
+    pipe = await python(
+        "import os, sys; os.close(1); input(); sys.stderr.write('the reason'); os._exit(1)"
+    )
+    reading = asyncio.create_task(lines(pipe))
+    output = Path(f"/proc/{pipe.pid}/fd/1")
+    await soon().until(lambda: not os.path.lexists(output), "its output to be closed")
+    pipe.write(b"\n")
+    assert await reading == []
+    assert pipe.last_words() == "the reason"
     await pipe.close(soon())
 
 
