@@ -52,7 +52,7 @@ class Running:
         self._count = ranks
         self.ranks: tuple[Rank, ...] = ()
 
-    def wait(self, condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
+    def wait(self, condition: Callable[[], bool], what: str, seconds: float = 200.0) -> None:
         """Until it holds. Raises AssertionError when the job ends before, or the time."""
         deadline = Deadline(seconds)
         while not condition():

@@ -56,5 +56,5 @@ def test_a_rank_that_waits_for_what_was_recorded_asks_anew(
         run.wait(lambda: rank.clock().now > inside, f"rank 0 is out of {_WAYS[way]}")
         file.touch()
         first = [2 if each == way < 4 else 1 for each in range(6)]
-        told = run.finish(30).splitlines()
+        told = run.finish().splitlines()
         assert told == [f"way {each}: {rank} came first" for each, rank in enumerate(first)]
