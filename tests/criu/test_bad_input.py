@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from harness.mpirun import Finished, reference
 from harness.programs import build
 
 RANKS = 2
-ENDLESS = ("--steps", 10**9, "--delay-us", 1000)
+ENDLESS = ("--steps", 10**9, "--delay-us", 5000)
 HANDLE = f"{JOB}:1"
 ABOUT_PROGRESS = ("attach: ", "checkpoint: ", "restart: ", "run: ")
 
@@ -171,42 +172,73 @@ async def test_a_signal_that_the_program_uses_itself(number: int) -> None:
 
 # ---- another user ------------------------------------------------------------------------------
 
-# Python and crdebug may be where only root can read, so all of it is imported before.
+# Python and crdebug may be where only root can read, so all of it is imported before. Each line of
+# its input, [arguments, variables], it runs in a child that is nobody's, and answers [status, out,
+# err].
 AS_NOBODY = """
-import importlib, os, pkgutil, pwd
+import importlib, json, os, pkgutil, pwd, sys, tempfile
 import rich.console, rich.table, rich.filesize
 import crdebug
 for module in pkgutil.walk_packages(crdebug.__path__, "crdebug."):
     if not module.name.startswith(("crdebug.gdbscripts", "crdebug.__main__")):
         importlib.import_module(module.name)
-nobody = pwd.getpwnam("nobody")
-os.setgroups([])
-os.setresgid(*[nobody.pw_gid] * 3)
-os.setresuid(*[nobody.pw_uid] * 3)
 from crdebug.cli import main
-main(prog_name="crdebug")
+nobody = pwd.getpwnam("nobody")
+for line in sys.stdin:
+    arguments, variables = json.loads(line)
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        child = os.fork()
+        if child == 0:
+            for number, file in enumerate((open(os.devnull), out, err)):
+                os.dup2(file.fileno(), number)
+            os.environ.update(variables)
+            os.setgroups([])
+            os.setresgid(*[nobody.pw_gid] * 3)
+            os.setresuid(*[nobody.pw_uid] * 3)
+            main(arguments, prog_name="crdebug")
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        said = [os.pread(file.fileno(), 1 << 20, 0).decode() for file in (out, err)]
+    print(json.dumps([status, *said]), flush=True)
 """
 
 
-def as_nobody(*arguments: object, home: Path, status: int = 1) -> Finished:
-    """The command line for a user who may nothing."""
-    command = [sys.executable, "-c", AS_NOBODY, *map(str, arguments)]
-    extra = {"HOME": str(home), "CRDEBUG_CACHE": str(home / "cache")}
-    return mpirun.run(command, extra=extra).expect(status)
+class Nobody:
+    """The command line for a user who may nothing. home: a directory that is his."""
+
+    def __init__(self, process: subprocess.Popen[str], home: Path) -> None:
+        self.home = home
+        self._process = process
+
+    def crdebug(self, *arguments: object, status: int = 1, **variables: object) -> Finished:
+        words = [str(argument) for argument in arguments]
+        extra = {"HOME": self.home, "CRDEBUG_CACHE": self.home / "cache", **variables}
+        assert self._process.stdin and self._process.stdout
+        said = json.dumps([words, {name: str(value) for name, value in extra.items()}])
+        self._process.stdin.write(f"{said}\n")
+        self._process.stdin.flush()
+        ended, out, err = json.loads(self._process.stdout.readline())
+        return Finished(tuple(words), ended, out, err).expect(status)
 
 
 @pytest.fixture
-def public() -> Iterator[Path]:
-    """A directory of nobody's; pytest's own are its user's only."""
+def nobody() -> Iterator[Nobody]:
+    # pytest's own directories are its user's only
     with tempfile.TemporaryDirectory() as path:
         shutil.chown(path, "nobody")
-        yield Path(path)
+        with subprocess.Popen(
+            [sys.executable, "-c", AS_NOBODY],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=mpirun.environment(),
+        ) as process:
+            yield Nobody(process, Path(path))
 
 
 async def test_another_user_is_refused_in_words_and_disturbs_nobody(
-    public: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+    nobody: Nobody, home: Path
 ) -> None:
-    script = public / "script"
+    script = nobody.home / "script"
     script.write_text("print 1\n")
     command = mpirun.command(build("threads"), ranks=RANKS)
     run = ("run", "--batch", "-x", script, "--", *command)
@@ -219,17 +251,16 @@ async def test_another_user_is_refused_in_words_and_disturbs_nobody(
             ("restart", HANDLE),
             ("jobs",),
         ):
-            said = complaint(as_nobody(*verb, home=public))
+            said = complaint(nobody.crdebug(*verb))
             assert (
                 "permission denied (run crdebug as the owner" in said and str(home / "jobs") in said
             )
-        with monkeypatch.context() as patch:
-            patch.setenv("CRDEBUG_HOME", str(public / "own"))
-            said = complaint(as_nobody(*run, home=public))
-            assert said == "a job container needs root (run it as root; 'crdebug doctor' says more)"
-            attach = as_nobody("attach", "--batch", "-x", script, info.pid, home=public)
-            assert "it is somebody else's (attach as its owner, or as root)" in complaint(attach)
-            report = as_nobody("doctor", home=public).stdout
-            assert "Traceback" not in report and "root" in report
+        own = nobody.home / "own"
+        said = complaint(nobody.crdebug(*run, CRDEBUG_HOME=own))
+        assert said == "a job container needs root (run it as root; 'crdebug doctor' says more)"
+        attach = nobody.crdebug("attach", "--batch", "-x", script, info.pid, CRDEBUG_HOME=own)
+        assert "it is somebody else's (attach as its owner, or as root)" in complaint(attach)
+        report = nobody.crdebug("doctor", CRDEBUG_HOME=own).stdout
+        assert "Traceback" not in report and "root" in report
         await looks.reach(max(looks.steps()) + 2)
         assert await state() == "running"

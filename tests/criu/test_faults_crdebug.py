@@ -27,7 +27,7 @@ pytestmark = pytest.mark.every_mpi("faults", by_turns=True)
 
 RANKS = 2
 # Until it is told to end, see looks.end_soon.
-ENDLESS = ("--steps", 1000000, "--delay-us", 1000)
+ENDLESS = ("--steps", 1000000, "--delay-us", 5000)
 # The phases, as they begin, in which threads wait for a debugger.
 HELD_AT = {"detach", "hold", "dump", "retire", "attach", "walk out"}
 STOP = {"break": "work_step"}

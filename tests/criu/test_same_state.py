@@ -37,7 +37,9 @@ async def _same_after_checkpoints_and_restarts(job: Session, checkpoints: int = 
 
 async def test_at_a_breakpoint_in_user_code() -> None:
     program, heard = build("threads"), Heard()
-    async with session(program, "--steps", 30, heard=heard, settings=as_by_default()) as job:
+    async with session(
+        program, "--steps", 30, "--rest-us", 0, heard=heard, settings=as_by_default()
+    ) as job:
         await job.add_breakpoint(job.ranks, "work_step")
         for _ in range(2):
             await job.resume(job.ranks)
@@ -61,7 +63,7 @@ async def _inside_mpi(job: Session) -> bool:
 async def test_at_interrupts_at_any_time_also_deep_inside_the_mpi_library() -> None:
     program, heard = build("threads"), Heard()
     inside = 0
-    async with session(program, "--steps", 10**6, heard=heard) as job:
+    async with session(program, "--steps", 10**6, "--rest-us", 0, heard=heard) as job:
         # into the loop, where the main threads do little else than to call MPI
         entered = await job.add_breakpoint(job.ranks, "work_step")
         await job.resume(job.ranks)
@@ -79,7 +81,9 @@ async def test_at_interrupts_at_any_time_also_deep_inside_the_mpi_library() -> N
 async def test_at_a_breakpoint_that_another_thread_than_the_main_one_hits() -> None:
     """Also the thread that the user sees is that one then."""
     program, heard = build("threads"), Heard()
-    async with session(program, "--steps", 30, heard=heard, settings=as_by_default()) as job:
+    async with session(
+        program, "--steps", 30, "--rest-us", 0, heard=heard, settings=as_by_default()
+    ) as job:
         await job.add_breakpoint(job.ranks, "integer_block")
         for _ in range(2):
             stop = await job.resume(job.ranks)
@@ -103,7 +107,9 @@ async def test_at_a_breakpoint_that_another_thread_than_the_main_one_hits() -> N
 
 async def test_at_a_watchpoint_which_still_watches_afterwards() -> None:
     program, heard = build("threads"), Heard()
-    async with session(program, "--steps", 30, heard=heard, settings=as_by_default()) as job:
+    async with session(
+        program, "--steps", 30, "--rest-us", 0, heard=heard, settings=as_by_default()
+    ) as job:
         entered = await job.add_breakpoint(job.ranks, "work_step")
         await job.resume(job.ranks)
         await job.delete_breakpoint(entered.number)

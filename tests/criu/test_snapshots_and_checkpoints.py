@@ -19,7 +19,7 @@ def soon() -> Deadline:
 
 async def test_a_checkpoint_leaves_snapshots_alone_and_a_restart_ends_them() -> None:
     program, heard = build("threads"), Heard()
-    async with session(program, "--steps", 40, ranks=2, heard=heard) as job:
+    async with session(program, "--steps", 40, "--rest-us", 0, ranks=2, heard=heard) as job:
         await job.add_breakpoint(job.ranks, "work_step")
         await job.resume(job.ranks)
         snapshots = Snapshots(job.group)

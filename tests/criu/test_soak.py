@@ -80,7 +80,7 @@ async def forget_old() -> None:
 @pytest.mark.timeout(1800)  # for a test that hangs; a machine may be slow
 async def test_cycles_under_the_debugger(thorough: bool) -> None:
     program = build("threads")
-    arguments = ("--steps", 70, "--quota", 20)
+    arguments = ("--steps", 70, "--quota", 20, "--rest-us", 0)
     uses = []
     async with session(program, *arguments) as job:
         await job.add_breakpoint(job.ranks, "work_step")

@@ -65,7 +65,7 @@ async def test_ten_times_fifty_steps_and_back(
 async def test_interrupted_anywhere_and_taken_back_there() -> None:
     """Also deep inside the MPI library; what is in flight then is refused, and not forgotten."""
     program, heard, kept = build("threads"), Heard(), 0
-    async with session(program, "--steps", 1500, heard=heard) as job:
+    async with session(program, "--steps", 1500, "--rest-us", 0, heard=heard) as job:
         stop = await job.add_breakpoint(job.ranks, "work_step")
         await run_steps(job, 2)
         await job.delete_breakpoint(stop.number)
@@ -108,7 +108,7 @@ async def test_threads_of_all_ranks_in_system_calls_never_see_eintr() -> None:
 
 async def test_all_ranks_or_none() -> None:
     program, heard = build("threads"), Heard()
-    async with session(program, "--steps", 60, ranks=2, heard=heard) as job:
+    async with session(program, "--steps", 60, "--rest-us", 0, ranks=2, heard=heard) as job:
         await job.add_breakpoint(job.ranks, "work_step")
         await run_steps(job, 3)
         snapshots = Snapshots(job.group)

@@ -1,4 +1,4 @@
-// MPI ranks with two threads that compute without ever stopping while the main thread communicates.
+// MPI ranks with two threads that compute while the main thread communicates.
 //
 // Each thread's state is a known function of its count of iterations, held in registers of a kind
 // of its own (general; vector, mask and x87), and compared with that function every BLOCK
@@ -7,6 +7,7 @@
 // --steps N       steps of the main thread
 // --quota N       blocks that each computing thread does at least; its state there is printed
 // --delay-us N    pause after each step
+// --rest-us N     pause of a computing thread after each block; 0: it computes without ever stopping
 
 #include "common.h"
 
@@ -21,7 +22,7 @@ enum { BLOCK = 1 << 16, LANES = 8 };
 typedef double vector __attribute__((vector_size(8 * LANES)));
 typedef int64_t mask __attribute__((vector_size(8 * LANES)));
 
-static long steps = 200, quota = 20, delay_us;
+static long steps = 200, quota = 20, delay_us, rest_us = 2000;
 static atomic_bool finished;
 
 // Threads that are there have told the kernel of themselves (rseq, robust locks): what a snapshot in
@@ -40,6 +41,12 @@ static struct progress integers, vectors;
 static void begin(void) {
     pthread_barrier_wait(&all_there);
     setpriority(PRIO_PROCESS, 0, 10);
+}
+
+// So that two ranks do not take all of a machine from whoever looks at them.
+static void rest(void) {
+    struct timespec time = {rest_us / 1000000, rest_us % 1000000 * 1000};
+    if (rest_us) CHECK(nanosleep(&time, NULL) == 0, "a pause was interrupted");
 }
 
 // ---- general registers ------------------------------------------------------------------------
@@ -83,6 +90,7 @@ static void *integer_thread(void *unused) {
             integers.at_quota = fnv(FNV_START, state, sizeof state);
         }
         integers.blocks = blocks;
+        rest();
     }
     return unused;
 }
@@ -171,6 +179,7 @@ static void *vector_thread(void *unused) {
             vectors.at_quota = fnv(FNV_START, state, sizeof state);
         }
         vectors.blocks = blocks;
+        rest();
     }
     return unused;
 }
@@ -190,6 +199,7 @@ int main(int argc, char **argv) {
                   (struct option_spec[]){{"--steps", &steps, NULL},
                                          {"--quota", &quota, NULL},
                                          {"--delay-us", &delay_us, NULL},
+                                         {"--rest-us", &rest_us, NULL},
                                          {NULL, NULL, NULL}});
     start_mpi(&argc, &argv);
     digest = fnv(FNV_START, &my_rank, sizeof my_rank);
