@@ -11,7 +11,7 @@ TRACE = HERE / "trace_mi.py"
 KINDS = ("stepi", "nexti", "step", "next", "finish")
 
 
-@pytest.fixture(scope="module", params=["0", "2"])
+@pytest.fixture(scope="module", params=[pytest.param("0", marks=pytest.mark.sweep), "2"])
 def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compiled(tmp_path_factory.mktemp("walk"), "cc", f"-O{request.param}")
 

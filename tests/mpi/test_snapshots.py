@@ -33,8 +33,8 @@ async def run_steps(job: Session, count: int) -> None:
         ("heat", "relax", (128, 200, 20)),
     ],
 )
-async def test_ten_times_fifty_steps_and_back(
-    name: str, function: str, arguments: tuple[object, ...]
+async def test_fifty_steps_and_back_again_and_again(
+    name: str, function: str, arguments: tuple[object, ...], thorough: bool
 ) -> None:
     program, heard = build(name), Heard()
     async with session(program, *arguments, heard=heard) as job:
@@ -51,7 +51,7 @@ async def test_ten_times_fifty_steps_and_back(
         assert again.bytes == first.bytes
         assert again.changed < first.changed / 20
         stop = await job.add_breakpoint(job.ranks, function, condition=f"step == {then + 50}")
-        for _ in range(10):
+        for _ in range(10 if thorough else 4):
             await job.resume(job.ranks)
             assert before.differences(await look(job))
             await snapshots.put_back("here", soon())
