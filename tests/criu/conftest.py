@@ -43,8 +43,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before the sweeps are left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of those by turns the first MPI runs all, and each of the others one of each column. Of the
-    languages and launchers those of Debian's MPIs are all there is. The rest is a sweep."""
+    """Of those by turns each test runs with one MPI, and the next test of its column with the next.
+    Of the languages and launchers those of Debian's MPIs are all there is. The rest is a sweep."""
     columns: dict[str, dict[str, None]] = {}
     for item in items:
         mark = item.get_closest_marker("every_mpi")
@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             tests = columns.setdefault(mark.args[0], {})
             test = f"{item.path}::{item.name.replace(MPIS[number].name, '')}"
             tests.setdefault(test)
-            more = number not in (0, 1 + list(tests).index(test))
+            more = number != list(tests).index(test) % len(MPIS)
         else:
             language = item.callspec.params.get("language", "C")
             more = number >= mark.kwargs.get("up_to", len(MPIS)) or (number > 0 and language != "C")

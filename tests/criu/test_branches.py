@@ -245,7 +245,10 @@ async def on_to_end(job: Session) -> dict[int, str]:
     return dict((await job.evaluate(job.ranks, "seen")).values)
 
 
-@pytest.mark.parametrize("program", ["wildcard", "master", "persistent"])
+_MORE = [pytest.param(name, marks=pytest.mark.sweep) for name in ("master", "persistent")]
+
+
+@pytest.mark.parametrize("program", ["wildcard", *_MORE])
 async def test_a_branch_may_begin_anywhere(program: str) -> None:
     """What was on its way there, posted or half done, goes on; the programs check themselves."""
     chance = random.Random(program)
