@@ -112,9 +112,7 @@ class Replay:
         try:
             await self._until_there(run)
         finally:
-            if not run.done():
-                await self._group.interrupt()
-            stop = await run
+            stop = await ended(self._group, run)
         if not self._there() and not self.held_up and not self.reading:
             raise self._why_not(stop)
 
@@ -194,6 +192,18 @@ class Replay:
             + f"; {self._places()}",
             ranks=RankSet.of(each.rank for each in stop.cause),
         )
+
+
+async def ended(group: TargetGroup, run: asyncio.Task[GroupStopped]) -> GroupStopped:
+    """How a run of the group has ended; one that still lasts is ended, also if a GDB has died."""
+    try:
+        if not run.done():
+            await group.interrupt()
+    except BaseException:
+        run.cancel()
+        await asyncio.gather(run, return_exceptions=True)
+        raise
+    return await run
 
 
 @contextlib.asynccontextmanager

@@ -24,7 +24,7 @@ from crdebug.ranks import RankSet
 from crdebug.target.in_c import number_in_c
 from crdebug.timeline.messages import Cut
 from crdebug.travel.bases import StartOfHistory, below
-from crdebug.travel.replay import moved, quiet
+from crdebug.travel.replay import ended, moved, quiet
 from crdebug.travel.reverse import Reverse
 from crdebug.travel.traveller import Traveller
 
@@ -301,8 +301,10 @@ class Stops:
             while not self._arrived(focus, place):
                 traveller.job.go_on()
                 run = asyncio.create_task(self._group.resume(self._group.ranks))
-                await self._until(run, focus, place)
-                stop = await run
+                try:
+                    await self._until(run, focus, place)
+                finally:
+                    stop = await ended(self._group, run)
                 hits = [s.rank for s in stop.cause if s.rank in wanted and s.reason in _WANTED]
                 now = traveller.clock(focus).read().now
                 for rank in hits:
@@ -326,8 +328,6 @@ class Stops:
                 "the replay to move on",
                 ranks=RankSet.of([focus]),
             )
-        if not run.done():
-            await self._group.interrupt()
 
     def _arrived(self, focus: int, place: int) -> bool:
         state = self._traveller.clock(focus).read()

@@ -3,6 +3,8 @@ meet what was counted, a snapshot does not fit any more."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +13,7 @@ from fake_target import FakeTarget
 
 from crdebug.config import Settings
 from crdebug.deadline import Deadline
-from crdebug.errors import CrdebugError, Refused
+from crdebug.errors import CrdebugError, GdbDied, Refused
 from crdebug.events import GroupStopped, RankStopped, StopReason
 from crdebug.mi.records import MiList, MiTuple, Result
 from crdebug.ranks import RankSet
@@ -67,6 +69,45 @@ async def test_fewer_stops_than_were_counted_end_it_in_words(come: int) -> None:
     else:
         await stops.again(0, 3)
     assert rank.calls[0] == "origin" and rank.calls[-1] == f"-break-delete {END}"
+
+
+class Dying(dict[int, FakeTarget]):
+    """A group whose run ends with the death of a GDB, which is told when it is asked to end."""
+
+    ranks, settings, subscriber = RankSet.of([0]), Settings(), None
+
+    def __init__(self) -> None:
+        super().__init__({0: FakeTarget(0)})
+        self.asked = asyncio.Event()
+
+    async def resume(self, ranks: RankSet) -> GroupStopped:
+        await self.asked.wait()
+        raise GdbDied("gdb ended (exit status -9)", "continue", None, ranks=ranks)
+
+    async def interrupt(self) -> None:
+        self.asked.set()
+
+    async def ask(self, ranks: RankSet, verb: Callable[[FakeTarget], Any]) -> Any:
+        return SimpleNamespace(errors={})
+
+
+async def test_a_rank_that_is_gone_leaves_no_run_that_nobody_awaits() -> None:
+    """Its GDB was killed: that is what is told."""
+    looks = iter([SimpleNamespace(now=0, held=0)])
+
+    def read() -> SimpleNamespace:
+        for look in looks:
+            return look
+        raise ProcessLookupError("process 4711 is gone")
+
+    clock = SimpleNamespace(rank=0, read=read, set_stop=lambda now: None)
+    group: Any = Dying()
+    job = SimpleNamespace(group=group, go_on=lambda: None)
+    traveller: Any = SimpleNamespace(job=job, clock=lambda rank: clock, clocks=lambda: [clock])
+    reverse: Any = SimpleNamespace(forget=lambda: None)
+    with pytest.raises(GdbDied, match="gdb ended"):
+        await Stops(traveller, reverse).pass_to((5,), 0)
+    assert not asyncio.all_tasks() - {asyncio.current_task()}
 
 
 class Brought(Exception):
