@@ -12,7 +12,7 @@ import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -34,6 +34,7 @@ __all__ = [
     "find",
     "logs",
     "make_room",
+    "of_ranks",
     "replace",
     "take_along",
 ]
@@ -181,6 +182,11 @@ def logs(run: Path) -> Path:
     return run / "time"
 
 
+def of_ranks(run: Path) -> Iterator[Path]:
+    """The logs; beside them is what is kept of calls that were given up."""
+    return (path for path in logs(run).iterdir() if path.name.isdigit())
+
+
 def cut(clock: RankClock, log: Path) -> None:
     """Forget what was recorded behind the place of a rank that stands. Whoever comes there later,
     this process or one that was brought back from earlier, records from there on.
@@ -267,7 +273,8 @@ def _copy_sparse(source: Path, target: Path) -> None:
             while place < end:
                 sent = os.copy_file_range(old.fileno(), new.fileno(), end - place, place, place)
                 place += sent
-        prepare(new.fileno(), size)
+        if source.name.isdigit():
+            prepare(new.fileno(), size)
     shutil.copymode(source, target)
 
 

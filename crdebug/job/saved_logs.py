@@ -72,7 +72,8 @@ def bring_back(saved: Path, old: Path, new: Path) -> None:
                 size = int.from_bytes(source.read(_LENGTH), "little")
                 _copy_data(source, copy)
                 copy.truncate(size)
-                clocks.prepare(copy.fileno(), size)
+                if log.name.isdigit():
+                    clocks.prepare(copy.fileno(), size)
             log.chmod(0o600)
         except OSError as error:
             raise StoreError(f"cannot bring back {log}: {error.strerror}") from None

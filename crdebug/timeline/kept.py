@@ -179,8 +179,8 @@ def _struct(about: About, rank: int, log: int, names: Sequence[str], known: Matc
 class Log(Protocol):
     """What is asked of a RankLog."""
 
-    rank: int
-
+    @property
+    def rank(self) -> int: ...
     @property
     def address(self) -> int: ...
     @property
@@ -195,10 +195,8 @@ def keep(matching: Matching, logs: Mapping[int, Log], cut: tuple[int, ...]) -> K
     that was cancelled and is not complete."""
     cursors = []
     for rank, now in enumerate(cut):
-        cursor = Cursor()
-        if rank not in logs:
-            return None
-        if not library().log_cursor(logs[rank].address, table(), now // 2, cursor):
+        cursor = _cursor(logs[rank], now) if rank in logs else None
+        if cursor is None:
             return None
         cursors.append(cursor)
     ticks, found = longs([cursor.tick for cursor in cursors]), Found()
@@ -213,6 +211,17 @@ def keep(matching: Matching, logs: Mapping[int, Log], cut: tuple[int, ...]) -> K
     )
     members = {name: found for log in logs.values() for name, found in log.comms.items()}
     return Kept(_VERSION, cut, tuple((name, members.get(name, ())) for name in names), ranks)
+
+
+def begins_at(log: Log, now: int) -> int | None:
+    """A log's first place, if it begins at that clock; None where that was not read."""
+    cursor = _cursor(log, now)
+    return None if cursor is None else cursor.place
+
+
+def _cursor(log: Log, now: int) -> Cursor | None:
+    found = Cursor()
+    return found if library().log_cursor(log.address, table(), now // 2, found) else None
 
 
 def _keep_rank(

@@ -196,8 +196,18 @@ class RankLog:
 
     @property
     def records(self) -> int:
-        """How many records of 16 bytes there are."""
+        """How many records of 16 bytes there have been."""
         return self._header.tail
+
+    @property
+    def first(self) -> int:
+        """The place of the first record that is there; they are counted from 0."""
+        return self._header.first
+
+    @property
+    def capacity(self) -> int:
+        """How many there can be."""
+        return self._header.capacity
 
     @property
     def unread(self) -> int:

@@ -78,14 +78,19 @@ def timeline_text(
     legend += _automatic(automatic, focus)
     if here is not None and any(a < b for a, b in zip(here, ends, strict=True)):
         legend.append(". recorded, ahead of here")
+    calls = logs.get(focus, ())
+    if calls and calls[0].tick > 1:
+        legend.append(
+            f"| the record begins behind {_ticks(2 * calls[0].tick - 2)}: older is given up"
+        )
     return "\n".join([*lines, *legend])
 
 
 def steps(calls: Sequence[Call], clock: int) -> int:
-    """A rank's clock, with a run of calls that said no counted as one call."""
+    """A rank's clock from the first of these calls on, with a run that said no counted as one."""
     at = bisect_right(calls, entered := (clock + 1) // 2, key=lambda call: call.tick)
-    if not at:
-        return clock
+    if not at:  # the record begins with the first of them
+        return max(clock - 2 * (calls[0].tick - 1), 0) if calls else clock
     last = calls[at - 1]
     behind = max(entered - (last.tick + last.repeats - 1), 0)  # what is not on record
     return 2 * (at + behind) - clock % 2

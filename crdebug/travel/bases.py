@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from crdebug.errors import Refused
+from crdebug.ranks import RankSet
 from crdebug.timeline.messages import Cut
 
 
@@ -60,3 +61,19 @@ def below(bases: Iterable[Base], cut: Cut) -> list[Base]:
 def is_before(first: Sequence[int], second: Sequence[int]) -> bool:
     """Can a job come from the first cut to the second by going forward, or not at all?"""
     return len(first) == len(second) and all(a <= b for a, b in zip(first, second, strict=True))
+
+
+def no_base() -> StartOfHistory:
+    return StartOfHistory(
+        "that is before the start of history: no checkpoint is old enough",
+        hint="'when' says from where on one can go back",
+    )
+
+
+def given_up(rank: int, begin: int) -> StartOfHistory:
+    """The error for a place before the beginning of the record, which is at that clock."""
+    return StartOfHistory(
+        f"its record begins at tick {begin // 2}: what is older was given up",
+        ranks=RankSet.of([rank]),
+        hint=f"'goto tick {begin // 2 + 1} on {rank}' goes to its first call",
+    )

@@ -287,7 +287,7 @@ class Branching:
         branches = self.branches.reached(self._traveller.cut()) if current else self.branches
         run = self._traveller.job.run_directory if current else self._logs(name)
         places = list(branches.get(name).end)
-        for path in clocks.logs(run).iterdir():
+        for path in clocks.of_ranks(run):
             rank = int(path.name)
             calls = read_log(path).calls
             if calls and calls[-1].name == "MPI_Finalize" and places[rank] >= calls[-1].returned:

@@ -29,6 +29,7 @@ from crdebug.travel.overview import Overview, Survey
 from crdebug.travel.partners import Partner, Partners
 from crdebug.travel.replay import divergence, diverges
 from crdebug.travel.reverse import Reverse
+from crdebug.travel.room import Room
 from crdebug.travel.searches import First, bisect
 from crdebug.travel.stops import Stops
 from crdebug.travel.traveller import Traveller
@@ -72,6 +73,7 @@ class History:
         self.partners = Partners(self.traveller)
         self._changes = Last(self.traveller, self._reverse, self._stops, self.partners)
         self.automatic = Automatic(job, self.traveller, tell)
+        self._room = Room(job, self.traveller, tell)
         self.survey = Survey(self.traveller)
         self.branching = Branching(job, self.traveller, tell, self.automatic.take)
         self._tell = tell
@@ -216,6 +218,7 @@ class History:
         async with self._busy:
             self._job.begin()
             await self.automatic.take_if_useful()
+            self._room.make()
             self._pauses.taken()
 
     # ---- going ------------------------------------------------------------------------------

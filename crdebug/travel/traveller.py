@@ -24,12 +24,14 @@ from crdebug.ranks import RankSet
 from crdebug.target.interface import Target, TargetState
 from crdebug.timeline.cuts import latest_cut
 from crdebug.timeline.functions import OUTSIDE
+from crdebug.timeline.kept import load
 from crdebug.timeline.log import RankLog
 from crdebug.timeline.matching import Matching
 from crdebug.timeline.messages import Cut
 from crdebug.timeline.recorded import BYTES_A_CALL, Recorded
-from crdebug.travel.bases import Base, StartOfHistory, below, is_before
+from crdebug.travel.bases import Base, StartOfHistory, below, given_up, is_before, no_base
 from crdebug.travel.calls import functions, show_callers
+from crdebug.travel.checkpoints import Checkpoints
 from crdebug.travel.dead_ends import DeadEnds
 from crdebug.travel.near import Near
 from crdebug.travel.replay import Replay, diverges, let_run, quiet
@@ -48,8 +50,8 @@ class Traveller:
         self.tell = tell
         self._clocks: tuple[RankClock, ...] = ()
         self._shims: tuple[RankShim, ...] = ()  # the ranks that these are of
-        self._recorded = Recorded()
-        self._known: dict[tuple[bool, int], Base | None] = {}  # the checkpoints
+        self.recorded = Recorded()
+        self._checkpoints = Checkpoints(job.directory)
         self.near = Near(job, lambda: clocks.leaving(self.clocks()))
         self.ways = 0  # how often the job was brought elsewhere
         self.doubts: list[str] = []  # what the user is to know of the last way
@@ -107,7 +109,7 @@ class Traveller:
     def not_recorded(self, rank: int) -> Refused:
         """The error for a place behind the end of a rank's record."""
         end = self.tails()[rank]
-        log = self._recorded.logs.get(rank)
+        log = self.recorded.logs.get(rank)
         why = self.unrecorded().get(rank) or (log.refused if log is not None else None)
         return Refused(
             "it is not recorded any more there" + (f": {why.sentence}" if why else ""),
@@ -120,7 +122,7 @@ class Traveller:
     @property
     def ended(self) -> list[int]:
         """The ranks whose record has ended, while they went on."""
-        return [rank for rank, log in self._recorded.logs.items() if log.refused]
+        return [rank for rank, log in self.recorded.logs.items() if log.refused]
 
     def _now(self, clock: RankClock) -> int:
         try:
@@ -130,7 +132,7 @@ class Traveller:
         return state.now
 
     def _at_its_end(self, rank: int) -> int:
-        log = self._looked_at().get(rank)  # anew: it may have run since the last look
+        log = self.looked_at().get(rank)  # anew: it may have run since the last look
         return log.tail_now if log is not None else 0
 
     def read(self, seconds: float = math.inf) -> bool:
@@ -140,9 +142,9 @@ class Traveller:
         Raises Refused when all has to be read, and there is no memory for it.
         """
         room = proc.available_memory() // 2
-        more = self._recorded.read(self._log_files(), seconds, room)
+        more = self.recorded.read(self._log_files(), seconds, room)
         if more and seconds == math.inf:
-            left = self._recorded.unread
+            left = self.recorded.unread
             raise Refused(
                 f"the record is too long for this machine: {left} records are not read yet, "
                 f"which may take {left * BYTES_A_CALL >> 20} MiB, and half of {room >> 19} MiB "
@@ -152,25 +154,25 @@ class Traveller:
         return more
 
     def _log_files(self) -> Iterator[Path]:
-        return clocks.logs(self.job.run_directory).iterdir()
+        return clocks.of_ranks(self.job.run_directory)
 
-    def _looked_at(self) -> Mapping[int, RankLog]:
+    def looked_at(self) -> Mapping[int, RankLog]:
         """The logs, of which only the lengths are sure to be up to date."""
-        self._recorded.look(self._log_files())
-        return self._recorded.logs
+        self.recorded.look(self._log_files())
+        return self.recorded.logs
 
     def matching(self) -> Matching:
         """All that was recorded, matched; reads what is new."""
         self.read()
-        return self._recorded.matching
+        return self.recorded.matching
 
     def logs(self) -> Mapping[int, RankLog]:
         self.read()
-        return self._recorded.logs
+        return self.recorded.logs
 
     def tails(self) -> tuple[int, ...]:
         """Where each rank's record ends: behind the call that it is in, if it is recorded."""
-        ends, logs = [], self._looked_at()
+        ends, logs = [], self.looked_at()
         for rank, now in enumerate(self.cut()):
             log = logs.get(rank)
             end = log.tail_now if log is not None else 0
@@ -187,7 +189,7 @@ class Traveller:
     def on_branch(self, begins: tuple[int, ...]) -> None:
         """Another branch of history is the job's, with other logs. begins: where; () the first."""
         self.floor = begins or (0,) * len(self.job.group.ranks)
-        self._recorded = Recorded()
+        self.recorded = Recorded()
         self.dead_ends = DeadEnds()
 
     # ---- moving -----------------------------------------------------------------------------
@@ -211,14 +213,19 @@ class Traveller:
         """
         matching = self.matching()
         last = self._last_places()
+        begin = self.beginning
         if now > last[focus]:
             raise self.not_recorded(focus)
+        if now < begin[focus]:
+            raise given_up(focus, begin[focus])
         frontier = self.frontier if now <= self.frontier[focus] else self.tails()
         found = latest_cut(matching, focus, now, [*map(min, frontier, last)], self.ended)
         # A branch begins with all ranks at once; before it, there is the branch that it left.
         bound = max if now >= self.floor[focus] else min
         return tuple(
-            now if rank == focus else self._before_its_end(rank, bound(now, self.floor[rank]))
+            now
+            if rank == focus
+            else self._before_its_end(rank, max(bound(now, self.floor[rank]), begin[rank]))
             for rank, now in enumerate(found)
         )
 
@@ -272,7 +279,7 @@ class Traveller:
     def _before_its_end(self, rank: int, now: int) -> int:
         """Nobody can be held at the entry of a call that never comes: who has left MPI for good, or
         crashes before its next call, is held before it leaves its last one."""
-        logs = self._recorded.logs
+        logs = self.recorded.logs
         calls = logs[rank].calls if rank in logs else ()
         over = calls and calls[-1].name == "MPI_Finalize" and now == calls[-1].returned
         return now - 1 if over or self.dead_ends.has(rank, now) else now
@@ -288,7 +295,7 @@ class Traveller:
             raise StartOfHistory(f"branch {self.job.record.branch} begins here")
         bases = self.bases()
         ahead = []
-        problem: CrdebugError = _no_base()
+        problem: CrdebugError = no_base()
         group = self.job.group
         stopped = group.in_state(TargetState.STOPPED) == group.ranks
         if stopped and not self.changed and not diverges(self.clocks()):
@@ -419,31 +426,17 @@ class Traveller:
         return directory.history if base.history else directory.store
 
     def bases(self) -> list[Base]:
-        """All states that can be brought back: those of the present branch."""
-        branch = self.job.record.branch
-        return [base for base in self.near.bases() + self.checkpoints() if base.branch == branch]
+        """All states that can be brought back: those of the present branch, and its record."""
+        branch, begin = self.job.record.branch, self.beginning
+        found = [base for base in self.near.bases() + self.checkpoints() if base.branch == branch]
+        return [base for base in found if is_before(begin, base.cut)]
 
     def checkpoints(self) -> list[Base]:
         """The checkpoints of all branches with their ranks' clocks."""
-        directory = self.job.directory
-        numbers = [(True, number) for number in directory.history.numbers()]
-        numbers += [(False, number) for number in directory.store.numbers()]
-        for key in numbers:
-            if key not in self._known:
-                self._known[key] = self._base(*key)
-        return [base for key in numbers if (base := self._known[key]) is not None]
+        return self._checkpoints.all()
 
-    def _base(self, history: bool, number: int) -> Base | None:
-        directory = self.job.directory
-        manifest = (directory.history if history else directory.store).load(number)
-        if not manifest.layer:
-            return None
-        cut = tuple(rank.now for rank in manifest.ranks)
-        return Base(cut, number=number, history=history, branch=manifest.branch)
-
-
-def _no_base() -> StartOfHistory:
-    return StartOfHistory(
-        "that is before the start of history: no checkpoint is old enough",
-        hint="'when' says from where on one can go back",
-    )
+    @property
+    def beginning(self) -> tuple[int, ...]:
+        """The clocks with which the record begins: what was before has been given up."""
+        kept = load(clocks.logs(self.job.run_directory)) if self.job.record.layer else None
+        return kept.cut if kept else (0,) * len(self.job.group.ranks)

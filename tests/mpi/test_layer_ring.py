@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from crdebug.job import beginning, clocks
 from crdebug.timeline.calls import Kind
 from crdebug.timeline.cuts import latest_cut
-from crdebug.timeline.kept import keep
+from crdebug.timeline.kept import keep, load
 from crdebug.timeline.messages import messages
 from crdebug.timeline.recorded import Recorded
 from harness.layered import Layered
@@ -98,6 +100,59 @@ def require_the_same(run: Path, count: int = 6) -> int:
             assert after[what] == before[what], (cut, what)
         done += 1
     return done
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("program", ["wildcard", "persistent"])
+def test_who_is_killed_while_it_is_given_up_leaves_a_whole_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    """It begins as before, or anew; and the next one does what is missing."""
+    job = Layered(tmp_path / "time", program, *PROGRAMS[program])
+    job.run()
+    whole = record(tmp_path)
+    every = [*cuts(whole, 40)]
+    steps = begun = 0
+    for at, cut in enumerate(every):
+        now = record(tmp_path)
+        kept = keep(now.matching, now.logs, cut)
+        if kept is None:
+            continue
+        with monkeypatch.context() as patch, contextlib.suppress(Killed):
+            _killed_before(patch, at)
+            beginning.begin_at(tmp_path, kept)
+        steps += 1
+        found = load(tmp_path / "time")
+        begun += found == kept
+        begin = found.cut if found else (0,) * job.ranks
+        before, after = told(whole, begin), told(record(tmp_path), begin)
+        assert {what for what in before if after[what] != before[what]} == set()
+        beginning.finish(tmp_path)
+        for rank, log in record(tmp_path).logs.items():
+            assert log.first == (found.ranks[rank].place if found else 0)
+    assert 0 < begun < steps
+
+
+def _killed_before(patch: pytest.MonkeyPatch, step: int) -> None:
+    """Of what it does to files, the so-manieth from 0, and round again."""
+    left = step % 10
+
+    def until(does: Callable[..., object]) -> Callable[..., object]:
+        def may_be(*arguments: object) -> object:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Killed
+            return does(*arguments)
+
+        return may_be
+
+    patch.setattr(os, "pwrite", until(os.pwrite))
+    patch.setattr(Path, "write_bytes", until(Path.write_bytes))
+    patch.setattr(Path, "rename", until(Path.rename))
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

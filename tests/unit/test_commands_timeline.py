@@ -143,6 +143,13 @@ def test_tests_that_said_no_take_no_room() -> None:
     ]
     assert [steps(polling, clock) for clock in (2005, 2006)] == [7, 8], "more than is on record"
     assert [steps((), clock) for clock in range(5)] == [*range(5)]
+    late = [Call(1, tick, "MPI_Barrier", Kind.COLLECTIVE) for tick in (101, 102)]  # of a record
+    assert [steps(late, clock) for clock in (0, 199, 200, 201, 202, 203, 204)] == [
+        0,
+        0,
+        0,
+        *range(1, 5),
+    ]
     waiting = [Call(0, tick, "MPI_Send", Kind.SEND) for tick in range(1, 4)]
     lines = timeline_text((6, 2004), (4, 2002), logs={0: waiting, 1: polling}).splitlines()
     assert lines[0].partition("|")[2].index("@") == lines[1].partition("|")[2].index("@")

@@ -1,0 +1,124 @@
+"""The record of a long run: what is oldest is given up for what comes.
+
+Each rank's log is a ring. When one of them gets half full, the record of all is made to begin at a
+later checkpoint, one that leaves no more than a quarter; older automatic checkpoints are given up.
+A checkpoint of the user's holds the record: what is behind it stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+from crdebug.attended import AttendedJob
+from crdebug.errors import CrdebugError, Refused
+from crdebug.events import Event, JobSays
+from crdebug.job import beginning
+from crdebug.timeline.kept import begins_at, keep
+from crdebug.timeline.messages import Cut
+from crdebug.travel.bases import Base, is_before
+from crdebug.travel.traveller import Traveller
+
+_FULL, _LEFT, _HELD = (
+    0.5,
+    0.25,
+    0.75,
+)  # parts of a ring: see above; and when that it is held is told
+
+
+class Room:
+    """In the logs of one job. tell: gets what the user should know of it."""
+
+    def __init__(
+        self, job: AttendedJob, traveller: Traveller, tell: Callable[[Event], None]
+    ) -> None:
+        self._job = job
+        self._traveller = traveller
+        self._tell = tell
+        self._told: set[str] = set()
+
+    def make(self) -> None:
+        """If there is too little; the job stands. What goes wrong is told, and hinders nothing."""
+        try:
+            self._make()
+        except (CrdebugError, OSError) as error:
+            self._say(str(error), f"nothing of the record of MPI calls was given up: {error}")
+
+    def _make(self) -> None:
+        beginning.finish(self._job.run_directory)
+        full = self._fullness()
+        if full < _FULL:
+            return
+        with contextlib.suppress(Refused):  # where memory is short, as much as there is room for
+            self._traveller.read()
+        for base in self._wanted():
+            recorded = self._traveller.recorded
+            kept = keep(recorded.matching, recorded.logs, base.cut)
+            if kept is not None:
+                beginning.begin_at(self._job.run_directory, kept)
+                self._forget(base)
+                self._say(
+                    "given up",
+                    "the record of MPI calls is full: what is oldest is given up from now on, and "
+                    "'when' says where the record begins (a checkpoint of yours keeps what is "
+                    "behind it)",
+                )
+                return
+        holding = self._holding()
+        if full >= _HELD and holding:
+            self._say(
+                "held",
+                f"the record of MPI calls is {full:.0%} full, and checkpoint {holding[0].name} "
+                f"keeps what is behind it: it will end ('delete {holding[0].name}' has what is "
+                "oldest given up instead)",
+            )
+
+    def _wanted(self) -> list[Base]:
+        """The checkpoints with which the record can begin, the best first: the oldest that leaves
+        enough room, or the one that leaves the most."""
+        begin, here, holding = self._traveller.beginning, self._traveller.cut(), self._holding()
+        fit = [
+            base
+            for base in self._checkpoints()
+            if base.cut != begin
+            and min(base.cut) >= 2  # behind MPI_Init
+            and is_before(base.cut, here)
+            and all(is_before(base.cut, held.cut) for held in holding)
+        ]
+        roomy = [base for base in fit if self._fullness(base.cut) <= _LEFT]
+        return roomy + [base for base in reversed(fit) if base not in roomy]
+
+    def _fullness(self, cut: Cut = ()) -> float:
+        """The part of the fullest ring that is taken; or would be, if the record began at a cut."""
+        found = [0.0]
+        for rank, log in self._traveller.looked_at().items():
+            first = begins_at(log, cut[rank]) if cut else log.first
+            found.append((log.records - first) / log.capacity if first is not None else 1.0)
+        return max(found)
+
+    def _checkpoints(self) -> list[Base]:
+        """The oldest first."""
+        found = [base for base in self._traveller.bases() if base.number]
+        return sorted(found, key=lambda base: sum(base.cut))
+
+    def _holding(self) -> list[Base]:
+        return [base for base in self._checkpoints() if not base.history]
+
+    def _forget(self, first: Base) -> None:
+        """The automatic checkpoints from which no way leads on any more."""
+        directory = self._job.directory
+        branch = self._job.record.branch
+        gone = [
+            base
+            for base in self._traveller.checkpoints()
+            if base.history and base.branch == branch and not is_before(first.cut, base.cut)
+        ]
+        with directory.lock("remove automatic checkpoints"):
+            for base in gone:
+                directory.history.delete(base.number)
+
+    def _say(self, what: str, text: str) -> None:
+        """Once."""
+        if what not in self._told:
+            self._told.add(what)
+            self._tell(JobSays(text))
