@@ -13,7 +13,7 @@ import pytest
 from crdebug import jobs
 from crdebug.config import state_home
 from harness import looks
-from harness.jobs import JOB, bare_job, run_to_end, session
+from harness.jobs import JOB, as_by_default, bare_job, run_to_end, session
 from harness.leaks import MARK, Footprint
 from harness.mpirun import reference
 from harness.programs import build
@@ -82,7 +82,7 @@ async def test_cycles_under_the_debugger(thorough: bool) -> None:
     program = build("threads")
     arguments = ("--steps", 70, "--quota", 20, "--rest-us", 0)
     uses = []
-    async with session(program, *arguments) as job:
+    async with session(program, *arguments, settings=as_by_default()) as job:
         await job.add_breakpoint(job.ranks, "work_step")
         for _ in range(50 if thorough else 10):
             await job.resume(job.ranks)
