@@ -379,7 +379,8 @@ class AttendedJob:
         """See Session.restart. store: where the checkpoint is kept, if not with the user's."""
         before = self._points()
         with self.directory.lock("restart"):
-            self.record = self.directory.read()  # others may have had it until we attend it
+            if self.directory.exists():  # the one beside it (travel.beside) has no record on disk
+                self.record = self.directory.read()  # others may have had it until we attend it
             operation = self._operation(manifest=manifest, store=store)
             machine = Protocol(manifest.alive, restart=True, debugger=True, replaces=self.alive)
             try:
