@@ -132,7 +132,8 @@ async def test_in_fortran() -> None:
         await past.mark("here", 0)
         before = (await job.evaluate(ZERO, "heard")).values[0]
         moment = await past.last("heard", 0)
-        assert moment.note == "heard has just been changed here"
+        # Fortran's runtime leaves what differs from run to run on the stack.
+        assert moment.note.startswith("heard has just been changed here")
         frames = (await job.backtrace(ZERO)).values[0]
         assert [each.location.function for each in frames[:3]] == [
             "field::hear",

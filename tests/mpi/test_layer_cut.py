@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from crdebug.deadline import Deadline
 from crdebug.job import clocks
 from crdebug.job.clocks import RankClock
 from crdebug.native.clock import Clock
+from crdebug.node import proc
 from crdebug.timeline.calls import Kind
 from harness.layered import Layered, Rank
 
@@ -27,6 +34,17 @@ class _Clock:
 
     def read(self) -> Clock:
         return self.rank.clock()
+
+
+@contextmanager
+def standing(pid: int) -> Iterator[None]:
+    """A rank that went on while its log is cut could see half of that."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        asyncio.run(Deadline(60).until(lambda: proc.is_stopped(pid), "the rank to stand"))
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +70,8 @@ def test_a_rank_that_waits_for_what_was_recorded_asks_anew(
         rank = run.find()[0]
         inside = 2 * yes[0].tick - 1
         run.wait(lambda: rank.clock().now == inside, f"rank 0 is inside {_WAYS[way]}")
-        clocks.cut(cast(RankClock, _Clock(rank)), log)
+        with standing(rank.pid):
+            clocks.cut(cast(RankClock, _Clock(rank)), log)
         run.wait(lambda: rank.clock().now > inside, f"rank 0 is out of {_WAYS[way]}")
         file.touch()
         first = [2 if each == way < 4 else 1 for each in range(6)]
