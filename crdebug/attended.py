@@ -345,7 +345,8 @@ class AttendedJob:
     async def _take(self, note: str, store: CheckpointStore | None) -> Checkpoint:
         operation = self._operation(note, store=store)
         machine = Protocol(self._alive, restart=False, debugger=True)
-        await self._drive(machine, operation, "checkpoint")
+        with contextlib.closing(operation):
+            await self._drive(machine, operation, "checkpoint")
         if operation.checkpoint is None or machine.problems:
             raise refused_operation(machine.problems, machine.held, self.name, operation.checkpoint)
         return operation.checkpoint

@@ -250,7 +250,8 @@ async def take_checkpoint(
             now = (directory, record, shims, settings, progress)
             async with app.around_checkpoint(*now, held=bool(waiting), stop=stop):
                 machine = Protocol(ranks, restart=False, debugger=False)
-                await drive(machine, actions, _teller("checkpoint", progress))
+                with contextlib.closing(actions):
+                    await drive(machine, actions, _teller("checkpoint", progress))
                 if machine.problems:
                     raise machine.problems[0]
                 assert actions.checkpoint is not None

@@ -302,12 +302,13 @@ class Operation:
 
     async def publish(self) -> None:
         assert self._image is not None
+        image, self._image = self._image, None
         locations = {
             rank: str(stop.location) if stop and stop.location else ""
             for rank, stop in self._stops.items()
         }
         self.checkpoint = await self._imaging.publish(
-            self._image,
+            image,
             self.record,
             self.shims,
             note=self._note,
@@ -315,6 +316,11 @@ class Operation:
             selected={rank: where.selected for rank, where in self._where.items()},
             locations=locations,
         )
+
+    def close(self) -> None:
+        """An image is discarded that was not to be published: the checkpoint failed before that."""
+        if self._image is not None:
+            self._imaging.store.discard(self._image.draft)
 
     async def restore(self) -> None:
         assert self._manifest is not None

@@ -55,9 +55,15 @@ class Undisturbed:
 
     async def publish(self) -> None:
         assert self._image is not None
+        image, self._image = self._image, None
         self.checkpoint = await self._imaging.publish(
-            self._image, self.record, self.shims, note=self._note, threads=None
+            image, self.record, self.shims, note=self._note, threads=None
         )
+
+    def close(self) -> None:
+        """An image is discarded that was not to be published: the checkpoint failed before that."""
+        if self._image is not None:
+            self._imaging.store.discard(self._image.draft)
 
     async def restore(self) -> None:
         assert self._number is not None

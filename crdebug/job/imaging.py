@@ -8,9 +8,10 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from crdebug.acquire.binaries import build_id, mapped_programs
 from crdebug.checkpoint.crs import Crs
@@ -28,6 +29,9 @@ from crdebug.job.restoring import JOB_MOUNT, OUTPUT, Restoring, find_crs, memory
 from crdebug.job.variables import broken_calls
 from crdebug.node import container, family, proc, signals
 from crdebug.ranks import RankSet
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _MUCH = 256 << 20  # bytes
 
@@ -138,7 +142,7 @@ class Imaging(Restoring):
             nonlocal saved, programs
             pids = family.of_job(pid)
             files = find_open_files(pids, container=not record.adopted)
-            saved = await asyncio.to_thread(save, files, draft.files, ahead)
+            saved = await _whole(save, files, draft.files, ahead)
             if record.adopted:
                 needs.write(needs.note(pids, [file.path for file in saved]), draft.run)
             programs = mapped_programs(pids)
@@ -148,7 +152,7 @@ class Imaging(Restoring):
                 shutil.copyfile(run / name, draft.run / name)
             inputs.save(run, draft.run)
             if elsewhere:
-                await asyncio.to_thread(saved_logs.save, run, draft.run)
+                await _whole(saved_logs.save, run, draft.run)
             if running:
                 # The CRS has broken off system calls in the job itself, not in the image only.
                 calls = broken_calls(draft.images)
@@ -160,7 +164,7 @@ class Imaging(Restoring):
 
         try:
             if running:  # what is copied before the job stands it does not wait for
-                ahead = await asyncio.to_thread(copy_ahead, open_now, draft.files)
+                ahead = await _whole(copy_ahead, open_now, draft.files)
                 copied -= size_of(file for file in open_now if file.path in ahead)
             hashing = RunningHashes(draft.images)
             taken, began = time.time(), time.monotonic()
@@ -273,6 +277,16 @@ class Imaging(Restoring):
         if image.tracked:
             bases.note(self.directory.run(record.incarnation), taken.number)
         return taken
+
+
+async def _whole(function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
+    """In a thread, to whose end who is cancelled waits: it writes into a draft, which is removed
+    then."""
+    work = asyncio.ensure_future(asyncio.to_thread(function, *arguments, **options))
+    try:
+        return await asyncio.shield(work)
+    finally:
+        await asyncio.wait({work})
 
 
 def stop_all(pids: Sequence[int], number: int = signal.SIGSTOP) -> None:

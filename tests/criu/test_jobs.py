@@ -11,22 +11,27 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from crdebug import jobs
+from crdebug.checkpoint.files import SavedFile
 from crdebug.checkpoint.manifest import NAME
 from crdebug.config import Settings, state_home
 from crdebug.deadline import Deadline
-from crdebug.job import clocks
+from crdebug.errors import StoreError
+from crdebug.job import clocks, imaging
 from crdebug.job.record import JobDirectory
 from crdebug.node import proc, ptrace, signals
 from crdebug.session import Session
+from crdebug.undisturbed import Undisturbed
 from harness import looks, mpirun
 from harness.cli import argv, complaint, crdebug
+from harness.faults import half_checkpoints
 from harness.jobs import JOB, Heard, bare_job, session
 from harness.mpirun import reference
 from harness.programs import build
@@ -117,6 +122,48 @@ async def test_a_life_with_two_checkpoints_and_a_handle_that_is_usable_as_it_sta
     for number in (1, 2):
         await crdebug("delete", f"{JOB}:{number}")
     assert json.loads((await crdebug("jobs", "--json")).stdout) == []
+
+
+async def test_a_checkpoint_that_is_cancelled_leaves_no_draft(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As it is when the job of a batch run ends meanwhile, and files of it are being copied."""
+    copying, go_on = threading.Event(), threading.Event()
+
+    def copy_ahead(files: Iterable[SavedFile], target: Path) -> dict[str, Path]:
+        copying.set()
+        assert go_on.wait(60)
+        target.mkdir(exist_ok=True)
+        (target / "ahead-0").write_text("late")
+        return {}
+
+    monkeypatch.setattr(imaging, "copy_ahead", copy_ahead)
+    async with bare_job(build("threads"), *THREADS, ranks=RANKS):
+        await looks.reach(5)
+        taking = asyncio.create_task(jobs.take_checkpoint(JOB, "", False, Heard()))
+        await Deadline(60).until(copying.is_set, "the copying to begin")
+        taking.cancel()
+        asyncio.get_running_loop().call_soon(go_on.set)
+        await asyncio.wait({taking})
+        assert taking.cancelled() and half_checkpoints() == []
+        heard = Heard()
+        assert await jobs.follow(JOB, heard) == 0
+        assert heard.text() == reference(build("threads"), *THREADS, ranks=RANKS)
+
+
+async def test_an_image_that_is_not_published_is_discarded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def publish(actions: Undisturbed) -> None:
+        raise StoreError("no")
+
+    monkeypatch.setattr(Undisturbed, "publish", publish)
+    async with bare_job(build("threads"), *THREADS, ranks=RANKS):
+        await looks.reach(5)
+        with pytest.raises(StoreError, match="no"):
+            await jobs.take_checkpoint(JOB, "", False, Heard())
+        assert half_checkpoints() == []
+        assert await jobs.follow(JOB, Heard()) == 0
 
 
 async def test_a_restart_is_announced_when_every_thread_waits_and_nobody_traces() -> None:
