@@ -8,11 +8,11 @@ import time
 
 from common import Pairs, main, report
 
-from crdebug import jobs
-from crdebug.config import Settings
-from crdebug.deadline import Deadline
+from crdebug.base.deadline import Deadline
+from crdebug.base.settings import Settings
+from crdebug.detached import jobs
+from crdebug.job.directory import JobDirectory
 from crdebug.job.launch import await_ranks
-from crdebug.job.record import JobDirectory
 from crdebug.session import Session
 from harness import mpirun
 from harness.programs import build

@@ -15,10 +15,10 @@ import time
 
 from common import main
 
-from crdebug import batch, jobs
-from crdebug.checkpoint.upkeep import Keep, Upkeep
-from crdebug.deadline import Deadline
-from crdebug.job.record import JobDirectory
+from crdebug.base.deadline import Deadline
+from crdebug.checkpoint.retention import Keep, Upkeep
+from crdebug.detached import batch, jobs
+from crdebug.job.directory import JobDirectory
 from crdebug.node import signals
 from harness import looks, mpirun
 from harness.jobs import JOB

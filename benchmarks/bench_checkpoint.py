@@ -17,9 +17,9 @@ from pathlib import Path
 
 from common import Pairs, main, report, timed, timed_command
 
+from crdebug.base.deadline import Deadline
 from crdebug.checkpoint import criu
-from crdebug.deadline import Deadline
-from crdebug.job.record import JobDirectory
+from crdebug.job.directory import JobDirectory
 from crdebug.node import container, proc, signals
 from crdebug.node.criu_program import find_criu
 from crdebug.session import Session

@@ -20,11 +20,11 @@ from pathlib import Path
 
 from common import TOP, Pairs, main, report
 
+from crdebug.base.settings import Settings, cache_home
 from crdebug.commands.context import Context
 from crdebug.commands.standard import standard
-from crdebug.config import Settings, cache_home
+from crdebug.debugger.gdb import GdbTarget
 from crdebug.session import Session
-from crdebug.target.gdb import GdbTarget
 from crdebug.ui.render import render
 from harness import mpirun
 from harness.cli import argv

@@ -21,14 +21,14 @@ sys.path.insert(0, str(common.TOP / "tests" / "unit"))
 
 from fake_target import FakeTarget
 
-from crdebug.deadline import Deadline
-from crdebug.events import Location
-from crdebug.ranks import RankSet
-from crdebug.ranksets import NamedSets, resolve
-from crdebug.target.group import TargetGroup
-from crdebug.target.interface import Frame
-from crdebug.target.stacktree import StackTree, merge
-from crdebug.target.summary import deviating
+from crdebug.base.deadline import Deadline
+from crdebug.base.events import Location
+from crdebug.base.rank_expressions import NamedSets, resolve
+from crdebug.base.ranks import RankSet
+from crdebug.debugger.group import TargetGroup
+from crdebug.debugger.stacktree import StackTree, merge
+from crdebug.debugger.summary import deviating
+from crdebug.debugger.target import Frame
 from crdebug.ui.answers import values
 from crdebug.ui.stacks import tree
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from common import Pairs, main, report
 
-from crdebug import batch, jobs
-from crdebug.events import Event, Progress
+from crdebug.base.events import Event, Progress
+from crdebug.detached import batch, jobs
 from harness import looks, mpirun
 from harness.jobs import JOB
 from harness.programs import build

@@ -17,8 +17,8 @@ from collections.abc import Awaitable
 
 from common import main
 
-from crdebug.config import Settings
-from crdebug.events import Event, Progress
+from crdebug.base.events import Event, Progress
+from crdebug.base.settings import Settings
 from crdebug.session import Session
 from harness import mpirun
 from harness.programs import build

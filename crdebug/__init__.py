@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from crdebug.config import Settings
-    from crdebug.events import Event
+    from crdebug.base.events import Event
+    from crdebug.base.settings import Settings
     from crdebug.session import Session
 
 __all__ = ["attach", "restart", "run"]
@@ -40,7 +40,7 @@ async def run(
 ) -> AsyncIterator[Session]:
     """A job that is started under the debugger; it is ended with the block, unless it was detached
     from. See `Session.run` for the arguments, and for what is raised."""
-    from crdebug.config import Settings as Defaults
+    from crdebug.base.settings import Settings as Defaults
     from crdebug.session import Session
 
     session = await Session.run(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from crdebug.config import Settings, config_file
+from crdebug.base.settings import Settings, config_file
 from crdebug.ui.linking import app
 from crdebug.ui.options import (
     STAGE,
@@ -28,11 +28,11 @@ from crdebug.ui.waiting import wait as _wait
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from crdebug.checkpoint.upkeep import Keep, Upkeep
+    from crdebug.base.events import Event
+    from crdebug.checkpoint.retention import Keep, Upkeep
     from crdebug.commands.context import Context
     from crdebug.commands.preferences import Preference
     from crdebug.commands.registry import Registry
-    from crdebug.events import Event
     from crdebug.job.launch import Given
     from crdebug.session import Session
     from crdebug.ui.conversation import Begin, LineSource
@@ -164,7 +164,7 @@ def run(
             raise click.UsageError("--resume needs the job's name: --name JOB")
         if resume and front is not None:
             raise click.UsageError("--resume is not for a job that a tool starts")
-        from crdebug.front import Front
+        from crdebug.detached.mpir_frontend import Front
         from crdebug.ui.detached import run_detached
 
         shown = None if front is None else Front(front, held)
@@ -198,12 +198,12 @@ def run(
 def _given(env: dict[str, str], cwd: Path | None, stdin: Path | int | None, *, ours: bool) -> Given:
     """What a job without a debugger gets. ours: crdebug's own standard input, if that is no
     terminal, as launchers pass theirs on."""
-    from crdebug.job import inputs
+    from crdebug.job import standard_input
     from crdebug.job.launch import Given
 
     if stdin is None and ours and sys.stdin is not None and not sys.stdin.isatty():
         stdin = 0
-    if stdin == 0 and inputs.waits(0):
+    if stdin == 0 and standard_input.waits(0):
         return Given(env, cwd, more=True, relayed=True)
     return Given(env, cwd, stdin)
 
@@ -250,7 +250,7 @@ def restart(
     --held, and --batch, tell `MPIR_debug_info) HOST:PID` of each rank as soon as it is back.
     """
     if held:
-        from crdebug import jobs
+        from crdebug.detached import jobs
 
         _wait(jobs.restart(handle, _screen(announce=True).event, _preferences()[1], held=True))
         return
@@ -263,7 +263,7 @@ def restart(
     refuse_batch_options(ctx, "--no-debug")
 
     async def begin(subscriber: Subscriber) -> Session:
-        from crdebug.batch import handle_of
+        from crdebug.detached.batch import handle_of
         from crdebug.session import Session
 
         whole = await handle_of(handle, care.stage, subscriber)
@@ -340,8 +340,8 @@ def checkpoint(
     care: Keep,
 ) -> None:
     """Take a checkpoint of a job, whether a debugger is attached or not."""
-    from crdebug import batch
     from crdebug.commands.results import CheckpointTaken
+    from crdebug.detached import batch
     from crdebug.ui.listing import checkpoint_json
     from crdebug.ui.render import render
 
@@ -364,7 +364,7 @@ def checkpoint(
 @click.argument("job", required=False)
 def checkpoints(job: str | None, as_json: bool, long: bool) -> None:
     """List the checkpoints of a job, or of all jobs."""
-    from crdebug import jobs
+    from crdebug.detached import jobs
     from crdebug.ui.listing import checkpoints_json
     from crdebug.ui.render import checkpoint_table
 
@@ -376,7 +376,7 @@ def checkpoints(job: str | None, as_json: bool, long: bool) -> None:
 @_JSON
 def jobs_(as_json: bool) -> None:
     """List the jobs."""
-    from crdebug import jobs
+    from crdebug.detached import jobs
     from crdebug.ui.listing import job_table, jobs_json
 
     found = _wait(jobs.list_jobs())
@@ -387,7 +387,7 @@ def jobs_(as_json: bool) -> None:
 @click.argument("handle", metavar="JOB:N")
 def delete(handle: str) -> None:
     """Delete a checkpoint."""
-    from crdebug import jobs
+    from crdebug.detached import jobs
 
     _wait(jobs.delete(handle))
     click.echo(f"checkpoint {handle} deleted")
@@ -398,7 +398,7 @@ def delete(handle: str) -> None:
 @click.argument("handle", metavar="JOB:N")
 def keep_(handle: str, free: bool) -> None:
     """Have a checkpoint stay, whatever --keep, --keep-for and --keep-disk say."""
-    from crdebug import batch
+    from crdebug.detached import batch
 
     batch.set_kept(handle, not free)
     click.echo(f"checkpoint {handle} {'may go' if free else 'stays'}")
@@ -408,8 +408,8 @@ def keep_(handle: str, free: bool) -> None:
 @click.argument("job")
 def kill(job: str) -> None:
     """End a job. Its checkpoints stay."""
-    from crdebug import jobs
     from crdebug.commands.results import Killed
+    from crdebug.detached import jobs
     from crdebug.ui.render import render
 
     _wait(jobs.kill(job, _preferences()[1]))
@@ -420,7 +420,7 @@ def kill(job: str) -> None:
 @click.argument("job")
 def release(job: str) -> None:
     """Let a job run on that was stopped (`checkpoint --stop`), or whose debugger died."""
-    from crdebug import jobs
+    from crdebug.detached import jobs
 
     for line in _wait(jobs.release(job, _preferences()[1])):
         click.echo(line)
@@ -429,7 +429,7 @@ def release(job: str) -> None:
 @main.command()
 def starter() -> None:
     """Say which program a debugger that knows MPIR starts as the launcher; see docs/gdb.md."""
-    from crdebug.front import program
+    from crdebug.detached.mpir_frontend import program
 
     click.echo(_wait(program(_preferences()[1])))
 

@@ -5,7 +5,7 @@ MPI_Abort, exits with a status that is not 0, or exits without MPI_Finalize. Int
 are at the functions by which all of that goes; signals that end a rank stop it under GDB anyway.
 
 -crdebug-endings on|off [OFFSET]
-    OFFSET: of `initialized` in the MPI layer's clock (crdebug/native/clock.h).
+    OFFSET: of `initialized` in the MPI layer's clock (crdebug/native/recorder/clock.h).
 -crdebug-left-mpi
     {left="1"} if the rank is in MPI_Finalize, or behind it; 0 if it is not, or that is not known.
 

@@ -1,4 +1,4 @@
-"""Driving native/walk.c: the same structures as in walk.h, and how a walk ends.
+"""Driving native/stepper/walk.c: the same structures as in walk.h, and how a walk ends.
 
 Sourced after ptrace_x86.py, rank_mi.py and kept_memory.py, into the same namespace.
 """
@@ -39,7 +39,7 @@ PTRACE_PEEKUSER, PTRACE_POKEUSER = 3, 6
 DEBUG_CONTROL = 848 + 7 * 8  # DR7 in struct user of <sys/user.h>
 RSI, RDI, SP = 4, 5, 7  # DWARF's numbers of registers
 PROBE = 4096
-PATIENCE = 50  # looks at a sleeping thread, 20 ms each (native/walk_wait.c)
+PATIENCE = 50  # looks at a sleeping thread, 20 ms each (native/stepper/walk_wait.c)
 TRACE = 1 << 16  # instructions that are remembered at most, of one level
 CRASHES = sum(
     1 << (number - 1)

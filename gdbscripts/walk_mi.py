@@ -3,7 +3,7 @@
 Sourced last, into the namespace of all of crdebug's scripts (walk_search.py says what a place is).
 
 -crdebug-walk-library PATH
-    Where the compiled part is (native/walk.c); before anything else.
+    Where the compiled part is (native/stepper/walk.c); before anything else.
 -crdebug-here ORIGIN
     {place, signalled}: where the thread stands, as one move from the snapshot ORIGIN. It stays
     there; but where it was about to get a signal (signalled=1) it is taken to the handler.

@@ -15,7 +15,7 @@ fail() {
 }
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# The same answer as crdebug.config.data_home(), which needs no Python here.
+# The same answer as crdebug.base.settings.data_home(), which needs no Python here.
 data_home() {
     if [ -n "${CRDEBUG_DATA:-}" ]; then
         printf '%s\n' "$CRDEBUG_DATA"
@@ -57,7 +57,7 @@ trial_python() {
     printf 'python3\n'
 }
 
-# Is there a CRIU that works, among those of crdebug.config.criu_candidates()?
+# Is there a CRIU that works, among those of crdebug.base.settings.criu_candidates()?
 a_criu_works() {
     if [ -n "${CRDEBUG_CRIU:-}" ]; then
         criu_works "$CRDEBUG_CRIU"

@@ -24,7 +24,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # also for what pytest_plugins names
-from crdebug.config import cache_home
+from crdebug.base.settings import cache_home
 from crdebug.node import probes
 from harness import ending, leaks
 

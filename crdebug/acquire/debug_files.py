@@ -17,8 +17,8 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
 
-from crdebug.deadline import Deadline
-from crdebug.errors import CrdebugError
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError
 from crdebug.node import owners, programs
 
 _DISTRIBUTION = Path("/usr/lib/debug")

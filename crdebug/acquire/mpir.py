@@ -12,7 +12,7 @@ import struct
 from dataclasses import dataclass, replace
 
 from crdebug.acquire.symbols import find_symbols
-from crdebug.errors import NotAvailable
+from crdebug.base.errors import NotAvailable
 from crdebug.node import proc
 
 # MPIR_PROCDESC: char *host_name; char *executable_name; int pid; padded to 24 bytes.

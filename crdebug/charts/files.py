@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crdebug.errors import BadInput, NotAvailable
+from crdebug.base.errors import BadInput, NotAvailable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from crdebug.base.errors import BadInput
+from crdebug.base.gdb_values import Number
+from crdebug.base.ranks import RankSet
 from crdebug.charts.files import figure, save
-from crdebug.errors import BadInput
-from crdebug.ranks import RankSet
-from crdebug.target.arrays import Numbers
-from crdebug.values import Number
+from crdebug.debugger.arrays import Numbers
 
 _INCHES = 8.0  # of the longer side of a picture
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
 
+from crdebug.base.errors import BadInput
+from crdebug.base.gdb_values import Number
+from crdebug.base.ranks import RankSet
 from crdebug.charts.files import figure, save
-from crdebug.errors import BadInput
-from crdebug.ranks import RankSet
-from crdebug.target.answers import classes
-from crdebug.target.arrays import Numbers
-from crdebug.values import Number
+from crdebug.debugger.answers import classes
+from crdebug.debugger.arrays import Numbers
 
 LINES = 8  # arrays that are drawn as lines of their own
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from crdebug.charts.files import figure, save
-from crdebug.target.stacktree import Branch, StackTree
+from crdebug.debugger.stacktree import Branch, StackTree
 
 # In inches, for monospaced text of _POINTS.
 _POINTS = 9

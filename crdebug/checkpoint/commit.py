@@ -1,4 +1,4 @@
-"""A plan for the CRS's action script, which carries it out whoever dies (crdebug/native/commit.c).
+"""A plan for the CRS's action script, which carries it out whoever dies (crdebug/native/starter/commit.c).
 
 The new incarnation is whole by then, and none of it has run. The old one is ended, then the files
 that the job writes to are put back, then the record is published: what was begun can be done again
@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crdebug.checkpoint.files import SavedFile
-from crdebug.errors import StoreError
+from crdebug.base.errors import StoreError
+from crdebug.checkpoint.open_files import SavedFile
 
 
 @dataclass(frozen=True, slots=True)

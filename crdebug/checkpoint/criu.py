@@ -11,9 +11,9 @@ import shlex
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 
+from crdebug.base.deadline import FOR_EVER, Deadline
+from crdebug.base.errors import CrdebugError, CrsFailed, StoreError
 from crdebug.checkpoint.crs import Frozen, Whole
-from crdebug.deadline import FOR_EVER, Deadline
-from crdebug.errors import CrdebugError, CrsFailed, StoreError
 from crdebug.node import container, proc, programs, scratch
 from crdebug.node.broken_dump import Before
 from crdebug.node.criu_program import CriuProgram

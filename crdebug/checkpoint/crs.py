@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from crdebug.deadline import Deadline
+from crdebug.base.deadline import Deadline
 
 Frozen = Callable[[int], Awaitable[None]]
 """Called while every process of the job is frozen, with the host PID of its first process."""

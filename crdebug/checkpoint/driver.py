@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol as Seam
 
+from crdebug.base.errors import CrdebugError, GdbDied, Interrupted, in_words
+from crdebug.base.ranks import RankSet
 from crdebug.checkpoint import protocol
-from crdebug.errors import CrdebugError, GdbDied, Interrupted, in_words
-from crdebug.ranks import RankSet
 
 
 class RankLost(CrdebugError):

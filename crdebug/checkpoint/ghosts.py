@@ -12,9 +12,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from crdebug.checkpoint.files import is_in_container
 from crdebug.checkpoint.images import fields, messages, named
-from crdebug.node import straight
+from crdebug.checkpoint.open_files import is_in_container
+from crdebug.node import plain_paths
 
 _FILES, _RENAMED = "files.img", "remap-fpath.img"
 # FileEntry.reg, RegFileEntry.id, .name; RemapFilePathEntry.orig_id, .remap_id, .remap_type
@@ -30,7 +30,7 @@ def forget(images: Path, *, container: bool) -> None:
     """
     for path in _names(images):
         if not is_in_container(path, container=container):
-            with contextlib.suppress(OSError), straight.parent(path) as (directory, name):
+            with contextlib.suppress(OSError), plain_paths.parent(path) as (directory, name):
                 os.unlink(name, dir_fd=directory)
 
 

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from crdebug.checkpoint.files import SavedFile
-from crdebug.errors import StoreError
+from crdebug.base.errors import StoreError
+from crdebug.checkpoint.open_files import SavedFile
 
 _EINTR = 4
 _WORD = 1 << 64

@@ -16,15 +16,15 @@ from signal import SIGBUS, SIGFPE, SIGILL, SIGSEGV
 
 import msgspec
 
-from crdebug.checkpoint.files import SavedFile
-from crdebug.errors import StoreError
+from crdebug.base.errors import StoreError
+from crdebug.base.ranks import RankSet
+from crdebug.checkpoint.open_files import SavedFile
 from crdebug.node import owners
-from crdebug.ranks import RankSet
 
 VERSION = 7
 NAME = "manifest.json"
 _SEAL = "seal"
-_MOST_RANKS = 1 << 16  # MAX_RANKS of native/starter.c
+_MOST_RANKS = 1 << 16  # MAX_RANKS of native/starter/starter.c
 # What a draft has (crdebug.checkpoint.store), and nothing that leads out of it.
 _PART = re.compile(r"(images|files|run)(/(?!\.\.?(/|\Z))[^/\0]+)+")
 _SIGNAL = re.compile(r"([0-9a-f]{2}){12,}|")

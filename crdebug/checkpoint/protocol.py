@@ -23,8 +23,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
-from crdebug.errors import CrdebugError, InvalidTransition
-from crdebug.ranks import RankSet
+from crdebug.base.errors import CrdebugError, InvalidTransition
+from crdebug.base.ranks import RankSet
 
 
 class Rung(IntEnum):

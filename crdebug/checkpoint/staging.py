@@ -4,7 +4,7 @@ STAGE/JOB/job.json    the job's record, so that a node that has never seen it ca
 STAGE/JOB/N/          the same files as in the job's own store, some of them with `.zst` added
 STAGE/JOB/N/staged.json  written last, by rename: what proves the copy whole
 
-What a checkpoint builds on is copied with it, see crdebug.checkpoint.chains.
+What a checkpoint builds on is copied with it, see crdebug.checkpoint.incremental.
 
 The first place is to be fast and near (a local disk), the second one to outlive it. A copy is made
 while the job runs on, by a thread that gives way to it.
@@ -26,7 +26,8 @@ from typing import BinaryIO
 import msgspec
 import zstandard
 
-from crdebug.checkpoint import chains
+from crdebug.base.errors import StoreError
+from crdebug.checkpoint import incremental
 from crdebug.checkpoint import manifest as manifests
 from crdebug.checkpoint.manifest import Manifest, Stamp, require_own
 from crdebug.checkpoint.store import (
@@ -36,7 +37,6 @@ from crdebug.checkpoint.store import (
     stamp_of,
     sync,
 )
-from crdebug.errors import StoreError
 from crdebug.node import owners
 
 NAME = "staged.json"
@@ -83,11 +83,14 @@ def _stage_bases(store: CheckpointStore, manifest: Manifest, place: Path, compre
     for base in reversed(manifest.bases):
         there = place / store.job / str(base.number)
         with contextlib.suppress(StoreError):
-            if chains.proof_in(there, NAME) and manifests.read(there).identity == base.identity:
+            if (
+                incremental.proof_in(there, NAME)
+                and manifests.read(there).identity == base.identity
+            ):
                 continue
         known = store.read_base(base.number)
-        deleted = chains.proof_in(store.path(base.number), manifests.NAME) == chains.BASE
-        _stage_one(store, known, place, compress, chains.BASE if deleted else NAME)
+        deleted = incremental.proof_in(store.path(base.number), manifests.NAME) == incremental.BASE
+        _stage_one(store, known, place, compress, incremental.BASE if deleted else NAME)
 
 
 def _stage_one(
@@ -108,7 +111,7 @@ def _stage_one(
             _copy_one(home / name, there, packed, stamp.sha256)
             copies[name] = Copy(_hash(there), there.stat().st_size, packed)
         if manifest.bases:
-            chains.link(draft, manifest.bases[0].number)
+            incremental.link(draft, manifest.bases[0].number)
         _write(draft / manifests.NAME, manifests.encode(manifest))
         _write(draft / proof, msgspec.json.encode(Staged(1, copies)))
         for directory, _, _ in os.walk(draft):
@@ -128,13 +131,13 @@ def _files(manifest: Manifest, proof: str) -> list[tuple[str, Stamp]]:
     return [
         (name, stamp)
         for name, stamp in manifest.files.items()
-        if proof != chains.BASE or chains.is_shared(name)
+        if proof != incremental.BASE or incremental.is_shared(name)
     ]
 
 
 def numbers(job: str, place: Path) -> tuple[int, ...]:
     """The checkpoints of a job that are whole in the second place, in order."""
-    return chains.listed(place / job, NAME)
+    return incremental.listed(place / job, NAME)
 
 
 def everywhere(store: CheckpointStore, place: Path | None) -> tuple[Checkpoint, ...]:
@@ -174,7 +177,7 @@ def fetch(store: CheckpointStore, number: int, place: Path) -> None:
 def _fetch_one(store: CheckpointStore, number: int, place: Path) -> None:
     home = place / store.job / str(number)
     require_own(home, whole=True)
-    proof = chains.proof_in(home, NAME) or NAME
+    proof = incremental.proof_in(home, NAME) or NAME
     try:
         staged = msgspec.json.decode((home / proof).read_bytes(), type=Staged)
     except (OSError, msgspec.MsgspecError) as error:
@@ -189,8 +192,8 @@ def _fetch_one(store: CheckpointStore, number: int, place: Path) -> None:
             _unpack(home / (f"{name}.zst" if copy.packed else name), there, copy, stamp.sha256)
             stamps[name] = stamp_of(there, stamp.sha256)
         if manifest.bases:
-            chains.link(draft.path, manifest.bases[0].number)
-        known = manifests.NAME if proof == NAME else chains.BASE
+            incremental.link(draft.path, manifest.bases[0].number)
+        known = manifests.NAME if proof == NAME else incremental.BASE
         _write(draft.path / known, manifests.encode(replace(manifest, files=stamps)))
         store.put(draft)
     except (OSError, KeyError, zstandard.ZstdError) as error:
@@ -202,7 +205,7 @@ def _fetch_one(store: CheckpointStore, number: int, place: Path) -> None:
 def forget(job: str, number: int, place: Path) -> None:
     """Remove the copy of a checkpoint. Raises StoreError."""
     try:
-        chains.remove(place / job, number, NAME)
+        incremental.remove(place / job, number, NAME)
     except OSError as error:
         raise StoreError(f"cannot delete {job}:{number} in {place}: {error.strerror}") from None
 

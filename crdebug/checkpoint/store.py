@@ -2,7 +2,7 @@
 
 A checkpoint is made in a draft directory; its manifest is written last, and the directory then
 gets its number by one rename. What has no manifest is no checkpoint; what others build on, see
-crdebug.checkpoint.chains.
+crdebug.checkpoint.incremental.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from crdebug.checkpoint import chains
+from crdebug.base.errors import BadInput, StoreError
+from crdebug.checkpoint import incremental
 from crdebug.checkpoint import manifest as manifests
 from crdebug.checkpoint.manifest import Base, Manifest, Stamp
-from crdebug.errors import BadInput, StoreError
 from crdebug.node import owners
 
 _BLOCK = 1 << 20
@@ -37,7 +37,7 @@ class Checkpoint:
     number: from 1, per job.  time: seconds since 1970.  note: the user's.
     size: bytes on disk.  debugger: a debugger was attached when it was taken.
     locations: by rank, where the first thread of each rank was, as text ("" if not known).
-    kept: the user wants it to stay, whatever else goes (see crdebug.checkpoint.upkeep).
+    kept: the user wants it to stay, whatever else goes (see crdebug.checkpoint.retention).
     places: where it is: "local", "staged" (see crdebug.checkpoint.staging), or both.
     added: what crdebug had set in the launcher's environment, see `info launch`.
     bases: the numbers that its images build on, the nearest first; none if they are full.  What
@@ -117,7 +117,7 @@ def described(job: str, number: int, home: Path, read: Callable[[], Manifest]) -
         taken = (home / manifests.NAME).stat().st_mtime
     except FileNotFoundError:
         return None
-    bases = chains.chain(home.parent, number)
+    bases = incremental.chain(home.parent, number)
     return Checkpoint(job, number, taken, "", size, False, 0, (), problem=problem, bases=bases)
 
 
@@ -166,7 +166,7 @@ class CheckpointStore:
 
     def numbers(self) -> tuple[int, ...]:
         """The numbers of all that has a manifest, in order."""
-        return chains.listed(self.root, manifests.NAME)
+        return incremental.listed(self.root, manifests.NAME)
 
     def list(self) -> tuple[Checkpoint, ...]:
         """Every checkpoint, in order; those that cannot be used say why."""
@@ -250,12 +250,12 @@ class CheckpointStore:
             return error.problem
         if manifest.identity != base.identity:
             return "it is another one than it was"
-        return self._damage(manifest, filter(chains.is_shared, manifest.files))
+        return self._damage(manifest, filter(incremental.is_shared, manifest.files))
 
     def read_base(self, number: int) -> Manifest:
         """The manifest of one that others build on, also if it was deleted. Raises StoreError."""
         home = self.path(number)
-        return manifests.read(home, chains.proof_in(home, manifests.NAME) or manifests.NAME)
+        return manifests.read(home, incremental.proof_in(home, manifests.NAME) or manifests.NAME)
 
     def is_base(self, base: Base) -> bool:
         """Can something build on it?"""
@@ -269,8 +269,8 @@ class CheckpointStore:
         why; "" if none."""
         base = manifest.bases[0].number if manifest.bases else 0
         manifests.require_own(self.path(manifest.number), whole=True)
-        if chains.base_of(self.path(manifest.number)) != base:
-            return f"{chains.PARENT} was changed or is missing"
+        if incremental.base_of(self.path(manifest.number)) != base:
+            return f"{incremental.PARENT} was changed or is missing"
         for name in names:
             path, stamp = self.path(manifest.number) / name, manifest.files[name]
             try:
@@ -319,7 +319,7 @@ class CheckpointStore:
         """Remove what is not a checkpoint and will not become one."""
         for draft in self.root.glob(".draft-*"):
             shutil.rmtree(draft, ignore_errors=True)
-        chains.sweep(self.root, manifests.NAME)
+        incremental.sweep(self.root, manifests.NAME)
 
     def _last(self) -> int:
         """The highest number that was ever given: none is given twice, whatever was deleted."""
@@ -337,7 +337,7 @@ class CheckpointStore:
     def put(self, draft: Draft) -> None:
         """Put a draft that is whole where one of this number may be. Raises OSError."""
         target = self.path(draft.number)
-        chains.drop(target, manifests.NAME)  # damaged, or deleted and needed by others
+        incremental.drop(target, manifests.NAME)  # damaged, or deleted and needed by others
         draft.path.rename(target)
         sync(self.root)
 
@@ -380,7 +380,7 @@ class CheckpointStore:
         except OSError as error:
             self.discard(draft)
             # it may not outlive the machine: not a checkpoint
-            chains.drop(self.path(draft.number), manifests.NAME)
+            incremental.drop(self.path(draft.number), manifests.NAME)
             raise StoreError(f"cannot publish the checkpoint: {error}") from None
         return describe(whole)
 
@@ -389,7 +389,7 @@ class CheckpointStore:
         if number not in self.numbers():
             self.load(number)
         try:
-            chains.remove(self.root, number, manifests.NAME)
+            incremental.remove(self.root, number, manifests.NAME)
         except OSError as error:
             raise StoreError(
                 f"cannot delete checkpoint {self.job}:{number}: {error.strerror}"

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, TypeVar
 
+from crdebug.base.errors import BadInput
 from crdebug.commands.context import Context
-from crdebug.errors import BadInput
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

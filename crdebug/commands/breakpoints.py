@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from crdebug.base.errors import BadInput
+from crdebug.commands.after_stop import SILENT
 from crdebug.commands.arguments import Completes, integer, integers, natural, rest
 from crdebug.commands.context import Context
-from crdebug.commands.following import SILENT
 from crdebug.commands.registry import Call, Group, Requires
 from crdebug.commands.results import (
     Breakpoints,
@@ -16,8 +17,7 @@ from crdebug.commands.results import (
     Nothing,
     Result,
 )
-from crdebug.errors import BadInput
-from crdebug.target.interface import PointKind
+from crdebug.debugger.target import PointKind
 
 BREAKPOINTS = Group("breakpoints", "Breakpoints", requires=Requires.PAUSED)
 

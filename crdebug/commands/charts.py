@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from crdebug.base.errors import BadInput
 from crdebug.charts.images import save_image
 from crdebug.charts.plots import save_plot
 from crdebug.commands.arguments import option, rest
-from crdebug.commands.data import DATA
+from crdebug.commands.looking import DATA
 from crdebug.commands.registry import Call
 from crdebug.commands.results import Charted, Pictured, Result, Text
-from crdebug.errors import BadInput
 
 _OVER = re.compile(r"\s+over\s+")
 _BY = re.compile(r"([1-9]\d*)x([1-9]\d*)", re.ASCII)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from crdebug.base.errors import BadInput
 from crdebug.commands.arguments import rest, word
 from crdebug.commands.context import Context
 from crdebug.commands.registry import Call, Group, Requires
 from crdebug.commands.results import Checkpoints, CheckpointTaken, Restarted, Result
-from crdebug.errors import BadInput
 
 CHECKPOINTS = Group("checkpoints", "Checkpoints")
 

@@ -11,16 +11,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from crdebug.base.errors import BadInput, CrdebugError
+from crdebug.base.events import Event, RankRunning, RankStopped
+from crdebug.base.gdb_values import closing
+from crdebug.base.ranks import RankSet
 from crdebug.commands.arguments import Argument, Completes, Kind
 from crdebug.commands.context import Context
 from crdebug.commands.help import TOPIC, topics
 from crdebug.commands.registry import Command, Registry
 from crdebug.commands.sets import set_words
 from crdebug.commands.settings import VALUE, find
-from crdebug.errors import BadInput, CrdebugError
-from crdebug.events import Event, RankRunning, RankStopped
-from crdebug.ranks import RankSet
-from crdebug.values import closing
 
 _WORD = re.compile(r"@?\w*\Z")
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from crdebug.base.errors import BadInput
+from crdebug.base.ranks import RankSet
 from crdebug.commands.transcript import Transcript
-from crdebug.errors import BadInput
-from crdebug.ranks import RankSet
 
 if TYPE_CHECKING:
     from crdebug.commands.results import Result

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from crdebug.base.errors import BadInput
+from crdebug.commands.after_stop import displayed
 from crdebug.commands.arguments import integers, letters, rest
 from crdebug.commands.context import Context
-from crdebug.commands.following import displayed
-from crdebug.commands.looking import LOOKING
+from crdebug.commands.gdb_commands import LOOKING
 from crdebug.commands.registry import Call, Requires
 from crdebug.commands.results import Nothing, Result, Text
-from crdebug.errors import BadInput
 
 
 def _numbers(context: Context) -> Iterable[str]:

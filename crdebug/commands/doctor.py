@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from crdebug.config import Settings
+from crdebug.base.settings import Settings
 from crdebug.job.launch import NEEDED
 from crdebug.node import probes
 from crdebug.node.criu_program import CriuAttempt
@@ -166,7 +166,7 @@ def _criu(machine: Machine) -> tuple[Finding, ...]:
     if program is None:
         if not machine.root:
             mend = "run as root: CRIU needs it; then scripts/setup"
-        elif len(failed) == 1:  # see crdebug.config.criu_candidates()
+        elif len(failed) == 1:  # see crdebug.base.settings.criu_candidates()
             mend = "set CRDEBUG_CRIU to a CRIU that works; or unset it and run scripts/setup"
         else:
             mend = _SETUP

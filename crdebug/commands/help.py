@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from crdebug.base.errors import BadInput
 from crdebug.commands.arguments import Argument, Kind, rest
 from crdebug.commands.registry import Call, Command, Family, Group, Registry, Requires
 from crdebug.commands.results import Result, Text
-from crdebug.errors import BadInput
 
 HELP = Group("help", "Help")
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from crdebug.base.errors import BadInput, Refused
+from crdebug.base.ranks import RankSet
 from crdebug.commands.arguments import Completes, integer, rest, word
 from crdebug.commands.checkpoints import checkpoint_number
 from crdebug.commands.context import Context
 from crdebug.commands.registry import Call, Group, Requires
 from crdebug.commands.results import Messages, Moved, Restarted, Result, Text
-from crdebug.errors import BadInput, Refused
-from crdebug.ranks import RankSet
 
 if TYPE_CHECKING:
     from crdebug.travel.history import History, Moment

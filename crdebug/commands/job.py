@@ -6,11 +6,11 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from crdebug.base.errors import BadInput, Refused
 from crdebug.commands.arguments import Completes, flag, rest
 from crdebug.commands.registry import Call, Group, Requires
 from crdebug.commands.results import Killed, Left, Nothing, Result, Text
 from crdebug.commands.script import play, read_script
-from crdebug.errors import BadInput, Refused
 from crdebug.node import programs
 
 JOB = Group("job", "The job and the session")

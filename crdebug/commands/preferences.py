@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from crdebug.base.errors import BadInput, CrdebugError, Refused
+from crdebug.base.settings import Settings
 from crdebug.commands.context import Context
 from crdebug.commands.setting import Setting
 from crdebug.commands.settings import find
-from crdebug.config import Settings
-from crdebug.errors import BadInput, CrdebugError, Refused
 
 _AT_LINE = re.compile(r" \(at line (\d+), column \d+\)$")
 

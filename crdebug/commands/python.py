@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from crdebug.base.errors import BadInput
 from crdebug.commands.arguments import flag, natural, option, word
-from crdebug.commands.data import DATA, EACH
+from crdebug.commands.looking import DATA, EACH
 from crdebug.commands.registry import Call
 from crdebug.commands.results import Backtraces, Printed, Result, Said
 from crdebug.commands.stacks import DEPTH, FRAMES, FUNCTION_ONLY, SVG, TREE, no_frames, shown
-from crdebug.errors import BadInput
-from crdebug.target.answers import Answers, some
+from crdebug.debugger.answers import Answers, some
 
 BOTH = flag("--both", "with the C frames between Python's")
 THREADS = flag("--threads", "of all threads that run Python; implies --tree")

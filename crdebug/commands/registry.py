@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar, assert_never, cast
 
+from crdebug.base.errors import BadInput, Refused
+from crdebug.base.gdb_values import closing
+from crdebug.base.ranks import RankSet
+from crdebug.commands.after_stop import follow, points_with_commands
 from crdebug.commands.arguments import Argument, Kind, Values, parse
 from crdebug.commands.context import Context
-from crdebug.commands.following import follow, points_with_commands
 from crdebug.commands.results import Nothing, Result, Text
-from crdebug.errors import BadInput, Refused
-from crdebug.ranks import RankSet
-from crdebug.values import closing
-from crdebug.verbs.independent import StopMode
+from crdebug.session.independent import StopMode
 
 T = TypeVar("T")
 

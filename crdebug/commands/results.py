@@ -6,23 +6,23 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from crdebug.events import GroupStopped
-from crdebug.ranks import RankSet
-from crdebug.target.answers import Answers
+from crdebug.base.events import GroupStopped
+from crdebug.base.ranks import RankSet
+from crdebug.debugger.answers import Answers
 
 if TYPE_CHECKING:
     from crdebug.charts.images import Image
     from crdebug.charts.plots import Plot
     from crdebug.checkpoint.store import Checkpoint
-    from crdebug.target.breakpoints import Breakpoint
-    from crdebug.target.group import RankInfo
-    from crdebug.target.interface import Frame, ThreadInfo
-    from crdebug.target.stacktree import StackTree
+    from crdebug.debugger.breakpoints import Breakpoint
+    from crdebug.debugger.group import RankInfo
+    from crdebug.debugger.stacktree import StackTree
+    from crdebug.debugger.target import Frame, ThreadInfo
+    from crdebug.session.points import Display
+    from crdebug.session.waiting import AtBarrier
     from crdebug.travel.branching import Compared
+    from crdebug.travel.goto_partner import OnTheWay
     from crdebug.travel.overview import Overview
-    from crdebug.travel.partners import OnTheWay
-    from crdebug.verbs.points import Display
-    from crdebug.verbs.waiting import AtBarrier
 
 T = TypeVar("T", bound=Hashable)
 
@@ -46,7 +46,7 @@ class Printed:
 class Ranked:
     """The value of one expression on each rank, to see who is unlike the others.
 
-    deviating: they are; see crdebug.target.summary.
+    deviating: they are; see crdebug.debugger.summary.
     """
 
     answers: Answers[str]

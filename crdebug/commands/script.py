@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from crdebug.base.errors import BadInput, CrdebugError
 from crdebug.commands.registry import Registry
 from crdebug.commands.results import Left, Result
-from crdebug.errors import BadInput, CrdebugError
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from crdebug.base.rank_expressions import STATES
 from crdebug.commands.arguments import rest, word
 from crdebug.commands.context import Context
 from crdebug.commands.registry import Call, Group, Requires
 from crdebug.commands.results import Nothing, Result, Sets, Text
-from crdebug.ranksets import STATES
 
 SETS = Group("sets", "Sets of ranks")
 

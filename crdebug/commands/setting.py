@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
-from crdebug import amounts
+from crdebug.base import units
+from crdebug.base.errors import BadInput, Refused
+from crdebug.base.settings import Settings
 from crdebug.commands.context import Context
-from crdebug.config import Settings
-from crdebug.errors import BadInput, Refused
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Enum)
@@ -63,7 +63,7 @@ def of_session(
     put: Callable[[Settings, T], None],
     fixed: str = "",
 ) -> Setting:
-    """Declare one that is kept in crdebug.config.Settings. fixed: why it cannot change later."""
+    """Declare one that is kept in crdebug.base.settings.Settings. fixed: why it cannot change later."""
 
     def begin(settings: Settings, word: str) -> None:
         put(settings, read(word))
@@ -109,9 +109,9 @@ def reader(kinds: type[E]) -> Callable[[str], E]:
 def read_seconds(text: str) -> float:
     """A time, more than 0: ``5``, ``5s``, ``1.5h``."""
     try:
-        return amounts.read_seconds(text)
+        return units.read_seconds(text)
     except ValueError:
-        raise BadInput(f"'{text}' is no time", hint=f"write {amounts.TIMES}") from None
+        raise BadInput(f"'{text}' is no time", hint=f"write {units.TIMES}") from None
 
 
 def reader_or(words: Mapping[str, float]) -> Callable[[str], float]:

@@ -11,8 +11,10 @@ import re
 from collections.abc import Iterable
 from textwrap import indent, wrap
 
-from crdebug import amounts
-from crdebug.amounts import bytes_text, seconds_text
+from crdebug.base import units
+from crdebug.base.errors import BadInput, Refused
+from crdebug.base.settings import Settings
+from crdebug.base.units import bytes_text, seconds_text
 from crdebug.commands.arguments import rest, word
 from crdebug.commands.context import Context, Hangup, OnError
 from crdebug.commands.registry import Call, Group, Requires
@@ -28,13 +30,11 @@ from crdebug.commands.setting import (
     setting,
     switch_text,
 )
-from crdebug.config import Settings
-from crdebug.errors import BadInput, Refused
 from crdebug.node import signals
-from crdebug.travel.automatic import EVERY, Bound
+from crdebug.session.independent import StopMode
+from crdebug.session.waiting import StepOthers
+from crdebug.travel.auto_checkpoints import EVERY, Bound
 from crdebug.travel.history import History
-from crdebug.verbs.independent import StopMode
-from crdebug.verbs.waiting import StepOthers
 
 # ---- the settings ------------------------------------------------------------------------------
 
@@ -65,7 +65,7 @@ def read_bound(text: str) -> Bound:
             if not 0 < part <= 100:
                 raise ValueError(text)
             return Bound(part=part / 100)
-        return Bound(amounts.read_bytes(text))
+        return Bound(units.read_bytes(text))
     except ValueError:
         hint = "write 500M, 2G, or a part of the disk: 10%"
         raise BadInput(f"'{text}' is no size", hint=hint) from None

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from crdebug.base.errors import BadInput
+from crdebug.base.ranks import RankSet
 from crdebug.charts.trees import save_tree
 from crdebug.commands.arguments import flag, integer, integers, option, rest
-from crdebug.commands.data import DATA, EACH
+from crdebug.commands.looking import DATA, EACH
 from crdebug.commands.registry import Call
 from crdebug.commands.results import Applied, Backtraces, Result, Text, Threads, ThreadStacks, Tree
-from crdebug.errors import BadInput
-from crdebug.ranks import RankSet
-from crdebug.target.answers import Answers, NoRankAnswered, T, same_places, some
-from crdebug.target.stacktree import StackTree
+from crdebug.debugger.answers import Answers, NoRankAnswered, T, same_places, some
+from crdebug.debugger.stacktree import StackTree
 
 FRAMES = integer("N", "show the innermost N frames only", default=0)
 TREE = flag("--tree", "merge them into one tree of calls")

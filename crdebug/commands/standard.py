@@ -10,11 +10,11 @@ import crdebug.commands.stacks
 import crdebug.commands.timeline  # noqa: F401 - declare more of groups
 from crdebug.commands.breakpoints import BREAKPOINTS
 from crdebug.commands.checkpoints import CHECKPOINTS
-from crdebug.commands.data import DATA
+from crdebug.commands.gdb_commands import LOOKING
 from crdebug.commands.help import HELP
 from crdebug.commands.history import HISTORY
 from crdebug.commands.job import JOB
-from crdebug.commands.looking import LOOKING
+from crdebug.commands.looking import DATA
 from crdebug.commands.registry import Registry
 from crdebug.commands.running import RUNNING
 from crdebug.commands.sets import SETS

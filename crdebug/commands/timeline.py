@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from crdebug.base.errors import BadInput, Refused
 from crdebug.commands.arguments import Completes, flag, rest
 from crdebug.commands.history import HISTORY, history
 from crdebug.commands.registry import Call, Requires
 from crdebug.commands.results import Result, Text, Timeline, Whereabouts
-from crdebug.errors import BadInput, Refused
 
 HTML = flag("--html", "write a page for a browser, which needs nothing else")
 FILE = rest("FILE", "where to write it", default="", completes=Completes.FILE)

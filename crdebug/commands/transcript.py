@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TextIO
 
-from crdebug.errors import BadInput
+from crdebug.base.errors import BadInput
 
 
 class Transcript:

@@ -12,10 +12,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from crdebug.errors import StoreError
+from crdebug.base.errors import StoreError
 from crdebug.job import clocks
-from crdebug.native import clock as layout
-from crdebug.native.clock import LogHeader
+from crdebug.native.recorder import clock as layout
+from crdebug.native.recorder.clock import LogHeader
 from crdebug.timeline import kept as keeping
 from crdebug.timeline.kept import Kept, KeptRank
 

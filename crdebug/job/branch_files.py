@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from crdebug.job import clocks, inputs
+from crdebug.job import clocks, standard_input
 
 
 def copy(run: Path, to: Path) -> None:
     """Both as they are now, into a directory that has neither."""
     clocks.copy(run, to)
-    inputs.copy(run, to)
+    standard_input.copy(run, to)
 
 
 def replace(run: Path, by: Path, keep: Path) -> None:
     """Give a run directory both of another, and `keep` those that it had. As files: who has one
     open goes on with that."""
     clocks.replace(run, by, keep)
-    inputs.replace(run, by, keep)
+    standard_input.replace(run, by, keep)

@@ -1,4 +1,4 @@
-"""The clocks of a job's ranks, read and set from outside (crdebug/native/clock.h), and their logs.
+"""The clocks of a job's ranks, read and set from outside (crdebug/native/recorder/clock.h), and their logs.
 
 A rank's clock counts half ticks in its private memory; its log is a file of the incarnation's run
 directory, outside of all checkpoints. The logs of one line of history are the same files in each
@@ -18,12 +18,12 @@ from io import FileIO
 from pathlib import Path
 
 from crdebug.acquire.symbols import find_symbols
-from crdebug.errors import NotAvailable, Refused
-from crdebug.job.ranks import RankShim
-from crdebug.native import clock as layout
-from crdebug.native.clock import NEVER, Clock, Enforce, Held
+from crdebug.base.errors import NotAvailable, Refused
+from crdebug.base.ranks import RankSet
+from crdebug.job.shims import RankShim
+from crdebug.native.recorder import clock as layout
+from crdebug.native.recorder.clock import NEVER, Clock, Enforce, Held
 from crdebug.node import owners, proc
-from crdebug.ranks import RankSet
 from crdebug.timeline.log import has_begun, read_log
 
 __all__ = [

@@ -1,7 +1,7 @@
 """A going back in memory that has begun: a mark on the incarnation, as long as its ranks may be at
 different times.
 
-They are held then by SIGSTOP (crdebug.target.snapshots). Should crdebug die, nobody lets them go on
+They are held then by SIGSTOP (crdebug.debugger.job_snapshot). Should crdebug die, nobody lets them go on
 from there: whoever takes up the job brings back a checkpoint in its place. What was recorded is
 repeated from there, so that nothing is lost.
 """
@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from crdebug.base.errors import Refused, StoreError
 from crdebug.checkpoint.manifest import Manifest
 from crdebug.checkpoint.store import CheckpointStore
-from crdebug.errors import Refused, StoreError
-from crdebug.job.record import JobDirectory, JobRecord
+from crdebug.job.directory import JobDirectory, JobRecord
 
 _MARK, _BY_STEPS = "half-back", "back-by-steps"
 

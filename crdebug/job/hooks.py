@@ -13,13 +13,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from enum import Enum
 from pathlib import Path
 
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError, Refused
+from crdebug.base.events import Event, JobSays
+from crdebug.base.settings import Settings, hooks_home
 from crdebug.checkpoint.store import Checkpoint
-from crdebug.config import Settings, hooks_home
-from crdebug.deadline import Deadline
-from crdebug.errors import CrdebugError, Refused
-from crdebug.events import Event, JobSays
-from crdebug.job.ranks import RankShim
-from crdebug.job.record import JobRecord
+from crdebug.job.directory import JobRecord
+from crdebug.job.shims import RankShim
 from crdebug.node import programs
 
 

@@ -14,21 +14,22 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from crdebug.acquire.binaries import build_id, mapped_programs
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrsFailed
+from crdebug.base.ranks import RankSet
 from crdebug.checkpoint.crs import Crs
-from crdebug.checkpoint.files import SavedFile, copy_ahead, find_open_files, save, size_of
 from crdebug.checkpoint.hashing import RunningHashes
 from crdebug.checkpoint.images import memory
 from crdebug.checkpoint.manifest import VERSION, Base, Binary, Manifest, RankRecord, ThreadRecord
+from crdebug.checkpoint.open_files import SavedFile, copy_ahead, find_open_files, save, size_of
 from crdebug.checkpoint.store import Checkpoint, Draft
-from crdebug.deadline import Deadline
-from crdebug.errors import CrsFailed
-from crdebug.job import bases, clocks, inputs, needs, saved_logs
-from crdebug.job.ranks import RankShim
-from crdebug.job.record import JobRecord, is_alive
+from crdebug.job import clocks, host_resources, saved_logs, standard_input
+from crdebug.job import incremental_parent as bases
+from crdebug.job.directory import JobRecord, is_alive
+from crdebug.job.restored_variables import broken_calls
 from crdebug.job.restoring import JOB_MOUNT, OUTPUT, Restoring, find_crs, memory_of
-from crdebug.job.variables import broken_calls
-from crdebug.node import container, family, proc, signals
-from crdebug.ranks import RankSet
+from crdebug.job.shims import RankShim
+from crdebug.node import container, proc, process_tree, signals
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -94,7 +95,7 @@ class Imaging(Restoring):
         Raises Refused, CrsFailed or StoreError; the draft is gone then.
         """
         if record.adopted:
-            needs.require_dumpable(family.of_job(record.pid))
+            host_resources.require_dumpable(process_tree.of_job(record.pid))
         crs = await asyncio.to_thread(find_crs, self.directory, record)
         # What crdebug takes of itself comes and goes in another order than it was taken in.
         own = self.store is not self.directory.store
@@ -123,7 +124,7 @@ class Imaging(Restoring):
         tracked: bool,
     ) -> Image:
         store, run = self.store, self.directory.run(record.incarnation)
-        pids = family.of_job(record.pid)
+        pids = process_tree.of_job(record.pid)
         open_now = find_open_files(pids, container=not record.adopted)
         copied = size_of(open_now)
         elsewhere = self.directory.stage is not None and store is self.directory.store
@@ -140,17 +141,19 @@ class Imaging(Restoring):
 
         async def frozen(pid: int) -> None:
             nonlocal saved, programs
-            pids = family.of_job(pid)
+            pids = process_tree.of_job(pid)
             files = find_open_files(pids, container=not record.adopted)
             saved = await _whole(save, files, draft.files, ahead)
             if record.adopted:
-                needs.write(needs.note(pids, [file.path for file in saved]), draft.run)
+                host_resources.write(
+                    host_resources.note(pids, [file.path for file in saved]), draft.run
+                )
             programs = mapped_programs(pids)
             inside.update((shim.rank, proc.inner_pid(shim.pid)) for shim in shims)
             now.update((each.rank, each.read().now) for each in clocks.find(shims, record.layer))
             for name in OUTPUT:
                 shutil.copyfile(run / name, draft.run / name)
-            inputs.save(run, draft.run)
+            standard_input.save(run, draft.run)
             if elsewhere:
                 await _whole(saved_logs.save, run, draft.run)
             if running:

@@ -12,19 +12,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from crdebug.acquire.binaries import is_static_mpi
-from crdebug.acquire.found import find_job
+from crdebug.acquire.discovery import find_job
 from crdebug.acquire.mpir import acquire
-from crdebug.config import Settings
-from crdebug.deadline import Deadline
-from crdebug.errors import BadInput, CrdebugError, NotAvailable, Refused, StoreError
-from crdebug.job import clocks, inputs, parts
-from crdebug.job.ranks import RankShim, find_shims
-from crdebug.job.record import JobDirectory, JobRecord, has_ended, is_alive, unused
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import BadInput, CrdebugError, NotAvailable, Refused, StoreError
+from crdebug.base.settings import Settings
+from crdebug.job import clocks, native_parts, standard_input
+from crdebug.job.directory import JobDirectory, JobRecord, has_ended, is_alive, unused
+from crdebug.job.shims import RankShim, find_shims
 from crdebug.job.told import told
-from crdebug.native import layout
 from crdebug.native.build import build
-from crdebug.native.build_mpi import build_layer, mpicc_of
-from crdebug.node import broken_dump, container, family, proc, signals, watch
+from crdebug.native.recorder.build import build_layer, mpicc_of
+from crdebug.native.shim import layout
+from crdebug.node import broken_dump, container, file_watch, proc, process_tree, signals
 
 _CARDS = "network cards that are reached past the kernel cannot be dumped"
 _NETWORK = "the container has no other network, which spawned processes are reached by"
@@ -151,14 +151,14 @@ async def launch(
     with contextlib.ExitStack() as stack:
         source = None
         if given.stdin is not None:
-            source = stack.enter_context(inputs.open_source(given.stdin))
+            source = stack.enter_context(standard_input.open_source(given.stdin))
         directory = stack.enter_context(_locked(name, tuple(argv)))
         _refuse_in_use(directory)
         try:
             run = directory.new_run(1)
             used = [native.starter, native.shim, native.walker, *([layer] if layer else [])]
-            kept = parts.keep(directory, used)
-            await inputs.begin_with(run, source, more=given.more)
+            kept = native_parts.keep(directory, used)
+            await standard_input.begin_with(run, source, more=given.more)
             if layer is not None:
                 clocks.make_room(run)
             record = JobRecord(
@@ -327,7 +327,7 @@ async def await_ranks(
 
     async def registered() -> None:
         try:
-            follower = watch.Follower({events: 0})
+            follower = file_watch.Follower({events: 0})
         except FileNotFoundError:
             raise StoreError(f"{events.parent} is missing") from None
         try:
@@ -363,7 +363,7 @@ async def end(
     members: tuple[int, ...] = ()
     with contextlib.ExitStack() as stack:
         if is_alive(record) and record.adopted:
-            members = family.of_job(record.pid)
+            members = process_tree.of_job(record.pid)
             stack.enter_context(broken_dump.forgetting_connections(record.pid))
             for pid in members:
                 signals.kill(pid, None)

@@ -12,24 +12,31 @@ from pathlib import Path
 
 from crdebug.acquire.binaries import build_id
 from crdebug.acquire.mpir import ProcDesc, acquire
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrsFailed, NotAvailable, Refused, StoreError
+from crdebug.base.events import Progress
+from crdebug.base.settings import Settings
 from crdebug.checkpoint import ghosts
 from crdebug.checkpoint.commit import Plan
 from crdebug.checkpoint.criu import Criu
 from crdebug.checkpoint.crs import Crs
-from crdebug.checkpoint.editing import link, used_mounts
-from crdebug.checkpoint.files import RollBack
+from crdebug.checkpoint.image_edits import link, used_mounts
 from crdebug.checkpoint.images import require_open
 from crdebug.checkpoint.manifest import Manifest
+from crdebug.checkpoint.open_files import RollBack
 from crdebug.checkpoint.store import CheckpointStore
-from crdebug.config import Settings
-from crdebug.deadline import Deadline
-from crdebug.errors import CrsFailed, NotAvailable, Refused, StoreError
-from crdebug.events import Progress
-from crdebug.job import app, clocks, inputs, needs, parts, saved_logs
-from crdebug.job.ranks import RankShim, StoppedRank, find_shims
-from crdebug.job.record import JobDirectory, JobRecord, is_alive
-from crdebug.job.variables import set_variables
-from crdebug.node import container, family, proc
+from crdebug.job import (
+    app_requests,
+    clocks,
+    host_resources,
+    native_parts,
+    saved_logs,
+    standard_input,
+)
+from crdebug.job.directory import JobDirectory, JobRecord, is_alive
+from crdebug.job.restored_variables import set_variables
+from crdebug.job.shims import RankShim, StoppedRank, find_shims
+from crdebug.node import container, proc, process_tree
 from crdebug.node.criu_program import find_criu
 from crdebug.node.ptrace import Held, held_container
 
@@ -48,7 +55,7 @@ def find_crs(directory: JobDirectory, record: JobRecord) -> Crs:
             "there is no CRIU that works on this kernel",
             hint="'crdebug doctor' says why; scripts/setup installs one",
         )
-    return Criu(program, parts.starter(directory, record))
+    return Criu(program, native_parts.starter(directory, record))
 
 
 class Restoring:
@@ -63,7 +70,7 @@ class Restoring:
 
     def check(self, manifest: Manifest, record: JobRecord) -> None:
         """Can this checkpoint be restarted here and now? Raises StoreError, naming the file."""
-        parts.put_back(self.directory, record)
+        native_parts.put_back(self.directory, record)
         for binary in manifest.binaries:
             now = build_id(binary.path)
             if now != binary.build_id:
@@ -108,7 +115,7 @@ class Restoring:
         needed, free = manifest.memory, proc.available_memory()
         if needed + _SPARE <= free:
             return None
-        pids = family.of_job(record.pid) if is_alive(record) else ()
+        pids = process_tree.of_job(record.pid) if is_alive(record) else ()
         free += memory_of(pids)
         if needed > free:
             raise Refused(
@@ -124,9 +131,9 @@ class Restoring:
         """
         await asyncio.to_thread(self.check, manifest, record)
         if record.adopted:
-            needed = needs.read(self.store.path(manifest.number) / "run")
+            needed = host_resources.read(self.store.path(manifest.number) / "run")
             own = is_alive(record)
-            await needs.require(needed, family.of_job(record.pid) if own else ())
+            await host_resources.require(needed, process_tree.of_job(record.pid) if own else ())
 
     async def restore(
         self, manifest: Manifest, record: JobRecord, *, debugger: bool
@@ -143,7 +150,9 @@ class Restoring:
         await asyncio.to_thread(self.check, manifest, record)
         crs = await asyncio.to_thread(find_crs, self.directory, record)
         if record.adopted:
-            await needs.require(needs.read(self.store.path(manifest.number) / "run"))
+            await host_resources.require(
+                host_resources.read(self.store.path(manifest.number) / "run")
+            )
         had_one = is_alive(record)
         try:
             new, shims = await self._replace(manifest, record, crs, debugger)
@@ -193,7 +202,7 @@ class Restoring:
                 clocks.let_go(shims, manifest.layer)
             if self.store is self.directory.store:  # what crdebug takes of itself, no program sees
                 times = 0 if debugger and manifest.layer else record.incarnation
-                app.brought_back(shims, manifest.shim, times, manifest.number)
+                app_requests.brought_back(shims, manifest.shim, times, manifest.number)
             new = replace(
                 record,
                 incarnation=incarnation,
@@ -202,7 +211,7 @@ class Restoring:
                 boot=proc.boot_id(),
                 branch=manifest.branch,
             )
-            old = family.of_job(record.pid) if is_alive(record) else ()
+            old = process_tree.of_job(record.pid) if is_alive(record) else ()
             steps = () if self.directory.has_own_files else rollback.steps()
             record_of = self.directory.write_next(new)
             return Plan({each: proc.started(each) for each in old}, steps, record_of).write(
@@ -217,7 +226,7 @@ class Restoring:
             for name in OUTPUT:
                 shutil.copyfile(home / "run" / name, run / name)
                 (run / name).chmod(0o600)  # as the starter made it; the CRS compares
-            inputs.bring_back(home / "run", self.directory.run(record.incarnation), run)
+            standard_input.bring_back(home / "run", self.directory.run(record.incarnation), run)
             if manifest.layer:
                 saved_logs.bring_back(home / "run", self.directory.run(record.incarnation), run)
             begun = None
@@ -241,7 +250,7 @@ class Restoring:
             images = link(home / "images", run / "images", paths, gone)
             limit = Deadline(self.settings.restore)
             if record.adopted:
-                told = needs.read(home / "run").pipes
+                told = host_resources.read(home / "run").pipes
                 with open(run / "stdout", "ab") as output:
                     instead = dict.fromkeys(told, output.fileno())
                     await crs.restore(images, mounts, whole, limit, instead)
@@ -287,7 +296,7 @@ def _begun(record: JobRecord, run: Path, noted: Path) -> tuple[int, ...]:
     """What a restart that failed has left; without a container all had numbers that were free."""
     if not record.adopted:
         return container.containers_of(run)
-    return tuple(number for number in needs.read(noted).numbers if proc.is_alive(number))
+    return tuple(number for number in host_resources.read(noted).numbers if proc.is_alive(number))
 
 
 def entries_of(manifest: Manifest) -> tuple[ProcDesc, ...]:

@@ -14,10 +14,10 @@ import os
 from pathlib import Path
 from typing import BinaryIO
 
+from crdebug.base.errors import StoreError
+from crdebug.base.ranks import RankSet
 from crdebug.checkpoint.images import open_files
-from crdebug.errors import StoreError
 from crdebug.job import clocks
-from crdebug.ranks import RankSet
 
 _INSIDE = "/run/crdebug/time/"  # CRDEBUG_TIME_DIR of clock.h
 _PREFIX = "log."

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from crdebug.base.errors import BadInput
 from crdebug.checkpoint.manifest import require_own
 from crdebug.checkpoint.staging import RECORD
-from crdebug.errors import BadInput
-from crdebug.job import parts
-from crdebug.job.record import JobDirectory, decode
+from crdebug.job import native_parts
+from crdebug.job.directory import JobDirectory, decode
 from crdebug.node import owners
 
 
@@ -24,7 +24,9 @@ def begin(directory: JobDirectory, place: Path) -> None:
         owners.make_private(there)
         require_own(there)
         data = (directory.path / RECORD).read_bytes()
-        parts.take_along(directory.native, there / "native", decode(data, directory.path / RECORD))
+        native_parts.take_along(
+            directory.native, there / "native", decode(data, directory.path / RECORD)
+        )
         _write(there / RECORD, data)
     except OSError as error:
         raise BadInput(f"cannot stage to {place}: {error.strerror}") from None
@@ -46,7 +48,7 @@ def adopt(directory: JobDirectory, place: Path) -> None:
         data = (there / RECORD).read_bytes()
         record = decode(data, there / RECORD)
         directory.create()
-        parts.take_along(there / "native", directory.native, record)
+        native_parts.take_along(there / "native", directory.native, record)
         _write(directory.path / RECORD, data)
     except OSError as error:
         raise BadInput(f"cannot take {directory.name} from {place}: {error.strerror}") from None

@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from crdebug.deadline import Deadline
-from crdebug.errors import BadInput, GdbDied, GdbError
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import BadInput, GdbDied, GdbError
+from crdebug.base.ranks import RankSet
 from crdebug.mi.records import Async, Garbage, Prompt, Record, Result, Stream, parse, quote
 from crdebug.mi.transport import Transport
-from crdebug.ranks import RankSet
 
 # A result behind text that something in GDB's process wrote without a newline.
 _BURIED = re.compile(rb"(\d+)\^(?:done|running|connected|error|exit)\b")

@@ -15,7 +15,7 @@ from typing import Literal
 
 from pygdbmi import gdbmiparser
 
-from crdebug.errors import CrdebugError
+from crdebug.base.errors import CrdebugError
 
 
 class BadRecord(CrdebugError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from crdebug.deadline import Deadline
+from crdebug.base.deadline import Deadline
 
 
 class Transport(Protocol):

@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from crdebug.config import cache_home
-from crdebug.deadline import Deadline
-from crdebug.errors import NotAvailable
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import NotAvailable
+from crdebug.base.settings import cache_home
 from crdebug.node import owners, programs
 
 _HERE = Path(__file__).parent

@@ -17,9 +17,9 @@ import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from crdebug.deadline import Deadline
-from crdebug.errors import DeadlineExpired
-from crdebug.node import family, proc, ptrace
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import DeadlineExpired
+from crdebug.node import proc, process_tree, ptrace
 
 _TCP_REPAIR = 19  # <linux/tcp.h>
 _PIDFD_GETFD = 438  # <asm/unistd.h>
@@ -86,7 +86,7 @@ def forgetting_connections(pid: int) -> Iterator[None]:
 
 def _processes(pid: int) -> tuple[int, ...]:
     try:
-        return family.of_job(pid)
+        return process_tree.of_job(pid)
     except OSError:
         return ()  # all over
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from crdebug.deadline import Deadline
-from crdebug.errors import NotAvailable
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import NotAvailable
 from crdebug.node import proc, programs, signals
 
 JOB_DIRECTORY = "/run/crdebug"  # CRDEBUG_DIR of crdebug.h

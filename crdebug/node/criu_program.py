@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from crdebug import config
+from crdebug.base import settings
 from crdebug.node import criu_trial, owners, proc, scratch
 from crdebug.node.ask import find_program, first_line, run
 
@@ -53,7 +53,7 @@ class CriuAttempt:
 
 
 def find_criu() -> CriuProgram | None:
-    """The first of crdebug.config.criu_candidates() that works, else None.
+    """The first of crdebug.base.settings.criu_candidates() that works, else None.
 
     A trial takes some tenths of a second; a success is kept on disk, for this run of the machine
     and this state of the program's file, so that a checkpoint does not wait for one.
@@ -64,7 +64,7 @@ def find_criu() -> CriuProgram | None:
 def probe_criu() -> tuple[CriuAttempt, ...]:
     """What became of each candidate, until the first that works."""
     attempts: list[CriuAttempt] = []
-    for candidate in config.criu_candidates():
+    for candidate in settings.criu_candidates():
         attempts.append(try_criu(candidate))
         if attempts[-1].program:
             break
@@ -121,7 +121,7 @@ class _Memory:
 
 
 def _memory_of(path: str) -> Path:
-    return config.cache_home() / "criu" / f"{hashlib.sha256(path.encode()).hexdigest()[:16]}.json"
+    return settings.cache_home() / "criu" / f"{hashlib.sha256(path.encode()).hexdigest()[:16]}.json"
 
 
 def _remembered(path: str, conditions: str) -> CriuProgram | None:

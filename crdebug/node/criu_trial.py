@@ -94,7 +94,7 @@ class Failed(Exception):
 # ---- the kernel, as far as Python's library does not have it ------------------------------------
 
 _CLONE_NEWNET = 0x40000000
-# mount, UTS, IPC, PID and network, as for a job (crdebug/native/starter.c)
+# mount, UTS, IPC, PID and network, as for a job (crdebug/native/starter/starter.c)
 _NAMESPACES = 0x00020000 | 0x04000000 | 0x08000000 | 0x20000000 | _CLONE_NEWNET
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 2, 4, 8, 0x4000, 1 << 18
 _MNT_DETACH = 2

@@ -15,8 +15,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from crdebug import config
-from crdebug.errors import Refused
+from crdebug.base import settings
+from crdebug.base.errors import Refused
 from crdebug.node import proc
 
 CACHE_HINT = "choose a place of your own with $CRDEBUG_CACHE"
@@ -108,20 +108,20 @@ def _name(user: int) -> str:
 
 def require_own_state() -> None:
     """Raises Refused when the jobs' home is not one's own (sudo -E, or one made beforehand)."""
-    require_own(config.state_home(), "choose a place of your own with $CRDEBUG_HOME")
+    require_own(settings.state_home(), "choose a place of your own with $CRDEBUG_HOME")
 
 
 def require_own_cache() -> None:
     """Raises Refused when what was compiled, and is run, may be somebody else's."""
-    require_own(config.cache_home(), CACHE_HINT)
+    require_own(settings.cache_home(), CACHE_HINT)
 
 
 def require_own_homes() -> None:
     """All places from which crdebug takes what it runs, or believes. Raises Refused."""
     require_own_state()
     require_own_cache()
-    require_own(config.data_home(), "choose a place of your own with $CRDEBUG_DATA")
-    require_own(config.config_file(), "choose a file of your own with $CRDEBUG_CONFIG")
+    require_own(settings.data_home(), "choose a place of your own with $CRDEBUG_DATA")
+    require_own(settings.config_file(), "choose a file of your own with $CRDEBUG_CONFIG")
 
 
 def make_private(directory: Path) -> None:

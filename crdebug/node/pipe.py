@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from crdebug.deadline import Deadline
-from crdebug.errors import NotAvailable
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import NotAvailable
 
 # Enough for an abort message with its reason; more would hide the reason in an error.
 _LAST_WORDS = 4096

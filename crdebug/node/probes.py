@@ -17,7 +17,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from crdebug import config
+from crdebug.base import settings
 from crdebug.node import scratch
 from crdebug.node.ask import find_program, first_line, not_found, run
 from crdebug.node.criu_program import CriuAttempt, probe_criu, probe_criu_features
@@ -329,7 +329,7 @@ def probe_machine(*, gdb: str = "gdb", compiler: str = "cc") -> Machine:
         namespaces=probe_namespaces(),
         capabilities=probe_capabilities(),
         tar=probe_program("tar", "--version"),
-        space=probe_space(config.state_home()),
+        space=probe_space(settings.state_home()),
         kernel=platform.release(),
         root=os.geteuid() == 0,
     )

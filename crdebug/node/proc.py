@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from crdebug.node.living import living_thread, shared
+from crdebug.node.leaderless import living_thread, shared
 
 PROC = Path("/proc")
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from crdebug.deadline import Deadline
-from crdebug.errors import NotAvailable
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import NotAvailable
 
 
 @dataclass(frozen=True, slots=True)

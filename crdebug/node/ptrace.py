@@ -12,9 +12,9 @@ import os
 import signal
 from collections.abc import AsyncIterator
 
-from crdebug.deadline import Deadline
-from crdebug.errors import DeadlineExpired, Refused
-from crdebug.node import family, proc
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import DeadlineExpired, Refused
+from crdebug.node import proc, process_tree
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
@@ -255,7 +255,7 @@ def _seize_all(threads: Held, init: int) -> tuple[bool, set[int]]:
     """Were there any that had not been told before? And the tracers that are about to end: what
     they hold, or held until now, is to be looked at once more."""
     new, dying = False, set()
-    for pid in family.of_job(init):
+    for pid in process_tree.of_job(init):
         if pid == init:
             continue
         try:

@@ -14,8 +14,8 @@ import sysconfig
 
 import msgspec
 
-from crdebug.deadline import Deadline
-from crdebug.errors import NotAvailable, Refused
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import NotAvailable, Refused
 from crdebug.node import proc, programs
 
 _INSTALL = "pip install --upgrade py-spy"

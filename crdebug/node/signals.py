@@ -10,8 +10,8 @@ import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
 
-from crdebug.deadline import Deadline
-from crdebug.errors import BadInput
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import BadInput
 from crdebug.node import proc
 
 _libc = ctypes.CDLL(None, use_errno=True)

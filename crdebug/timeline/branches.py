@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from crdebug.errors import BadInput, Refused
+from crdebug.base.errors import BadInput, Refused
 
 MAIN = "main"
 

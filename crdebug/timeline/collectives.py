@@ -3,7 +3,7 @@
 All members of a communicator call its collectives in the same order, blocking and nonblocking ones
 alike (MPI 4.1, sections 6.1 and 6.12), so the n-th collective call of one member belongs to the
 n-th of each other. What prepares a persistent one is a collective call, too; its starts are in an
-order of their own (native/history_together.c). Constructors of communicators and windows are
+order of their own (native/matcher/history_together.c). Constructors of communicators and windows are
 collective over the parent, and count too; fences of a window and its end are in an order of their
 own.
 """
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from crdebug.native import mpi_calls
-from crdebug.native.history import Column, Longs, ShapedStruct, SuccessionStruct, structures
+from crdebug.native.matcher.library import Column, Longs, ShapedStruct, SuccessionStruct, structures
+from crdebug.native.recorder import mpi_calls
 from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.needs import NEVER
 

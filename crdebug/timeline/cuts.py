@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from crdebug.errors import BadInput, Refused
-from crdebug.ranks import RankSet
+from crdebug.base.errors import BadInput, Refused
+from crdebug.base.ranks import RankSet
 from crdebug.timeline.calls import Call
 from crdebug.timeline.collectives import Instance
 from crdebug.timeline.matching import Matching

@@ -1,7 +1,7 @@
 """A call that is not the recorded one: what differs, in words.
 
 Of calls of two functions their names tell; of two of one function the arguments that differ do.
-What a record has of a call, and where, says native/clock.h.
+What a record has of a call, and where, says native/recorder/clock.h.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from crdebug.native.clock import CUT_HERE, Clock
-from crdebug.native.mpi_calls import BY_NUMBER, Function
+from crdebug.native.recorder.clock import CUT_HERE, Clock
+from crdebug.native.recorder.mpi_calls import BY_NUMBER, Function
 
 _WILD_SOURCE, _WILD_TAG, _NO, _ODD, _PACKED = (flag << 9 for flag in (2, 4, 16, 32, 64))
 _TAG_MOST, _PEER_MOST, _SIZE_MOST, _HALF = (1 << 28) - 1, (1 << 20) - 1, (1 << 32) - 1, 0xFFFF

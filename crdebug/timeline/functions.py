@@ -1,11 +1,12 @@
-"""What the matching of messages has to know of each MPI function (native/history.h)."""
+"""What the matching of messages has to know of each MPI function (native/matcher/history.h)."""
 
 from __future__ import annotations
 
 import functools
 from typing import Any
 
-from crdebug.native import history, mpi_calls
+from crdebug.native.matcher import library
+from crdebug.native.recorder import mpi_calls
 from crdebug.timeline.calls import Kind
 from crdebug.timeline.collectives import OF_WINDOWS, Shape, shape_of
 from crdebug.timeline.tables import mode_of
@@ -31,33 +32,33 @@ NAMES = {number: function.full for number, function in mpi_calls.BY_NUMBER.items
 NUMBERS = {name: number for number, name in NAMES.items()}
 
 _SPECIAL = {
-    "Mprobe": history.MATCHED_PROBE,
-    "Improbe": history.MATCHED_PROBE,
-    "Mrecv": history.MATCHED_RECEIVE,
-    "Imrecv": history.MATCHED_RECEIVE,
-    "Start": history.START,
-    "Startall": history.STARTALL,
-    "Waitall": history.ALL,
-    "Testall": history.ALL,
-    "Waitsome": history.SOME,
-    "Testsome": history.SOME,
-    "Request_get_status": history.LOOKS,
-    "Request_free": history.FREES,
+    "Mprobe": library.MATCHED_PROBE,
+    "Improbe": library.MATCHED_PROBE,
+    "Mrecv": library.MATCHED_RECEIVE,
+    "Imrecv": library.MATCHED_RECEIVE,
+    "Start": library.START,
+    "Startall": library.STARTALL,
+    "Waitall": library.ALL,
+    "Testall": library.ALL,
+    "Waitsome": library.SOME,
+    "Testsome": library.SOME,
+    "Request_get_status": library.LOOKS,
+    "Request_free": library.FREES,
     # collective over a group that no record names (MPI 4.1, 7.4.2)
-    "Comm_create_group": history.BY_GROUP,
+    "Comm_create_group": library.BY_GROUP,
     # begin and end of MPI are collective over all ranks, and no communicator's calls
-    "Init": history.BEGINS,
-    "Init_thread": history.BEGINS,
-    "Finalize": history.ENDS,
-    **dict.fromkeys((name.removeprefix("MPI_") for name in OF_WINDOWS), history.OF_WINDOW),
-    "Win_post": history.EXPOSES,
-    "Win_start": history.ACCESSES,
-    "Win_wait": history.EXPOSED,
-    "Win_test": history.EXPOSED,
-    "Win_complete": history.ACCESSED,
-    "Precv_init": history.RECEIVES,
-    **dict.fromkeys(("Pready", "Pready_range", "Pready_list"), history.READIES),
-    "Parrived": history.ARRIVED,
+    "Init": library.BEGINS,
+    "Init_thread": library.BEGINS,
+    "Finalize": library.ENDS,
+    **dict.fromkeys((name.removeprefix("MPI_") for name in OF_WINDOWS), library.OF_WINDOW),
+    "Win_post": library.EXPOSES,
+    "Win_start": library.ACCESSES,
+    "Win_wait": library.EXPOSED,
+    "Win_test": library.EXPOSED,
+    "Win_complete": library.ACCESSED,
+    "Precv_init": library.RECEIVES,
+    **dict.fromkeys(("Pready", "Pready_range", "Pready_list"), library.READIES),
+    "Parrived": library.ARRIVED,
 }
 
 
@@ -71,13 +72,13 @@ def table() -> Any:
     made = [(KIND_NUMBERS[Kind.OTHER], -1, 0, 0)] * _ALL
     for number, function in mpi_calls.BY_NUMBER.items():
         special = _SPECIAL.get(function.name, 0)
-        special |= history.POSTS if function.posts else 0
-        special |= history.PREPARES if function.prepares else 0
-        special |= history.OUTSIDE if function.full in OUTSIDE else 0
+        special |= library.POSTS if function.posts else 0
+        special |= library.PREPARES if function.prepares else 0
+        special |= library.OUTSIDE if function.full in OUTSIDE else 0
         made[number] = (
             KIND_NUMBERS[Kind[function.kind]],
             shapes.index(shape_of(function.full)),
             mode_of(function.full),
             special,
         )
-    return history.functions(made)
+    return library.functions(made)

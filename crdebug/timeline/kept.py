@@ -1,7 +1,7 @@
 """What is kept of calls that were given up: the record of a job may begin later than the job.
 
 That is one file beside the ranks' logs, for all of them: whoever is killed meanwhile, it is as
-before, or new. native/history_kept.c has what is needed of such calls, and why.
+before, or new. native/matcher/history_kept.c has what is needed of such calls, and why.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from crdebug.errors import NotAvailable
-from crdebug.native.history import (
+from crdebug.base.errors import NotAvailable
+from crdebug.native.matcher.library import (
     NO_COMM,
     CallStruct,
     Cursor,

@@ -1,4 +1,4 @@
-"""The log of one rank's MPI calls, as the layer inside the rank writes it (native/clock.h)."""
+"""The log of one rank's MPI calls, as the layer inside the rank writes it (native/recorder/clock.h)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, overload
 
-from crdebug.errors import NotAvailable
-from crdebug.native import clock
-from crdebug.native.clock import LogHeader, Refused
-from crdebug.native.history import (
+from crdebug.base.errors import NotAvailable
+from crdebug.native.matcher.library import (
     DAMAGED,
     NONE,
     CallStruct,
@@ -26,7 +24,9 @@ from crdebug.native.history import (
     ints,
     library,
 )
-from crdebug.native.mpi_errors import failure
+from crdebug.native.recorder import clock
+from crdebug.native.recorder.clock import LogHeader, Refused
+from crdebug.native.recorder.mpi_errors import failure
 from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.functions import KINDS, NAMES, table
 from crdebug.timeline.kept import KeptRank, Named, Names, kept_of, read
@@ -36,7 +36,7 @@ _OTHER_JOB = (1 << 32) - 1
 _TAG = (1 << 28) - 1
 _LONGEST_NAME = 40
 _AT_ONCE = 1 << 16  # calls of one rank before those of the next: little is unmatched meanwhile
-_CHUNK = 256  # calls that are looked at together, see STEP in native/history_log.c
+_CHUNK = 256  # calls that are looked at together, see STEP in native/matcher/history_log.c
 _EMPTY = LogHeader(-1, 0, 0, 0, 0, 0, Refused.NO, 0, 0)
 
 

@@ -1,4 +1,4 @@
-"""Which receive got which send: the tables of a history, which native/history.c fills.
+"""Which receive got which send: the tables of a history, which native/matcher/history.c fills.
 
 The rules are those of MPI, and stand there. It reads some ten million calls a second, and takes
 some 65 bytes a call.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping, Sequence
 
-from crdebug.native.history import (
+from crdebug.native.matcher.library import (
     BEGIN,
     END,
     NO_COMM,

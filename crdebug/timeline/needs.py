@@ -3,7 +3,7 @@
 Every rule about which calls can complete has one shape: "rank P's call of tick `value` completes
 only if rank Q has entered its call of tick `key`". A NeedList holds all that one rule says about
 one pair of ranks, ordered by key. Block minima keep a question at a fraction of a millisecond for
-millions of entries, and appending at the end free of charge (native/history_needs.c).
+millions of entries, and appending at the end free of charge (native/matcher/history_needs.c).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 
-from crdebug.native.history import Column, Found, NeedsStruct, address_of, library
+from crdebug.native.matcher.library import Column, Found, NeedsStruct, address_of, library
 
 NEVER = 1 << 62  # the tick of what has not completed
 

@@ -19,7 +19,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from crdebug.errors import BadInput, Refused
+from crdebug.base.errors import BadInput, Refused
 from crdebug.timeline.branches import Branch
 from crdebug.timeline.calls import Call
 from crdebug.timeline.columns import columns

@@ -27,9 +27,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from crdebug.errors import BadInput
-from crdebug.ranks import RankSet
-from crdebug.values import Number, closing, not_a_number, number
+from crdebug.base.errors import BadInput
+from crdebug.base.gdb_values import Number, closing, not_a_number, number
+from crdebug.base.ranks import RankSet
 
 Answers = Mapping[str, Mapping[int, str]]  # expression → rank → what its debugger answered
 _Value = Callable[[Answers], Number]

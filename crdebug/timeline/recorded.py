@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from crdebug.errors import NotAvailable
+from crdebug.base.errors import NotAvailable
 from crdebug.timeline.log import RankLog, damaged, has_begun
 from crdebug.timeline.matching import Matching
 

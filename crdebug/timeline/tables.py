@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from enum import Enum
 
-from crdebug.native.history import Column, RankStruct, ReceivesStruct, SendsStruct, numbers
+from crdebug.native.matcher.library import Column, RankStruct, ReceivesStruct, SendsStruct, numbers
 from crdebug.timeline.needs import NEVER
 
 UNKNOWN = -1  # the source or tag of a wild receive that has not completed

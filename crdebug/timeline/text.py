@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from crdebug.ranks import RankSet
+from crdebug.base.ranks import RankSet
 from crdebug.timeline.calls import Call
 from crdebug.timeline.messages import Cut, Message, Pending
 

@@ -17,24 +17,24 @@ from pathlib import Path
 
 import msgspec
 
-from crdebug.attended import AttendedJob
+from crdebug.attached.job import AttendedJob
+from crdebug.base.errors import BadInput, CrdebugError, Refused, StoreError
+from crdebug.base.events import Event, JobSays, Progress
+from crdebug.base.ranks import RankSet
 from crdebug.checkpoint.manifest import Manifest
 from crdebug.checkpoint.store import Checkpoint, CheckpointStore
-from crdebug.errors import BadInput, CrdebugError, Refused, StoreError
-from crdebug.events import Event, JobSays, Progress
+from crdebug.debugger.answers import Answers
+from crdebug.debugger.group import TargetGroup
+from crdebug.debugger.target import TargetState
 from crdebug.job import branch_files, clocks, half_back
 from crdebug.node import owners
-from crdebug.ranks import RankSet
-from crdebug.target.answers import Answers
-from crdebug.target.group import TargetGroup
-from crdebug.target.interface import TargetState
 from crdebug.timeline.branches import MAIN, Branches
 from crdebug.timeline.edits import changes_state, is_of_array, parenthesised
 from crdebug.timeline.log import read_log
 from crdebug.timeline.messages import Cut
-from crdebug.travel.bases import Base, StartOfHistory, below, is_before
-from crdebug.travel.beside import beside
-from crdebug.travel.traveller import Traveller
+from crdebug.travel.restore_points import Base, StartOfHistory, below, is_before
+from crdebug.travel.second_job import beside
+from crdebug.travel.seek import Traveller
 
 _TREE = "tree.json"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from crdebug.job.record import JobDirectory
-from crdebug.travel.bases import Base
+from crdebug.job.directory import JobDirectory
+from crdebug.travel.restore_points import Base
 
 
 class Checkpoints:

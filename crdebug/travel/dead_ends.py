@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from crdebug.events import StopReason
-from crdebug.target.group import TargetGroup
+from crdebug.base.events import StopReason
+from crdebug.debugger.group import TargetGroup
 from crdebug.timeline.messages import Cut
 
 _ENDS = (StopReason.EXITED, StopReason.KILLED, StopReason.ENDING)

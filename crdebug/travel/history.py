@@ -8,31 +8,31 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 
-from crdebug.attended import AttendedJob
-from crdebug.deadline import FOR_EVER, Deadline
-from crdebug.errors import BadInput, CrdebugError, DeadlineExpired, Interrupted, Refused
-from crdebug.events import Event, GroupStopped, JobSays
+from crdebug.attached.job import AttendedJob
+from crdebug.base.deadline import FOR_EVER, Deadline
+from crdebug.base.errors import BadInput, CrdebugError, DeadlineExpired, Interrupted, Refused
+from crdebug.base.events import Event, GroupStopped, JobSays
+from crdebug.base.ranks import RankSet
+from crdebug.debugger.answers import Answers
+from crdebug.debugger.target import Target, TargetState
 from crdebug.job import half_back
-from crdebug.native.clock import Refused as Reason
-from crdebug.ranks import RankSet
-from crdebug.target.answers import Answers
-from crdebug.target.interface import Target, TargetState
+from crdebug.native.recorder.clock import Refused as Reason
 from crdebug.timeline.branches import MAIN
 from crdebug.timeline.predicate import parse
 from crdebug.timeline.text import Place
-from crdebug.travel.automatic import EVERY, Automatic
-from crdebug.travel.bases import StartOfHistory
+from crdebug.travel.auto_checkpoints import EVERY, Automatic
+from crdebug.travel.bisect import First, bisect
 from crdebug.travel.branching import Branching, Compared
-from crdebug.travel.calls import leave_hold
+from crdebug.travel.call_sites import leave_hold
+from crdebug.travel.goto_partner import Partner, Partners
 from crdebug.travel.last import Last
 from crdebug.travel.overview import Overview, Survey
-from crdebug.travel.partners import Partner, Partners
 from crdebug.travel.replay import divergence, diverges
-from crdebug.travel.reverse import Reverse
+from crdebug.travel.restore_points import StartOfHistory
+from crdebug.travel.reverse_continue import Stops
+from crdebug.travel.reverse_step import Reverse
 from crdebug.travel.room import Room
-from crdebug.travel.searches import First, bisect
-from crdebug.travel.stops import Stops
-from crdebug.travel.traveller import Traveller
+from crdebug.travel.seek import Traveller
 from crdebug.travel.waits import Pauses
 
 

@@ -2,7 +2,7 @@
 
 A watchpoint sees what the rank's own instructions write. What the kernel writes for it (a large
 message, read(2)) and what other processes write it does not. So the layer compares the bytes where
-each MPI call begins and ends (native/pmpi.c, compare_bytes).
+each MPI call begins and ends (native/recorder/pmpi.c, compare_bytes).
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from crdebug.deadline import Deadline
-from crdebug.errors import Refused, StoreError
-from crdebug.events import Progress
-from crdebug.ranks import RankSet
-from crdebug.target.in_c import number_in_c
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import Refused, StoreError
+from crdebug.base.events import Progress
+from crdebug.base.ranks import RankSet
+from crdebug.debugger.in_c import number_in_c
 from crdebug.timeline.messages import Cut
-from crdebug.travel.bases import Base, StartOfHistory, below
-from crdebug.travel.partners import Partners
-from crdebug.travel.reverse import Reverse
-from crdebug.travel.stops import End, Hit, Stops, syscall_of
-from crdebug.travel.traveller import Traveller
+from crdebug.travel.goto_partner import Partners
+from crdebug.travel.restore_points import Base, StartOfHistory, below
+from crdebug.travel.reverse_continue import End, Hit, Stops, syscall_of
+from crdebug.travel.reverse_step import Reverse
+from crdebug.travel.seek import Traveller
 from crdebug.travel.watched import Watched
 
 _INIT_DONE = 1  # the clock of a rank that is held before it leaves MPI_Init

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crdebug.errors import CrdebugError
+from crdebug.base.errors import CrdebugError
 from crdebug.timeline.branches import Branch
 from crdebug.timeline.calls import Call
 from crdebug.timeline.page import Picture, page, save
 from crdebug.timeline.text import Place, Site
-from crdebug.travel.bases import Base, below
-from crdebug.travel.calls import Sites
-from crdebug.travel.traveller import Traveller
+from crdebug.travel.call_sites import Sites
+from crdebug.travel.restore_points import Base, below
+from crdebug.travel.seek import Traveller
 
 
 @dataclass(frozen=True, slots=True)

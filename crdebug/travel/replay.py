@@ -1,6 +1,6 @@
 """Running a job forward to a cut: each rank to its place, in the recorded order.
 
-A rank is given the value of its clock at which it is to hold (crdebug/native/clock.h); it holds at
+A rank is given the value of its clock at which it is to hold (crdebug/native/recorder/clock.h); it holds at
 the entry of its next call (even) or just before the return of the one it is in (odd). An odd place
 counts as reached as soon as the call is entered: it may be one that cannot complete at this cut.
 """
@@ -13,14 +13,14 @@ import functools
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
-from crdebug.attended import AttendedJob
-from crdebug.deadline import Deadline
-from crdebug.errors import CrdebugError, GdbError, Interrupted, NotAvailable
-from crdebug.events import Event, GroupStopped, RankStopped, StopReason
+from crdebug.attached.job import AttendedJob
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError, GdbError, Interrupted, NotAvailable
+from crdebug.base.events import Event, GroupStopped, RankStopped, StopReason
+from crdebug.base.ranks import RankSet
+from crdebug.debugger.group import TargetGroup
 from crdebug.job.clocks import NEVER, RankClock, logs
 from crdebug.node import proc
-from crdebug.ranks import RankSet
-from crdebug.target.group import TargetGroup
 from crdebug.timeline.differing import difference
 from crdebug.timeline.log import read_log
 from crdebug.timeline.messages import Cut

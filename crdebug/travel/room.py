@@ -10,14 +10,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-from crdebug.attended import AttendedJob
-from crdebug.errors import CrdebugError, Refused
-from crdebug.events import Event, JobSays
+from crdebug.attached.job import AttendedJob
+from crdebug.base.errors import CrdebugError, Refused
+from crdebug.base.events import Event, JobSays
 from crdebug.job import beginning
 from crdebug.timeline.kept import begins_at, keep
 from crdebug.timeline.messages import Cut
-from crdebug.travel.bases import Base, is_before
-from crdebug.travel.traveller import Traveller
+from crdebug.travel.restore_points import Base, is_before
+from crdebug.travel.seek import Traveller
 
 _FULL, _LEFT, _HELD = (
     0.5,

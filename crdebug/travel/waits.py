@@ -14,10 +14,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from crdebug.attended import AttendedJob
-from crdebug.deadline import Deadline
-from crdebug.target.gdb import GdbTarget
-from crdebug.target.interface import Target, TargetState
+from crdebug.attached.job import AttendedJob
+from crdebug.base.deadline import Deadline
+from crdebug.debugger.gdb import GdbTarget
+from crdebug.debugger.target import Target, TargetState
 
 NEAR_EVERY = 2.0  # seconds of run between snapshots in memory
 # Longer waits count only in the main thread. Threads that MPI has started for itself do not count

@@ -13,15 +13,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from crdebug.deadline import Deadline
-from crdebug.errors import GdbError
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import GdbError
+from crdebug.debugger.frames import at_program
+from crdebug.debugger.target import Target
 from crdebug.mi.records import MiTuple
 from crdebug.node import proc
 from crdebug.node.sharing import SharedMapping, shared_mappings
-from crdebug.target.frames import at_program
-from crdebug.target.interface import Target
-from crdebug.travel.reverse import Reverse
-from crdebug.travel.traveller import Traveller
+from crdebug.travel.reverse_step import Reverse
+from crdebug.travel.seek import Traveller
 
 
 def _shared(pid: int | None) -> list[SharedMapping]:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
+from crdebug.base.gdb_values import Number
 from crdebug.charts.images import Image
 from crdebug.charts.plots import Plot
-from crdebug.values import Number
 
 _WIDTH, _HEIGHT = 80, 20  # where there is no terminal; a chart is never higher
 _SCALE = 20  # characters of a chart beside the lines

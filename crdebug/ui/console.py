@@ -23,10 +23,10 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.utils import is_dumb_terminal
 
+from crdebug.base.settings import state_home
 from crdebug.commands.completion import Candidate, Names, complete
 from crdebug.commands.context import Context, agree
 from crdebug.commands.registry import Registry
-from crdebug.config import state_home
 from crdebug.node import owners
 from crdebug.ui.conversation import LineSource, TerminalGone
 from crdebug.ui.printable import printable

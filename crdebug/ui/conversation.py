@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, assert_never
 
+from crdebug.base.errors import CrdebugError, Refused
+from crdebug.base.events import Event
 from crdebug.commands.context import Context, Hangup, OnError
 from crdebug.commands.preferences import Preference, prefer
 from crdebug.commands.registry import Registry
 from crdebug.commands.results import Left, Nothing, Result
 from crdebug.commands.script import BLOCK_END, ScriptFailed, ScriptLine, play, read_script
 from crdebug.commands.standard import standard
-from crdebug.errors import CrdebugError, Refused
-from crdebug.events import Event
 from crdebug.ui.render import places
 from crdebug.ui.screen import BLOCK_PROMPT, Screen, prompt, ranks_line
 
@@ -102,7 +102,7 @@ async def converse(
 async def _to_its_end(session: Session, screen: Screen) -> None:
     """Show what a job that was let go writes, as `crdebug run --no-debugger` does; whoever ends
     this crdebug ends the job."""
-    from crdebug import jobs
+    from crdebug.detached import jobs
 
     try:
         await jobs.follow(session.job, screen.event, told_before=session.output_told)
@@ -307,7 +307,7 @@ class Conversation:
                 goes_on = self._failed and self.context.owns_job and not held
                 try:
                     if goes_on:
-                        from crdebug import jobs
+                        from crdebug.detached import jobs
 
                         following.enter_context(jobs.followed(session.job))
                     await session.detach(hold=held)

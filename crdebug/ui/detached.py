@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Sequence
 
 import click
 
-from crdebug import batch, jobs
-from crdebug.checkpoint.upkeep import Upkeep
-from crdebug.config import Settings
-from crdebug.front import Front
-from crdebug.job import inputs
+from crdebug.base.settings import Settings
+from crdebug.checkpoint.retention import Upkeep
+from crdebug.detached import batch, jobs
+from crdebug.detached.mpir_frontend import Front
+from crdebug.job import standard_input
+from crdebug.job.directory import JobDirectory
 from crdebug.job.launch import Given
-from crdebug.job.record import JobDirectory
 from crdebug.ui.output import Relay
 from crdebug.ui.screen import Screen
 
@@ -49,7 +49,7 @@ async def _relayed(job: jobs.JobInfo, wanted: bool) -> AsyncIterator[None]:
     if not wanted or job.incarnation > 1:
         yield
         return
-    relay = asyncio.create_task(inputs.relay(JobDirectory(job.name), 0))
+    relay = asyncio.create_task(standard_input.relay(JobDirectory(job.name), 0))
     relay.add_done_callback(_input_ended)
     try:
         yield

@@ -7,7 +7,7 @@ import os
 import traceback
 from collections.abc import Iterator, Mapping
 
-from crdebug.errors import CrdebugError, NotAvailable
+from crdebug.base.errors import CrdebugError, NotAvailable
 
 EXIT_ERROR = 1
 EXIT_BUG = 70  # EX_SOFTWARE of sysexits.h

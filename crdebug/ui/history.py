@@ -9,10 +9,10 @@ from crdebug.timeline.text import timeline_text, when_text
 from crdebug.ui.tables import table
 
 if TYPE_CHECKING:
-    from crdebug.events import Location
-    from crdebug.ranks import RankSet
+    from crdebug.base.events import Location
+    from crdebug.base.ranks import RankSet
+    from crdebug.travel.goto_partner import OnTheWay
     from crdebug.travel.overview import Overview
-    from crdebug.travel.partners import OnTheWay
 
 
 def when(overview: Overview, ranks: RankSet) -> str:

@@ -20,9 +20,9 @@ from crdebug.ui.waiting import wait
 def app(cflags: bool, libs: bool, module: bool, fortran: str | None) -> None:
     """How a program is linked with crdebug_app.h: `mpicc x.c $(crdebug app --cflags --libs)`."""
     from crdebug import app as for_python
-    from crdebug.config import Settings
-    from crdebug.deadline import Deadline
-    from crdebug.native.build_app import build_library, find_fortran, pkg_words
+    from crdebug.base.deadline import Deadline
+    from crdebug.base.settings import Settings
+    from crdebug.native.applib.build import build_library, find_fortran, pkg_words
 
     if module:
         click.echo(for_python.__file__)

@@ -13,7 +13,7 @@ from crdebug.ui.tables import table
 
 if TYPE_CHECKING:
     from crdebug.checkpoint.store import Checkpoint
-    from crdebug.jobs import JobInfo
+    from crdebug.detached.jobs import JobInfo
 
 
 def job_table(jobs: Iterable[JobInfo]) -> str:

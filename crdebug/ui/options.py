@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from crdebug import amounts
+from crdebug.base import units
 
 if TYPE_CHECKING:
-    from crdebug.checkpoint.upkeep import Keep, Upkeep
+    from crdebug.checkpoint.retention import Keep, Upkeep
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,7 +34,7 @@ class SignalNumber(click.ParamType[int]):
 
 
 class Amount(click.ParamType[float]):
-    """A positive number with a unit, see crdebug.amounts."""
+    """A positive number with a unit, see crdebug.base.units."""
 
     def __init__(self, name: str, read: Callable[[str], float], example: str) -> None:
         self.name = name
@@ -50,8 +50,8 @@ class Amount(click.ParamType[float]):
             self.fail(f"'{value}' is no {self.name}; write it like {self._example}")
 
 
-TIME = Amount("time", amounts.read_seconds, amounts.TIMES)
-SIZE = Amount("size", amounts.read_bytes, amounts.SIZES)
+TIME = Amount("time", units.read_seconds, units.TIMES)
+SIZE = Amount("size", units.read_bytes, units.SIZES)
 
 _KEEP = (
     click.option("--keep", type=click.IntRange(1), metavar="N", help="Keep N of them."),
@@ -158,14 +158,14 @@ def _gathered(
 
 
 def _keep(choices: dict[str, Any]) -> Keep:
-    from crdebug.checkpoint.upkeep import Keep
+    from crdebug.checkpoint.retention import Keep
 
     count, seconds = choices.pop("keep") or 0, choices.pop("keep_for") or 0.0
     return Keep(count, seconds, int(choices.pop("keep_disk") or 0))
 
 
 def _upkeep(choices: dict[str, Any]) -> Upkeep:
-    from crdebug.checkpoint.upkeep import Upkeep
+    from crdebug.checkpoint.retention import Upkeep
 
     return Upkeep(
         every=choices.pop("every") or 0.0,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import click
 
-from crdebug.events import Event, JobOutput, JobSays
+from crdebug.base.events import Event, JobOutput, JobSays
 from crdebug.ui.printable import for_stream, printable
 
 _MARKS = {"stdout": "out| ", "stderr": "err| "}

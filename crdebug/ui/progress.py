@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TextIO
 
+from crdebug.base.events import Progress
 from crdebug.checkpoint.protocol import Phase
-from crdebug.events import Progress
 
 if TYPE_CHECKING:
     from rich.status import Status

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
+from crdebug.base.ranks import RankSet
 from crdebug.commands.results import (
     Applied,
     Backtraces,
@@ -42,9 +43,8 @@ from crdebug.commands.results import (
     Tree,
     Whereabouts,
 )
-from crdebug.ranks import RankSet
-from crdebug.target.answers import classes
-from crdebug.target.interface import PointKind
+from crdebug.debugger.answers import classes
+from crdebug.debugger.target import PointKind
 from crdebug.ui.answers import compared, errors, values
 from crdebug.ui.charts import pictured, plotted
 from crdebug.ui.history import message_table, timeline, when
@@ -55,12 +55,12 @@ from crdebug.ui.stops import describe, describe_places, gathered
 from crdebug.ui.tables import table
 
 if TYPE_CHECKING:
+    from crdebug.base.events import Location
     from crdebug.checkpoint.store import Checkpoint
-    from crdebug.events import Location
-    from crdebug.target.answers import Answers
-    from crdebug.target.breakpoints import Breakpoint
-    from crdebug.target.group import RankInfo
-    from crdebug.target.interface import Frame, ThreadInfo
+    from crdebug.debugger.answers import Answers
+    from crdebug.debugger.breakpoints import Breakpoint
+    from crdebug.debugger.group import RankInfo
+    from crdebug.debugger.target import Frame, ThreadInfo
 
 T = TypeVar("T", bound=Hashable)
 

@@ -14,9 +14,7 @@ from typing import TextIO, assert_never
 
 import click
 
-from crdebug.commands.results import Result, Text
-from crdebug.commands.transcript import Transcript
-from crdebug.events import (
+from crdebug.base.events import (
     Event,
     GdbSays,
     GroupStopped,
@@ -29,7 +27,9 @@ from crdebug.events import (
     RankStopped,
     StopReason,
 )
-from crdebug.ranks import RankSet
+from crdebug.base.ranks import RankSet
+from crdebug.commands.results import Result, Text
+from crdebug.commands.transcript import Transcript
 from crdebug.ui import failures
 from crdebug.ui.output import OutputMarks
 from crdebug.ui.printable import for_stream, printable

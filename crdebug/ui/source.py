@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from crdebug.events import Location
+    from crdebug.base.events import Location
 
 ReadLine = Callable[[str, int], str | None]
 """From a path and a line number the line's text; None if there is none."""

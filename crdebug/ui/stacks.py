@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from crdebug.target.stacktree import Branch, StackTree
+from crdebug.debugger.stacktree import Branch, StackTree
 
 _HERE = "(here)"  # stacks that end where others go on
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, assert_never
 
-from crdebug.events import GroupStopped, Location, RankStopped, StopReason
-from crdebug.ranks import RankSet
-from crdebug.target.answers import classes
+from crdebug.base.events import GroupStopped, Location, RankStopped, StopReason
+from crdebug.base.ranks import RankSet
+from crdebug.debugger.answers import classes
 from crdebug.ui.source import ReadLine, SourceLines, read_line
 
 if TYPE_CHECKING:
-    from crdebug.verbs.waiting import AtBarrier
+    from crdebug.session.waiting import AtBarrier
 
 
 def describe(stop: GroupStopped, read: ReadLine = read_line) -> Iterator[str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from crdebug.errors import CrdebugError
-from crdebug.ranks import RankSet
+from crdebug.base.errors import CrdebugError
+from crdebug.base.ranks import RankSet
 from crdebug.ui.render import size
 
 if TYPE_CHECKING:
-    from crdebug.events import Event
+    from crdebug.base.events import Event
     from crdebug.session import Session
 
 

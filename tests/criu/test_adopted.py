@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from crdebug import jobs
-from crdebug.deadline import Deadline
-from crdebug.errors import NotAvailable, Refused
-from crdebug.events import JobSays
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import NotAvailable, Refused
+from crdebug.base.events import JobSays
+from crdebug.detached import jobs
 from crdebug.node import proc
 from crdebug.session import Session
 from harness import plain

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from crdebug import jobs
-from crdebug.deadline import Deadline
-from crdebug.events import Event, RankRestored
+from crdebug.base.deadline import Deadline
+from crdebug.base.events import Event, RankRestored
+from crdebug.detached import jobs
 from crdebug.job import restoring
-from crdebug.job.ranks import RankShim
+from crdebug.job.shims import RankShim
 from crdebug.session import Session
 from harness import looks
 from harness.jobs import JOB, bare_job, run_to_end, session

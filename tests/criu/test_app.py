@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from crdebug import batch, jobs
-from crdebug.checkpoint.upkeep import Upkeep
-from crdebug.config import Settings
-from crdebug.deadline import Deadline
-from crdebug.errors import CrdebugError, DeadlineExpired, InQuietRegion, Refused
-from crdebug.events import GroupStopped, JobSays, StopReason
-from crdebug.job.record import JobDirectory
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError, DeadlineExpired, InQuietRegion, Refused
+from crdebug.base.events import GroupStopped, JobSays, StopReason
+from crdebug.base.settings import Settings
+from crdebug.checkpoint.retention import Upkeep
+from crdebug.detached import batch, jobs
+from crdebug.job.directory import JobDirectory
 from crdebug.node import proc
 from harness import looks, mpirun, programs
 from harness.cli import crdebug

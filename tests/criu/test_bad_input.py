@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from crdebug import jobs
-from crdebug.errors import CrdebugError
-from crdebug.job.record import JobDirectory
-from crdebug.native import layout
+from crdebug.base.errors import CrdebugError
+from crdebug.detached import jobs
+from crdebug.job.directory import JobDirectory
+from crdebug.native.shim import layout
 from harness import looks, mpirun
 from harness.cli import argv, complaint, crdebug
 from harness.jobs import JOB, Heard, bare_job, run_to_end, session

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from test_jobs import finish, started, there
 
-from crdebug import batch, jobs
+from crdebug.base.deadline import Deadline
+from crdebug.base.events import JobSays
+from crdebug.base.settings import hooks_home
+from crdebug.checkpoint.retention import Keep, Upkeep
 from crdebug.checkpoint.store import Checkpoint
-from crdebug.checkpoint.upkeep import Keep, Upkeep
-from crdebug.config import hooks_home
-from crdebug.deadline import Deadline
-from crdebug.events import JobSays
-from crdebug.job.record import JobDirectory, is_alive
+from crdebug.detached import batch, jobs
+from crdebug.job.directory import JobDirectory, is_alive
 from crdebug.node import signals
 from harness import looks, mpirun
 from harness.cli import complaint, crdebug

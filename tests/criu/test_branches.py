@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from crdebug import jobs
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import BadInput, Refused
+from crdebug.base.events import JobSays
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
 from crdebug.commands.context import Context
 from crdebug.commands.standard import standard
-from crdebug.config import Settings
-from crdebug.deadline import Deadline
-from crdebug.errors import BadInput, Refused
-from crdebug.events import JobSays
-from crdebug.job.record import JobDirectory
+from crdebug.detached import jobs
+from crdebug.job.directory import JobDirectory
 from crdebug.node import proc
-from crdebug.ranks import RankSet
 from crdebug.session import Session
 from crdebug.timeline.branches import MAIN
-from crdebug.travel.bases import StartOfHistory
+from crdebug.travel.restore_points import StartOfHistory
 from crdebug.ui.render import render
 from harness import looks
 from harness.cli import crdebug

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import crdebug
-from crdebug.events import JobSays
+from crdebug.base.events import JobSays
 from crdebug.session import Session
 from harness.jobs import Heard
 from harness.programs import build

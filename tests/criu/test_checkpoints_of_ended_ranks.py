@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from crdebug import jobs
-from crdebug.acquire.found import find_job
-from crdebug.deadline import Deadline
-from crdebug.errors import CrdebugError, NotAvailable, Refused
-from crdebug.events import JobSays, StopReason
+from crdebug.acquire.discovery import find_job
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError, NotAvailable, Refused
+from crdebug.base.events import JobSays, StopReason
+from crdebug.base.ranks import RankSet
+from crdebug.detached import jobs
+from crdebug.job.directory import JobDirectory
 from crdebug.job.launch import await_ranks
-from crdebug.job.record import JobDirectory
 from crdebug.node import proc
-from crdebug.ranks import RankSet
 from crdebug.session import Session
 from harness import looks, mpirun, mpis, plain
 from harness.jobs import JOB, Heard, bare_job, run_to_end, session

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from crdebug.events import StopReason
+from crdebug.base.events import StopReason
 from harness.jobs import Heard, run_to_end
 from harness.programs import build, source
 from harness.talk import Talk

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.deadline import Deadline
+from crdebug.base.deadline import Deadline
 from crdebug.node import criu_trial, proc
 from crdebug.node.criu_program import TRIAL, find_criu
 

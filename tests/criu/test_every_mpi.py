@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from crdebug import jobs
-from crdebug.acquire.found import find_job
-from crdebug.errors import BadInput, Refused
-from crdebug.events import JobSays
+from crdebug.acquire.discovery import find_job
+from crdebug.base.errors import BadInput, Refused
+from crdebug.base.events import JobSays
+from crdebug.detached import jobs
 from crdebug.node import proc
 from crdebug.session import Session
 from harness import mpirun, plain, programs

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from crdebug import jobs
-from crdebug.deadline import Deadline
-from crdebug.errors import CrdebugError
-from crdebug.job.record import JobDirectory
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError
+from crdebug.detached import jobs
+from crdebug.job.directory import JobDirectory
 from crdebug.node import proc
 from crdebug.session import Session
 from crdebug.ui.listing import job_table

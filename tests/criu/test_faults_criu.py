@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from crdebug import batch, jobs
-from crdebug.checkpoint.upkeep import Upkeep
-from crdebug.config import Settings
-from crdebug.errors import CrdebugError, CrsFailed, DeadlineExpired, StoreError
+from crdebug.base.errors import CrdebugError, CrsFailed, DeadlineExpired, StoreError
+from crdebug.base.settings import Settings
+from crdebug.checkpoint.retention import Upkeep
+from crdebug.detached import batch, jobs
 from crdebug.session import Session
 from harness import looks, mpirun, mpis
 from harness.cli import complaint, crdebug

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from crdebug import jobs
-from crdebug.config import Settings
-from crdebug.errors import CrdebugError, GdbDied, Refused
-from crdebug.events import JobSays, StopReason
-from crdebug.job.ranks import RankShim, has_ended
+from crdebug.base.errors import CrdebugError, GdbDied, Refused
+from crdebug.base.events import JobSays, StopReason
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
+from crdebug.debugger.gdb import GdbTarget
+from crdebug.detached import jobs
+from crdebug.job.shims import RankShim, has_ended
 from crdebug.node import proc
-from crdebug.ranks import RankSet
 from crdebug.session import Session
-from crdebug.target.gdb import GdbTarget
 from harness import looks
 from harness.cli import complaint, crdebug
 from harness.faults import CHECKPOINT, RESTART, At, at_phase, half_checkpoints, kill, moves_on

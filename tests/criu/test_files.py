@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from crdebug import jobs
-from crdebug.checkpoint import files as saved_files
-from crdebug.errors import CrdebugError, Refused, StoreError
-from crdebug.events import JobSays
+from crdebug.base.errors import CrdebugError, Refused, StoreError
+from crdebug.base.events import JobSays
+from crdebug.checkpoint import open_files as saved_files
+from crdebug.detached import jobs
 from crdebug.job import imaging, restoring
-from crdebug.job.record import JobDirectory
+from crdebug.job.directory import JobDirectory
 from crdebug.node import proc
 from crdebug.session import Session
 from harness import looks

@@ -9,16 +9,16 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from crdebug import jobs
-from crdebug.config import Settings
-from crdebug.deadline import Deadline
-from crdebug.errors import CrdebugError, GdbError, Refused
-from crdebug.events import JobSays
-from crdebug.job.record import JobDirectory
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError, GdbError, Refused
+from crdebug.base.events import JobSays
+from crdebug.base.settings import Settings
+from crdebug.debugger.gdb import GdbTarget
+from crdebug.detached import jobs
+from crdebug.job.directory import JobDirectory
 from crdebug.node import proc
 from crdebug.session import Session
-from crdebug.target.gdb import GdbTarget
-from crdebug.travel.bases import Base
+from crdebug.travel.restore_points import Base
 from harness import looks
 from harness.faults import gone, kill, moves_on, victim
 from harness.goes_back import BY_STEPS, STEPS, snapshot

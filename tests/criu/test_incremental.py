@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from crdebug import batch, jobs
+from crdebug.base.errors import CrsFailed, StoreError
+from crdebug.base.settings import Settings
+from crdebug.checkpoint.retention import Keep
 from crdebug.checkpoint.store import Checkpoint
-from crdebug.checkpoint.upkeep import Keep
-from crdebug.config import Settings
-from crdebug.errors import CrsFailed, StoreError
-from crdebug.job.record import JobDirectory
+from crdebug.detached import batch, jobs
+from crdebug.job.directory import JobDirectory
 from crdebug.node.criu_program import find_criu
 from harness import looks
 from harness.faults import FaultyCriu, half_checkpoints

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from crdebug import jobs
-from crdebug.config import Settings
-from crdebug.errors import Refused
+from crdebug.base.errors import Refused
+from crdebug.base.settings import Settings
+from crdebug.detached import jobs
 from crdebug.session import Session
 from harness import mpirun
 from harness.cli import argv, crdebug

@@ -19,17 +19,17 @@ from pathlib import Path
 
 import pytest
 
-from crdebug import jobs
-from crdebug.checkpoint.files import SavedFile
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import StoreError
+from crdebug.base.settings import Settings, state_home
 from crdebug.checkpoint.manifest import NAME
-from crdebug.config import Settings, state_home
-from crdebug.deadline import Deadline
-from crdebug.errors import StoreError
+from crdebug.checkpoint.open_files import SavedFile
+from crdebug.detached import jobs
+from crdebug.detached.checkpoint import Undisturbed
 from crdebug.job import clocks, imaging
-from crdebug.job.record import JobDirectory
+from crdebug.job.directory import JobDirectory
 from crdebug.node import proc, ptrace, signals
 from crdebug.session import Session
-from crdebug.undisturbed import Undisturbed
 from harness import looks, mpirun
 from harness.cli import argv, complaint, crdebug
 from harness.faults import half_checkpoints

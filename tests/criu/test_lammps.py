@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from crdebug import jobs
-from crdebug.deadline import Deadline
-from crdebug.events import StopReason
+from crdebug.base.deadline import Deadline
+from crdebug.base.events import StopReason
+from crdebug.detached import jobs
 from crdebug.session import Session
 from harness import looks, mpirun
 from harness.jobs import JOB, run_to_end, session

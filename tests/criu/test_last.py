@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from crdebug.ranks import RankSet
+from crdebug.base.ranks import RankSet
 from harness.programs import BINDINGS, build
 from harness.travel import history, recorded, run_to
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from crdebug import jobs
-from crdebug.config import Settings
-from crdebug.deadline import Deadline
-from crdebug.errors import Refused
-from crdebug.node.living import leader_has_ended
-from crdebug.ranks import RankSet
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import Refused
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
+from crdebug.detached import jobs
+from crdebug.node.leaderless import leader_has_ended
 from crdebug.session import Session
 from harness import looks
 from harness.jobs import JOB, Heard, bare_job, run_to_end, session

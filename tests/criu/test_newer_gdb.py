@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from crdebug.events import StopReason
+from crdebug.base.events import StopReason
+from crdebug.base.ranks import RankSet
 from crdebug.node import proc
-from crdebug.ranks import RankSet
 from harness import looks
 from harness.exact import look
 from harness.gdbs import NEWER, use_gdb

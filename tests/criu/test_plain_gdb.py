@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from crdebug import jobs
-from crdebug.config import Settings
-from crdebug.deadline import Deadline
-from crdebug.debuggers import scripts
-from crdebug.errors import Refused
+from crdebug.attached.gdbs import scripts
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import Refused
+from crdebug.base.settings import Settings
+from crdebug.detached import jobs
 from crdebug.node import proc
 from harness import looks
 from harness.cli import in_path

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from crdebug import jobs
-from crdebug.config import Settings
-from crdebug.control import is_attended
-from crdebug.deadline import Deadline
-from crdebug.errors import BadInput, CrdebugError
-from crdebug.job.record import JobDirectory
-from crdebug.node import family, proc
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import BadInput, CrdebugError
+from crdebug.base.settings import Settings
+from crdebug.detached import jobs
+from crdebug.job.control_socket import is_attended
+from crdebug.job.directory import JobDirectory
+from crdebug.node import proc, process_tree
 from harness import looks
 from harness.faults import half_checkpoints, moves_on
 from harness.jobs import JOB, bare_job
@@ -171,7 +171,7 @@ def _what_is_there() -> list[str]:
     """The job's processes and their threads, for whoever has to find out."""
     told = []
     with contextlib.suppress(OSError):  # it has ended
-        for pid in family.of_job(JobDirectory(JOB).read().pid):
+        for pid in process_tree.of_job(JobDirectory(JOB).read().pid):
             states = [(each.tid, each.state, each.tracer) for each in proc.threads(pid)]
             told.append(f"{pid} {proc.command_line(pid)[:1]} {states}")
     return told

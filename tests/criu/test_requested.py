@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from crdebug import jobs
-from crdebug.events import Progress, RankRunning, StopReason
+from crdebug.base.events import Progress, RankRunning, StopReason
+from crdebug.detached import jobs
 from harness import looks
 from harness.jobs import JOB, Heard, run_to_end, session
 from harness.mpirun import reference

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from crdebug import jobs
+from crdebug.base.deadline import Deadline
 from crdebug.checkpoint.criu import Criu
-from crdebug.deadline import Deadline
-from crdebug.job.record import JobDirectory
+from crdebug.detached import jobs
+from crdebug.job.directory import JobDirectory
 from crdebug.node import container, proc
 from harness import looks
 from harness.faults import moves_on

@@ -10,8 +10,8 @@ import random
 
 import pytest
 
-from crdebug.events import StopReason
-from crdebug.ranks import RankSet
+from crdebug.base.events import StopReason
+from crdebug.base.ranks import RankSet
 from crdebug.session import Session
 from harness import looks
 from harness.exact import expect_at_most_too_soon, look

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from crdebug.errors import CrsFailed
-from crdebug.events import StopReason
+from crdebug.base.errors import CrsFailed
+from crdebug.base.events import StopReason
 from harness import looks
 from harness.jobs import as_by_default, session
 from harness.programs import build

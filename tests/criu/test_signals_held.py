@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from crdebug import jobs
-from crdebug.events import StopReason
+from crdebug.base.events import StopReason
+from crdebug.detached import jobs
 from crdebug.session import Session
 from harness import looks
 from harness.exact import Look, look

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from crdebug import jobs
-from crdebug.deadline import Deadline
-from crdebug.debuggers import scripts
-from crdebug.job.ranks import RankShim
+from crdebug.attached.gdbs import scripts
+from crdebug.base.deadline import Deadline
+from crdebug.detached import jobs
+from crdebug.job.shims import RankShim
 from crdebug.node import proc, ptrace, signals
 from crdebug.session import Session
 from harness import looks

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.acquire.found import find_job
-from crdebug.deadline import Deadline
-from crdebug.errors import Refused
-from crdebug.job.record import JobDirectory
+from crdebug.acquire.discovery import find_job
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import Refused
+from crdebug.job.directory import JobDirectory
 from crdebug.node import proc
 from crdebug.session import Session
 from harness import looks, plain, slurm

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from crdebug.deadline import Deadline
-from crdebug.errors import Refused
-from crdebug.target.snapshots import Snapshots
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import Refused
+from crdebug.debugger.job_snapshot import Snapshots
 from harness.exact import look
 from harness.jobs import Heard, run_to_end, session
 from harness.mpirun import reference

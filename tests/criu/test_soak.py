@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import psutil
 import pytest
 
-from crdebug import jobs
-from crdebug.config import state_home
+from crdebug.base.settings import state_home
+from crdebug.detached import jobs
 from harness import looks
 from harness.jobs import JOB, as_by_default, bare_job, run_to_end, session
 from harness.leaks import MARK, Footprint

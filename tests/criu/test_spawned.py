@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crdebug.events import JobSays
+from crdebug.base.events import JobSays
 from harness.jobs import Heard, run_to_end
 from harness.programs import build
 from harness.travel import history, recorded

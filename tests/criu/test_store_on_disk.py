@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from crdebug import batch, jobs
 from crdebug.acquire.binaries import build_id
+from crdebug.base.errors import CrdebugError, StoreError
+from crdebug.base.settings import Settings, cache_home
 from crdebug.checkpoint import manifest as manifests
 from crdebug.checkpoint.manifest import NAME, VERSION
 from crdebug.checkpoint.store import CheckpointStore
-from crdebug.config import Settings, cache_home
-from crdebug.errors import CrdebugError, StoreError
-from crdebug.job.record import JobDirectory
+from crdebug.detached import batch, jobs
+from crdebug.job.directory import JobDirectory
 from crdebug.session import Session
 from harness import looks
 from harness.cli import crdebug

@@ -15,8 +15,8 @@ import pexpect
 import pytest
 from pexpect import fdpexpect
 
-from crdebug import jobs
-from crdebug.job.record import all_jobs
+from crdebug.detached import jobs
+from crdebug.job.directory import all_jobs
 from harness import looks, mpirun
 from harness.cli import argv
 from harness.jobs import JOB

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import Refused
+from crdebug.base.events import JobSays, StopReason
 from crdebug.commands.context import Context
 from crdebug.commands.standard import standard
-from crdebug.deadline import Deadline
-from crdebug.errors import Refused
-from crdebug.events import JobSays, StopReason
 from crdebug.session import Session
 from crdebug.timeline.text import clock_text
 from crdebug.ui.render import render

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from crdebug.events import StopReason
-from crdebug.ranks import RankSet
+from crdebug.base.events import StopReason
+from crdebug.base.ranks import RankSet
 from crdebug.session import Session
 from harness.programs import build
 from harness.travel import history, recorded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crdebug.native.clock import Enforce
+from crdebug.native.recorder.clock import Enforce
 from crdebug.session import Session
 from harness.jobs import Heard, run_to_end
 from harness.programs import build

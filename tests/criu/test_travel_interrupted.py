@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from crdebug.errors import Interrupted
-from crdebug.events import Event, Progress
+from crdebug.base.errors import Interrupted
+from crdebug.base.events import Event, Progress
 from harness.programs import build
 from harness.talk import Talk
 from harness.travel import recorded, run_to

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.errors import Refused
-from crdebug.events import JobSays
-from crdebug.native.clock import Refused as Reason
+from crdebug.base.errors import Refused
+from crdebug.base.events import JobSays
+from crdebug.native.recorder.clock import Refused as Reason
 from crdebug.node import proc
 from harness.faults import small_disk
 from harness.jobs import Heard, run_to_end

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crdebug.ranks import RankSet
+from crdebug.base.ranks import RankSet
 from crdebug.session import Session
 from harness.programs import build
 from harness.travel import history, recorded, run_to

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from crdebug.errors import BadInput, CrdebugError
-from crdebug.events import StopReason
+from crdebug.base.errors import BadInput, CrdebugError
+from crdebug.base.events import StopReason
+from crdebug.base.ranks import RankSet
 from crdebug.node import proc
-from crdebug.ranks import RankSet
 from harness import looks
 from harness.jobs import Heard, run_to_end
 from harness.programs import build

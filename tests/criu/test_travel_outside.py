@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from crdebug.errors import CrdebugError
-from crdebug.ranks import RankSet
+from crdebug.base.errors import CrdebugError
+from crdebug.base.ranks import RankSet
 from harness.programs import build
 from harness.travel import history, recorded, run_to
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.ranks import RankSet
+from crdebug.base.ranks import RankSet
 from crdebug.session import Session
 from harness import looks
 from harness.programs import build

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.events import JobSays
-from crdebug.native.clock import LogHeader
+from crdebug.base.events import JobSays
+from crdebug.native.recorder.clock import LogHeader
 from crdebug.session import Session
 from crdebug.timeline.kept import load
-from crdebug.travel.bases import StartOfHistory
+from crdebug.travel.restore_points import StartOfHistory
 from harness.jobs import Heard, run_to_end
 from harness.programs import build
 from harness.travel import Place, history, place, recorded, run_to

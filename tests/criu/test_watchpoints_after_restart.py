@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from crdebug.events import StopReason
-from crdebug.ranks import RankSet
+from crdebug.base.events import StopReason
+from crdebug.base.ranks import RankSet
+from crdebug.debugger.target import PointKind
 from crdebug.session import Session
-from crdebug.target.interface import PointKind
 from harness.programs import build
 from harness.travel import history, recorded
 

@@ -12,8 +12,8 @@ import pytest_asyncio
 from past import open_past, past, past_processes  # noqa: F401
 from processes import Launch, Process, Spawn, soon
 
-from crdebug.target.gdb import GdbTarget
-from crdebug.target.interface import Notice
+from crdebug.debugger.gdb import GdbTarget
+from crdebug.debugger.target import Notice
 from harness.leaks import no_leaks  # noqa: F401
 
 PROGRAMS = Path(__file__).parent / "programs"

@@ -14,11 +14,11 @@ import pytest
 import pytest_asyncio
 from processes import Process, number, soon
 
-from crdebug.debuggers import KEEPING
-from crdebug.events import RankStopped
+from crdebug.attached.gdbs import KEEPING
+from crdebug.base.events import RankStopped
+from crdebug.debugger.gdb import GdbTarget
+from crdebug.debugger.target import BreakpointRequest
 from crdebug.mi.records import MiTuple
-from crdebug.target.gdb import GdbTarget
-from crdebug.target.interface import BreakpointRequest
 from harness.procstate import Snapshot, snapshot
 from harness.registers import Registers, register_differences
 

@@ -9,11 +9,11 @@ import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from crdebug.deadline import Deadline
-from crdebug.events import RankStopped
+from crdebug.base.deadline import Deadline
+from crdebug.base.events import RankStopped
+from crdebug.debugger.gdb import GdbTarget
+from crdebug.debugger.target import BreakpointRequest
 from crdebug.node import proc
-from crdebug.target.gdb import GdbTarget
-from crdebug.target.interface import BreakpointRequest
 
 
 def soon() -> Deadline:

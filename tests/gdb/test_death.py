@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 from processes import Launch, Spawn, kill_gdb, soon
 
-from crdebug.errors import GdbDied
-from crdebug.target.gdb import GdbTarget
-from crdebug.target.interface import BreakpointRequest, TargetState
+from crdebug.base.errors import GdbDied
+from crdebug.debugger.gdb import GdbTarget
+from crdebug.debugger.target import BreakpointRequest, TargetState
 
 VERBS: dict[str, Callable[[GdbTarget], Awaitable[object]]] = {
     "resume": lambda target: target.resume(soon()),

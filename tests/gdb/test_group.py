@@ -8,11 +8,11 @@ import pytest
 import pytest_asyncio
 from processes import Launch, Process, Spawn, kill_gdb, soon
 
-from crdebug.errors import GdbDied
-from crdebug.events import StopReason
-from crdebug.ranks import RankSet
-from crdebug.target.group import TargetGroup
-from crdebug.target.interface import BreakpointRequest, TargetState
+from crdebug.base.errors import GdbDied
+from crdebug.base.events import StopReason
+from crdebug.base.ranks import RankSet
+from crdebug.debugger.group import TargetGroup
+from crdebug.debugger.target import BreakpointRequest, TargetState
 from harness.groups import attach_all
 
 SIZE = 4

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from processes import Spawn, kill_gdb, soon
 
-from crdebug.debuggers import scripts
-from crdebug.target.gdb import GdbTarget
-from crdebug.target.startup import index_cache
+from crdebug.attached.gdbs import scripts
+from crdebug.debugger.gdb import GdbTarget
+from crdebug.debugger.startup import index_cache
 from harness.gdbs import GDBS, use_gdb
 
 

@@ -11,11 +11,11 @@ from collections import Counter
 import pytest
 from processes import Launch, Process, Spawn, number, soon
 
-from crdebug.debuggers import scripts
-from crdebug.events import RankStopped, StopReason
+from crdebug.attached.gdbs import scripts
+from crdebug.base.events import RankStopped, StopReason
+from crdebug.debugger.gdb import GdbTarget
+from crdebug.debugger.target import BreakpointChanged, BreakpointRequest, Notice, TargetState
 from crdebug.node.signals import tgkill
-from crdebug.target.gdb import GdbTarget
-from crdebug.target.interface import BreakpointChanged, BreakpointRequest, Notice, TargetState
 from harness.gdbs import use_gdb
 
 ROUNDS = int(os.environ.get("CRDEBUG_TEST_RACES", "120"))

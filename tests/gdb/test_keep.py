@@ -6,10 +6,10 @@ import pytest
 from past import Open, look, run, run_to_end, step_number
 from processes import number, soon
 
-from crdebug.errors import BadInput, GdbError
-from crdebug.events import Location, StopReason
-from crdebug.target.gdb import GdbTarget
-from crdebug.target.interface import BreakpointRequest
+from crdebug.base.errors import BadInput, GdbError
+from crdebug.base.events import Location, StopReason
+from crdebug.debugger.gdb import GdbTarget
+from crdebug.debugger.target import BreakpointRequest
 
 
 @pytest.mark.parametrize("what", [(), ("heap",), ("calls",), ("heap", "calls")])

@@ -9,9 +9,9 @@ import pytest
 from past import Open, look, run, run_to_end
 from processes import soon
 
-from crdebug.errors import BadInput, GdbError, Refused
-from crdebug.target.gdb import GdbTarget
-from crdebug.target.interface import TargetState
+from crdebug.base.errors import BadInput, GdbError, Refused
+from crdebug.debugger.gdb import GdbTarget
+from crdebug.debugger.target import TargetState
 
 
 async def expect_refused(target: GdbTarget, what: str) -> None:

@@ -1,11 +1,11 @@
-"""crdebug/native/layout.py says what the C compiler says of crdebug.h."""
+"""crdebug/native/shim/layout.py says what the C compiler says of crdebug.h."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from crdebug.native import layout
-from crdebug.native.layout import Shim, ThreadEntry, pack_threads, unpack_threads
+from crdebug.native.shim import layout
+from crdebug.native.shim.layout import Shim, ThreadEntry, pack_threads, unpack_threads
 from harness.layouts import said_by
 
 HEADERS = Path(layout.__file__).parent

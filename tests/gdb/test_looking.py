@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from processes import Launch, Spawn, held, number, run_to, soon
 
-from crdebug.deadline import Deadline
-from crdebug.debuggers import scripts
-from crdebug.errors import DeadlineExpired, GdbDied, GdbError
-from crdebug.events import GdbSays, StopReason
-from crdebug.target.gdb import GdbTarget
-from crdebug.target.in_c import number_in_c
-from crdebug.target.interface import (
+from crdebug.attached.gdbs import scripts
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import DeadlineExpired, GdbDied, GdbError
+from crdebug.base.events import GdbSays, StopReason
+from crdebug.debugger.gdb import GdbTarget
+from crdebug.debugger.in_c import number_in_c
+from crdebug.debugger.target import (
     BreakpointRequest,
     Notice,
     TargetState,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from processes import soon
 
-from crdebug.errors import NotAvailable
+from crdebug.base.errors import NotAvailable
 from crdebug.node.pipe import Pipe
 
 

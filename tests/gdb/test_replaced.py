@@ -15,13 +15,13 @@ import pytest
 from processes import Spawn
 
 from crdebug.acquire.mpir import ProcDesc
-from crdebug.config import Settings
-from crdebug.debuggers import attach_group, launch_gdb
-from crdebug.errors import GdbDied, GdbError
-from crdebug.events import Event, JobSays
+from crdebug.attached.gdbs import attach_group, launch_gdb
+from crdebug.base.errors import GdbDied, GdbError
+from crdebug.base.events import Event, JobSays
+from crdebug.base.settings import Settings
+from crdebug.debugger.target import TargetState
 from crdebug.node.code import remove_breakpoints
 from crdebug.node.pipe import Pipe
-from crdebug.target.interface import TargetState
 from harness.gdbs import GDBS, use_gdb
 
 COMMANDS = 12  # of a launch and an attach

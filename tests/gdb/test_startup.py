@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.deadline import Deadline
-from crdebug.target.gdb import GdbTarget
-from crdebug.target.startup import unpacked_debug_files
+from crdebug.base.deadline import Deadline
+from crdebug.debugger.gdb import GdbTarget
+from crdebug.debugger.startup import unpacked_debug_files
 
 _ID = "c0ffee5eed"
 

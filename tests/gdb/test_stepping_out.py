@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from processes import Launch, Spawn, held, number, run_to, soon
 
-from crdebug.errors import GdbError
-from crdebug.events import StopReason
+from crdebug.base.errors import GdbError
+from crdebug.base.events import StopReason
 from harness.gdbs import GDBS, use_gdb
 
 PROGRAMS = Path(__file__).parent / "programs"

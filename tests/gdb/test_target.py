@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from processes import Launch, Spawn, held, number, run_to, soon
 
-from crdebug.errors import BadInput, GdbError, Refused
-from crdebug.events import RankRunning, RankStopped, StopReason
-from crdebug.target.interface import (
+from crdebug.base.errors import BadInput, GdbError, Refused
+from crdebug.base.events import RankRunning, RankStopped, StopReason
+from crdebug.debugger.target import (
     BreakpointChanged,
     BreakpointGone,
     BreakpointRequest,

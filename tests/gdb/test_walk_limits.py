@@ -11,9 +11,9 @@ import pytest
 from processes import number, soon
 from walked import ORIGIN, compiled, walked
 
-from crdebug.errors import CrdebugError, GdbError
+from crdebug.base.errors import CrdebugError, GdbError
+from crdebug.debugger.target import TargetState
 from crdebug.node import proc
-from crdebug.target.interface import TargetState
 
 
 @pytest.fixture(scope="module")

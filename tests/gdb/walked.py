@@ -13,12 +13,12 @@ from pathlib import Path
 
 from processes import soon
 
-from crdebug.deadline import Deadline
-from crdebug.debuggers import scripts, walking_scripts
+from crdebug.attached.gdbs import scripts, walking_scripts
+from crdebug.base.deadline import Deadline
+from crdebug.debugger.gdb import GdbTarget
+from crdebug.debugger.target import BreakpointRequest
 from crdebug.mi.records import MiTuple
 from crdebug.native.build import build
-from crdebug.target.gdb import GdbTarget
-from crdebug.target.interface import BreakpointRequest
 
 HERE = Path(__file__).parent
 ORIGIN = "origin"

@@ -28,7 +28,7 @@ class Logs:
     """The logs of a job, with copies to be damaged."""
 
     def __init__(self, logs: Path, work: Path) -> None:
-        from crdebug.native import clock
+        from crdebug.native.recorder import clock
 
         self._header = clock.LOG_HEADER
         self._work = work
@@ -117,8 +117,8 @@ def ask_all(paths: list[Path]) -> None:
 
 
 def main() -> None:
-    from crdebug.errors import CrdebugError
-    from crdebug.native.history import library
+    from crdebug.base.errors import CrdebugError
+    from crdebug.native.matcher.library import library
 
     logs, work, seed, count = Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:5])
     library()

@@ -10,14 +10,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from crdebug.deadline import Deadline
-from crdebug.events import Location
-from crdebug.job.ranks import RankShim
+from crdebug.base.deadline import Deadline
+from crdebug.base.events import Location
+from crdebug.debugger.frames import at_program
+from crdebug.job.shims import RankShim
 from crdebug.mi.records import MiTuple
-from crdebug.native import layout
+from crdebug.native.shim import layout
 from crdebug.node import proc
 from crdebug.session import Session
-from crdebug.target.frames import at_program
 from harness.looks import shims
 from harness.procstate import Snapshot, snapshot
 from harness.registers import Registers, register_differences

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.config import cache_home
-from crdebug.deadline import Deadline
-from crdebug.events import Event, Progress
-from crdebug.job.record import JobDirectory
+from crdebug.base.deadline import Deadline
+from crdebug.base.events import Event, Progress
+from crdebug.base.settings import cache_home
+from crdebug.job.directory import JobDirectory
 from crdebug.node import proc
 from crdebug.node.criu_program import find_criu
 from crdebug.session import Session

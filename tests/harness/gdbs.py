@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from crdebug.config import data_home
+from crdebug.base.settings import data_home
 
 NEWER = data_home() / "gdb" / "bin" / "gdb"
 GDBS = ("usual", "newer")

@@ -19,12 +19,12 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from crdebug.attended import AttendedJob
+from crdebug.attached.job import AttendedJob
+from crdebug.debugger.gdb import GdbTarget
 from crdebug.job import half_back
 from crdebug.session import Session
-from crdebug.target.gdb import GdbTarget
-from crdebug.travel.bases import Base
-from crdebug.travel.reverse import Reverse
+from crdebug.travel.restore_points import Base
+from crdebug.travel.reverse_step import Reverse
 from harness.jobs import JOB
 from harness.travel import history
 

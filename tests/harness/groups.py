@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from crdebug.deadline import Deadline
-from crdebug.events import RankStopped
-from crdebug.ranks import RankSet
-from crdebug.target.answers import Answers
-from crdebug.target.group import TargetGroup
+from crdebug.base.deadline import Deadline
+from crdebug.base.events import RankStopped
+from crdebug.base.ranks import RankSet
+from crdebug.debugger.answers import Answers
+from crdebug.debugger.group import TargetGroup
 
 
 async def attach_all(group: TargetGroup, pids: Mapping[int, int]) -> Answers[RankStopped]:

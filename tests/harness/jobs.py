@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from crdebug import jobs
-from crdebug.config import Settings
-from crdebug.errors import CrdebugError
-from crdebug.events import Event, JobOutput, RankRunning
-from crdebug.ranks import RankSet
+from crdebug.base.errors import CrdebugError
+from crdebug.base.events import Event, JobOutput, RankRunning
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
+from crdebug.detached import jobs
 from crdebug.session import Session
 from harness import mpirun
 

@@ -21,9 +21,9 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.config import cache_home
-from crdebug.job.record import JobDirectory
-from crdebug.node import family, proc
+from crdebug.base.settings import cache_home
+from crdebug.job.directory import JobDirectory
+from crdebug.node import proc, process_tree
 from crdebug.node.criu_program import find_criu
 from harness import cli
 from harness.jobs import JOB
@@ -166,12 +166,12 @@ def _kill(victim: str, crdebug: int) -> None:
 
 def _victims(victim: str, crdebug: int) -> list[int]:
     if victim == "gdb":
-        below = family.descendants(crdebug)
+        below = process_tree.descendants(crdebug)
         return [pid for pid in below if "--interpreter=mi3" in proc.command_line(pid)]
     first = JobDirectory(JOB).read().pid
     if victim == "starter":
         return [first]
-    inside = [pid for pid in family.of_job(first) if pid != first]
+    inside = [pid for pid in process_tree.of_job(first) if pid != first]
     name = "files" if victim == "rank" else "mpirun"
     return [
         pid for pid in inside if Path(proc.executable(pid)).name in (name, "orterun", "prterun")

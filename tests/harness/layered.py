@@ -13,10 +13,10 @@ from pathlib import Path
 import psutil
 from elftools.elf.elffile import ELFFile
 
-from crdebug.deadline import Deadline
-from crdebug.native import clock
-from crdebug.native.build_mpi import build_layer, mpicc_of
-from crdebug.native.clock import Clock
+from crdebug.base.deadline import Deadline
+from crdebug.native.recorder import clock
+from crdebug.native.recorder.build import build_layer, mpicc_of
+from crdebug.native.recorder.clock import Clock
 from crdebug.timeline.log import RankLog, read_log
 
 from . import mpirun

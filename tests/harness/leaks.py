@@ -25,8 +25,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from crdebug.config import state_home
-from crdebug.deadline import Deadline
+from crdebug.base.deadline import Deadline
+from crdebug.base.settings import state_home
 
 MARK = "CRDEBUG_TEST_MARK"
 _CLONE_NEWNS, _MS_REC, _MS_PRIVATE = 0x20000, 0x4000, 1 << 18  # <linux/sched.h>, <linux/mount.h>

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from crdebug.job.record import JobDirectory
+from crdebug.job.directory import JobDirectory
 from harness import looks
 from harness.jobs import JOB
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from crdebug.acquire.mpir import acquire
 from crdebug.acquire.symbols import find_symbols
-from crdebug.deadline import Deadline
+from crdebug.base.deadline import Deadline
 from crdebug.job import clocks
+from crdebug.job.directory import JobDirectory
 from crdebug.job.launch import await_ranks
-from crdebug.job.ranks import RankShim, find_shims
-from crdebug.job.record import JobDirectory
+from crdebug.job.shims import RankShim, find_shims
 from crdebug.node import proc
 from crdebug.node.ptrace import Held, Traced
 from harness.jobs import JOB

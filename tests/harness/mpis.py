@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from crdebug.config import data_home
+from crdebug.base.settings import data_home
 from crdebug.node.probes import mpi_family
 
 

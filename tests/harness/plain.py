@@ -13,10 +13,10 @@ from pathlib import Path
 
 import psutil
 
-from crdebug.acquire.found import FoundJob, find_job
+from crdebug.acquire.discovery import FoundJob, find_job
 from crdebug.acquire.symbols import find_symbols
-from crdebug.deadline import Deadline
-from crdebug.errors import CrdebugError
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError
 from crdebug.node import proc
 from harness import mpirun, mpis
 from harness.mpis import Mpi

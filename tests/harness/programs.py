@@ -15,8 +15,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from crdebug.config import cache_home
-from crdebug.deadline import Deadline
+from crdebug.base.deadline import Deadline
+from crdebug.base.settings import cache_home
 from harness import mpis
 
 _TESTS = Path(__file__).parents[1]

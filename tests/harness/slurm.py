@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.deadline import Deadline
+from crdebug.base.deadline import Deadline
 from harness import mpirun, plain
 
 _NEEDED = ("slurmctld", "slurmd", "srun", "sbatch", "squeue", "scancel", "sinfo")

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from crdebug.config import Settings
-from crdebug.deadline import Deadline
-from crdebug.events import GroupStopped, StopReason
-from crdebug.ranks import RankSet
+from crdebug.base.deadline import Deadline
+from crdebug.base.events import GroupStopped, StopReason
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
 from crdebug.session import Session
 from crdebug.travel.history import History
 from harness.jobs import Heard, session

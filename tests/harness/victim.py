@@ -21,10 +21,10 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from crdebug.events import Event, Progress, RankRunning
-from crdebug.job.record import JobDirectory
+from crdebug.attached.checkpoint import Operation
+from crdebug.base.events import Event, Progress, RankRunning
+from crdebug.job.directory import JobDirectory
 from crdebug.node import proc
-from crdebug.operation import Operation
 from crdebug.session import Session
 from harness.jobs import JOB
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import crdebug
-from crdebug import jobs
+from crdebug.detached import jobs
 from harness import mpirun
 from harness.jobs import JOB, Heard, bare_job, run_to_end
 from harness.programs import build

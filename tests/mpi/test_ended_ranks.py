@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crdebug.errors import CrdebugError, Ended
+from crdebug.base.errors import CrdebugError, Ended
 from harness.jobs import session
 from harness.programs import build
 from harness.talk import Talk

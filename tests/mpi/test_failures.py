@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from crdebug import jobs
-from crdebug.config import Settings
-from crdebug.deadline import Deadline
-from crdebug.errors import BadInput, CrdebugError, NotAvailable, Refused
-from crdebug.events import JobSays, StopReason
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import BadInput, CrdebugError, NotAvailable, Refused
+from crdebug.base.events import JobSays, StopReason
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
+from crdebug.detached import jobs
+from crdebug.job.directory import JobDirectory, all_jobs
 from crdebug.job.launch import await_ranks
-from crdebug.job.record import JobDirectory, all_jobs
 from crdebug.node import proc, signals
-from crdebug.ranks import RankSet
 from crdebug.session import Session
 from harness.faults import dead_slow
 from harness.jobs import Heard, bare_job, run_to_end, session

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.acquire.found import find_job
-from crdebug.config import Settings
-from crdebug.deadline import Deadline
-from crdebug.errors import BadInput, NotAvailable
-from crdebug.node import family, proc
+from crdebug.acquire.discovery import find_job
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import BadInput, NotAvailable
+from crdebug.base.settings import Settings
+from crdebug.node import proc, process_tree
 from crdebug.session import Session
 from harness import plain
 from harness.mpis import MPIS
@@ -35,7 +35,9 @@ async def test_a_launcher_without_a_table_is_known_by_the_environment_of_its_ran
     """Only the variables are looked at, so any program serves as a rank."""
     line = f"for r in 2 0 1; do {_RANK.format(rank, size)} done; wait"
     with plain.started(["sh", "-c", line], tmp_path / "output") as launcher:
-        await Deadline(30).until(lambda: len(family.descendants(launcher.pid)) == 6, "all to run")
+        await Deadline(30).until(
+            lambda: len(process_tree.descendants(launcher.pid)) == 6, "all to run"
+        )
         found = find_job(launcher.pid)
         assert (found.root, found.size, list(found.ranks)) == (launcher.pid, 3, [0, 1, 2])
         assert rank in found.how
@@ -43,10 +45,10 @@ async def test_a_launcher_without_a_table_is_known_by_the_environment_of_its_ran
             assert proc.environment(entry.pid)[rank] == str(entry.rank)
             assert proc.parent(entry.pid) == launcher.pid  # what a rank starts is not the rank
             assert find_job(entry.pid) == found
-            assert find_job(family.descendants(entry.pid)[0]) == found
+            assert find_job(process_tree.descendants(entry.pid)[0]) == found
         if size:
             last = found.entries[2].pid
-            subprocess.run(["kill", str(family.descendants(last)[0])], check=True)
+            subprocess.run(["kill", str(process_tree.descendants(last)[0])], check=True)
             await Deadline(30).until(lambda: not proc.is_alive(last), "a rank to end")
             assert list(find_job(launcher.pid).only("0-1").ranks) == [0, 1]
             with pytest.raises(NotAvailable, match="rank 2: not on this machine, or ended"):
@@ -64,7 +66,9 @@ async def test_what_is_no_job_or_several(tmp_path: Path) -> None:
         find_job(process.pid)
     line = "for j in 1 2; do sh -c 'PMI_RANK=0 sleep 1000; true' & done; wait"
     with plain.started(["sh", "-c", line], tmp_path / "output") as process:
-        await Deadline(30).until(lambda: len(family.descendants(process.pid)) == 4, "all to run")
+        await Deadline(30).until(
+            lambda: len(process_tree.descendants(process.pid)) == 4, "all to run"
+        )
         with pytest.raises(BadInput, match=r"there are several jobs: \d+ \(sh\), \d+ \(sh\)"):
             find_job(process.pid)
 
@@ -99,9 +103,11 @@ async def test_ranks_that_have_ended_are_known_where_all_were_on_this_machine(
     size = "OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_LOCAL_SIZE=3"
     line = f"for r in 2 0 1; do {_RANK.format('OMPI_COMM_WORLD_RANK', size)} done; wait"
     with plain.started(["sh", "-c", line], tmp_path / "output") as launcher:
-        await Deadline(60).until(lambda: len(family.descendants(launcher.pid)) == 6, "all to run")
+        await Deadline(60).until(
+            lambda: len(process_tree.descendants(launcher.pid)) == 6, "all to run"
+        )
         last = find_job(launcher.pid).entries[2].pid
-        subprocess.run(["kill", str(family.descendants(last)[0])], check=True)
+        subprocess.run(["kill", str(process_tree.descendants(last)[0])], check=True)
         await Deadline(60).until(lambda: not proc.is_alive(last), "a rank to end")
         found = find_job(launcher.pid)
         assert (list(found.only("").ranks), list(found.ended)) == ([0, 1], [2])

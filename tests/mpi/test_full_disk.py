@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from crdebug.deadline import Deadline
-from crdebug.events import Event, JobSays
+from crdebug.base.deadline import Deadline
+from crdebug.base.events import Event, JobSays
 from harness.faults import small_disk
 from harness.jobs import Heard, run_to_end, session
 from harness.programs import build

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from crdebug.config import Settings
-from crdebug.errors import Refused
-from crdebug.ranks import RankSet
+from crdebug.base.errors import Refused
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
 from harness.jobs import session
 from harness.programs import build
 from harness.talk import Talk

@@ -14,10 +14,10 @@ from typing import cast
 
 import pytest
 
-from crdebug.deadline import Deadline
+from crdebug.base.deadline import Deadline
 from crdebug.job import clocks
 from crdebug.job.clocks import RankClock
-from crdebug.native.clock import Clock
+from crdebug.native.recorder.clock import Clock
 from crdebug.node import proc
 from crdebug.timeline.calls import Kind
 from harness.layered import Layered, Rank

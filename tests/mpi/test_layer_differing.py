@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.native.clock import Held
+from crdebug.native.recorder.clock import Held
 from crdebug.timeline.differing import difference
 from crdebug.timeline.log import read_log
 from harness.layered import Layered

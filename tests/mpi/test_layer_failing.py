@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.native.clock import Held
+from crdebug.native.recorder.clock import Held
 from crdebug.timeline.messages import messages, unmatched
 from crdebug.timeline.recorded import Recorded
 from harness.layered import Layered

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.native import clock
-from crdebug.native.clock import NEVER, LogHeader
+from crdebug.native.recorder import clock
+from crdebug.native.recorder.clock import NEVER, LogHeader
 from crdebug.timeline.log import RankLog
 from harness.layered import Layered, Rank, Running
 

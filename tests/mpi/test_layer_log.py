@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.native.clock import Refused
+from crdebug.native.recorder.clock import Refused
 from crdebug.timeline.calls import Kind
 from crdebug.timeline.cuts import latest_cut
 from crdebug.timeline.matching import Matching

@@ -7,12 +7,12 @@ import re
 
 import pytest
 
+from crdebug.base.errors import BadInput
+from crdebug.base.events import JobSays
 from crdebug.commands.context import Context
 from crdebug.commands.standard import standard
-from crdebug.errors import BadInput
-from crdebug.events import JobSays
+from crdebug.debugger.answers import NoRankAnswered
 from crdebug.session import Session
-from crdebug.target.answers import NoRankAnswered
 from crdebug.ui.render import render
 from harness.jobs import Heard, session
 from harness.programs import build

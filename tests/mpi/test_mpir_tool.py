@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from crdebug import jobs
-from crdebug.config import Settings
-from crdebug.front import program as starter
+from crdebug.base.settings import Settings
+from crdebug.detached import jobs
+from crdebug.detached.mpir_frontend import program as starter
 from harness import looks
 from harness.cli import in_path
 from harness.jobs import JOB, Heard, bare_job

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from crdebug.config import Settings
-from crdebug.errors import CrdebugError
-from crdebug.events import GdbSays
-from crdebug.target.breakpoints import Breakpoint
+from crdebug.base.errors import CrdebugError
+from crdebug.base.events import GdbSays
+from crdebug.base.settings import Settings
+from crdebug.debugger.breakpoints import Breakpoint
 from harness.jobs import Heard, session
 from harness.programs import build, source
 from harness.talk import Talk

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crdebug.errors import BadInput
+from crdebug.base.errors import BadInput
 from harness.jobs import session
 from harness.programs import build
 from harness.talk import Talk

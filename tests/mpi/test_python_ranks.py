@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.config import Settings
-from crdebug.errors import BadInput
-from crdebug.ranks import RankSet
+from crdebug.base.errors import BadInput
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
+from crdebug.debugger.answers import NoRankAnswered
 from crdebug.session import Session
-from crdebug.target.answers import NoRankAnswered
 from harness import mpirun
 from harness.jobs import JOB
 from harness.mpis import MPIS, Mpi

@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from crdebug import jobs
-from crdebug.config import Settings
-from crdebug.deadline import Deadline
-from crdebug.errors import Refused
-from crdebug.events import JobSays, StopReason
-from crdebug.job.record import JobDirectory, JobRecord
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import Refused
+from crdebug.base.events import JobSays, StopReason
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
+from crdebug.debugger.target import PointKind
+from crdebug.detached import jobs
+from crdebug.job.directory import JobDirectory, JobRecord
 from crdebug.job.told import told
 from crdebug.node import proc
-from crdebug.ranks import RankSet
 from crdebug.session import Session
-from crdebug.target.interface import PointKind
 from harness import mpirun
 from harness.jobs import JOB, Heard, run_to_end, session
 from harness.mpirun import command, reference

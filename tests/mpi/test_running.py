@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from crdebug import jobs
-from crdebug.errors import GdbError, Refused
-from crdebug.target.answers import NoRankAnswered
+from crdebug.base.errors import GdbError, Refused
+from crdebug.debugger.answers import NoRankAnswered
+from crdebug.detached import jobs
 from harness import mpirun
 from harness.cli import crdebug
 from harness.jobs import JOB, Heard, session

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from crdebug import jobs
-from crdebug.config import Settings
-from crdebug.deadline import Deadline
-from crdebug.events import StopReason
+from crdebug.base.deadline import Deadline
+from crdebug.base.events import StopReason
+from crdebug.base.settings import Settings
+from crdebug.detached import jobs
 from crdebug.native.build import build as build_native
 from crdebug.session import Session
 from harness.jobs import Heard, bare_job, run_to_end, session

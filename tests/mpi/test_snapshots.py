@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from crdebug.deadline import Deadline
-from crdebug.errors import BadInput, Refused
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import BadInput, Refused
+from crdebug.debugger.job_snapshot import Snapshots
 from crdebug.session import Session
-from crdebug.target.snapshots import Snapshots
 from harness.exact import expect_at_most_too_soon, look
 from harness.jobs import Heard, interrupt_after, run_to_end, session
 from harness.mpirun import reference

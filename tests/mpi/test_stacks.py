@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crdebug.config import Settings
+from crdebug.base.settings import Settings
 from harness.jobs import session
 from harness.programs import build
 from harness.talk import Talk

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.config import Settings
-from crdebug.errors import BadInput
-from crdebug.events import StopReason
-from crdebug.ranks import RankSet
-from crdebug.verbs.waiting import HeldUp, StepOthers
+from crdebug.base.errors import BadInput
+from crdebug.base.events import StopReason
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
+from crdebug.session.waiting import HeldUp, StepOthers
 from harness.jobs import session
 from harness.programs import build
 from harness.talk import Talk

@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 
-#include "../../crdebug/native/clock.h"
+#include "../../crdebug/native/recorder/clock.h"
 #include "common.h"
 
 static struct crdebug_clock *times;

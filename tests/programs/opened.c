@@ -3,7 +3,7 @@
 
 #include <dlfcn.h>
 
-#include "../../crdebug/native/clock.h"
+#include "../../crdebug/native/recorder/clock.h"
 #include "jitter.h"
 
 enum { OPEN = 4, KNOWN = 2 };

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from crdebug.ranks import RankSet
+from crdebug.base.ranks import RankSet
 from crdebug.timeline.branches import Branches
 from crdebug.timeline.text import Place
-from crdebug.travel.automatic import EVERY, Bound
+from crdebug.travel.auto_checkpoints import EVERY, Bound
 from crdebug.travel.history import Moment
 from crdebug.travel.overview import Overview
 

@@ -7,10 +7,10 @@ from collections.abc import Awaitable
 
 from fake_target import FakeTarget
 
-from crdebug.config import Settings
-from crdebug.events import Event, GroupStopped, RankStopped, StopReason
-from crdebug.ranks import RankSet
-from crdebug.target.group import Identity, TargetGroup
+from crdebug.base.events import Event, GroupStopped, RankStopped, StopReason
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
+from crdebug.debugger.group import Identity, TargetGroup
 
 ALL = RankSet.span(4)
 BREAKPOINT, STEP, FOLLOWED = StopReason.BREAKPOINT, StopReason.STEP, StopReason.FOLLOWED

@@ -7,8 +7,8 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from crdebug.deadline import Deadline
-from crdebug.node.stops import PendingStops
+from crdebug.base.deadline import Deadline
+from crdebug.node.sigstop import PendingStops
 
 _COMMAND = re.compile(r"(\d*)(.*)")
 

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 
 from fake_mi import FakeGdb
 
-from crdebug.deadline import Deadline
-from crdebug.events import Location, RankStopped
-from crdebug.target.gdb import GdbTarget
-from crdebug.target.interface import Notice
+from crdebug.base.deadline import Deadline
+from crdebug.base.events import Location, RankStopped
+from crdebug.debugger.gdb import GdbTarget
+from crdebug.debugger.target import Notice
 
 PID = os.getpid()  # it lives: whether a rank has ended is looked up in /proc
 WORK = Location(0x1000, "work", "ring.c", 7)

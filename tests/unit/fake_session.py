@@ -10,10 +10,8 @@ from pathlib import Path
 
 from fake_history import FakeHistory
 
-from crdebug.checkpoint.store import Checkpoint
-from crdebug.config import Settings
-from crdebug.errors import BadInput, CrdebugError, GdbError, Refused, StoreError
-from crdebug.events import (
+from crdebug.base.errors import BadInput, CrdebugError, GdbError, Refused, StoreError
+from crdebug.base.events import (
     Event,
     GroupStopped,
     JobEnded,
@@ -21,18 +19,20 @@ from crdebug.events import (
     RankStopped,
     StopReason,
 )
-from crdebug.ranks import RankSet
-from crdebug.ranksets import NamedSets
-from crdebug.target.answers import Answers
-from crdebug.target.breakpoints import Breakpoint
-from crdebug.target.group import RankInfo
-from crdebug.target.interface import Frame, PointKind, ThreadInfo
-from crdebug.verbs.arrays import Arrays
-from crdebug.verbs.independent import StopMode
-from crdebug.verbs.points import Display
-from crdebug.verbs.selecting import Selecting
-from crdebug.verbs.stacks import Stacks
-from crdebug.verbs.waiting import StepOthers
+from crdebug.base.rank_expressions import NamedSets
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
+from crdebug.checkpoint.store import Checkpoint
+from crdebug.debugger.answers import Answers
+from crdebug.debugger.breakpoints import Breakpoint
+from crdebug.debugger.group import RankInfo
+from crdebug.debugger.target import Frame, PointKind, ThreadInfo
+from crdebug.session.arrays import Arrays
+from crdebug.session.independent import StopMode
+from crdebug.session.points import Display
+from crdebug.session.selecting import Selecting
+from crdebug.session.stacks import Stacks
+from crdebug.session.waiting import StepOthers
 
 MAIN = Location(0x1000, "main", "heat.c", 80)
 RELAX = Location(0x2000, "relax", "heat.c", 41)

@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from crdebug.deadline import Deadline
-from crdebug.errors import CrdebugError, GdbDied, Refused
-from crdebug.events import Location, RankRunning, RankStopped, StopReason
-from crdebug.mi.records import Result
-from crdebug.ranks import RankSet
-from crdebug.target.interface import (
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError, GdbDied, Refused
+from crdebug.base.events import Location, RankRunning, RankStopped, StopReason
+from crdebug.base.ranks import RankSet
+from crdebug.debugger.target import (
     BreakpointChanged,
     BreakpointGone,
     BreakpointRequest,
@@ -22,6 +21,7 @@ from crdebug.target.interface import (
     TargetState,
     ThreadInfo,
 )
+from crdebug.mi.records import Result
 
 HERE = Location(0x1000, "main", "ring.c", 7)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from crdebug.base.errors import CrdebugError
+from crdebug.base.ranks import RankSet
 from crdebug.checkpoint.protocol import (
     Announce,
     Attach,
@@ -27,8 +29,6 @@ from crdebug.checkpoint.protocol import (
     Succeeded,
     WalkOut,
 )
-from crdebug.errors import CrdebugError
-from crdebug.ranks import RankSet
 
 SIZE = 3
 ALL = RankSet.span(SIZE)

@@ -1,4 +1,4 @@
-"""Writes a rank's log as the layer inside the rank does (native/pmpi_log.c), for tests."""
+"""Writes a rank's log as the layer inside the rank does (native/recorder/pmpi_log.c), for tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-from crdebug.native import clock, mpi_calls
+from crdebug.native.recorder import clock, mpi_calls
 
 MORE, WILD_SOURCE, _WILD_TAG, DONE, NO, ODD, PACKED = (1 << n for n in range(9, 16))
 ROOM = 4096  # records

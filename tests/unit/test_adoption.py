@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.acquire.found import FoundJob
+from crdebug.acquire.discovery import FoundJob
 from crdebug.acquire.mpir import ProcDesc
-from crdebug.adoption import require_tree
-from crdebug.errors import Refused
+from crdebug.attached.adopt import require_tree
+from crdebug.base.errors import Refused
 
 pytestmark = pytest.mark.unit
 

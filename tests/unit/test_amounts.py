@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crdebug import amounts
+from crdebug.base import units
 
 pytestmark = pytest.mark.unit
 
@@ -16,23 +16,23 @@ BYTES = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 @pytest.mark.parametrize("number", ["1", "90", "0.5", "12.25"])
 def test_a_time(unit: str, number: str) -> None:
     for text in (f"{number}{unit}", f"{number} {unit.upper()}".rstrip()):
-        seconds = amounts.read_seconds(text)
+        seconds = units.read_seconds(text)
         assert seconds == pytest.approx(float(number) * SECONDS[unit])
-        assert amounts.read_seconds(amounts.seconds_text(seconds)) == pytest.approx(seconds)
+        assert units.read_seconds(units.seconds_text(seconds)) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("unit", BYTES)
 @pytest.mark.parametrize("number", ["1", "500", "0.5", "2.5"])
 def test_a_size(unit: str, number: str) -> None:
     for ending in ("", "b", *(("ib",) if unit else ())):
-        size = amounts.read_bytes(f"{number}{unit}{ending}")
+        size = units.read_bytes(f"{number}{unit}{ending}")
         assert size == max(int(float(number) * 1024 ** BYTES[unit]), 1)
-    assert amounts.read_bytes(amounts.bytes_text(size).removesuffix("ytes")) == size
+    assert units.read_bytes(units.bytes_text(size).removesuffix("ytes")) == size
 
 
 @pytest.mark.parametrize("text", ["", "0", "0s", "-1", "1x", "s", "1..5", "1 2", "1e3", "nan", "٣"])
 def test_what_is_neither(text: str) -> None:
-    for read in (amounts.read_seconds, amounts.read_bytes):
+    for read in (units.read_seconds, units.read_bytes):
         with pytest.raises(ValueError):
             read(text)
 
@@ -45,4 +45,4 @@ def test_what_is_neither(text: str) -> None:
     ],
 )
 def test_the_largest_unit_in_which_a_time_is_short(seconds: float, shown: str) -> None:
-    assert amounts.seconds_text(seconds) == shown
+    assert units.seconds_text(seconds) == shown

@@ -1,4 +1,4 @@
-"""The rank's side of what programs ask, crdebug/native/app.c, in a process without MPI."""
+"""The rank's side of what programs ask, crdebug/native/shim/app.c, in a process without MPI."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from crdebug import app
-from crdebug.config import Settings
-from crdebug.deadline import Deadline
-from crdebug.errors import NotAvailable
-from crdebug.native import app_layout, build_app
-from crdebug.native.app_layout import App, Moment, Status, pack_reason
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import NotAvailable
+from crdebug.base.settings import Settings
+from crdebug.native.applib import build
+from crdebug.native.shim import app_layout
+from crdebug.native.shim.app_layout import App, Moment, Status, pack_reason
 from harness.layouts import said_by
 
 pytestmark = pytest.mark.unit
@@ -210,12 +211,12 @@ async def test_the_library_is_compiled_once_for_each_pair_of_compilers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CRDEBUG_CACHE", str(tmp_path))
-    home = await build_app.build_library(Settings().compiler, "", Deadline(60))
+    home = await build.build_library(Settings().compiler, "", Deadline(60))
     assert {path.name for path in home.iterdir()} == {"crdebug_app.h", "libcrdebug_app.a"}
     stamp = home.stat().st_mtime_ns
-    assert await build_app.build_library(Settings().compiler, "", Deadline(60)) == home
+    assert await build.build_library(Settings().compiler, "", Deadline(60)) == home
     assert home.stat().st_mtime_ns == stamp
     with pytest.raises(NotAvailable, match=r"there is no Fortran compiler 'none' .* --fortran"):
-        await build_app.build_library(Settings().compiler, "none", Deadline(60))
-    assert build_app.pkg_words(home, cflags=True, libs=False) == f"-I{home}"
-    assert build_app.pkg_words(home, cflags=False, libs=True) == f"-L{home} -lcrdebug_app -ldl"
+        await build.build_library(Settings().compiler, "none", Deadline(60))
+    assert build.pkg_words(home, cflags=True, libs=False) == f"-I{home}"
+    assert build.pkg_words(home, cflags=False, libs=True) == f"-L{home} -lcrdebug_app -ldl"

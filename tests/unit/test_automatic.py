@@ -13,12 +13,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from crdebug.errors import CrsFailed, Refused
-from crdebug.events import Event, JobSays
-from crdebug.ranks import RankSet
+from crdebug.base.errors import CrsFailed, Refused
+from crdebug.base.events import Event, JobSays
+from crdebug.base.ranks import RankSet
 from crdebug.timeline.elapsed import Elapsed
-from crdebug.travel.automatic import Automatic, Bound
-from crdebug.travel.bases import Base
+from crdebug.travel.auto_checkpoints import Automatic, Bound
+from crdebug.travel.restore_points import Base
 
 pytestmark = pytest.mark.unit
 

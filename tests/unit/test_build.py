@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.config import Settings
-from crdebug.deadline import Deadline
-from crdebug.errors import NotAvailable
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import NotAvailable
+from crdebug.base.settings import Settings
 from crdebug.native import build as building
 from crdebug.native.build import build
 

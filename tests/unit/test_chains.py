@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from test_store import Crash, a_manifest, failing
 
-from crdebug.checkpoint import chains, staging
+from crdebug.base.errors import StoreError
+from crdebug.checkpoint import incremental, staging
 from crdebug.checkpoint import manifest as manifests
 from crdebug.checkpoint.manifest import NAME, Base, Manifest
+from crdebug.checkpoint.retention import Keep, expendable
 from crdebug.checkpoint.store import Checkpoint, CheckpointStore
-from crdebug.checkpoint.upkeep import Keep, expendable
-from crdebug.errors import StoreError
-from crdebug.job import bases
+from crdebug.job import incremental_parent
 
 pytestmark = pytest.mark.unit
 
@@ -36,7 +36,7 @@ def take(store: CheckpointStore, on: Manifest | None = None) -> Manifest:
         (draft.path / name).write_bytes(f"{draft.number} {name}".encode() * 300)
     chain = (Base(on.number, on.identity), *on.bases) if on is not None else ()
     if on is not None:
-        chains.link(draft.path, on.number)
+        incremental.link(draft.path, on.number)
     store.publish(draft, replace(a_manifest(draft.number), bases=chain))
     return store.load(draft.number)
 
@@ -64,13 +64,13 @@ def is_whole(store: CheckpointStore) -> None:
     """All that are listed can be restarted, and no more is there than they need."""
     for number in store.numbers():
         store.verify(store.load(number))
-    needed = {base for number in store.numbers() for base in chains.chain(store.root, number)}
+    needed = {base for number in store.numbers() for base in incremental.chain(store.root, number)}
     deleted = needed - set(store.numbers())
     assert directories(store.root) == set(store.numbers()) | deleted
     for number in deleted:
         home = store.path(number)
         found = {str(path.relative_to(home)) for path in home.rglob("*") if path.is_file()}
-        assert found == {*SHARED, chains.BASE}
+        assert found == {*SHARED, incremental.BASE}
 
 
 def test_each_is_listed_with_what_it_builds_on(store: CheckpointStore) -> None:
@@ -90,7 +90,7 @@ def test_deleted_in_any_order_the_others_stay_whole(
         is_whole(store)
         # what is listed is what is on the disk, but for proofs
         files = [path for path in store.root.glob("*/*/*") if not path.is_symlink()]
-        proofs = [path.stat().st_size for path in store.root.glob(f"*/{chains.BASE}")]
+        proofs = [path.stat().st_size for path in store.root.glob(f"*/{incremental.BASE}")]
         taken = sum(path.stat().st_size for path in files) + sum(proofs)
         assert sum(each.size for each in store.list()) == taken
     assert not directories(store.root)
@@ -213,14 +213,14 @@ def test_a_link_that_was_changed_is_damage(store: CheckpointStore, harm: str) ->
         link.symlink_to("../../2/images")
     with pytest.raises(StoreError, match="heat:4 is damaged: images/parent was changed"):
         store.verify(store.load(4))
-    chains.link(store.path(1), 7)
+    incremental.link(store.path(1), 7)
     with pytest.raises(StoreError, match="heat:2 builds on heat:1: images/parent was changed"):
         store.verify(store.load(2))
 
 
 def test_links_that_lead_in_a_circle_end(store: CheckpointStore) -> None:
-    chains.link(store.path(1), 4)
-    assert chains.chain(store.root, 4) == (3, 2, 1)
+    incremental.link(store.path(1), 4)
+    assert incremental.chain(store.root, 4) == (3, 2, 1)
     os.unlink(store.path(1) / "images" / "parent")
     is_whole(store)
 
@@ -346,20 +346,20 @@ def test_the_next_builds_on_the_last_until_a_dump_fails(
 ) -> None:
     run = tmp_path / "run"
     run.mkdir()
-    assert bases.find(run, store, 10) is None
-    bases.note(run, 4)
-    assert bases.find(run, store, 10) == store.load(4)
-    bases.forget(run)
-    assert bases.find(run, store, 10) is None
-    bases.forget(run)
+    assert incremental_parent.find(run, store, 10) is None
+    incremental_parent.note(run, 4)
+    assert incremental_parent.find(run, store, 10) == store.load(4)
+    incremental_parent.forget(run)
+    assert incremental_parent.find(run, store, 10) is None
+    incremental_parent.forget(run)
 
 
 @pytest.mark.parametrize(("number", "full_every", "found"), [(1, 1, 0), (1, 2, 1), (2, 2, 0)])
 def test_a_full_one_every_so_often(
     store: CheckpointStore, tmp_path: Path, number: int, full_every: int, found: int
 ) -> None:
-    bases.note(tmp_path, number)
-    base = bases.find(tmp_path, store, full_every)
+    incremental_parent.note(tmp_path, number)
+    base = incremental_parent.find(tmp_path, store, full_every)
     assert (base.number if base else 0) == found
 
 
@@ -367,7 +367,7 @@ def test_a_full_one_every_so_often(
 def test_nothing_is_built_on_what_is_of_no_use(
     store: CheckpointStore, tmp_path: Path, harm: str
 ) -> None:
-    bases.note(tmp_path, 4)
+    incremental_parent.note(tmp_path, 4)
     match harm:
         case "deleted":
             store.delete(4)
@@ -377,4 +377,4 @@ def test_nothing_is_built_on_what_is_of_no_use(
             (store.path(1) / SHARED[0]).unlink()
         case "unreadable":
             (tmp_path / "base").write_text("x")
-    assert bases.find(tmp_path, store, 10) is None
+    assert incremental_parent.find(tmp_path, store, 10) is None

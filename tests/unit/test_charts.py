@@ -10,14 +10,14 @@ from fake_session import FakeSession
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crdebug.base.errors import BadInput
+from crdebug.base.ranks import RankSet
 from crdebug.charts.images import image, save_image
 from crdebug.charts.plots import LINES, plot, save_plot
 from crdebug.commands.context import Context
 from crdebug.commands.standard import standard
-from crdebug.errors import BadInput
-from crdebug.ranks import RankSet
-from crdebug.target.answers import Answers
-from crdebug.target.arrays import Numbers
+from crdebug.debugger.answers import Answers
+from crdebug.debugger.arrays import Numbers
 from crdebug.ui.charts import pictured, plotted
 from crdebug.ui.render import render
 

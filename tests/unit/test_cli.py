@@ -19,13 +19,13 @@ from click.testing import CliRunner, Result
 from fake_session import FakeSession, a_checkpoint
 
 import crdebug
-import crdebug.batch
+import crdebug.detached.batch
 import crdebug.ui.detached
+from crdebug.base.errors import BadInput, StoreError
+from crdebug.base.events import Event, JobOutput, Progress, RankRestored
+from crdebug.base.settings import Settings
 from crdebug.checkpoint.store import Checkpoint
 from crdebug.cli import main
-from crdebug.config import Settings
-from crdebug.errors import BadInput, StoreError
-from crdebug.events import Event, JobOutput, Progress, RankRestored
 from crdebug.job.launch import Given
 
 pytestmark = pytest.mark.unit
@@ -93,7 +93,7 @@ class World:
         subscriber(RankRestored(0, "node1", 100))
         return self.session
 
-    # ---- crdebug.jobs
+    # ---- crdebug.detached.jobs
 
     async def run_detached(
         self, argv: Sequence[str], name: str | None, settings: Settings, given: Given
@@ -172,14 +172,14 @@ _JOB_VERBS = (
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     world = World()
-    session_module, jobs_module = ModuleType("crdebug.session"), ModuleType("crdebug.jobs")
+    session_module, jobs_module = ModuleType("crdebug.session"), ModuleType("crdebug.detached.jobs")
     session_module.Session = world  # type: ignore[attr-defined]
     for name in _JOB_VERBS:
         setattr(jobs_module, name, getattr(world, name))
     monkeypatch.setitem(sys.modules, "crdebug.session", session_module)
-    monkeypatch.setitem(sys.modules, "crdebug.jobs", jobs_module)
+    monkeypatch.setitem(sys.modules, "crdebug.detached.jobs", jobs_module)
     monkeypatch.setattr(crdebug, "jobs", jobs_module, raising=False)
-    monkeypatch.setattr(crdebug.batch, "jobs", jobs_module)
+    monkeypatch.setattr(crdebug.detached.batch, "jobs", jobs_module)
     monkeypatch.setattr(crdebug.ui.detached, "jobs", jobs_module)
     return world
 

@@ -8,9 +8,9 @@ from typing import cast
 
 import pytest
 
-from crdebug.errors import CrdebugError
+from crdebug.base.errors import CrdebugError
 from crdebug.job import clocks
-from crdebug.job.ranks import RankShim
+from crdebug.job.shims import RankShim
 
 pytestmark = pytest.mark.unit
 

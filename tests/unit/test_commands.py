@@ -7,14 +7,14 @@ import inspect
 import pytest
 from fake_session import FakeSession, a_checkpoint, stops, together
 
+from crdebug.base.errors import BadInput, CrdebugError, GdbError, Refused, StoreError
+from crdebug.base.events import GroupStopped, StopReason
+from crdebug.base.ranks import RankSet
 from crdebug.commands import results
 from crdebug.commands.context import Context
 from crdebug.commands.registry import Group, Registry
 from crdebug.commands.standard import standard
-from crdebug.errors import BadInput, CrdebugError, GdbError, Refused, StoreError
-from crdebug.events import GroupStopped, StopReason
-from crdebug.ranks import RankSet
-from crdebug.target.answers import ADDRESS, Answers, alike
+from crdebug.debugger.answers import ADDRESS, Answers, alike
 
 pytestmark = pytest.mark.unit
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from fake_session import FakeSession
 
+from crdebug.base.errors import BadInput, GdbError, NotAvailable
 from crdebug.commands.arguments import flag, option, parse, rest, word
 from crdebug.commands.context import Context
 from crdebug.commands.standard import standard
-from crdebug.errors import BadInput, GdbError, NotAvailable
-from crdebug.target.answers import NoRankAnswered
+from crdebug.debugger.answers import NoRankAnswered
 from crdebug.ui.render import render
 
 pytestmark = pytest.mark.unit

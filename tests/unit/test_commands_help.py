@@ -8,12 +8,12 @@ import re
 import pytest
 from fake_session import FakeSession
 
+from crdebug.base.errors import BadInput
 from crdebug.commands.completion import complete
 from crdebug.commands.context import Context
 from crdebug.commands.docs import PAGE, markdown
 from crdebug.commands.results import Text
 from crdebug.commands.standard import standard
-from crdebug.errors import BadInput
 
 pytestmark = pytest.mark.unit
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from fake_session import FakeSession
 
+from crdebug.base.errors import BadInput
 from crdebug.commands.context import Context
 from crdebug.commands.results import Left, Result
 from crdebug.commands.script import ScriptFailed, ScriptLine, play, read_script
 from crdebug.commands.standard import standard
-from crdebug.errors import BadInput
 
 pytestmark = pytest.mark.unit
 

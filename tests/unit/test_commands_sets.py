@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from fake_session import FakeSession
 
+from crdebug.base.errors import BadInput, GdbError
+from crdebug.base.events import JobSays
 from crdebug.commands.context import Context
 from crdebug.commands.standard import standard
-from crdebug.errors import BadInput, GdbError
-from crdebug.events import JobSays
-from crdebug.target.answers import NoRankAnswered
+from crdebug.debugger.answers import NoRankAnswered
 from crdebug.ui.render import render
 from crdebug.ui.screen import prompt
 

@@ -10,10 +10,10 @@ import pytest
 from fake_history import VIEW
 from fake_session import FakeSession
 
+from crdebug.base.errors import BadInput, Refused
+from crdebug.base.ranks import RankSet
 from crdebug.commands.context import Context
 from crdebug.commands.standard import standard
-from crdebug.errors import BadInput, Refused
-from crdebug.ranks import RankSet
 from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.matching import Matching
 from crdebug.timeline.page import Picture, page, save

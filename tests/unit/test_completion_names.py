@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from fake_session import FakeSession
 
+from crdebug.base.errors import DeadlineExpired
+from crdebug.base.events import RankRunning
+from crdebug.base.ranks import RankSet
 from crdebug.commands.completion import Names, complete
 from crdebug.commands.context import Context
 from crdebug.commands.standard import standard
-from crdebug.errors import DeadlineExpired
-from crdebug.events import RankRunning
-from crdebug.ranks import RankSet
 
 pytestmark = pytest.mark.unit
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.control import ControlServer, Request, ask, is_attended
-from crdebug.deadline import Deadline
-from crdebug.errors import CrdebugError, DeadlineExpired, Refused
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError, DeadlineExpired, Refused
+from crdebug.job.control_socket import ControlServer, Request, ask, is_attended
 
 pytestmark = pytest.mark.unit
 

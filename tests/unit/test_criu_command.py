@@ -16,9 +16,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrsFailed, DeadlineExpired, NotAvailable, StoreError
 from crdebug.checkpoint.criu import Criu, errors_in
-from crdebug.deadline import Deadline
-from crdebug.errors import CrsFailed, DeadlineExpired, NotAvailable, StoreError
 from crdebug.node import container
 from crdebug.node.criu_program import CriuProgram
 from harness.scripts import BY_PATH

@@ -10,7 +10,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from crdebug.acquire.debug_files import unpack
-from crdebug.deadline import Deadline
+from crdebug.base.deadline import Deadline
 
 pytestmark = pytest.mark.unit
 

@@ -21,7 +21,7 @@ def dead_links(page: Path, text: str) -> list[str]:
 
 
 def missing_files(text: str) -> list[str]:
-    """Paths of this repository, as in `crdebug/ranks.py`, that are not there."""
+    """Paths of this repository, as in `crdebug/base/ranks.py`, that are not there."""
     named = re.findall(r"`((?:crdebug|gdbscripts|tests|scripts|examples|docs)/[\w./-]+)`", text)
     return [name for name in named if not (TOP / name).exists()]
 
@@ -46,7 +46,7 @@ def test_what_is_not_there_is_found() -> None:
     assert dead_links(readme, "[a](LICENSE) [b](docs/none.md#x) [c](https://x.org)") == [
         "docs/none.md"
     ]
-    assert missing_files("`crdebug/ranks.py` and `crdebug/none.py`") == ["crdebug/none.py"]
+    assert missing_files("`crdebug/base/ranks.py` and `crdebug/none.py`") == ["crdebug/none.py"]
     assert missing_targets("    make demo\n`make nothing`") == ["nothing"]
     assert "docs/commands.md" in readme.read_text()
 

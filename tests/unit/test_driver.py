@@ -9,6 +9,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError, GdbDied, InvalidTransition, Refused
+from crdebug.base.ranks import RankSet
 from crdebug.checkpoint.driver import RankLost, drive
 from crdebug.checkpoint.protocol import (
     AwaitWaitpoint,
@@ -18,9 +21,6 @@ from crdebug.checkpoint.protocol import (
     Protocol,
     Rung,
 )
-from crdebug.deadline import Deadline
-from crdebug.errors import CrdebugError, GdbDied, InvalidTransition, Refused
-from crdebug.ranks import RankSet
 
 pytestmark = pytest.mark.unit
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from test_images import block, number
 
-from crdebug.checkpoint.editing import link, used_mounts
+from crdebug.base.errors import StoreError
+from crdebug.checkpoint.image_edits import link, used_mounts
 from crdebug.checkpoint.images import fields, messages
-from crdebug.errors import StoreError
 
 pytestmark = pytest.mark.unit
 

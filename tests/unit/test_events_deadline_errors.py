@@ -9,9 +9,9 @@ from typing import Any, get_args
 
 import pytest
 
-from crdebug import errors, events
-from crdebug.deadline import Deadline
-from crdebug.errors import (
+from crdebug.base import errors, events
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import (
     BadInput,
     CrdebugError,
     CrsFailed,
@@ -23,8 +23,8 @@ from crdebug.errors import (
     Refused,
     StoreError,
 )
-from crdebug.events import Event, GroupStopped, Location, Progress, RankStopped, StopReason
-from crdebug.ranks import RankSet
+from crdebug.base.events import Event, GroupStopped, Location, Progress, RankStopped, StopReason
+from crdebug.base.ranks import RankSet
 
 pytestmark = pytest.mark.unit
 

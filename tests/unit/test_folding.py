@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from crdebug.events import Location
-from crdebug.target.folding import folded
-from crdebug.target.interface import Frame
+from crdebug.base.events import Location
+from crdebug.debugger.folding import folded
+from crdebug.debugger.target import Frame
 
 CACHE = "/root/.cache/crdebug/native"
 LIBRARIES = {

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from crdebug.debuggers import scripts, walking_scripts
+from crdebug.attached.gdbs import scripts, walking_scripts
 
 
 def bound(tree: ast.Module) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from crdebug.deadline import Deadline
+from crdebug.base.deadline import Deadline
 
 TESTS = Path(__file__).parents[1]
 

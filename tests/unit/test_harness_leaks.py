@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.deadline import Deadline
+from crdebug.base.deadline import Deadline
 from harness import leaks
 from harness.leaks import MARK, Footprint
 

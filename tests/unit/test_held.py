@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from crdebug.deadline import Deadline
-from crdebug.errors import Refused
-from crdebug.node import family, proc, ptrace
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import Refused
+from crdebug.node import proc, process_tree, ptrace
 from crdebug.node.ptrace import Held, Traced, held_container
 
 pytestmark = pytest.mark.unit
@@ -22,7 +22,7 @@ INIT = 1 << 22  # no process: PID 1 of the container is left alone
 def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """The only one of a job."""
     with subprocess.Popen(["sleep", "600"]) as running:
-        monkeypatch.setattr(family, "of_job", lambda init: (init, running.pid))
+        monkeypatch.setattr(process_tree, "of_job", lambda init: (init, running.pid))
         yield running.pid
         running.kill()
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.config import Settings
-from crdebug.errors import DeadlineExpired, Refused
-from crdebug.events import JobSays
+from crdebug.base.errors import DeadlineExpired, Refused
+from crdebug.base.events import JobSays
+from crdebug.base.settings import Settings
 from crdebug.job import hooks
+from crdebug.job.directory import JobRecord
 from crdebug.job.hooks import When
-from crdebug.job.record import JobRecord
 
 pytestmark = pytest.mark.unit
 

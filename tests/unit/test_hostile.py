@@ -10,13 +10,13 @@ import pytest
 from test_record import a_record
 from test_staging import take
 
-from crdebug import batch
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import Refused, StoreError
 from crdebug.checkpoint import staging
 from crdebug.checkpoint.store import CheckpointStore
-from crdebug.deadline import Deadline
-from crdebug.errors import Refused, StoreError
-from crdebug.job import parts, second_place
-from crdebug.job.record import JobDirectory, all_jobs
+from crdebug.detached import batch
+from crdebug.job import native_parts, second_place
+from crdebug.job.directory import JobDirectory, all_jobs
 from crdebug.native import build
 from crdebug.node import owners
 from harness.nobody import does, needs_root, public  # noqa: F401
@@ -40,7 +40,7 @@ def a_job(home: Path) -> JobDirectory:
     starter.chmod(0o755)
     starter.write_text("#!/bin/sh\n")
     directory.create()
-    kept = parts.keep(directory, [starter])
+    kept = native_parts.keep(directory, [starter])
     directory.write(a_record(starter=str(starter), parts=kept, boot="another"))
     take(CheckpointStore("heat", directory.path / "checkpoints"))
     return directory
@@ -96,15 +96,15 @@ async def test_only_the_starter_that_the_job_was_started_with_is_run(
     """Whatever path a record names: what is run is the copy beside the job, by its hash."""
     job = a_job(home)
     record = job.read()
-    assert parts.starter(job, record) == job.native / "starter"
+    assert native_parts.starter(job, record) == job.native / "starter"
     (job.native / "starter").write_text("#!/bin/sh\ntouch /evil\n")
     with pytest.raises(StoreError, match="is not what the job was started with"):
-        parts.starter(job, record)
+        native_parts.starter(job, record)
     (job.native / "starter").unlink()
     with pytest.raises(StoreError, match="starter is missing"):
-        parts.starter(job, record)
+        native_parts.starter(job, record)
     with pytest.raises(StoreError, match="is missing"):
-        parts.starter(job, a_record(starter="/tmp/evil"))
+        native_parts.starter(job, a_record(starter="/tmp/evil"))
 
 
 def test_parts_are_put_back_into_ones_own_cache_only(home: Path, tmp_path: Path) -> None:
@@ -113,13 +113,13 @@ def test_parts_are_put_back_into_ones_own_cache_only(home: Path, tmp_path: Path)
     starter = Path(record.starter)
     starter.unlink()
     starter.parent.rmdir()
-    parts.put_back(job, record)
+    native_parts.put_back(job, record)
     assert starter.read_text() == "#!/bin/sh\n"
     assert stat.S_IMODE(starter.stat().st_mode) == 0o755
     elsewhere = tmp_path / "bin" / "starter"
     foreign = a_record(parts={str(elsewhere): record.parts[record.starter]})
     with pytest.raises(StoreError, match=r"lies in another cache than yours .*CRDEBUG_CACHE"):
-        parts.put_back(job, foreign)
+        native_parts.put_back(job, foreign)
     assert not elsewhere.exists()
 
 
@@ -131,7 +131,7 @@ async def test_what_was_staged_has_what_it_is_run_with(home: Path, tmp_path: Pat
     job.remove()
     Path(record.starter).unlink()
     second_place.adopt(job, tmp_path / "second")
-    parts.put_back(job, job.read())
+    native_parts.put_back(job, job.read())
     assert Path(record.starter).exists()
     job.remove()
     (tmp_path / "second" / "heat" / "native" / "starter").write_text("#!/bin/sh\nexit\n")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdebug.checkpoint.files import SavedFile
+from crdebug.base.errors import StoreError
 from crdebug.checkpoint.images import (
     CoreThread,
     memory,
@@ -17,7 +17,7 @@ from crdebug.checkpoint.images import (
     read_threads,
     require_open,
 )
-from crdebug.errors import StoreError
+from crdebug.checkpoint.open_files import SavedFile
 
 pytestmark = pytest.mark.unit
 

@@ -8,13 +8,13 @@ import contextlib
 import pytest
 from fake_target import FakeTarget
 
-from crdebug.config import Settings
-from crdebug.errors import BadInput, GdbDied, GdbError, Refused
-from crdebug.events import GroupStopped, StopReason
-from crdebug.ranks import RankSet
+from crdebug.base.errors import BadInput, GdbDied, GdbError, Refused
+from crdebug.base.events import GroupStopped, StopReason
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
+from crdebug.debugger.group import TargetGroup
+from crdebug.debugger.target import TargetState
 from crdebug.session import Session
-from crdebug.target.group import TargetGroup
-from crdebug.target.interface import TargetState
 from harness.jobs import Heard
 from harness.talk import Talk
 

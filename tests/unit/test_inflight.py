@@ -7,7 +7,7 @@ import os
 import socket
 from pathlib import Path
 
-from crdebug.node.inflight import Channel, in_flight
+from crdebug.node.in_flight import Channel, in_flight
 from crdebug.node.sharing import shared_mappings, written_by
 
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from crdebug.control import Request
-from crdebug.errors import Interrupted
-from crdebug.events import GroupStopped, RankStopped, StopReason
-from crdebug.interludes import Interludes
+from crdebug.base.errors import Interrupted
+from crdebug.base.events import GroupStopped, RankStopped, StopReason
+from crdebug.job.control_socket import Request
+from crdebug.session.requests import Interludes
 
 INTERRUPT, BREAKPOINT = StopReason.INTERRUPT, StopReason.BREAKPOINT
 

@@ -13,9 +13,8 @@ import pytest
 from test_record import OVER, a_job, a_record, with_checkpoint
 
 from crdebug.acquire.binaries import is_static_mpi
-from crdebug.config import Settings
-from crdebug.deadline import Deadline
-from crdebug.errors import (
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import (
     BadInput,
     CrdebugError,
     DeadlineExpired,
@@ -23,10 +22,11 @@ from crdebug.errors import (
     Refused,
     StoreError,
 )
-from crdebug.job import inputs
+from crdebug.base.settings import Settings
 from crdebug.job import launch as launching
+from crdebug.job import standard_input
+from crdebug.job.directory import JobDirectory
 from crdebug.job.launch import Given, added_to, await_ranks, launch, why_ended
-from crdebug.job.record import JobDirectory
 from crdebug.native.build import Native
 from crdebug.node import container as containers
 
@@ -150,7 +150,7 @@ async def test_what_the_job_is_given_is_on_record_and_its_input_in_place(
     environment = container.asked[0]["environment"]
     assert isinstance(environment, dict)
     assert environment.items() >= {**variables, "PATH": os.environ["PATH"]}.items()
-    assert inputs.is_over(directory.run(1))
+    assert standard_input.is_over(directory.run(1))
     assert (directory.run(1) / "input").read_bytes() == b"\x03\0\0\x001\n2" + bytes(4)
 
 

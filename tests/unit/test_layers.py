@@ -59,7 +59,7 @@ PROGRAMS = ("crdebug.node.criu_trial",)
 # modules whose use is touching the operating system's processes
 PROCESS_MODULES = ("subprocess", "ctypes", "psutil", "multiprocessing", "pty")
 # which load what crdebug has compiled of its own, and call nothing else
-LIBRARIES = ("crdebug.native.history", "crdebug.app")
+LIBRARIES = ("crdebug.native.matcher.library", "crdebug.app")
 PROCESS_CALLS = re.compile(
     r"os\.(kill|killpg|fork|forkpty|exec\w+|_?spawn\w+|posix_spawnp?|system|popen|wait\w*|setns"
     r"|unshare|pidfd_open|abort)"
@@ -222,7 +222,7 @@ def exits(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
         name = dotted(called or raised or ast.Pass())
         if EXITING_CALLS.fullmatch(name):
             line = getattr(node, "lineno", 0)
-            yield line, f"uses {name}: only cli exits; raise an error of crdebug.errors"
+            yield line, f"uses {name}: only cli exits; raise an error of crdebug.base.errors"
 
 
 def knows_pygdbmi(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -292,15 +292,15 @@ def test_files_stay_short() -> None:
 
 BAD = [
     ("crdebug.node.pipe", "from crdebug.mi.transport import Transport", "beside"),
-    ("crdebug.mi.records", "import crdebug.target.gdb", "above"),
-    ("crdebug.checkpoint.driver", "from crdebug.target.group import TargetGroup", "beside"),
-    ("crdebug.target.gdb", "def f():\n    from crdebug import session", "above"),
-    ("crdebug.target.gdb", "from ..session import Session", "above"),
-    ("crdebug.target.gdb", "from crdebug import Session", "public API"),
-    ("crdebug.ranks", "import crdebug.node.ask", "above"),
+    ("crdebug.mi.records", "import crdebug.debugger.gdb", "above"),
+    ("crdebug.checkpoint.driver", "from crdebug.debugger.group import TargetGroup", "beside"),
+    ("crdebug.debugger.gdb", "def f():\n    from crdebug import session", "above"),
+    ("crdebug.debugger.gdb", "from ..session import Session", "above"),
+    ("crdebug.debugger.gdb", "from crdebug import Session", "public API"),
+    ("crdebug.base.ranks", "import crdebug.node.ask", "above"),
     ("crdebug.session", "from crdebug.commands.registry import Registry", "above"),
     ("crdebug.ui.console", "from crdebug.cli import main", "above"),
-    ("crdebug.gdbscripts.rank_mi", "from crdebug.ranks import RankSet", "inside GDB"),
+    ("crdebug.gdbscripts.rank_mi", "from crdebug.base.ranks import RankSet", "inside GDB"),
     ("crdebug.checkpoint.protocol", "from crdebug.checkpoint.store import Checkpoint", "pure"),
     ("crdebug.checkpoint.protocol", "import crdebug.node.ask", "pure"),
     ("crdebug.checkpoint.protocol", "import asyncio", "pure"),
@@ -313,20 +313,20 @@ BAD = [
     ("crdebug.ui.console", "import signal\nsignal.raise_signal(2)", "only crdebug.node"),
     ("crdebug.mi.transport", "await_ = asyncio.create_subprocess_exec", "only crdebug.node"),
     ("crdebug.session", "loop.add_signal_handler(2, f)", "Ctrl-C"),
-    ("crdebug.target.gdb", "x = f'/proc/{pid}/status'", "names '/proc/'"),
-    ("crdebug.target.gdb", "x = Path('/proc') / pid", "names '/proc'"),
-    ("crdebug.target.gdb", "x = '/proc/' + pid + '/status'", "names '/proc/"),
-    ("crdebug.job.record", "import crdebug.output", "above"),
-    ("crdebug.session", "from crdebug.jobs import all_jobs", "beside"),
+    ("crdebug.debugger.gdb", "x = f'/proc/{pid}/status'", "names '/proc/'"),
+    ("crdebug.debugger.gdb", "x = Path('/proc') / pid", "names '/proc'"),
+    ("crdebug.debugger.gdb", "x = '/proc/' + pid + '/status'", "names '/proc/"),
+    ("crdebug.job.directory", "import crdebug.job.output", "above"),
+    ("crdebug.session", "from crdebug.detached.jobs import all_jobs", "beside"),
     ("crdebug.session", "print('here')", "only ui and cli print"),
-    ("crdebug.commands.data", "import sys\nsys.stdout.write('x')", "only ui and cli print"),
-    ("crdebug.commands.data", "from rich.console import Console", "only ui and cli print"),
-    ("crdebug.commands.data", "import click", "only ui and cli print"),
-    ("crdebug.commands.data", "raise SystemExit(1)", "only cli exits"),
+    ("crdebug.commands.looking", "import sys\nsys.stdout.write('x')", "only ui and cli print"),
+    ("crdebug.commands.looking", "from rich.console import Console", "only ui and cli print"),
+    ("crdebug.commands.looking", "import click", "only ui and cli print"),
+    ("crdebug.commands.looking", "raise SystemExit(1)", "only cli exits"),
     ("crdebug.ui.console", "import sys\nsys.exit(1)", "only cli exits"),
     ("crdebug.node.ask", "print('here')", "only ui and cli print"),
     ("crdebug.node.ask", "import os\nos._exit(1)", "only cli exits"),
-    ("crdebug.target.gdb", "from pygdbmi import gdbmiparser", "only crdebug.mi"),
+    ("crdebug.debugger.gdb", "from pygdbmi import gdbmiparser", "only crdebug.mi"),
     ("crdebug.helpers", "", "no place in the layers"),
 ]
 
@@ -339,15 +339,15 @@ def test_a_broken_rule_is_found(module: str, source: str, expected: str) -> None
 
 
 GOOD = [
-    ("crdebug.deadline", "from crdebug.errors import DeadlineExpired"),
+    ("crdebug.base.deadline", "from crdebug.base.errors import DeadlineExpired"),
     ("crdebug.mi.connection", "from crdebug.mi.records import Record\nfrom crdebug import errors"),
     ("crdebug.mi.__init__", "from .records import Record"),
     ("crdebug.mi.records", "from pygdbmi import gdbmiparser"),
     ("crdebug.native.build", "from crdebug.node.ask import run"),
     ("crdebug.commands.doctor", "from crdebug.node import probes"),
-    ("crdebug.target.gdb", "import signal\nname = signal.Signals(9).name"),
-    ("crdebug.checkpoint.files", "own = path.startswith(('/proc/', '/sys/'))"),
-    ("crdebug.target.gdb", '"""Reads nothing of /proc."""\ndef f():\n    "/proc/self"'),
+    ("crdebug.debugger.gdb", "import signal\nname = signal.Signals(9).name"),
+    ("crdebug.checkpoint.open_files", "own = path.startswith(('/proc/', '/sys/'))"),
+    ("crdebug.debugger.gdb", '"""Reads nothing of /proc."""\ndef f():\n    "/proc/self"'),
     ("crdebug.node.ask", "import subprocess, os\nos.kill(1, 0)\nx = '/proc/self'"),
     ("crdebug.node.criu_trial", "import os\nprint('here')\nos._exit(1)"),
     ("crdebug.session", "async def f(self):\n    await self.kill()\n    self.exit()"),

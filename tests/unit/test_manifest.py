@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from crdebug.base.errors import StoreError
 from crdebug.checkpoint import manifest as manifests
-from crdebug.checkpoint.files import SavedFile
 from crdebug.checkpoint.manifest import (
     NAME,
     VERSION,
@@ -23,7 +23,7 @@ from crdebug.checkpoint.manifest import (
     Stamp,
     ThreadRecord,
 )
-from crdebug.errors import StoreError
+from crdebug.checkpoint.open_files import SavedFile
 
 pytestmark = pytest.mark.unit
 

@@ -10,11 +10,11 @@ import pytest
 import pytest_asyncio
 from fake_mi import FakeTransport
 
-from crdebug.deadline import Deadline
-from crdebug.errors import BadInput, DeadlineExpired, GdbDied, GdbError
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import BadInput, DeadlineExpired, GdbDied, GdbError
+from crdebug.base.ranks import RankSet
 from crdebug.mi.connection import Connection
 from crdebug.mi.records import Async, Garbage, Record, Result, Stream
-from crdebug.ranks import RankSet
 
 pytestmark = pytest.mark.unit
 

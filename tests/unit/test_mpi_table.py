@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.native import build_mpi, clock, mpi_errors, mpi_four, mpi_wrappers
-from crdebug.native.build_mpi import mpicc_of
-from crdebug.native.mpi_calls import BY_NAME, FUNCTIONS
+from crdebug.native.recorder import build, clock, mpi_errors, mpi_four, mpi_wrappers
+from crdebug.native.recorder.build import mpicc_of
+from crdebug.native.recorder.mpi_calls import BY_NAME, FUNCTIONS
 from crdebug.timeline.calls import Kind
 from harness.mpis import MPIS, Mpi
 
@@ -45,7 +45,7 @@ LOCAL = re.compile(
 @pytest.mark.parametrize("mpi", MPIS, ids=[mpi.name for mpi in MPIS])
 def test_no_function_is_forgotten(mpi: Mpi) -> None:
     """Each function is counted, or refused, or local, and none two of them."""
-    header = [mpi.tool("mpicc"), *build_mpi.HEADER]
+    header = [mpi.tool("mpicc"), *build.HEADER]
     text = subprocess.run(header, capture_output=True, text=True, check=True).stdout
     functions = {*mpi_four.declared(text)} - {"MPI_Type_free"}
     known = {*BY_NAME, *(f"{function.full}_c" for function in mpi_four.LARGE), *mpi_four.REFUSED}

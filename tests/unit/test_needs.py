@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.errors import Refused
-from crdebug.job import needs
+from crdebug.base.errors import Refused
+from crdebug.job import host_resources
 from crdebug.node import ports
 
 IPC_PRIVATE, IPC_RMID = 0, 0  # <sys/ipc.h>
@@ -26,17 +26,17 @@ async def test_what_a_process_has_is_what_it_needs_and_is_its_own(tmp_path: Path
     kept = tmp_path / "kept"
     with socket.create_server(("127.0.0.1", 0)) as server, kept.open("w"):
         number = server.getsockname()[1]
-        noted = needs.note([os.getpid()], saved=[])
-        needs.write(noted, tmp_path)
-        assert needs.read(tmp_path) == noted
+        noted = host_resources.note([os.getpid()], saved=[])
+        host_resources.write(noted, tmp_path)
+        assert host_resources.read(tmp_path) == noted
         assert os.getpid() in noted.numbers
         assert number in {port.number for port in noted.ports}
         assert {str(kept), os.getcwd()} <= set(noted.files)
-        assert str(kept) not in needs.note([os.getpid()], saved=[str(kept)]).files
+        assert str(kept) not in host_resources.note([os.getpid()], saved=[str(kept)]).files
         assert "/" in noted.mounts
-        await needs.require(noted, [os.getpid()])
+        await host_resources.require(noted, [os.getpid()])
         with pytest.raises(Refused) as refused:
-            await needs.require(noted)
+            await host_resources.require(noted)
         assert f"PID {os.getpid()} is in use by" in str(refused.value)
         assert f"tcp port {number} is in use" in str(refused.value)
         assert f"pseudo-terminal {terminal} is in use" in str(refused.value)
@@ -44,26 +44,26 @@ async def test_what_a_process_has_is_what_it_needs_and_is_its_own(tmp_path: Path
     os.close(slave)
     kept.unlink()
     with pytest.raises(Refused, match=f"{kept} is missing"):
-        await needs.require(noted, [os.getpid()])
+        await host_resources.require(noted, [os.getpid()])
     os.close(reader)
-    left = needs.note([os.getpid()], saved=[]).pipes
+    left = host_resources.note([os.getpid()], saved=[]).pipes
     assert f"pipe:[{os.fstat(writer).st_ino}]" in left
     os.close(writer)
 
 
 async def test_mounts_and_zombies_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     mounts = {"/": "nofs", "/no/such/mount": "ext4"}
-    bare = needs.Needs((FREE,), (), (), mounts, ())
+    bare = host_resources.Needs((FREE,), (), (), mounts, ())
     with pytest.raises(Refused) as refused:
-        await needs.require(bare)
+        await host_resources.require(bare)
     assert "is mounted at /, where a nofs was" in str(refused.value)
     assert "nothing is mounted at /no/such/mount, where a ext4 was" in str(refused.value)
-    monkeypatch.setattr(needs, "_REAPED", 0.2)
+    monkeypatch.setattr(host_resources, "_REAPED", 0.2)
     with subprocess.Popen(["true"]) as child:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         with pytest.raises(Refused, match=r"true, which has ended and not been waited for"):
-            await needs.require(needs.Needs((child.pid,), (), (), {}, ()))
-    await needs.require(needs.Needs((child.pid, FREE), (), (), {}, ()))
+            await host_resources.require(host_resources.Needs((child.pid,), (), (), {}, ()))
+    await host_resources.require(host_resources.Needs((child.pid, FREE), (), (), {}, ()))
 
 
 def test_a_connection_takes_its_pair_of_ports_only() -> None:
@@ -81,13 +81,13 @@ def test_shared_memory_that_only_a_container_can_save_is_refused() -> None:
     libc.shmat.restype = ctypes.c_void_p
     libc.shmat.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_int)
     libc.shmdt.argtypes = (ctypes.c_void_p,)
-    needs.require_dumpable([os.getpid()])
+    host_resources.require_dumpable([os.getpid()])
     segment = libc.shmget(IPC_PRIVATE, 4096, 0o600)
     assert segment >= 0, os.strerror(ctypes.get_errno())
     address = libc.shmat(segment, None, 0)
     libc.shmctl(segment, IPC_RMID, None)  # it is gone with its last user
     try:
         with pytest.raises(Refused, match=rf"process {os.getpid()} .* System V shared memory"):
-            needs.require_dumpable([os.getpid()])
+            host_resources.require_dumpable([os.getpid()])
     finally:
         libc.shmdt(address)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.deadline import Deadline
-from crdebug.events import Event, JobEnded, JobOutput, JobSays
-from crdebug.node.watch import Follower
-from crdebug.output import OutputRelay
+from crdebug.base.deadline import Deadline
+from crdebug.base.events import Event, JobEnded, JobOutput, JobSays
+from crdebug.job.output import OutputRelay
+from crdebug.node.file_watch import Follower
 
 pytestmark = pytest.mark.unit
 

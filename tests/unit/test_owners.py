@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.errors import Refused
+from crdebug.base.errors import Refused
 from crdebug.node import owners
 from harness.nobody import does, needs_root, public  # noqa: F401
 

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from crdebug.events import GdbSays, JobOutput, JobSays
+from crdebug.base.events import GdbSays, JobOutput, JobSays
 from crdebug.ui import output
 from crdebug.ui.printable import printable
 from crdebug.ui.screen import Screen

@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from crdebug.deadline import Deadline
-from crdebug.errors import DeadlineExpired, NotAvailable
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import DeadlineExpired, NotAvailable
 from crdebug.node import proc, programs
 
 pytestmark = pytest.mark.unit

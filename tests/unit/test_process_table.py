@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.acquire.found import find_job
+from crdebug.acquire.discovery import find_job
 from crdebug.acquire.mpir import is_here
-from crdebug.errors import CrdebugError, NotAvailable, Refused
-from crdebug.node import family
+from crdebug.base.errors import CrdebugError, NotAvailable, Refused
+from crdebug.node import process_tree
 from harness import nobody
 from harness.nobody import needs_root, public  # noqa: F401
 
@@ -50,7 +50,7 @@ def launched(argv: list[object], *, by_nobody: bool = False) -> Iterator[int]:
 def test_what_the_launcher_has_started_is_its_rank(program: Path) -> None:
     with launched([program, 1, f"{HERE}:0"]) as pid:
         found = find_job(pid)
-        assert [entry.pid for entry in found.entries] == list(family.descendants(pid))
+        assert [entry.pid for entry in found.entries] == list(process_tree.descendants(pid))
         assert found.only("") == found
 
 
@@ -93,7 +93,7 @@ def test_ranks_on_other_machines_are_named_and_never_looked_for_here(program: Pa
     with launched([program, 4, f"{HERE}:0", *away]) as pid:
         found = find_job(pid)
         assert [(entry.rank, entry.pid) for entry in found.entries] == [
-            (0, family.descendants(pid)[0])
+            (0, process_tree.descendants(pid)[0])
         ]
         with pytest.raises(NotAvailable) as caught:
             found.only("")

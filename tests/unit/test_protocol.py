@@ -25,6 +25,7 @@ from protocol_story import (
     succeed,
 )
 
+from crdebug.base.errors import InvalidTransition
 from crdebug.checkpoint.protocol import (
     Attach,
     AwaitWaitpoint,
@@ -42,7 +43,6 @@ from crdebug.checkpoint.protocol import (
     phase_of,
     variables,
 )
-from crdebug.errors import InvalidTransition
 
 pytestmark = pytest.mark.unit
 

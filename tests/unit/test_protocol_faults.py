@@ -25,6 +25,7 @@ from protocol_story import (
     succeed,
 )
 
+from crdebug.base.ranks import RankSet
 from crdebug.checkpoint.protocol import (
     Announce,
     Attach,
@@ -46,7 +47,6 @@ from crdebug.checkpoint.protocol import (
     Succeeded,
     WalkOut,
 )
-from crdebug.ranks import RankSet
 
 pytestmark = pytest.mark.unit
 

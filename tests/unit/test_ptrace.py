@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.deadline import Deadline
-from crdebug.errors import DeadlineExpired
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import DeadlineExpired
 from crdebug.node import proc, ptrace
 
 pytestmark = pytest.mark.unit
@@ -25,7 +25,7 @@ os.waitpid(os.posix_spawn("/bin/true", ["true"], {}, file_actions=open_it), 0)
 """
 _HOLDS = """
 import asyncio, sys
-from crdebug.deadline import Deadline
+from crdebug.base.deadline import Deadline
 from crdebug.node import ptrace
 async def hold():
     async with ptrace.held(int(sys.argv[1]), Deadline(0.2)):

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.deadline import Deadline
-from crdebug.errors import NotAvailable, Refused
-from crdebug.events import Location
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import NotAvailable, Refused
+from crdebug.base.events import Location
+from crdebug.debugger.python import frames, interleaved
+from crdebug.debugger.target import Frame
 from crdebug.node.python_stacks import PythonFrame, PythonThread, Variable, python_stacks
-from crdebug.target.interface import Frame
-from crdebug.target.python import frames, interleaved
 
 pytestmark = pytest.mark.unit
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdebug.errors import BadInput
-from crdebug.ranks import RankSet
+from crdebug.base.errors import BadInput
+from crdebug.base.ranks import RankSet
 
 pytestmark = pytest.mark.unit
 

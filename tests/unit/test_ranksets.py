@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdebug.errors import BadInput
-from crdebug.ranks import RankSet
-from crdebug.ranksets import STATES, NamedSets, resolve
+from crdebug.base.errors import BadInput
+from crdebug.base.rank_expressions import STATES, NamedSets, resolve
+from crdebug.base.ranks import RankSet
 
 pytestmark = pytest.mark.unit
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.errors import BadInput, Refused, StoreError
-from crdebug.job.record import (
+from crdebug.base.errors import BadInput, Refused, StoreError
+from crdebug.job.directory import (
     JobDirectory,
     JobRecord,
     all_jobs,
@@ -313,7 +313,7 @@ def test_how_a_job_has_ended_is_said_also_once_it_is_forgotten(
 def test_so_many_ends_are_remembered_and_no_more(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crdebug.job.record._REMEMBERED", 3)
+    monkeypatch.setattr("crdebug.job.directory._REMEMBERED", 3)
     for number in range(5):
         a_job(f"job{number}", **OVER).forget_if_over()
         os.utime(home / "ended" / f"job{number}", (number, number))
@@ -342,7 +342,7 @@ def test_an_error_or_the_end_of_the_process_gives_the_lock_back() -> None:
     with pytest.raises(ZeroDivisionError), directory.lock("checkpoint"):
         raise ZeroDivisionError
     code = (
-        "from crdebug.job.record import JobDirectory\n"
+        "from crdebug.job.directory import JobDirectory\n"
         "import os\n"
         "with JobDirectory('heat').lock('die'): os._exit(9)\n"
     )

@@ -20,12 +20,12 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.checkpoint import files
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import StoreError
+from crdebug.base.settings import Settings
+from crdebug.checkpoint import open_files
 from crdebug.checkpoint.commit import Plan
-from crdebug.checkpoint.files import RollBack, SavedFile, find_open_files, save
-from crdebug.config import Settings
-from crdebug.deadline import Deadline
-from crdebug.errors import StoreError
+from crdebug.checkpoint.open_files import RollBack, SavedFile, find_open_files, save
 from crdebug.native.build import build
 from crdebug.node import proc
 
@@ -172,7 +172,7 @@ def test_one_that_was_being_made_is_taken_away_whatever_it_holds(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(files, "_copy", die)
+        patch.setattr(open_files, "_copy", die)
         patch.setattr(RollBack, "give_up", lambda self: None)
         with pytest.raises(Killed):
             world.roll_back().prepare()
@@ -261,7 +261,7 @@ def test_a_source_that_is_shortened_meanwhile_is_copied_as_far_as_it_goes(
             os.truncate(here, 1 << 20)
         return real(file, size, at)
 
-    monkeypatch.setattr(files, "_clone", lambda source, target: False)
+    monkeypatch.setattr(open_files, "_clone", lambda source, target: False)
     monkeypatch.setattr(os, "pread", shorten)
     save([SavedFile(str(here), 3 << 20, "0")], tmp_path / "saved")
     assert (tmp_path / "saved" / "0").read_bytes() == b"x" * (1 << 20)
@@ -291,7 +291,7 @@ def _fail(
             raise error
         return real(*arguments, **options)
 
-    monkeypatch.setattr(files, "_clone", lambda source, target: False)  # not where it can
+    monkeypatch.setattr(open_files, "_clone", lambda source, target: False)  # not where it can
     monkeypatch.setattr(owner, call, count)
     return lambda: len(calls)
 
@@ -416,7 +416,7 @@ def mapped(path: Path, access: int) -> Iterator[None]:
 def test_open_files_are_found_each_once_with_what_must_be_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_OWN", (f"{tmp_path}/own/",))
+    monkeypatch.setattr(open_files, "_OWN", (f"{tmp_path}/own/",))
     (tmp_path / "own").mkdir()
     for name in ("grown", "both", "rewritten", "read", "own/x", "unlinked", "shared", "seen"):
         (tmp_path / name).write_bytes(b"12345")

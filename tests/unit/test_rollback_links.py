@@ -9,9 +9,9 @@ import re
 import pytest
 from test_rollback import NOW, World, starter, world
 
+from crdebug.base.errors import StoreError
 from crdebug.checkpoint.commit import Plan
-from crdebug.checkpoint.files import SavedFile
-from crdebug.errors import StoreError
+from crdebug.checkpoint.open_files import SavedFile
 
 __all__ = ["starter", "world"]  # fixtures
 pytestmark = pytest.mark.unit

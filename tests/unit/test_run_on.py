@@ -8,13 +8,13 @@ import pytest
 from fake_job import turn
 from fake_target import FakeTarget
 
-from crdebug.config import Settings
-from crdebug.deadline import Deadline
-from crdebug.events import GroupStopped, StopReason
+from crdebug.base.deadline import Deadline
+from crdebug.base.events import GroupStopped, StopReason
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
+from crdebug.debugger.group import TargetGroup
 from crdebug.mi.records import MiTuple, Result
-from crdebug.ranks import RankSet
 from crdebug.session import Session
-from crdebug.target.group import TargetGroup
 
 EXITED = StopReason.EXITED
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.checkpoint import files
-from crdebug.checkpoint.files import SavedFile, copy_ahead, save
+from crdebug.checkpoint import open_files
+from crdebug.checkpoint.open_files import SavedFile, copy_ahead, save
 
 SIZE = (3 << 20) + 17
 
@@ -35,8 +35,8 @@ def shrink(file: Path) -> None:
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(files, "_LARGE", 1 << 20)
-    monkeypatch.setattr(files, "_clone", lambda source, target: False)
+    monkeypatch.setattr(open_files, "_LARGE", 1 << 20)
+    monkeypatch.setattr(open_files, "_clone", lambda source, target: False)
     file = tmp_path / "table"
     file.write_bytes(os.urandom(SIZE))
     return file
@@ -51,7 +51,9 @@ def test_what_was_copied_ahead_becomes_what_is_there_now(
     assert [*ahead] == [str(file)]
     change(file)
     # what is copied only now would be no gain
-    monkeypatch.setattr(files, "_copy", lambda *arguments: pytest.fail("it is copied once more"))
+    monkeypatch.setattr(
+        open_files, "_copy", lambda *arguments: pytest.fail("it is copied once more")
+    )
     save([saved], tmp_path / "files", ahead)
     assert (tmp_path / "files" / "0").read_bytes() == file.read_bytes()
     assert os.listdir(tmp_path / "files") == ["0"]
@@ -78,6 +80,6 @@ def test_what_gains_nothing_is_not_copied_ahead(tmp_path: Path, file: Path) -> N
 def test_where_blocks_are_shared_nothing_is_copied_ahead(
     tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_clone", lambda source, target: True)
+    monkeypatch.setattr(open_files, "_clone", lambda source, target: True)
     assert not copy_ahead([SavedFile(str(file), SIZE, "0")], tmp_path / "files")
     assert not os.listdir(tmp_path / "files")

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from fake_session import FakeSession
 
+from crdebug.base.errors import BadInput, Refused
+from crdebug.base.settings import Settings
 from crdebug.commands import settings
 from crdebug.commands.completion import complete
 from crdebug.commands.context import Context
 from crdebug.commands.preferences import begin_with, prefer, read_preferences
 from crdebug.commands.results import Text
 from crdebug.commands.standard import standard
-from crdebug.config import Settings
-from crdebug.errors import BadInput, Refused
-from crdebug.travel.automatic import EVERY, Bound
+from crdebug.travel.auto_checkpoints import EVERY, Bound
 
 pytestmark = pytest.mark.unit
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from crdebug.deadline import Deadline
-from crdebug.errors import BadInput, DeadlineExpired
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import BadInput, DeadlineExpired
 from crdebug.node import proc, signals
 from crdebug.node.signals import name_of, number_of
 

@@ -12,14 +12,14 @@ from fake_session import FakeSession
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crdebug.base.errors import BadInput, NotAvailable
+from crdebug.base.events import Location
+from crdebug.base.ranks import RankSet
 from crdebug.charts.trees import save_tree
 from crdebug.commands.context import Context
 from crdebug.commands.standard import standard
-from crdebug.errors import BadInput, NotAvailable
-from crdebug.events import Location
-from crdebug.ranks import RankSet
-from crdebug.target.interface import Frame
-from crdebug.target.stacktree import StackTree, merge
+from crdebug.debugger.stacktree import StackTree, merge
+from crdebug.debugger.target import Frame
 from crdebug.ui.render import render
 from crdebug.ui.stacks import tree
 

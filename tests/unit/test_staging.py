@@ -9,15 +9,15 @@ import pytest
 from test_record import a_record
 from test_store import a_manifest
 
-from crdebug import batch
-from crdebug.batch import Stager
+from crdebug.base.errors import StoreError
+from crdebug.base.events import JobSays
 from crdebug.checkpoint import staging
+from crdebug.checkpoint.retention import Upkeep
 from crdebug.checkpoint.staging import fetch, numbers, stage
 from crdebug.checkpoint.store import CheckpointStore
-from crdebug.checkpoint.upkeep import Upkeep
-from crdebug.errors import StoreError
-from crdebug.events import JobSays
-from crdebug.job.record import JobDirectory
+from crdebug.detached import batch
+from crdebug.detached.batch import Stager
+from crdebug.job.directory import JobDirectory
 
 pytestmark = pytest.mark.unit
 

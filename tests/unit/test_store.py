@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from crdebug.base.errors import StoreError
 from crdebug.checkpoint import store as stores
 from crdebug.checkpoint.manifest import NAME, VERSION, Manifest, RankRecord
+from crdebug.checkpoint.retention import Keep, expendable
 from crdebug.checkpoint.staging import everywhere, stage
 from crdebug.checkpoint.store import Checkpoint, CheckpointStore, Draft
-from crdebug.checkpoint.upkeep import Keep, expendable
-from crdebug.errors import StoreError
 from crdebug.ui.render import checkpoint_table
 
 pytestmark = pytest.mark.unit

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from crdebug.errors import BadInput
-from crdebug.events import Location, RankStopped, StopReason
-from crdebug.ranks import RankSet
-from crdebug.target.breakpoints import BreakpointTable
-from crdebug.target.interface import BreakpointRequest, Inserted
+from crdebug.base.errors import BadInput
+from crdebug.base.events import Location, RankStopped, StopReason
+from crdebug.base.ranks import RankSet
+from crdebug.debugger.breakpoints import BreakpointTable
+from crdebug.debugger.target import BreakpointRequest, Inserted
 
 pytestmark = pytest.mark.unit
 

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 from fake_rank import PID, VERBS, Rank, soon, turn
 
-from crdebug.errors import GdbDied
-from crdebug.events import GdbSays
-from crdebug.target.folding import MOST
-from crdebug.target.gdb import GdbTarget
-from crdebug.target.interface import (
+from crdebug.base.errors import GdbDied
+from crdebug.base.events import GdbSays
+from crdebug.debugger.folding import MOST
+from crdebug.debugger.gdb import GdbTarget
+from crdebug.debugger.target import (
     BreakpointRequest,
     DebuggerDied,
     TargetState,

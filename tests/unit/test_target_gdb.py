@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from fake_rank import BREAKPOINT, PID, SIGSEGV, VERBS, WORK, Rank, soon, turn
 
-from crdebug.deadline import Deadline
-from crdebug.errors import DeadlineExpired, GdbError, Refused
-from crdebug.events import GdbSays, Location, RankRunning, RankStopped, StopReason
-from crdebug.target.folding import MOST
-from crdebug.target.interface import (
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import DeadlineExpired, GdbError, Refused
+from crdebug.base.events import GdbSays, Location, RankRunning, RankStopped, StopReason
+from crdebug.debugger.folding import MOST
+from crdebug.debugger.target import (
     BreakpointChanged,
     BreakpointGone,
     BreakpointRequest,

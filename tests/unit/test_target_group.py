@@ -10,13 +10,13 @@ import pytest
 from fake_job import ALL, BREAKPOINT, EXITED, FINISH, FOLLOWED, INTERRUPT, STEP, Job, reasons, turn
 from fake_target import HERE
 
-from crdebug.config import Settings
-from crdebug.deadline import Deadline
-from crdebug.errors import BadInput, DeadlineExpired, GdbDied, GdbError, Refused
-from crdebug.events import GroupStopped, RankRunning, RankStopped, StopReason
-from crdebug.ranks import RankSet
-from crdebug.target.group import TargetGroup
-from crdebug.target.interface import BreakpointRequest, TargetState
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import BadInput, DeadlineExpired, GdbDied, GdbError, Refused
+from crdebug.base.events import GroupStopped, RankRunning, RankStopped, StopReason
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
+from crdebug.debugger.group import TargetGroup
+from crdebug.debugger.target import BreakpointRequest, TargetState
 
 pytestmark = pytest.mark.unit
 

@@ -8,10 +8,10 @@ import pytest
 from fake_job import ALL, BREAKPOINT, Job, turn
 from fake_target import HERE, FakeTarget
 
-from crdebug.errors import BadInput, CrdebugError, GdbError
-from crdebug.events import GdbSays, RankStopped
-from crdebug.ranks import RankSet
-from crdebug.target.interface import BreakpointRequest, TargetState
+from crdebug.base.errors import BadInput, CrdebugError, GdbError
+from crdebug.base.events import GdbSays, RankStopped
+from crdebug.base.ranks import RankSet
+from crdebug.debugger.target import BreakpointRequest, TargetState
 from harness.groups import attach_all
 
 pytestmark = pytest.mark.unit

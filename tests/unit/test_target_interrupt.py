@@ -9,11 +9,11 @@ import pytest
 from fake_mi import FakeGdb
 from fake_rank import BREAKPOINT, PID, SIGSEGV, WORK, Rank, soon, turn
 
-from crdebug.deadline import Deadline
-from crdebug.errors import DeadlineExpired
-from crdebug.events import RankStopped, StopReason
-from crdebug.target import stopping
-from crdebug.target.interface import (
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import DeadlineExpired
+from crdebug.base.events import RankStopped, StopReason
+from crdebug.debugger import interrupting
+from crdebug.debugger.target import (
     TargetState,
 )
 
@@ -121,7 +121,7 @@ async def test_an_interrupt_waits_for_the_run_to_begin(attached: Rank) -> None:
 
 
 async def test_a_lost_signal_is_sent_again(attached: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stopping, "_LOST_AFTER", 0.001)
+    monkeypatch.setattr(interrupting, "_LOST_AFTER", 0.001)
     attached.gdb.loses = 2
     await attached.target.resume(soon())
     assert (await attached.target.interrupt(soon())).reason is StopReason.INTERRUPT
@@ -131,7 +131,7 @@ async def test_a_lost_signal_is_sent_again(attached: Rank, monkeypatch: pytest.M
 async def test_a_rank_that_does_not_stop_is_named_and_can_be_asked_again(
     attached: Rank, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stopping, "_LOST_AFTER", 0.001)
+    monkeypatch.setattr(interrupting, "_LOST_AFTER", 0.001)
     attached.gdb.loses = 1 << 30
     await attached.target.resume(soon())
     with pytest.raises(DeadlineExpired, match=r"rank 2 during interrupt: waited 0\.05 s for the r"):
@@ -144,7 +144,7 @@ async def test_a_rank_that_does_not_stop_is_named_and_can_be_asked_again(
 async def test_a_stop_after_the_deadline_is_settled_before_the_next_run(
     attached: Rank, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stopping, "_LOST_AFTER", 0.001)
+    monkeypatch.setattr(interrupting, "_LOST_AFTER", 0.001)
     attached.gdb.loses = 1 << 30
     await attached.target.resume(soon())
     with pytest.raises(DeadlineExpired):

@@ -13,7 +13,7 @@ import pytest
 from mpi_programs import Op
 from mpi_story import Collectives, World, stories
 
-from crdebug.errors import BadInput, Refused
+from crdebug.base.errors import BadInput, Refused
 from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.cuts import is_consistent, last_arriver, latest_cut, past
 from crdebug.timeline.matching import Matching

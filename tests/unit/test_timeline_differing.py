@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from crdebug.native import clock
-from crdebug.native.mpi_calls import BY_NAME
+from crdebug.native.recorder import clock
+from crdebug.native.recorder.mpi_calls import BY_NAME
 from crdebug.timeline.differing import difference
 
 WILD_SOURCE, WILD_TAG, NO = 2, 4, 16

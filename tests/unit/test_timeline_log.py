@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rank_log import DONE, NO, ODD, PACKED, WILD_SOURCE, LogWriter
 
-from crdebug.errors import NotAvailable
+from crdebug.base.errors import NotAvailable
 from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.collectives import Shape
 from crdebug.timeline.log import RankLog, read_log

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from crdebug.errors import BadInput, Refused
+from crdebug.base.errors import BadInput, Refused
 from crdebug.timeline.branches import Branches, branches_text
 from crdebug.timeline.search import Found, Outcome, Seen, first_moment
 from crdebug.timeline.thinning import GAP, Drop, Kept, thin

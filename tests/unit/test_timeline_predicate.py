@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from crdebug.errors import BadInput
-from crdebug.ranks import RankSet
+from crdebug.base.errors import BadInput
+from crdebug.base.gdb_values import number
+from crdebug.base.ranks import RankSet
 from crdebug.timeline.predicate import parse
-from crdebug.values import number
 
 EVERY = RankSet.span(4)
 

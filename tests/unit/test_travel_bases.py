@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from crdebug.travel.bases import Base, below, is_before
-from crdebug.travel.stops import End
+from crdebug.travel.restore_points import Base, below, is_before
+from crdebug.travel.reverse_continue import End
 
 
 def test_the_nearest_state_that_is_not_beyond_the_cut_comes_first() -> None:

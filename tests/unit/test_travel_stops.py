@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from fake_target import FakeTarget
 
-from crdebug.config import Settings
-from crdebug.deadline import Deadline
-from crdebug.errors import CrdebugError, GdbDied, Refused
-from crdebug.events import GroupStopped, RankStopped, StopReason
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError, GdbDied, Refused
+from crdebug.base.events import GroupStopped, RankStopped, StopReason
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
 from crdebug.mi.records import MiList, MiTuple, Result
-from crdebug.ranks import RankSet
-from crdebug.travel.bases import Base
-from crdebug.travel.reverse import Reverse
-from crdebug.travel.stops import Stops
+from crdebug.travel.restore_points import Base
+from crdebug.travel.reverse_continue import Stops
+from crdebug.travel.reverse_step import Reverse
 
 END = "90"
 

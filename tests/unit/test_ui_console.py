@@ -18,10 +18,10 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
+from crdebug.base.events import Event, StopReason
 from crdebug.commands.context import Context
 from crdebug.commands.registry import Registry
 from crdebug.commands.results import Nothing
-from crdebug.events import Event, StopReason
 from crdebug.ui import console
 from crdebug.ui.conversation import Plan, TerminalGone, converse
 from crdebug.ui.screen import Screen
@@ -293,7 +293,7 @@ async def test_the_session_is_closed_when_the_detach_fails(tmp_path: Path) -> No
     async with desk() as user:
 
         async def refuse(*, hold: bool) -> None:
-            from crdebug.errors import Refused
+            from crdebug.base.errors import Refused
 
             raise Refused("no")
 

@@ -10,11 +10,8 @@ from dataclasses import replace
 import pytest
 from fake_session import MAIN, POLL, RELAX, FakeSession, a_checkpoint, stops, together
 
-from crdebug.commands import results
-from crdebug.commands.context import Context
-from crdebug.commands.standard import standard
-from crdebug.errors import BadInput, DeadlineExpired, GdbError
-from crdebug.events import (
+from crdebug.base.errors import BadInput, DeadlineExpired, GdbError
+from crdebug.base.events import (
     GdbSays,
     GroupStopped,
     JobEnded,
@@ -26,10 +23,13 @@ from crdebug.events import (
     RankStopped,
     StopReason,
 )
-from crdebug.ranks import RankSet
-from crdebug.target.answers import Answers
-from crdebug.target.breakpoints import Breakpoint
-from crdebug.target.interface import Frame
+from crdebug.base.ranks import RankSet
+from crdebug.commands import results
+from crdebug.commands.context import Context
+from crdebug.commands.standard import standard
+from crdebug.debugger.answers import Answers
+from crdebug.debugger.breakpoints import Breakpoint
+from crdebug.debugger.target import Frame
 from crdebug.ui import failures
 from crdebug.ui.output import OutputMarks
 from crdebug.ui.render import render

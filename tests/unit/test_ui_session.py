@@ -11,8 +11,8 @@ import pytest
 from fake_session import FakeSession, a_checkpoint
 from test_ui_console import CTRL_D, ENTER, INTRODUCTION, desk, home, script
 
+from crdebug.base.events import RankRunning
 from crdebug.commands.results import Text
-from crdebug.events import RankRunning
 from crdebug.ui.conversation import Plan
 from crdebug.ui.screen import Screen
 from crdebug.ui.toolbar import Toolbar

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.events import GroupStopped, Location, RankStopped, StopReason
-from crdebug.target.group import RankInfo
+from crdebug.base.events import GroupStopped, Location, RankStopped, StopReason
+from crdebug.debugger.group import RankInfo
 from crdebug.ui.render import places
 from crdebug.ui.source import read_line
 from crdebug.ui.stops import describe

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdebug import batch, jobs
-from crdebug.batch import pause
+from crdebug.checkpoint.retention import Keep, Upkeep, expendable
 from crdebug.checkpoint.store import Checkpoint
-from crdebug.checkpoint.upkeep import Keep, Upkeep, expendable
-from crdebug.job.record import JobDirectory
+from crdebug.detached import batch, jobs
+from crdebug.detached.batch import pause
+from crdebug.job.directory import JobDirectory
 from crdebug.ui.options import SIZE, TIME
 
 pytestmark = pytest.mark.unit

@@ -1,0 +1,249 @@
+"""Who are the ranks of a job that somebody else started?
+
+Said by the MPIR symbols of its starter if it has them, else by what launchers put into the
+environment of the ranks. A user may name any process of the job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from crdebug.acquire.mpir import ProcDesc, acquire_of, is_here, is_starter
+from crdebug.acquire.symbols import find_symbols
+from crdebug.base.errors import BadInput, NotAvailable, Refused
+from crdebug.base.ranks import RankSet
+from crdebug.node import owners, proc, process_tree
+from crdebug.node.probes import LAUNCHERS
+
+# "Which rank am I", and "how many are there": Open MPI (mpirun(1), "Exported environment
+# variables"), PMI-1 launchers (MPICH's hydra), any PMIx launcher, Slurm (srun(1)). An Open MPI or
+# MPICH under a PMIx launcher or Slurm has both: the MPI's own comes first.
+VARIABLES: tuple[tuple[str, str], ...] = (
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("PMIX_RANK", "PMIX_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+)
+# How many of them are on this machine; MPICH's hydra has the second.
+_LOCAL = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundJob:
+    """A job that somebody else started.
+
+    root: the process that all of it is below: the launcher, or the rank itself if it has none.
+    how: for people, by what the ranks were told.  entries: by rank; some may be missing, those
+    that are on other machines or have ended.  size: the number of ranks as far as it is known.
+    ended: those that are known to have ended.
+    elsewhere: by machine, the ranks that are known to be there.
+    """
+
+    root: int
+    how: str
+    entries: tuple[ProcDesc, ...]
+    size: int
+    ended: RankSet = RankSet()  # noqa: RUF009 - immutable
+    elsewhere: Mapping[str, RankSet] = field(default_factory=dict)
+
+    @property
+    def ranks(self) -> RankSet:
+        return RankSet.of(entry.rank for entry in self.entries)
+
+    def only(self, ranks: str) -> FoundJob:
+        """The part that a user names, as in ``0,3-5``; empty is all that have not ended.
+
+        Raises BadInput for a rank that is not there; NotAvailable when all are wanted and some
+        are not on this machine, or one that is named has ended.
+        """
+        if not ranks:
+            missing = RankSet.span(self.size) - self.ranks - self.ended
+            hint = f"attach to the others: --ranks {self.ranks}" if self.entries else None
+            if self.elsewhere:
+                there = (f"{ranks} on {host}" for host, ranks in self.elsewhere.items())
+                raise NotAvailable(
+                    f"it has ranks on other machines: {', '.join(there)}; crdebug reaches only "
+                    "those on its own",
+                    hint=hint or "attach on one of these machines, to its part of the job",
+                )
+            if missing:
+                raise NotAvailable(
+                    "not on this machine, or ended",
+                    ranks=missing,
+                    hint=hint,
+                )
+            return self
+        chosen = RankSet.parse(ranks, self.ranks | self.ended)
+        if chosen & self.ended:
+            raise NotAvailable("has ended", ranks=chosen & self.ended)
+        entries = tuple(entry for entry in self.entries if entry.rank in chosen)
+        return replace(self, entries=entries)
+
+
+def find_job(pid: int) -> FoundJob:
+    """The job that a process belongs to: its launcher, one of its ranks, or what started it.
+
+    Raises BadInput when there is no such process, or it is of no job, or of several; NotAvailable
+    when it may not be looked at, or its ranks are not there yet.
+    """
+    try:
+        proc.environment(pid)  # of others' processes all that follows would only look empty
+        return _by_mpir(pid) or _by_environment(pid)
+    except ProcessLookupError:
+        raise BadInput(
+            f"there is no process {pid}", hint="name the launcher (mpirun), or one of its ranks"
+        ) from None
+    except PermissionError:
+        raise NotAvailable(
+            f"process {pid} may not be looked at: it is somebody else's",
+            hint="attach as its owner, or as root",
+        ) from None
+
+
+# ---- MPIR ----------------------------------------------------------------------------------------
+
+
+def _by_mpir(pid: int) -> FoundJob | None:
+    """By the table of a starter: the process itself, one above a rank, or the only one below."""
+    if rank_of(pid) is not None:
+        candidates = [each for each in process_tree.ancestors(pid) if rank_of(each) is None]
+    else:
+        candidates = [
+            pid,
+            *(each for each in process_tree.descendants(pid) if rank_of(each) is None),
+        ]
+    starters = [each for each in candidates if is_starter(each)]
+    if not starters:
+        return None
+    if len(starters) > 1 and pid not in starters and rank_of(pid) is None:
+        raise _several(pid, starters)
+    starter = starters[0]
+    entries, size = acquire_of(starter)
+    local = tuple(entry for entry in entries if is_here(entry.host))
+    ended = RankSet.span(size) - RankSet.of(entry.rank for entry in entries)
+    elsewhere: dict[str, RankSet] = {}
+    for entry in entries:
+        if not is_here(entry.host):
+            known = elsewhere.get(entry.host, RankSet())
+            elsewhere[entry.host] = known | RankSet.of([entry.rank])
+    below = process_tree.descendants(starter)
+    for entry in local:
+        _require_rank_of(starter, entry, entry.pid in below)
+    how = f"the MPIR process table of {_name(starter)} (process {starter})"
+    return FoundJob(starter, how, local, size, ended, elsewhere)
+
+
+def _require_rank_of(starter: int, entry: ProcDesc, below: bool) -> None:
+    """A table may name any process, to have root stop what is not its owner's: a rank belongs to
+    the starter's user, and was started by it, or by a daemon that told it which rank it is.
+
+    Raises Refused.
+    """
+    whose = owners.users_of(starter)
+    if whose not in ({0}, owners.users_of(entry.pid)):
+        problem = "belongs to another user"
+    elif not below and (rank_of(entry.pid) or ("", -1, 0))[1] != entry.rank:
+        problem = "was not started by it, and does not say that it is a rank"
+    else:
+        return
+    raise Refused(
+        f"{_name(starter)} (process {starter}) names process {entry.pid} as rank {entry.rank}, "
+        f"which {problem}",
+        hint="name one of the ranks instead",
+    )
+
+
+def _several(pid: int, launchers: Iterable[int]) -> BadInput:
+    names = ", ".join(f"{each} ({_name(each)})" for each in launchers)
+    return BadInput(f"below process {pid} there are several jobs: {names}", hint="name one of them")
+
+
+def _name(pid: int) -> str:
+    return proc.status(pid)["Name"]
+
+
+# ---- the environment -----------------------------------------------------------------------------
+
+
+def rank_in(environment: Mapping[str, str]) -> tuple[str, int, int] | None:
+    """By which variable a process is which rank of how many (0: not said); None if it is none."""
+    for name, size in VARIABLES:
+        if environment.get(name, "").isdecimal():
+            told = environment.get(size, "")
+            return name, int(environment[name]), int(told) if told.isdecimal() else 0
+    return None
+
+
+def rank_of(pid: int) -> tuple[str, int, int] | None:
+    """`rank_in` for a process; None also for one that has ended, or that is somebody else's."""
+    try:
+        return rank_in(proc.environment(pid))
+    except OSError:
+        return None
+
+
+def _by_environment(pid: int) -> FoundJob:
+    root = _whole(_launcher_of(pid) if rank_of(pid) is not None else pid)
+    members = [root, *process_tree.descendants(root)]
+    told = {each: found for each in members if (found := rank_of(each)) is not None}
+    if not told:
+        raise BadInput(
+            f"process {pid} is of no MPI job: it has no MPIR_proctable, and no process below it "
+            "has a rank in its environment",
+            hint="name the launcher (mpirun), or one of its ranks",
+        )
+    # What a rank starts itself has inherited the variables.
+    first = [each for each in told if proc.parent(each) not in told]
+    by_rank: dict[int, int] = {}
+    for each in first:
+        rank = told[each][1]
+        if rank in by_rank:
+            raise _several(pid, {proc.parent(by_rank[rank]), proc.parent(each)})
+        by_rank[rank] = _program(each, told)
+    host = os.uname().nodename
+    entries = tuple(
+        ProcDesc(rank, host, proc.executable(by_rank[rank]), by_rank[rank])
+        for rank in sorted(by_rank)
+    )
+    variable = told[first[0]][0]
+    size = max((told[each][2] for each in first), default=0) or max(by_rank) + 1
+    how = f"{variable} in the environment of the processes below {_name(root)} (process {root})"
+    ended = RankSet.span(size) - RankSet.of(by_rank) if _are_all_here(first, size) else RankSet()
+    return FoundJob(root, how, entries, size, ended)
+
+
+def _are_all_here(ranks: Iterable[int], size: int) -> bool:
+    """Does a rank know that all of the job were started on this machine?"""
+    for each in ranks:
+        with contextlib.suppress(ProcessLookupError):
+            environment = proc.environment(each)
+            return any(environment.get(name) == str(size) for name in _LOCAL)
+    return False
+
+
+def _launcher_of(rank: int) -> int:
+    """The nearest process above that is no rank; the rank's first process if that is init."""
+    top = rank
+    for above in process_tree.ancestors(rank):
+        if rank_of(above) is None:
+            return above if above > 1 else top
+        top = above
+    return top
+
+
+def _whole(launcher: int) -> int:
+    """MPICH's launcher has a proxy between itself and the ranks; on another machine there is only
+    that (hydra: pm/hydra/proxy)."""
+    above = proc.parent(launcher)
+    proxy = _name(launcher) == "hydra_pmi_proxy"
+    return above if proxy and above > 1 and _name(above).startswith(LAUNCHERS) else launcher
+
+
+def _program(first: int, told: Mapping[int, tuple[str, int, int]]) -> int:
+    """The MPI program among a rank's processes: a launcher may have started a shell for it."""
+    below = [each for each in process_tree.descendants(first) if told.get(each) == told[first]]
+    with_mpi = (each for each in (first, *below) if below and find_symbols(each, ("PMPI_Init",)))
+    return next(with_mpi, first)

@@ -1,0 +1,70 @@
+"""Debuggers at ranks that crdebug did not start, or at a part of a job's ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from crdebug.acquire.discovery import FoundJob, find_job
+from crdebug.attached.gdbs import attach_group
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import Refused
+from crdebug.base.events import Event, JobSays
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
+from crdebug.debugger.group import TargetGroup
+from crdebug.job.control_socket import is_attended
+from crdebug.job.directory import JobDirectory, all_jobs, attended_already, is_of
+from crdebug.job.launch import await_ranks
+from crdebug.job.shims import refuse_traced
+
+
+async def attach_found(
+    found: FoundJob,
+    settings: Settings,
+    subscriber: Callable[[Event], None] | None,
+    ended: RankSet,
+) -> TargetGroup:
+    """A GDB at each rank of a part that was chosen; says how the ranks were found.
+
+    ended: of that part, the ranks that are not there any more.
+
+    Raises Refused when somebody's debugger holds one.
+    """
+    for entry in found.entries:
+        refuse_traced(entry.pid, entry.rank)
+    if subscriber is not None:
+        subscriber(JobSays(f"the ranks are those of {found.how}"))
+    return await attach_group(found.entries, 0, settings, subscriber, ended)
+
+
+async def choose(job: str, ranks: str, settings: Settings) -> tuple[str, FoundJob | None]:
+    """What a user means by the name of a job, or by the PID of a process.
+
+    Returns the name of one of our jobs and None, for all of it; else a name to call it by, and the
+    ranks. Raises BadInput, NotAvailable.
+    """
+    if job.isdecimal() and not JobDirectory(job).exists():
+        ours = [each.name for each in all_jobs() if is_of(each, int(job))]
+        if not ours:
+            return job, find_job(int(job)).only(ranks)
+        job = ours[0]
+    return job, await _part_of(JobDirectory(job), ranks, settings) if ranks else None
+
+
+async def _part_of(directory: JobDirectory, ranks: str, settings: Settings) -> FoundJob:
+    """A part of the ranks of a job of ours. Raises BadInput; Refused when it is attended."""
+    if await is_attended(directory.session_socket):
+        raise attended_already(directory)
+    record = directory.read()
+    shims = await await_ranks(directory, record, Deadline(settings.attach))
+    held = RankSet.of(shim.rank for shim in shims if shim.shim().waiting)
+    if held:
+        raise Refused(
+            "threads wait for a debugger",
+            ranks=held,
+            hint=f"attach to all ranks, or 'crdebug release {directory.name}' first",
+        )
+    entries = tuple(shim.entry for shim in shims)
+    ended = directory.ended(record, RankSet.of(shim.rank for shim in shims))
+    size = len(entries) + len(ended)
+    return FoundJob(record.pid, f"job {directory.name}", entries, size, ended).only(ranks)

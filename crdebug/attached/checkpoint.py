@@ -1,0 +1,397 @@
+"""A checkpoint or a restart under the debugger: what each of the protocol's instructions does."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from crdebug.attached.gdbs import attach_gdb, end_job, mark_gone, replace_gdb
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError, GdbDied
+from crdebug.base.events import Event, JobSays, RankRestored, RankStopped
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
+from crdebug.checkpoint.driver import RankLost
+from crdebug.checkpoint.manifest import Manifest, ThreadRecord
+from crdebug.checkpoint.store import Checkpoint
+from crdebug.debugger.gdb import GdbTarget
+from crdebug.debugger.group import TargetGroup
+from crdebug.debugger.target import TargetState
+from crdebug.job.directory import JobDirectory, JobRecord
+from crdebug.job.ended_leaders import refuse_undumpable
+from crdebug.job.imaging import Image, Imaging
+from crdebug.job.shims import (
+    RankShim,
+    StoppedRank,
+    has_ended,
+    naming_the_ended,
+    refuse_traced,
+    shim_of,
+    who_ended,
+)
+from crdebug.node import proc, ptrace
+
+_NO_CALL = (1 << 64) - 1
+# Result codes of an interrupted call: see was_interrupted() in gdbscripts/rank_mi.py.
+_INTERRUPTED = {(1 << 64) - code for code in (4, 512, 513, 514, 516)}
+
+
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """Where a rank's threads were when it was herded. selected: the debugger's thread, as TID.
+
+    TIDs as numbered in the job. Kept in a file while the threads are held, so that another
+    crdebug can lead them out if this one dies.
+    """
+
+    threads: tuple[ThreadRecord, ...]
+    selected: int = 0
+
+
+def calls_to_make_again(threads: tuple[ThreadRecord, ...]) -> dict[int, int]:
+    """By TID, the number of the system call that the thread was stopped in, else -1."""
+    return {
+        each.tid: each.orig_rax if each.orig_rax < 1 << 32 and each.rax in _INTERRUPTED else -1
+        for each in threads
+    }
+
+
+async def note_threads(target: GdbTarget, deadline: Deadline) -> Whereabouts:
+    """What the rank's GDB sees of each thread."""
+    payload = (await target.mi("-crdebug-threads", deadline)).payload
+    inner = {thread.tid: thread.inner for thread in proc.threads(target.pid or 0)}
+    threads = tuple(
+        ThreadRecord(
+            tid=inner[row.number("tid")],
+            pc=int(row.text("pc"), 16),
+            sp=int(row.text("sp"), 16),
+            rax=int(row.text("rax"), 16),
+            orig_rax=int(row.text("orig_rax"), 16),
+            signal=row.text("signal"),
+            told=row.text("told") == "1",
+        )
+        for row in payload.list("threads").tuples()
+    )
+    return Whereabouts(threads, inner.get(payload.number("selected"), 0))
+
+
+async def lead_out(
+    target: GdbTarget,
+    shim: RankShim,
+    before: Whereabouts,
+    stop: RankStopped | None,
+    deadline: Deadline,
+) -> None:
+    """Have the rank's GDB lead its threads out of the waitpoint, to where they were `before`.
+
+    Threads that are not in it stay where they are, and will pass it.
+    """
+    outer = {thread.inner: thread.tid for thread in proc.threads(shim.pid)}
+    inside = {entry.tid for entry in shim.table() if entry.inside}
+    words = [str(outer.get(before.selected, 0))]
+    words += [
+        f"{outer[each.tid]}:{each.pc:x}:{each.sp:x}:{each.rax:x}:{each.orig_rax:x}"
+        f":{each.told:x}:{each.signal}"
+        for each in before.threads
+        if each.tid in inside & outer.keys()
+    ]
+    await target.walk_out(words, stop, deadline)
+    if shim.shim().waiting or shim.expected():
+        # It is still before main, where nothing but the gate keeps it; or a thread that did not
+        # come has the signal yet to take.
+        shim.set_gate(1)
+
+
+async def _find_again(target: GdbTarget, before: Whereabouts, deadline: Deadline) -> None:
+    """A rank that SIGSTOP has held: is every thread where it was, or in front of its call?"""
+    now = {each.tid: each for each in (await note_threads(target, deadline)).threads}
+    for was in before.threads:
+        thread = now.get(was.tid)
+        if thread is None or thread.sp != was.sp or thread.pc not in (was.pc, was.pc - 2):
+            at = "has ended" if thread is None else f"is at {thread.pc:#x}"
+            raise CrdebugError(f"thread {was.tid} was at {was.pc:#x} before and {at}")
+    for each in await target.threads(deadline):
+        if each.tid == before.selected:
+            await target.select_thread(each.number, deadline)
+
+
+def save_herd(directory: JobDirectory, herd: Mapping[int, Whereabouts]) -> None:
+    unfinished = directory.herd.with_name(f".{directory.herd.name}")
+    unfinished.write_bytes(msgspec.json.encode(herd))
+    unfinished.rename(directory.herd)
+
+
+def load_herd(directory: JobDirectory) -> dict[int, Whereabouts]:
+    """What a crdebug that died had noted; empty if there is nothing to be read."""
+    try:
+        return msgspec.json.decode(directory.herd.read_bytes(), type=dict[int, Whereabouts])
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return {}
+
+
+class Operation:
+    """checkpoint.driver.Actions for a job under one GDB a rank.
+
+    launch: starts a GDB for a rank.  manifest: what to restart from, None for a checkpoint.
+    Afterwards `record` and `shims` are the incarnation's that is there, and `checkpoint` is what
+    was published.
+    """
+
+    def __init__(
+        self,
+        group: TargetGroup,
+        imaging: Imaging,
+        record: JobRecord,
+        shims: tuple[RankShim, ...],
+        *,
+        launch: Callable[[int], Awaitable[GdbTarget]],
+        tell: Callable[[Event], None],
+        note: str = "",
+        manifest: Manifest | None = None,
+    ) -> None:
+        self.record = record
+        self.shims = shims
+        self.checkpoint: Checkpoint | None = None
+        self._group = group
+        self._imaging = imaging
+        self._settings: Settings = imaging.settings
+        self._launch = launch
+        self._tell = tell
+        self._note = note
+        self._manifest = manifest
+        self._where: dict[int, Whereabouts] = {}
+        self._stops: dict[int, RankStopped | None] = {}
+        self._image: Image | None = None
+        self._herded: set[int] = set()  # the ranks whose threads are where `_where` says
+        if manifest is not None:
+            self._herded = set(manifest.alive)
+            self._where = {
+                rank.rank: Whereabouts(rank.threads, rank.selected)
+                for rank in manifest.ranks
+                if rank.rank in self._herded
+            }
+
+    def _target(self, rank: int) -> GdbTarget:
+        target = self._group[rank]
+        assert isinstance(target, GdbTarget)
+        return target
+
+    @contextlib.asynccontextmanager
+    async def _shim(self, rank: int) -> AsyncIterator[RankShim]:
+        """The rank's shim, to do something with the rank. Whatever goes wrong with a rank that has
+        ended goes wrong because of that: RankLost is raised then."""
+        shim = shim_of(self.shims, rank)
+        try:
+            if not proc.is_alive(shim.pid):
+                raise ProcessLookupError
+            yield shim
+        except (CrdebugError, OSError) as error:
+            if not has_ended(shim.pid):
+                raise
+            target = self._target(rank)
+            # A GDB that holds a process which has ended would only keep it from going away.
+            with contextlib.suppress(CrdebugError):
+                await target.close(Deadline(self._settings.stop))
+            target.mark_ended("")
+            told, ranks = who_ended(self.shims)
+            raise RankLost(told, ranks=ranks) from error
+
+    # ---- into the waitpoint -------------------------------------------------------------------
+
+    async def record_threads(self, rank: int) -> None:
+        async with self._shim(rank) as shim:
+            target = await self._attached(rank, shim)
+            refuse_undumpable(shim.pid, rank)
+            shim.refuse_obstacles()
+            # What an interrupt may have left behind is cleared now: once the waitpoint signal is
+            # queued no thread may run before it is let go.
+            await target.interrupt(Deadline(self._settings.command))
+            self._stops[rank] = target.last_stop
+            self._where[rank] = await note_threads(target, Deadline(self._settings.command))
+
+    async def herd(self, rank: int) -> None:
+        async with self._shim(rank) as shim:
+            save_herd(self._imaging.directory, self._where)
+            shim.set_with_checkpoint(1)
+            threads = self._where[rank].threads
+            held = {each.tid: each.signal_number for each in threads if each.signal}
+            shim.close_gate(calls_to_make_again(threads), held)
+            blockers = shim.blockers()
+            try:
+                if blockers:
+                    self._tell(
+                        JobSays(
+                            f"rank {rank}: {shim.who_blocks(blockers)}: unblocked for the "
+                            "checkpoint, and blocked again when it goes on"
+                        )
+                    )
+                    tids = (thread.tid for thread in blockers)
+                    words = " ".join(map(str, [self.record.signal, *tids]))
+                    command = Deadline(self._settings.command)
+                    await self._target(rank).mi(f"-crdebug-unblock {words}", command)
+                shim.queue_signal()
+                self._require_held(rank, shim)
+            except BaseException:
+                shim.set_gate(1)  # whoever has the signal already passes
+                with contextlib.suppress(ProcessLookupError):
+                    shim.have_blocked_again(blockers)
+                raise
+            self._herded.add(rank)
+
+    def _require_held(self, rank: int, shim: RankShim) -> None:
+        """Raises GdbDied unless the rank has stood ever since its threads were noted: what was
+        noted is wrong otherwise, and nobody could lead them there."""
+        held_by = self._target(rank).gdb_pid
+        if any(thread.tracer != held_by for thread in proc.threads(shim.pid)):
+            raise GdbDied("gdb has let the rank go", "checkpoint", None, ranks=RankSet.of([rank]))
+
+    async def detach(self, rank: int) -> None:
+        async with self._shim(rank) as shim:
+            target = self._target(rank)
+            if isinstance(shim, StoppedRank):
+                command = Deadline(self._settings.command)
+                await target.mi("-crdebug-before-calls", command)
+                await target.detach(command)
+                return
+            try:
+                await target.lend(self.record.signal, Deadline(self._settings.command))
+            except CrdebugError:
+                # Whatever is wrong with it: a GDB that ends lets go, and the rank is herded.
+                await target.close(Deadline(self._settings.stop))
+                refuse_traced(shim.pid, rank)
+
+    async def await_waitpoint(self, rank: int) -> None:
+        async with self._shim(rank) as shim:
+            await shim.await_waitpoint(Deadline(self._settings.herd))
+            if self._manifest is None and not isinstance(
+                shim, StoppedRank
+            ):  # else they are in the image
+                await self._queue_signals(rank, shim)
+
+    async def _queue_signals(self, rank: int, shim: RankShim) -> None:
+        """Signals that the rank's GDB holds belong into the image. In the waitpoint they are
+        blocked, and whatever leads a thread out of there finds its own.
+
+        But for faults: the kernel prefers those to other traps, blocked or not (kernel/signal.c,
+        dequeue_synchronous_signal), and the CRS waits for a trap of its own.
+        """
+        threads = self._where[rank].threads
+        held = {each.tid: each for each in threads if each.signal and not each.is_fault}
+        wanted = {}
+        for thread in proc.threads(shim.pid):
+            if thread.inner in held:
+                record = held[thread.inner]
+                ptrace.queue_signal(thread.tid, bytes.fromhex(record.signal))
+                wanted[thread.tid] = 1 << (record.signal_number - 1)
+        await Deadline(self._settings.herd).until(
+            lambda: all(proc.queued(shim.pid, tid) & bit for tid, bit in wanted.items()),
+            "signals to be queued",
+            ranks=RankSet.of([rank]),
+        )
+
+    # ---- the image ----------------------------------------------------------------------------
+
+    async def dump(self) -> None:
+        with naming_the_ended(self.shims):
+            self._image = await self._imaging.dump(self.record, self.shims, running=False)
+        if self._image.told:
+            self._tell(JobSays(self._image.told))
+
+    async def publish(self) -> None:
+        assert self._image is not None
+        image, self._image = self._image, None
+        locations = {
+            rank: str(stop.location) if stop and stop.location else ""
+            for rank, stop in self._stops.items()
+        }
+        self.checkpoint = await self._imaging.publish(
+            image,
+            self.record,
+            self.shims,
+            note=self._note,
+            threads={rank: where.threads for rank, where in self._where.items()},
+            selected={rank: where.selected for rank, where in self._where.items()},
+            locations=locations,
+        )
+
+    def close(self) -> None:
+        """An image is discarded that was not to be published: the checkpoint failed before that."""
+        if self._image is not None:
+            self._imaging.store.discard(self._image.draft)
+
+    async def restore(self) -> None:
+        assert self._manifest is not None
+        self._old = self.record
+        why = self._imaging.why_end_first(self._manifest, self.record)
+        if why is not None:
+            await self._imaging.before_the_end(self._manifest, self.record)
+            self._tell(why)
+            await self.retire()
+        self.record, self.shims = await self._imaging.restore(
+            self._manifest, self.record, debugger=True
+        )
+        save_herd(self._imaging.directory, self._where)
+
+    async def retire(self) -> None:
+        await end_job(self._group, self._old)
+
+    async def announce(self) -> None:
+        assert self._manifest is not None
+        mark_gone(self._group, self._manifest.ended, self._tell)
+        for shim in self.shims:
+            self._tell(RankRestored(shim.rank, shim.entry.host, shim.pid))
+
+    # ---- out of it ----------------------------------------------------------------------------
+
+    async def attach(self, rank: int) -> None:
+        async with self._shim(rank) as shim:
+            await self._attached(rank, shim)
+
+    async def _attached(self, rank: int, shim: RankShim) -> GdbTarget:
+        """The rank's debugger, which holds the rank: another one if it must be."""
+        target = self._target(rank)
+        if target.lent and not target.dead:
+            # One that cannot does not know what became of its process; a new one will.
+            with contextlib.suppress(CrdebugError):
+                await target.take_back(Deadline(self._settings.command))
+        if target.lent or target.dead or target.pid not in (None, shim.pid):
+            target = await replace_gdb(self._group, rank, self._launch)
+            if rank not in self._herded:  # it ran on
+                self._where.pop(rank, None)
+                self._stops.pop(rank, None)
+        if target.state is not TargetState.STOPPED:
+            await attach_gdb(self._group, rank, shim.pid, self._launch, self._tell)
+        return self._target(rank)
+
+    async def walk_out(self, rank: int) -> None:
+        async with self._shim(rank) as shim:
+            where = self._where.get(rank, Whereabouts(()))
+            # Should it fail, and another debugger try: threads that came out have run on.
+            stop = self._stops.pop(rank, None)
+            deadline = Deadline(self._settings.command)
+            if isinstance(shim, StoppedRank):
+                await _find_again(self._target(rank), where, deadline)
+                return
+            await lead_out(self._target(rank), shim, where, stop, deadline)
+
+
+def refused_operation(
+    problems: list[CrdebugError], held: RankSet, job: str, taken: Checkpoint | None = None
+) -> CrdebugError:
+    """One error for an operation that failed: the first problem, which is the cause of the others;
+    what came of it all the same, and who is held."""
+    error = problems[0]
+    outcomes = []
+    if taken is not None:
+        outcomes.append(f"checkpoint {taken.handle} is there all the same")
+    if held:
+        one = len(held) == 1
+        outcomes.append(f"rank{'' if one else 's'} {held} could not be led out of the waitpoint")
+        error.hint = (
+            f"'detach' lets {'it' if one else 'them'} go on, and so does 'crdebug release {job}'"
+        )
+    error.outcome = "; ".join(outcomes)
+    return error

@@ -1,0 +1,299 @@
+"""A GDB for every rank: started, attached, brought to main."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from signal import SIGRTMIN
+
+from crdebug.acquire.debug_files import unpack
+from crdebug.acquire.mpir import ProcDesc
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError, DeadlineExpired, GdbDied, GdbError
+from crdebug.base.events import Event, JobSays
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
+from crdebug.debugger.gdb import GdbTarget
+from crdebug.debugger.group import Identity, TargetGroup
+from crdebug.debugger.in_c import number_in_c
+from crdebug.debugger.startup import index_cache, unpacked_debug_files
+from crdebug.debugger.target import BreakpointRequest, Target, TargetState
+from crdebug.job.directory import JobRecord
+from crdebug.job.ended_leaders import refuse_unattachable
+from crdebug.job.launch import end
+from crdebug.job.shims import RankShim
+from crdebug.node import proc, signals
+from crdebug.node.code import remove_breakpoints
+
+Tell = Callable[[Event], None] | None
+
+# What keeps snapshots in memory; see crdebug/debugger/snapshot.py.
+KEEPING = ("kept_memory.py", "kept_files.py", "kept_kernel.py", "keep_mi.py")
+
+
+def scripts() -> tuple[Path, ...]:
+    """crdebug's part inside each GDB, in the order in which it is sourced."""
+    home = resources.files("crdebug.gdbscripts")
+    return tuple(
+        Path(str(home / name))
+        for name in (
+            "own_index.py",
+            "ptrace_x86.py",
+            "rank_mi.py",
+            "lend_mi.py",
+            *KEEPING,
+            "waits_mi.py",
+            "quiet_mi.py",
+            "sites_mi.py",
+            "place_mi.py",
+            "inject_mi.py",
+            "ends_mi.py",
+            "array_mi.py",
+            "lies_mi.py",
+            "frames_mi.py",
+        )
+    )
+
+
+def walking_scripts() -> tuple[Path, ...]:
+    """What going back by steps needs besides, in the order in which it is sourced."""
+    home = resources.files("crdebug.gdbscripts")
+    names = (
+        "walk_engine",
+        "walk_code",
+        "walk_search",
+        "walk_lines",
+        "walk_states",
+        "walk_mi",
+        "walk_meet",
+    )
+    return tuple(Path(str(home / f"{name}.py")) for name in names)
+
+
+async def launch_gdb(rank: int, signal: int, settings: Settings, tell: Tell = None) -> GdbTarget:
+    """Start a rank's GDB, which then passes the waitpoint signal on without a word.
+
+    One that is killed by a signal of its own or from outside is replaced, once, and told.
+    """
+    try:
+        return await _launch_gdb(rank, signal, settings)
+    except GdbDied as death:
+        if death.status is None or death.status >= 0:  # the next one would say the same
+            raise
+        _tell_of(death, tell)
+    return await _launch_gdb(rank, signal, settings)
+
+
+async def _launch_gdb(rank: int, signal: int, settings: Settings) -> GdbTarget:
+    deadline = Deadline(settings.attach)
+    target = await GdbTarget.launch(rank, deadline, gdb=settings.gdb, scripts=scripts())
+    if signal:
+        try:
+            await pass_signal(target, signal, deadline)
+        except CrdebugError:
+            await target.close(deadline)
+            raise
+    return target
+
+
+def _tell_of(death: GdbDied, tell: Tell) -> None:
+    if tell is not None:
+        tell(JobSays(f"{death}; another one takes its place"))
+
+
+async def pass_signal(target: Target, signal: int, deadline: Deadline) -> None:
+    """Have a GDB give the rank this signal without a word."""
+    # GDB names real-time signals by number, the others as everybody does.
+    name = signals.name_of(signal) if signal < SIGRTMIN else f"SIG{signal}"
+    await target.console(f"handle {name} nostop noprint pass", deadline)
+
+
+async def launch_group(
+    ranks: Iterable[int],
+    signal: int,
+    settings: Settings,
+    identities: Mapping[int, Identity] | None = None,
+    tell: Tell = None,
+) -> TargetGroup:
+    """A GDB for each rank, all at once, attached to nothing yet.
+
+    Raises the first error; none is left running then.
+    """
+    await unpack(index_cache(), unpacked_debug_files(), Deadline(settings.attach))
+    launching = [asyncio.create_task(launch_gdb(rank, signal, settings, tell)) for rank in ranks]
+    try:
+        targets = await asyncio.gather(*launching)
+    except BaseException:
+        for task in launching:
+            task.cancel()
+        done = await asyncio.gather(*launching, return_exceptions=True)
+        left = [each for each in done if isinstance(each, GdbTarget)]
+        with contextlib.suppress(CrdebugError):
+            await TargetGroup(left, settings=settings).close()
+        raise
+    group = TargetGroup(targets, settings=settings, identities=identities)
+    group.on_death = clear_code
+    return group
+
+
+async def attach_group(
+    entries: Sequence[ProcDesc],
+    signal: int,
+    settings: Settings,
+    tell: Tell = None,
+    ended: Iterable[int] = (),
+) -> TargetGroup:
+    """A GDB attached to each process of the table, all at once.
+
+    ended: the ranks that had ended before; they get a GDB too, for a restart may bring them back.
+
+    Raises the first error; what was attached is let go and every GDB ended then.
+    """
+    for entry in entries:
+        refuse_unattachable(entry.pid, entry.rank)
+    names = {entry.rank: Identity(entry.host, entry.executable) for entry in entries}
+    pids = {entry.rank: entry.pid for entry in entries}
+    group = await launch_group([*pids, *ended], signal, settings, names, tell)
+
+    async def launch(rank: int) -> GdbTarget:
+        return await launch_gdb(rank, signal, settings, tell)
+
+    async def attach(target: Target) -> None:
+        await attach_gdb(group, target.rank, pids[target.rank], launch, tell)
+
+    try:
+        answers = await group.ask(RankSet.of(pids), attach)
+        for error in answers.errors.values():
+            raise error
+        mark_gone(group, ended, tell)
+    except BaseException:
+        with contextlib.suppress(CrdebugError):
+            await group.close()
+        raise
+    return group
+
+
+async def attach_gdb(
+    group: TargetGroup,
+    rank: int,
+    pid: int,
+    launch: Callable[[int], Awaitable[GdbTarget]],
+    tell: Tell,
+) -> None:
+    """A rank's GDB attaches to a process. One that dies of that, or before, is replaced, once.
+
+    launch: starts another one, attached to nothing.  tell: hears that it was replaced.
+    """
+    try:
+        await group[rank].attach(pid, Deadline(group.settings.attach))
+    except GdbDied as death:
+        if not proc.is_alive(pid):
+            # Some GDBs die of that (16.3, linux-nat.c: mark_lwp_dead, an internal error).
+            said = f"process {pid} has ended"
+            raise GdbError(said, "-target-attach", ranks=RankSet.of([rank])) from death
+        _tell_of(death, tell)
+        target = await replace_gdb(group, rank, launch)
+        await target.attach(pid, Deadline(group.settings.attach))
+
+
+def mark_gone(group: TargetGroup, ended: Iterable[int], tell: Tell) -> None:
+    """Ranks that are not there any more, or not yet again: their GDBs hold nothing."""
+    ranks = RankSet.of(ended)
+    for rank in ranks:
+        target = group[rank]
+        assert isinstance(target, GdbTarget)
+        target.mark_ended(None)
+    if ranks and tell is not None:
+        tell(JobSays(f"{ranks.words} {'has' if len(ranks) == 1 else 'have'} ended"))
+
+
+def clear_code(rank: int, pid: int) -> None:
+    """A GDB that died while its rank ran has left its breakpoints in the rank's code."""
+    with contextlib.suppress(OSError):
+        remove_breakpoints(pid)
+
+
+def raise_first(outcomes: Iterable[object]) -> None:
+    """Of what `asyncio.gather` returned: nothing is left under way when an error is raised."""
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+
+
+async def replace_gdb(
+    group: TargetGroup, rank: int, launch: Callable[[int], Awaitable[GdbTarget]]
+) -> GdbTarget:
+    """A new GDB in the place of a rank's, with the rank's breakpoints, attached to nothing yet."""
+    await group[rank].close(Deadline(group.settings.stop))
+    target = await launch(rank)
+    await group.adopt(target)
+    return target
+
+
+async def end_job(group: TargetGroup, record: JobRecord) -> None:
+    """End every process of a job whose ranks these GDBs hold. Raises DeadlineExpired.
+
+    A rank that is held by its GDB ends only once that takes note of it, and PID 1 not before its
+    ranks (pid_namespaces(7)). A GDB that takes no note of anything is ended itself.
+    """
+    stop = group.settings.stop
+    patience = Deadline(stop / 3)
+
+    def note() -> Awaitable[object]:
+        return group.ask(
+            group.in_state(TargetState.STOPPED),
+            lambda each: patience.wait(each.kill(patience), "gdb to let the rank end"),
+        )
+
+    try:
+        await end(record, patience, note)
+    except DeadlineExpired:
+        stuck = [each for each in (group[rank] for rank in group.ranks) if each.pid is not None]
+        closing = (each.close(Deadline(stop / 3)) for each in stuck)
+        await asyncio.gather(*closing, return_exceptions=True)
+        await end(record, Deadline(stop))
+
+
+async def to_main(group: TargetGroup, shims: Sequence[RankShim], settings: Settings) -> None:
+    """Let ranks that are held before main run to its first line; in Fortran, to the program's.
+
+    A program without a symbol main is stopped at its first instruction: __libc_start_main gets
+    its address (System V ABI, glibc csu/libc-start.c).
+    """
+    deadline = Deadline(settings.launch)
+    await asyncio.gather(*(_one_to_main(group, shim, deadline) for shim in shims))
+
+
+_MAIN = ("MAIN__", "main")  # gfortran's, which its main calls, is before it
+
+
+async def _one_to_main(group: TargetGroup, shim: RankShim, deadline: Deadline) -> None:
+    target = group[shim.rank]
+    names = [each for each in _MAIN if await _has_symbol(target, each, deadline)]
+    known = bool(names)
+    await _insert(target, names[0] if known else "__libc_start_main", deadline)
+    shim.set_gate(1)
+    await target.resume(deadline)
+    await deadline.wait(target.stopped(), "the program to come to main")
+    if not known and target.state is TargetState.STOPPED:
+        await _insert(target, "*$rdi", deadline)
+        await target.resume(deadline)
+        await deadline.wait(target.stopped(), "the program to come to main")
+    if target.state is TargetState.STOPPED:
+        shim.set_gate(0)
+
+
+async def _has_symbol(target: Target, name: str, deadline: Deadline) -> bool:
+    try:
+        await number_in_c(target, f"&{name}", deadline)
+    except GdbError:
+        return False
+    return True
+
+
+async def _insert(target: Target, location: str, deadline: Deadline) -> None:
+    """A temporary breakpoint of our own."""
+    await target.insert_breakpoint(BreakpointRequest(location, temporary=True), deadline)

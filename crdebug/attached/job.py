@@ -1,0 +1,446 @@
+"""A job in its container with a debugger at its ranks: what a session does to it as a whole."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from crdebug.attached.checkpoint import (
+    Operation,
+    Whereabouts,
+    lead_out,
+    load_herd,
+    refused_operation,
+)
+from crdebug.attached.gdbs import attach_gdb, end_job, launch_gdb, raise_first, replace_gdb
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError, GdbDied, Interrupted, NotAvailable, Refused
+from crdebug.base.events import Event, GroupStopped, JobSays, Progress
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
+from crdebug.checkpoint.driver import drive
+from crdebug.checkpoint.manifest import Manifest
+from crdebug.checkpoint.protocol import Phase, Protocol
+from crdebug.checkpoint.store import Checkpoint, CheckpointStore
+from crdebug.debugger.gdb import GdbTarget
+from crdebug.debugger.group import Identity, TargetGroup
+from crdebug.debugger.target import TargetState
+from crdebug.job import app_requests, clocks, half_back, hooks, standard_input
+from crdebug.job.control_socket import ControlServer, Request
+from crdebug.job.directory import JobDirectory, JobRecord, is_alive
+from crdebug.job.imaging import Imaging
+from crdebug.job.output import OutputRelay
+from crdebug.job.restoring import OUTPUT
+from crdebug.job.shims import RankShim, find_shim, shim_of
+from crdebug.job.told import told
+from crdebug.node import proc, signals
+
+
+class AttendedJob:
+    """The incarnation of a job that a group of debuggers is attached to.
+
+    Owns the relay of its output and the socket at which other crdebugs ask, until `close`.
+    """
+
+    def __init__(
+        self,
+        group: TargetGroup,
+        directory: JobDirectory,
+        record: JobRecord,
+        shims: tuple[RankShim, ...],
+        settings: Settings,
+        tell: Callable[[Event], None],
+    ) -> None:
+        self.group = group
+        self.directory = directory
+        self.record = record
+        self.shims = shims
+        self.settings = settings
+        self._tell = tell
+        self._relay: OutputRelay | None = None
+        self.output_told: Mapping[Path, int] = {}  # once it is closed
+        self._control: ControlServer | None = None
+        self._hearing: asyncio.Task[None] | None = None
+        self._asked = asyncio.Event()  # the user wants what is under way to end
+
+    async def open(
+        self,
+        answer: Callable[[Request], Awaitable[int]],
+        answer_ranks: Callable[[tuple[app_requests.Asked, ...]], Awaitable[None]],
+    ) -> None:
+        """From now on: relay all that is written, and answer other crdebugs and the program."""
+        self._control = ControlServer(self.directory.session_socket, answer)
+        await self._control.start()
+        for shim in self.shims:
+            shim.set_with_checkpoint(1)
+        self._relay = OutputRelay(self.run_directory, self._tell, from_now=False)
+        self._hearing = asyncio.create_task(self._hear(answer_ranks))
+
+    async def _hear(
+        self, answer_ranks: Callable[[tuple[app_requests.Asked, ...]], Awaitable[None]]
+    ) -> None:
+        async with app_requests.Bell(self.directory) as bell:
+            while True:
+                await bell.rung.wait()
+                bell.rung.clear()
+                with contextlib.suppress(CrdebugError, OSError):  # of ranks that end meanwhile
+                    asks = app_requests.asked(self.apps())
+                    if asks:
+                        await answer_ranks(asks)
+
+    def apps(self) -> tuple[app_requests.RankApp, ...]:
+        """The ranks' parts that their program asks by."""
+        return app_requests.find_apps(self.shims, self.record.shim)
+
+    async def close(self) -> None:
+        if self._hearing is not None:
+            self._hearing.cancel()
+            await asyncio.gather(self._hearing, return_exceptions=True)
+        if self._control is not None:
+            await self._control.close()
+        if self._relay is not None:
+            self._relay.catch_up()
+            await self._relay.stop()
+            self.output_told = self._relay.told
+            self._relay = None
+        self.directory.forget_if_over()
+
+    @property
+    def name(self) -> str:
+        return self.directory.name
+
+    @property
+    def run_directory(self) -> Path:
+        return self.directory.run(self.record.incarnation)
+
+    @property
+    def alive(self) -> bool:
+        return is_alive(self.record)
+
+    @property
+    def status(self) -> int | None:
+        """The launcher's exit status once it has ended; 137 if it was killed."""
+        status = told(self.run_directory / "events").status
+        if status is None and not (self.alive and not proc.is_ending(self.record.pid)):
+            return 128 + 9
+        return status
+
+    def catch_up(self) -> None:
+        """Tell what has been written by now."""
+        if self._relay is not None:
+            self._relay.catch_up()
+
+    @property
+    def is_half_back(self) -> bool:
+        """Are its ranks at different times, because a way back in memory broke off?"""
+        return half_back.is_half_back(self.directory, self.record)
+
+    def require_whole(self) -> None:
+        """Raises Refused when it is half back: nothing may go on from there."""
+        if self.is_half_back:
+            hint = "'restart', or 'goto tick N', brings back a checkpoint"
+            raise half_back.refused(self.name, hint)
+
+    def output_sizes(self) -> tuple[int, ...]:
+        """How much the job has written so far, in bytes."""
+        return tuple((self.run_directory / name).stat().st_size for name in OUTPUT)
+
+    def input_size(self) -> int:
+        """How much the job was sent so far; it only tells one size from another."""
+        return standard_input.size(self.run_directory)
+
+    @property
+    def has_later_input(self) -> bool:
+        """Is there input that was sent behind the checkpoint that it is back at?"""
+        return standard_input.has_later(self.run_directory)
+
+    def drop_later_input(self) -> None:
+        """It gets something else instead."""
+        standard_input.drop_later(self.run_directory)
+
+    def require_input(self) -> None:
+        """Raises Refused when nothing can be sent to the job's standard input."""
+        if not self.has_later_input:
+            standard_input.require(self.record, self.run_directory)
+
+    async def send(self, data: bytes) -> None:
+        """Append to what the job reads; nothing is the end. Raises Refused."""
+        await standard_input.send(self.directory, data, Deadline(self.settings.stop))
+
+    async def give_input_again(self) -> None:
+        """Before ranks run: what was sent behind the checkpoint that the job is back at."""
+        if self.has_later_input:
+            limit = Deadline(self.settings.stop)
+            async with self.directory.lock_within("give its input again", limit):
+                standard_input.give_again(self.run_directory, self.record.pid)
+
+    async def rewind_output(self, sizes: Sequence[int]) -> None:
+        """Take what the job has written back to these lengths. Its writers append (O_APPEND)."""
+        if self._relay is not None:
+            self._relay.catch_up()
+            await self._relay.stop()
+        for name, size in zip(OUTPUT, sizes, strict=True):
+            os.truncate(self.run_directory / name, size)
+        if self._relay is not None:
+            self._relay = OutputRelay(self.run_directory, self._tell, from_now=True)
+
+    def leave(self) -> None:
+        """No debugger any more: the ranks' variables say so from now on."""
+        now = [shim for shim in map(self._shim_now, self.shims) if shim is not None]
+        alive = [shim for shim in now if proc.is_alive(shim.pid)]
+        for shim in alive:
+            shim.set_with_checkpoint(0)
+        clocks.let_go(alive, self.record.layer)
+
+    def _follow_programs(self) -> None:
+        """Ranks may have become other programs while they ran."""
+        if any(shim.is_elsewhere() for shim in self.shims):
+            self.shims = tuple(self._shim_now(shim) or shim for shim in self.shims)
+            self._identify()
+
+    def _identify(self) -> None:
+        self.group.identities |= {
+            shim.rank: Identity(shim.entry.host, shim.entry.executable) for shim in self.shims
+        }
+
+    def _shims_now(self) -> tuple[RankShim, ...]:
+        """The shims, found anew: a process that became another program (execve(2)) has its shim
+        elsewhere. Raises Refused when one has not begun yet."""
+        found = [(shim.rank, self._shim_now(shim)) for shim in self.shims]
+        missing = RankSet.of(rank for rank, shim in found if shim is None)
+        if missing:
+            raise Refused(
+                "it has become another program, which has not begun yet",
+                ranks=missing,
+                hint="let it run on, to its main or further",
+            )
+        return tuple(shim for _, shim in found if shim is not None)
+
+    def _shim_now(self, shim: RankShim) -> RankShim | None:
+        if not proc.is_alive(shim.pid) or not shim.is_elsewhere():
+            return shim
+        entry = replace(shim.entry, executable=proc.executable(shim.pid))
+        try:
+            return find_shim(entry, self.record.shim, adopted=self.record.adopted)
+        except NotAvailable:
+            return None
+
+    async def let_out(self) -> None:
+        """Let threads go on that could not be led out of the waitpoint; once no GDB is left."""
+        for shim in self.shims:
+            with contextlib.suppress(ProcessLookupError):
+                if shim.shim().waiting:
+                    await shim.release(Deadline(self.settings.herd))
+
+    async def run(self, run: Callable[[], Awaitable[GroupStopped]]) -> GroupStopped:
+        """Let ranks run, whatever their GDBs do; for what that raises see TargetGroup.resume."""
+        await self.revive()
+        try:
+            return await run()
+        except GdbDied as error:
+            # All ranks stand by now, but for those that a GDB let go when it died.
+            with contextlib.suppress(CrdebugError):
+                await self.revive()
+                error.hint = "another gdb stopped the rank where it is now"
+            raise
+        finally:
+            self._follow_programs()
+            self.catch_up()
+
+    async def revive(self) -> None:
+        """Another GDB for each rank whose GDB died; it stops the rank where that is by now."""
+
+        async def one(rank: int) -> None:
+            shim = shim_of(self.shims, rank)
+            if not proc.is_alive(shim.pid):
+                target = self.group[rank]
+                assert isinstance(target, GdbTarget)
+                target.mark_ended("")
+                return
+            await replace_gdb(self.group, rank, self._launch)
+            await attach_gdb(self.group, rank, shim.pid, self._launch, self._tell)
+
+        dead = self.group.in_state(TargetState.DEAD)
+        if self.alive and dead:
+            done = await asyncio.gather(*map(one, dead), return_exceptions=True)
+            raise_first(done)
+
+    async def wait_ended(self, deadline: Deadline) -> None:
+        what = f"job '{self.name}' to end"
+        await deadline.until(lambda: self.status is not None, what)
+        await self._let_ranks_end(deadline)
+        await signals.ended(self.record.pid, deadline, what)
+        self.catch_up()
+
+    async def end(self) -> None:
+        """End every process of it."""
+        await end_job(self.group, self.record)
+        self.catch_up()
+
+    async def _let_ranks_end(self, deadline: Deadline) -> None:
+        """Killed ranks that are held by their GDBs end only once these take note of it, and PID 1
+        not before its ranks (pid_namespaces(7))."""
+        stopped = self.group.in_state(TargetState.STOPPED)
+        await self.group.ask(stopped, lambda each: each.kill(deadline))
+
+    async def lead_out_all(self) -> None:
+        """After another crdebug's death: whoever waits in a waitpoint comes out."""
+        herd = load_herd(self.directory)
+
+        async def one(shim: RankShim) -> None:
+            target = self.group[shim.rank]
+            assert isinstance(target, GdbTarget)
+            if any(entry.inside for entry in shim.table()):
+                where = herd.get(shim.rank, Whereabouts(()))
+                await lead_out(target, shim, where, None, Deadline(self.settings.command))
+            elif shim.shim().waiting:
+                shim.set_gate(1)  # held before main
+
+        done = await asyncio.gather(*map(one, self.shims), return_exceptions=True)
+        raise_first(done)
+
+    async def checkpoint(self, note: str, store: CheckpointStore | None = None) -> Checkpoint:
+        """See Session.checkpoint. store: where it is kept, if not with the user's."""
+        if not self.alive:
+            raise Refused("the job has ended", hint="'restart' brings it back")
+        self.require_whole()
+        ended = self.group.in_state(TargetState.EXITED)
+        gone = self.group.ranks - self.group.in_state(TargetState.STOPPED, TargetState.DEAD) - ended
+        if gone:
+            raise Refused("cannot checkpoint: not every rank is stopped", ranks=gone)
+        if ended == self.group.ranks:
+            raise Refused("all ranks have ended", hint="'restart' brings them back")
+        self._refuse_doomed(ended)
+        with self.directory.lock("checkpoint"):
+            self.shims = self._shims_now()
+            app_requests.refuse_quiet(self.apps())
+            if store is not None:  # one of crdebug's own, to go back to in this session
+                return await self._take(note, store)
+            left = app_requests.left_out(self.apps())
+            if left:
+                why = "the job stands, so that its callbacks before a checkpoint are not called"
+                self._tell(JobSays(f"{left.words}: {why}"))
+            now = (self.record, self._living(), self.settings, self._tell)
+            async with hooks.around_checkpoint(*now) as taken:
+                taken.append(await self._take(note, None))
+            return taken[0]
+
+    def _refuse_doomed(self, ended: RankSet) -> None:
+        """Raises Refused when a rank has ended badly: launchers end all others then, also those
+        that a checkpoint would bring back."""
+        stops = {rank: self.group[rank].last_stop for rank in ended}
+        badly = RankSet.of(r for r, stop in stops.items() if stop is None or not stop.ended_well)
+        if badly:
+            raise Refused(
+                "cannot checkpoint: it has ended badly, and the launcher is to end the others",
+                ranks=badly,
+                hint="'restart' goes back to before",
+            )
+
+    @property
+    def _alive(self) -> RankSet:
+        return self.group.ranks - self.group.in_state(TargetState.EXITED)
+
+    def _living(self) -> tuple[RankShim, ...]:
+        """Those of the ranks that have not ended. The others' tell where they were once they are
+        back."""
+        return tuple(shim for shim in self.shims if shim.rank in self._alive)
+
+    async def _take(self, note: str, store: CheckpointStore | None) -> Checkpoint:
+        operation = self._operation(note, store=store)
+        machine = Protocol(self._alive, restart=False, debugger=True)
+        with contextlib.closing(operation):
+            await self._drive(machine, operation, "checkpoint")
+        if operation.checkpoint is None or machine.problems:
+            raise refused_operation(machine.problems, machine.held, self.name, operation.checkpoint)
+        return operation.checkpoint
+
+    def begin(self) -> None:
+        """Something that the user wants begins: nobody has asked for its end yet."""
+        self._asked.clear()
+
+    def break_off(self) -> None:
+        """The user wants what is under way to end. A checkpoint or restart then fails, and the job
+        is as before, unless the restart has come too far for that."""
+        self._asked.set()
+
+    @property
+    def broken_off(self) -> bool:
+        """Has the user asked for the end of what is under way?"""
+        return self._asked.is_set()
+
+    def go_on(self) -> None:
+        """Between two parts of something long. Raises Interrupted if the user wants its end."""
+        if self.broken_off:
+            raise Interrupted.on_the_way()
+
+    def goes_on(self, branch: str) -> None:
+        """What it does from now on is of this branch of its history."""
+        record = replace(self.record, branch=branch)
+        self.directory.write(record)
+        self.record = record
+
+    async def restart(self, manifest: Manifest, store: CheckpointStore | None = None) -> None:
+        """See Session.restart. store: where the checkpoint is kept, if not with the user's."""
+        before = self._points()
+        with self.directory.lock("restart"):
+            if self.directory.exists():  # the one beside it (travel.beside) has no record on disk
+                self.record = self.directory.read()  # others may have had it until we attend it
+            operation = self._operation(manifest=manifest, store=store)
+            machine = Protocol(manifest.alive, restart=True, debugger=True, replaces=self.alive)
+            try:
+                await self._drive(machine, operation, "restart")
+            finally:
+                if operation.record is not self.record:
+                    await self._follow(operation.record, operation.shims)
+        if machine.problems:
+            raise refused_operation(machine.problems, machine.held, self.name)
+        dropped = [each for each in before if each not in self._points()]
+        if dropped:
+            self._tell(JobSays(f"dropped by the restart: {', '.join(dropped)}"))
+        if store is None:
+            now = (self.record, self.shims, self.settings, self._tell)
+            handle = f"{self.name}:{manifest.number}"
+            await hooks.after(hooks.When.RESTART, *now, checkpoint=handle)
+
+    def _points(self) -> list[str]:
+        points = self.group.table.all()
+        return [f"{each.kind.word} {each.number} ({each.location})" for each in points]
+
+    def _operation(
+        self,
+        note: str = "",
+        manifest: Manifest | None = None,
+        store: CheckpointStore | None = None,
+    ) -> Operation:
+        return Operation(
+            self.group,
+            Imaging(self.directory, self.settings, store),
+            self.record,
+            self._living(),
+            launch=self._launch,
+            tell=self._tell,
+            note=note,
+            manifest=manifest,
+        )
+
+    async def _launch(self, rank: int) -> GdbTarget:
+        return await launch_gdb(rank, self.record.signal, self.settings, self._tell)
+
+    async def _drive(self, machine: Protocol, operation: Operation, what: str) -> None:
+        def progress(phase: Phase, ranks: RankSet) -> None:
+            self._tell(Progress(what, phase.value, ranks))
+
+        await drive(machine, operation, progress, self._asked)
+
+    async def _follow(self, record: JobRecord, shims: tuple[RankShim, ...]) -> None:
+        """Another incarnation is the job now."""
+        self.record, self.shims = record, shims
+        self._identify()
+        if self._relay is not None:  # else nobody is to be told yet, see `open`
+            await self._relay.stop()
+            self._relay = OutputRelay(self.run_directory, self._tell, from_now=True)

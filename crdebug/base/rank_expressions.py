@@ -1,0 +1,217 @@
+"""Rank sets by name, state, predicate and algebra: what stands in front of a command.
+
+    0,3-7       all       edge       @stopped       all - edge       edge & @running | 5
+    where x > 3           edge & where p != 0       (where x > 3) - 0
+
+    set      := both ("|" both)*
+    both     := list (("-" | "&") list)*        from the left
+    list     := item ("," item)*
+    item     := RANK | RANK "-" RANK | "all" | NAME | "@" STATE | "(" set ")" | "where" EXPRESSION
+
+The expression after `where` is the program's, and reaches to the end, or to the bracket that closes
+the one that it is in. It is asked only of the ranks on which its answer counts: in ``edge & where
+x`` of those of edge.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NoReturn, Protocol
+
+from crdebug.base.errors import BadInput
+from crdebug.base.gdb_values import closing
+from crdebug.base.ranks import RankSet
+
+STATES = ("stopped", "running", "exited", "dead")
+"""What may stand behind an ``@``: the ranks that are in this state now."""
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<span>\d+(?:\s*-\s*\d+)?)(?!\w)|@(?P<state>\w*)|(?P<name>[A-Za-z_]\w*)"
+    r"|(?P<sign>[-&|,()]))",
+    re.ASCII,
+)
+_NAME = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
+_RESERVED = ("all", "where")
+_DEPTH = 50  # brackets in each other: more are a mistake, and would end in a RecursionError
+
+
+class Scope(Protocol):
+    """What the words in a rank set stand for."""
+
+    sets: NamedSets
+
+    @property
+    def ranks(self) -> RankSet:
+        """All of them."""
+        ...
+
+    def in_state(self, word: str) -> RankSet:
+        """word: one of STATES."""
+        ...
+
+    async def where(self, expression: str, ranks: RankSet) -> RankSet:
+        """Those of `ranks` on which an expression of the program's language is true."""
+        ...
+
+
+async def resolve(text: str, scope: Scope) -> RankSet:
+    """The ranks that a set's text stands for, now.
+
+    Raises BadInput for what cannot be read and for ranks and names that are not there, before
+    anything is asked of the ranks; and what `scope.where` raises.
+    """
+    return await _value(_Reader(text, scope).whole(), scope, scope.ranks)
+
+
+class NamedSets:
+    """The sets that the user gave a name. They hold ranks, not the text that they came from."""
+
+    def __init__(self) -> None:
+        self._sets: dict[str, RankSet] = {}
+
+    def define(self, name: str, ranks: RankSet) -> None:
+        """Raises BadInput for what is no name. One that is there already is replaced."""
+        if _NAME.match(name) is None or name in _RESERVED:
+            raise BadInput(f"'{name}' is no name for a set", hint="write define-set edge 0,3")
+        self._sets[name] = ranks
+
+    def undefine(self, name: str) -> None:
+        """Raises BadInput if there is none of that name."""
+        self[name]
+        del self._sets[name]
+
+    def __getitem__(self, name: str) -> RankSet:
+        try:
+            return self._sets[name]
+        except KeyError:
+            raise BadInput(
+                f"there is no rank set '{name}'",
+                hint="'info sets' lists them; write 0,2-3, all, @stopped or where EXPR",
+            ) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._sets))
+
+
+# ---- reading -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Where:
+    expression: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Operation:
+    sign: str
+    left: _Node
+    right: _Node
+
+
+_Node = RankSet | _Where | _Operation
+
+
+async def _value(node: _Node, scope: Scope, among: RankSet) -> RankSet:
+    """Those of `among` that are in a set."""
+    match node:
+        case RankSet():
+            return node & among
+        case _Where(expression):
+            return await scope.where(expression, among) if among else among
+        case _Operation("&", left, right):
+            return await _value(right, scope, await _value(left, scope, among))
+        case _Operation("-", left, right):
+            found = await _value(left, scope, among)
+            return found - await _value(right, scope, found)
+        case _Operation(_, left, right):
+            found = await _value(left, scope, among)
+            return found | await _value(right, scope, among - found)
+
+
+class _Reader:
+    """Recursive descent over one text; names and states are looked up on the way."""
+
+    def __init__(self, text: str, scope: Scope) -> None:
+        self._text = text
+        self._scope = scope
+        self._at = 0
+        self._open: list[int] = []  # columns of the brackets around
+
+    def whole(self) -> _Node:
+        node = self._either()
+        if self._text[self._at :].strip():
+            self._fail()
+        return node
+
+    def _either(self) -> _Node:
+        node = self._both()
+        while self._take("|"):
+            node = _Operation("|", node, self._both())
+        return node
+
+    def _both(self) -> _Node:
+        node = self._list()
+        while sign := self._take("-", "&"):
+            node = _Operation(sign, node, self._list())
+        return node
+
+    def _list(self) -> _Node:
+        node = self._item()
+        while self._take(","):
+            node = _Operation(",", node, self._item())
+        return node
+
+    def _item(self) -> _Node:
+        match = _TOKEN.match(self._text, self._at)
+        if match is None:
+            self._fail()
+        self._at = match.end()
+        if match["span"]:
+            return RankSet.parse(match["span"], self._scope.ranks)
+        if match["state"] is not None:
+            return self._state(match["state"])
+        if match["name"] == "all":
+            return self._scope.ranks
+        if match["name"] == "where":
+            return self._where()
+        if match["name"]:
+            return self._scope.sets[match["name"]]
+        if match["sign"] != "(" or len(self._open) == _DEPTH:
+            self._fail()
+        self._open.append(match.end() - 1)
+        node = self._either()
+        if not self._take(")"):
+            self._fail()
+        self._open.pop()
+        return node
+
+    def _state(self, word: str) -> RankSet:
+        if word not in STATES:
+            states = ", ".join(f"@{each}" for each in STATES)
+            raise BadInput(f"'@{word}' is no state of ranks", hint=f"states: {states}")
+        return self._scope.in_state(word)
+
+    def _where(self) -> _Where:
+        end = closing(self._text, self._open[-1]) if self._open else len(self._text)
+        if end is None:
+            self._fail()
+        expression = self._text[self._at : end].strip()
+        if not expression:
+            raise BadInput("an expression is missing after 'where'", hint="write where x > 3")
+        self._at = end
+        return _Where(expression)
+
+    def _take(self, *signs: str) -> str:
+        match = _TOKEN.match(self._text, self._at)
+        if match is None or match["sign"] not in signs:
+            return ""
+        self._at = match.end()
+        return str(match["sign"])
+
+    def _fail(self) -> NoReturn:
+        raise BadInput(
+            f"'{self._text.strip()}' is not a rank set",
+            hint="write 0,2-3, all, a set's name, @stopped, where EXPR, or a - b, a & b, a | b",
+        )

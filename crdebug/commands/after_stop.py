@@ -1,0 +1,101 @@
+"""What follows a stop: displays, and the commands of the breakpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from crdebug.base.errors import BadInput
+from crdebug.base.events import StopReason
+from crdebug.base.ranks import RankSet
+from crdebug.commands.context import Context
+from crdebug.commands.results import Displayed, Moved, Restarted, Result, Several, Stopped
+from crdebug.debugger.answers import same_places
+
+if TYPE_CHECKING:
+    from crdebug.commands.registry import Registry
+    from crdebug.debugger.breakpoints import Breakpoint
+
+SILENT = "silent"
+_AT_POINTS = (StopReason.BREAKPOINT, StopReason.WATCHPOINT, StopReason.CATCHPOINT)
+
+
+Points = Mapping[str, "Breakpoint"]
+"""Breakpoints that have commands, by number."""
+
+
+def points_with_commands(context: Context) -> Points:
+    return {str(each.number): each for each in context.session.breakpoints() if each.commands}
+
+
+async def follow(registry: Registry, context: Context, points: Points, result: Result) -> Result:
+    """The result of a command, with what the user wants to have after a stop.
+
+    points: as they were before; a temporary one is gone after it. A breakpoint's commands may let
+    the job run on, to a breakpoint that has commands: of all those results but the last
+    `context.show` is told.
+    """
+    while True:
+        point, ranks = _point(points, result)
+        silent = point is not None and point.commands[0] == SILENT
+        if (
+            context.session.displays
+            and not silent
+            and isinstance(result, Stopped | Moved | Restarted)
+        ):
+            result = Several((result, await displayed(context)))
+        if point is None:
+            return result
+        if not silent:
+            context.show(result)
+        points = points_with_commands(context)
+        result = await _commands(registry, context, point, ranks)
+
+
+async def displayed(context: Context) -> Displayed:
+    """What the displays are now, each on its ranks as far as they stand."""
+    session = context.session
+    standing = RankSet.of(info.rank for info in session.info_ranks() if info.location is not None)
+    found = []
+    for each in session.displays:
+        ranks = each.ranks & standing
+        if ranks:
+            answers = await session.evaluate(ranks, each.expression, each.format)
+            found.append((each, same_places(answers)))
+    return Displayed(tuple(found))
+
+
+def _point(points: Points, result: Result) -> tuple[Breakpoint | None, RankSet]:
+    """The first breakpoint with commands that ranks have stopped at, and which ranks."""
+    cause = result.stop.cause if isinstance(result, Stopped) else ()
+    hits = [each for each in cause if each.reason in _AT_POINTS and each.detail in points]
+    if not hits:
+        return None, RankSet()
+    number = hits[0].detail
+    return points[number], RankSet.of(each.rank for each in hits if each.detail == number)
+
+
+async def _commands(
+    registry: Registry, context: Context, point: Breakpoint, ranks: RankSet
+) -> Result:
+    """Run them for the ranks that have stopped there; those that let the job run are for all.
+
+    Ends with the first after which the job has run: what follows would be about another place.
+    """
+    result: Result = Several(())
+    focus = context.focus
+    try:
+        for line in point.commands:
+            if line == SILENT:
+                continue
+            context.show(result)
+            context.focus = focus if registry.lets_run(line) else ranks
+            result = await registry.run_one(context, line)
+            if isinstance(result, Stopped):
+                break
+    except BadInput as error:
+        error.problem = f"in the commands of breakpoint {point.number}: {error.problem}"
+        raise
+    finally:
+        context.focus = focus
+    return result

@@ -1,0 +1,343 @@
+"""Logical breakpoints: the user's objects, apart from what each rank's GDB has. Pure.
+
+A breakpoint belongs to the user: it survives detach and re-attach with the same GDB (GDB keeps
+its own), goes into a new GDB by `request`, and into another session by `kept` and `put`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from crdebug.base.errors import BadInput
+from crdebug.base.events import Location, RankStopped, StopReason
+from crdebug.base.ranks import RankSet
+from crdebug.debugger.answers import classes
+from crdebug.debugger.target import BreakpointRequest, Inserted, PointKind
+
+_AT_POINTS = (StopReason.BREAKPOINT, StopReason.WATCHPOINT, StopReason.CATCHPOINT)
+
+
+@dataclass(frozen=True, slots=True)
+class Breakpoint:
+    """A user's breakpoint.
+
+    number: the user's, the same on all ranks.  location: as the user wrote it.
+    ranks: those that it is meant for and that have it.
+    temporary: it goes as a whole with the first hit of ranks that run together; where each runs for
+    itself, each loses it with its own first hit.
+    ignore: hits from now on that do not stop, of the rank that has most of them left.
+    places: by rank; an empty tuple is pending: the location is not loaded yet.
+    problems: GDB's message, for the ranks that refused it.
+    hits: over all ranks.  kind: what it waits for.  commands: lines for the console, run after a
+    stop at it.
+    """
+
+    number: int
+    location: str
+    ranks: RankSet
+    condition: str = ""
+    temporary: bool = False
+    ignore: int = 0
+    enabled: bool = True
+    places: Mapping[int, tuple[Location, ...]] = field(default_factory=dict)
+    problems: Mapping[int, str] = field(default_factory=dict)
+    hits: int = 0
+    kind: PointKind = PointKind.BREAK
+    commands: tuple[str, ...] = ()
+
+    @property
+    def pending(self) -> RankSet:
+        """The ranks that have it and do not know yet where it is."""
+        if self.kind is not PointKind.BREAK:
+            return RankSet()
+        return RankSet.of(rank for rank in self.ranks if not self.places.get(rank))
+
+    def merged_places(self) -> tuple[tuple[RankSet, tuple[Location, ...]], ...]:
+        """Equal places as one class; addresses, which differ from rank to rank, do not count."""
+        keys = (
+            (rank, tuple((place.function, place.file, place.line) for place in places))
+            for rank, places in self.places.items()
+        )
+        return tuple((ranks, self.places[ranks.first]) for ranks, _ in classes(keys))
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A breakpoint and what the ranks' GDBs made of it.
+
+    hits: by rank, over all GDBs that this rank has had.  earlier: those of the GDBs before.
+    ignore: by rank, hits from now on that do not stop.
+    """
+
+    breakpoint: Breakpoint
+    gdb_numbers: dict[int, int] = field(default_factory=dict)
+    hits: dict[int, int] = field(default_factory=dict)
+    earlier: dict[int, int] = field(default_factory=dict)
+    ignore: dict[int, int] = field(default_factory=dict)
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A breakpoint as it is kept between sessions; see Breakpoint. ignore, hits: by rank."""
+
+    number: int
+    location: str
+    ranks: tuple[int, ...]
+    kind: PointKind
+    condition: str
+    temporary: bool
+    enabled: bool
+    commands: tuple[str, ...]
+    ignore: dict[int, int]
+    hits: dict[int, int]
+
+
+def _kept(entry: _Entry) -> Kept:
+    point = entry.breakpoint
+    places = [place for at in point.places.values() for place in at]
+    location = point.location
+    if location.startswith("*") and len({place.address for place in places}) == 1:
+        location = f"*{places[0].address:#x}"  # what stood there may be about a register
+    return Kept(
+        point.number,
+        location,
+        tuple(point.ranks),
+        point.kind,
+        point.condition,
+        point.temporary,
+        point.enabled,
+        point.commands,
+        dict(entry.ignore),
+        dict(entry.hits),
+    )
+
+
+class BreakpointTable:
+    """The breakpoints of a group, and the way from GDB's numbers to the user's and back.
+
+    Numbers are not used again.
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[int, _Entry] = {}
+        self._logical: dict[tuple[int, int], int] = {}
+        self._last = 0
+
+    # ---- the user's side ----------------------------------------------------------------------
+
+    def all(self) -> tuple[Breakpoint, ...]:
+        """By number."""
+        return tuple(entry.breakpoint for entry in self._entries.values())
+
+    def get(self, number: int) -> Breakpoint:
+        """Raises BadInput for a number that is not there."""
+        return self._entry(number).breakpoint
+
+    def add(self, ranks: RankSet, request: BreakpointRequest) -> Breakpoint:
+        """A new breakpoint, in no GDB yet."""
+        self._last += 1
+        new = Breakpoint(
+            self._last,
+            request.location,
+            ranks,
+            request.condition,
+            request.temporary,
+            request.ignore,
+            request.enabled,
+            kind=request.kind,
+        )
+        self._entries[new.number] = _Entry(new)
+        return new
+
+    def kept(self) -> tuple[Kept, ...]:
+        """All of them, as another session can have them."""
+        return tuple(_kept(entry) for entry in self._entries.values())
+
+    def put(self, kept: Kept) -> None:
+        """One of another session, in no GDB yet."""
+        ranks = RankSet.of(kept.ranks)
+        self._last = max(self._last, kept.number)
+        new = Breakpoint(
+            kept.number,
+            kept.location,
+            ranks,
+            kept.condition,
+            kept.temporary,
+            max(kept.ignore.values(), default=0),
+            kept.enabled,
+            hits=sum(kept.hits.values()),
+            kind=kept.kind,
+            commands=kept.commands,
+        )
+        self._entries[new.number] = _Entry(new, hits=dict(kept.hits), ignore=dict(kept.ignore))
+
+    def withdraw(self, number: int) -> None:
+        """Forget one that has just been added, and that no GDB took: its number is free again."""
+        self.remove(number)
+        self._last = number - 1
+
+    def remove(self, number: int) -> Mapping[int, int]:
+        """Forget a breakpoint. Returns GDB's numbers for it, by rank. Raises BadInput."""
+        entry = self._entry(number)
+        del self._entries[number]
+        return entry.gdb_numbers
+
+    def change(
+        self,
+        number: int,
+        *,
+        condition: str | None = None,
+        enabled: bool | None = None,
+        ignore: int | None = None,
+        commands: tuple[str, ...] | None = None,
+    ) -> None:
+        """Note what was changed in the GDBs. Raises BadInput for a number that is not there."""
+        entry = self._entry(number)
+        if ignore is not None:
+            entry.ignore = dict.fromkeys(entry.gdb_numbers, ignore)
+            entry.breakpoint = replace(entry.breakpoint, ignore=ignore)
+        if commands is not None:
+            entry.breakpoint = replace(entry.breakpoint, commands=commands)
+        if condition is not None:
+            entry.breakpoint = replace(entry.breakpoint, condition=condition)
+        if enabled is not None:
+            entry.breakpoint = replace(entry.breakpoint, enabled=enabled)
+
+    def gdb_numbers(self, number: int) -> Mapping[int, int]:
+        """GDB's numbers for a breakpoint, by rank. Raises BadInput."""
+        return dict(self._entry(number).gdb_numbers)
+
+    # ---- the ranks' side ----------------------------------------------------------------------
+
+    def bind(self, number: int, rank: int, inserted: Inserted) -> None:
+        """A rank's GDB has it now."""
+        entry = self._entry(number)
+        entry.gdb_numbers[rank] = inserted.gdb_number
+        entry.earlier[rank] = entry.hits.get(rank, 0)
+        self._logical[rank, inserted.gdb_number] = number
+        problems = {key: text for key, text in entry.breakpoint.problems.items() if key != rank}
+        ranks = entry.breakpoint.ranks | RankSet.of([rank])
+        entry.breakpoint = replace(entry.breakpoint, ranks=ranks, problems=problems)
+        self.changed(rank, inserted)
+
+    def refuse(self, number: int, rank: int, problem: str) -> None:
+        """A rank's GDB cannot have it: the rank drops out, and the reason stays."""
+        self._drop(self._entry(number), rank)
+        entry = self._entry(number)
+        problems = {**entry.breakpoint.problems, rank: problem}
+        entry.breakpoint = replace(entry.breakpoint, problems=problems)
+
+    def changed(self, rank: int, inserted: Inserted) -> None:
+        """A rank's GDB resolved, moved or hit a breakpoint; one that is not ours is passed over."""
+        entry = self._entries.get(self._logical.get((rank, inserted.gdb_number), 0))
+        if entry is None or rank not in entry.gdb_numbers:
+            return
+        entry.hits[rank] = entry.earlier.get(rank, 0) + inserted.hits
+        places = {**entry.breakpoint.places, rank: inserted.locations}
+        hits = sum(entry.hits.values())
+        entry.ignore[rank] = inserted.ignore
+        ignore = max(entry.ignore.values())
+        entry.breakpoint = replace(entry.breakpoint, places=places, hits=hits, ignore=ignore)
+
+    @contextlib.contextmanager
+    def uncounted(self, rank: int) -> Iterator[None]:
+        """A rank's hits while the block runs do not count: its history is run through again."""
+        before = {number: entry.hits.get(rank, 0) for number, entry in self._entries.items()}
+        try:
+            yield
+        finally:
+            for number, entry in self._entries.items():
+                more = entry.hits.get(rank, 0) - before.get(number, 0)
+                if more:
+                    entry.earlier[rank] = entry.earlier.get(rank, 0) - more
+                    entry.hits[rank] -= more
+                    entry.breakpoint = replace(entry.breakpoint, hits=sum(entry.hits.values()))
+
+    def gone(self, rank: int, gdb_number: int) -> None:
+        """A rank's GDB deleted it. When no rank is left, the breakpoint is gone as a whole."""
+        # The way from GDB's number stays known: the stop that deleted it may be told later.
+        number = self._logical.get((rank, gdb_number), 0)
+        entry = self._entries.get(number)
+        if entry is not None and entry.gdb_numbers.get(rank) == gdb_number:
+            self._drop(entry, rank)
+            if not entry.breakpoint.ranks:
+                del self._entries[number]
+
+    def spent(self, stops: Iterable[RankStopped]) -> dict[int, dict[int, int]]:
+        """The temporary ones that these stops, with GDB's numbers, were hits of, by number: where
+        else they are, as GDB's numbers by rank. The GDB of a rank that has hit one deletes it."""
+        found: dict[int, dict[int, int]] = {}
+        for stop in stops:
+            number = self._logical.get((stop.rank, _number(stop)), 0)
+            entry = self._entries.get(number)
+            if entry is not None and entry.breakpoint.temporary:
+                found.setdefault(number, dict(entry.gdb_numbers)).pop(stop.rank, None)
+        return found
+
+    def lost(self, rank: int) -> tuple[Breakpoint, ...]:
+        """A rank has lost its GDB. Returns the breakpoints to insert into a new one."""
+        self._logical = {key: number for key, number in self._logical.items() if key[0] != rank}
+        for entry in self._entries.values():
+            entry.gdb_numbers.pop(rank, None)
+        return self.missing(rank)
+
+    def missing(self, rank: int) -> tuple[Breakpoint, ...]:
+        """The breakpoints that are meant for a rank, and are not in its GDB."""
+        return tuple(
+            entry.breakpoint
+            for entry in self._entries.values()
+            if rank in entry.breakpoint.ranks and rank not in entry.gdb_numbers
+        )
+
+    def request(self, number: int, rank: int) -> BreakpointRequest:
+        """What to ask a rank's GDB for. Raises BadInput."""
+        entry = self._entry(number)
+        wanted = entry.breakpoint
+        return BreakpointRequest(
+            wanted.location,
+            wanted.condition,
+            wanted.temporary,
+            entry.ignore.get(rank, wanted.ignore),
+            wanted.enabled,
+            wanted.kind,
+        )
+
+    def translate(self, stop: RankStopped) -> RankStopped:
+        """A stop with the user's number in its detail; ``gdb 5`` for one that GDB was told of."""
+        if stop.reason not in _AT_POINTS or not stop.detail.isdigit():
+            return stop
+        number = self._logical.get((stop.rank, int(stop.detail)))
+        if number is None:
+            return replace(stop, detail=f"gdb {stop.detail}")
+        entry = self._entries.get(number)
+        if entry is not None and entry.breakpoint.kind is PointKind.CATCH:
+            # what C++ throws is a breakpoint for GDB
+            note = stop.note or entry.breakpoint.location
+            return replace(stop, reason=StopReason.CATCHPOINT, detail=str(number), note=note)
+        return replace(stop, detail=str(number))
+
+    def _entry(self, number: int) -> _Entry:
+        try:
+            return self._entries[number]
+        except KeyError:
+            known = ", ".join(str(each) for each in self._entries) or "none"
+            raise BadInput(
+                f"there is no breakpoint {number}", hint=f"the breakpoints: {known}"
+            ) from None
+
+    @staticmethod
+    def _drop(entry: _Entry, rank: int) -> None:
+        entry.gdb_numbers.pop(rank, None)
+        entry.ignore.pop(rank, None)
+        places = {key: value for key, value in entry.breakpoint.places.items() if key != rank}
+        ranks = entry.breakpoint.ranks - RankSet.of([rank])
+        entry.breakpoint = replace(entry.breakpoint, ranks=ranks, places=places)
+
+
+def _number(stop: RankStopped) -> int:
+    """GDB's number of the breakpoint that has stopped a rank, or 0."""
+    at_breakpoint = stop.reason is StopReason.BREAKPOINT and stop.detail.isdigit()
+    return int(stop.detail) if at_breakpoint else 0

@@ -1,0 +1,42 @@
+"""Which frame of a rank's stack a question is about: the user's choice, or else the program's.
+
+See gdbscripts/frames_mi.py for which one that is. What lets a rank run (finish, return, until) is
+about where it stands, so about the innermost frame, unless the user has chosen one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError, GdbError
+from crdebug.base.events import RankStopped
+from crdebug.debugger.folding import is_inside
+from crdebug.debugger.target import SelectedBy, Target, TargetState
+
+
+async def at_program(target: Target, deadline: Deadline) -> None:
+    """Have what a stopped rank is asked next be about the program's frame."""
+    if target.selection.by is SelectedBy.NOBODY and target.state is TargetState.STOPPED:
+        with contextlib.suppress(GdbError):  # the question itself will say what there is to say
+            await target.mi("-crdebug-program-frame", deadline)
+        target.selection.by = SelectedBy.RULE
+
+
+async def at_innermost(target: Target, deadline: Deadline) -> None:
+    """Undo that, before the rank runs."""
+    if target.selection.by is SelectedBy.RULE and target.state is TargetState.STOPPED:
+        with contextlib.suppress(GdbError):
+            await target.mi("-crdebug-innermost-frame", deadline)
+        target.selection.by = SelectedBy.NOBODY
+
+
+async def in_program(target: Target, stop: RankStopped, deadline: Deadline) -> RankStopped:
+    """A stop in crdebug's own code as one in the program, where it called that."""
+    if stop.location is None or not is_inside(stop.location):
+        return stop
+    with contextlib.suppress(CrdebugError):  # it can be told as it is
+        await at_program(target, deadline)
+        target.stands(await target.location(deadline))
+    return replace(stop, location=(target.last_stop or stop).location)

@@ -1,0 +1,401 @@
+"""One rank under one GDB."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import BadInput, DeadlineExpired, GdbDied, GdbError, Refused
+from crdebug.base.events import Location, RankStopped, StopReason
+from crdebug.base.ranks import RankSet
+from crdebug.debugger import mi_values, stepping_out
+from crdebug.debugger.debug_registers import forget_hits
+from crdebug.debugger.folding import MOST, folded
+from crdebug.debugger.frames import at_innermost
+from crdebug.debugger.gdb_breakpoints import insert
+from crdebug.debugger.interrupting import Stopper
+from crdebug.debugger.kept import Kept
+from crdebug.debugger.snapshot import Keeper
+from crdebug.debugger.startup import command_line, environment
+from crdebug.debugger.target import (
+    BreakpointRequest,
+    Frame,
+    Inserted,
+    Notice,
+    SelectedBy,
+    Selection,
+    TargetState,
+    ThreadInfo,
+)
+from crdebug.debugger.tracker import Tracker
+from crdebug.mi.connection import Connection
+from crdebug.mi.records import Result, quote
+from crdebug.mi.transport import Transport
+from crdebug.node import proc
+from crdebug.node.pipe import Pipe
+from crdebug.node.sigstop import LocalStopSignals, StopSignals
+
+_HELD = (TargetState.STOPPED, TargetState.RUNNING, TargetState.EXITED)
+_LOOK = 1.0  # seconds between two looks whether a process that runs was killed
+_END = 30.0  # seconds that a killed process may take to end: it may have much memory to give back
+
+
+class GdbTarget(Kept):
+    """One rank under one GDB; see interface.Target for what its verbs promise.
+
+    Made by `launch`, or around any Transport. The GDB outlives `detach`: its symbol tables and
+    its breakpoints are there for the next `attach`, of the same rank in a new incarnation.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        transport: Transport,
+        *,
+        subscriber: Callable[[Notice], None] = lambda notice: None,
+        signals: StopSignals | None = None,
+    ) -> None:
+        self.subscriber = subscriber
+        self._tracker = Tracker(rank, lambda notice: self.subscriber(notice))
+        self._connection = Connection(
+            transport, rank=rank, subscriber=self._tracker.take, on_death=self._tracker.died
+        )
+        self._stopper = Stopper(self._connection, self._tracker, signals or LocalStopSignals())
+        self._keeper = Keeper(self._connection, self._tracker)
+        self._scripted = False  # crdebug's own scripts are in this GDB
+        self._lent = False
+        self._moved = False  # it was put elsewhere than where GDB last saw it stop
+        self._lock = asyncio.Lock()
+
+    @classmethod
+    async def launch(
+        cls,
+        rank: int,
+        deadline: Deadline,
+        *,
+        gdb: str = "gdb",
+        scripts: Sequence[Path] = (),
+        subscriber: Callable[[Notice], None] = lambda notice: None,
+        signals: StopSignals | None = None,
+    ) -> GdbTarget:
+        """Start a GDB and wait until it answers.
+
+        scripts: files that this GDB sources (commands written for it).
+        Raises NotAvailable if it cannot be started, GdbDied if it does not stay.
+        """
+        pipe = await Pipe.start(command_line(gdb, scripts), environment=environment())
+        target = cls(rank, pipe, subscriber=subscriber, signals=signals)
+        target._scripted = bool(scripts)
+        try:
+            await target.mi("-gdb-show version", deadline)
+        except BaseException:
+            await target.close(Deadline(5.0))
+            raise
+        return target
+
+    # ---- state --------------------------------------------------------------------------------
+
+    @property
+    def rank(self) -> int:
+        return self._tracker.rank
+
+    @property
+    def state(self) -> TargetState:
+        return self._tracker.state
+
+    @property
+    def pid(self) -> int | None:
+        return self._tracker.pid
+
+    @property
+    def gdb_pid(self) -> int:
+        """The process id of the GDB."""
+        return self._connection.pid
+
+    @property
+    def dead(self) -> bool:
+        """Has the GDB ended?"""
+        return self._connection.death is not None
+
+    @property
+    def selection(self) -> Selection:
+        return self._tracker.selection
+
+    @property
+    def last_stop(self) -> RankStopped | None:
+        return self._tracker.last_stop
+
+    @property
+    def _ranks(self) -> RankSet:
+        return self._tracker.ranks
+
+    def _require(self, verb: str, *states: TargetState) -> None:
+        if (death := self._connection.death) is not None:
+            raise GdbDied(death.problem, verb, death.status, ranks=self._ranks)
+        if self._lent:
+            raise Refused(f"cannot {verb}: the rank is let go for a checkpoint", ranks=self._ranks)
+        if self._tracker.state not in states:
+            raise Refused(f"cannot {verb}: the rank is {self._tracker.word}", ranks=self._ranks)
+
+    async def _stand(self, verb: str, deadline: Deadline) -> None:
+        """What a verb of a stopped process begins with."""
+        self._require(verb, TargetState.STOPPED)
+        await self._stopper.settle(deadline)
+        self._require(verb, TargetState.STOPPED)
+
+    # ---- acquiring and letting go -------------------------------------------------------------
+
+    async def start(
+        self, argv: Sequence[str], deadline: Deadline, *, stdio: str = "/dev/null"
+    ) -> RankStopped:
+        """Start a program under this GDB and stop it at main.
+
+        argv: the program's path and its arguments, which may not contain blanks: without a shell
+        GDB splits them there ("Starting your Program").  stdio: what it has for its standard input,
+        output and error; never GDB's own, which carries the protocol.
+        """
+        self._require("start", TargetState.IDLE, TargetState.EXITED)
+        program, *arguments = argv
+        for argument in arguments:
+            if not argument or argument.split() != [argument]:
+                raise BadInput(f"gdb cannot pass the argument '{argument}'", ranks=self._ranks)
+        await self.mi(f"-file-exec-and-symbols {quote(program)}", deadline)
+        await self.mi(f"-exec-arguments {' '.join(arguments)}", deadline)
+        await self.mi(f"-inferior-tty-set {quote(stdio)}", deadline)
+        return await self._acquire("-exec-run --start", deadline)
+
+    async def attach(self, pid: int, deadline: Deadline) -> RankStopped:
+        """Take hold of a process and stop it; one that SIGSTOP had stopped runs on later."""
+        self._require("attach", TargetState.IDLE, TargetState.EXITED)
+        return await self._acquire(f"-target-attach {pid}", deadline, pid)
+
+    async def _acquire(self, command: str, deadline: Deadline, pid: int = 0) -> RankStopped:
+        async with self._lock:
+            await self._keeper.forget_all(deadline)
+            before, ended = self._tracker.state, self._tracker.last_stop
+            self._tracker.quiet = True
+            self._tracker.begin()
+            try:
+                await self._connection.command(command, deadline)
+                stop = await deadline.wait(self._stopper.first_stop(pid), "its first stop")
+                await forget_hits(self._connection, deadline)
+                await self._stopper.settle_attach(deadline)
+            except GdbError:
+                self._tracker.withdraw(before, ended)
+                raise
+            finally:
+                self._tracker.quiet = False
+            return stop
+
+    async def detach(self, deadline: Deadline, *, hold: bool = False) -> None:
+        """Take breakpoints out of the process and let it go; the GDB stays. See `Target`."""
+        async with self._lock:
+            await self._stand("detach", deadline)
+            await self._put_before_calls(deadline)
+            await self._keeper.forget_all(deadline)
+            if hold:
+                self._stopper.leave_stopped()
+            await self._connection.command("-target-detach", deadline)
+            self._tracker.let_go()
+
+    @property
+    def lent(self) -> bool:
+        """Is the process free of this GDB, which does not know it? See gdbscripts/lend_mi.py."""
+        return self._lent
+
+    async def lend(self, signal: int, deadline: Deadline) -> None:
+        """Let the process go as `detach` does, but for GDB, which notices nothing.
+
+        signal: queued to the threads; taken first. Until `take_back` every other verb is refused.
+        """
+        async with self._lock:
+            self._require("lend", TargetState.STOPPED)
+            self._lent = True
+            await self._connection.command(f"-crdebug-lend {signal}", deadline)
+
+    async def take_back(self, deadline: Deadline) -> None:
+        """Hold it again. Raises GdbError when a thread has ended: the GDB is of no use then."""
+        async with self._lock:
+            await self._connection.command("-crdebug-take-back", deadline)
+            self._lent = False
+            await forget_hits(self._connection, deadline)
+
+    async def walk_out(
+        self, before: Sequence[str], stop: RankStopped | None, deadline: Deadline
+    ) -> None:
+        """Lead every thread from the waitpoint to where it was; see gdbscripts/lend_mi.py.
+
+        before: the TID of the thread to select, then what is said of each thread there.  stop:
+        what counts as the last stop from now on; None for being where it comes out. Raises
+        GdbError that names the threads that are elsewhere.
+        """
+        async with self._lock:
+            self._require("walk out", TargetState.STOPPED)
+            self._moved = True
+            await self._connection.command(f"-crdebug-walk-out {' '.join(before)}", deadline)
+            at = await self.location(deadline)
+            self._tracker.restore(stop or RankStopped(self.rank, StopReason.OTHER, location=at))
+
+    async def kill(self, deadline: Deadline) -> None:
+        """End the process. Refused while it runs; interrupt first."""
+        async with self._lock:
+            self._require("kill", TargetState.STOPPED)
+            await self._connection.console("kill", deadline)
+            self._tracker.let_go()
+
+    def mark_ended(self, detail: str | None) -> None:
+        """The process has ended, and this GDB was not there to see it; None: it never held it."""
+        self._tracker.end(detail)
+
+    async def close(self, deadline: Deadline) -> None:
+        """End the GDB: what it attached to runs on, what it started is killed. Idempotent."""
+        self._tracker.quiet = True
+        await self._connection.close(deadline)
+
+    # ---- running ------------------------------------------------------------------------------
+
+    async def resume(self, deadline: Deadline) -> None:
+        await self.run("-exec-continue", "continue", deadline)
+
+    async def step(self, count: int, deadline: Deadline) -> None:
+        await self.run(f"-exec-step {count}", "step", deadline)
+
+    async def next(self, count: int, deadline: Deadline) -> None:
+        await self.run(f"-exec-next {count}", "next", deadline)
+
+    async def finish(self, deadline: Deadline, level: int = 0) -> None:
+        await self.run(
+            await stepping_out.finish(level, self._connection, deadline), "finish", deadline
+        )
+
+    async def run(self, command: str, verb: str, deadline: Deadline) -> None:
+        async with self._lock:
+            self._require(verb, TargetState.STOPPED)
+            if await self._was_killed(deadline):
+                return  # which is the stop that this run ends with
+            await self._stopper.settle(deadline)
+            self._require(verb, TargetState.STOPPED)
+            await self._put_before_calls(deadline)
+            await at_innermost(self, deadline)
+            self._tracker.by_instructions = "-instruction" in command
+            await self._start_running(command, deadline)
+
+    async def _was_killed(self, deadline: Deadline) -> bool:
+        """Was it killed while it stood? GDB does not look before it lets it run; a zombie stays."""
+        if self._connection.death is not None:
+            return self._tracker.state is TargetState.EXITED  # see Tracker.died
+        pid, stands = self._tracker.pid, self._tracker.state is TargetState.STOPPED
+        if pid is None or not (proc.is_killed(pid) or (stands and not proc.is_alive(pid))):
+            return False
+        await Deadline(_END).until(lambda: not proc.is_alive(pid), "its end", ranks=self._ranks)
+        with contextlib.suppress(GdbError):  # it may have seen it meanwhile
+            await self._connection.console("kill", deadline)
+        self._tracker.end("SIGKILL")  # nothing else ends a process that is being traced
+        return True
+
+    async def _put_before_calls(self, deadline: Deadline) -> None:
+        """Stops end some system calls, unseen by the program: settle() in gdbscripts/rank_mi.py."""
+        if self._scripted:
+            await self._connection.command("-crdebug-settle", deadline)
+
+    async def _start_running(self, command: str, deadline: Deadline) -> None:
+        before = self._tracker.last_stop
+        self._moved = False
+        self._tracker.begin(stepping_out.goal(command))
+        try:
+            await self._connection.command(command, deadline)
+        except GdbDied:
+            if not await self._was_killed(deadline):
+                raise
+        except GdbError as error:
+            self._tracker.withdraw(TargetState.STOPPED, before)  # it did not start
+            out = await stepping_out.way_out(error, self._connection, deadline)
+            self._tracker.begin(StopReason.STEP)
+            await self._connection.command(out, deadline)
+
+    async def stopped(self) -> RankStopped:
+        self._require("wait for a stop", *_HELD)
+        while True:
+            try:
+                return await Deadline(_LOOK).wait(self._tracker.stopped(), "a stop")
+            except (DeadlineExpired, GdbError) as error:
+                # Of one that is killed just when it is to run GDB may say nothing more.
+                if not await self._was_killed(Deadline(_END)) and isinstance(error, GdbError):
+                    raise
+
+    def stands(self, location: Location) -> None:
+        self._tracker.stands(location)
+
+    async def interrupt(
+        self, deadline: Deadline, reason: StopReason = StopReason.INTERRUPT
+    ) -> RankStopped:
+        async with self._lock:
+            self._require("interrupt", *_HELD)
+            try:
+                await self._stopper.stop(reason, deadline)
+            except (GdbError, GdbDied, ProcessLookupError):
+                if not await self._was_killed(deadline):
+                    raise
+            return await self._tracker.stopped()
+
+    async def arrive(self, deadline: Deadline) -> None:
+        """A breakpoint where it was put does not stop it there at once (gdb/infrun.c, proceed)."""
+        async with self._lock:
+            if self._moved and self.state is TargetState.STOPPED:
+                await self._stopper.stop_here(deadline)
+                self._moved = False
+
+    async def settle(self, deadline: Deadline) -> None:
+        """Make sure that no SIGSTOP of GDB's or ours is on its way to the stopped rank."""
+        async with self._lock:
+            self._require("settle", TargetState.STOPPED)
+            await self._stopper.settle_anew(deadline)
+
+    # ---- looking ------------------------------------------------------------------------------
+
+    async def evaluate(self, expression: str, deadline: Deadline, format: str = "") -> str:
+        return mi_values.printed(await self.console(f"print{format} {expression}", deadline))
+
+    async def backtrace(self, limit: int, deadline: Deadline) -> tuple[Frame, ...]:
+        bounds = f" 0 {limit + MOST - 1}" if limit else ""
+        listing, arguments = await asyncio.gather(
+            self.mi(f"-stack-list-frames{bounds}", deadline),
+            self.mi(f"-stack-list-arguments --simple-values{bounds}", deadline),
+        )
+        return folded(mi_values.frames(listing.payload, arguments.payload))[: limit or None]
+
+    async def threads(self, deadline: Deadline) -> tuple[ThreadInfo, ...]:
+        return mi_values.threads((await self.mi("-thread-info", deadline)).payload)
+
+    async def select_thread(self, number: int, deadline: Deadline) -> None:
+        await self.mi(f"-thread-select {number}", deadline)
+        self._tracker.selection.by = SelectedBy.NOBODY
+
+    async def location(self, deadline: Deadline) -> Location:
+        told = await self.mi("-stack-info-frame", deadline)
+        return mi_values.location(told.payload.tuple("frame"))
+
+    async def console(self, command: str, deadline: Deadline) -> str:
+        try:
+            return await self._connection.console(command, deadline)
+        except DeadlineExpired:
+            # A function that was called in the rank, or a Python script, may never return.
+            self._connection.break_in()
+            raise
+        finally:
+            # A typed detach or kill of a running rank ends the run without a stop record.
+            self._tracker.end_without_record(command)
+
+    async def mi(self, command: str, deadline: Deadline) -> Result:
+        return await self._connection.command(command, deadline)
+
+    # ---- breakpoints --------------------------------------------------------------------------
+
+    async def insert_breakpoint(self, request: BreakpointRequest, deadline: Deadline) -> Inserted:
+        return await insert(self._connection, self.rank, request, deadline)
+
+    async def delete_breakpoint(self, gdb_number: int, deadline: Deadline) -> None:
+        await self.mi(f"-break-delete {gdb_number}", deadline)

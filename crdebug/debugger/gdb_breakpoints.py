@@ -1,0 +1,66 @@
+"""How a GDB is asked for a breakpoint, a watchpoint or a catchpoint."""
+
+from __future__ import annotations
+
+import re
+
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import GdbError, Refused
+from crdebug.base.ranks import RankSet
+from crdebug.debugger import mi_values
+from crdebug.debugger.target import BreakpointRequest, Inserted, PointKind
+from crdebug.mi.connection import Connection
+from crdebug.mi.records import quote
+
+# "Hardware watchpoint 2: x", "Watchpoint 2: x", "Hardware access (read/write) watchpoint 2: x",
+# "Catchpoint 3 (throw)"; catch throw may say "Function ... not defined" first.
+_NUMBER = re.compile(r"^(.*[Ww]atchpoint|Catchpoint) (\d+)", re.M)
+
+
+async def insert(
+    connection: Connection, rank: int, request: BreakpointRequest, deadline: Deadline
+) -> Inserted:
+    """Pending if the location is not known yet. Raises GdbError; Refused for what the processor
+    cannot watch: GDB would run the rank instruction by instruction."""
+    if request.kind is PointKind.BREAK:
+        return await _insert_breakpoint(connection, request, deadline)
+    said = await connection.console(f"{request.kind.value} {request.location}", deadline)
+    found = _NUMBER.search(said)
+    if found is None:
+        problem = said.strip() or f"gdb did not set {request.kind.value} {request.location}"
+        raise GdbError(problem, request.kind.value, ranks=RankSet.of([rank]))
+    number = int(found[2])
+    try:
+        if found[1] == "Watchpoint":
+            raise Refused(
+                f"'{request.location}' cannot be watched in hardware",
+                ranks=RankSet.of([rank]),
+                hint="watch what has a place in memory and at most 8 bytes",
+            )
+        if request.condition:
+            await connection.command(f"-break-condition {number} {request.condition}", deadline)
+    except (GdbError, Refused):
+        await connection.command(f"-break-delete {number}", deadline)
+        raise
+    if request.ignore:
+        await connection.command(f"-break-after {number} {request.ignore}", deadline)
+    if not request.enabled:
+        await connection.command(f"-break-disable {number}", deadline)
+    return Inserted(number, (), ignore=request.ignore)
+
+
+async def _insert_breakpoint(
+    connection: Connection, request: BreakpointRequest, deadline: Deadline
+) -> Inserted:
+    options = ["-f"]
+    if request.temporary:
+        options.append("-t")
+    if not request.enabled:
+        options.append("-d")
+    if request.condition:
+        options += ["-c", quote(request.condition)]
+    if request.ignore:
+        options += ["-i", str(request.ignore)]
+    command = f"-break-insert {' '.join(options)} -- {quote(request.location)}"
+    result = await connection.command(command, deadline)
+    return mi_values.breakpoint_(result.payload.tuple("bkpt"))

@@ -1,0 +1,448 @@
+"""The ranks of a job as one: fan-out by rank set, all-stop, logical breakpoints."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import BadInput, CrdebugError, GdbError
+from crdebug.base.events import Event, GroupStopped, Location, RankStopped, StopReason
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
+from crdebug.debugger.answers import Answers, T
+from crdebug.debugger.breakpoints import Breakpoint, BreakpointTable, Kept
+from crdebug.debugger.frames import at_program, in_program
+from crdebug.debugger.group_run import GroupRun
+from crdebug.debugger.questions import ask, look
+from crdebug.debugger.target import (
+    BreakpointChanged,
+    BreakpointGone,
+    BreakpointRequest,
+    DebuggerDied,
+    Frame,
+    Notice,
+    Target,
+    TargetState,
+    ThreadInfo,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What is known of a rank before anybody attaches to it."""
+
+    host: str = ""
+    executable: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RankInfo:
+    """One rank, for a list of them.
+
+    pid: None without a process.  state: one of TargetState's words.  location: None unless stopped.
+    """
+
+    rank: int
+    host: str
+    executable: str
+    pid: int | None
+    state: str
+    location: Location | None
+
+
+class TargetGroup:
+    """Targets that are resumed and stopped together.
+
+    One running verb (resume, finish, run) at a time, a second one is refused; `interrupt`
+    and everything that only looks may be called meanwhile. Questions to many ranks go out at
+    once, and the error of one rank does not spoil the answers of others.
+
+    settings: how long a stop and an answer may take.
+    subscriber: gets every event of every rank, breakpoints by the user's numbers.
+    on_death: called with the rank and the process that a GDB left behind without being asked to.
+    """
+
+    def __init__(
+        self,
+        targets: Iterable[Target],
+        *,
+        settings: Settings | None = None,
+        subscriber: Callable[[Event], None] = lambda event: None,
+        identities: Mapping[int, Identity] | None = None,
+    ) -> None:
+        self.settings = settings or Settings()
+        self.subscriber = subscriber
+        self.identities = dict(identities or {})
+        self.table = BreakpointTable()
+        self.on_death: Callable[[int, int], None] = lambda rank, pid: None
+        self._targets: dict[int, Target] = {}
+        self._run: GroupRun | None = None
+        self._kept: dict[int, list[str]] = {}  # settings of each rank's GDB
+        for target in sorted(targets, key=lambda each: each.rank):
+            self._targets[target.rank] = target
+            target.subscriber = self._notice
+
+    # ---- who is there -------------------------------------------------------------------------
+
+    @property
+    def ranks(self) -> RankSet:
+        """All ranks."""
+        return RankSet.of(self._targets)
+
+    @property
+    def running(self) -> RankSet:
+        """The ranks that run now."""
+        return self.in_state(TargetState.RUNNING)
+
+    def in_state(self, *states: TargetState) -> RankSet:
+        """The ranks in one of these states."""
+        return RankSet.of(rank for rank, each in self._targets.items() if each.state in states)
+
+    def __getitem__(self, rank: int) -> Target:
+        """One rank's target. Raises BadInput if there is no such rank."""
+        try:
+            return self._targets[rank]
+        except KeyError:
+            raise BadInput(
+                f"there is no rank {rank}", hint=f"the job has ranks {self.ranks}"
+            ) from None
+
+    def info(self) -> tuple[RankInfo, ...]:
+        """One entry for each rank, by rank; asks no GDB, so that it works at any time."""
+        return tuple(self._info(rank, target) for rank, target in self._targets.items())
+
+    def _info(self, rank: int, target: Target) -> RankInfo:
+        identity = self.identities.get(rank, Identity())
+        stopped = target.last_stop if target.state is TargetState.STOPPED else None
+        return RankInfo(
+            rank,
+            identity.host,
+            identity.executable,
+            target.pid,
+            target.state.value,
+            stopped.location if stopped else None,
+        )
+
+    # ---- asking many --------------------------------------------------------------------------
+
+    async def ask(self, ranks: RankSet, question: Callable[[Target], Awaitable[T]]) -> Answers[T]:
+        """Put one question to several ranks at once.
+
+        question: a coroutine function; its CrdebugErrors become the ranks' errors, anything
+        else is a fault of ours and is raised.  Raises BadInput for a rank that is not there.
+        """
+        return await ask([self[rank] for rank in ranks], question)
+
+    async def look(
+        self,
+        ranks: RankSet,
+        question: Callable[[Target], Awaitable[T]],
+        *,
+        also_ended: bool = False,
+    ) -> Answers[T]:
+        """`ask`, for what is in the ranks' memory and registers: see target.asking.look."""
+        targets = [self[rank] for rank in ranks]
+        return await look(targets, question, self._command(), also_ended=also_ended)
+
+    async def evaluate(self, ranks: RankSet, expression: str, format: str = "") -> Answers[str]:
+        """What print shows, on each rank."""
+        deadline = self._command()
+        return await self.look(ranks, lambda each: each.evaluate(expression, deadline, format))
+
+    async def backtrace(self, ranks: RankSet, limit: int = 0) -> Answers[tuple[Frame, ...]]:
+        """Innermost frame first; at most `limit` frames unless it is 0."""
+        deadline = self._command()
+        return await self.look(ranks, lambda each: each.backtrace(limit, deadline))
+
+    async def threads(self, ranks: RankSet) -> Answers[tuple[ThreadInfo, ...]]:
+        deadline = self._command()
+        return await self.look(ranks, lambda each: each.threads(deadline))
+
+    async def select_thread(self, ranks: RankSet, number: int) -> Answers[None]:
+        deadline = self._command()
+        return await self.look(ranks, lambda each: each.select_thread(number, deadline))
+
+    async def console(self, ranks: RankSet, command: str) -> Answers[str]:
+        """A command of GDB's command line, and what it printed."""
+        deadline = self._command()
+        return await self.ask(ranks, lambda each: each.console(command, deadline))
+
+    async def keep_console(self, ranks: RankSet, command: str) -> Answers[str]:
+        """`console`, of a setting: GDBs that come later in the place of these get it too."""
+        answers = await self.console(ranks, command)
+        for rank in answers.values:
+            self._kept.setdefault(rank, []).append(command)
+        return answers
+
+    # ---- acquiring and letting go -------------------------------------------------------------
+
+    async def detach_all(
+        self,
+        ranks: RankSet | None = None,
+        deadline: Deadline | None = None,
+        *,
+        hold: bool = False,
+    ) -> Answers[None]:
+        """Detach every rank (of `ranks`) that has a process. Ranks that run are refused.
+
+        hold: see `Target.detach`.
+        """
+        limit = deadline or Deadline(self.settings.attach)
+        attached = self.in_state(TargetState.STOPPED, TargetState.RUNNING)
+        chosen = attached if ranks is None else attached & ranks
+        return await self.ask(chosen, lambda each: each.detach(limit, hold=hold))
+
+    async def adopt(self, target: Target) -> tuple[Breakpoint, ...]:
+        """Put a target with a new GDB in the place of its rank's, and breakpoints into it.
+
+        The old target is not closed. Returns the breakpoints that the new GDB refused; their
+        `problems` say why.
+        """
+        self._targets[target.rank] = target
+        self._targets = dict(sorted(self._targets.items()))
+        target.subscriber = self._notice
+        for command in self._kept.get(target.rank, ()):
+            await target.console(command, self._command())
+        lost = self.table.lost(target.rank)
+        await asyncio.gather(
+            *(self._insert(each.number, RankSet.of([target.rank])) for each in lost)
+        )
+        return tuple(each for each in self.table.all() if target.rank in each.problems)
+
+    async def close(self, deadline: Deadline | None = None) -> None:
+        """End every GDB. Raises the first error after all have been tried."""
+        limit = deadline or Deadline(self.settings.stop)
+        outcomes = await asyncio.gather(
+            *(each.close(limit) for each in self._targets.values()), return_exceptions=True
+        )
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    # ---- running ------------------------------------------------------------------------------
+
+    async def resume(self, ranks: RankSet) -> GroupStopped:
+        """Run these ranks until one of them stops or ends; then stop the others.
+
+        Ranks that have ended are passed over. Raises Refused when a rank is not stopped, or when
+        none is alive; GdbDied or GdbError of a rank after all others have been stopped;
+        DeadlineExpired when ranks did not stop in time (they still run: `stop_all`).
+        If it is cancelled, the ranks run on.
+        """
+        return await self._go(ranks, "continue", lambda each: each.resume(self._command()))
+
+    async def finish(self, ranks: RankSet, level: int = 0) -> GroupStopped:
+        """Until a frame of each rank returns (0 is the innermost), or one stops for another reason.
+
+        See `resume`. One that needs the progress of a rank that stands still lasts until
+        `interrupt`.
+        """
+        return await self._go(
+            ranks, "finish", lambda each: each.finish(self._command(), level), StopReason.FINISH
+        )
+
+    async def run(
+        self,
+        ranks: RankSet,
+        verb: str,
+        command: str,
+        completed: StopReason = StopReason.STEP,
+        *,
+        together: bool = True,
+    ) -> GroupStopped:
+        """Like `finish`, by an MI command of GDB's. verb: for messages.  completed: the reason of a
+        stop at which a rank is done.  together: False has every rank run to its own stop."""
+        done = _of_reason(completed) if together else lambda stop: True
+        return await self._go(
+            ranks, verb, lambda each: each.run(command, verb, self._command()), done
+        )
+
+    @property
+    def under_way(self) -> GroupRun | None:
+        """The running verb, while it lasts."""
+        return self._run
+
+    def run_along(self, ranks: RankSet) -> None:
+        """Let stopped ranks run until the running verb is over."""
+        if self._run is not None:
+            others = [self[rank] for rank in ranks & self.in_state(TargetState.STOPPED)]
+            self._run.join(others, lambda each: each.resume(self._command()))
+
+    async def gather(self, ranks: RankSet, number: int) -> GroupStopped:
+        """Run ranks until each has come to a breakpoint, or one stops for another reason."""
+
+        def there(stop: RankStopped) -> bool:
+            told = self.table.translate(stop)
+            return told.reason is StopReason.BREAKPOINT and told.detail == str(number)
+
+        return await self._go(ranks, "barrier", lambda each: each.resume(self._command()), there)
+
+    async def lead(self, rank: int, start: Callable[[Target], Awaitable[None]]) -> GroupStopped:
+        """Let one rank run by `start`, and all others along with it, until one of them stops."""
+
+        async def each(target: Target) -> None:
+            if target.rank == rank:
+                await start(target)
+            else:
+                await target.resume(self._command())
+
+        return await self._go(self.in_state(TargetState.STOPPED), "run", each)
+
+    async def interrupt(self, ranks: RankSet | None = None, *, patience: int = 1) -> None:
+        """Ask the ranks of the pending verb to stop; it returns then. If none is, stop all ranks
+        (of `ranks`) that run. At any time. patience: how many times as long as usual ranks may
+        take to stop."""
+        if self._run is not None:
+            self._run.ask_to_stop(patience * self.settings.stop)
+        else:
+            for error in (await self.stop_all(StopReason.INTERRUPT, ranks=ranks)).errors.values():
+                raise error
+
+    async def stop_all(
+        self,
+        reason: StopReason = StopReason.FOLLOWED,
+        deadline: Deadline | None = None,
+        ranks: RankSet | None = None,
+    ) -> Answers[RankStopped]:
+        """Stop every rank (of `ranks`) that runs, whoever let it run."""
+        limit = deadline or Deadline(self.settings.stop)
+        chosen = self.running if ranks is None else self.running & ranks
+        answers = await self.ask(chosen, lambda each: each.interrupt(limit, reason))
+        stops = {rank: self.table.translate(stop) for rank, stop in answers.values.items()}
+        return Answers(stops, answers.errors)
+
+    async def _go(
+        self,
+        ranks: RankSet,
+        verb: str,
+        start: Callable[[Target], Awaitable[None]],
+        completed: StopReason | Callable[[RankStopped], bool] | None = None,
+    ) -> GroupStopped:
+        if self._run is not None:
+            raise self._run.refuse(verb)
+        targets = [self[rank] for rank in ranks]
+        done = _of_reason(completed) if isinstance(completed, StopReason) else completed
+        self._run = GroupRun(targets, verb, start, done, self.settings.stop)
+        try:
+            result = await self._run.until_stopped()
+        finally:
+            self._run = None
+        await self.drop_spent(result.stops)
+        stops = {s.rank: await in_program(self[s.rank], s, self._command()) for s in result.stops}
+        return GroupStopped(
+            tuple(self.table.translate(stops[stop.rank]) for stop in result.cause),
+            tuple(self.table.translate(stop) for stop in stops.values()),
+        )
+
+    # ---- breakpoints --------------------------------------------------------------------------
+
+    async def add_breakpoint(self, ranks: RankSet, request: BreakpointRequest) -> Breakpoint:
+        """Insert a breakpoint on ranks; ranks that refuse it are in its `problems`.
+
+        Raises GdbError when every rank refuses it.
+        """
+        for rank in ranks:
+            self[rank]  # a rank that is not there is an error before anything is inserted
+        number = self.table.add(ranks, request).number
+        errors = await self._insert(number, ranks)
+        if errors and len(errors) == len(ranks):
+            self.table.withdraw(number)
+            error = errors[ranks.first]
+            if isinstance(error, GdbError):
+                raise GdbError(error.problem, error.command, ranks=ranks)
+            raise error
+        return self.table.get(number)
+
+    async def put_breakpoint(self, kept: Kept, ranks: RankSet) -> bool:
+        """Insert one of another session, with its number, on these ranks; has any taken it?"""
+        self.table.put(kept)
+        if len(await self._insert(kept.number, ranks)) < len(ranks):
+            return True
+        self.table.remove(kept.number)
+        return False
+
+    async def _insert(self, number: int, ranks: RankSet) -> Mapping[int, CrdebugError]:
+        deadline = self._command()
+
+        async def insert(target: Target) -> None:
+            await at_program(target, deadline)
+            request = self.table.request(number, target.rank)
+            self.table.bind(number, target.rank, await target.insert_breakpoint(request, deadline))
+
+        errors = (await self.ask(ranks, insert)).errors
+        for rank, error in errors.items():
+            self.table.refuse(number, rank, error.clause())
+        return errors
+
+    async def delete_breakpoint(self, number: int) -> None:
+        """Raises BadInput for a number that is not there, GdbError if a rank keeps it."""
+        numbers = self.table.gdb_numbers(number)
+        answers = await self._delete(numbers)
+        if answers.errors:
+            for rank in answers.values:
+                self.table.gone(rank, numbers[rank])
+            raise next(iter(answers.errors.values()))
+        self.table.remove(number)
+
+    async def drop_spent(self, stops: Iterable[RankStopped]) -> None:
+        """Temporary breakpoints that these stops were hits of go from all ranks."""
+        for number, elsewhere in self.table.spent(stops).items():
+            await self._delete(elsewhere)
+            self.table.remove(number)
+
+    async def _delete(self, numbers: Mapping[int, int]) -> Answers[None]:
+        deadline = self._command()
+
+        async def delete(target: Target) -> None:
+            if target.state is not TargetState.DEAD:
+                await target.delete_breakpoint(numbers[target.rank], deadline)
+
+        return await self.ask(RankSet.of(numbers), delete)
+
+    async def enable_breakpoint(self, number: int, enabled: bool) -> None:
+        """Raises BadInput for a number that is not there."""
+        await self._change(number, f"-break-{'enable' if enabled else 'disable'} {{}}")
+        self.table.change(number, enabled=enabled)
+
+    async def set_condition(self, number: int, condition: str) -> None:
+        """An empty condition takes it away. Raises BadInput, or GdbError for a bad expression."""
+        await self._change(number, f"-break-condition {{}} {condition}")
+        self.table.change(number, condition=condition)
+
+    async def ignore_hits(self, number: int, count: int) -> None:
+        """On each rank, the next `count` hits do not stop. Raises BadInput."""
+        await self._change(number, f"-break-after {{}} {count}")
+        self.table.change(number, ignore=count)
+
+    async def _change(self, number: int, command: str) -> None:
+        numbers, deadline = self.table.gdb_numbers(number), self._command()
+
+        async def change(target: Target) -> None:
+            await target.mi(command.replace("{}", str(numbers[target.rank]), 1), deadline)
+
+        for error in (await self.ask(RankSet.of(numbers), change)).errors.values():
+            raise error
+
+    # ---- what the ranks tell ------------------------------------------------------------------
+
+    def _notice(self, notice: Notice) -> None:
+        match notice:
+            case BreakpointChanged(rank=rank, inserted=inserted):
+                self.table.changed(rank, inserted)
+            case BreakpointGone(rank=rank, gdb_number=number):
+                self.table.gone(rank, number)
+            case DebuggerDied(rank=rank, pid=pid):
+                self.on_death(rank, pid)
+            case RankStopped() as stop:
+                self.subscriber(self.table.translate(stop))
+            case event:
+                self.subscriber(event)
+
+    def _command(self) -> Deadline:
+        return Deadline(self.settings.command)
+
+
+def _of_reason(reason: StopReason) -> Callable[[RankStopped], bool]:
+    return lambda stop: stop.reason is reason

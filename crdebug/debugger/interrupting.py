@@ -1,0 +1,262 @@
+"""Interrupting a rank so that nothing of the interrupt is left for later.
+
+GDB's own -exec-interrupt sends SIGINT, which a process may block, catch or wait for. So the node
+sends SIGSTOP, GDB is told to stop for it, and never to pass it on to the program.
+
+A rank may stop for a reason of its own at that very moment. Where is the SIGSTOP then?
+
+1. Held back inside GDB, as the event of a thread that was not the one to be reported. GDB drops
+   it when it lets the rank run or go, because at all times but those of an interrupt it is told to
+   ignore SIGSTOP.
+2. Queued in the kernel, for the process (ours) or for a thread (one of GDB's own, by which it stops
+   threads; or ours was taken in its stead, gdb/linux-nat.c, stop_wait_callback). A detach would
+   deliver it, and stop the program; GDB itself would drop one of its own kind by sending SIGCONT,
+   which the program may see. So it is taken out while the rank stands: one thread alone is let run
+   into it, with one more queued for the process behind it. A thread takes its own queue first,
+   then the process's, and both before any instruction (kernel/signal.c, get_signal). If GDB takes
+   the first for one of its own and says nothing, it reports the second: the thread cannot run on.
+   The thread blocks all other signals meanwhile: of those in its queue the lowest would come first.
+   And one that it stands at is not delivered meanwhile, but when it goes on, with all that the
+   kernel told of it (kernel/signal.c, ptrace_signal; GDB manual, "Signaling"). Without crdebug's
+   scripts, as in some tests, neither of these holds.
+
+That ours are queued for the process and GDB's for threads matters also for the interrupt itself:
+the kernel keeps one SIGSTOP in a queue, so in the same queue ours could be lost in one of GDB's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError, DeadlineExpired, GdbError, Refused
+from crdebug.base.events import RankStopped, StopReason
+from crdebug.debugger import mi_values
+from crdebug.debugger.target import TargetState
+from crdebug.debugger.tracker import Tracker
+from crdebug.mi.connection import Connection
+from crdebug.mi.records import quote
+from crdebug.node import proc
+from crdebug.node.sigstop import PendingStops, StopSignals
+
+# More rounds would mean that somebody else keeps sending SIGSTOP.
+_ROUNDS = 16
+# Somebody's SIGCONT takes every queued SIGSTOP with it: look again after so many seconds.
+_LOST_AFTER = 1.0
+_LOOK = 0.5  # seconds; longer than GDB takes to tell of a process that has ended
+
+
+class Stopper:
+    """Stops one rank; see the module. Calls must not overlap: its owner holds a lock."""
+
+    def __init__(self, connection: Connection, tracker: Tracker, signals: StopSignals) -> None:
+        self._connection = connection
+        self._tracker = tracker
+        self._signals = signals
+        self._unsettled = False  # a SIGSTOP was sent, and may still be somewhere
+        self._heeding = False  # GDB stops for SIGSTOP
+
+    async def stop(self, reason: StopReason, deadline: Deadline) -> None:
+        """Stop the rank if it runs, and `settle`. A stop by SIGSTOP counts as `reason`.
+
+        Raises ProcessLookupError, or GdbError, when somebody has killed it.
+        """
+        if self._tracker.state is TargetState.RUNNING:
+            self._tracker.asked = reason
+            await self._heed_stops(True, deadline)
+            self._send()
+            await self._stopped(deadline)
+        await self.settle(deadline)
+
+    async def first_stop(self, pid: int) -> RankStopped:
+        """The stop after an attach to a process, or after a start (0).
+
+        GDB may answer an attach, and then say nothing at all of a process that was killed
+        meanwhile. Raises GdbError.
+        """
+        stop = asyncio.ensure_future(self._tracker.stopped())
+        try:
+            while not stop.done():
+                gone = pid and not proc.is_alive(pid)
+                await asyncio.wait([stop], timeout=_LOOK)
+                if gone and not stop.done():
+                    said = f"process {pid} has ended"
+                    raise GdbError(said, "-target-attach", ranks=self._tracker.ranks)
+            return stop.result()
+        finally:
+            stop.cancel()
+
+    async def settle_attach(self, deadline: Deadline) -> None:
+        """After an attach: end job control's stop, if the process was in one.
+
+        Such a process runs under GDB all the same, but the kernel remembers the stop, shows it
+        nowhere, and falls back into it when the process is let go (ptrace(2), "Group-stop").
+        Whether it is in one cannot be told before the attach either: it may be on its way.
+        """
+        # SIGCONT must not take away what GDB still waits for: it would take the next for it.
+        await self.settle_anew(deadline)
+        if self._tracker.pid is not None:
+            self._signals.lift_stop(self._tracker.pid)
+            await self.settle_anew(deadline)
+
+    def leave_stopped(self) -> None:
+        """Leave a SIGSTOP behind, for the moment when the stopped process is let go."""
+        if self._tracker.pid is not None:
+            self._signals.send_stop(self._tracker.pid)
+
+    async def settle_anew(self, deadline: Deadline) -> None:
+        """`settle`, although nobody has interrupted the rank: GDB itself sends SIGSTOP too."""
+        self._unsettled = True
+        await self.settle(deadline)
+
+    async def stop_here(self, deadline: Deadline) -> None:
+        """Have GDB see the stopped rank stop where it stands, by a SIGSTOP that comes before any
+        instruction."""
+        if self._tracker.pid is not None:
+            self._signals.send_stop(self._tracker.pid)
+            await self.settle_anew(deadline)
+
+    async def settle(self, deadline: Deadline) -> None:
+        """Leave no SIGSTOP behind. Cheap when there was no interrupt."""
+        if self._unsettled:
+            await self._consume(deadline)
+            self._unsettled = False
+        if self._tracker.state is TargetState.STOPPED:
+            await self._heed_stops(False, deadline)
+            self._tracker.asked = None
+
+    def _send(self) -> None:
+        # It may have stopped while GDB took note; then nothing is sent, and nothing left behind.
+        pid = self._tracker.pid
+        if self._tracker.state is TargetState.RUNNING and pid is not None:
+            self._unsettled = self._signals.send_stop(pid) or self._unsettled
+
+    async def _stopped(self, deadline: Deadline) -> RankStopped:
+        """The stop by a SIGSTOP that was sent, or by another if that one was lost.
+
+        Raises ProcessLookupError when the process was killed, of which GDB may tell nothing: if one
+        thread ran alone, and others had to end with it; or if it was about to let it run.
+        """
+        while True:
+            attempt = Deadline(min(_LOST_AFTER, deadline.left))
+            try:
+                return await attempt.wait(self._tracker.stopped(), "the rank to stop")
+            except DeadlineExpired:
+                if self._tracker.pid is not None and proc.is_killed(self._tracker.pid):
+                    raise ProcessLookupError from None
+                if deadline.left == 0.0:
+                    raise deadline.expired(
+                        "the rank to stop", ranks=self._tracker.ranks, phase="interrupt"
+                    ) from None
+                self._send()
+
+    async def _heed_stops(self, heed: bool, deadline: Deadline) -> None:
+        if heed is not self._heeding:
+            words = "stop print" if heed else "nostop noprint"
+            # What GDB cannot do when the process ends at this moment is to look, after the command
+            # that it has carried out, which frame is selected now.
+            with contextlib.suppress(GdbError):
+                await self._connection.console(f"handle SIGSTOP {words} nopass", deadline)
+            self._heeding = heed
+
+    def _pending(self) -> PendingStops:
+        pid = self._tracker.pid
+        if pid is None or self._tracker.state is not TargetState.STOPPED:
+            return PendingStops()
+        return self._signals.pending_stops(pid)
+
+    async def _consume(self, deadline: Deadline) -> None:
+        standing: dict[str, str] = {}
+        for _ in range(_ROUNDS):
+            pending, pid = self._pending(), self._tracker.pid
+            if not pending or pid is None:
+                return
+            await self._heed_stops(True, deadline)
+            if not pending.process:
+                self._signals.send_stop(pid)
+            try:
+                await self._run_alone(pending.threads, standing, deadline)
+            except ProcessLookupError:
+                return  # the next look at the rank will tell
+            except GdbError:
+                if self._pending():
+                    raise
+                return  # the same
+        raise Refused("somebody keeps sending SIGSTOP to the rank", ranks=self._tracker.ranks)
+
+    async def _run_alone(
+        self, lwps: tuple[int, ...], standing: dict[str, str], deadline: Deadline
+    ) -> None:
+        """Let one thread, of `lwps` if there are any, run into the SIGSTOP that awaits it.
+
+        standing: threads that stand at a signal, and at which, as was told since the rank ran.
+        """
+        mi, tracker = self._connection.command, self._tracker
+        listing, setting = await asyncio.gather(
+            mi("-thread-info", deadline), mi("-gdb-show scheduler-locking", deadline)
+        )
+        selected = listing.payload.text("current-thread-id")
+        known = {each.tid: each.number for each in mi_values.threads(listing.payload)}
+        chosen = next((str(known[lwp]) for lwp in lwps if lwp in known), selected)
+        lwp = next(lwp for lwp, number in known.items() if str(number) == chosen)
+        own, quiet = tracker.last_stop, tracker.quiet
+        if own is not None and _is_own_signal(own):
+            standing[str(own.thread)] = own.detail
+        tracker.quiet = True
+
+        async def as_before() -> None:
+            tracker.quiet = quiet
+            tracker.withdraw(TargetState.STOPPED, own)
+            if self._connection.death is None:
+                await self._heedless(f"-crdebug-as-before {lwp}", deadline)
+                await mi(f"-gdb-set scheduler-locking {setting.payload.text('value')}", deadline)
+
+        held = standing.get(chosen)
+        try:
+            await mi("-gdb-set scheduler-locking on", deadline)
+            await self._heedless(f"-crdebug-only-stops {lwp}", deadline)
+            if held:
+                await self._queue(chosen, "0", deadline)
+            tracker.begin()
+            await mi(f"-exec-continue --thread {chosen}", deadline)
+            stop = await self._stopped(deadline)
+            if held:
+                await self._heedless(f"-crdebug-at-signal-again {lwp}", deadline)
+                await self._queue(chosen, held, deadline)
+        except BaseException as error:
+            with contextlib.suppress(CrdebugError):  # what went wrong first is what is told
+                await as_before()
+                if isinstance(error, ProcessLookupError):  # the thread that was selected is no more
+                    await mi(f"-thread-select {known.get(tracker.pid or 0, selected)}", deadline)
+            raise
+        await as_before()
+        if tracker.state is TargetState.STOPPED:
+            await self._after(stop, own, selected, deadline)
+
+    async def _queue(self, thread: str, signal: str, deadline: Deadline) -> None:
+        """Have GDB give the thread this signal when it goes on, 0 for none."""
+        # GDB refuses to queue a signal that it is not to pass to the program anyway.
+        words = f"thread apply {thread} queue-signal {signal}"
+        await self._heedless(f"-interpreter-exec console {quote(words)}", deadline)
+
+    async def _heedless(self, command: str, deadline: Deadline) -> None:
+        """A command to GDB that may fail: the process has ended, say."""
+        if self._tracker.pid is not None:
+            with contextlib.suppress(GdbError):
+                await self._connection.command(command, deadline)
+
+    async def _after(
+        self, stop: RankStopped, own: RankStopped | None, selected: str, deadline: Deadline
+    ) -> None:
+        if mi_values.is_stop_signal(stop) and own is not None:
+            await self._connection.command(f"-thread-select {selected}", deadline)
+            self._tracker.restore(own)
+        else:
+            # GDB had kept another event of that thread back: it counts, and comes last.
+            self._tracker.tell(stop)
+
+
+def _is_own_signal(stop: RankStopped) -> bool:
+    """Did a thread stop because it gets a signal (but not a SIGSTOP)?"""
+    return stop.reason is StopReason.SIGNAL and not mi_values.is_stop_signal(stop)

@@ -1,0 +1,241 @@
+"""GDB's records as values of ours. Pure.
+
+Field names are those of the GDB manual, "GDB/MI Async Records", "GDB/MI Frame Information",
+"GDB/MI Breakpoint Information" and "GDB/MI Thread Information".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from crdebug.base.events import Location, RankStopped, StopReason
+from crdebug.debugger.target import Frame, Inserted, ThreadInfo
+from crdebug.mi.records import MiList, MiTuple
+
+_LWP = re.compile(r"(?:LWP|process) (\d+)")
+_PENDING = re.compile(
+    r"(Function \".*\" not defined|No source file named .*|No line \S+ in .*)\.\s*$"
+)
+_HISTORY = re.compile(r"^\$\d+ = ", re.MULTILINE)
+_ENDING, _REPORT = "crdebug-ending ", "report of "
+_LOCATION = re.compile(r"^-l(?:ocation)? ")
+_SYMBOL = re.compile(r"<(.*?)(?:\+\d+)?>")
+_REASONS: Mapping[str, StopReason] = {
+    "breakpoint-hit": StopReason.BREAKPOINT,
+    "watchpoint-trigger": StopReason.WATCHPOINT,
+    "read-watchpoint-trigger": StopReason.WATCHPOINT,
+    "access-watchpoint-trigger": StopReason.WATCHPOINT,
+    "watchpoint-scope": StopReason.WATCHPOINT,
+    "fork": StopReason.CATCHPOINT,
+    "vfork": StopReason.CATCHPOINT,
+    "exec": StopReason.CATCHPOINT,
+    "syscall-entry": StopReason.CATCHPOINT,
+    "syscall-return": StopReason.CATCHPOINT,
+    "solib-event": StopReason.CATCHPOINT,
+    "end-stepping-range": StopReason.STEP,
+    "location-reached": StopReason.STEP,
+    "function-finished": StopReason.FINISH,
+    "signal-received": StopReason.SIGNAL,
+    "exited": StopReason.EXITED,
+    "exited-normally": StopReason.EXITED,
+    "exited-signalled": StopReason.KILLED,
+}
+
+
+def stop(rank: int, record: MiTuple) -> RankStopped:
+    """A ``*stopped`` record. detail: of a FINISH the returned value, of an OTHER GDB's word."""
+    word = _word(record)
+    reason = _REASONS.get(word, StopReason.OTHER)
+    detail, note = word, ""
+    match reason:
+        case StopReason.BREAKPOINT:
+            detail = record.text("bkptno", "")
+        case StopReason.CATCHPOINT:
+            # "catch load" tells no number
+            detail, note = record.text("bkptno", ""), _caught(word, record)
+        case StopReason.WATCHPOINT:
+            detail, note = _watchpoint(record)
+        case StopReason.SIGNAL | StopReason.KILLED:
+            detail = record.text("signal-name", "")
+            if detail == "0":
+                reason, detail = StopReason.OTHER, ""
+        case StopReason.EXITED:
+            # GDB prints the status in octal.
+            detail = str(record.number("exit-code", 0, 8))
+        case StopReason.FINISH:
+            detail = record.text("return-value", "")
+        case StopReason.STEP:
+            detail = ""
+    frame = record.get("frame")
+    return RankStopped(
+        rank,
+        reason,
+        detail,
+        record.number("thread-id", 0),
+        location(frame) if isinstance(frame, MiTuple) else None,
+        note,
+    )
+
+
+def _word(record: MiTuple) -> str:
+    """GDB's reason. It gives two when a step is over before it began: "signal-received", with
+    signal 0, which is none, and then "end-stepping-range"."""
+    given = record.get("reason")
+    if isinstance(given, MiList):
+        return given.texts()[-1]
+    return record.text("reason", "")
+
+
+def _watchpoint(record: MiTuple) -> tuple[str, str]:
+    """Its number, and what became of the value."""
+    for name in ("wpt", "hw-rwpt", "hw-awpt"):
+        found = record.get(name)
+        if isinstance(found, MiTuple):
+            return found.text("number", ""), _values(found.text("exp", ""), record)
+    return record.text("wpnum", ""), "the block that it was in has ended"
+
+
+def _values(expression: str, record: MiTuple) -> str:
+    value = record.get("value")
+    if not isinstance(value, MiTuple):
+        return ""
+    expression = _LOCATION.sub("", expression)
+    old, new, now = (value.text(name, "") for name in ("old", "new", "value"))
+    return f"{expression} was {old}, is {new}" if new else f"{expression} is {now}"
+
+
+def _caught(word: str, record: MiTuple) -> str:
+    match word:
+        case "syscall-entry" | "syscall-return":
+            done = "call of" if word == "syscall-entry" else "return from"
+            name = record.text("syscall-name", "") or record.text("syscall-number", "")
+            return f"{done} {name}"
+        case "fork" | "vfork":
+            return f"{word}, process {record.text('newpid', '?')}"
+        case "exec":
+            return f"exec of {record.text('new-exec', '?')}"
+        case _:
+            return "a library is loaded or unloaded"
+
+
+def location(frame: MiTuple) -> Location:
+    """A frame's, or a breakpoint location's, place."""
+    return Location(
+        frame.number("addr", 0, 0),
+        _function(frame),
+        frame.text("file", ""),
+        frame.number("line", 0),
+        frame.text("fullname", ""),
+        frame.text("from", ""),
+    )
+
+
+def _function(frame: MiTuple) -> str:
+    """Of a breakpoint where no line is known GDB tells the symbol: ``at="<write+4>"``."""
+    at = _SYMBOL.fullmatch(frame.text("at", ""))
+    name = frame.text("func", "") or (at[1] if at else "")
+    return name.removeprefix("??")  # GDB's word for a function without a name
+
+
+def frame(entry: MiTuple, arguments: MiTuple) -> Frame:
+    """From the answers of -stack-info-frame and -stack-list-arguments."""
+    level = entry.number("level")
+    return Frame(level, location(entry), _arguments(arguments).get(level, ""))
+
+
+def frames(listing: MiTuple, arguments: MiTuple | None = None) -> tuple[Frame, ...]:
+    """From the answers of -stack-list-frames and, if it was asked, -stack-list-arguments."""
+    texts = _arguments(arguments) if arguments else {}
+    return tuple(
+        Frame(level, location(entry), texts.get(level, ""))
+        for entry in listing.list("stack").tuples()
+        for level in [entry.number("level")]
+    )
+
+
+def _arguments(listing: MiTuple) -> dict[int, str]:
+    """By level, from the answer of -stack-list-arguments."""
+    return {
+        entry.number("level"): ", ".join(
+            f"{argument.text('name', '?')}={argument.text('value', '...')}"
+            for argument in entry.list("args").tuples()
+        )
+        for entry in listing.list("stack-args").tuples()
+    }
+
+
+def threads(listing: MiTuple) -> tuple[ThreadInfo, ...]:
+    """From the answer of -thread-info."""
+    found = []
+    for entry in listing.list("threads").tuples():
+        lwp = _LWP.search(entry.text("target-id", ""))
+        frame = entry.get("frame")
+        found.append(
+            ThreadInfo(
+                entry.number("id"),
+                int(lwp[1]) if lwp else 0,
+                entry.text("name", ""),
+                location(frame) if isinstance(frame, MiTuple) else None,
+                entry.text("state", ""),
+            )
+        )
+    return tuple(found)
+
+
+def breakpoint_(record: MiTuple) -> Inserted:
+    """A ``bkpt`` tuple. A breakpoint at several places has a list of locations; of those that are
+    disabled one by one nothing is told (gdbscripts/frames_mi.py, keep_out)."""
+    places = record.list("locations").tuples() if "locations" in record else (record,)
+    places = tuple(each for each in places if each is record or each.text("enabled", "y") == "y")
+    return Inserted(
+        record.number("number"),
+        tuple(location(place) for place in places if place.text("addr", "").startswith("0x")),
+        record.number("times", 0),
+        record.number("ignore", 0),
+    )
+
+
+def printed(text: str) -> str:
+    """The value in what print wrote: value history numbers differ from rank to rank."""
+    found = _HISTORY.search(text)
+    return (text[found.end() :] if found else text).rstrip("\n")
+
+
+def without_history(text: str) -> str:
+    """What a command wrote, without the numbers of values in GDB's history."""
+    return _HISTORY.sub("= ", text)
+
+
+def ending(console: str) -> str:
+    """What gdbscripts/ends_mi.py has said of a rank that is about to end, or ""."""
+    # GDB may put what it has begun to say of its own in front of it, in the same record
+    return console.partition(_ENDING)[2].partition("\n")[0].strip()
+
+
+def report(ending: str) -> str:
+    """The summary of a sanitizer's report, if that is what `ending` is about, or ""."""
+    return ending.removeprefix(_REPORT) if ending.startswith(_REPORT) else ""
+
+
+def is_noise(log: str) -> bool:
+    """Whether a line of GDB's log says nothing new to a user.
+
+    Why a breakpoint is pending, each rank's would say. It announces a stop's source line that it
+    cannot show (GDB 14 and later: as a warning), and two things that are intended: the lack of
+    libthread_db (see startup), and a rank in a PID namespace of its own, whose threads it finds in
+    /proc by their numbers out here.
+    """
+    intended = (
+        "Unable to find libthread_db",
+        "Target and debugger are in different PID namespaces",
+    )
+    if _PENDING.match(log):
+        return True
+    text = log.removeprefix("warning: ")
+    return text[:1].isdigit() or (text != log and text.startswith(intended))
+
+
+def is_stop_signal(stop: RankStopped) -> bool:
+    """Whether it came by SIGSTOP, which is how crdebug interrupts."""
+    return stop.reason is StopReason.SIGNAL and stop.detail == "SIGSTOP"

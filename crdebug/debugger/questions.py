@@ -1,0 +1,71 @@
+"""One question to several ranks at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError, Ended
+from crdebug.base.events import StopReason
+from crdebug.base.ranks import RankSet
+from crdebug.debugger.answers import Answers, T
+from crdebug.debugger.frames import at_program
+from crdebug.debugger.target import Target, TargetState
+
+V = TypeVar("V")
+
+
+async def ask(targets: Sequence[Target], question: Callable[[Target], Awaitable[T]]) -> Answers[T]:
+    """question: a coroutine function; its CrdebugErrors become the ranks' errors, anything else is
+    a fault of ours and is raised."""
+    results = await asyncio.gather(*(_outcome(question(target)) for target in targets))
+    values: dict[int, T] = {}
+    errors: dict[int, CrdebugError] = {}
+    for target, result in zip(targets, results, strict=True):
+        if isinstance(result, CrdebugError):
+            errors[target.rank] = result
+        else:
+            values[target.rank] = result
+    return Answers(values, errors)
+
+
+async def look(
+    targets: Sequence[Target],
+    question: Callable[[Target], Awaitable[T]],
+    deadline: Deadline,
+    *,
+    also_ended: bool = False,
+) -> Answers[T]:
+    """`ask`, for what is in the ranks' memory and registers. A rank that has ended is an error
+    (Ended): its GDB would answer what the executable file has there. See frames for which frame
+    of the others is asked about.
+
+    also_ended: the question is about the program's files only.
+    """
+
+    async def of_process(target: Target) -> T:
+        if target.state in (TargetState.EXITED, TargetState.IDLE) and not also_ended:
+            raise Ended(_ended(target), ranks=RankSet.of([target.rank]))
+        await at_program(target, deadline)
+        return await question(target)
+
+    return await ask(targets, of_process)
+
+
+def _ended(target: Target) -> str:
+    """What became of a rank that has no process, to be said behind its number."""
+    stop = target.last_stop
+    if stop is not None and stop.reason is StopReason.EXITED:
+        return f"exited with status {stop.detail or '0'}"
+    if stop is not None and stop.reason is StopReason.KILLED:
+        return f"ended, killed by {stop.detail}" if stop.detail else "ended, killed"
+    return "ended" if target.state is TargetState.EXITED else "can show nothing without a process"
+
+
+async def _outcome(answer: Awaitable[V]) -> V | CrdebugError:
+    try:
+        return await answer
+    except CrdebugError as error:
+        return error

@@ -1,0 +1,111 @@
+"""Snapshots of a stopped rank in the memory of its GDB; see gdbscripts/keep_mi.py.
+
+They last as long as the GDB holds the process: they end with it, and with a detach, a kill, and a
+restart, because what comes after is another process or one that has run on by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import BadInput, Refused
+from crdebug.base.events import RankStopped
+from crdebug.debugger.target import TargetState
+from crdebug.debugger.tracker import Tracker
+from crdebug.mi.connection import Connection
+from crdebug.mi.records import MiTuple
+
+
+@dataclass(frozen=True, slots=True)
+class KeptInfo:
+    """A snapshot. bytes: what it holds.  changed: what of that no snapshot before it shares."""
+
+    bytes: int
+    changed: int
+
+
+class Keeper:
+    """The snapshots of one rank. Calls must not overlap, and the rank must be stopped: its owner
+    sees to both."""
+
+    def __init__(self, connection: Connection, tracker: Tracker) -> None:
+        self._connection = connection
+        self._tracker = tracker
+        self._stops: dict[str, RankStopped | None] = {}  # by snapshot: the last stop at the time
+
+    async def keep(self, name: str, ranges: Sequence[str], deadline: Deadline) -> KeptInfo:
+        if not name or name.split() != [name]:
+            raise BadInput(f"'{name}' is no name for a snapshot", ranks=self._tracker.ranks)
+        command = " ".join(("-crdebug-keep", name, *ranges))
+        told = (await self._connection.command(command, deadline)).payload
+        self._stops[name] = self._tracker.last_stop
+        return KeptInfo(told.number("bytes"), told.number("changed"))
+
+    async def obstacles(self, name: str, deadline: Deadline) -> tuple[str, ...]:
+        """Why a snapshot cannot be put back now; empty if it can."""
+        self._require(name)
+        told = await self._connection.command(f"-crdebug-put-back {name} check", deadline)
+        return told.payload.list("problems").texts()
+
+    async def put_back(self, name: str, deadline: Deadline) -> None:
+        """Make the process what it was. GDB does not know it yet, see `show`."""
+        self._require(name)
+        told = (await self._connection.command(f"-crdebug-put-back {name}", deadline)).payload
+        problems = told.list("problems").texts()
+        if problems:
+            raise Refused(
+                f"cannot go back in memory: {'; '.join(problems)}", ranks=self._tracker.ranks
+            )
+
+    async def show(self, name: str, stop: RankStopped | None, deadline: Deadline) -> RankStopped:
+        """Have GDB see the process that was put back; it takes a SIGSTOP that holds it."""
+        tracker = self._tracker
+        await self._arrive(f"-crdebug-show {name}", deadline)
+        then = stop or self._stops[name]
+        if then is not None:
+            tracker.restore(then)
+            return then
+        return await tracker.stopped()
+
+    async def walk(self, command: str, deadline: Deadline) -> MiTuple:
+        """A command of gdbscripts/walk_mi.py, after which the thread may stand elsewhere."""
+        told = (await self._connection.command(command, deadline)).payload
+        await self._arrive("", deadline)
+        return told
+
+    async def _arrive(self, then: str, deadline: Deadline) -> None:
+        """Have GDB learn that the rank stands where it stands. then: a command that follows."""
+        command, tracker = self._connection.command, self._tracker
+        quiet, tracker.quiet = tracker.quiet, True
+        try:
+            await command("-crdebug-arrive", deadline)
+            await deadline.wait(tracker.stopped(), "the rank to stand where it was")
+            if tracker.state is not TargetState.STOPPED:
+                raise self.ended()
+            if then:
+                await command(then, deadline)
+        finally:
+            tracker.quiet = quiet
+
+    def ended(self) -> Refused:
+        """The error for a process that has ended on the way."""
+        return Refused("the rank has ended meanwhile", ranks=self._tracker.ranks)
+
+    async def forget(self, name: str, deadline: Deadline) -> None:
+        self._require(name)
+        await self._connection.command(f"-crdebug-forget {name}", deadline)
+        del self._stops[name]
+
+    async def forget_all(self, deadline: Deadline) -> None:
+        """Asks nothing of GDB when there is none."""
+        if self._stops:
+            self._stops.clear()
+            await self._connection.command("-crdebug-forget all", deadline)
+
+    def _require(self, name: str) -> None:
+        if name not in self._stops:
+            raise BadInput(
+                f"there is no snapshot '{name}' of this process", ranks=self._tracker.ranks
+            )

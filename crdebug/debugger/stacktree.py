@@ -1,0 +1,134 @@
+"""The stacks of many ranks as one tree of calls. Pure.
+
+What belongs together is merged from the outermost frame on, as STAT does (Arnold et al., Stack
+Trace Analysis for Large Scale Debugging, IPDPS 2007): where ranks part, the tree branches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from crdebug.base.events import Location
+from crdebug.base.ranks import RankSet
+from crdebug.debugger.target import Frame
+
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Calls that some stacks have in common, up to where they part.
+
+    depth: 0 for a trunk.  parent: its place in the tree's branches; None for a trunk.
+    frames: what they are called, outermost first; empty for stacks that end where others go on.
+    ranks: whose stacks.  count: how many stacks; more than ranks where ranks have threads.
+    """
+
+    depth: int
+    parent: int | None
+    frames: Path
+    ranks: RankSet
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class StackTree:
+    """Branches, each before those that begin at its end; of equals the one with most stacks first.
+
+    threads: its stacks are those of all threads, not of a thread for each rank.
+    errors: who has no stack, and why.
+    """
+
+    branches: tuple[Branch, ...]
+    threads: bool = False
+    errors: tuple[tuple[RankSet, str], ...] = ()
+
+    def leaves(self) -> tuple[Branch, ...]:
+        """Where stacks end: nothing branches off there."""
+        inner = {each.parent for each in self.branches}
+        return tuple(b for at, b in enumerate(self.branches) if at not in inner)
+
+
+@dataclass(frozen=True, slots=True)
+class _Class:
+    """Equal stacks. path: outermost first."""
+
+    path: Path
+    ranks: RankSet
+    count: int
+
+
+def merge(
+    stacks: Mapping[int, Iterable[Sequence[Frame]]], *, depth: int = 0, function_only: bool = False
+) -> tuple[Branch, ...]:
+    """The branches of a tree.
+
+    stacks: by rank, one or several, innermost frame first.  depth: of the outermost frames only so
+    many; 0 is all.  Frames are equal if they are of the same function at the same line;
+    function_only: whatever their line.
+    """
+    names = _Names(function_only)
+    found: dict[Path, list[int]] = {}
+    for rank, several in stacks.items():
+        for frames in several:
+            found.setdefault(names.path(frames, depth), []).append(rank)
+    classes = [_Class(path, RankSet.of(ranks), len(ranks)) for path, ranks in found.items()]
+    branches: list[Branch] = []
+    # Not recursive: a stack may be deep, and each of its frames a branch.
+    pending: list[tuple[int, int | None, int, list[_Class]]] = [
+        (0, None, 0, part) for part in reversed(list(_parts(classes, 0)))
+    ]
+    while pending:
+        level, parent, at, together = pending.pop()
+        end = _common(together, at)
+        mask = 0
+        for each in together:
+            mask |= each.ranks.mask
+        path = together[0].path[at:end]
+        branches.append(Branch(level, parent, path, RankSet(mask), sum(c.count for c in together)))
+        if len(together) > 1:
+            here = len(branches) - 1
+            parts = list(_parts(together, end))
+            pending += [(level + 1, here, end, part) for part in reversed(parts)]
+    return tuple(branches)
+
+
+class _Names(dict[tuple[str, str, int], str]):
+    """What frames are called; a rank's frames are mostly called as another's."""
+
+    def __init__(self, function_only: bool) -> None:
+        self._function_only = function_only
+
+    def path(self, frames: Sequence[Frame], depth: int) -> Path:
+        names = [self._name(each.location) for each in reversed(frames)]
+        return tuple(names[:depth] if depth else names)
+
+    def _name(self, place: Location) -> str:
+        if not place.function:  # its name is made of the library, or the address
+            return place.name
+        key = (place.function, place.file, place.line)
+        known = self.get(key)
+        if known is None:
+            known = self[key] = place.name if self._function_only else str(place)
+        return known
+
+
+def _common(classes: Sequence[_Class], at: int) -> int:
+    """Up to where their paths are the same."""
+    first, *others = (each.path for each in classes)
+    end = min(len(each.path) for each in classes)
+    while at < end and all(other[at] == first[at] for other in others):
+        at += 1
+    return at
+
+
+def _parts(classes: Iterable[_Class], at: int) -> Iterator[list[_Class]]:
+    """Those that go on alike, together; the largest part first, then by lowest rank."""
+    parts: dict[str | None, list[_Class]] = {}
+    for each in classes:
+        parts.setdefault(each.path[at] if at < len(each.path) else None, []).append(each)
+    yield from sorted(
+        parts.values(),
+        key=lambda part: (-sum(c.count for c in part), min(c.ranks.first for c in part)),
+    )

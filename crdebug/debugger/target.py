@@ -1,0 +1,278 @@
+"""What a rank under a debugger offers, whoever stands behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from crdebug.base.deadline import Deadline
+from crdebug.base.events import Event, Location, RankStopped, StopReason
+from crdebug.mi.records import Result
+
+
+class TargetState(Enum):
+    """What a target's process does; the value is the word that users read."""
+
+    IDLE = "no process"
+    STOPPED = "stopped"
+    RUNNING = "running"
+    EXITED = "exited"
+    DEAD = "gdb died"
+
+
+class SelectedBy(Enum):
+    """Who has selected the frame that a stopped rank is asked about."""
+
+    NOBODY = "nobody"  # it is the innermost
+    RULE = "rule"  # it is the program's; see frames.at_program
+    USER = "user"  # or a journey through history, to where the user wants to be
+
+
+@dataclass(slots=True)
+class Selection:
+    """Of one rank, since it stands where it stands."""
+
+    by: SelectedBy = SelectedBy.NOBODY
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame of a stack. level: 0 is the innermost. arguments: ``n=3, p=0x1000``.
+
+    python: it is a Python function; Python's frames have levels of their own.
+    """
+
+    level: int
+    location: Location
+    arguments: str = ""
+    python: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadInfo:
+    """One thread. number: GDB's. tid: the kernel's id (LWP). state: "stopped" or "running".
+
+    location: where its innermost frame is; None while it runs.
+    """
+
+    number: int
+    tid: int
+    name: str
+    location: Location | None
+    state: str
+
+
+class PointKind(Enum):
+    """What makes a rank stop; the value is GDB's command for it."""
+
+    BREAK = "break"
+    WATCH = "watch"  # a value changes
+    RWATCH = "rwatch"  # it is read
+    AWATCH = "awatch"  # either
+    CATCH = "catch"  # an event: throw, syscall, signal, fork, ...
+
+    @property
+    def word(self) -> str:
+        """For people."""
+        match self:
+            case PointKind.BREAK:
+                return "breakpoint"
+            case PointKind.CATCH:
+                return "catchpoint"
+            case _:
+                return "watchpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class BreakpointRequest:
+    """What a target is asked to insert. location: as GDB reads it ("Linespec Locations"); of a
+    watchpoint the expression, of a catchpoint the event.
+
+    ignore: hits that do not stop.
+    """
+
+    location: str
+    condition: str = ""
+    temporary: bool = False
+    ignore: int = 0
+    enabled: bool = True
+    kind: PointKind = PointKind.BREAK
+
+
+@dataclass(frozen=True, slots=True)
+class Inserted:
+    """What one GDB made of a request.
+
+    gdb_number: its own number for it.  locations: where it is; empty while it is pending, and for
+    what has no place.  ignore: hits from now on that do not stop.
+    """
+
+    gdb_number: int
+    locations: tuple[Location, ...]
+    hits: int = 0
+    ignore: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BreakpointChanged:
+    """GDB resolved, moved or hit a breakpoint."""
+
+    rank: int
+    inserted: Inserted
+
+
+@dataclass(frozen=True, slots=True)
+class BreakpointGone:
+    """GDB deleted a breakpoint, of itself (a temporary one) or on a typed command."""
+
+    rank: int
+    gdb_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class DebuggerDied:
+    """GDB ended by itself, or had to be killed, and its process goes on without it: perhaps with
+    breakpoints in its code."""
+
+    rank: int
+    pid: int
+
+
+Notice = Event | BreakpointChanged | BreakpointGone | DebuggerDied
+"""What a target tells its subscriber; breakpoint numbers in it are GDB's own."""
+
+
+class Target(Protocol):
+    """One rank under one debugger.
+
+    Verbs that change the process's state (attach, detach, resume, step, next, finish, kill) are
+    refused (`Refused`, with rank and state) in any but the right state. After `detach` no
+    breakpoint is left in the process's memory and nothing traces it. Every verb raises GdbError
+    with GDB's own message, GdbDied, or DeadlineExpired.
+
+    Not thread-safe. One verb at a time, with one exception: `interrupt` may be called at any time.
+    """
+
+    subscriber: Callable[[Notice], None]
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def state(self) -> TargetState: ...
+
+    @property
+    def pid(self) -> int | None:
+        """The process, while there is one."""
+        ...
+
+    @property
+    def selection(self) -> Selection: ...
+
+    @property
+    def last_stop(self) -> RankStopped | None:
+        """How the process came to stop, or to end; None before the first stop and while it runs."""
+        ...
+
+    async def attach(self, pid: int, deadline: Deadline) -> RankStopped:
+        """Take hold of a process and stop it.
+
+        Also one that SIGSTOP had stopped: resume and detach let it run.
+        """
+        ...
+
+    async def detach(self, deadline: Deadline, *, hold: bool = False) -> None:
+        """Take breakpoints out and let the process go.
+
+        hold: it stays where it is all the same, stopped by SIGSTOP.
+        """
+        ...
+
+    async def resume(self, deadline: Deadline) -> None:
+        """Returns when it runs; `stopped` waits for its stop."""
+        ...
+
+    async def step(self, count: int, deadline: Deadline) -> None:
+        """`count` source lines, into calls."""
+        ...
+
+    async def next(self, count: int, deadline: Deadline) -> None:
+        """`count` source lines, over calls."""
+        ...
+
+    async def finish(self, deadline: Deadline, level: int = 0) -> None:
+        """Until a frame returns; 0 is the innermost."""
+        ...
+
+    async def run(self, command: str, verb: str, deadline: Deadline) -> None:
+        """By an MI command of GDB's that lets the process run. verb: for messages."""
+        ...
+
+    async def stopped(self) -> RankStopped:
+        """The stop of the present or last run.
+
+        Without a deadline: a program may run for as long as it likes. Ends with the stop, the end
+        of the process, or GdbDied; `interrupt` brings it about.
+        """
+        ...
+
+    async def interrupt(
+        self, deadline: Deadline, reason: StopReason = StopReason.INTERRUPT
+    ) -> RankStopped:
+        """Stop it if it runs. reason: what the stop counts as if it came by this interrupt.
+
+        A rank that stopped for a reason of its own meanwhile keeps that reason, and nothing of
+        the interrupt is left for later.
+        """
+        ...
+
+    def stands(self, location: Location) -> None:
+        """What is told as the place of the stopped rank: not the innermost frame's, but of the one
+        that counts for the user."""
+        ...
+
+    async def evaluate(self, expression: str, deadline: Deadline, format: str = "") -> str:
+        """The value as GDB's print shows it. format: "/x" and the like."""
+        ...
+
+    async def backtrace(self, limit: int, deadline: Deadline) -> tuple[Frame, ...]:
+        """The selected thread's frames, innermost first; all of them if limit is 0."""
+        ...
+
+    async def threads(self, deadline: Deadline) -> tuple[ThreadInfo, ...]:
+        """All threads, in GDB's order."""
+        ...
+
+    async def select_thread(self, number: int, deadline: Deadline) -> None:
+        """Make a thread the one that step, backtrace and evaluate are about."""
+        ...
+
+    async def location(self, deadline: Deadline) -> Location:
+        """Where the selected frame is."""
+        ...
+
+    async def console(self, command: str, deadline: Deadline) -> str:
+        """One command of GDB's command line, and what it printed."""
+        ...
+
+    async def mi(self, command: str, deadline: Deadline) -> Result:
+        """One MI command."""
+        ...
+
+    async def insert_breakpoint(self, request: BreakpointRequest, deadline: Deadline) -> Inserted:
+        """Pending if the location is not known yet."""
+        ...
+
+    async def delete_breakpoint(self, gdb_number: int, deadline: Deadline) -> None:
+        """By GDB's own number."""
+        ...
+
+    async def kill(self, deadline: Deadline) -> None:
+        """End the process."""
+        ...
+
+    async def close(self, deadline: Deadline) -> None:
+        """End the debugger. A process that was attached to runs on."""
+        ...

@@ -1,0 +1,408 @@
+"""A job's directory, and the record of what runs in it.
+
+STATE/jobs/NAME/
+  job.json        the record
+  lock            held while the job is changed; `followed` while its output is read to the end
+  session         the attached session's socket, see crdebug.job.control
+  points.json     the breakpoints and displays of the last session
+  herd.json       where the threads were, while they are in their waitpoints
+  run/N/          the N-th incarnation's stdout, stderr and events, and its input, see
+                  crdebug.job.standard_input
+  asks, door      FIFOs, in run/N/ too, so that ranks see who reads them: see crdebug.job.app_requests
+  run/N/base      see crdebug.job.incremental_parent
+  run/N/time/     its ranks' logs of MPI calls, see crdebug.timeline.log
+  run/N/made      while it is brought back: the files that were missing, and were made
+  run/N/half-back see crdebug.job.half_back
+  checkpoints/N/  see crdebug.checkpoint.store
+  native/         what it runs with of crdebug's own, see crdebug.job.native_parts
+  stage           the second place for checkpoints: its path, see crdebug.job.second_place
+  history/N/      checkpoints that crdebug takes of itself, to go back in time from
+  branches/       the branches of its history, and the logs of those that it is not on
+  beside/         a second job, while branches are compared
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from itertools import count, pairwise
+from pathlib import Path
+
+import msgspec
+
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import BadInput, CrdebugError, DeadlineExpired, Refused, StoreError
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import state_home
+from crdebug.checkpoint.staging import numbers
+from crdebug.checkpoint.store import CheckpointStore
+from crdebug.job.told import told
+from crdebug.node import owners, proc, process_tree
+from crdebug.timeline.branches import MAIN
+
+BESIDE = "beside"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
+_NUMBER = re.compile(r"[0-9]{1,9}\Z")
+_REMEMBERED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """What a job was started with, and which process it is now.
+
+    pid, start: PID 1 of its container as numbered here, and when that process started (see
+    proc.started); boot: of which run of the machine.  layer: the library that records its MPI
+    calls, empty if they are not recorded.  branch: of its history, see crdebug.timeline.branches.
+    added: what crdebug has set in the launcher's environment.  environment: what the user has set
+    for it.  stdin: what it reads from its standard input, for people.
+    parts: crdebug's own that it runs with, the SHA-256 of each by its path, see crdebug.job.native_parts.
+    adopted: crdebug did not start it; it has no container, and pid is its launcher's.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    directory: str
+    created: float
+    signal: int
+    starter: str
+    shim: str
+    incarnation: int
+    pid: int
+    start: int
+    boot: str
+    layer: str = ""
+    branch: str = MAIN
+    adopted: bool = False
+    added: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    stdin: str = ""
+    parts: dict[str, str] = field(default_factory=dict)
+
+
+class JobDirectory:
+    """The files of one job."""
+
+    def __init__(self, name: str) -> None:
+        if not _NAME.match(name):
+            raise BadInput(f"'{name}' is no job name", hint="use letters, digits, '.', '_', '-'")
+        self.name = name
+        self.path = state_home() / "jobs" / name
+        self.native = self.path / "native"
+        self.store = CheckpointStore(name, self.path / "checkpoints")
+        self.history = CheckpointStore(name, self.path / "history")
+
+    def create(self) -> None:
+        """Raises Refused in a home that is not one's own, OSError."""
+        owners.require_own_state()
+        owners.make_private(self.path)
+
+    def exists(self) -> bool:
+        return _is_there(self.path / "job.json")
+
+    def run(self, incarnation: int) -> Path:
+        return self.path / "run" / str(incarnation)
+
+    def new_run(self, incarnation: int) -> Path:
+        """An empty directory for an incarnation."""
+        path = self.run(incarnation)
+        shutil.rmtree(path, ignore_errors=True)
+        owners.make_private(path)
+        for fifo in (self.asks, self.door):
+            with contextlib.suppress(FileExistsError):
+                os.mkfifo(fifo, 0o600)
+            os.link(fifo, path / fifo.name)  # all incarnations have the same
+        return path
+
+    def ended(self, record: JobRecord, alive: RankSet) -> RankSet:
+        """The ranks of the job that are none of those that live."""
+        return RankSet.span(told(self.run(record.incarnation) / "events").ranks or 0) - alive
+
+    def forget_runs(self, incarnation: int) -> None:
+        """Only this incarnation is of interest any more."""
+        for path in self.path.glob("run/*"):
+            if path.name != str(incarnation):
+                shutil.rmtree(path, ignore_errors=True)
+
+    @property
+    def branches(self) -> Path:
+        return self.path / "branches"
+
+    @property
+    def has_own_files(self) -> bool:
+        """Does it write to copies of the files that it had open, not to the files themselves?"""
+        return False
+
+    def made(self, incarnation: int) -> Path:
+        """Where a restart notes the files that it makes, see crdebug.checkpoint.open_files."""
+        return self.run(incarnation) / "made"
+
+    @property
+    def session_socket(self) -> Path:
+        return self.path / "session"
+
+    @property
+    def asks(self) -> Path:
+        return self.path / "asks"
+
+    @property
+    def door(self) -> Path:
+        return self.path / "door"
+
+    @property
+    def herd(self) -> Path:
+        return self.path / "herd.json"
+
+    @property
+    def points(self) -> Path:
+        return self.path / "points.json"
+
+    @property
+    def stage(self) -> Path | None:
+        """The second place for checkpoints, if there is one."""
+        try:
+            return Path((self.path / "stage").read_text())
+        except FileNotFoundError:
+            return None
+
+    def write_next(self, record: JobRecord) -> tuple[Path, Path]:
+        """Write a record that is not yet the job's: it is once the first path has become the
+        second one. Raises StoreError."""
+        path = self.run(record.incarnation) / "job.json"
+        try:
+            path.write_bytes(msgspec.json.encode(record))
+            path.chmod(0o600)
+        except OSError as error:
+            raise StoreError(f"cannot write {path}: {error.strerror}") from None
+        return path, self.path / "job.json"
+
+    def write(self, record: JobRecord) -> None:
+        """Raises StoreError; the record is what it was then."""
+        unfinished = self.path / ".job.json"
+        try:
+            unfinished.write_bytes(msgspec.json.encode(record))
+            unfinished.chmod(0o600)
+            unfinished.rename(self.path / "job.json")
+        except OSError as error:
+            unfinished.unlink(missing_ok=True)
+            raise StoreError(f"cannot write {self.path / 'job.json'}: {error.strerror}") from None
+
+    def read(self) -> JobRecord:
+        """Raises BadInput when there is no such job, StoreError when its record is unreadable."""
+        owners.require_own_state()
+        try:
+            return decode((self.path / "job.json").read_bytes(), self.path / "job.json")
+        except FileNotFoundError:
+            if (end := _read_if_there(self._epitaph)) is not None:
+                raise BadInput(
+                    f"job '{self.name}' {end}", hint="it left no checkpoint to bring it back from"
+                ) from None
+            known = ", ".join(job.name for job in all_jobs()) or "none"
+            raise BadInput(f"there is no job '{self.name}'", hint=f"jobs here: {known}") from None
+
+    @contextlib.contextmanager
+    def lock(self, what: str) -> Iterator[None]:
+        """While the job is changed. Raises Refused when somebody else does just that."""
+        with contextlib.ExitStack() as stack:
+            while True:
+                self.create()
+                try:
+                    file = stack.enter_context(open(self.path / "lock", "a+"))
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    if os.path.samestat(os.fstat(file.fileno()), os.stat(file.name)):
+                        break
+                except FileNotFoundError:
+                    pass  # whoever had it has just forgotten the job, and its lock with it
+                except BlockingIOError:
+                    raise Refused(
+                        f"cannot {what}: another crdebug works on job '{self.name}'",
+                        hint="try again when it is done",
+                    ) from None
+                stack.close()
+            yield
+
+    @contextlib.asynccontextmanager
+    async def lock_within(self, what: str, deadline: Deadline) -> AsyncIterator[None]:
+        """`lock`, when others have it for a while only, as for a checkpoint at an interval."""
+        refused: list[Refused] = []
+        with contextlib.ExitStack() as stack:
+
+            def is_ours() -> bool:
+                try:
+                    stack.enter_context(self.lock(what))
+                except Refused as error:
+                    refused.append(error)
+                    return False
+                return True
+
+            try:
+                await deadline.until(is_ours, f"job '{self.name}' to be free")
+            except DeadlineExpired:
+                raise refused[-1] from None
+            yield
+
+    @contextlib.contextmanager
+    def followed(self) -> Iterator[None]:
+        """While somebody is to read to the end what the job writes: nobody else forgets it."""
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(FileNotFoundError):  # it was forgotten already
+                file = stack.enter_context(open(self.path / "followed", "a"))
+                fcntl.flock(file, fcntl.LOCK_SH)
+            yield
+
+    def _is_followed(self) -> bool:
+        try:
+            with open(self.path / "followed") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (FileNotFoundError, BlockingIOError) as error:
+            return isinstance(error, BlockingIOError)
+        return False
+
+    def forget_if_over(self) -> None:
+        """Remove all of a job that has ended and left no checkpoint to bring it back from; not
+        while somebody works on it, or follows it."""
+        with contextlib.suppress(Refused), self.lock("forget it"):
+            if not self._is_followed():
+                self.forget_while_locked()
+
+    def forget_while_locked(self) -> None:
+        """`forget_if_over`, also of a job that never began, by who has the lock."""
+        staged = numbers(self.name, self.stage) if self.stage else ()
+        if not self.store.numbers() and not staged and not self._is_alive():
+            if self.exists():
+                self._remember_its_end()
+            self.remove()
+
+    def how_it_ended(self) -> str:
+        """The end of a sentence that begins with the job."""
+        said = told(self.run(self.read().incarnation) / "events")
+        if said.killed:
+            return "was ended by 'crdebug kill'"
+        return "has ended" + (f" with status {said.status}" if said.status is not None else "")
+
+    @property
+    def _epitaph(self) -> Path:
+        return state_home() / "ended" / self.name
+
+    def _remember_its_end(self) -> None:
+        """For whoever asks for it once it is forgotten; of so many jobs, the last ones."""
+        with contextlib.suppress(OSError, CrdebugError):
+            owners.make_private(self._epitaph.parent)
+            self._epitaph.write_text(self.how_it_ended())
+            known = sorted(self._epitaph.parent.iterdir(), key=lambda each: each.stat().st_mtime)
+            for path in known[:-_REMEMBERED]:
+                path.unlink()
+
+    def remove(self) -> None:
+        """All of it. Callers hold the lock."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def _is_alive(self) -> bool:
+        return self.exists() and is_alive(self.read())
+
+
+def decode(data: bytes, path: Path) -> JobRecord:
+    """A record that lies at this path. Raises StoreError."""
+    try:
+        return msgspec.json.decode(data, type=JobRecord)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise StoreError(
+            f"{path} cannot be read: {error}",
+            hint=f"remove {path.parent} unless you know how to repair it",
+        ) from None
+
+
+def all_jobs() -> tuple[JobDirectory, ...]:
+    """Every job that left something here, by name. Raises PermissionError, Refused."""
+    owners.require_own_state()
+    try:
+        names = sorted(filter(_NAME.match, os.listdir(state_home() / "jobs")))
+    except FileNotFoundError:
+        return ()
+    return tuple(job for job in map(JobDirectory, names) if job.exists())
+
+
+def _read_if_there(path: Path) -> str | None:
+    try:
+        return path.read_text()
+    except OSError:
+        return None
+
+
+def _is_there(path: Path) -> bool:
+    """Path.exists; but what one may not look at is an error, also from Python 3.14 on."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def is_alive(record: JobRecord) -> bool:
+    return record.boot == proc.boot_id() and proc.is_alive(record.pid, record.start)
+
+
+def attended_already(directory: JobDirectory) -> Refused:
+    """The error for what needs a job without a session."""
+    return Refused(
+        f"job '{directory.name}' is under another session already", hint="end that one first"
+    )
+
+
+def has_ended(directory: JobDirectory) -> Refused:
+    """The error for what needs a job that runs."""
+    numbers = directory.store.numbers()
+    hint = f"'crdebug restart {directory.name}:{numbers[-1]}' brings it back" if numbers else None
+    return Refused(f"job '{directory.name}' {directory.how_it_ended()}", hint=hint)
+
+
+@contextlib.contextmanager
+def unused(argv: tuple[str, ...], what: str) -> Iterator[JobDirectory]:
+    """For a job that got no name: the directory of one that nobody has, locked.
+
+    The name is the program's, with the first number that is free. what: for `JobDirectory.lock`.
+    """
+    base = re.sub(r"[^A-Za-z0-9._-]", "", Path(_program(argv)).name).lstrip("._-")[:90] or "job"
+    for number in count(1):
+        directory = JobDirectory(f"{base}-{number}")
+        with contextlib.ExitStack() as stack:
+            if directory.exists():
+                continue
+            try:
+                stack.enter_context(directory.lock(what))
+            except Refused:
+                continue  # somebody else takes this name just now
+            if not directory.exists():
+                yield directory
+                return
+
+
+def _program(argv: tuple[str, ...]) -> str:
+    """Which word of a launcher's command is the program? The likeliest, for a name to read.
+
+    One that says where it is; else one that is no option's value, as far as that can be seen.
+    """
+    words = [(before, word) for before, word in pairwise(argv) if shutil.which(word)]
+    by_path = [word for _, word in words if "/" in word]
+    no_value = [word for before, word in words if not before.startswith("-")]
+    return next(iter([*by_path, *no_value, *(word for _, word in words)]), "")
+
+
+def is_of(directory: JobDirectory, pid: int) -> bool:
+    """Is this process one of the job's?"""
+    with contextlib.suppress(StoreError, OSError):
+        record = directory.read()
+        return is_alive(record) and pid in process_tree.of_job(record.pid)
+    return False
+
+
+def parse_handle(handle: str) -> tuple[JobDirectory, int]:
+    """JOB:N. Raises BadInput."""
+    name, colon, number = handle.rpartition(":")
+    if not colon or not _NUMBER.match(number):
+        raise BadInput(f"'{handle}' is no handle", hint="write JOB:N; 'crdebug checkpoints'")
+    return JobDirectory(name), int(number)

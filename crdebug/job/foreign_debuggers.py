@@ -1,0 +1,79 @@
+"""Debuggers that are not crdebug's, and hold ranks of a job that is to be checkpointed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import DeadlineExpired, Refused
+from crdebug.base.ranks import RankSet
+from crdebug.job.shims import RankShim, StoppedRank
+from crdebug.node import proc
+
+_MOMENT = 1.0  # seconds
+_HINT = "detach it, or ask there (docs/gdb.md)"
+
+
+def _tracer(shim: RankShim) -> int:
+    return max((thread.tracer for thread in proc.threads(shim.pid)), default=0)
+
+
+@contextlib.asynccontextmanager
+async def let_go(shims: Sequence[RankShim], deadline: Deadline) -> AsyncIterator[RankSet]:
+    """While the block runs, every rank that a debugger holds waits, traced by nobody, if the
+    debugger knows the protocol: it breaks at MPIR_checkpoint_debugger_detach. The ranks are told.
+
+    Raises Refused when one does not let go: it stands at its prompt, or does not know.
+    """
+    held = {shim.rank: _tracer(shim) for shim in shims}
+    traced = [shim for shim in shims if held[shim.rank] and not isinstance(shim, StoppedRank)]
+    asked = [shim for shim in traced if await _runs(shim)]
+    goes = {held[shim.rank] for shim in asked}
+    for shim in traced:  # a debugger lets all of its ranks go when one of them asks
+        if held[shim.rank] not in goes:
+            raise _refused(shim, f"process {held[shim.rank]} has stopped it")
+
+    def all_wait() -> bool:
+        for shim in asked:
+            if shim.shim().asker == 0:
+                raise _refused(shim, f"process {held[shim.rank]} traces it, and does not let go")
+        return all(shim.waits_for_debugger() for shim in traced)
+
+    try:
+        for shim in asked:
+            shim.ask_debugger(os.getpid())
+        try:
+            await deadline.until(all_wait, "")
+        except DeadlineExpired:
+            late = next(shim for shim in traced if not shim.waits_for_debugger())
+            raise _refused(late, f"process {held[late.rank]} does not let it go") from None
+        yield RankSet.of(shim.rank for shim in traced)
+    finally:
+        for shim in asked:
+            with contextlib.suppress(ProcessLookupError):
+                shim.set_asker(0)
+        # Nobody shall find ranks that wait for a debugger which is about to come.
+        with contextlib.suppress(DeadlineExpired):
+            back = Deadline(deadline.seconds)
+            await back.until(lambda: all(_is_back(shim, held) for shim in traced), "")
+
+
+def _is_back(shim: RankShim, held: Mapping[int, int]) -> bool:
+    try:
+        return shim.shim().waiting == 0 or not proc.is_alive(held[shim.rank])
+    except ProcessLookupError:
+        return True
+
+
+async def _runs(shim: RankShim) -> bool:
+    """Debuggers stop ranks for a moment, too, as for a condition."""
+    with contextlib.suppress(DeadlineExpired):
+        await Deadline(_MOMENT).until(lambda: proc.status(shim.pid)["State"][0] != "t", "")
+        return True
+    return False
+
+
+def _refused(shim: RankShim, text: str) -> Refused:
+    return Refused(text, ranks=RankSet.of([shim.rank]), hint=_HINT)

@@ -1,0 +1,104 @@
+"""The native parts that a job runs with, kept beside it: a checkpoint outlives the cache.
+
+STATE/jobs/NAME/native/{starter,shim.so,walk.so,pmpi.so}, and the same in the second place.
+
+An image has them mapped by the paths that they had in the cache, so that is where a restart needs
+them: what is missing there is put back. Which content each has the record says, by SHA-256.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from crdebug.base.errors import StoreError
+from crdebug.base.settings import cache_home
+from crdebug.job.directory import JobDirectory, JobRecord
+from crdebug.node import owners
+
+
+def keep(directory: JobDirectory, parts: Iterable[Path]) -> dict[str, str]:
+    """Copy these parts beside the job; returns the SHA-256 of each by its path. Raises OSError."""
+    owners.make_private(directory.native)
+    kept = {}
+    for part in parts:
+        kept[str(part)] = _sha256(part)
+        _copy(part, directory.native / part.name)
+    return kept
+
+
+def starter(directory: JobDirectory, record: JobRecord) -> Path:
+    """The job's starter, to be run: the copy beside the job. Raises StoreError."""
+    return _kept(directory, record, record.starter)
+
+
+def put_back(directory: JobDirectory, record: JobRecord) -> None:
+    """Have all parts of a job where its images have them mapped. Raises StoreError."""
+    for name in record.parts:
+        path = Path(name)
+        if path.exists():
+            continue  # whether it is the same, the manifest says
+        copy = _kept(directory, record, name)
+        if not path.resolve().is_relative_to((cache_home() / "native").resolve()):
+            raise StoreError(
+                f"{path} is missing, and lies in another cache than yours",
+                hint="name that cache with $CRDEBUG_CACHE",
+            )
+        try:
+            owners.make_readable(path.parent)
+            _copy(copy, path)
+        except OSError as error:
+            raise StoreError(f"cannot put {path} back: {error.strerror}") from None
+
+
+def take_along(source: Path, target: Path, record: JobRecord) -> None:
+    """Copy what is kept beside a job to another place for it. Raises StoreError, OSError."""
+    owners.make_private(target)
+    for name, sha256 in record.parts.items():
+        part = Path(name).name
+        if _is_same(target / part, sha256):
+            continue
+        if not _is_same(source / part, sha256):
+            raise _not_whole(source / part)
+        _copy(source / part, target / part)
+
+
+def _kept(directory: JobDirectory, record: JobRecord, name: str) -> Path:
+    copy = directory.native / Path(name).name
+    if name not in record.parts or not _is_same(copy, record.parts[name]):
+        raise _not_whole(copy)
+    return copy
+
+
+def _not_whole(path: Path) -> StoreError:
+    what = "is not what the job was started with" if path.exists() else "is missing"
+    return StoreError(f"{path} {what}", hint="the job cannot be brought back without it")
+
+
+def _is_same(path: Path, sha256: str) -> bool:
+    try:
+        return _sha256(path) == sha256
+    except OSError:
+        return False
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb", buffering=0) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _copy(source: Path, target: Path) -> None:
+    """It appears whole, by one rename; whoever runs the one that was there goes on with that."""
+    descriptor, name = tempfile.mkstemp(dir=target.parent)
+    try:
+        with open(descriptor, "wb") as out, open(source, "rb") as file:
+            shutil.copyfileobj(file, out)
+            os.fchmod(out.fileno(), 0o755)  # the CRS compares
+        os.rename(name, target)
+    except BaseException:
+        os.unlink(name)
+        raise

@@ -1,0 +1,107 @@
+"""What the job writes, and how it ends, told as events."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import contextlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from crdebug.base.events import Event, JobEnded, JobOutput, JobSays, Progress
+from crdebug.job.told import told
+from crdebug.node import file_watch
+
+
+class OutputRelay:
+    """Follows one incarnation's stdout, stderr and events until `stop`.
+
+    from_now: only what is written from now on; else all of it, but for what the checkpoint in the
+    directory `since` has, or what another relay has told before, which is up to `told`.
+    ended: the launcher's status once it is known.
+    """
+
+    def __init__(
+        self,
+        run: Path,
+        tell: Callable[[Event], None],
+        *,
+        from_now: bool,
+        since: Path | None = None,
+        told: Mapping[Path, int] | None = None,
+    ) -> None:
+        self.ended: int | None = None
+        self._run = run
+        self._tell = tell
+        names = ("stdout", "stderr", "events")
+        known = run if from_now else since / "run" if since is not None else None
+        offsets = {run / name: _size(known / name) if known else 0 for name in names}
+        offsets |= told or {}
+        self._decoders = {
+            run / name: codecs.getincrementaldecoder("utf-8")("replace") for name in names[:2]
+        }
+        self._follower = file_watch.Follower(offsets)
+        self._over = asyncio.Event()
+        self._said = 0
+        self._task = asyncio.create_task(self._follow())
+
+    async def _follow(self) -> None:
+        async for news in self._follower.changes():
+            self._take(news)
+
+    def _take(self, news: list[tuple[Path, bytes]]) -> None:
+        self._tell_output(news)
+        known = told(self._run / "events")
+        for line in known.said[self._said :]:
+            self._tell(JobSays(line))
+        self._said = len(known.said)
+        status = known.status
+        if status is not None and self.ended is None:
+            # What was written before the end, and had not been read yet, comes before it.
+            self._tell_output(self._follower.read(), final=True)
+            self.ended = status
+            self._over.set()
+            self._tell(JobEnded(status))
+
+    def _tell_output(self, news: list[tuple[Path, bytes]], *, final: bool = False) -> None:
+        """final: nothing is to come, so that half a character is shown as one that is broken."""
+        data = dict(news)
+        for path, decoder in self._decoders.items():
+            text = decoder.decode(data.get(path, b""), final)
+            if text:
+                self._tell(JobOutput(path.name, text))
+
+    def catch_up(self) -> None:
+        """Tell what has been written by now, without waiting for the kernel's notice."""
+        self._take(self._follower.read())
+
+    @property
+    def told(self) -> Mapping[Path, int]:
+        """Up to where each file has been told."""
+        return self._follower.offsets
+
+    async def over(self) -> int:
+        """Wait for the job's end; returns the launcher's status."""
+        await self._over.wait()
+        assert self.ended is not None
+        return self.ended
+
+    async def stop(self) -> None:
+        """Tell nothing more."""
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+        self._follower.close()
+
+
+def tell_phase(tell: Callable[[Event], None] | None, what: str, phase: str) -> None:
+    """A long operation moved on."""
+    if tell is not None:
+        tell(Progress(what, phase))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,135 @@
+"""What a crdebug that died in the middle of something left behind: cleared by the next one.
+
+The kernel lets go of what it traced itself, and its GDBs end with their input. That leaves a CRS at
+work with nobody to answer it, a GDB that is stuck, breakpoints of one that was killed, files that
+were made for a restart that did not come, names of a CRS that was killed with it, and drafts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import DeadlineExpired, StoreError
+from crdebug.base.settings import Settings
+from crdebug.checkpoint import ghosts
+from crdebug.checkpoint.open_files import RollBack
+from crdebug.job.directory import BESIDE, JobDirectory, JobRecord
+from crdebug.job.launch import await_ranks
+from crdebug.job.shims import RankShim, refuse_traced
+from crdebug.node import code, container, proc
+
+# What every GDB of ours has sourced (crdebug.attached.gdbs).
+_OUR_SCRIPT = "rank_mi.py"
+
+
+async def end_remains(directory: JobDirectory, settings: Settings) -> JobRecord:
+    """End what is not the job: a CRS at work, and incarnations that are not the recorded one.
+
+    Returns the record: a restart that had become final comes to its end first. Callers hold the
+    job's lock. Raises BadInput, DeadlineExpired, StoreError.
+    """
+
+    def at_work() -> tuple[int, ...]:
+        return container.crs_at_work(directory.path)
+
+    def crs() -> bool:
+        """Without what it has begun to restore, which does not end by itself."""
+        return any(_is_outside(pid) for pid in at_work())
+
+    def others() -> tuple[int, ...]:
+        return tuple(pid for run in runs for pid in container.containers_of(run))
+
+    # It finds nobody to answer it, and ends by itself: a tree that it was dumping runs on, and one
+    # that it was restoring is ended. To kill it at once would be a risk, see Criu.dump. Its script
+    # ends at once, unless it carries out a plan: half of one would be the job's end.
+    await Deadline(settings.restore).until(
+        lambda: not container.scripts_at_work(directory.path), "the restart under way to end"
+    )
+    deadline = Deadline(settings.stop)
+    with contextlib.suppress(DeadlineExpired):
+        await Deadline(deadline.left / 2).until(lambda: not crs(), "the CRS to end")
+    await container.end_all(at_work, deadline)
+    record = directory.read()
+    runs = set(directory.path.glob("run/*")) - {directory.run(record.incarnation)}
+    runs |= set(directory.path.glob(f"{BESIDE}/run/*"))
+    await container.end_all(others, deadline)
+    return record
+
+
+def _is_outside(pid: int) -> bool:
+    try:
+        return proc.inner_pid(pid) == pid
+    except OSError:
+        return False
+
+
+async def take_over(
+    directory: JobDirectory, settings: Settings
+) -> tuple[JobRecord, tuple[RankShim, ...]]:
+    """The ranks of a job that nobody attends, made such that they can be attached to.
+
+    Callers hold the job's lock. Raises BadInput, DeadlineExpired, StoreError; Refused when
+    somebody's debugger holds a rank of it.
+    """
+    record = await recover(directory, settings)
+    shims = await await_ranks(directory, record, Deadline(settings.attach))
+    await let_go(shims, settings)
+    return record, shims
+
+
+async def recover(directory: JobDirectory, settings: Settings) -> JobRecord:
+    """Take back or complete what was begun; returns the record. Callers hold the job's lock.
+
+    Raises BadInput, DeadlineExpired, StoreError; Refused when somebody's debugger holds a process
+    of it.
+    """
+    record = await end_remains(directory, settings)
+    directory.store.sweep()
+    for run in (*directory.path.glob("run/*"), *directory.path.glob(f"{BESIDE}/run/*")):
+        with contextlib.suppress(StoreError):
+            ghosts.forget(run / "images", container=not record.adopted)
+    for run in directory.path.glob("run/*"):
+        if run != directory.run(record.incarnation):
+            RollBack((), Path(), run / "made").give_up()
+    shutil.rmtree(directory.path / BESIDE, ignore_errors=True)
+    return record
+
+
+async def let_go(shims: Sequence[RankShim], settings: Settings) -> None:
+    """See to it that no debugger holds the ranks, nor has left anything in them.
+
+    A GDB of a crdebug that died ends by itself, and is ended if it does not. Raises Refused for
+    anybody else's, naming it.
+    """
+
+    def left() -> tuple[int, ...]:
+        return tuple({tracer for shim in shims for tracer in _gdbs_of_ours(shim.pid)})
+
+    try:
+        await Deadline(settings.stop / 3).until(lambda: not left(), "")
+    except DeadlineExpired:
+        await container.end_all(left, Deadline(settings.stop))
+    for shim in shims:
+        with contextlib.suppress(ProcessLookupError):
+            refuse_traced(shim.pid, shim.rank)
+            code.remove_breakpoints(shim.pid)
+
+
+def _gdbs_of_ours(pid: int) -> set[int]:
+    """Those that hold a rank."""
+    try:
+        tracers = {thread.tracer for thread in proc.threads(pid)} - {0}
+    except ProcessLookupError:
+        return set()
+    return {tracer for tracer in tracers if _is_of_ours(tracer)}
+
+
+def _is_of_ours(tracer: int) -> bool:
+    try:
+        return any(word.endswith(_OUR_SCRIPT) for word in proc.command_line(tracer))
+    except OSError:
+        return False

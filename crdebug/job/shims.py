@@ -1,0 +1,448 @@
+"""The shims of a job's ranks, read and written from outside (crdebug/native/shim/crdebug.h)."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from crdebug.acquire.mpir import ProcDesc
+from crdebug.acquire.symbols import find_symbols
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError, NotAvailable, Refused
+from crdebug.base.ranks import RankSet
+from crdebug.native.shim import layout
+from crdebug.native.shim.layout import Shim, ThreadEntry
+from crdebug.node import proc, ptrace, signals
+
+_STRUCT = "crdebug_shim"
+_GATE = "MPIR_checkpoint_debug_gate"
+_WITH = "MPIR_debug_with_checkpoint"
+_DISTURBED = 10.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class RankShim:
+    """A rank, with the addresses of what its shim exports.
+
+    blocked: by TID as numbered in the job, the signals that a thread blocks once it runs, while the
+    CRS has it block all of them.
+    """
+
+    entry: ProcDesc
+    struct: int
+    gate_address: int
+    with_address: int
+    blocked: Mapping[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def find(cls, entry: ProcDesc, shim: str) -> RankShim:
+        """Raises NotAvailable when the rank has no shim, ProcessLookupError when it is gone."""
+        found = find_symbols(entry.pid, (_STRUCT, _GATE, _WITH), in_file=lambda path: path == shim)
+        if len(found) < 3:
+            raise NotAvailable(
+                "the rank has no shim: it was not preloaded",
+                ranks=RankSet.of([entry.rank]),
+                hint="start the job with 'crdebug run'",
+            )
+        rank = cls(entry, found[_STRUCT], found[_GATE], found[_WITH])
+        rank.shim()  # its ABI version
+        return rank
+
+    def is_elsewhere(self) -> bool:
+        """Has the process become another program (execve(2)) since? Not if it is gone."""
+        try:
+            return self.shim().rank != self.rank
+        except ProcessLookupError:
+            return False
+        except (OSError, NotAvailable):
+            return True
+
+    @property
+    def rank(self) -> int:
+        return self.entry.rank
+
+    @property
+    def pid(self) -> int:
+        return self.entry.pid
+
+    def threads(self) -> tuple[proc.Thread, ...]:
+        """Its threads, with what they block when they run."""
+        found = proc.threads(self.pid)
+        if not self.blocked:
+            return found
+        return tuple(replace(each, blocked=self.blocked[each.inner]) for each in found)
+
+    # ---- memory -----------------------------------------------------------------------------
+
+    def _word(self, address: int) -> int:
+        return int.from_bytes(proc.read_memory(self.pid, address, 4), "little", signed=True)
+
+    def _set_word(self, address: int, value: int) -> None:
+        proc.write_memory(self.pid, address, value.to_bytes(4, "little", signed=True))
+
+    @property
+    def gate(self) -> int:
+        return self._word(self.gate_address)
+
+    def set_gate(self, value: int) -> None:
+        self._set_word(self.gate_address, value)
+
+    @property
+    def with_checkpoint(self) -> int:
+        return self._word(self.with_address)
+
+    def set_with_checkpoint(self, value: int) -> None:
+        self._set_word(self.with_address, value)
+
+    def shim(self) -> Shim:
+        return Shim.parse(proc.read_memory(self.pid, self.struct, layout.HEADER_SIZE))
+
+    def table(self) -> tuple[ThreadEntry, ...]:
+        size = layout.SIZE - layout.HEADER_SIZE
+        return layout.unpack_threads(
+            proc.read_memory(self.pid, self.struct + layout.HEADER_SIZE, size)
+        )
+
+    def set_table(self, entries: Iterable[ThreadEntry]) -> None:
+        data = layout.pack_threads(entries)
+        proc.write_memory(self.pid, self.struct + layout.HEADER_SIZE, data)
+
+    def set_crs_state(self, state: int) -> None:
+        self._set_word(self.struct + layout.CRS_STATE_OFFSET, state)
+
+    # ---- herding ----------------------------------------------------------------------------
+
+    def refuse_obstacles(self) -> None:
+        """Raises Refused when the waitpoint's handler is not in place any more."""
+        shim = self.shim()
+        bit = 1 << (shim.signal - 1)
+        if shim.clash or not all(thread.caught & bit for thread in proc.threads(self.pid)):
+            raise Refused(
+                f"the application uses {signals.name_of(shim.signal)} itself, "
+                "which was to lead its threads into the waitpoint",
+                ranks=RankSet.of([self.rank]),
+                hint="choose another signal with 'crdebug run --signal'",
+            )
+
+    def blockers(self) -> tuple[proc.Thread, ...]:
+        """The threads that block the waitpoint signal."""
+        bit = 1 << (self.shim().signal - 1)
+        return tuple(thread for thread in self.threads() if thread.blocked & bit)
+
+    def who_blocks(self, blockers: Sequence[proc.Thread]) -> str:
+        """``thread 12 (x) blocks SIGRTMAX-2``."""
+        names = ", ".join(f"{thread.tid} ({thread.name})" for thread in blockers)
+        one = len(blockers) == 1
+        name = signals.name_of(self.shim().signal)
+        return f"thread{'' if one else 's'} {names} block{'s' if one else ''} {name}"
+
+    def refuse_blockers(self) -> None:
+        """Raises Refused, naming the threads that block the signal."""
+        blockers = self.blockers()
+        if blockers:
+            raise Refused(
+                f"{self.who_blocks(blockers)}, which only a debugger can have it take",
+                ranks=RankSet.of([self.rank]),
+                hint="take the checkpoint under a debugger ('crdebug attach'), "
+                "or choose another signal with 'crdebug run --signal'",
+            )
+
+    def close_gate(self, calls: Mapping[int, int], held: Mapping[int, int] | None = None) -> None:
+        """Close the gate and say which system calls are to be made again.
+
+        TIDs as numbered in the job. calls: the number of the call, -1 if in none.  held: the signal
+        that will be queued to the thread in the waitpoint; if it has a handler, it ends the call,
+        and so does one that is in the thread's queue by now.
+        """
+        threads = self.threads()
+        blocked = {thread.inner for thread in self.blockers()}
+        ends = {each.inner: self._ends(each, (held or {}).get(each.inner, 0)) for each in threads}
+
+        def flags(tid: int) -> int:
+            known = layout.BLOCKED if tid in blocked else 0
+            return known | ends.get(tid, 0) << layout.HELD_SHIFT
+
+        self.set_gate(0)
+        self.set_table(ThreadEntry(tid, call, flags(tid)) for tid, call in calls.items())
+
+    def _ends(self, thread: proc.Thread, held: int) -> int:
+        """The signal that is going to end a thread's system call, 0 if there is none."""
+        coming = proc.queued(self.pid, thread.tid) & ~thread.blocked
+        coming |= 1 << (held - 1) if held else 0
+        handled = coming & thread.caught
+        return (handled & -handled).bit_length()
+
+    def queue_signal(self, inner_tids: Iterable[int] | None = None) -> None:
+        """Queue the waitpoint signal to the threads, all or those with these inner TIDs."""
+        number = self.shim().signal
+        wanted = None if inner_tids is None else set(inner_tids)
+        for thread in proc.threads(self.pid):
+            if wanted is None or thread.inner in wanted:
+                signals.tgkill(self.pid, thread.tid, number)
+
+    def have_blocked_again(self, blockers: Iterable[proc.Thread]) -> None:
+        """Have those of these threads that were unblocked, and got no signal, block it again.
+
+        To be called when the gate is open: the shim's handler does it in passing.
+        """
+        bit = 1 << (self.shim().signal - 1)
+        were = {thread.tid for thread in blockers}
+        for thread in proc.threads(self.pid):
+            if thread.tid in were and not (thread.blocked | thread.pending) & bit:
+                signals.tgkill(self.pid, thread.tid, self.shim().signal)
+
+    def make_calls_again(self, calls: Mapping[int, int]) -> None:
+        """Have the threads whose system call the CRS broke off make it again; they wait for nobody.
+
+        To be called while no thread of the rank can run. calls: see close_gate. A thread that
+        blocks the signal sees EINTR, and so does all of a rank that handles the signal itself.
+        """
+        shim = self.shim()
+        bit = 1 << (shim.signal - 1)
+        threads = self.threads()
+        if shim.clash or not all(thread.caught & bit for thread in threads):
+            return
+        again = {
+            thread.inner: calls[thread.inner]
+            for thread in threads
+            if thread.inner in calls and not thread.blocked & bit
+        }
+        if again:
+            # All threads: one may not have come to take a signal of the last time.
+            self.set_table(
+                ThreadEntry(thread.inner, again.get(thread.inner, -1), layout.EXEMPT)
+                for thread in threads
+            )
+            self.queue_signal(again)
+
+    def expected(self) -> tuple[proc.Thread, ...]:
+        """The threads that have the waitpoint signal yet to take."""
+        bit = 1 << (self.shim().signal - 1)
+        return tuple(thread for thread in proc.threads(self.pid) if thread.pending & bit)
+
+    def missing(self) -> tuple[proc.Thread, ...]:
+        """The threads that are not in the waitpoint."""
+        inside = {
+            entry.tid for entry in self.table() if entry.inside or entry.flags & layout.EXEMPT
+        }
+        return tuple(thread for thread in proc.threads(self.pid) if thread.inner not in inside)
+
+    async def await_waitpoint(self, deadline: Deadline) -> None:
+        """Until every thread is in the waitpoint and nothing traces the rank.
+
+        Raises DeadlineExpired that names the threads, ProcessLookupError when the rank is gone.
+        """
+        try:
+            await deadline.until(lambda: not self.missing(), "")
+        except CrdebugError:
+            names = ", ".join(f"{thread.tid} ({thread.name})" for thread in self.missing())
+            raise deadline.expired(
+                f"threads to come to the waitpoint: {names}", ranks=RankSet.of([self.rank])
+            ) from None
+        refuse_traced(self.pid, self.rank)
+
+    # ---- another's debugger -----------------------------------------------------------------
+
+    def ask_debugger(self, asker: int) -> None:
+        """Have the main thread call MPIR_checkpoint_debugger_detach, where a debugger may break
+        and let the rank go. asker: our PID, for it to see whether it is wanted still."""
+        self.refuse_obstacles()
+        self.refuse_blockers()
+        self.set_asker(asker)
+        main = proc.inner_pid(self.pid)
+        self.set_table([ThreadEntry(main, flags=layout.ASKED)])
+        signals.tgkill(self.pid, self.pid, self.shim().signal)
+
+    def set_asker(self, asker: int) -> None:
+        self._set_word(self.struct + layout.ASKER_OFFSET, asker)
+
+    # ---- letting go without a debugger ------------------------------------------------------
+
+    def waits_for_debugger(self) -> bool:
+        """Has a debugger led every thread into the waitpoint, and let go?"""
+        return self.with_checkpoint == 1 and self.shim().waiting > 0 and not self.missing()
+
+    def run_hook(self, state: int) -> None:
+        """Have every waiting thread run MPIR_checkpoint_debugger_crs_hook(state).
+
+        To be called while no thread of the rank can run. The hook opens the gate unless
+        MPIR_debug_with_checkpoint is set.
+        """
+        self.set_crs_state(state)
+        self.queue_signal(entry.tid for entry in self.table() if entry.inside)
+
+    async def let_begin(self) -> None:
+        """Let the rank come from before main to its main, also while somebody's debugger holds it.
+
+        Its wait looks at the gate again once it was disturbed: by us, if nobody traces it, or by
+        its going on, if a debugger has stopped it; else by a signal that means nothing to anybody.
+        """
+
+        def disturbed() -> bool:
+            if proc.status(self.pid)["TracerPid"] == "0":
+                return True
+            self.set_gate(1)
+            if self.shim().waiting and proc.status(self.pid)["State"][0] != "t":
+                signals.kill(self.pid, None, signal.SIGURG)
+                return False
+            return True
+
+        limit = Deadline(_DISTURBED)
+        with contextlib.suppress(ProcessLookupError):
+            while not self.gate:
+                await limit.until(disturbed, "the rank to begin")
+                with contextlib.suppress(PermissionError):
+                    async with ptrace.held(self.pid, limit):
+                        self.set_gate(1)
+
+    async def release(self, deadline: Deadline) -> int:
+        """Let all threads out that wait for a debugger; returns how many there were.
+
+        Raises PermissionError when something traces the rank, DeadlineExpired.
+        """
+        async with ptrace.held(self.pid, deadline):
+            waiting = self.shim().waiting
+            self.set_with_checkpoint(0)
+            if waiting:
+                if any(entry.inside for entry in self.table()):
+                    self.run_hook(layout.CRS_CONTINUE)
+                else:
+                    self.set_gate(1)  # held before main: no signal frame, no hook
+        return waiting
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedRank(RankShim):
+    """A rank that no shim can be put into: it is held by SIGSTOP instead of in a waitpoint.
+
+    Its threads stand where they were; a system call that the CRS breaks off, and that the kernel
+    does not make again, shows EINTR unless a debugger takes that back.
+    """
+
+    @classmethod
+    def of(cls, entry: ProcDesc) -> StoppedRank:
+        return cls(entry, 0, 0, 0)
+
+    @property
+    def gate(self) -> int:
+        return int(not self._stands())
+
+    def set_gate(self, value: int) -> None:
+        if value:
+            signals.kill(self.pid, None, signals.CONT)
+
+    @property
+    def with_checkpoint(self) -> int:
+        return 0
+
+    def set_with_checkpoint(self, value: int) -> None:
+        """There is nobody to tell."""
+
+    def _stands(self) -> bool:
+        return all(thread.state in "TtZX" for thread in proc.threads(self.pid))
+
+    def shim(self) -> Shim:
+        held = [thread for thread in proc.threads(self.pid) if thread.state == "T"]
+        return Shim(self.rank, 0, len(held), False, 0, 0)
+
+    def table(self) -> tuple[ThreadEntry, ...]:
+        return ()
+
+    def set_table(self, entries: Iterable[ThreadEntry]) -> None:
+        """There is none."""
+
+    def refuse_obstacles(self) -> None:
+        """Nothing can be in the way of SIGSTOP."""
+
+    def blockers(self) -> tuple[proc.Thread, ...]:
+        return ()
+
+    def close_gate(self, calls: Mapping[int, int], held: Mapping[int, int] | None = None) -> None:
+        """The signal does it, see queue_signal."""
+
+    def queue_signal(self, inner_tids: Iterable[int] | None = None) -> None:
+        signals.kill(self.pid, None, signals.STOP)
+
+    def make_calls_again(self, calls: Mapping[int, int]) -> None:
+        """Nobody in the rank could."""
+
+    def expected(self) -> tuple[proc.Thread, ...]:
+        return ()
+
+    def missing(self) -> tuple[proc.Thread, ...]:
+        return tuple(each for each in proc.threads(self.pid) if each.state not in "TZX")
+
+    def run_hook(self, state: int) -> None:
+        self.set_gate(1)
+
+    async def release(self, deadline: Deadline) -> int:
+        waiting = self.shim().waiting
+        self.set_gate(1)
+        return waiting
+
+
+def has_ended(pid: int) -> bool:
+    """Or is about to: one that was killed is there for a moment, without memory to be read."""
+    return not proc.is_alive(pid) or proc.is_ending(pid) or proc.is_killed(pid)
+
+
+@contextlib.contextmanager
+def naming_the_ended(shims: Sequence[RankShim]) -> Iterator[None]:
+    """What goes wrong with a job whose ranks end goes wrong because of that: the error says so."""
+    try:
+        yield
+    except (CrdebugError, OSError) as error:
+        told, ranks = who_ended(shims)
+        if not ranks:
+            raise
+        raise CrdebugError(told, ranks=ranks) from error
+
+
+def who_ended(shims: Sequence[RankShim]) -> tuple[str, RankSet]:
+    """In words, and which ranks. One that was killed may have had the launcher end the others."""
+    ended = [shim for shim in shims if has_ended(shim.pid)]
+    pids = ", ".join(str(shim.pid) for shim in ended)
+    told = f"process {pids} has ended" if len(ended) == 1 else f"processes {pids} have ended"
+    return told, RankSet.of(shim.rank for shim in ended)
+
+
+def refuse_traced(pid: int, rank: int) -> None:
+    """Raises Refused when a debugger, whoever's, holds a thread of the rank."""
+    tracers = {thread.tracer for thread in proc.threads(pid)} - {0}
+    if tracers:
+        raise Refused(
+            f"process {min(tracers)} traces it",
+            ranks=RankSet.of([rank]),
+            hint="detach that debugger first",
+        )
+
+
+def find_shims(
+    entries: Iterable[ProcDesc], shim: str, *, adopted: bool = False
+) -> tuple[RankShim, ...]:
+    """The ranks' shims; of those that are about to end there is none any more. adopted: they were
+    put into a job that runs, where that could be done."""
+    found = []
+    for entry in entries:
+        try:
+            found.append(find_shim(entry, shim, adopted=adopted))
+        except (NotAvailable, ProcessLookupError):
+            if not has_ended(entry.pid):
+                raise
+    return tuple(found)
+
+
+def shim_of(shims: Iterable[RankShim], rank: int) -> RankShim:
+    """That of one rank, which is there."""
+    return next(shim for shim in shims if shim.rank == rank)
+
+
+def find_shim(entry: ProcDesc, shim: str, *, adopted: bool = False) -> RankShim:
+    try:
+        return RankShim.find(entry, shim)
+    except NotAvailable:
+        if not adopted:
+            raise
+        return StoppedRank.of(entry)

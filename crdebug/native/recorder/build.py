@@ -1,0 +1,121 @@
+"""Compiling the layer between ranks and their MPI, against the user's own MPI."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from pathlib import Path
+
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import NotAvailable
+from crdebug.native.build import MADE, compile_with, make_once, place_for, strict
+from crdebug.native.recorder import mpi_four, mpi_wrappers
+from crdebug.node import programs
+
+_HERE = Path(__file__).parent
+# Without line numbers, so that a debugger's `step` goes over our frames; each reference to the MPI
+# is bound when it is first used, so that programs without one can be started with the layer too.
+_FLAGS = ("-std=c11", "-O2", "-g0", "-Wall", "-Wextra", "-fPIC", "-fvisibility=hidden")
+_LINK = ("-shared", "-Wl,-z,lazy", "-Wl,--hash-style=gnu")
+HEADER = ("-E", "-include", "mpi.h", "-x", "c", "/dev/null")
+_LAUNCHERS = re.compile(r"(mpirun|mpiexec|orterun|prterun)(\.\w+)?")
+
+
+def mpicc_of(launcher: str) -> str | None:
+    """The compiler of the MPI that a launcher belongs to, beside it; None if there is none.
+
+    launcher: a name to be looked up, or a path. A launcher of several MPIs installed side by side
+    (mpirun.openmpi) has its own (mpicc.openmpi), also where it is called by a shorter name.
+    """
+    found = shutil.which(launcher)
+    if found is None:
+        return None
+    names = []
+    for path in (Path(found), Path(found).resolve()):
+        match = _LAUNCHERS.fullmatch(path.name)
+        if match and match[2]:
+            names.append(path.with_name(f"mpicc{match[2]}"))
+    real = Path(found).resolve()
+    for family, word in (("openmpi", "orterun"), ("mpich", "hydra")):
+        if word in real.name:
+            names.append(Path(found).with_name(f"mpicc.{family}"))
+    names += [Path(found).with_name("mpicc"), real.with_name("mpicc")]
+    for name in names:
+        if os.access(name, os.X_OK):
+            return str(name)
+    return None
+
+
+async def build_layer(mpicc: str, deadline: Deadline, linker: str = "cc") -> Path:
+    """The layer for this MPI, compiled now if it is not in the cache.
+
+    mpicc: the MPI's compiler. Safe for concurrent callers: the file appears by one rename. Raises
+    NotAvailable with the compiler's own words and the command that it was.
+    """
+    found = shutil.which(mpicc)
+    if found is None:
+        raise NotAvailable(
+            f"there is no MPI compiler '{mpicc}'",
+            hint="going back in time needs the mpicc of the MPI that the job runs with",
+        )
+    program = os.path.abspath(found)
+    sources = sorted(_HERE.glob("pmpi*.c"))
+    generated = {
+        "pmpi_calls.h": mpi_wrappers.calls_header(),
+        "pmpi_own.h": mpi_wrappers.own_header(),
+        "pmpi_wrappers.c": mpi_wrappers.wrappers(),
+        "mpi_four.c": mpi_four.source(),
+        "fortran_entries.c": mpi_wrappers.fortran_entries(),
+    }
+    digest = hashlib.sha256("\0".join((program, linker, *_FLAGS, *strict(), *_LINK)).encode())
+    digest.update((await _identity(program, deadline)).encode())
+    for path in (*sources, _HERE / "pmpi.h", _HERE / "clock.h"):
+        digest.update(path.read_bytes())
+    for text in generated.values():
+        digest.update(text.encode())
+    home = place_for(f"mpi-{digest.hexdigest()[:16]}")
+    if not home.exists():
+        await make_once(
+            home, lambda work: _compile(program, linker, sources, generated, work, deadline)
+        )
+    return home / "pmpi.so"
+
+
+async def _identity(mpicc: str, deadline: Deadline) -> str:
+    """What tells one MPI from another: what the wrapper adds, and the header's own words."""
+    told = []
+    for option in ("-show", "--version"):
+        done = await programs.run([mpicc, option], deadline, "the MPI compiler")
+        told.append(done.out)
+        for directory in re.findall(r"-I\s*(\S+)", done.out):
+            header = Path(directory) / "mpi.h"
+            if header.is_file():
+                told.append(hashlib.sha256(header.read_bytes()).hexdigest())
+    return "\0".join(told)
+
+
+async def _compile(
+    mpicc: str,
+    linker: str,
+    sources: list[Path],
+    generated: dict[str, str],
+    work: Path,
+    deadline: Deadline,
+) -> None:
+    told = await programs.run([mpicc, *HEADER], deadline, "the MPI compiler")
+    header = {"pmpi_has.h": mpi_four.has_header(told.out)}
+    for name, text in (generated | header).items():
+        (work / name).write_text(text)
+    includes = ("-I", str(_HERE), "-I", str(work))
+    objects = []
+    made = [work / name for name in generated if name.endswith(".c")]
+    for source in (*sources, *made):
+        target = str(work / f"{source.stem}.o")
+        command = [mpicc, *_FLAGS, *strict(), *includes, "-c", "-o", target, str(source)]
+        await compile_with(command, "the MPI layer", deadline)
+        objects.append(target)
+    # Linked without the MPI: the layer is loaded into programs that have none.
+    command = [linker, *_LINK, "-o", str(work / MADE / "pmpi.so"), *objects, "-ldl"]
+    await compile_with(command, "the MPI layer", deadline)

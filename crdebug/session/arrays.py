@@ -1,0 +1,62 @@
+"""Numbers of the ranks: plots, and distributed arrays as one picture."""
+
+from __future__ import annotations
+
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError
+from crdebug.base.ranks import RankSet
+from crdebug.charts.images import Image, image
+from crdebug.charts.plots import Plot, plot
+from crdebug.debugger import arrays
+from crdebug.debugger.answers import Answers, some
+from crdebug.debugger.arrays import Numbers
+from crdebug.session.looking import Looking
+from crdebug.travel.history import heard
+
+
+class Arrays(Looking):
+    """The verbs that read numbers from the ranks' memory."""
+
+    async def numbers(self, ranks: RankSet, expression: str) -> Answers[Numbers]:
+        """The number, or the array of numbers, that an expression stands for on each rank."""
+        limit = Deadline(self.settings.command)
+        answers = await self._group.look(
+            ranks, lambda each: arrays.numbers(each, expression, limit)
+        )
+        if self.history is not None:
+            said = Answers(dict.fromkeys(answers.values, expression), answers.errors)
+            await heard(self.history, f"print {expression}", said)
+        return answers
+
+    async def plot(self, ranks: RankSet, expression: str, over: str = "") -> Plot:
+        """An expression as lines or points: see crdebug.charts.plots.plot.
+
+        over: an expression for what is on the other axis; "" for the rank, or the index. Raises
+        NoRankAnswered, BadInput.
+        """
+        found = some(await self.numbers(ranks, expression))
+        errors: dict[int, CrdebugError] = dict(found.errors)
+        values = dict(found.values)
+        along = None
+        if over:
+            others = some(await self.numbers(ranks, over))
+            errors |= others.errors
+            values = {rank: each for rank, each in values.items() if rank in others.values}
+            along = over, others.values
+        return plot(expression, values, along, Answers(values, errors).merged_errors())
+
+    async def image(
+        self,
+        ranks: RankSet,
+        expression: str,
+        *,
+        grid: tuple[int, int] | None = None,
+        shape: tuple[int, int] | None = None,
+    ) -> Image:
+        """The ranks' arrays as one picture: see crdebug.charts.images.image.
+
+        Raises NoRankAnswered, BadInput.
+        """
+        found = some(await self.numbers(ranks, expression))
+        errors = found.merged_errors()
+        return image(expression, found.values, ranks, grid=grid, shape=shape, errors=errors)

@@ -1,0 +1,197 @@
+"""Breakpoints and displays, and how they outlast a session."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError
+from crdebug.base.events import Event, JobSays
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
+from crdebug.debugger.breakpoints import Breakpoint, Kept
+from crdebug.debugger.group import TargetGroup
+from crdebug.debugger.target import BreakpointRequest, PointKind, Target
+from crdebug.session.pausing import Pausing
+from crdebug.session.source_lines import with_file
+
+_WATCHES = (PointKind.WATCH, PointKind.RWATCH, PointKind.AWATCH)
+
+
+@dataclass(frozen=True, slots=True)
+class Display:
+    """An expression that is shown after every stop. format: "/x" and the like."""
+
+    number: int
+    expression: str
+    format: str
+    ranks: RankSet
+
+
+class _KeptDisplay(msgspec.Struct, frozen=True):
+    number: int
+    expression: str
+    format: str
+    ranks: tuple[int, ...]
+
+
+class _KeptAll(msgspec.Struct, frozen=True):
+    points: tuple[Kept, ...] = ()
+    displays: tuple[_KeptDisplay, ...] = ()
+
+
+class Points(Pausing):
+    """The verbs about where ranks stop, and what is shown then. Ranks that run each for itself are
+    stopped for a moment where GDB wants that.
+
+    displays: what a console shows after every stop.
+    """
+
+    def __init__(
+        self,
+        group: TargetGroup,
+        name: str,
+        settings: Settings,
+        subscriber: Callable[[Event], None] | None,
+    ) -> None:
+        super().__init__(group, name, settings, subscriber)
+        self.displays: list[Display] = []
+        self._last_display = 0
+
+    # ---- displays -----------------------------------------------------------------------------
+
+    def display(self, ranks: RankSet, expression: str, format: str = "") -> Display:
+        """Have an expression shown after every stop."""
+        self._last_display += 1
+        made = Display(self._last_display, expression, format, ranks)
+        self.displays.append(made)
+        self._keep_points()
+        return made
+
+    def undisplay(self, numbers: Collection[int]) -> None:
+        """Show these no more."""
+        self.displays[:] = [each for each in self.displays if each.number not in numbers]
+        self._keep_points()
+
+    # ---- for the next session -----------------------------------------------------------------
+
+    def _keep_points(self) -> None:
+        """Write all that there is now into the job's directory, for the next session."""
+        job = self._attended
+        if job is None or not job.directory.exists():
+            return
+        displays = tuple(
+            _KeptDisplay(each.number, each.expression, each.format, tuple(each.ranks))
+            for each in self.displays
+        )
+        data = msgspec.json.encode(_KeptAll(self._group.table.kept(), displays))
+        unfinished = job.directory.points.with_suffix(".new")
+        with contextlib.suppress(OSError):  # no reason to leave a job in the lurch
+            unfinished.write_bytes(data)
+            unfinished.rename(job.directory.points)
+
+    async def _bring_points_back(self) -> None:
+        """Set what the last session had; what cannot be is told."""
+        job = self._attended
+        kept = _KeptAll()
+        if job is not None:
+            with contextlib.suppress(OSError, msgspec.MsgspecError):
+                kept = msgspec.json.decode(job.directory.points.read_bytes(), type=_KeptAll)
+        there, lost = [], []
+        for each in kept.points:
+            name = f"{each.kind.word} {each.number}"
+            if await self._set_again(each):
+                there.append(name)
+            else:
+                lost.append(f"{name} ({each.location})")
+        for shown in kept.displays:
+            ranks = RankSet.of(shown.ranks) & self.ranks
+            self.displays.append(Display(shown.number, shown.expression, shown.format, ranks))
+            self._last_display = max(self._last_display, shown.number)
+            there.append(f"display {shown.number}")
+        told = [f"set again: {', '.join(there)}"] if there else []
+        told += [f"dropped: {', '.join(lost)}"] if lost else []
+        if told:
+            self._tell(JobSays("; ".join(told)))
+
+    async def _set_again(self, kept: Kept) -> bool:
+        ranks = RankSet.of(kept.ranks) & self.ranks
+        if kept.kind in _WATCHES:
+            answers = await self._group.ask(ranks, lambda each: self._is_global(each, kept))
+            ranks = RankSet.of(rank for rank, yes in answers.values.items() if yes)
+        return await self._group.put_breakpoint(kept, ranks)
+
+    async def _is_global(self, target: Target, kept: Kept) -> bool:
+        """Does what is watched lie where it has been, whatever frame the rank is in?"""
+        expression = re.sub(r"^-l(ocation)?\s+", "", kept.location)
+        limit = Deadline(self.settings.command)
+        try:
+            lies = await target.mi(f"-crdebug-lies {expression}", limit)
+            address = lies.payload.number("address", base=0)
+            said = await target.console(f"info symbol {address}", limit)
+        except CrdebugError:
+            return False
+        return re.search(r"in section \.(data|bss)", said) is not None
+
+    # ---- breakpoints --------------------------------------------------------------------------
+
+    async def add_breakpoint(
+        self,
+        ranks: RankSet,
+        location: str,
+        *,
+        condition: str = "",
+        temporary: bool = False,
+        ignore: int = 0,
+        kind: PointKind = PointKind.BREAK,
+    ) -> Breakpoint:
+        """location: where; of a watchpoint the expression, of a catchpoint the event, as GDB reads
+        them. ignore: hits on each rank that do not stop. One object, with a place on each rank,
+        found also in libraries that are loaded later; it survives checkpoint and restart.
+
+        Ranks that cannot have it are in its `problems`; raises GdbError or Refused if none can.
+        """
+        async with self._pause(ranks):
+            if kind is PointKind.BREAK:
+                location = await with_file(self._group, ranks, location)
+            request = BreakpointRequest(location, condition, temporary, ignore, kind=kind)
+            made = await self._group.add_breakpoint(ranks, request)
+        self._keep_points()
+        return made
+
+    async def delete_breakpoint(self, number: int) -> None:
+        """Raises BadInput for a number that is not there."""
+        async with self._pause(self.ranks):
+            await self._group.delete_breakpoint(number)
+        self._keep_points()
+
+    async def enable_breakpoint(self, number: int, enabled: bool = True) -> None:
+        """Raises BadInput for a number that is not there."""
+        async with self._pause(self.ranks):
+            await self._group.enable_breakpoint(number, enabled)
+        self._keep_points()
+
+    async def set_condition(self, number: int, condition: str) -> None:
+        """Stop only where it holds; "" takes it away. Raises BadInput, GdbError."""
+        async with self._pause(self.ranks):
+            await self._group.set_condition(number, condition)
+        self._keep_points()
+
+    async def ignore_hits(self, number: int, count: int) -> None:
+        """On each rank, the next `count` hits do not stop. Raises BadInput."""
+        async with self._pause(self.ranks):
+            await self._group.ignore_hits(number, count)
+        self._keep_points()
+
+    def set_commands(self, number: int, lines: Sequence[str]) -> None:
+        """What a console or a script runs after a stop at it. Raises BadInput."""
+        self._group.table.change(number, commands=tuple(lines))
+        self._keep_points()
+
+    def breakpoints(self) -> tuple[Breakpoint, ...]:
+        return self._group.table.all()

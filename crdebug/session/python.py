@@ -1,0 +1,82 @@
+"""Looking at ranks that run Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import Refused
+from crdebug.base.ranks import RankSet
+from crdebug.debugger import python
+from crdebug.debugger.answers import Answers, some
+from crdebug.debugger.stacktree import StackTree, merge
+from crdebug.debugger.target import Frame, Target
+from crdebug.session.core import Core
+
+
+class Python(Core):
+    """The verbs about Python's stacks. A rank that runs no Python says so, as its error."""
+
+    async def python_backtrace(
+        self, ranks: RankSet, limit: int = 0, *, both: bool = False
+    ) -> Answers[tuple[Frame, ...]]:
+        """The Python frames of the ranks' selected threads (of the oldest that runs Python, where
+        that one does not), innermost first, `limit` at most unless it is 0. both: with the C frames
+        between them."""
+        deadline = Deadline(self.settings.command)
+
+        async def one(target: Target) -> tuple[Frame, ...]:
+            return (await python.stack(target, deadline, both=both))[: limit or None]
+
+        return await self._group.look(ranks, one)
+
+    async def python_tree(
+        self,
+        ranks: RankSet,
+        *,
+        both: bool = False,
+        all_threads: bool = False,
+        depth: int = 0,
+        function_only: bool = False,
+    ) -> StackTree:
+        """The same as a tree, see `stack_tree`. all_threads: those that run Python; with both, all
+        that there are. Raises NoRankAnswered."""
+        deadline = Deadline(self.settings.command)
+
+        async def one(target: Target) -> tuple[tuple[Frame, ...], ...]:
+            if all_threads:
+                return await python.all_stacks(target, deadline, both=both)
+            return (await python.stack(target, deadline, both=both),)
+
+        found = some(await self._group.look(ranks, one))
+        branches = merge(found.values, depth=depth, function_only=function_only)
+        return StackTree(branches, all_threads, found.merged_errors())
+
+    async def python_variable(self, ranks: RankSet, name: str, level: int = 0) -> Answers[str]:
+        """A local variable of the Python function at a level, or of the nearest of its callers that
+        has one of this name, as Python's repr shows it (long ones in part)."""
+        deadline = Deadline(self.settings.command)
+
+        async def one(target: Target) -> str:
+            found = await python.variables(target, level, deadline)
+            for _, there in found:
+                if name in there:
+                    return there[name]
+            raise Refused(
+                f"no Python function here has a local variable '{name}'",
+                hint="'pyprint' shows those of the innermost; global ones are not looked at",
+            )
+
+        return await self._group.look(ranks, one)
+
+    async def python_variables(
+        self, ranks: RankSet, level: int = 0
+    ) -> Answers[tuple[tuple[str, str], ...]]:
+        """All local variables of the Python function at a level, with their values."""
+        deadline = Deadline(self.settings.command)
+
+        async def one(target: Target) -> tuple[tuple[str, str], ...]:
+            there: Mapping[str, str] = (await python.variables(target, level, deadline))[0][1]
+            return tuple(there.items())
+
+        return await self._group.look(ranks, one)

@@ -1,0 +1,135 @@
+"""What happens while the user's `continue` lasts: the job is stopped for it, and runs on.
+
+Another crdebug asks for a checkpoint, or it is time for one of our own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+
+from crdebug.base.errors import CrdebugError, Interrupted
+from crdebug.base.events import GroupStopped, StopReason
+from crdebug.job.control_socket import Request
+
+_AGAIN = 0.1  # seconds
+
+
+class Interludes:
+    """Serves requests between two runs of the job.
+
+    interrupt: stops the running ranks.  serve: what is to be done for a request, while they stand.
+    """
+
+    def __init__(
+        self,
+        interrupt: Callable[[], Awaitable[None]],
+        serve: Callable[[Request], Awaitable[int]],
+    ) -> None:
+        self._interrupt = interrupt
+        self._serve = serve
+        self._waiting: list[tuple[Request, asyncio.Future[int]]] = []
+        self._user_asked = False
+        self._runs = False  # or is about to
+        self.possible = False  # the user's `continue` is under way
+
+    def begin(self) -> None:
+        """The user's `continue` begins."""
+        self._user_asked = False
+
+    def user_interrupts(self) -> None:
+        """The next stop is the user's: the job does not run on."""
+        self._user_asked = True
+
+    async def ask(self, request: Request) -> int:
+        """Have it served while the job stands; only while it is `possible`."""
+        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting.append((request, answer))
+        while not answer.done():
+            if self._runs:
+                await self._interrupt()
+            # A run that is about to begin does not hear of it yet.
+            await asyncio.wait({answer}, timeout=_AGAIN)
+        return answer.result()
+
+    async def run(
+        self,
+        run: Callable[[], Awaitable[GroupStopped]],
+        own: Callable[[], Awaitable[float]] | None,
+        after: float,
+        passes: Callable[[GroupStopped], Awaitable[bool]] | None = None,
+    ) -> GroupStopped:
+        """Run until a stop that is no interlude. own: done `after` so many seconds of it,
+        and again after as many as it returns; 0: never.  passes: does the job run on by itself
+        after such a stop?
+
+        Raises Interrupted when the user has asked since `begin` that nothing runs.
+        """
+        self.possible = True
+        try:
+            while True:
+                if self._user_asked:
+                    raise Interrupted("interrupted before the ranks ran")
+                self._runs = True
+                async with self._timer(after) as due:
+                    stop = await run()
+                self._runs = False
+                if self._waiting or due.is_set():
+                    await self._serve_all()
+                    interrupted = all(each.reason is StopReason.INTERRUPT for each in stop.cause)
+                    if own is not None and due.is_set() and interrupted:
+                        after = await own()
+                    if self._user_asked:
+                        return stop
+                    if interrupted:
+                        continue
+                    stop = _without_interrupts(stop)
+                on = not self._user_asked and passes is not None and await passes(stop)
+                if not on or self._user_asked:
+                    return stop
+        finally:
+            self.possible = self._runs = False
+            await self._serve_all()
+
+    @contextlib.asynccontextmanager
+    async def _timer(self, after: float) -> AsyncIterator[asyncio.Event]:
+        due = asyncio.Event()
+
+        async def ring() -> None:
+            await asyncio.sleep(after)
+            due.set()
+            await self._interrupt()
+
+        bell = asyncio.create_task(ring()) if after else None
+        try:
+            yield due
+        finally:
+            if bell is not None:
+                bell.cancel()
+                await asyncio.gather(bell, return_exceptions=True)
+
+    async def _serve_all(self) -> None:
+        while self._waiting:
+            request, answer = self._waiting.pop(0)
+            try:
+                answer.set_result(await self._serve(request))
+            except CrdebugError as error:
+                answer.set_exception(error)
+            finally:
+                answer.cancel()  # whatever happened, nobody waits for ever
+
+
+def _without_interrupts(stop: GroupStopped) -> GroupStopped:
+    """A rank stopped for a reason of its own just when the others were interrupted for an
+    interlude: for the user they have been stopped with it."""
+    return GroupStopped(
+        tuple(each for each in stop.cause if each.reason is not StopReason.INTERRUPT),
+        tuple(
+            replace(each, reason=StopReason.FOLLOWED)
+            if each.reason is StopReason.INTERRUPT
+            else each
+            for each in stop.stops
+        ),
+    )

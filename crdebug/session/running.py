@@ -1,0 +1,239 @@
+"""Letting ranks run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from signal import SIGCONT, SIGSTOP
+
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import Refused
+from crdebug.base.events import GroupStopped, Location, RankStopped, StopReason
+from crdebug.base.ranks import RankSet
+from crdebug.debugger import mi_values
+from crdebug.debugger.answers import Answers
+from crdebug.debugger.frames import at_innermost
+from crdebug.debugger.target import Target, TargetState
+from crdebug.mi.records import quote
+from crdebug.node import signals
+from crdebug.session.core import ALIVE
+from crdebug.session.independent import Independent
+from crdebug.session.source_lines import with_file
+from crdebug.session.waiting import Waiting
+from crdebug.travel.history import heard
+
+
+class Running(Waiting, Independent):
+    """The verbs that let ranks run until they stand again, and those that change where they are.
+
+    Raise Refused when a rank is not stopped, or when none of them is alive. Those that change a
+    rank's state begin another branch of history as soon as the job runs on.
+    """
+
+    async def resume(self, ranks: RankSet) -> GroupStopped:
+        """continue: run these ranks until one of them stops; then stop the others."""
+        return await self._resume(ranks, None)
+
+    async def run_on(self, ranks: RankSet, *, to_end: bool = False) -> GroupStopped:
+        """`resume`, and on after each rank that exits with status 0, once all that are left have
+        called MPI_Finalize. to_end: wherever they are, and until the job has ended.
+
+        The stop that is returned names all the ranks that exited on the way.
+        """
+        exits: dict[int, RankStopped] = {}
+
+        async def passes(stop: GroupStopped) -> bool:
+            if not all(s.ended_well or s.reason is StopReason.FOLLOWED for s in stop.stops):
+                return False
+            exits.update((each.rank, each) for each in stop.stops if each.ended_well)
+            left = ranks & self._group.in_state(TargetState.STOPPED)
+            return bool(left) and (to_end or await self._have_left_mpi(left))
+
+        stop = await self._resume(ranks, passes)
+        if to_end and not self._group.in_state(*ALIVE):
+            await self.job_end()  # the launcher still has to collect its ranks
+        for each in stop.stops:
+            exits.pop(each.rank, None)
+        before = tuple(exits.values())
+        at_end = all(each.ended_well for each in stop.cause)
+        return GroupStopped((*before, *stop.cause) if at_end else stop.cause, before + stop.stops)
+
+    async def _have_left_mpi(self, ranks: RankSet) -> bool:
+        """Have they all called MPI_Finalize, as far as that can be told?"""
+        limit = Deadline(self.settings.command)
+
+        async def has_left(target: Target) -> bool:
+            return bool((await target.mi("-crdebug-left-mpi", limit)).payload.number("left"))
+
+        answers = await self._group.ask(ranks, has_left)
+        return not answers.errors and all(answers.values.values())
+
+    async def _resume(
+        self, ranks: RankSet, passes: Callable[[GroupStopped], Awaitable[bool]] | None
+    ) -> GroupStopped:
+        history = self.history
+        self._interludes.begin()
+        if self._attended is not None:
+            self._attended.begin()
+        return await self._interludes.run(
+            lambda: self._run(lambda: self._group.resume(ranks)),
+            history.interlude if history else None,
+            await history.begin_run() if history else 0.0,
+            passes,
+        )
+
+    async def step(self, ranks: RankSet, count: int = 1) -> GroupStopped:
+        """`count` source lines, into functions."""
+        return await self._by(ranks, "step", f"-exec-step {count}")
+
+    async def next(self, ranks: RankSet, count: int = 1) -> GroupStopped:
+        """`count` source lines, over functions."""
+        return await self._by(ranks, "next", f"-exec-next {count}")
+
+    async def stepi(self, ranks: RankSet, count: int = 1) -> GroupStopped:
+        """`count` instructions, into functions."""
+        return await self._by(ranks, "stepi", f"-exec-step-instruction {count}")
+
+    async def nexti(self, ranks: RankSet, count: int = 1) -> GroupStopped:
+        """`count` instructions, over functions."""
+        return await self._by(ranks, "nexti", f"-exec-next-instruction {count}")
+
+    async def finish(self, ranks: RankSet) -> GroupStopped:
+        """Until the innermost function returns."""
+        return await self._by(ranks, "finish", "-exec-finish", StopReason.FINISH)
+
+    async def until(self, ranks: RankSet, location: str = "") -> GroupStopped:
+        """Until a line behind the present one, so out of a loop; or until a location in the
+        function, or its return."""
+        location = await with_file(self._group, ranks, location)
+        return await self._by(ranks, "until", f"-exec-until {location}".rstrip())
+
+    async def advance(self, ranks: RankSet, location: str) -> GroupStopped:
+        """Until a location, or the return of the function."""
+        location = await with_file(self._group, ranks, location)
+        command = f"-interpreter-exec console {quote(f'advance {location}&')}"
+        return await self._by(ranks, "advance", command)
+
+    async def _by(
+        self, ranks: RankSet, verb: str, command: str, completed: StopReason = StopReason.STEP
+    ) -> GroupStopped:
+        """By a command of GDB's, until all are done or one stops for another reason than that it is
+        done; a rank that is in its past has the others come along."""
+        history, limit = self.history, Deadline(self.settings.command)
+
+        async def one(target: Target) -> None:
+            await target.run(command, verb, limit)
+
+        async def many() -> GroupStopped:
+            async with self._patiently(verb, along=True):
+                return await self._group.run(
+                    ranks, verb, command, completed, together=not self.apart
+                )
+            raise AssertionError("not reached")
+
+        return await self._run(lambda: history.run(ranks, one, many) if history else many())
+
+    async def interrupt(self, ranks: RankSet | None = None) -> None:
+        """Ask running ranks to stop: those of the verb that is under way, which returns then, or if
+        none is, all (of `ranks`). A checkpoint or restart that is under way is given up. May be
+        called while another verb runs (the one exception to one operation at a time)."""
+        self._interludes.user_interrupts()
+        if self._attended is not None:
+            self._attended.break_off()
+        await self._group.interrupt(self._awaited or ranks)
+
+    async def job_end(self) -> int:
+        """Wait until the launcher has ended, which it does soon after its last rank; returns its
+        status. Raises DeadlineExpired."""
+        if self._attended is not None:
+            await self._attended.wait_ended(Deadline(self.settings.stop))
+        status = self.ended
+        assert status is not None
+        return status
+
+    async def handle(self, ranks: RankSet, words: str) -> Answers[str]:
+        """What the ranks' GDBs do at a signal: ``SIGUSR1 nostop noprint pass``; GDB's table of it.
+        It stays so over restarts. Raises Refused for signals that crdebug itself needs."""
+        signal = self._attended.record.signal if self._attended is not None else 0
+        named = re.split(r"[\s,]+", words.strip())
+        for number in filter(None, (int(SIGSTOP), int(SIGCONT), signal)):
+            own = {signals.name_of(number), f"SIG{number}", str(number), "all"}
+            if own & set(named):
+                raise Refused(
+                    f"crdebug itself needs {signals.name_of(number)}", hint="name other signals"
+                )
+        return await self._group.keep_console(ranks, f"handle {words}")
+
+    async def send(self, text: str | bytes) -> int:
+        """Send the job something on its standard input, which rank 0 reads; returns how many bytes.
+
+        Input is a part of the job's history: going back has it read again what it was sent. After a
+        restart, what is sent before ranks run takes the place of what was sent after that
+        checkpoint, and a branch of history begins. Raises Refused.
+        """
+        data = text.encode() if isinstance(text, str) else text
+        if data:
+            await self._send(data)
+        return len(data)
+
+    async def send_end(self) -> None:
+        """Have the job's standard input end behind what was sent. Raises Refused."""
+        await self._send(b"")
+
+    async def _send(self, data: bytes) -> None:
+        job = self._job("send it input")
+        job.require_input()
+        if job.has_later_input:
+            if self.history is not None and self.history.recorded:
+                await self.history.branch("", note="send")
+            job.drop_later_input()
+        await job.send(data)
+
+    # ---- changing the state -------------------------------------------------------------------
+
+    async def call(self, ranks: RankSet, expression: str) -> Answers[str]:
+        """Evaluate an expression for what it does; its value, "" if it has none."""
+        return await self._changing(ranks, f"call {expression}")
+
+    async def set_variable(self, ranks: RankSet, assignment: str) -> Answers[str]:
+        """``x = 1``: an expression that is evaluated, without a value shown."""
+        return await self._changing(ranks, f"set var {assignment}")
+
+    async def _changing(self, ranks: RankSet, line: str) -> Answers[str]:
+        limit = Deadline(self.settings.command)
+        said = await self._group.look(ranks, lambda each: each.console(line, limit))
+        values = {rank: mi_values.printed(text) for rank, text in said.values.items()}
+        return await heard(self.history, line, Answers(values, said.errors))
+
+    async def return_(self, ranks: RankSet, value: str = "") -> Answers[Location]:
+        """Have the selected function return now, with a value, and nothing of the rest of it run;
+        where the ranks are then."""
+        line = f"return {value}".rstrip()
+        return await self._moving(ranks, line, f"-interpreter-exec console {quote(line)}")
+
+    async def jump(self, ranks: RankSet, location: str) -> GroupStopped:
+        """Go on at a location of the same function, without what is in between; see `resume`.
+
+        Raises the first error, with no rank let run.
+        """
+        moved = await self._moving(ranks, f"jump {location}", f"-crdebug-jump {location}")
+        for error in moved.errors.values():
+            raise error
+        return await self.resume(ranks)
+
+    async def _moving(self, ranks: RankSet, line: str, command: str) -> Answers[Location]:
+        limit = Deadline(self.settings.command)
+
+        async def move(target: Target) -> Location:
+            await at_innermost(target, limit)
+            await target.mi(command, limit)
+            # a system call that the stop has broken off is not made again where it stands now
+            await target.mi('-interpreter-exec console "set $orig_rax = -1"', limit)
+            location = await target.location(limit)
+            target.stands(location)
+            return location
+
+        moved = await self._group.ask(ranks, move)
+        told = {rank: str(location) for rank, location in moved.values.items()}
+        await heard(self.history, line, Answers(told, moved.errors))
+        return moved

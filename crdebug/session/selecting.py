@@ -1,0 +1,58 @@
+"""Rank sets by name, state and predicate."""
+
+from __future__ import annotations
+
+from crdebug.base.errors import Ended
+from crdebug.base.events import JobSays
+from crdebug.base.gdb_values import not_a_number, number
+from crdebug.base.rank_expressions import resolve
+from crdebug.base.ranks import RankSet
+from crdebug.debugger.answers import Answers, some
+from crdebug.debugger.target import TargetState
+from crdebug.session.looking import Looking
+
+_STATES = {
+    "stopped": TargetState.STOPPED,
+    "running": TargetState.RUNNING,
+    "exited": TargetState.EXITED,
+    "dead": TargetState.DEAD,
+}
+
+
+class Selecting(Looking):
+    """The verbs that answer with ranks. The sets that have a name are in `sets`."""
+
+    def in_state(self, word: str) -> RankSet:
+        """The ranks that are in a state now; word: one of crdebug.base.rank_expressions.STATES."""
+        return self._group.in_state(_STATES[word])
+
+    async def select(self, text: str) -> RankSet:
+        """The ranks that a text stands for now: ``0,3-7``, ``all - edge``, ``where x > 3``.
+
+        See crdebug.base.rank_expressions for the notation. Raises BadInput; NoRankAnswered if `where` failed on
+        all ranks. Where it failed on some, they are not in the set, and an event tells why.
+        """
+        return await resolve(text, self)
+
+    async def where(self, expression: str, ranks: RankSet) -> RankSet:
+        """Those of `ranks` on which an expression is true; see `select`."""
+        answers = some(await self.truth(ranks, expression))
+        for failed, text in answers.merged_errors():
+            if isinstance(answers.errors[failed.first], Ended):
+                self._tell(JobSays(f"[{failed}] {text}, so not in 'where {expression}'"))
+            else:
+                self._tell(JobSays(f"[{failed}] error, so not in 'where {expression}': {text}"))
+        return RankSet.of(rank for rank, true in answers.values.items() if true)
+
+    async def truth(self, ranks: RankSet, expression: str) -> Answers[bool]:
+        """Is an expression true? As C has it: not 0. What is no number is an error of its rank."""
+        answers = await self.evaluate(ranks, expression)
+        values: dict[int, bool] = {}
+        errors = dict(answers.errors)
+        for rank, text in answers.values.items():
+            found = number(text)
+            if found is None:
+                errors[rank] = not_a_number(expression, text, rank)
+            else:
+                values[rank] = bool(found)
+        return Answers(values, errors)

@@ -1,0 +1,429 @@
+"""The one object that commands, scripts and the Python API talk to.
+
+Here is how a session begins and ends, and its checkpoints; its other verbs are in crdebug.session.
+
+A session is one debugger on one job. Its verbs return values; what happens meanwhile arrives as
+events (crdebug.base.events) at the subscribers. Not thread-safe; one operation at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from crdebug.attached.adopt import adopt
+from crdebug.attached.by_pid import attach_found, choose
+from crdebug.attached.gdbs import attach_group, launch_group, to_main
+from crdebug.attached.job import AttendedJob
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError, DeadlineExpired, Refused, StoreError
+from crdebug.base.events import Event, JobSays
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
+from crdebug.checkpoint.store import Checkpoint, describe
+from crdebug.debugger.target import TargetState
+from crdebug.job import app_requests, half_back
+from crdebug.job.control_socket import Request, is_attended
+from crdebug.job.directory import (
+    JobDirectory,
+    JobRecord,
+    attended_already,
+    has_ended,
+    is_alive,
+    parse_handle,
+)
+from crdebug.job.launch import Given, await_ranks, end, launch
+from crdebug.job.output import tell_phase
+from crdebug.job.recovery import recover, take_over
+from crdebug.job.shims import RankShim
+from crdebug.native.shim.app_layout import Status, Wish
+from crdebug.session.arrays import Arrays
+from crdebug.session.points import Points
+from crdebug.session.python import Python
+from crdebug.session.running import Running
+from crdebug.session.selecting import Selecting
+from crdebug.session.stacks import Stacks
+from crdebug.travel.history import History, past
+
+
+class Session(Running, Selecting, Stacks, Python, Arrays, Points):
+    """A job under the debugger. Made by `run`, `attach` or `restart_from`; owns its GDBs until
+    `close` or `detach`."""
+
+    # ---- how a session begins and ends --------------------------------------------------------
+
+    @classmethod
+    async def run(
+        cls,
+        argv: Sequence[str],
+        *,
+        name: str | None = None,
+        stop_at_main: bool = True,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        stdin: Path | int | None = None,
+        settings: Settings | None = None,
+        subscriber: Callable[[Event], None] | None = None,
+    ) -> Session:
+        """Start a launcher command (``mpirun …``) in a job container and attach to all its ranks.
+
+        With stop_at_main every rank is stopped at the first line of main, else before it.
+        env: variables for it, besides those of this process.  cwd: where it runs.  stdin: a file
+        or descriptor whose content it reads; without one it reads what `send` sends it.
+        Raises NotAvailable, Refused, and the launcher's last words if it ends early.
+        """
+        settings = settings or Settings()
+        tell_phase(subscriber, "run", "launch")
+        given = Given(env or {}, cwd, stdin, more=stdin is None)
+        directory, record = await launch(argv, name=name, hold=True, settings=settings, given=given)
+        try:
+            shims = await await_ranks(directory, record, Deadline(settings.launch))
+            tell_phase(subscriber, "run", "attach")
+            session = await cls._begin(directory, record, shims, settings, subscriber)
+        except BaseException:
+            await end(record, Deadline(settings.stop))
+            directory.forget_if_over()
+            raise
+        try:
+            if stop_at_main:
+                tell_phase(subscriber, "run", "main")
+                await to_main(session._group, shims, settings)
+            else:
+                for shim in shims:
+                    shim.set_gate(1)
+        except BaseException:
+            await session.close()
+            raise
+        return session
+
+    @classmethod
+    async def attach(
+        cls,
+        job: str,
+        ranks: str = "",
+        *,
+        settings: Settings | None = None,
+        subscriber: Callable[[Event], None] | None = None,
+    ) -> Session:
+        """Attach to a running job, by name, or by the PID of one of its processes.
+
+        ranks: only those, as in ``0,3-5``; all if empty. For a job that crdebug did not start see
+        crdebug.acquire.discovery.
+        Threads that a crdebug before us left in their waitpoints are led out of them.
+        """
+        settings = settings or Settings()
+        tell_phase(subscriber, "attach", "attach")
+        job, found = await choose(job, ranks, settings)
+        if found is not None:
+            ended = found.ended if not ranks else RankSet()
+            group = await attach_found(found, settings, subscriber, ended)
+            session = cls(group, job, settings, subscriber)
+            session._found = found
+            return session
+        directory = JobDirectory(job)
+        record = directory.read()
+        if not is_alive(record):
+            raise has_ended(directory)
+        if await is_attended(directory.session_socket):
+            raise attended_already(directory)
+        async with directory.lock_within("attach", Deadline(settings.stop)):
+            record, shims = await take_over(directory, settings)
+            session = await cls._begin(directory, record, shims, settings, subscriber)
+            try:
+                if not half_back.was_on_its_way(directory, record):
+                    await session._job("attach").lead_out_all()
+                await session._bring_points_back()
+            except BaseException:
+                await session.detach()
+                raise
+        try:
+            await session._make_whole()
+        except BaseException:
+            await session.detach()
+            raise
+        return session
+
+    async def _make_whole(self) -> None:
+        """After a way back in memory that a crdebug before us did not come to the end of."""
+        job = self._job("attach")
+        if half_back.was_on_its_way(job.directory, job.record):
+            async with self._busy:
+                brought = await past(self.history).branching.make_whole()
+            self._tell(
+                JobSays(
+                    f"crdebug died while it took the job back in memory: {brought} is brought back "
+                    "instead; what was recorded since then is repeated, and 'goto' leads there"
+                )
+            )
+
+    @classmethod
+    async def restart_from(
+        cls,
+        handle: str,
+        *,
+        settings: Settings | None = None,
+        subscriber: Callable[[Event], None] | None = None,
+    ) -> Session:
+        """Bring a job back from a checkpoint (``JOB:N``), attached and stopped.
+
+        A job of that name that still runs without a debugger is ended once the new one is there.
+        """
+        settings = settings or Settings()
+        directory, number = parse_handle(handle)
+        directory.read()
+        manifest = directory.store.load(number)
+        if await is_attended(directory.session_socket):
+            raise Refused(
+                f"job '{directory.name}' is under a debugger", hint="use 'restart' at its prompt"
+            )
+        async with directory.lock_within("restart", Deadline(settings.stop)):
+            record = await recover(directory, settings)
+        ranks = RankSet.of(each.rank for each in manifest.ranks)
+        group = await launch_group(ranks, manifest.signal, settings, tell=subscriber)
+        session = cls(group, directory.name, settings, subscriber)
+        job = session._attend(AttendedJob(group, directory, record, (), settings, session._tell))
+        try:
+            await past(session.history).branching.restart(manifest)
+            await job.open(session._requested, session._asked)
+            await session._bring_points_back()
+        except CrdebugError:
+            session._over = True  # the job is as before, or held and named: nothing is lost
+            await session.close()
+            raise
+        except BaseException:
+            session._over = job.record is record  # not ours to end
+            await session.close()
+            raise
+        return session
+
+    @classmethod
+    async def _begin(
+        cls,
+        directory: JobDirectory,
+        record: JobRecord,
+        shims: tuple[RankShim, ...],
+        settings: Settings,
+        subscriber: Callable[[Event], None] | None,
+    ) -> Session:
+        entries = [shim.entry for shim in shims]
+        ended = directory.ended(record, RankSet.of(shim.rank for shim in shims))
+        group = await attach_group(entries, record.signal, settings, subscriber, ended)
+        session = cls(group, directory.name, settings, subscriber)
+        job = session._attend(AttendedJob(group, directory, record, shims, settings, session._tell))
+        try:
+            await job.open(session._requested, session._asked)
+        except BaseException:
+            session._over = True  # the job is not ours: who asked for the session decides
+            await session.close()
+            raise
+        return session
+
+    def _attend(self, job: AttendedJob) -> AttendedJob:
+        self._attended = job
+        self.history = History(job, self._tell, self._busy)
+        return job
+
+    async def _adopt(self) -> None:
+        """A job that somebody else started becomes one of ours."""
+        if self._attended is not None or self._found is None:
+            return
+        job = await adopt(self._found, self._group, self.settings, self._tell)
+        await self._attend(job).open(self._requested, self._asked)
+        self._name = job.name
+
+    async def detach(self, *, hold: bool = False) -> None:
+        """Let the job run on without a debugger; the session is over.
+
+        hold: the ranks stay where they are, stopped by SIGSTOP, until somebody attaches to the job
+        or releases it.
+        """
+        await self._group.stop_all()
+        await self._end_following()
+        self._keep_points()
+        if self._attended is not None and self.ended is None and self._attended.is_half_back:
+            self._tell(JobSays(str(half_back.refused(self._name))))
+            hold = True
+        if self._attended is not None:
+            if self.ended is None:
+                await self._attended.give_input_again()
+            self._attended.leave()
+        answers = await self._group.detach_all(hold=hold)
+        self._over = True
+        await self.close()
+        if self._attended is not None and not hold:
+            await self._attended.let_out()
+        for error in answers.errors.values():
+            raise error
+
+    async def kill(self) -> None:
+        """End the job; its checkpoints stay. The session can still restart it."""
+        await self._job("kill it").end()
+
+    async def close(self) -> None:
+        """End every GDB and all else that the session owns. Kills a job still attached."""
+        job = self._attended
+        try:
+            await self._end_following()
+            if job is not None and not self._over:
+                self._keep_points()
+                await job.end()
+        finally:
+            self._over = True
+            if job is not None:
+                await job.close()
+            await self._group.close()
+
+    # ---- checkpoints --------------------------------------------------------------------------
+
+    async def checkpoint(self, note: str = "") -> Checkpoint:
+        """Take a checkpoint of the stopped job; every thread is then where it was.
+
+        Raises Refused, naming ranks and threads, when it cannot be taken now; CrsFailed or
+        StoreError when it failed. The job is as before then.
+        """
+        async with self._busy:
+            await self._adopt()
+            job = self._job("checkpoint")
+            job.begin()
+            past(self.history).doubt_open_epochs()
+            await past(self.history).branching.before_running()
+            return await job.checkpoint(note)
+
+    async def restart(self, number: int | None = None) -> Checkpoint:
+        """Bring the job back to a checkpoint (the newest if None), attached and stopped.
+
+        When it fails before the checkpoint is back, the job is as before.
+        """
+        async with self._busy:
+            if self.running:
+                raise Refused("cannot restart: the job runs", ranks=self.running)
+            self._job("restart").begin()
+            manifest = self._job("restart").directory.store.load(number)
+            await past(self.history).branching.restart(manifest)
+            return describe(manifest)
+
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        """This job's whole checkpoints, oldest first."""
+        return self._attended.directory.store.list() if self._attended is not None else ()
+
+    def checkpoint_sizes(self) -> Mapping[int, int]:
+        """By number, how many bytes each takes. Reads only what is new since the last time."""
+        store = self._attended.directory.store if self._attended is not None else None
+        numbers = store.numbers() if store is not None else ()
+        for number in numbers:
+            if store is not None and number not in self._sizes:
+                with contextlib.suppress(StoreError):
+                    self._sizes[number] = describe(store.load(number)).size
+        return {number: self._sizes[number] for number in numbers if number in self._sizes}
+
+    async def _requested(self, request: Request) -> int:
+        """Another crdebug asks for a checkpoint; a job that runs is stopped for it and runs on.
+        Or it asks for the job's end."""
+        if request.kill:
+            await self.kill()
+            return 0
+        if self._interludes.possible:  # between two runs of it none is under way
+            with contextlib.suppress(DeadlineExpired):
+                await Deadline(self.settings.stop).until(self._begun_or_over, "the ranks to run")
+        if not self._all_run():
+            return await self._as_it_stands(request)
+        job = self._job("checkpoint")
+        now = (job.directory, job.record, job.shims, self.settings, self._tell)
+        async with app_requests.around_checkpoint(*now, runs=self._all_run):
+            return await self._as_it_stands(request)
+
+    async def _as_it_stands(self, request: Request) -> int:
+        """Or runs by the user's `continue`, and is stopped for it."""
+        if self._interludes.possible:
+            return await self._interludes.ask(request)
+        if not self.running:
+            return (await self.checkpoint(request.note)).number
+        raise Refused(
+            "at the debugger a step is under way, or ranks run each for itself",
+            ranks=self.running,
+            hint="try again when all of them stand",
+        )
+
+    def _begun_or_over(self) -> bool:
+        run = self._group.under_way
+        return not self._interludes.possible or (run is not None and not run.pending - self.running)
+
+    def _all_run(self) -> bool:
+        """By the user's `continue`: what the program has to do for a checkpoint, it can do."""
+        stopped = self._group.in_state(TargetState.STOPPED)
+        return self._interludes.possible and bool(self.running) and not stopped
+
+    async def _serve(self, request: Request) -> int:
+        return (await self.checkpoint(request.note)).number
+
+    # ---- what the program asks for ------------------------------------------------------------
+
+    async def _asked(self, asks: tuple[app_requests.Asked, ...]) -> None:
+        """Ranks wait for an answer. One that stands by now rings again when it runs."""
+        if not self.running:
+            return
+        if self.history is not None and self.history.in_the_past:
+            for each in asks:  # as it was the first time
+                known = self._answered.get(_key(each), _IN_THE_PAST)
+                app_requests.answer([each], *known)
+            return
+        back, wanted = (
+            app_requests.of_wish(asks, Wish.RESTART),
+            app_requests.of_wish(asks, Wish.CHECKPOINT),
+        )
+        if back:
+            await self._stop_to_go_back(back)
+        elif wanted:
+            try:
+                number = await self._requested(Request(wanted[0][1].note))
+            except CrdebugError as error:
+                self._answer(wanted, app_requests.failure(error))
+            else:
+                self._answer(wanted, app_requests.Answer(Status.DONE, number))
+
+    def _answer(self, asks: tuple[app_requests.Asked, ...], answer: app_requests.Answer) -> None:
+        self._answered.update((_key(each), answer) for each in asks)
+        app_requests.answer(asks, *answer)
+
+    async def _stop_to_go_back(self, asks: tuple[app_requests.Asked, ...]) -> None:
+        """The program would go back to a checkpoint: its user decides, and sees it where it is."""
+        number = asks[0][1].wanted
+        restart = f"restart {number}" if number else "restart"
+        self._tell(JobSays(f"rank {asks[0][0].rank} asks to go back: '{restart}' does that"))
+        await self.interrupt()
+        what = "the job to stop, which asks to go back"
+        with contextlib.suppress(CrdebugError):
+            await Deadline(self.settings.stop).until(lambda: not self.running, what)
+        why = "a debugger is attached, whose user decides"
+        self._answer(asks, app_requests.Answer(Status.REFUSED, reason=why))
+
+    @property
+    def directory(self) -> Path:
+        """Where the job's files are."""
+        return self._job("name its directory").directory.path
+
+
+async def checkpoint_once(
+    pid: str, note: str, kill: bool, progress: Callable[[Event], None], settings: Settings
+) -> Checkpoint:
+    """Of a job that somebody else started: only under a debugger can it get the shim."""
+    session = await Session.attach(pid, settings=settings, subscriber=progress)
+    try:
+        taken = await session.checkpoint(note)
+        if kill:
+            await session.kill()
+    finally:
+        if session.ended is None:
+            await session.detach()
+        await session.close()
+    return taken
+
+
+_IN_THE_PAST = app_requests.Answer(Status.REFUSED, reason="the debugger repeats what is past")
+
+
+def _key(each: app_requests.Asked) -> tuple[int, int]:
+    """The rank, and which of its questions it is. The count of these is in its own memory, so that
+    what it asks once more after it went back has the same."""
+    return each[0].rank, each[1].asked

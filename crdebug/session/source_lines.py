@@ -1,0 +1,39 @@
+"""Source lines that are named without their file."""
+
+from __future__ import annotations
+
+import re
+
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import BadInput
+from crdebug.base.ranks import RankSet
+from crdebug.debugger.answers import some
+from crdebug.debugger.group import TargetGroup
+from crdebug.debugger.target import Target
+from crdebug.mi.records import MiTuple
+
+_BARE = re.compile(r"(?:-line\s+)?([-+]?\d+)")
+
+
+async def with_file(group: TargetGroup, ranks: RankSet, location: str) -> str:
+    """A location as ``FILE:LINE``, if it is a line only: what it means must not change with where
+    ranks are later, or with what a GDB has read last. Other locations as they are.
+
+    Raises BadInput where ranks are in different files; GdbError for a line that is not in its file.
+    """
+    bare = _BARE.fullmatch(location.strip())
+    if bare is None:
+        return location
+    deadline = Deadline(group.settings.command)
+
+    async def asked(target: Target) -> tuple[str, int]:
+        found: MiTuple = (await target.mi(f"-crdebug-line {bare[1]}", deadline)).payload
+        return found.text("file"), found.number("line")
+
+    places = some(await group.look(ranks, asked)).merged()
+    if len(places) > 1:
+        known = ", ".join(f"[{ranks}] {file}:{line}" for ranks, (file, line) in places[:4])
+        problem = f"line {bare[1]} is not the same place on all ranks: {known}"
+        raise BadInput(problem, ranks=ranks, hint="write FILE:LINE, or name ranks")
+    file, line = places[0][1]
+    return f'"{file}":{line}' if re.search(r"\s", file) else f"{file}:{line}"

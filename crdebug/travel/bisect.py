@@ -1,0 +1,95 @@
+"""Finding the first moment at which something holds: `bisect`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from crdebug.base.errors import BadInput
+from crdebug.base.events import Event, Progress
+from crdebug.base.ranks import RankSet
+from crdebug.debugger.group import TargetGroup
+from crdebug.timeline.predicate import Predicate
+from crdebug.timeline.search import Found, Outcome, first_moment
+from crdebug.travel.branching import Branching
+from crdebug.travel.seek import Traveller
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """What a search found. tick: after how many MPI calls of the focused rank it holds first; None
+    if it never does. at_start: it holds where the branch begins. note: what limits the answer, or
+    ""."""
+
+    tick: int | None
+    probes: int
+    note: str
+    at_start: bool = False
+
+
+async def holds(group: TargetGroup, predicate: Predicate) -> bool | None:
+    """Whether a predicate holds where the ranks stand; None where it cannot be evaluated."""
+    answers = {}
+    for expression in predicate.expressions:
+        told = await group.evaluate(predicate.ranks, expression)
+        if told.errors:
+            return None
+        answers[expression] = told.values
+    return predicate.value(answers)
+
+
+async def bisect(
+    branching: Branching,
+    traveller: Traveller,
+    predicate: Predicate,
+    focus: int,
+    tell: Callable[[Event], None],
+) -> First:
+    """The first tick of the focused rank after which a predicate holds: on this branch or, where it
+    holds as that begins, on the one that it left. Leaves the job there. Raises BadInput when
+    nothing can be asked."""
+    found = await _on_branch(traveller, predicate, focus, tell)
+    while found.at_start and (place := 2 * (traveller.floor[focus] // 2) - 1) > 0:
+        assert found.tick is not None
+        branch, first, frontier = branching.current, 2 * found.tick - 1, traveller.frontier
+        await branching.make_way(traveller.cut_for(focus, place))
+        earlier = await _on_branch(traveller, predicate, focus, tell)
+        looks = found.probes + earlier.probes
+        if earlier.tick is not None:
+            found = replace(earlier, probes=looks)
+            continue
+        await branching.to(branch, branching.branches.get(branch).cut)
+        traveller.frontier = frontier
+        await traveller.to_cut(traveller.cut_for(focus, first), focus)
+        return First(found.tick, looks, f"branch {branch} begins before that call")
+    return found
+
+
+async def _on_branch(
+    traveller: Traveller, predicate: Predicate, focus: int, tell: Callable[[Event], None]
+) -> First:
+    """The first tick on this branch, of the focused rank, after which a predicate holds, by
+    bisection over checkpoints and then ticks. Leaves the job there. Raises BadInput when nothing
+    can be asked."""
+    group = traveller.job.group
+    last = min(traveller.frontier[focus], traveller.tails()[focus])
+    end = 2 * (last // 2) - 1  # the last call that returned
+    starts = sorted({base.cut[focus] | 1 for base in traveller.bases()})
+    coarse = [start for start in starts if 0 < start < end] + [end]
+    if end < 1:
+        raise BadInput("there is no history to search: no MPI call has completed")
+    search = first_moment(coarse, lambda low, high: range(low, high, 2))
+    try:
+        place = next(search)
+        while True:
+            tell(Progress("bisect", f"tick {place // 2 + 1}", RankSet.of([focus])))
+            await traveller.to_cut(traveller.cut_for(focus, place), focus)
+            place = search.send(await holds(group, predicate))
+    except StopIteration as ended:
+        found: Found = ended.value
+    if found.outcome is Outcome.NEVER:
+        return First(None, found.probes, found.note or "")
+    assert found.at is not None
+    await traveller.to_cut(traveller.cut_for(focus, found.at), focus)
+    at_start = found.outcome is Outcome.AT_START
+    return First(found.at // 2 + 1, found.probes, found.note or "", at_start)

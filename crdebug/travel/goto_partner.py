@@ -1,0 +1,211 @@
+"""From one end of a message to the other, and what is on its way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from crdebug.base.errors import BadInput
+from crdebug.base.events import Location
+from crdebug.base.ranks import RankSet
+from crdebug.timeline.calls import Call, Kind, entered_by
+from crdebug.timeline.collectives import Shape, is_collective
+from crdebug.timeline.cuts import last_arriver
+from crdebug.timeline.messages import (
+    Message,
+    Pending,
+    collective_of,
+    in_flight,
+    made_ready,
+    pending,
+    received_by,
+    sent_by,
+)
+from crdebug.travel.call_sites import Sites
+from crdebug.travel.seek import Traveller
+
+_ARRIVED = "MPI_Parrived"
+_FAR = 100_000  # calls that are looked back at
+_BOTH = frozenset((Kind.SENDRECV, Kind.POST_SENDRECV, Kind.COMPLETE))
+_RECEIVES = _BOTH | {Kind.RECV, Kind.POST_RECV, Kind.PROBE}
+_SENDS = _BOTH | {Kind.SEND, Kind.POST_SEND, Kind.READY}
+
+
+@dataclass(frozen=True, slots=True)
+class Partner:
+    """The other end: a rank's call. text: what came from where, for people."""
+
+    rank: int
+    tick: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class OnTheWay:
+    """What is between the ranks at a cut, with the lines of the calls."""
+
+    sent: tuple[tuple[Message, Location | None], ...]
+    awaited: tuple[tuple[Pending, Location | None], ...]
+
+
+class Partners:
+    """Asks the recorded messages of a job."""
+
+    def __init__(self, traveller: Traveller) -> None:
+        self._traveller = traveller
+        self._sites = Sites(traveller.job.group)
+
+    def sender(self, focus: int) -> Partner:
+        """Who sent what the rank received last, at or before its place; of a collective, who came
+        to it last. Raises BadInput when there is nothing of the kind."""
+        return self._partner(focus, _RECEIVES, received_by, self._as_received)
+
+    def receiver(self, focus: int) -> Partner:
+        """Who received what the rank sent last, at or before its place."""
+        return self._partner(focus, _SENDS, sent_by, self._as_sent)
+
+    def name(self, rank: int, tick: int) -> str:
+        """Of a rank's call."""
+        call = self._call(rank, tick)
+        return call.told if call is not None else "an MPI call"
+
+    async def where(self, rank: int, tick: int) -> str:
+        """The line and the tick of a rank's call, as words to follow."""
+        place = await self.line(rank, tick)
+        at = f" at {PurePath(place.file).name}:{place.line}" if place is not None else ""
+        return f"{at}, tick {tick}"
+
+    async def source(self, rank: int, tick: int) -> str:
+        """Where what was written inside a rank's call came from, as words to follow; "" where that
+        is not on record."""
+        call = self._call(rank, tick)
+        if call is None:
+            return ""
+        matching = self._traveller.matching()
+        # Receives that are open complete inside any call.
+        cut = [2 * tick - 1 if each == rank else 0 for each in self._traveller.job.group.ranks]
+        came = {(each.sender, each.sent) for each in self._messages(call)}
+        came |= {
+            (each.sender, each.sent)
+            for each in pending(matching, cut)
+            if each.receiver == rank and each.sender is not None and each.sent is not None
+        }
+        if len(came) == 1:
+            ((sender, sent),) = came
+            return f": rank {sender} sent it{await self.where(sender, sent)} ('goto-sender')"
+        if came:
+            return f": {RankSet.of(sender for sender, _ in came).words} sent what was awaited there"
+        instance = collective_of(matching, call)
+        if instance is None:
+            return ": by one-sided communication" if call.comm.startswith("window(") else ""
+        root = instance.root
+        if instance.shape is Shape.FROM_ROOT and root is not None and root != rank:
+            where = await self.where(root, instance.entered[root])
+            return f": rank {root} is the root{where} ('goto-sender')"
+        return f": a collective of {RankSet.of(instance.entered).words}"
+
+    def _messages(self, call: Call) -> list[Message]:
+        found = received_by(self._traveller.matching(), call)
+        return [each for each in found if self._is_other_end(each)]
+
+    def _partner(
+        self,
+        focus: int,
+        kinds: frozenset[Kind],
+        messages: Callable[..., tuple[Message, ...]],
+        partner: Callable[[Message], Partner],
+    ) -> Partner:
+        matching = self._traveller.matching()
+        for call in self._before(focus):
+            if is_collective(call) or self._starts_one(call):
+                found_last = self._last_arriver(call, receives=kinds is _RECEIVES)
+                if found_last is not None:
+                    return found_last
+            if call.kind in kinds:
+                found = [each for each in messages(matching, call) if self._is_other_end(each)]
+                if found:
+                    return partner(found[-1])
+            ready = made_ready(matching, call) if call.name == _ARRIVED else None
+            if ready is not None and kinds is _RECEIVES:
+                return Partner(*ready, f"the partition was ready at rank {ready[0]}")
+        word = "received" if kinds is _RECEIVES else "sent"
+        raise BadInput(f"rank {focus} has {word} nothing so far")
+
+    def _starts_one(self, call: Call) -> bool:
+        """Is a collective among what MPI_Startall starts?"""
+        if call.name != "MPI_Startall":
+            return False
+        return collective_of(self._traveller.matching(), call) is not None
+
+    def _is_other_end(self, message: Message) -> bool:
+        return message.posted is not None
+
+    def _before(self, focus: int) -> Sequence[Call]:
+        """The calls that the rank has entered, latest first."""
+        entered = (self._traveller.cut()[focus] + 1) // 2
+        calls = self._traveller.logs()[focus].calls
+        count = entered_by(calls, entered)
+        return calls[max(count - _FAR, 0) : count][::-1]
+
+    def _as_received(self, message: Message) -> Partner:
+        return Partner(message.sender, message.sent, _text(message))
+
+    def _as_sent(self, message: Message) -> Partner:
+        tick = message.received or message.posted
+        assert tick is not None
+        return Partner(message.receiver, tick, _text(message))
+
+    def _last_arriver(self, call: Call, *, receives: bool) -> Partner | None:
+        """None if nothing came to the rank by it. Raises BadInput if it is not known who it was."""
+        matching = self._traveller.matching()
+        instance = collective_of(matching, call)
+        if instance is None:
+            raise BadInput(f"nothing is known of the others in {call.name}")
+        if instance.shape is Shape.FROM_ROOT and receives and instance.root is not None:
+            if instance.root == call.rank:
+                return None
+            tick = instance.entered[instance.root]
+            return Partner(
+                instance.root, tick, f"rank {instance.root} is the root of {instance.name}"
+            )
+        last = last_arriver(matching, call, len(self._traveller.cut()))
+        if last is None:
+            raise BadInput(
+                f"nobody was the last one in {instance.name}: no messages order the arrivals",
+                hint="'info timeline' shows who did what",
+            )
+        return Partner(
+            last, instance.entered[last], f"rank {last} was the last one to come to {instance.name}"
+        )
+
+    async def on_the_way(self) -> OnTheWay:
+        """Messages in flight where the job is, and receives that wait."""
+        traveller = self._traveller
+        matching, cut = traveller.matching(), traveller.cut()
+        sent, awaited = [*in_flight(matching, cut)], [*pending(matching, cut)]
+        return OnTheWay(
+            tuple([(each, await self.line(each.sender, each.sent)) for each in sent]),
+            tuple([(each, await self.line(each.receiver, each.posted)) for each in awaited]),
+        )
+
+    async def line(self, rank: int, tick: int) -> Location | None:
+        """The line of a rank's call."""
+        call = self._call(rank, tick)
+        if call is None or not call.site:
+            return None
+        return (await self._sites.find(rank, [call.site])).get(call.site)
+
+    def _call(self, rank: int, tick: int) -> Call | None:
+        calls = self._traveller.logs()[rank].calls
+        count = entered_by(calls, tick)
+        call = calls[count - 1] if count else None
+        return call if call is not None and tick < call.tick + call.repeats else None
+
+
+def _text(message: Message) -> str:
+    comm = "" if message.comm == "world" else f" on {message.comm}"
+    return (
+        f"message of {message.bytes} bytes from rank {message.sender} to rank {message.receiver}, "
+        f"tag {message.tag}{comm}"
+    )

@@ -1,0 +1,79 @@
+"""The states of a job that can be brought back, and which of them to start from. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from crdebug.base.errors import Refused
+from crdebug.base.ranks import RankSet
+from crdebug.timeline.messages import Cut
+
+
+class StartOfHistory(Refused):
+    """There is nothing before, or no state to start from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A state of the whole job that can be brought back.
+
+    cut: the clocks in it.  number: of a checkpoint, 0 if there is none.  history: it is one that
+    crdebug took of itself.  kept: the name of a snapshot in the debuggers' memory, "" if there is
+    none.
+    incarnation: of the job, when it was taken; a snapshot fits no other.  branch: which line of
+    history it belongs to.  leaving: the ranks that are held before they leave their call, behind
+    all that it does.
+    """
+
+    cut: tuple[int, ...]
+    number: int = 0
+    history: bool = False
+    kept: str = ""
+    incarnation: int = 0
+    branch: str = ""
+    leaving: frozenset[int] = frozenset()
+
+    def begun(self, rank: int) -> int:
+        """The clock from which on what a rank does is behind this state."""
+        return self.cut[rank] + (rank in self.leaving)
+
+    @property
+    def name(self) -> str:
+        """A checkpoint's, for people: those that crdebug takes of itself are a1, a2, ..."""
+        return f"{'a' if self.history else ''}{self.number}"
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        return "a snapshot in memory" if self.kept else f"checkpoint {self.name}"
+
+
+def below(bases: Iterable[Base], cut: Cut) -> list[Base]:
+    """The bases from which this cut can be reached by going forward, the best one first.
+
+    The least way to run counts; of two that are equally far, the one in memory is faster.
+    """
+    fit = [base for base in bases if is_before(base.cut, cut)]
+    return sorted(fit, key=lambda base: (sum(base.cut), bool(base.kept)), reverse=True)
+
+
+def is_before(first: Sequence[int], second: Sequence[int]) -> bool:
+    """Can a job come from the first cut to the second by going forward, or not at all?"""
+    return len(first) == len(second) and all(a <= b for a, b in zip(first, second, strict=True))
+
+
+def no_base() -> StartOfHistory:
+    return StartOfHistory(
+        "that is before the start of history: no checkpoint is old enough",
+        hint="'when' says from where on one can go back",
+    )
+
+
+def given_up(rank: int, begin: int) -> StartOfHistory:
+    """The error for a place before the beginning of the record, which is at that clock."""
+    return StartOfHistory(
+        f"its record begins at tick {begin // 2}: what is older was given up",
+        ranks=RankSet.of([rank]),
+        hint=f"'goto tick {begin // 2 + 1} on {rank}' goes to its first call",
+    )

@@ -1,0 +1,342 @@
+"""reverse-continue: the last stop of a rank before where it stands.
+
+What stops it is what would stop it on its way forward: breakpoints whose condition holds,
+watchpoints, catchpoints, signals. Ignore counts are of the next hits, which here are the ones
+before. History is gone through forward, from a state before, and the stops are counted; the last
+pass ends at the last one (Boothe, "Efficient algorithms for bidirectional debugging", PLDI 2000).
+First from the nearest state that can be brought back, then, if there was no stop since, from the
+one before. Inside an MPI call no two runs are alike: of the stops in there the last one counts, and
+is looked for again by its number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError, GdbError, Interrupted, Refused, StoreError
+from crdebug.base.events import GroupStopped, Progress, RankStopped, StopReason
+from crdebug.base.ranks import RankSet
+from crdebug.debugger.in_c import number_in_c
+from crdebug.mi.records import MiTuple
+from crdebug.timeline.messages import Cut
+from crdebug.travel.replay import ended, moved, quiet
+from crdebug.travel.restore_points import StartOfHistory, below
+from crdebug.travel.reverse_step import Reverse
+from crdebug.travel.seek import Traveller
+
+_NUMBERED = (StopReason.BREAKPOINT, StopReason.WATCHPOINT, StopReason.CATCHPOINT)
+_WANTED = (*_NUMBERED, StopReason.SIGNAL, StopReason.OTHER)
+_STANDSTILL = 60.0  # seconds without the rank moving on
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Where a pass through a piece of history ends: an address that is reached for the n-th time,
+    with that stack pointer (None: with any). syscall: it stands there for a catchpoint: "entry" or
+    "return" of a system call, else "".  signalled: the last stop is that for the signal which has
+    led there."""
+
+    pc: int
+    sp: int | None
+    passages: int
+    syscall: str = ""
+    signalled: bool = False
+
+    @classmethod
+    def of(cls, place: str, signalled: bool = False, syscall: str = "") -> End:
+        """A place of the walker's (gdbscripts/walk_mi.py) that is one move."""
+        _, pc, level, count = place.split(":")
+        sp = None if level == "-" else int(level.rpartition(",")[2], 16)
+        return cls(int(pc, 16), sp, int(count), syscall, signalled)
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A stop on the way. now: the rank's clock there.  number: GDB's, of what stopped it, "" if it
+    has none.  clock_count: how many stops there were at this value of the clock, this one included.
+    by: of another rank that stopped, its number and clock.
+    """
+
+    now: int
+    number: str
+    clock_count: int = 0
+    by: tuple[int, int] | None = None
+
+
+class _Ignored:
+    """How many more hits are to be passed over, by GDB's numbers."""
+
+    def __init__(self, counts: dict[str, int]) -> None:
+        self.counts = counts
+
+    def last(self, hits: Sequence[Hit]) -> int | None:
+        """Which hit is the last that is not passed over; what was behind it counts as passed."""
+        for at in reversed(range(len(hits))):
+            number = hits[at].number
+            if not self.counts.get(number):
+                return at
+            self.counts[number] -= 1
+        return None
+
+    def give_back(self, hits: Sequence[Hit]) -> None:
+        """These are going to be counted once more."""
+        for hit in hits:
+            self.counts[hit.number] += 1
+
+
+class Stops:
+    """Goes back to stops. reverse: what goes back by steps, with which it shares the origin."""
+
+    def __init__(self, traveller: Traveller, reverse: Reverse) -> None:
+        self._traveller = traveller
+        self._reverse = reverse
+        self._group = traveller.job.group
+
+    async def back(self, focus: int) -> None:
+        """To the stop before. Raises StartOfHistory; the job then stands where history begins."""
+        async with self._counting(focus) as ignored:
+            syscall = syscall_of(self._group[focus].last_stop)
+            end = End.of(*await self._reverse.here(focus), syscall)
+            while (last := ignored.last(await self.hits(focus, end))) is None:
+                found = await self._hit_before(focus, self._reverse.piece, ignored)
+                if found.now % 2:
+                    await self.into_call(focus, found)
+                    return
+                end = End.of(await self._reverse.to_end(focus, found.now))
+            await self.again(focus, last + 1)
+
+    @contextlib.asynccontextmanager
+    async def _counting(self, focus: int) -> AsyncIterator[_Ignored]:
+        """While the block runs, each hit stops, but is none for the user's counts."""
+        told = await self._mi(focus, "-crdebug-breakpoints count")
+        rows = told.list("ignored").tuples()
+        ignored = _Ignored({row.text("number"): row.number("left") for row in rows})
+        temporary = told.list("temporary").texts()
+        table = self._group.table
+        users = {table.gdb_numbers(each.number).get(focus): each.number for each in table.all()}
+        try:
+            with table.uncounted(focus):
+                yield ignored
+        finally:
+            told = await self._mi(focus, "-crdebug-breakpoints on")
+            for number in told.list("gone").texts():
+                known = users.get(int(number), number)
+                self._traveller.doubts.append(
+                    f"watchpoint {known} of a frame is gone, with the frame"
+                )
+        if (number := self._hit(focus, 0).number) in temporary:
+            await self._mi(focus, f"-break-delete {number}")
+            if (stop := self._group[focus].last_stop) is not None:
+                await self._group.drop_spent([stop])
+        for number, left in ignored.counts.items():
+            await self._mi(focus, f"-break-after {number} {left}")
+
+    # ---- within a piece of history ------------------------------------------------------------
+
+    async def hits(self, focus: int, end: End) -> list[Hit]:
+        """The stops from the origin to a place."""
+        await self._reverse.to_origin(focus)
+        # GDB is not stopped by a breakpoint where it has just stopped for a system call: there
+        # the calls are counted.
+        places = [] if end.syscall else [end]
+        places.append(self._end_of_piece(focus))  # not beyond it
+        numbers = [await self._insert(focus, each) for each in dict.fromkeys(places)]
+        found: list[Hit] = []
+        passed = 0
+        try:
+            while True:
+                stop = await self._resume(focus)
+                there = await self._breakpoints(focus)
+                if numbers[0] not in there and not end.syscall:
+                    return found[: -1 if end.signalled else None]
+                self._check(stop)
+                if numbers[-1] not in there:
+                    raise CrdebugError(
+                        "its history between two MPI calls was another one when it was run again",
+                        ranks=RankSet.of([focus]),
+                    )
+                hit = self._hit(focus, self._reverse.piece)
+                if not hit.number or hit.number in there:  # GDB gave up a watchpoint
+                    found.append(hit)
+                passed += end.syscall != "" and await self._enters(focus, end)
+                if passed and passed == end.passages:
+                    return found if end.syscall == "return" else found[:-1]
+        finally:
+            for number in numbers:
+                with contextlib.suppress(GdbError):
+                    await self._mi(focus, f"-break-delete {number}")
+
+    async def again(self, focus: int, count: int) -> None:
+        """From the origin to the stop of this number; if fewer come, to the end of the piece."""
+        await self._reverse.to_origin(focus)
+        end = await self._insert(focus, self._end_of_piece(focus))
+        try:
+            for passed in range(count):
+                stop = await self._resume(focus)
+                if end not in await self._breakpoints(focus):
+                    raise CrdebugError(
+                        "its history between two MPI calls was another one when it was run again: "
+                        f"{count} stops were counted, and {passed} came",
+                        ranks=RankSet.of([focus]),
+                        hint="data races and input from outside MPI are not recorded",
+                    )
+                self._check(stop)
+        finally:
+            with contextlib.suppress(GdbError):
+                await self._mi(focus, f"-break-delete {end}")
+
+    def _end_of_piece(self, focus: int) -> End:
+        return End(self._traveller.clock(focus).hold, None, 1)
+
+    async def _resume(self, focus: int) -> GroupStopped:
+        self._traveller.job.go_on()
+        return await self._group.resume(RankSet.of([focus]))
+
+    async def _enters(self, focus: int, end: End) -> bool:
+        """Has it stopped at the entry of the system call that is at a place?"""
+        stop = self._group[focus].last_stop
+        if stop is None or stop.location is None or syscall_of(stop) != "entry":
+            return False
+        sp = await number_in_c(self._group[focus], "$sp", Deadline(self._group.settings.command))
+        return (stop.location.address, sp) == (end.pc, end.sp)
+
+    def _hit(self, focus: int, now: int, clock_count: int = 0) -> Hit:
+        stop = self._group[focus].last_stop
+        numbered = stop is not None and stop.reason in _NUMBERED
+        return Hit(now, stop.detail if stop is not None and numbered else "", clock_count)
+
+    async def _insert(self, focus: int, end: End) -> str:
+        """A breakpoint for the end, which goes when it is hit."""
+        condition = "" if end.sp is None else f'-c "$rsp == {end.sp}" '
+        ignore = f"-i {end.passages - 1} " if end.passages > 1 else ""
+        told = await self._mi(focus, f"-break-insert --language c -t {condition}{ignore}*{end.pc}")
+        return told.tuple("bkpt").text("number")
+
+    async def _breakpoints(self, focus: int) -> set[str]:
+        """The numbers of those that there are."""
+        told = await self._mi(focus, "-break-list")
+        return {row.text("number") for row in told.tuple("BreakpointTable").list("body").tuples()}
+
+    async def _mi(self, focus: int, command: str) -> MiTuple:
+        deadline = Deadline(self._group.settings.command)
+        return (await self._group[focus].mi(command, deadline)).payload
+
+    def _check(self, stop: GroupStopped) -> None:
+        cause = stop.cause[0]
+        if cause.reason is StopReason.INTERRUPT:
+            raise Interrupted.on_the_way()
+        if cause.reason in (StopReason.EXITED, StopReason.KILLED):
+            raise CrdebugError(
+                f"the replay was stopped on its way: {cause.reason.value} {cause.detail}".rstrip(),
+                ranks=RankSet.of([cause.rank]),
+            )
+
+    # ---- over MPI calls -----------------------------------------------------------------------
+
+    async def _hit_before(self, focus: int, piece: int, ignored: _Ignored) -> Hit:
+        """The last hit in the rank's history before this piece of it. Raises StartOfHistory, with
+        the job brought to the start."""
+        traveller = self._traveller
+        until = piece - 1
+        if until > 0:
+            cut = traveller.cut_for(focus, until)
+            for base in below(traveller.bases(), cut):
+                if base.cut[focus] >= until:
+                    continue
+                traveller.tell(Progress("back in time", f"looking for stops from {base.text} on"))
+                try:
+                    await traveller.bring_back(base)
+                except (Refused, StoreError):  # it does not fit any more; there are others
+                    continue
+                hits = await self.pass_to(cut, focus)
+                last = ignored.last(hits)
+                if last is not None:
+                    found = hits[last]
+                    if found.now % 2 == 0:
+                        ignored.give_back([hit for hit in hits[last + 1 :] if hit.now == found.now])
+                    return found
+                # Not the base's own cut: the rank may be in a call there that others are to end.
+                until = base.cut[focus]
+                cut = traveller.cut_for(focus, until)
+        await self.to_start()
+        raise StartOfHistory("this is the start of history: no stop before")
+
+    async def to_start(self) -> None:
+        """Where nothing was found in all of history."""
+        traveller = self._traveller
+        checkpoints = (base for base in traveller.bases() if base.number)
+        first = min(checkpoints, key=lambda base: sum(base.cut), default=None)
+        if first is not None and sum(first.cut) < sum(traveller.cut()):
+            await traveller.bring_back(first)
+        self._reverse.forget()
+
+    async def into_call(self, focus: int, hit: Hit) -> None:
+        """To a stop inside an MPI call, from the call's entry."""
+        traveller = self._traveller
+        await traveller.to_cut(traveller.cut_for(focus, hit.now - 1), focus)
+        hits = await self.pass_to(traveller.cut_for(focus, hit.now), focus, until=hit)
+        traveller.doubts.append(
+            "inside an MPI call, where no two runs are alike"
+            if hits and hits[-1] == hit
+            else "the MPI call that had stops inside it, just before it returns"
+        )
+
+    async def pass_to(
+        self, cut: Cut, focus: int, until: Hit | None = None, also: RankSet | None = None
+    ) -> list[Hit]:
+        """Go on to a cut; the hits on the way. until: not beyond this one.  also: other ranks whose
+        hits count."""
+        wanted = RankSet.of([focus]) | (also or RankSet())
+        traveller = self._traveller
+        self._reverse.forget()
+        clocks, found = traveller.clocks(), list[Hit]()
+        for clock in clocks:
+            clock.set_stop(cut[clock.rank])
+        place = cut[focus]
+        async with quiet(self._group, self._group.ranks - wanted):
+            while not self._arrived(focus, place):
+                traveller.job.go_on()
+                run = asyncio.create_task(self._group.resume(self._group.ranks))
+                try:
+                    await self._until(run, focus, place)
+                finally:
+                    stop = await ended(self._group, run)
+                hits = [s.rank for s in stop.cause if s.rank in wanted and s.reason in _WANTED]
+                now = traveller.clock(focus).read().now
+                for rank in hits:
+                    same = found[-1].clock_count if found and found[-1].now == now else 0
+                    by = None if rank == focus else (rank, traveller.clock(rank).read().now)
+                    found.append(replace(self._hit(rank, now, same + 1), by=by))
+                if until is not None and until in found:
+                    break
+                if not hits and not self._arrived(focus, place):
+                    self._check(stop)
+            return found
+
+    async def _until(self, run: asyncio.Task[GroupStopped], focus: int, place: int) -> None:
+        clock = self._traveller.clock(focus)
+        while not run.done() and not self._arrived(focus, place):
+            now = moved(clock)
+            await Deadline(_STANDSTILL).until(
+                lambda now=now: (  # type: ignore[misc]
+                    run.done() or self._arrived(focus, place) or moved(clock) != now
+                ),
+                "the replay to move on",
+                ranks=RankSet.of([focus]),
+            )
+
+    def _arrived(self, focus: int, place: int) -> bool:
+        state = self._traveller.clock(focus).read()
+        return state.now == place and bool(state.held)
+
+
+def syscall_of(stop: RankStopped | None) -> str:
+    """Whether a catchpoint has stopped it at the "entry" or "return" of a system call, or ""."""
+    if stop is None or stop.reason is not StopReason.CATCHPOINT:
+        return ""
+    kinds = {"call of": "entry", "return from": "return"}
+    return next((kind for words, kind in kinds.items() if stop.note.startswith(words)), "")

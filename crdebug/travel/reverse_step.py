@@ -1,0 +1,316 @@
+"""Reverse execution of one rank: back by lines and instructions, over as many MPI calls as needed.
+
+Between two MPI calls a rank runs alone, so that piece of its history can be run again and again
+without the others: from the origin, a snapshot at the return of the call before. The walker in the
+rank's GDB does that (gdbscripts/walk_mi.py). What it looks for may lie before the origin; then the
+search goes on in the piece before, at whose end the rank stands at the entry of the next call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from weakref import WeakSet
+
+from crdebug.attached.gdbs import walking_scripts
+from crdebug.base.deadline import FOR_EVER, Deadline
+from crdebug.base.errors import CrdebugError, GdbError, Refused, StoreError
+from crdebug.base.events import Progress, StopReason
+from crdebug.base.ranks import RankSet
+from crdebug.debugger import mi_values
+from crdebug.debugger.gdb import GdbTarget
+from crdebug.debugger.group import TargetGroup
+from crdebug.debugger.target import Target
+from crdebug.job import half_back
+from crdebug.mi.records import MiTuple
+from crdebug.native.recorder import clock as layout
+from crdebug.node import in_flight, proc
+from crdebug.timeline.messages import Cut
+from crdebug.travel.dead_ends import DEADLY
+from crdebug.travel.restore_points import StartOfHistory
+from crdebug.travel.seek import Traveller
+
+_ALONE = "alone"
+_HIT_ANYWHERE = "hit:{:x}:-:1"
+
+
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """Where the walker starts from. name: of the snapshot.  now: the rank's clock behind it, at all
+    the places that can be reached from it.  output: how much the job had written there.  ways: see
+    Traveller; when it was made."""
+
+    focus: int
+    name: str
+    incarnation: int
+    now: int
+    output: tuple[int, ...]
+    ways: int
+
+
+class Reverse:
+    """Takes the focused rank back, and the others with it where it goes over MPI calls."""
+
+    def __init__(self, traveller: Traveller) -> None:
+        self._traveller = traveller
+        self._group: TargetGroup = traveller.job.group
+        self._origin: _Origin | None = None
+        self._ready: WeakSet[Target] = WeakSet()  # have the walker
+
+    def forget(self) -> None:
+        """The job has gone elsewhere by other means, or memory was changed."""
+        self._origin = None
+
+    def moved(self, cut: Cut) -> None:
+        """Ranks have gone forward: the origin is still good if its rank has made no MPI call."""
+        if self._origin is not None and cut[self._origin.focus] != self._origin.now:
+            self._origin = None
+
+    async def back(self, kind: str, focus: int) -> None:
+        """One reverse command. Raises StartOfHistory; the job stands at the start then."""
+        now = self._traveller.cut()[focus]
+        frame = ""
+        if now % 2:  # inside an MPI call, which the user did not write: to where it is called
+            await self._to_entry(focus, now - 1)
+            if kind not in ("step", "next"):
+                kind, frame = "finish", await self._call_frame(focus)
+        else:
+            await self._have_origin(focus, now)
+        while "before" in (told := await self._walk(focus, kind, frame)):
+            kind = told.text("before")
+            frame = "" if kind in ("step", "stepi") else told.text("frame")
+            await self._earlier(focus)
+        await self._once(focus, told.text("place"))
+        await self._arrive(focus)
+
+    # ---- for going back to stops ------------------------------------------------------------
+
+    @property
+    def piece(self) -> int:
+        """Which piece of history the origin is of: the rank's clock in it, which is even."""
+        assert self._origin is not None
+        return self._origin.now
+
+    async def here(self, focus: int) -> tuple[str, bool]:
+        """The place where the rank stands, from an origin that there is then; and whether it stood
+        before the signal whose handler begins there."""
+        now = self._traveller.cut()[focus]
+        if now % 2:
+            return await self.to_end(focus, now - 1), False
+        await self._have_origin(focus, now)
+        told = await self._from_origin(focus, self._words("-crdebug-here", ""))
+        return told.text("place"), told.text("signalled") == "1"
+
+    async def to_end(self, focus: int, piece: int) -> str:
+        """To the end of a piece, where the rank is about to enter its next call: the place."""
+        await self._to_entry(focus, piece)
+        return _HIT_ANYWHERE.format(self._hold(focus))
+
+    async def to_origin(self, focus: int) -> None:
+        """To the beginning of the piece, with the watchpoints' values as they were there."""
+        await self._go(focus, "-")
+        await self._take_back_output()
+        command = Deadline(self._group.settings.command)
+        await self._group[focus].console("python refresh_watchpoints()", command)
+
+    async def _take_back_output(self) -> bool:
+        """What the rank has written on its ways from the origin; was there anything?"""
+        assert self._origin is not None
+        await self._traveller.near.drained()
+        job = self._traveller.job
+        if job.output_sizes() == self._origin.output:
+            return False
+        await job.rewind_output(self._origin.output)
+        return True
+
+    async def _once(self, focus: int, place: str) -> None:
+        """Of the ways that were gone to find a place, only one is to show in the output."""
+        if await self._take_back_output():
+            await self._go(focus, place)
+
+    # ---- the pieces of history --------------------------------------------------------------
+
+    async def _have_origin(self, focus: int, now: int) -> None:
+        """See that the present stop can be come to from an origin in this process."""
+        origin = self._origin
+        if (
+            origin is not None
+            and (origin.focus, origin.now) == (focus, now)
+            and origin.ways == self._traveller.ways
+            and origin.incarnation == self._traveller.job.record.incarnation
+            and (origin.name == _ALONE or self._traveller.near.has(origin.name))
+        ):
+            # as the walker will have it: the memory is to be the same
+            self._traveller.clock(focus).set_stop(now)
+            if self._before_crash(focus):
+                await self._meet(focus, await self.recall(focus))
+            return
+        await self.to_state(focus, now, await self.recall(focus))
+
+    def _before_crash(self, focus: int) -> bool:
+        """Is the rank about to get a signal that may end it? From there nothing can be walked."""
+        stop = self._group[focus].last_stop
+        return stop is not None and stop.reason is StopReason.SIGNAL and stop.detail in DEADLY
+
+    async def recall(self, focus: int) -> str:
+        """What the rank's place is recognised by."""
+        return (await self._mi(focus, "-crdebug-recall")).text("state")
+
+    async def to_state(self, focus: int, now: int, state: str) -> None:
+        """To a place that was recalled, at a value of the rank's clock."""
+        if now % 2:  # inside MPI, where no two runs are alike
+            await self._traveller.to_cut(self._traveller.cut_for(focus, now), focus)
+            self._traveller.doubts.append("inside the MPI call, just before it returns")
+            return
+        await self._set_origin(focus, now)
+        await self._meet(focus, state)
+
+    async def _meet(self, focus: int, state: str) -> None:
+        """From the origin to a place that was recalled."""
+        told = await self._walked(
+            focus, self._words("-crdebug-meet", f"{state} {self._hold(focus):x}")
+        )
+        await self._once(focus, told.text("place"))
+        if told.text("exact") != "1":
+            self._traveller.doubts.append(
+                "the place was found by likeness, not for sure: other remains in registers or stack"
+            )
+
+    async def _set_origin(self, focus: int, now: int) -> None:
+        """An origin for the piece in which the rank's clock is `now` (even)."""
+        traveller = self._traveller
+        if now:
+            cut = traveller.cut_for(focus, now - 1)
+            try:
+                await traveller.to_cut(cut, focus)
+            except StartOfHistory:
+                await self._start(focus, now)
+        else:
+            await self._start(focus, now)
+        kept = await traveller.near.keep(traveller.cut())
+        name = kept.kept if kept is not None else await self._keep_alone(focus)
+        job = traveller.job
+        self._origin = _Origin(
+            focus, name, job.record.incarnation, now, job.output_sizes(), traveller.ways
+        )
+
+    async def _keep_alone(self, focus: int) -> str:
+        """A snapshot of this rank only: enough for its own piece of history."""
+        target = self._group[focus]
+        assert isinstance(target, GdbTarget)
+        if target.pid is not None and in_flight.has_unread_input(target.pid):
+            raise Refused(
+                "there is input that it has not read yet, and what it reads it reads only once",
+                ranks=RankSet.of([focus]),
+                hint="'goto tick N' goes back over MPI calls, 'restart N' to a checkpoint",
+            )
+        await target.keep(_ALONE, (), Deadline(self._group.settings.command))
+        return _ALONE
+
+    async def _start(self, focus: int, now: int) -> None:
+        """The earliest state there is, if it lies in this piece."""
+        problem: CrdebugError = _start_of_history(focus)
+        for base in [each for each in self._traveller.bases() if each.cut[focus] == now]:
+            try:
+                await self._traveller.bring_back(base)
+                return
+            except (Refused, StoreError) as error:  # it does not fit any more; there may be others
+                problem = error
+        raise problem
+
+    async def _earlier(self, focus: int) -> None:
+        """Go to the end of the piece before: the rank is about to enter its call."""
+        assert self._origin is not None
+        now = self._origin.now
+        if now < 2 or now == self._traveller.floor[focus]:  # of history, or of its branch
+            await self._go(focus, "-")
+            raise _start_of_history(focus)
+        # Of a line with a whole loop in it there may be thousands: so one sees that it moves on.
+        self._traveller.tell(Progress("back in time", f"before tick {now // 2} of rank {focus}"))
+        await self._to_entry(focus, now - 2)
+
+    async def _to_entry(self, focus: int, now: int) -> None:
+        await self._set_origin(focus, now)
+        await self._go(focus, _HIT_ANYWHERE.format(self._hold(focus)))
+
+    # ---- the walker -------------------------------------------------------------------------
+
+    async def _walk(self, focus: int, kind: str, frame: str) -> MiTuple:
+        option = f"--frame {frame} " if frame else ""
+        return await self._from_origin(focus, self._words("-crdebug-reverse", kind, option))
+
+    async def _from_origin(self, focus: int, command: str) -> MiTuple:
+        """What the walker says of where the rank stands. Raises StartOfHistory."""
+        try:
+            return await self._walked(focus, command)
+        except GdbError as error:
+            # Only a start is an origin that a user can stand at.
+            if "where the snapshot was made" in str(error):
+                raise _start_of_history(focus) from None
+            raise
+
+    async def _go(self, focus: int, place: str) -> None:
+        await self._walked(focus, self._words("-crdebug-go", place))
+
+    def _words(self, command: str, rest: str, option: str = "") -> str:
+        """With the origin, and with what lets the rank go from there: to the entry of its next
+        call, no further."""
+        assert self._origin is not None
+        focus = self._origin.focus
+        clock = self._traveller.clock(focus)
+        stop = self._origin.now.to_bytes(8, "little").hex()
+        write = f"--write {clock.address + layout.STOP_OFFSET:x}={stop} --limit {clock.hold:x}"
+        if self._traveller.dead_ends.has(focus, self._origin.now):
+            write += " --dead-end 1"
+        # --frame behind another option: in front, it would be MI's own
+        return f"{command} {write} {option}{self._origin.name} {rest}"
+
+    async def _mi(self, focus: int, command: str) -> MiTuple:
+        deadline = Deadline(self._group.settings.command)
+        target = self._group[focus]
+        if target not in self._ready:
+            for script in walking_scripts():
+                await target.console(f"source {script}", deadline)
+            library = Path(self._traveller.job.record.starter).with_name("walk.so")
+            await target.mi(f"-crdebug-walk-library {library}", deadline)
+            self._ready.add(target)
+        return (await target.mi(command, deadline)).payload
+
+    async def _walked(self, focus: int, command: str) -> MiTuple:
+        self._traveller.job.go_on()
+        half_back.begin_steps(self._traveller.job.run_directory)
+        await self._mi(focus, "-crdebug-kept")  # and so have the walker
+        target = self._group[focus]
+        assert isinstance(target, GdbTarget)
+        walk = asyncio.ensure_future(target.walk(command, Deadline(FOR_EVER)))
+        try:
+            used = -1
+            limit = self._group.settings.command
+            while not (await asyncio.wait({walk}, timeout=limit))[0]:
+                # The walker looks at the rank all the time, and knows when to give up.
+                before, used = used, proc.processor_time(target.gdb_pid)
+                if used == before:
+                    raise Deadline(limit).expired("the walker in gdb", ranks=RankSet.of([focus]))
+                self._traveller.tell(Progress("back in time", f"rank {focus} computes"))
+            return await walk
+        finally:
+            walk.cancel()
+
+    def _hold(self, focus: int) -> int:
+        return self._traveller.clock(focus).hold
+
+    async def _call_frame(self, focus: int) -> str:
+        """The frame of the MPI function that the rank is in."""
+        layer = self._traveller.job.record.layer
+        return (await self._mi(focus, f"-crdebug-call-frame {layer}")).text("frame")
+
+    async def _arrive(self, focus: int) -> None:
+        """GDB has the rank elsewhere than where it last stopped: tell its place."""
+        told = await self._mi(focus, "-stack-info-frame")
+        location = mi_values.location(told.tuple("frame"))
+        self._group[focus].stands(location)
+
+
+def _start_of_history(focus: int) -> StartOfHistory:
+    return StartOfHistory("this is the start of history", ranks=RankSet.of([focus]))

@@ -1,0 +1,442 @@
+"""Bringing a recorded job to any consistent cut of its history.
+
+The way there is always the same: a state that can be brought back (a checkpoint, or a snapshot in
+the debuggers' memory), then an enforced replay up to the cut. Design: "Time", docs/timeline.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from crdebug.attached.job import AttendedJob
+from crdebug.base.errors import CrdebugError, NotAvailable, Refused, StoreError
+from crdebug.base.events import Event, GroupStopped, Progress
+from crdebug.base.ranks import RankSet
+from crdebug.checkpoint.store import CheckpointStore
+from crdebug.debugger.target import Target, TargetState
+from crdebug.job import clocks
+from crdebug.job.clocks import NEVER, RankClock
+from crdebug.job.shims import RankShim
+from crdebug.native.recorder.clock import Refused as Reason
+from crdebug.node import proc
+from crdebug.timeline.cuts import latest_cut
+from crdebug.timeline.functions import OUTSIDE
+from crdebug.timeline.kept import load
+from crdebug.timeline.log import RankLog
+from crdebug.timeline.matching import Matching
+from crdebug.timeline.messages import Cut
+from crdebug.timeline.recorded import BYTES_A_CALL, Recorded
+from crdebug.travel.call_sites import functions, show_callers
+from crdebug.travel.checkpoints import Checkpoints
+from crdebug.travel.dead_ends import DeadEnds
+from crdebug.travel.memory_snapshots import Near
+from crdebug.travel.replay import Replay, diverges, let_run, quiet
+from crdebug.travel.restore_points import Base, StartOfHistory, below, given_up, is_before, no_base
+
+_NEAR = 16  # MPI calls
+
+
+class Traveller:
+    """Moves the job of a session through its recorded history.
+
+    tell: gets progress. All verbs need the job stopped; they leave it stopped.
+    """
+
+    def __init__(self, job: AttendedJob, tell: Callable[[Event], None]) -> None:
+        self.job = job
+        self.tell = tell
+        self._clocks: tuple[RankClock, ...] = ()
+        self._shims: tuple[RankShim, ...] = ()  # the ranks that these are of
+        self.recorded = Recorded()
+        self._checkpoints = Checkpoints(job.directory)
+        self.near = Near(job, lambda: clocks.leaving(self.clocks()))
+        self.ways = 0  # how often the job was brought elsewhere
+        self.doubts: list[str] = []  # what the user is to know of the last way
+        self.frontier: tuple[int, ...] = ()  # where the job stood before it went back
+        # where the present branch of history begins
+        self.floor: tuple[int, ...] = (0,) * len(job.group.ranks)
+        self.dead_ends = DeadEnds()
+        self.changed = False  # the user has changed the state; no recorded future fits it
+
+    # ---- where it is ------------------------------------------------------------------------
+
+    def clocks(self) -> tuple[RankClock, ...]:
+        """The ranks' clocks, by rank. Raises NotAvailable when the job is not recorded."""
+        record = self.job.record
+        if not record.layer:
+            raise NotAvailable(
+                "this job's MPI calls are not recorded: there is no way back but to a checkpoint",
+                hint="start it with 'crdebug run --record'",
+            )
+        if self._shims is not self.job.shims:
+            self._clocks = clocks.find(self.job.shims, record.layer)
+            self._shims = self.job.shims
+        return self._clocks
+
+    def clock(self, rank: int) -> RankClock:
+        """Raises Refused when the rank has ended, and was not there when the session began."""
+        for clock in self.clocks():
+            if clock.rank == rank:
+                return clock
+        raise Refused("it has ended", ranks=RankSet.of([rank]), hint="'restart' to before its end")
+
+    def cut(self) -> tuple[int, ...]:
+        """The ranks' clocks now; of a rank that has ended, what it showed last."""
+        clocks = {clock.rank: clock for clock in self.clocks()}
+        return tuple(
+            self._now(clocks[rank]) if rank in clocks else self._at_its_end(rank)
+            for rank in self.job.group.ranks
+        )
+
+    def unrecorded(self) -> dict[int, Reason]:
+        """The ranks that are not recorded where they are, and why."""
+        found = {}
+        for clock in self.clocks():
+            with contextlib.suppress(ProcessLookupError):
+                if refused := clock.read().refused:
+                    found[clock.rank] = refused
+        return found
+
+    def require_record(self, cut: Cut) -> None:
+        """Raises Refused when a place is behind the end of a rank's record."""
+        for rank, (place, last) in enumerate(zip(cut, self._last_places(), strict=True)):
+            if place > last:
+                raise self.not_recorded(rank)
+
+    def not_recorded(self, rank: int) -> Refused:
+        """The error for a place behind the end of a rank's record."""
+        end = self.tails()[rank]
+        log = self.recorded.logs.get(rank)
+        why = self.unrecorded().get(rank) or (log.refused if log is not None else None)
+        return Refused(
+            "it is not recorded any more there" + (f": {why.sentence}" if why else ""),
+            ranks=RankSet.of([rank]),
+            hint=f"the record ends at tick {end // 2}: 'goto tick {end // 2} on {rank}'"
+            if end
+            else "there is no way back but to a checkpoint",
+        )
+
+    @property
+    def ended(self) -> list[int]:
+        """The ranks whose record has ended, while they went on."""
+        return [rank for rank, log in self.recorded.logs.items() if log.refused]
+
+    def _now(self, clock: RankClock) -> int:
+        try:
+            state = clock.read()
+        except ProcessLookupError:
+            return self._at_its_end(clock.rank)
+        return state.now
+
+    def _at_its_end(self, rank: int) -> int:
+        log = self.looked_at().get(rank)  # anew: it may have run since the last look
+        return log.tail_now if log is not None else 0
+
+    def read(self, seconds: float = math.inf) -> bool:
+        """Read what is new in the record, for so long; is there more? Half of the free memory is
+        left to others.
+
+        Raises Refused when all has to be read, and there is no memory for it.
+        """
+        room = proc.available_memory() // 2
+        more = self.recorded.read(self._log_files(), seconds, room)
+        if more and seconds == math.inf:
+            left = self.recorded.unread
+            raise Refused(
+                f"the record is too long for this machine: {left} records are not read yet, "
+                f"which may take {left * BYTES_A_CALL >> 20} MiB, and half of {room >> 19} MiB "
+                "is free for them",
+                hint="'restart' goes back to a checkpoint without it",
+            )
+        return more
+
+    def _log_files(self) -> Iterator[Path]:
+        return clocks.of_ranks(self.job.run_directory)
+
+    def looked_at(self) -> Mapping[int, RankLog]:
+        """The logs, of which only the lengths are sure to be up to date."""
+        self.recorded.look(self._log_files())
+        return self.recorded.logs
+
+    def matching(self) -> Matching:
+        """All that was recorded, matched; reads what is new."""
+        self.read()
+        return self.recorded.matching
+
+    def logs(self) -> Mapping[int, RankLog]:
+        self.read()
+        return self.recorded.logs
+
+    def tails(self) -> tuple[int, ...]:
+        """Where each rank's record ends: behind the call that it is in, if it is recorded."""
+        ends, logs = [], self.looked_at()
+        for rank, now in enumerate(self.cut()):
+            log = logs.get(rank)
+            end = log.tail_now if log is not None else 0
+            recorded = log is None or not log.refused
+            ends.append(max(end, now) if now <= end + recorded else end)
+        return tuple(ends)
+
+    def _last_places(self) -> list[int]:
+        """Where each rank can be brought to at the latest: into the call that is under way where
+        its record ends, but for one that went on without a record."""
+        tails, ended = self.tails(), self.ended
+        return [end if rank in ended else end | 1 for rank, end in enumerate(tails)]
+
+    def on_branch(self, begins: tuple[int, ...]) -> None:
+        """Another branch of history is the job's, with other logs. begins: where; () the first."""
+        self.floor = begins or (0,) * len(self.job.group.ranks)
+        self.recorded = Recorded()
+        self.dead_ends = DeadEnds()
+
+    # ---- moving -----------------------------------------------------------------------------
+
+    def release(self) -> None:
+        """Before the user lets ranks run: nobody is held at a place any more."""
+        if self.job.record.layer:
+            let_run(self.clocks())
+
+    def arrived(self, cut: tuple[int, ...]) -> None:
+        """The user's own run has ended: how far the ranks have come is what going back is measured
+        from."""
+        known = self.frontier or cut
+        self.frontier = tuple(map(max, known, cut))
+        self.dead_ends.note(self.job.group, cut)
+
+    def cut_for(self, focus: int, now: int) -> tuple[int, ...]:
+        """Where the others have to be when the focused rank is at this place of its past.
+
+        As far as they were when the job went back, but for what they then had from its future.
+        """
+        matching = self.matching()
+        last = self._last_places()
+        begin = self.beginning
+        if now > last[focus]:
+            raise self.not_recorded(focus)
+        if now < begin[focus]:
+            raise given_up(focus, begin[focus])
+        frontier = self.frontier if now <= self.frontier[focus] else self.tails()
+        found = latest_cut(matching, focus, now, [*map(min, frontier, last)], self.ended)
+        # A branch begins with all ranks at once; before it, there is the branch that it left.
+        bound = max if now >= self.floor[focus] else min
+        return tuple(
+            now
+            if rank == focus
+            else self._before_its_end(rank, max(bound(now, self.floor[rank]), begin[rank]))
+            for rank, now in enumerate(found)
+        )
+
+    @property
+    def in_the_past(self) -> bool:
+        """Is any rank behind where it has been?"""
+        return self.behind(self.cut())
+
+    def behind(self, cut: tuple[int, ...]) -> bool:
+        """Is any rank of this place behind where it has been?"""
+        return any(now < known for now, known in zip(cut, self.frontier, strict=False))
+
+    async def alongside(
+        self, focus: int, start: Callable[[Target], Awaitable[None]]
+    ) -> GroupStopped:
+        """Let one rank run in the past, and the others with it as far as it needs them, but not
+        beyond where they have been; then they are where they can have been."""
+        group, clocks = self.job.group, self.clocks()
+        for clock in clocks:
+            clock.set_stop(NEVER if clock.rank == focus else self.frontier[clock.rank])
+        async with quiet(group, group.ranks - RankSet.of([focus])):
+            stop = await group.lead(focus, start)
+        now = self.cut()[focus]
+        there = min(self.frontier[focus], self.tails()[focus])
+        if now <= there and focus in group.in_state(TargetState.STOPPED):
+            await self._others_to(self.cut_for(focus, now), focus)
+            others = group.in_state(TargetState.STOPPED) - RankSet.of([focus])
+            await show_callers(group, others, self.job.record.layer)
+        if all(each.rank == focus for each in stop.cause):
+            return GroupStopped(stop.cause, stop.cause)  # that others came along is no news
+        return stop
+
+    def _replay(
+        self,
+        clocks: Sequence[RankClock],
+        cut: Cut,
+        focus: int | None,
+        also: Callable[[], bool] = lambda: True,
+    ) -> Replay:
+        return Replay(self.job, clocks, cut, focus, also)
+
+    async def _others_to(self, cut: Cut, focus: int) -> None:
+        """Take the others on while the focused rank stands."""
+        clocks = [clock for clock in self.clocks() if clock.rank != focus]
+        here = self.cut()
+        if all(here[clock.rank] == cut[clock.rank] for clock in clocks):
+            return
+        if is_before(here, cut):
+            await self._replay(clocks, cut, None).run()
+
+    def _before_its_end(self, rank: int, now: int) -> int:
+        """Nobody can be held at the entry of a call that never comes: who has left MPI for good, or
+        crashes before its next call, is held before it leaves its last one."""
+        logs = self.recorded.logs
+        calls = logs[rank].calls if rank in logs else ()
+        over = calls and calls[-1].name == "MPI_Finalize" and now == calls[-1].returned
+        return now - 1 if over or self.dead_ends.has(rank, now) else now
+
+    async def to_cut(self, cut: Cut, focus: int | None = None) -> None:
+        """Bring every rank to its place. focus: the rank that is held also where it is inside a
+        call, just before the return. Raises CrdebugError; the job then stands somewhere on the way.
+        """
+        self.job.go_on()
+        self.ways += 1
+        self.require_record(cut)
+        if not is_before(self.floor, cut):
+            raise StartOfHistory(f"branch {self.job.record.branch} begins here")
+        bases = self.bases()
+        ahead = []
+        problem: CrdebugError = no_base()
+        group = self.job.group
+        stopped = group.in_state(TargetState.STOPPED) == group.ranks
+        if stopped and not self.changed and not diverges(self.clocks()):
+            ahead.append(Base(self.cut(), kept="here"))
+        for base in below([*bases, *ahead], cut):
+            if base.kept and self.job.is_half_back:
+                continue
+            if base.kept == "here":
+                break
+            try:
+                await self.bring_back(base)
+                break
+            except CrdebugError as error:
+                if not (isinstance(error, StoreError | Refused) or self.job.is_half_back):
+                    raise
+                problem = error
+        else:
+            raise problem
+        await self.job.give_input_again()
+        if base.kept != "here":
+            await self._awake()
+        self.tell(Progress("back in time", "replay"))
+        if focus is not None:
+            await self._stop_over(base.cut, cut, focus)
+        replay = self._replay(self.clocks(), cut, focus)
+        await replay.run()
+        if replay.held_up:
+            self.doubts.append(
+                f"ranks {replay.held_up} are further back than they were: a call holds them up"
+            )
+        if self.unrecorded():
+            ranks = RankSet.of(self.unrecorded())
+            self.doubts.append(f"ranks {ranks} left their record on the way, and may be elsewhere")
+        await show_callers(group, group.ranks, self.job.record.layer)
+        self._doubt_one_sided(base.cut, cut)
+
+    @property
+    def in_epochs(self) -> RankSet:
+        """The ranks that are inside an epoch of one-sided communication."""
+        found = []
+        for clock in self.clocks():
+            with contextlib.suppress(ProcessLookupError):
+                found += [clock.rank] if clock.read().open_epochs else []
+        return RankSet.of(found)
+
+    def _doubt_one_sided(self, start: Cut, cut: Cut) -> None:
+        """What was put and got on the way is not on record, and may have come in another order."""
+        logs = self.logs()
+        ranks = RankSet.of(
+            rank for rank, log in logs.items() if log.goes_one_sided(start[rank], cut[rank])
+        )
+        if ranks:
+            self.doubts.append(
+                f"ranks {ranks}: one-sided communication on the way, which is not recorded: "
+                "what it has written may differ, and who got a lock first"
+            )
+        if self.in_epochs:
+            self.doubts.append(f"ranks {self.in_epochs} are inside an epoch of it")
+
+    async def _outside_since(self, base: Base) -> bool:
+        """Has any rank talked with what is no rank since then? That cannot be taken back under the
+        others; a checkpoint has the launcher too."""
+        logs, cut = self.logs(), self.cut()
+        if self.unrecorded():
+            return True  # for all that is known
+        for rank, now in enumerate(cut):
+            calls = logs[rank].calls if rank in logs else ()
+            if rank in logs and logs[rank].goes_outside(base.begun(rank), now):
+                return True
+            if now % 2 and (not calls or calls[-1].tick < (now + 1) // 2):  # not on record yet
+                names = await functions(self.job.group, rank)
+                if any(f"MPI_{name.removeprefix('wrap_')}" in OUTSIDE for name in names):
+                    return True
+        return False
+
+    async def _awake(self) -> None:
+        """Have all ranks notice that they are in the past, before any of them moves on: receives
+        that are open inside MPI are then posted again as they are recorded."""
+        clocks = self.clocks()
+        states = [clock.read() for clock in clocks]
+        if not any(state.pending_wild for state in states):
+            return
+        logs = self.logs()
+        waits = [
+            clock
+            for clock, state in zip(clocks, states, strict=True)
+            if state.now % 2 == 0 and clock.rank in logs and state.cursor < logs[clock.rank].records
+        ]
+        await self._replay(
+            clocks,
+            [state.now for state in states],
+            None,
+            also=lambda: all(clock.read().replaying for clock in waits),
+        ).run()
+
+    async def _stop_over(self, start: Cut, cut: Cut, focus: int) -> None:
+        """On a long way, a little before its end: keep a snapshot, which makes the next way back a
+        short one."""
+        place = (cut[focus] | 1) - 2 * _NEAR
+        if place - start[focus] < 2 * _NEAR:
+            return
+        near = self.cut_for(focus, place)
+        if is_before(start, near) and is_before(near, cut):
+            await self._replay(self.clocks(), near, focus).run()
+            await self.near.keep(near)
+
+    async def bring_back(self, base: Base) -> None:
+        """Make a state of the past the job's. Raises Refused or StoreError when that cannot be."""
+        self.job.go_on()
+        self.ways += 1
+        self.tell(Progress("back in time", base.text))
+        if base.kept:
+            if await self._outside_since(base):
+                raise Refused("a rank has talked with the launcher since that snapshot")
+            await self.near.put_back(base)
+            self.changed = False
+            return
+        store = self.store(base)
+        await self.job.restart(store.load(base.number), store)
+        await self.job.give_input_again()
+        self.changed = False
+        if all(base.cut):  # before MPI_Init, no way leads back from where a snapshot is of use
+            await self.near.keep(base.cut)
+
+    def store(self, base: Base) -> CheckpointStore:
+        """Where a base that is a checkpoint is kept."""
+        directory = self.job.directory
+        return directory.history if base.history else directory.store
+
+    def bases(self) -> list[Base]:
+        """All states that can be brought back: those of the present branch, and its record."""
+        branch, begin = self.job.record.branch, self.beginning
+        found = [base for base in self.near.bases() + self.checkpoints() if base.branch == branch]
+        return [base for base in found if is_before(begin, base.cut)]
+
+    def checkpoints(self) -> list[Base]:
+        """The checkpoints of all branches with their ranks' clocks."""
+        return self._checkpoints.all()
+
+    @property
+    def beginning(self) -> tuple[int, ...]:
+        """The clocks with which the record begins: what was before has been given up."""
+        kept = load(clocks.logs(self.job.run_directory)) if self.job.record.layer else None
+        return kept.cut if kept else (0,) * len(self.job.group.ranks)
