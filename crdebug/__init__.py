@@ -11,6 +11,7 @@ As a library: `run`, `attach` and `restart` open a session, whose verbs are thos
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -18,12 +19,31 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from crdebug.base import errors, events
     from crdebug.base.events import Event
     from crdebug.base.settings import Settings
     from crdebug.session import Session
 
-__all__ = ["attach", "restart", "run"]
+__all__ = ["Session", "Settings", "attach", "errors", "events", "restart", "run"]
 __version__ = "0.1.0"
+
+# Imported when they are first asked for: `crdebug.app` runs in other people's programs, and must
+# not bring all of crdebug into them.
+_ELSEWHERE = {
+    "Session": ("crdebug.session", "Session"),
+    "Settings": ("crdebug.base.settings", "Settings"),
+    "errors": ("crdebug.base.errors", ""),
+    "events": ("crdebug.base.events", ""),
+}
+
+
+def __getattr__(name: str) -> object:
+    try:
+        module, member = _ELSEWHERE[name]
+    except KeyError:
+        raise AttributeError(f"module 'crdebug' has no attribute '{name}'") from None
+    found = importlib.import_module(module)
+    return getattr(found, member) if member else found
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""A plan for the CRS's action script, which carries it out whoever dies (crdebug/native/starter/commit.c).
+"""A plan for the CRS's action script, which carries it out whoever dies (native/starter/commit.c).
 
 The new incarnation is whole by then, and none of it has run. The old one is ended, then the files
 that the job writes to are put back, then the record is published: what was begun can be done again

@@ -63,7 +63,7 @@ def of_session(
     put: Callable[[Settings, T], None],
     fixed: str = "",
 ) -> Setting:
-    """Declare one that is kept in crdebug.base.settings.Settings. fixed: why it cannot change later."""
+    """Declare one that is kept in `Settings`. fixed: why it cannot change later."""
 
     def begin(settings: Settings, word: str) -> None:
         put(settings, read(word))

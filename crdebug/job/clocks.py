@@ -1,4 +1,4 @@
-"""The clocks of a job's ranks, read and set from outside (crdebug/native/recorder/clock.h), and their logs.
+"""The clocks of a job's ranks, read and set from outside (native/recorder/clock.h), and their logs.
 
 A rank's clock counts half ticks in its private memory; its log is a file of the incarnation's run
 directory, outside of all checkpoints. The logs of one line of history are the same files in each

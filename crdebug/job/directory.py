@@ -8,7 +8,7 @@ STATE/jobs/NAME/
   herd.json       where the threads were, while they are in their waitpoints
   run/N/          the N-th incarnation's stdout, stderr and events, and its input, see
                   crdebug.job.standard_input
-  asks, door      FIFOs, in run/N/ too, so that ranks see who reads them: see crdebug.job.app_requests
+  asks, door      FIFOs, in run/N/ too, so that ranks see who reads them: see job/app_requests.py
   run/N/base      see crdebug.job.incremental_parent
   run/N/time/     its ranks' logs of MPI calls, see crdebug.timeline.log
   run/N/made      while it is brought back: the files that were missing, and were made
@@ -60,7 +60,7 @@ class JobRecord:
     calls, empty if they are not recorded.  branch: of its history, see crdebug.timeline.branches.
     added: what crdebug has set in the launcher's environment.  environment: what the user has set
     for it.  stdin: what it reads from its standard input, for people.
-    parts: crdebug's own that it runs with, the SHA-256 of each by its path, see crdebug.job.native_parts.
+    parts: crdebug's own that it runs with, the SHA-256 of each by its path, see native_parts.
     adopted: crdebug did not start it; it has no container, and pid is its launcher's.
     """
 

@@ -1,9 +1,9 @@
 """A going back in memory that has begun: a mark on the incarnation, as long as its ranks may be at
 different times.
 
-They are held then by SIGSTOP (crdebug.debugger.job_snapshot). Should crdebug die, nobody lets them go on
-from there: whoever takes up the job brings back a checkpoint in its place. What was recorded is
-repeated from there, so that nothing is lost.
+They are held then by SIGSTOP (crdebug.debugger.job_snapshot). Should crdebug die, nobody lets them
+go on from there: whoever takes up the job brings back a checkpoint in its place. What was recorded
+is repeated from there, so that nothing is lost.
 """
 
 from __future__ import annotations

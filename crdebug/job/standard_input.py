@@ -1,8 +1,8 @@
 """What a job reads from its standard input: a file in its run directory, which only grows.
 
 run/N/input   blocks of bytes, each behind its length; an empty block is the end. PID 1 of the job
-              passes them on to the launcher (native/starter/input.c), and reads on where it was after a
-              restart: a checkpoint has the file as it was, for the CRS compares its size.
+              passes them on to the launcher (native/starter/input.c), and reads on where it was
+              after a restart: a checkpoint has the file as it was, for the CRS compares its size.
 run/N/later   after a restart: what the job had been sent behind the checkpoint. It is given again
               as soon as ranks run, unless something else is sent before.
 

@@ -18,6 +18,7 @@ from crdebug.base.settings import cache_home
 from crdebug.node import owners, programs
 
 _HERE = Path(__file__).parent
+_PRELOAD = str(_HERE / "shim" / "preload.c")  # the starter names the shim in LD_PRELOAD
 MADE = "made"  # in a directory to work in: what goes into the cache
 _FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra")
 # Everything is bound at start: a call through a lazy binding would change memory in a handler.
@@ -47,15 +48,20 @@ def _commands(compiler: Sequence[str], target: Path) -> tuple[tuple[str, ...], .
     shim = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "shim.so"))
     walk = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "walk.so"))
     history = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "history.so"))
-    own = ("commit", "crs_action", "front", "preload", "starter")
-    sources = [str(_HERE / f"{name}.c") for name in ("registration", "input", "output", *own)]
-    inside = [str(_HERE / f"{name}.c") for name in ("shim", "app", "exec", "preload")]
     return (
-        (*starter, *sources),
-        (*shim, *inside, "-pthread", "-ldl"),
-        (*walk, str(_HERE / "walk.c"), str(_HERE / "walk_wait.c")),
-        (*history, *(str(path) for path in sorted(_HERE.glob("history*.c")))),
+        (*starter, *_include("shim"), _PRELOAD, *_sources("starter")),
+        (*shim, *_include("applib"), *_sources("shim"), "-pthread", "-ldl"),
+        (*walk, *_sources("stepper")),
+        (*history, *_include("recorder"), *_sources("matcher")),
     )
+
+
+def _sources(part: str) -> list[str]:
+    return [str(path) for path in sorted((_HERE / part).glob("*.c"))]
+
+
+def _include(part: str) -> tuple[str, str]:
+    return ("-I", str(_HERE / part))
 
 
 async def build(compiler: str, deadline: Deadline) -> Native:
@@ -68,7 +74,7 @@ async def build(compiler: str, deadline: Deadline) -> Native:
     words = compiler_words(compiler)
     version = await programs.run([*words, "--version"], deadline, "the compiler's version")
     digest = hashlib.sha256(version.out.encode())
-    for source in sorted(_HERE.glob("*.[ch]")):
+    for source in sorted(_HERE.glob("*/*.[ch]")):
         digest.update(source.read_bytes())
     for command in _commands(words, Path()):
         digest.update("\0".join(command).encode())

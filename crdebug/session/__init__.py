@@ -1,1 +1,5 @@
-"""The verbs of a session, by theme; crdebug.session.Session has them all."""
+"""A session: one debugger on one job, and its verbs."""
+
+from crdebug.session.session import Session, checkpoint_once
+
+__all__ = ["Session", "checkpoint_once"]

@@ -29,8 +29,9 @@ class Selecting(Looking):
     async def select(self, text: str) -> RankSet:
         """The ranks that a text stands for now: ``0,3-7``, ``all - edge``, ``where x > 3``.
 
-        See crdebug.base.rank_expressions for the notation. Raises BadInput; NoRankAnswered if `where` failed on
-        all ranks. Where it failed on some, they are not in the set, and an event tells why.
+        See crdebug.base.rank_expressions for the notation. Raises BadInput; NoRankAnswered if
+        `where` failed on all ranks. Where it failed on some, they are not in the set, and an event
+        tells why.
         """
         return await resolve(text, self)
 

@@ -3,9 +3,9 @@
 All members of a communicator call its collectives in the same order, blocking and nonblocking ones
 alike (MPI 4.1, sections 6.1 and 6.12), so the n-th collective call of one member belongs to the
 n-th of each other. What prepares a persistent one is a collective call, too; its starts are in an
-order of their own (native/matcher/history_together.c). Constructors of communicators and windows are
-collective over the parent, and count too; fences of a window and its end are in an order of their
-own.
+order of their own (native/matcher/history_together.c). Constructors of communicators and windows
+are collective over the parent, and count too; fences of a window and its end are in an order of
+their own.
 """
 
 from __future__ import annotations

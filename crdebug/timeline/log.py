@@ -1,4 +1,4 @@
-"""The log of one rank's MPI calls, as the layer inside the rank writes it (native/recorder/clock.h)."""
+"""The log of one rank's MPI calls, as the layer inside it writes it (native/recorder/clock.h)."""
 
 from __future__ import annotations
 

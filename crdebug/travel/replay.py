@@ -1,6 +1,6 @@
 """Running a job forward to a cut: each rank to its place, in the recorded order.
 
-A rank is given the value of its clock at which it is to hold (crdebug/native/recorder/clock.h); it holds at
+A rank is given the value of its clock at which it is to hold (native/recorder/clock.h); it holds at
 the entry of its next call (even) or just before the return of the one it is in (odd). An odd place
 counts as reached as soon as the call is entered: it may be one that cannot complete at this cut.
 """

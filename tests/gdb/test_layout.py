@@ -38,7 +38,7 @@ int main(void) {
 
 
 def test_python_and_the_compiler_agree(tmp_path: Path) -> None:
-    said = said_by(PROGRAM, HEADERS, tmp_path)
+    said = said_by(PROGRAM, tmp_path, HEADERS)
     numbers, threads_at, data = said.split(b"\n", 2)
     assert [int(number) for number in numbers.split()] == [
         layout.SIZE,

@@ -6,9 +6,10 @@ import subprocess
 from pathlib import Path
 
 
-def said_by(program: str, headers: Path, directory: Path) -> bytes:
+def said_by(program: str, directory: Path, *headers: Path) -> bytes:
     """What a C program writes that includes the headers; compiled in an empty directory."""
     (directory / "layout.c").write_text(program)
-    compiler = ["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{headers}", "-o", "layout"]
+    compiler = ["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-o", "layout"]
+    compiler += [f"-I{place}" for place in headers]
     subprocess.run([*compiler, "layout.c"], cwd=directory, check=True)
     return subprocess.run([directory / "layout"], capture_output=True, check=True).stdout

@@ -13,7 +13,7 @@ from crdebug import app
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import NotAvailable
 from crdebug.base.settings import Settings
-from crdebug.native.applib import build
+from crdebug.native.applib import build as applib
 from crdebug.native.shim import app_layout
 from crdebug.native.shim.app_layout import App, Moment, Status, pack_reason
 from harness.layouts import said_by
@@ -21,6 +21,7 @@ from harness.layouts import said_by
 pytestmark = pytest.mark.unit
 
 HEADERS = Path(app_layout.__file__).parent
+PUBLIC = Path(applib.__file__).parent
 
 LAYOUT = r"""
 #include "app.h"
@@ -45,7 +46,7 @@ int main(void) {
 
 
 def test_python_and_the_compiler_agree(tmp_path: Path) -> None:
-    said = said_by(LAYOUT, HEADERS, tmp_path)
+    said = said_by(LAYOUT, tmp_path, HEADERS, PUBLIC)
     numbers, data = said.split(b"\n", 1)
     offsets = ("DOOR", "ANSWERED", "STATUS", "CALL", "MOMENT", "REASON")
     assert [int(number) for number in numbers.split()] == [
@@ -102,7 +103,7 @@ def in_a_rank(home: Path, text: str) -> str:
     for name in ("asks", "door"):
         os.mkfifo(home / name)
     sources = (HEADERS / "shim.c", HEADERS / "app.c")
-    compiler = ["cc", "-std=c11", "-O2", "-shared", "-fPIC", "-pthread"]
+    compiler = ["cc", "-std=c11", "-O2", "-shared", "-fPIC", "-pthread", f"-I{PUBLIC}"]
     place = f'-DCRDEBUG_DIR="{home}"'
     subprocess.run([*compiler, place, "-o", home / "shim.so", *sources, "-ldl"], check=True)
     ran = subprocess.run(
@@ -211,12 +212,12 @@ async def test_the_library_is_compiled_once_for_each_pair_of_compilers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CRDEBUG_CACHE", str(tmp_path))
-    home = await build.build_library(Settings().compiler, "", Deadline(60))
+    home = await applib.build_library(Settings().compiler, "", Deadline(60))
     assert {path.name for path in home.iterdir()} == {"crdebug_app.h", "libcrdebug_app.a"}
     stamp = home.stat().st_mtime_ns
-    assert await build.build_library(Settings().compiler, "", Deadline(60)) == home
+    assert await applib.build_library(Settings().compiler, "", Deadline(60)) == home
     assert home.stat().st_mtime_ns == stamp
     with pytest.raises(NotAvailable, match=r"there is no Fortran compiler 'none' .* --fortran"):
-        await build.build_library(Settings().compiler, "none", Deadline(60))
-    assert build.pkg_words(home, cflags=True, libs=False) == f"-I{home}"
-    assert build.pkg_words(home, cflags=False, libs=True) == f"-L{home} -lcrdebug_app -ldl"
+        await applib.build_library(Settings().compiler, "none", Deadline(60))
+    assert applib.pkg_words(home, cflags=True, libs=False) == f"-I{home}"
+    assert applib.pkg_words(home, cflags=False, libs=True) == f"-L{home} -lcrdebug_app -ldl"

@@ -114,7 +114,7 @@ async def test_another_content_is_compiled_beside_it(
             copy = machine.home / "native"
             shutil.copytree(building._HERE, copy)
             monkeypatch.setattr(building, "_HERE", copy)
-            (copy / "crdebug.h").write_text("/* changed */")
+            (copy / "shim" / "crdebug.h").write_text("/* changed */")
         case "flags":
             monkeypatch.setattr(building, "_FLAGS", ("-std=c11", "-O0"))
         case "options":
@@ -132,7 +132,7 @@ async def test_a_compile_error_is_shown_with_its_command_and_tried_again(machine
     first, *rest = str(caught.value).splitlines()
     assert first.startswith(f"the native part does not compile: {machine.compiler} -Werror ")
     assert shlex.split(first)[-1].endswith("starter.c")  # as one would type it
-    assert rest == [f"{building._HERE / 'starter.c'}:3:1: error: no way"]
+    assert rest == [f"{building._HERE / 'starter' / 'starter.c'}:3:1: error: no way"]
     assert left_over(machine) == []
     (machine.home / "broken").unlink()
     native = await machine.build()

@@ -178,7 +178,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
         setattr(jobs_module, name, getattr(world, name))
     monkeypatch.setitem(sys.modules, "crdebug.session", session_module)
     monkeypatch.setitem(sys.modules, "crdebug.detached.jobs", jobs_module)
-    monkeypatch.setattr(crdebug, "jobs", jobs_module, raising=False)
+    monkeypatch.setattr(crdebug.detached, "jobs", jobs_module)
     monkeypatch.setattr(crdebug.detached.batch, "jobs", jobs_module)
     monkeypatch.setattr(crdebug.ui.detached, "jobs", jobs_module)
     return world

@@ -34,7 +34,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def a_job(home: Path) -> JobDirectory:
     """One that has ended and left a checkpoint, with a starter in the cache."""
     directory = JobDirectory("heat")
-    starter = owners.config.cache_home() / "native" / "0123" / "starter"
+    starter = owners.settings.cache_home() / "native" / "0123" / "starter"
     owners.make_readable(starter.parent)
     starter.touch(0o755)
     starter.chmod(0o755)
