@@ -35,7 +35,7 @@ from crdebug.job.shims import (
 from crdebug.node import proc, ptrace
 
 _NO_CALL = (1 << 64) - 1
-# Result codes of an interrupted call: see was_interrupted() in gdbscripts/rank_mi.py.
+# Result codes of an interrupted call: see was_interrupted() in gdbscripts/rank_state.py.
 _INTERRUPTED = {(1 << 64) - code for code in (4, 512, 513, 514, 516)}
 
 

@@ -1,6 +1,6 @@
 """Which frame of a rank's stack a question is about: the user's choice, or else the program's.
 
-See gdbscripts/frames_mi.py for which one that is. What lets a rank run (finish, return, until) is
+See gdbscripts/frames.py for which one that is. What lets a rank run (finish, return, until) is
 about where it stands, so about the innermost frame, unless the user has chosen one.
 """
 

@@ -203,7 +203,7 @@ class GdbTarget(Kept):
 
     @property
     def lent(self) -> bool:
-        """Is the process free of this GDB, which does not know it? See gdbscripts/lend_mi.py."""
+        """Is the process free of this GDB, which does not know it? See gdbscripts/checkpoint.py."""
         return self._lent
 
     async def lend(self, signal: int, deadline: Deadline) -> None:
@@ -226,7 +226,7 @@ class GdbTarget(Kept):
     async def walk_out(
         self, before: Sequence[str], stop: RankStopped | None, deadline: Deadline
     ) -> None:
-        """Lead every thread from the waitpoint to where it was; see gdbscripts/lend_mi.py.
+        """Lead every thread from the waitpoint to where it was; see gdbscripts/checkpoint.py.
 
         before: the TID of the thread to select, then what is said of each thread there.  stop:
         what counts as the last stop from now on; None for being where it comes out. Raises
@@ -297,7 +297,7 @@ class GdbTarget(Kept):
         return True
 
     async def _put_before_calls(self, deadline: Deadline) -> None:
-        """Stops end some system calls, unseen by the program: settle() in gdbscripts/rank_mi.py."""
+        """Stops end some system calls, unseen by the program: settle() in gdbscripts/rank_state.py."""
         if self._scripted:
             await self._connection.command("-crdebug-settle", deadline)
 

@@ -189,7 +189,7 @@ def _pids(targets: Iterable[GdbTarget]) -> dict[int, int]:
 
 
 def _ranges(pids: Mapping[int, int]) -> dict[int, tuple[str, ...]]:
-    """By rank, the shared mappings that it keeps, as gdbscripts/keep_mi.py wants them.
+    """By rank, the shared mappings that it keeps, as gdbscripts/snapshot/commands.py wants them.
 
     Raises Refused when a rank shares memory with a device, which is not to be read or written.
     """

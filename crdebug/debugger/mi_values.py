@@ -185,7 +185,7 @@ def threads(listing: MiTuple) -> tuple[ThreadInfo, ...]:
 
 def breakpoint_(record: MiTuple) -> Inserted:
     """A ``bkpt`` tuple. A breakpoint at several places has a list of locations; of those that are
-    disabled one by one nothing is told (gdbscripts/frames_mi.py, keep_out)."""
+    disabled one by one nothing is told (gdbscripts/frames.py, keep_out)."""
     places = record.list("locations").tuples() if "locations" in record else (record,)
     places = tuple(each for each in places if each is record or each.text("enabled", "y") == "y")
     return Inserted(
@@ -208,7 +208,7 @@ def without_history(text: str) -> str:
 
 
 def ending(console: str) -> str:
-    """What gdbscripts/ends_mi.py has said of a rank that is about to end, or ""."""
+    """What gdbscripts/endings.py has said of a rank that is about to end, or ""."""
     # GDB may put what it has begun to say of its own in front of it, in the same record
     return console.partition(_ENDING)[2].partition("\n")[0].strip()
 

@@ -1,4 +1,4 @@
-"""Snapshots of a stopped rank in the memory of its GDB; see gdbscripts/keep_mi.py.
+"""Snapshots of a stopped rank in the memory of its GDB; see gdbscripts/snapshot/commands.py.
 
 They last as long as the GDB holds the process: they end with it, and with a detach, a kill, and a
 restart, because what comes after is another process or one that has run on by itself.
@@ -70,7 +70,7 @@ class Keeper:
         return await tracker.stopped()
 
     async def walk(self, command: str, deadline: Deadline) -> MiTuple:
-        """A command of gdbscripts/walk_mi.py, after which the thread may stand elsewhere."""
+        """A command of gdbscripts/stepper/commands.py, after which the thread may stand elsewhere."""
         told = (await self._connection.command(command, deadline)).payload
         await self._arrive("", deadline)
         return told

@@ -48,7 +48,7 @@ _SETTINGS = (
 
 
 def index_cache() -> Path:
-    """Where GDBs keep indexes of debug information; see gdbscripts/own_index.py."""
+    """Where GDBs keep indexes of debug information; see gdbscripts/index_cache.py."""
     return cache_home() / "gdb-indexes"
 
 

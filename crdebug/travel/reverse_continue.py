@@ -48,7 +48,7 @@ class End:
 
     @classmethod
     def of(cls, place: str, signalled: bool = False, syscall: str = "") -> End:
-        """A place of the walker's (gdbscripts/walk_mi.py) that is one move."""
+        """A place of the walker's (gdbscripts/stepper/commands.py) that is one move."""
         _, pc, level, count = place.split(":")
         sp = None if level == "-" else int(level.rpartition(",")[2], 16)
         return cls(int(pc, 16), sp, int(count), syscall, signalled)

@@ -2,7 +2,7 @@
 
 Between two MPI calls a rank runs alone, so that piece of its history can be run again and again
 without the others: from the origin, a snapshot at the return of the call before. The walker in the
-rank's GDB does that (gdbscripts/walk_mi.py). What it looks for may lie before the origin; then the
+rank's GDB does that (gdbscripts/stepper/commands.py). What it looks for may lie before the origin; then the
 search goes on in the piece before, at whose end the rank stands at the entry of the next call.
 """
 

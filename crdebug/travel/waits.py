@@ -21,7 +21,7 @@ from crdebug.debugger.target import Target, TargetState
 
 NEAR_EVERY = 2.0  # seconds of run between snapshots in memory
 # Longer waits count only in the main thread. Threads that MPI has started for itself do not count
-# at all (gdbscripts/waits_mi.py), but not in every MPI library are they recognised; and with
+# at all (gdbscripts/timed_waits.py), but not in every MPI library are they recognised; and with
 # theirs, of an hour, automatic checkpoints would become that rare.
 LONGEST_BESIDE = 600.0  # seconds
 

@@ -282,7 +282,7 @@ BAD = [
     ("crdebug.base.ranks", "import crdebug.node.ask", "above"),
     ("crdebug.session", "from crdebug.commands.registry import Registry", "above"),
     ("crdebug.ui.console", "from crdebug.cli import main", "above"),
-    ("crdebug.gdbscripts.rank_mi", "from crdebug.base.ranks import RankSet", "inside GDB"),
+    ("crdebug.gdbscripts.rank_state", "from crdebug.base.ranks import RankSet", "inside GDB"),
     ("crdebug.checkpoint.protocol", "from crdebug.checkpoint.store import Checkpoint", "pure"),
     ("crdebug.checkpoint.protocol", "import crdebug.node.ask", "pure"),
     ("crdebug.checkpoint.protocol", "import asyncio", "pure"),
@@ -337,7 +337,7 @@ GOOD = [
     ("crdebug.ui.render", "from rich.console import Console\nprint('x')"),
     ("crdebug.cli", "import sys, click\nloop.add_signal_handler(2, f)\nsys.exit(1)"),
     ("crdebug", "from crdebug.session import Session"),
-    ("crdebug.gdbscripts.rank_mi", "import gdb\nprint(gdb.VERSION)"),
+    ("crdebug.gdbscripts.rank_state", "import gdb\nprint(gdb.VERSION)"),
 ]
 
 

@@ -1,4 +1,4 @@
-// What walk.c and gdbscripts/walk_engine.py share. x86-64 Linux.
+// What walk.c and gdbscripts/stepper/engine.py share. x86-64 Linux.
 
 #ifndef CRDEBUG_WALK_H
 #define CRDEBUG_WALK_H

@@ -1,6 +1,6 @@
 """Letting a rank go and taking it back without GDB's noticing; and leading it out of the waitpoint.
 
-Sourced after ptrace_x86.py and rank_mi.py, into the same namespace.
+Sourced after ptrace.py and rank_state.py, into the same namespace.
 
 A real detach and attach cost what GDB does besides: it forgets the shared libraries and reads
 them again, some 0.1 s of processor time a rank. And they lose what GDB knows about the stop:
@@ -36,7 +36,8 @@ to the kernel only, stays there.
 """
 
 import gdb
-from __main__ import (
+
+from .ptrace import (
     OPTIONS,
     PTRACE_ATTACH,
     PTRACE_DETACH,
@@ -46,28 +47,30 @@ from __main__ import (
     SYSCALL_STOP,
     WORD,
     Gone,
-    Selection,
     UserRegisters,
-    awaiting,
     comes_next,
     ends_call,
-    is_caught,
     ptrace,
     registers_of,
     run_into,
-    saved_frame,
     send_stop,
-    set_gate,
     set_registers,
-    signal_name,
     signal_number,
-    signalled,
     stop_at_signal,
     take_stop,
     threads,
     tids,
-    unsettled,
     wait,
+)
+from .rank_state import (
+    Selection,
+    awaiting,
+    is_caught,
+    saved_frame,
+    set_gate,
+    signal_name,
+    signalled,
+    unsettled,
     was_interrupted,
 )
 

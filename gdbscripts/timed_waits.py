@@ -1,6 +1,6 @@
 """Which threads were stopped while they waited in a system call for a limited time.
 
-Sourced after keep_mi.py, into the same namespace.
+Sourced after snapshot/commands.py, into the same namespace.
 
 -crdebug-waits
     {waits=[{tid, place, ms, kept, leader}]}: threads in a call that may have to begin anew when
@@ -21,22 +21,11 @@ import re
 import struct
 
 import gdb
-from __main__ import (
-    CLOCK_NANOSLEEP,
-    EINTR,
-    FUTEX,
-    NANOSLEEP,
-    POLL,
-    RESTART_SYSCALL,
-    WORD,
-    Gone,
-    Memory,
-    Selection,
-    libc,
-    original_call,
-    registers_of,
-    threads,
-)
+
+from .ptrace import WORD, Gone, libc, registers_of, threads
+from .rank_state import EINTR, RESTART_SYSCALL, Selection
+from .snapshot.commands import CLOCK_NANOSLEEP, FUTEX, NANOSLEEP, POLL, original_call
+from .snapshot.memory import Memory
 
 RESTART_BLOCK = -516 & WORD  # ERESTART_RESTARTBLOCK of include/linux/errno.h
 IN_MS = {POLL: "rdx", 232: "r10", 281: "r10"}  # epoll_wait, epoll_pwait

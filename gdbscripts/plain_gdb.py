@@ -19,7 +19,7 @@ import time
 import gdb
 
 HOME = os.path.dirname(os.path.abspath(os.path.expanduser(__file__)))
-PARTS = ("ptrace_x86.py", "rank_mi.py", "lend_mi.py")
+PARTS = ("ptrace.py", "rank_state.py", "checkpoint.py")
 if "run_to_sigreturn" not in globals():  # crdebug's own GDBs have them
     for part in PARTS:
         gdb.execute(f"source {os.path.join(HOME, part)}", to_string=True)

@@ -1,6 +1,6 @@
 """Driving native/stepper/walk.c: the same structures as in walk.h, and how a walk ends.
 
-Sourced after ptrace_x86.py, rank_mi.py and kept_memory.py, into the same namespace.
+Sourced after ptrace.py, rank_state.py and snapshot/memory.py, into the same namespace.
 """
 
 import contextlib
@@ -11,16 +11,10 @@ import signal
 import time
 
 import gdb
-from __main__ import (
-    FUTEX,
-    REGISTERS,
-    UserRegisters,
-    is_caught,
-    libc,
-    ptrace,
-    registers_of,
-    symbol_address,
-)
+
+from ..ptrace import REGISTERS, UserRegisters, libc, ptrace, registers_of
+from ..rank_state import is_caught, symbol_address
+from ..snapshot.commands import FUTEX
 
 (
     POINT,

@@ -1,6 +1,6 @@
 """Finding a stop again, from an earlier state in which the process was brought by replay.
 
-Sourced after walk_mi.py, into the same namespace.
+Sourced after stepper/commands.py, into the same namespace.
 
 -crdebug-recall
     {state}: what the selected thread's stop is recognised by, as one word.
@@ -15,25 +15,15 @@ Sourced after walk_mi.py, into the same namespace.
 """
 
 import gdb
-from __main__ import (
-    COUNT,
-    CRASHES,
-    OWN_STOPS,
-    STOP,
-    SYSCALL_INSTRUCTION,
-    EndAhead,
-    Memory,
-    Reverse,
-    SignalAhead,
-    Walk,
-    WalkFailed,
-    point_at,
-    process,
-    reach,
-    registers_of,
-    stack_level,
-    stop_signal,
-)
+
+from ..ptrace import registers_of
+from ..snapshot.commands import OWN_STOPS, process
+from ..snapshot.kernel import SYSCALL_INSTRUCTION, stop_signal
+from ..snapshot.memory import Memory
+from .commands import Walk
+from .engine import COUNT, CRASHES, STOP, EndAhead, SignalAhead, WalkFailed, point_at, stack_level
+from .lines import Reverse
+from .search import reach
 
 SAVED = ("rip", "rsp", "rbp", "rbx", "r12", "r13", "r14", "r15")  # over calls
 NAMES = (*SAVED, "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")

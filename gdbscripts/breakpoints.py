@@ -7,13 +7,14 @@ count: what is enabled stops each time, and stays; its commands are not run, dpr
 on: all is as before the last off or count. {gone=[NUMBER]}: what GDB has deleted meanwhile: it
     gives up a watchpoint of a frame with the frame.
 
-Sourced after keep_mi.py, into the same namespace. Uses may be nested.
+Sourced after snapshot/commands.py, into the same namespace. Uses may be nested.
 """
 
 import re
 
 import gdb
-from __main__ import enable_again
+
+from .snapshot.commands import enable_again
 
 FOR_EVER = 1_000_000_000
 lasting = set()  # the numbers of temporary ones that stay for now

@@ -1,6 +1,6 @@
 """Reverse execution of one thread: where to go, found by running forward from an earlier state.
 
-Sourced after walk_engine.py, walk_code.py and keep_mi.py, into the same namespace.
+Sourced after stepper/engine.py, stepper/code.py and snapshot/commands.py, into the same namespace.
 
 The earlier state is the origin: a snapshot that is put back as often as needed. A place is a list
 of moves from there:
@@ -21,7 +21,10 @@ import time
 from collections import namedtuple
 
 import gdb
-from __main__ import (
+
+from ..ptrace import WORD
+from .code import Book
+from .engine import (
     CALLED,
     COUNT,
     OUT,
@@ -32,8 +35,6 @@ from __main__ import (
     SP,
     STEPS,
     STOP,
-    WORD,
-    Book,
     WalkFailed,
     point_at,
     stack_level,

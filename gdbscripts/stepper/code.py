@@ -1,6 +1,6 @@
 """What the code says of a function: its instructions, lines, and where its frame is.
 
-Sourced after ptrace_x86.py and kept_memory.py, into the same namespace.
+Sourced after ptrace.py and snapshot/memory.py, into the same namespace.
 """
 
 import bisect
@@ -10,7 +10,9 @@ import struct
 from collections import namedtuple
 
 import gdb
-from __main__ import SP, areas
+
+from ..snapshot.memory import areas
+from .engine import SP
 
 FP = 6
 PT_LOAD, PT_GNU_EH_FRAME = 1, 0x6474E550

@@ -1,6 +1,6 @@
 """Snapshots of the stopped process in this GDB's memory, to be put back into the same process.
 
-Sourced after rank_mi.py, kept_memory.py, kept_files.py and kept_kernel.py, into the same namespace.
+Sourced after rank_state.py, snapshot/memory.py, snapshot/files.py and snapshot/kernel.py, into the same namespace.
 
 -crdebug-keep NAME [RANGE...]
     Keep registers, signal masks and all private writable memory, under a name; one of that name is
@@ -20,7 +20,7 @@ descriptors, pending signals, timers, child processes. What it does not tell
 addresses of signal handlers) is taken to be the same.
 
 A thread that was in a system call is put in front of it, to make it again, whatever it does now;
-GDB shows it inside (lend_mi.py does the same after a walk out). A time limit starts anew.
+GDB shows it inside (checkpoint.py does the same after a walk out). A time limit starts anew.
 
 The selected thread is then run into a SIGSTOP that waits for it, which it takes before its next
 instruction: GDB thereby learns that the thread stands where it stands. Only from where it has seen
@@ -32,45 +32,52 @@ import os
 import signal
 
 import gdb
-from __main__ import (
-    PTRACE_SINGLESTEP,
-    RESTART_SYSCALL,
+
+from ..ptrace import (
     SIGSTOP,
     WORD,
     Gone,
-    Injector,
-    Memory,
     UserRegisters,
-    areas,
-    difference,
-    enters_call,
-    fields_of,
-    heap_end,
-    hit,
-    kernel_view,
-    layout_calls,
-    layout_problem,
-    leave_call,
-    preparations,
     ptrace,
-    put_back_files,
     raw_xstate,
-    read_content,
-    register,
     registers_of,
-    rseq_ranges,
     set_raw_xstate,
     set_registers,
     set_signal_mask,
     signal_mask,
-    signalled,
-    stop_signal,
-    syscall_instruction,
     threads,
     tids,
-    unsettled,
     wait,
+)
+from ..rank_state import (
+    RESTART_SYSCALL,
+    hit,
+    preparations,
+    register,
+    signalled,
+    unsettled,
     was_interrupted,
+)
+from .files import put_back_files
+from .kernel import (
+    PTRACE_SINGLESTEP,
+    Injector,
+    difference,
+    enters_call,
+    fields_of,
+    kernel_view,
+    leave_call,
+    rseq_ranges,
+    stop_signal,
+    syscall_instruction,
+)
+from .memory import (
+    Memory,
+    areas,
+    heap_end,
+    layout_calls,
+    layout_problem,
+    read_content,
     write_content,
 )
 

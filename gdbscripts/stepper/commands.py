@@ -1,6 +1,6 @@
 """Reverse execution of the selected thread, between a snapshot and the present stop.
 
-Sourced last, into the namespace of all of crdebug's scripts (walk_search.py says what a place is).
+Sourced last, into the namespace of all of crdebug's scripts (stepper/search.py says what a place is).
 
 -crdebug-walk-library PATH
     Where the compiled part is (native/stepper/walk.c); before anything else.
@@ -19,50 +19,34 @@ crash behind the origin, and no handler of that crash is run: what it does canno
 Numbers are hexadecimal.
 
 GDB shows the thread where it is then. That it stands there GDB learns by -crdebug-arrive only
-(keep_mi.py), before the thread is to run on; here it would take the answer's place.
+(snapshot/commands.py), before the thread is to run on; here it would take the answer's place.
 """
 
 import contextlib
 
 import gdb
-from __main__ import (
+
+from ..ptrace import Gone, registers_of, set_registers
+from ..snapshot.commands import Snapshot, flush, process, refresh_watchpoints
+from ..snapshot.kernel import SYSCALL_INSTRUCTION
+from ..snapshot.memory import Memory, write_content
+from .code import Book
+from .engine import (
     COMPARE,
     CRASHES,
-    PORTION,
     STOP,
-    SYSCALL_INSTRUCTION,
-    BeforeOrigin,
-    Book,
-    End,
     EndAhead,
     Engine,
-    FromEarlier,
-    Gone,
-    Here,
-    Mark,
-    Memory,
-    Origin,
-    Reverse,
-    Search,
     SignalAhead,
-    Snapshot,
     WalkFailed,
-    flush,
-    general,
-    levels_of,
     load_walk,
-    near,
     point_at,
-    process,
-    reach,
-    refresh_watchpoints,
-    registers_of,
-    set_registers,
     stack_level,
     swap_watching,
-    walking,
-    write_content,
 )
+from .lines import Reverse
+from .search import PORTION, BeforeOrigin, End, FromEarlier, Mark, Search, levels_of, reach
+from .states import Here, Origin, general, near, walking
 
 SECONDS = 30.0
 KINDS = ("stepi", "nexti", "step", "next", "finish")

@@ -1,37 +1,19 @@
 """What reverse execution starts from, and the state that it is to find again.
 
-Sourced after walk_lines.py, into the same namespace.
+Sourced after stepper/lines.py, into the same namespace.
 """
 
 import contextlib
 
 import gdb
-from __main__ import (
-    PTRACE_SINGLESTEP,
-    HasEnded,
-    Memory,
-    Snapshot,
-    WalkFailed,
-    areas,
-    extended_state,
-    fields_of,
-    find,
-    flush,
-    held_signal,
-    is_caught,
-    is_own_memory,
-    leave_call,
-    levels_of,
-    process,
-    ptrace,
-    read_content,
-    registers_of,
-    rseq_ranges,
-    stop_signal,
-    tids,
-    wait,
-    was_interrupted,
-)
+
+from ..ptrace import extended_state, ptrace, registers_of, tids, wait
+from ..rank_state import held_signal, is_caught, was_interrupted
+from ..snapshot.commands import Snapshot, find, flush, is_own_memory, process
+from ..snapshot.kernel import PTRACE_SINGLESTEP, fields_of, leave_call, rseq_ranges, stop_signal
+from ..snapshot.memory import Memory, areas, read_content
+from .engine import HasEnded, WalkFailed
+from .search import levels_of
 
 GENERAL = ("rip", "rsp", "rbp", "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r12")
 MOST_NEAR = 6

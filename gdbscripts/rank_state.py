@@ -1,6 +1,6 @@
 """crdebug's part inside the GDB of one rank: MI commands that look at all threads at once.
 
-Sourced after ptrace_x86.py; runs in GDB's own Python (3.9 or later, GDB 12 or later for
+Sourced after ptrace.py; runs in GDB's own Python (3.9 or later, GDB 12 or later for
 `gdb.MICommand`), so it imports nothing of crdebug's. x86-64 Linux.
 
 -crdebug-threads
@@ -29,7 +29,8 @@ Sourced after ptrace_x86.py; runs in GDB's own Python (3.9 or later, GDB 12 or l
 import signal
 
 import gdb
-from __main__ import (
+
+from .ptrace import (
     SIGSTOP,
     WORD,
     Gone,
@@ -182,7 +183,7 @@ def settle(keep=False):
     Two kinds. Some calls return -EINTR when a debugger stops their thread, with no signal of the
     application's about: epoll_wait, a receive with a time limit, ... (signal(7), "Interruption of
     system calls and library functions by stop signals"); and threads that GDB shows inside a call
-    after a walk out (lend_mi.py), if GDB has written into them what it showed.
+    after a walk out (checkpoint.py), if GDB has written into them what it showed.
 
     keep: a function is about to be called; GDB gives the thread back what it showed after that.
     """

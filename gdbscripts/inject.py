@@ -1,6 +1,6 @@
 """Calling functions in the stopped rank so that nothing of the calls is left but their effect.
 
-Sourced after ptrace_x86.py and rank_mi.py, into the same namespace. GDB's own way to call one does
+Sourced after ptrace.py and rank_state.py, into the same namespace. GDB's own way to call one does
 not do: it lets signal handlers run, and some of its versions lose registers of AVX-512. Here
 one thread runs, with all signals but faults blocked, below its red zone; then its registers, those
 of vectors and floating point too, its signal mask and errno are put back, and looked at again.
@@ -22,16 +22,14 @@ import signal
 import time
 
 import gdb
-from __main__ import (
+
+from .ptrace import (
     PTRACE_SETREGS,
-    RESTART_SYSCALL,
     SIGSTOP,
     TGKILL,
     WALL,
     WORD,
-    Selection,
     UserRegisters,
-    awaiting,
     libc,
     ptrace,
     raw_xstate,
@@ -40,8 +38,13 @@ from __main__ import (
     set_registers,
     set_signal_mask,
     signal_mask,
-    symbol_address,
     threads,
+)
+from .rank_state import (
+    RESTART_SYSCALL,
+    Selection,
+    awaiting,
+    symbol_address,
     unsettled,
     was_interrupted,
 )

@@ -1,6 +1,6 @@
 """Reverse execution: which instruction each command goes back to.
 
-Sourced after walk_search.py, into the same namespace.
+Sourced after stepper/search.py, into the same namespace.
 
 A line begins at an instruction where an entry of the line table does, marked as a statement, and
 the instruction that was executed before in the same frame belongs to another line, or to what sets
@@ -13,23 +13,8 @@ expanded count as called ones.
 
 import contextlib
 
-from __main__ import (
-    CALLED,
-    COUNT,
-    OUT,
-    STEPS,
-    BeforeOrigin,
-    End,
-    FromEarlier,
-    Level,
-    Mark,
-    Search,
-    Segment,
-    WalkFailed,
-    point_at,
-    reach,
-    stack_level,
-)
+from .engine import CALLED, COUNT, OUT, STEPS, WalkFailed, point_at, stack_level
+from .search import BeforeOrigin, End, FromEarlier, Level, Mark, Search, Segment, reach
 
 
 class Reverse(Search):

@@ -1,6 +1,6 @@
 """What the kernel holds of a process, as far as it tells; and system calls made in its stead.
 
-Sourced after ptrace_x86.py, kept_memory.py and kept_files.py, into the same namespace; for a
+Sourced after ptrace.py, snapshot/memory.py and snapshot/files.py, into the same namespace; for a
 process all of whose threads GDB has stopped.
 """
 
@@ -10,20 +10,19 @@ import os
 import re
 
 import gdb
-from __main__ import (
+
+from ..ptrace import (
     PTRACE_GETSIGINFO,
     SIGSTOP,
     WORD,
     UserRegisters,
     libc,
-    moved,
     ptrace,
     registers_of,
-    regular,
     set_registers,
-    shared_files,
     wait,
 )
+from .files import moved, regular, shared_files
 
 PTRACE_SINGLESTEP, PTRACE_GET_RSEQ_CONFIGURATION = 9, 0x420F
 PTRACE_GET_SYSCALL_INFO = 0x420E  # since Linux 5.3

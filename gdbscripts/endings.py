@@ -1,6 +1,6 @@
 """A rank that is about to end, and not as it should, stops before anybody else notices.
 
-Sourced after rank_mi.py, into the same namespace. Launchers end all ranks when one of them calls
+Sourced after rank_state.py, into the same namespace. Launchers end all ranks when one of them calls
 MPI_Abort, exits with a status that is not 0, or exits without MPI_Finalize. Internal breakpoints
 are at the functions by which all of that goes; signals that end a rank stop it under GDB anyway.
 
@@ -19,7 +19,8 @@ the stop itself is one at a breakpoint with a negative number.
 import contextlib
 
 import gdb
-from __main__ import symbol_address
+
+from .rank_state import symbol_address
 
 MARK = "crdebug-ending "
 MOST_FRAMES = 64
