@@ -3,7 +3,7 @@
 {address=HEX, size=BYTES, outer=N}: outer is how many frames are above the selected one, which names
 it also where the stack below it is another one. --outer: in that frame, which is selected then.
 
-Sourced into a rank's GDB. In the language of the frame: not all have an operator for addresses.
+In the language of the frame: not all have an operator for addresses.
 """
 
 import gdb

@@ -1,6 +1,6 @@
 """-crdebug-array EXPRESSION: where numbers are in memory.
 
-Sourced into a rank's GDB. The answer is {scalar=TEXT} for one number, which may be a computed one;
+The answer is {scalar=TEXT} for one number, which may be a computed one;
 for an array {address=HEX, shape=[N...], format=LETTER, size=BYTES}: the last index is the one that
 runs fastest in memory (so Fortran's first index is the last here), and format is that of Python's
 struct module. Only what lies in memory without gaps is taken.

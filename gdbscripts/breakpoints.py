@@ -7,7 +7,7 @@ count: what is enabled stops each time, and stays; its commands are not run, dpr
 on: all is as before the last off or count. {gone=[NUMBER]}: what GDB has deleted meanwhile: it
     gives up a watchpoint of a frame with the frame.
 
-Sourced after snapshot/commands.py, into the same namespace. Uses may be nested.
+Uses may be nested.
 """
 
 import re

@@ -1,6 +1,6 @@
 """-crdebug-sites ADDRESS...: the source lines of return addresses.
 
-Sourced into a rank's GDB. A return address is behind its call, often on the next line: the byte
+A return address is behind its call, often on the next line: the byte
 before it is the call's.
 """
 

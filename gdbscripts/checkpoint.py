@@ -1,7 +1,5 @@
 """Letting a rank go and taking it back without GDB's noticing; and leading it out of the waitpoint.
 
-Sourced after ptrace.py and rank_state.py, into the same namespace.
-
 A real detach and attach cost what GDB does besides: it forgets the shared libraries and reads
 them again, some 0.1 s of processor time a rank. And they lose what GDB knows about the stop:
 a signal that it holds back, another thread's breakpoint hit that it has not told yet. For a

@@ -1,6 +1,6 @@
 """A rank that is about to end, and not as it should, stops before anybody else notices.
 
-Sourced after rank_state.py, into the same namespace. Launchers end all ranks when one of them calls
+Launchers end all ranks when one of them calls
 MPI_Abort, exits with a status that is not 0, or exits without MPI_Finalize. Internal breakpoints
 are at the functions by which all of that goes; signals that end a rank stop it under GDB anyway.
 

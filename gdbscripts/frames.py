@@ -16,7 +16,6 @@ Breakpoints are never in crdebug's own libraries: a location there, of a functio
 one of the program is, is disabled as soon as there is one. Of the layer above the MPI only what the
 program calls itself, MPI_..., counts; and who names an address means it.
 
-Sourced into a rank's GDB.
 """
 
 import os

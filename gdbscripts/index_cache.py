@@ -8,7 +8,7 @@ just then. 16.3, where a thread of its own writes the file, comes to that in one
 first attaches to a new program by several GDBs at once.
 
 So each GDB has a directory of its own, with links to all shared files, and what it writes there is
-shared when it exits. It is in memory: on a busy disk hundreds of links take a second. Sourced into
+shared when it exits. It is in memory: on a busy disk hundreds of links take a second. For
 a rank's GDB, whose "index-cache directory" is the shared one.
 """
 

@@ -1,6 +1,6 @@
 """Calling functions in the stopped rank so that nothing of the calls is left but their effect.
 
-Sourced after ptrace.py and rank_state.py, into the same namespace. GDB's own way to call one does
+GDB's own way to call one does
 not do: it lets signal handlers run, and some of its versions lose registers of AVX-512. Here
 one thread runs, with all signals but faults blocked, below its red zone; then its registers, those
 of vectors and floating point too, its signal mask and errno are put back, and looked at again.

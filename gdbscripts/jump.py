@@ -1,6 +1,6 @@
 """-crdebug-jump LOCATION: the selected thread goes on there, without having run to it.
 
-Sourced into a rank's GDB. GDB's own `jump` also lets the rank run; for crdebug what changes the
+GDB's own `jump` also lets the rank run; for crdebug what changes the
 rank's state and what runs it are two things (crdebug/travel/branching.py).
 """
 

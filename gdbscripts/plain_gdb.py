@@ -18,13 +18,11 @@ import time
 
 import gdb
 
-HOME = os.path.dirname(os.path.abspath(os.path.expanduser(__file__)))
-PARTS = ("ptrace.py", "rank_state.py", "checkpoint.py")
-if "run_to_sigreturn" not in globals():  # crdebug's own GDBs have them
-    for part in PARTS:
-        gdb.execute(f"source {os.path.join(HOME, part)}", to_string=True)
+HERE = os.path.dirname(os.path.abspath(os.path.expanduser(__file__)))
+gdb.execute(f"source {os.path.join(HERE, 'load.py')}", to_string=True)
 
-import __main__ as parts  # noqa: E402 - they are there by now
+import crdebug_gdb  # noqa: E402, F401 - it is there by now; for commands that name it
+from crdebug_gdb import checkpoint, ptrace, rank_state  # noqa: E402
 
 SECONDS = 60.0
 ASKER = 28  # offset of `asker` in struct crdebug_shim, see crdebug.h
@@ -65,7 +63,7 @@ def starter_of(pid):
 def place(name):
     """A symbol's address in the selected inferior, or None."""
     try:
-        return parts.symbol_address(name)
+        return rank_state.symbol_address(name)
     except gdb.error:
         return None
 
@@ -131,7 +129,7 @@ class Job:
 
 
 def pass_silently(number):
-    name = f"SIG{number}" if number >= 34 else parts.signal_name(number)
+    name = f"SIG{number}" if number >= 34 else rank_state.signal_name(number)
     gdb.execute(f"handle {name} nostop noprint pass", to_string=True)
 
 
@@ -170,12 +168,12 @@ class Held:
     def note(self):
         """Where each thread is, to lead it back there."""
         self.selected = gdb.selected_thread().ptid[1]
-        if parts.signalled:
+        if rank_state.signalled:
             complain(f"rank {self.rank} stands at a signal: let it go on past that first")
-        with parts.Selection():
-            for thread in parts.threads():
+        with rank_state.Selection():
+            for thread in ptrace.threads():
                 thread.switch()
-                self.before[thread.ptid[1]] = {**parts.state(), "told": 0, "signal": b""}
+                self.before[thread.ptid[1]] = {**rank_state.state(), "told": 0, "signal": b""}
 
     def herd(self):
         """Every thread gets the waitpoint signal, before any instruction of its own."""
@@ -184,16 +182,16 @@ class Held:
         self.write(self.gate, 0)
         rows = []
         for tid, before in self.before.items():
-            call = before["orig_rax"] if parts.was_interrupted(before) else NO_CALL
-            blocks = parts.signal_set(tid, "SigBlk") >> (self.signal - 1) & 1
+            call = before["orig_rax"] if rank_state.was_interrupted(before) else NO_CALL
+            blocks = ptrace.signal_set(tid, "SigBlk") >> (self.signal - 1) & 1
             if blocks:
-                parts.Unblock.invoke(None, [str(self.signal), str(tid)])
-            ends = parts.ends_call(tid)
+                rank_state.Unblock.invoke(None, [str(self.signal), str(tid)])
+            ends = ptrace.ends_call(tid)
             flags = BLOCKED * blocks | (ends & -ends).bit_length() << HELD_SHIFT
             rows.append(struct.pack("<iiII", inner(tid), call, flags, 0))
         self.inferior.write_memory(self.shim + HEADER, b"".join(rows) + bytes(16))
         for tid in self.before:
-            parts.libc.syscall(parts.TGKILL, self.pid, tid, self.signal)
+            ptrace.libc.syscall(ptrace.TGKILL, self.pid, tid, self.signal)
 
     def await_waitpoint(self):
         limit = time.monotonic() + SECONDS
@@ -205,18 +203,18 @@ class Held:
     def lend(self):
         """Let go without GDB's noticing; its symbols stay."""
         with selected(self.number):
-            parts.Lend.invoke(None, [str(self.signal)])
-            self.lent = dict(parts.lent)
+            checkpoint.Lend.invoke(None, [str(self.signal)])
+            self.lent = dict(checkpoint.lent)
 
     def take_back(self):
         with selected(self.number):
-            parts.lent.update(self.lent)
-            parts.TakeBack.invoke(None, [])
+            checkpoint.lent.update(self.lent)
+            checkpoint.TakeBack.invoke(None, [])
             self.walk_out()
 
     def walk_out(self):
-        problems = parts.walk_out_all(self.before)
-        for thread in parts.threads():
+        problems = checkpoint.walk_out_all(self.before)
+        for thread in ptrace.threads():
             if thread.ptid[1] == self.selected:
                 thread.switch()
         if problems:
@@ -350,7 +348,7 @@ class Restart(gdb.Command):
         print(f"restarted from {handle}")
 
     def lead_out(self):
-        problems = parts.walk_out_all({})
+        problems = checkpoint.walk_out_all({})
         if problems:
             complain("; ".join(f"thread {tid} {text}" for tid, text in problems.items()))
 

@@ -1,6 +1,6 @@
 """ptrace(2) requests on the threads of the rank, from inside the GDB that traces it.
 
-Sourced first, into the namespace of all of crdebug's scripts. GDB is the tracer, so requests made
+GDB is the tracer, so requests made
 in its own (main) thread are its own; x86-64 Linux.
 """
 

@@ -1,6 +1,6 @@
 """crdebug's part inside the GDB of one rank: MI commands that look at all threads at once.
 
-Sourced after ptrace.py; runs in GDB's own Python (3.9 or later, GDB 12 or later for
+Runs in GDB's own Python (3.9 or later, GDB 12 or later for
 `gdb.MICommand`), so it imports nothing of crdebug's. x86-64 Linux.
 
 -crdebug-threads
@@ -310,4 +310,4 @@ gdb.events.stop.connect(note_signal)
 gdb.events.gdb_exiting.connect(before_end)
 RUN_COMMANDS = "continue step next stepi nexti finish until advance jump signal detach"
 for name in RUN_COMMANDS.split():
-    gdb.execute(f"define hook-{name}\npython settle()\nend", to_string=True)
+    gdb.execute(f"define hook-{name}\npython crdebug_gdb.rank_state.settle()\nend", to_string=True)

@@ -1,7 +1,5 @@
 """Which threads were stopped while they waited in a system call for a limited time.
 
-Sourced after snapshot/commands.py, into the same namespace.
-
 -crdebug-waits
     {waits=[{tid, place, ms, kept, leader}]}: threads in a call that may have to begin anew when
     they go on, with its whole time limit, which is `ms` milliseconds. place: the call as the

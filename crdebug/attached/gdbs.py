@@ -30,47 +30,10 @@ from crdebug.node.code import remove_breakpoints
 
 Tell = Callable[[Event], None] | None
 
-# What keeps snapshots in memory; see crdebug/debugger/snapshot.py.
-KEEPING = ("kept_memory.py", "kept_files.py", "kept_kernel.py", "keep_mi.py")
-
 
 def scripts() -> tuple[Path, ...]:
-    """crdebug's part inside each GDB, in the order in which it is sourced."""
-    home = resources.files("crdebug.gdbscripts")
-    return tuple(
-        Path(str(home / name))
-        for name in (
-            "own_index.py",
-            "ptrace_x86.py",
-            "rank_mi.py",
-            "lend_mi.py",
-            *KEEPING,
-            "waits_mi.py",
-            "quiet_mi.py",
-            "sites_mi.py",
-            "place_mi.py",
-            "inject_mi.py",
-            "ends_mi.py",
-            "array_mi.py",
-            "lies_mi.py",
-            "frames_mi.py",
-        )
-    )
-
-
-def walking_scripts() -> tuple[Path, ...]:
-    """What going back by steps needs besides, in the order in which it is sourced."""
-    home = resources.files("crdebug.gdbscripts")
-    names = (
-        "walk_engine",
-        "walk_code",
-        "walk_search",
-        "walk_lines",
-        "walk_states",
-        "walk_mi",
-        "walk_meet",
-    )
-    return tuple(Path(str(home / f"{name}.py")) for name in names)
+    """What a rank's GDB sources: crdebug's part inside it."""
+    return (Path(str(resources.files("crdebug.gdbscripts") / "rank_gdb.py")),)
 
 
 async def launch_gdb(rank: int, signal: int, settings: Settings, tell: Tell = None) -> GdbTarget:

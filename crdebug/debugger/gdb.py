@@ -297,7 +297,7 @@ class GdbTarget(Kept):
         return True
 
     async def _put_before_calls(self, deadline: Deadline) -> None:
-        """Stops end some system calls, unseen by the program: settle() in gdbscripts/rank_state.py."""
+        """Stops end some system calls, unseen by the program: see rank_state.settle."""
         if self._scripted:
             await self._connection.command("-crdebug-settle", deadline)
 

@@ -35,7 +35,8 @@ class Kept:
         """Keep what the stopped process is, under a name, in the memory of this GDB.
 
         Registers and private writable memory; ranges: of which shared mappings the content is kept
-        too, see gdbscripts/snapshot/commands.py. It lasts until `forget`, `detach`, or the process's end.
+        too, see gdbscripts/snapshot/commands.py. It lasts until `forget`, `detach`, or the
+        process's end.
         """
         async with self._lock:
             await self._stand("keep a snapshot", deadline)
@@ -84,7 +85,7 @@ class Kept:
             return await self._keeper.show(name, stop, deadline)
 
     async def walk(self, command: str, deadline: Deadline) -> MiTuple:
-        """A command of gdbscripts/stepper/commands.py: go back to a place; see there for the answer."""
+        """A command of gdbscripts/stepper: go back to a place; see there for the answer."""
         async with self._lock:
             await self._stand("go back", deadline)
             self._moved = True

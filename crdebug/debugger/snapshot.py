@@ -70,7 +70,7 @@ class Keeper:
         return await tracker.stopped()
 
     async def walk(self, command: str, deadline: Deadline) -> MiTuple:
-        """A command of gdbscripts/stepper/commands.py, after which the thread may stand elsewhere."""
+        """A command of gdbscripts/stepper, after which the thread may stand elsewhere."""
         told = (await self._connection.command(command, deadline)).payload
         await self._arrive("", deadline)
         return told

@@ -23,7 +23,7 @@ from crdebug.job.shims import RankShim, refuse_traced
 from crdebug.node import code, container, proc
 
 # What every GDB of ours has sourced (crdebug.attached.gdbs).
-_OUR_SCRIPT = "rank_mi.py"
+_OUR_SCRIPT = "rank_gdb.py"
 
 
 async def end_remains(directory: JobDirectory, settings: Settings) -> JobRecord:

@@ -2,8 +2,9 @@
 
 Between two MPI calls a rank runs alone, so that piece of its history can be run again and again
 without the others: from the origin, a snapshot at the return of the call before. The walker in the
-rank's GDB does that (gdbscripts/stepper/commands.py). What it looks for may lie before the origin; then the
-search goes on in the piece before, at whose end the rank stands at the entry of the next call.
+rank's GDB does that (gdbscripts/stepper/commands.py). What it looks for may lie before the origin;
+then the search goes on in the piece before, at whose end the rank stands at the entry of the next
+call.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from weakref import WeakSet
 
-from crdebug.attached.gdbs import walking_scripts
 from crdebug.base.deadline import FOR_EVER, Deadline
 from crdebug.base.errors import CrdebugError, GdbError, Refused, StoreError
 from crdebug.base.events import Progress, StopReason
@@ -112,7 +112,9 @@ class Reverse:
         await self._go(focus, "-")
         await self._take_back_output()
         command = Deadline(self._group.settings.command)
-        await self._group[focus].console("python refresh_watchpoints()", command)
+        await self._group[focus].console(
+            "python crdebug_gdb.snapshot.commands.refresh_watchpoints()", command
+        )
 
     async def _take_back_output(self) -> bool:
         """What the rank has written on its ways from the origin; was there anything?"""
@@ -270,8 +272,7 @@ class Reverse:
         deadline = Deadline(self._group.settings.command)
         target = self._group[focus]
         if target not in self._ready:
-            for script in walking_scripts():
-                await target.console(f"source {script}", deadline)
+            await target.console("python import crdebug_gdb.stepper", deadline)
             library = Path(self._traveller.job.record.starter).with_name("walk.so")
             await target.mi(f"-crdebug-walk-library {library}", deadline)
             self._ready.add(target)

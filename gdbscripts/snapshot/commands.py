@@ -1,7 +1,5 @@
 """Snapshots of the stopped process in this GDB's memory, to be put back into the same process.
 
-Sourced after rank_state.py, snapshot/memory.py, snapshot/files.py and snapshot/kernel.py, into the same namespace.
-
 -crdebug-keep NAME [RANGE...]
     Keep registers, signal masks and all private writable memory, under a name; one of that name is
     replaced. RANGE, START-END in hexadecimal, is a shared mapping whose content is kept as well;

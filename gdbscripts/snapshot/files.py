@@ -1,8 +1,7 @@
 """Regular files that the process has open: where it stands in them, and what those hold that it
 writes. Both go back with a snapshot: between two MPI calls a program prints.
 
-Sourced after snapshot/memory.py, into the same namespace; for a process all of whose threads GDB has
-stopped.
+For a process all of whose threads GDB has stopped.
 """
 
 import contextlib

@@ -1,7 +1,6 @@
 """What the kernel holds of a process, as far as it tells; and system calls made in its stead.
 
-Sourced after ptrace.py, snapshot/memory.py and snapshot/files.py, into the same namespace; for a
-process all of whose threads GDB has stopped.
+For a process all of whose threads GDB has stopped.
 """
 
 import contextlib

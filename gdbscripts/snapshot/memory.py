@@ -1,8 +1,8 @@
 """A process's memory kept in this GDB, and put back: contents, and the mappings they are in.
 
-Sourced after ptrace.py, into the same namespace; for a process all of whose threads GDB has
-stopped. Kept are chunks of 32 KiB. One that is as in the snapshot before is the same object, so
-that a further snapshot of a process that has changed little takes little.
+For a process all of whose threads GDB has stopped. Kept are chunks of 32 KiB. One that is as in the
+snapshot before is the same object, so that a further snapshot of a process that has changed little
+takes little.
 """
 
 import ctypes

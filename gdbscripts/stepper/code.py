@@ -1,7 +1,4 @@
-"""What the code says of a function: its instructions, lines, and where its frame is.
-
-Sourced after ptrace.py and snapshot/memory.py, into the same namespace.
-"""
+"""What the code says of a function: its instructions, lines, and where its frame is."""
 
 import bisect
 import os

@@ -1,6 +1,6 @@
 """Reverse execution of the selected thread, between a snapshot and the present stop.
 
-Sourced last, into the namespace of all of crdebug's scripts (stepper/search.py says what a place is).
+stepper/search.py says what a place is.
 
 -crdebug-walk-library PATH
     Where the compiled part is (native/stepper/walk.c); before anything else.

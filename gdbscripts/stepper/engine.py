@@ -1,7 +1,4 @@
-"""Driving native/stepper/walk.c: the same structures as in walk.h, and how a walk ends.
-
-Sourced after ptrace.py, rank_state.py and snapshot/memory.py, into the same namespace.
-"""
+"""Driving native/stepper/walk.c: the same structures as in walk.h, and how a walk ends."""
 
 import contextlib
 import ctypes

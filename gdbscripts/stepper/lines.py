@@ -1,7 +1,5 @@
 """Reverse execution: which instruction each command goes back to.
 
-Sourced after stepper/search.py, into the same namespace.
-
 A line begins at an instruction where an entry of the line table does, marked as a statement, and
 the instruction that was executed before in the same frame belongs to another line, or to what sets
 up the function's frame. That is not a line to stop at.

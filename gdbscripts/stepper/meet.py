@@ -1,7 +1,5 @@
 """Finding a stop again, from an earlier state in which the process was brought by replay.
 
-Sourced after stepper/commands.py, into the same namespace.
-
 -crdebug-recall
     {state}: what the selected thread's stop is recognised by, as one word.
 -crdebug-meet [--write ADDRESS=BYTES] ORIGIN STATE LIMIT...

@@ -1,7 +1,5 @@
 """Reverse execution of one thread: where to go, found by running forward from an earlier state.
 
-Sourced after stepper/engine.py, stepper/code.py and snapshot/commands.py, into the same namespace.
-
 The earlier state is the origin: a snapshot that is put back as often as needed. A place is a list
 of moves from there:
     hit:PC:LEVEL:N   run until PC is reached for the N-th time at a stack level

@@ -1,7 +1,4 @@
-"""What reverse execution starts from, and the state that it is to find again.
-
-Sourced after stepper/lines.py, into the same namespace.
-"""
+"""What reverse execution starts from, and the state that it is to find again."""
 
 import contextlib
 

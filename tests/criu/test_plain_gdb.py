@@ -26,7 +26,7 @@ from harness.programs import build
 
 RUNNING = ("--delay-us", 2000, "--steps", 10**6)
 THREADS = ("--steps", 4000, "--delay-us", 2000)
-COMMANDS = scripts()[0].with_name("commands_for_gdb.py")
+COMMANDS = scripts()[0].with_name("plain_gdb.py")
 
 
 async def gdb(pid: int, *commands: str) -> str:

@@ -24,7 +24,7 @@ from harness.programs import build
 
 pytestmark = pytest.mark.every_mpi("signals", by_turns=True)
 
-COMMANDS = scripts()[0].with_name("commands_for_gdb.py")
+COMMANDS = scripts()[0].with_name("plain_gdb.py")
 NAMES = {"computes", "pauses", "sleeps", "polls", "ppolls", "epolls"}
 ENDS = [f"rank {rank}: signals {2 * len(NAMES)}" for rank in range(2)]
 # The kernel gives a thread the lowest number first. GDB stops threads by 19, crdebug herds by 62.

@@ -14,7 +14,6 @@ import pytest
 import pytest_asyncio
 from processes import Process, number, soon
 
-from crdebug.attached.gdbs import KEEPING
 from crdebug.base.events import RankStopped
 from crdebug.debugger.gdb import GdbTarget
 from crdebug.debugger.target import BreakpointRequest
@@ -23,12 +22,7 @@ from harness.procstate import Snapshot, snapshot
 from harness.registers import Registers, register_differences
 
 SOURCE = Path(__file__).parent / "programs" / "past.c"
-SCRIPTS = (
-    "ptrace_x86.py",
-    "rank_mi.py",
-    "lend_mi.py",
-    *KEEPING,
-)
+PARTS = "python import crdebug_gdb.checkpoint, crdebug_gdb.snapshot.commands"
 
 Opened = tuple[GdbTarget, Process]
 Open = Callable[..., Awaitable[Opened]]
@@ -62,9 +56,9 @@ async def open_past(past: Path, past_processes: list[Process]) -> AsyncIterator[
     async def start(*arguments: str, at_steps: bool = True) -> Opened:
         process = Process(past, *arguments)
         past_processes.append(process)
-        scripts = [Path(str(home / name)) for name in SCRIPTS]
-        target = await GdbTarget.launch(0, soon(), scripts=scripts)
+        target = await GdbTarget.launch(0, soon(), scripts=[Path(str(home / "load.py"))])
         targets.append(target)
+        await target.console(PARTS, soon())
         await target.attach(process.pid, soon())
         process.signal(signal.SIGUSR1)
         if at_steps:

@@ -208,9 +208,14 @@ async def test_what_crdebug_asks_is_in_c_whatever_the_language(
     for script in scripts():
         await target.console(f"source {script}", soon())
     sp = await number_in_c(target, "$sp", soon())
-    address = await target.console("python print(symbol_address('main'))", soon())
+    address = await target.console(
+        "python print(crdebug_gdb.rank_state.symbol_address('main'))", soon()
+    )
     await target.console("set output-radix 16", soon())
     await target.console(f"set language {language}", soon())
     assert await number_in_c(target, "$sp", soon()) == sp
-    assert await target.console("python print(symbol_address('main'))", soon()) == address
+    assert (
+        await target.console("python print(crdebug_gdb.rank_state.symbol_address('main'))", soon())
+        == address
+    )
     assert f'"{language}"' in await target.console("show language", soon())

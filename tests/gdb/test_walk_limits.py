@@ -25,7 +25,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def test_a_long_loop_is_no_obstacle(program: Path, long: float) -> None:
     """long: seconds after which a way counts as long; 0: each one, as on a slow machine."""
     async with walked(program) as process:
-        await process.target.console(f"python LONG = {long}", soon())
+        await process.target.console(f"python crdebug_gdb.stepper.search.LONG = {long}", soon())
         await process.target.console("set var trips = 10000", soon())
         await process.target.forget(ORIGIN, soon())
         await process.target.keep(ORIGIN, (), soon())
@@ -115,4 +115,7 @@ async def test_who_sleeps_on_the_way_is_told_with_what_to_do(program: Path) -> N
 
 
 # The walker's looks find the thread asleep.
-_ASLEEP = "tick = Engine.on_tick; Engine.on_tick = lambda self, asleep: tick(self, 1)"
+_ASLEEP = (
+    "from crdebug_gdb.stepper.engine import Engine;"
+    " tick = Engine.on_tick; Engine.on_tick = lambda self, asleep: tick(self, 1)"
+)

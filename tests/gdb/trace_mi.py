@@ -13,28 +13,15 @@ Sourced into a GDB after crdebug's scripts; uses nothing of the walker's but wha
 import os
 import zlib
 
+from crdebug_gdb.ptrace import REGISTERS, SIGSTOP, ptrace, registers_of, set_registers, tids, wait
+from crdebug_gdb.snapshot.commands import find, flush, is_own_memory, process
+from crdebug_gdb.snapshot.kernel import rseq_ranges
+from crdebug_gdb.snapshot.memory import PAGE, ZERO_PAGE, Memory, areas
+from crdebug_gdb.stepper.code import Book
+from crdebug_gdb.stepper.commands import Walk
+from crdebug_gdb.stepper.search import levels_of
+
 import gdb
-from __main__ import (
-    PAGE,
-    REGISTERS,
-    SIGSTOP,
-    ZERO_PAGE,
-    Book,
-    Memory,
-    Walk,
-    areas,
-    find,
-    flush,
-    is_own_memory,
-    levels_of,
-    process,
-    ptrace,
-    registers_of,
-    rseq_ranges,
-    set_registers,
-    tids,
-    wait,
-)
 
 SINGLESTEP = 9
 NO_CALLER = "the outermost function has no caller"

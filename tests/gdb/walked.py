@@ -13,7 +13,7 @@ from pathlib import Path
 
 from processes import soon
 
-from crdebug.attached.gdbs import scripts, walking_scripts
+from crdebug.attached.gdbs import scripts
 from crdebug.base.deadline import Deadline
 from crdebug.debugger.gdb import GdbTarget
 from crdebug.debugger.target import BreakpointRequest
@@ -71,12 +71,13 @@ class Walked:
 @asynccontextmanager
 async def walked(program: Path, extra: Sequence[Path] = ()) -> AsyncIterator[Walked]:
     native = await build(os.environ.get("CC", "cc"), soon())
-    target = await GdbTarget.launch(0, soon(), scripts=[*scripts(), *walking_scripts(), *extra])
+    target = await GdbTarget.launch(0, soon(), scripts=[*scripts(), *extra])
     try:
         await target.console("handle SIGUSR1 nostop noprint pass", soon())
         await target.start([str(program)], soon())
         one = Walked(target)
         await one.run_to("boundary")
+        await target.console("python import crdebug_gdb.stepper", soon())
         await one.mi(f"-crdebug-walk-library {native.walker}")
         await target.keep(ORIGIN, (), soon())
         yield one

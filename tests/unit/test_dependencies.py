@@ -38,7 +38,9 @@ def test_every_package_of_ours_is_installed() -> None:
     there = {
         ".".join(init.parent.relative_to(TOP).parts) for init in TOP.glob("crdebug/**/__init__.py")
     }
-    assert set(settings["packages"]) == there | {"crdebug.gdbscripts"}
+    assert set(settings["packages"]) == there | {
+        f"crdebug.gdbscripts{part}" for part in ("", ".snapshot", ".stepper")
+    }
 
 
 def test_every_debian_package_that_setup_installs_has_a_reason() -> None:

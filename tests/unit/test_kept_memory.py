@@ -1,4 +1,4 @@
-"""Which pages a process has of its own, however large a mapping is (gdbscripts/snapshot/memory.py)."""
+"""Which pages a process has of its own, however large a mapping is (snapshot/memory.py)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from crdebug.gdbscripts.snapshot import memory
+from crdebug.gdbscripts.snapshot import memory as kept_memory
 
 PAGE = kept_memory.PAGE
 NO_RESERVE, ANONYMOUS, PRIVATE = 0x4000, 0x20, 0x02

@@ -134,7 +134,7 @@ def upward_imports(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
     own = unit_of(module)
     if own == "gdbscripts":
         for line, name in imported(tree, module):
-            if name.startswith("crdebug") and unit_of(name) != "gdbscripts":
+            if name.split(".")[0] == "crdebug" and unit_of(name) != "gdbscripts":
                 yield line, f"imports {name}, but runs inside GDB, whose Python has no crdebug"
         return
     for line, name in imported(tree, module):

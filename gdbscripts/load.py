@@ -1,0 +1,22 @@
+"""Makes this directory the package `crdebug_gdb` of GDB's Python; sourced by the scripts beside it.
+
+Not through sys.path, where modules of ours would hide others of the same name.
+"""
+
+import importlib.util
+import os
+import sys
+
+
+def load_crdebug(home):
+    if "crdebug_gdb" in sys.modules:
+        return
+    spec = importlib.util.spec_from_file_location(
+        "crdebug_gdb", os.path.join(home, "__init__.py"), submodule_search_locations=[home]
+    )
+    package = importlib.util.module_from_spec(spec)
+    sys.modules["crdebug_gdb"] = package
+    spec.loader.exec_module(package)
+
+
+load_crdebug(os.path.dirname(os.path.abspath(os.path.expanduser(__file__))))

@@ -1,0 +1,18 @@
+"""crdebug's part inside the GDB that it starts for a rank, which sources this file."""
+
+import importlib
+import os
+
+import gdb
+
+HERE = os.path.dirname(os.path.abspath(os.path.expanduser(__file__)))
+gdb.execute(f"source {os.path.join(HERE, 'load.py')}", to_string=True)
+
+import crdebug_gdb  # noqa: E402, F401 - it is there by now; for commands that name it
+
+PARTS = (
+    "addresses arrays breakpoints call_sites checkpoint endings frames index_cache inject jump"
+    " snapshot.commands timed_waits"
+)
+for part in PARTS.split():
+    importlib.import_module(f"crdebug_gdb.{part}")
