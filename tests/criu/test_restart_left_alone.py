@@ -30,7 +30,7 @@ ENDLESS = ("--steps", 10**6, "--delay-us", 5000)
 # It tells when the plan is written, and goes on at a word.
 RESTART = """
 import asyncio, sys
-from crdebug import jobs
+from crdebug.detached import jobs
 from crdebug.checkpoint.commit import Plan
 write = Plan.write
 def told(plan, path):

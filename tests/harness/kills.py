@@ -37,7 +37,8 @@ _SECONDS = 180.0
 RESTART = (
     sys.executable,
     "-c",
-    "import asyncio, sys; from crdebug import jobs; asyncio.run(jobs.restart(sys.argv[1], print))",
+    "import asyncio, sys; from crdebug.detached import jobs;"
+    " asyncio.run(jobs.restart(sys.argv[1], print))",
 )
 _PLAN, _REAL = "CRDEBUG_TEST_KILLED_CRIU", "CRDEBUG_TEST_CRIU"
 # Without a plan it is the real one.
