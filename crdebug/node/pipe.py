@@ -21,7 +21,7 @@ class Pipe:
 
     Output comes as lines of any length; the end of the process is the end of its output even
     when a child of it still holds the pipe open. Its last words on standard error are kept.
-    It has a session of its own, so that a Ctrl-C at the terminal does not reach it.
+    It has a process group of its own, so that a Ctrl-C at the terminal does not reach it.
 
     Made by `start`. Not thread-safe. Owns the process until `close`.
     """
@@ -51,7 +51,9 @@ class Pipe:
                 *argv,
                 env=environment,
                 cwd=directory,
-                start_new_session=True,
+                # Not a session: the kernel's autogroups (sched(7)) share time out by session, and
+                # Linux 6.18 gives one of many none for minutes, not even to die of a SIGKILL.
+                process_group=0,
             )
         except OSError as error:
             raise NotAvailable(f"cannot start {argv[0]}: {error.strerror}") from error

@@ -41,6 +41,13 @@ async def test_a_line_of_any_length() -> None:
     await pipe.close(soon())
 
 
+async def test_it_is_out_of_reach_of_ctrl_c_and_in_our_session() -> None:
+    pipe = await python("input()")
+    assert os.getpgid(pipe.pid) == pipe.pid
+    assert os.getsid(pipe.pid) == os.getsid(0)
+    await pipe.close(soon())
+
+
 async def test_what_is_written_arrives() -> None:
     pipe = await python("import sys; [print(l.strip()[::-1], flush=True) for l in sys.stdin]")
     pipe.write(b"abc\n")
@@ -83,12 +90,6 @@ async def test_its_output_does_not_end_before_its_last_words() -> None:
     pipe.write(b"\n")
     assert await reading == []
     assert pipe.last_words() == "the reason"
-    await pipe.close(soon())
-
-
-async def test_it_has_a_session_of_its_own() -> None:
-    pipe = await python("import os; print(os.getsid(0) == os.getpid(), flush=True); input()")
-    assert await soon().wait(pipe.readline(), "an answer") == b"True\n"
     await pipe.close(soon())
 
 
