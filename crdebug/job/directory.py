@@ -312,7 +312,8 @@ def decode(data: bytes, path: Path) -> JobRecord:
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise StoreError(
             f"{path} cannot be read: {error}",
-            hint=f"remove {path.parent} unless you know how to repair it",
+            hint="another version's crdebug may have written it, and reads it; "
+            f"else remove {path.parent}",
         ) from None
 
 

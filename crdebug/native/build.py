@@ -19,6 +19,7 @@ from crdebug.node import owners, programs
 
 _HERE = Path(__file__).parent
 _PRELOAD = str(_HERE / "shim" / "preload.c")  # the starter names the shim in LD_PRELOAD
+_PARTS = ("starter", "shim.so", "walk.so", "history.so")
 MADE = "made"  # in a directory to work in: what goes into the cache
 _FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra")
 # Everything is bound at start: a call through a lazy binding would change memory in a handler.
@@ -79,8 +80,8 @@ async def build(compiler: str, deadline: Deadline) -> Native:
     for command in _commands(words, Path()):
         digest.update("\0".join(command).encode())
     home = place_for(digest.hexdigest()[:16])
-    native = Native(*(home / name for name in ("starter", "shim.so", "walk.so", "history.so")))
-    if not home.exists():
+    native = Native(*(home / name for name in _PARTS))
+    if not is_made(home, _PARTS):
         await _compile(words, home, deadline)
     return native
 
@@ -105,7 +106,7 @@ async def _compile(compiler: Sequence[str], home: Path, deadline: Deadline) -> N
         for command in _commands(compiler, work / MADE):
             await compile_with(command, "the native part", deadline)
 
-    await make_once(home, make)
+    await make_once(home, _PARTS, make)
 
 
 # ---- for whatever is compiled on first use -------------------------------------------------------
@@ -127,9 +128,17 @@ def place_for(name: str) -> Path:
     return home
 
 
-async def make_once(home: Path, make: Callable[[Path], Awaitable[None]]) -> None:
+def is_made(home: Path, parts: Sequence[str]) -> bool:
+    """Are these files there? Something that cleans caches by age may have removed some."""
+    return all((home / part).exists() for part in parts)
+
+
+async def make_once(
+    home: Path, parts: Sequence[str], make: Callable[[Path], Awaitable[None]]
+) -> None:
     """Make a directory of the cache: it appears whole, by one rename, and stays what it is.
 
+    parts: the files that make it whole; a directory that lacks one is replaced.
     make: gets a directory to work in, and fills `MADE` in it. Safe for concurrent callers.
     Raises NotAvailable, and what `make` raises.
     """
@@ -139,6 +148,8 @@ async def make_once(home: Path, make: Callable[[Path], Awaitable[None]]) -> None
             made = Path(work) / MADE
             made.mkdir(mode=0o755)
             await make(Path(work))
+            if home.exists() and not is_made(home, parts):
+                home.rename(Path(work) / "incomplete")
             try:
                 made.rename(home)
             except OSError:

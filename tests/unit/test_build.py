@@ -125,6 +125,24 @@ async def test_another_content_is_compiled_beside_it(
     assert first.starter.exists() and first.shim.exists()
 
 
+async def test_a_cache_that_was_emptied_in_part_is_filled_again(machine: Machine) -> None:
+    first = await machine.build()
+    first.walker.unlink()
+    again = await machine.build()
+    assert again == first and again.walker.exists()
+    assert len(machine.calls) == 2 * PARTS
+    assert left_over(machine) == []
+
+
+async def test_an_older_cache_stays_beside_the_new_one(machine: Machine) -> None:
+    older = machine.home / "cache" / "native" / "0123456789abcdef"
+    older.mkdir(parents=True)
+    (older / "starter").write_text("of a job that runs\n")
+    native = await machine.build()
+    assert native.starter.exists() and native.starter.parent != older
+    assert (older / "starter").read_text() == "of a job that runs\n"
+
+
 async def test_a_compile_error_is_shown_with_its_command_and_tried_again(machine: Machine) -> None:
     (machine.home / "broken").touch()
     with pytest.raises(NotAvailable) as caught:

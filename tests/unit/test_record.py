@@ -228,7 +228,7 @@ def test_a_job_that_is_not_there_is_said_with_those_that_are(home: Path) -> None
 def test_a_record_that_cannot_be_read_is_one_sentence(data: str) -> None:
     directory = a_job()
     (directory.path / "job.json").write_text(data)
-    with pytest.raises(StoreError, match=r"job\.json cannot be read: .*\(remove "):
+    with pytest.raises(StoreError, match=r"job\.json cannot be read: .*; else remove "):
         directory.read()
 
 

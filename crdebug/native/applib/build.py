@@ -12,6 +12,7 @@ from crdebug.native.build import (
     MADE,
     compile_with,
     compiler_words,
+    is_made,
     make_once,
     place_for,
     strict,
@@ -63,8 +64,9 @@ async def build_library(compiler: str, fortran: str, deadline: Deadline) -> Path
         await compile_with(archive, "the library for programs", deadline)
         shutil.copy(_HEADER, made)
 
-    if not home.exists():
-        await make_once(home, make)
+    parts = ("libcrdebug_app.a", _HEADER.name)
+    if not is_made(home, parts):
+        await make_once(home, parts, make)
     return home
 
 

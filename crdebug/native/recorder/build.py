@@ -10,7 +10,7 @@ from pathlib import Path
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import NotAvailable
-from crdebug.native.build import MADE, compile_with, make_once, place_for, strict
+from crdebug.native.build import MADE, compile_with, is_made, make_once, place_for, strict
 from crdebug.native.recorder import mpi_four, mpi_wrappers
 from crdebug.node import programs
 
@@ -18,6 +18,7 @@ _HERE = Path(__file__).parent
 # Without line numbers, so that a debugger's `step` goes over our frames; each reference to the MPI
 # is bound when it is first used, so that programs without one can be started with the layer too.
 _FLAGS = ("-std=c11", "-O2", "-g0", "-Wall", "-Wextra", "-fPIC", "-fvisibility=hidden")
+_PARTS = ("pmpi.so",)
 _LINK = ("-shared", "-Wl,-z,lazy", "-Wl,--hash-style=gnu")
 HEADER = ("-E", "-include", "mpi.h", "-x", "c", "/dev/null")
 _LAUNCHERS = re.compile(r"(mpirun|mpiexec|orterun|prterun)(\.\w+)?")
@@ -76,11 +77,13 @@ async def build_layer(mpicc: str, deadline: Deadline, linker: str = "cc") -> Pat
     for text in generated.values():
         digest.update(text.encode())
     home = place_for(f"mpi-{digest.hexdigest()[:16]}")
-    if not home.exists():
+    if not is_made(home, _PARTS):
         await make_once(
-            home, lambda work: _compile(program, linker, sources, generated, work, deadline)
+            home,
+            _PARTS,
+            lambda work: _compile(program, linker, sources, generated, work, deadline),
         )
-    return home / "pmpi.so"
+    return home / _PARTS[0]
 
 
 async def _identity(mpicc: str, deadline: Deadline) -> str:
