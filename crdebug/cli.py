@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from crdebug import __version__
 from crdebug.base.settings import Settings, config_file
+from crdebug.ui.installing import completion, man, setup
 from crdebug.ui.linking import app
 from crdebug.ui.options import (
     STAGE,
     SignalNumber,
     batch_options,
+    job_names,
     keep_options,
     refuse_batch_options,
     start_options,
@@ -90,7 +93,7 @@ _SIGNAL = click.option(
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="crdebug")
+@click.version_option(__version__)
 def main() -> None:
     """Debug an MPI job with one GDB per rank, take checkpoints, and go back to them."""
     from crdebug.node import owners
@@ -212,7 +215,7 @@ def _given(env: dict[str, str], cwd: Path | None, stdin: Path | int | None, *, o
 @_SCRIPTS
 @_BATCH
 @click.option("--ranks", default="", metavar="0,3-5", help="Only these; by default all.")
-@click.argument("job", metavar="JOB|PID")
+@click.argument("job", metavar="JOB|PID", shell_complete=job_names)
 def attach(job: str, ranks: str, scripts: tuple[str, ...], batch: bool) -> None:
     """Attach to a running job, by name, or by the PID of its launcher or of one of its ranks.
 
@@ -234,7 +237,7 @@ def attach(job: str, ranks: str, scripts: tuple[str, ...], batch: bool) -> None:
 @click.option("--debug/--no-debug", default=True, show_default=True, help="Under the debugger?")
 @click.option("--held", is_flag=True, help="For other debuggers: the ranks wait for them.")
 @batch_options
-@click.argument("handle", metavar="JOB[:N]")
+@click.argument("handle", metavar="JOB[:N]", shell_complete=job_names)
 @click.pass_context
 def restart(
     ctx: click.Context,
@@ -328,7 +331,7 @@ def _screen(*, batch: bool = False, announce: bool = False) -> Screen:
 @STAGE
 @keep_options
 @_JSON
-@click.argument("job")
+@click.argument("job", shell_complete=job_names)
 def checkpoint(
     job: str,
     note: str,
@@ -361,7 +364,7 @@ def checkpoint(
 @main.command()
 @_JSON
 @click.option("--long", "long", is_flag=True, help="Also how long each stopped the job.")
-@click.argument("job", required=False)
+@click.argument("job", required=False, shell_complete=job_names)
 def checkpoints(job: str | None, as_json: bool, long: bool) -> None:
     """List the checkpoints of a job, or of all jobs."""
     from crdebug.detached import jobs
@@ -384,7 +387,7 @@ def jobs_(as_json: bool) -> None:
 
 
 @main.command()
-@click.argument("handle", metavar="JOB:N")
+@click.argument("handle", metavar="JOB:N", shell_complete=job_names)
 def delete(handle: str) -> None:
     """Delete a checkpoint."""
     from crdebug.detached import jobs
@@ -395,7 +398,7 @@ def delete(handle: str) -> None:
 
 @main.command("keep")
 @click.option("--no", "free", is_flag=True, help="Not any more.")
-@click.argument("handle", metavar="JOB:N")
+@click.argument("handle", metavar="JOB:N", shell_complete=job_names)
 def keep_(handle: str, free: bool) -> None:
     """Have a checkpoint stay, whatever --keep, --keep-for and --keep-disk say."""
     from crdebug.detached import batch
@@ -405,7 +408,7 @@ def keep_(handle: str, free: bool) -> None:
 
 
 @main.command()
-@click.argument("job")
+@click.argument("job", shell_complete=job_names)
 def kill(job: str) -> None:
     """End a job. Its checkpoints stay."""
     from crdebug.commands.results import Killed
@@ -417,7 +420,7 @@ def kill(job: str) -> None:
 
 
 @main.command()
-@click.argument("job")
+@click.argument("job", shell_complete=job_names)
 def release(job: str) -> None:
     """Let a job run on that was stopped (`checkpoint --stop`), or whose debugger died."""
     from crdebug.detached import jobs
@@ -446,4 +449,5 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
     ctx.exit(0 if doctors.main_job_can_run(report) else 1)
 
 
-main.add_command(app)
+for _command in (app, completion, man, setup):
+    main.add_command(_command)

@@ -26,6 +26,7 @@ from crdebug.job.ended_leaders import refuse_unattachable
 from crdebug.job.launch import end
 from crdebug.job.shims import RankShim
 from crdebug.node import proc, signals
+from crdebug.node.ask import gdb_program
 from crdebug.node.code import remove_breakpoints
 
 Tell = Callable[[Event], None] | None
@@ -52,7 +53,8 @@ async def launch_gdb(rank: int, signal: int, settings: Settings, tell: Tell = No
 
 async def _launch_gdb(rank: int, signal: int, settings: Settings) -> GdbTarget:
     deadline = Deadline(settings.attach)
-    target = await GdbTarget.launch(rank, deadline, gdb=settings.gdb, scripts=scripts())
+    gdb = gdb_program(settings.gdb)
+    target = await GdbTarget.launch(rank, deadline, gdb=gdb, scripts=scripts())
     if signal:
         try:
             await pass_signal(target, signal, deadline)

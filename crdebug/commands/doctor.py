@@ -28,7 +28,7 @@ LITTLE_SPACE = 1 << 30
 # What the job container and CRIU use. The probes that really try decide; these explain.
 EXPECTED_CAPABILITIES = ("CAP_NET_ADMIN", "CAP_SYS_ADMIN", "CAP_SYS_PTRACE")
 
-_SETUP = "run scripts/setup"
+_SETUP = "run 'crdebug setup'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def _gdb(machine: Machine) -> Finding:
         detail = _words(f"{gdb.version} with Python {gdb.python}", gdb.path)
         return Finding("gdb", "ok", why, "", detail)
     # Debian's gdb-minimal is such a GDB
-    mend = "install a GDB that has Python" if gdb.path else _SETUP
+    mend = f"install a GDB that has Python; {_SETUP} for one" if gdb.path else _SETUP
     return Finding("gdb", "missing", why, mend, _words(gdb.said, gdb.path))
 
 
@@ -165,9 +165,9 @@ def _criu(machine: Machine) -> tuple[Finding, ...]:
     program = machine.criu[-1].program if machine.criu else None
     if program is None:
         if not machine.root:
-            mend = "run as root: CRIU needs it; then scripts/setup"
+            mend = "run as root: CRIU needs it; then 'crdebug setup'"
         elif len(failed) == 1:  # see crdebug.base.settings.criu_candidates()
-            mend = "set CRDEBUG_CRIU to a CRIU that works; or unset it and run scripts/setup"
+            mend = "set CRDEBUG_CRIU to a CRIU that works; or unset it and run 'crdebug setup'"
         else:
             mend = _SETUP
         # that there is no private CRIU is the usual case, unless there is none at all

@@ -53,7 +53,7 @@ def find_crs(directory: JobDirectory, record: JobRecord) -> Crs:
     if program is None:
         raise NotAvailable(
             "there is no CRIU that works on this kernel",
-            hint="'crdebug doctor' says why; scripts/setup installs one",
+            hint="'crdebug doctor' says why; 'crdebug setup' installs one",
         )
     return Criu(program, native_parts.starter(directory, record))
 

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from crdebug.base.settings import data_home
+
 # No probe takes a second on an idle machine; this only keeps a hanging program from hanging us.
 PATIENCE = 60.0
 
@@ -65,6 +67,14 @@ def find_program(name: str) -> str | None:
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), *SBIN])
     found = shutil.which(name, path=path)
     return str(Path(found).absolute()) if found else None
+
+
+def gdb_program(chosen: str) -> str:
+    """The GDB to start: where PATH has no `gdb`, the one that `crdebug setup` has installed."""
+    private = data_home() / "gdb" / "bin" / "gdb"
+    if chosen == "gdb" and find_program(chosen) is None and private.exists():
+        return str(private)
+    return chosen
 
 
 def not_found(name: str) -> str:

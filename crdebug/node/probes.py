@@ -19,7 +19,7 @@ from pathlib import Path
 
 from crdebug.base import settings
 from crdebug.node import scratch
-from crdebug.node.ask import find_program, first_line, not_found, run
+from crdebug.node.ask import find_program, first_line, gdb_program, not_found, run
 from crdebug.node.criu_program import CriuAttempt, probe_criu, probe_criu_features
 from crdebug.node.criu_program import CriuProgram as CriuProgram
 from crdebug.node.criu_program import find_criu as find_criu
@@ -143,7 +143,7 @@ class Machine:
 @functools.cache
 def probe_gdb(program: str = "gdb") -> GdbAnswer:
     """Start this GDB and run Python in it."""
-    path = find_program(program)
+    path = find_program(gdb_program(program))
     if path is None:
         return GdbAnswer(False, not_found(program))
     version = first_line(run([path, "--version"]).out)

@@ -17,6 +17,17 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def job_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The jobs here that begin so; none where they cannot be listed: a shell asks."""
+    from crdebug.base.errors import CrdebugError
+    from crdebug.job.directory import all_jobs
+
+    try:
+        return [job.name for job in all_jobs() if job.name.startswith(incomplete)]
+    except (CrdebugError, OSError):
+        return []
+
+
 class SignalNumber(click.ParamType[int]):
     """A signal by number or name: 34, SIGTSTP, TSTP, SIGRTMIN+3."""
 

@@ -1,4 +1,4 @@
-"""The GDBs that are here: the usual one, and a newer one if scripts/install-gdb has put it
+"""The GDBs that are here: the usual one, and a newer one if crdebug setup --gdb has put it
 below $CRDEBUG_DATA/gdb."""
 
 from __future__ import annotations
@@ -17,5 +17,5 @@ def use_gdb(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on it is the one in PATH. The test is skipped, in words, where it is not there."""
     if which == "newer":
         if not NEWER.exists():
-            pytest.skip(f"there is no newer GDB here: {NEWER} (scripts/install-gdb)")
+            pytest.skip(f"there is no newer GDB here: {NEWER} (crdebug setup --gdb)")
         monkeypatch.setenv("PATH", f"{NEWER.parent}:{os.environ['PATH']}")

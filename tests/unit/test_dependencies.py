@@ -44,8 +44,9 @@ def test_every_package_of_ours_is_installed() -> None:
 
 
 def test_every_debian_package_that_setup_installs_has_a_reason() -> None:
-    setup = (TOP / "scripts" / "setup").read_text()
-    wanted = re.findall(r'^\s*want (?:"([^"]+)"|(\S+)) ', setup, re.MULTILINE)
+    scripts = (TOP / "scripts" / "setup", TOP / "crdebug" / "node" / "setup" / "needs.sh")
+    setup = "\n".join(script.read_text() for script in scripts)
+    wanted = re.findall(r'^(?:want_gdb\(\) \{)?\s*want (?:"([^"]+)"|(\S+)) ', setup, re.MULTILINE)
     packages = {package for quoted, bare in wanted for package in (quoted or bare).split()}
     assert {"gdb", "criu", "lammps", "python3-venv"} <= packages
     table = (TOP / "docs" / "dependencies.md").read_text()

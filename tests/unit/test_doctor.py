@@ -78,15 +78,15 @@ def test_what_is_set_for_launchers_and_why() -> None:
 
 BROKEN: list[tuple[str, Callable[[Machine], Machine], str]] = [
     ("python", lambda m: replace(m, python=Answer(False, version="3.9.2")), "3.11"),
-    ("gdb", lambda m: replace(m, gdb=GdbAnswer(False, "no gdb")), "scripts/setup"),
+    ("gdb", lambda m: replace(m, gdb=GdbAnswer(False, "no gdb")), "crdebug setup"),
     ("gdb", lambda m: replace(m, gdb=GdbAnswer(False, "no", "/bin/gdb")), "has Python"),
     ("ptrace", lambda m: replace(m, ptrace=Ptrace(False, "denied", 1)), "ptrace_scope to 0"),
     ("ptrace", lambda m: replace(m, ptrace=Ptrace(False, "denied", 3)), "started anew"),
     ("ptrace", lambda m: replace(m, ptrace=Ptrace(False, "denied", None)), "CAP_SYS_PTRACE"),
-    ("cc", lambda m: replace(m, cc=Answer(False, "no cc")), "scripts/setup"),
-    ("mpicc", lambda m: replace(m, mpicc=Answer(False, "no mpicc")), "scripts/setup"),
-    ("mpi", lambda m: replace(m, launchers=()), "scripts/setup"),
-    ("criu", lambda m: replace(m, criu=(PRIVATE, failed("criu"))), "run scripts/setup"),
+    ("cc", lambda m: replace(m, cc=Answer(False, "no cc")), "crdebug setup"),
+    ("mpicc", lambda m: replace(m, mpicc=Answer(False, "no mpicc")), "crdebug setup"),
+    ("mpi", lambda m: replace(m, launchers=()), "crdebug setup"),
+    ("criu", lambda m: replace(m, criu=(PRIVATE, failed("criu"))), "run 'crdebug setup'"),
     ("criu", lambda m: replace(m, criu=(failed("/my/criu"),)), "CRDEBUG_CRIU"),
     (
         "criu",
@@ -94,7 +94,7 @@ BROKEN: list[tuple[str, Callable[[Machine], Machine], str]] = [
         "as root",
     ),
     ("namespaces", lambda m: replace(m, namespaces=Namespaces(False, "no", ("net",))), "privil"),
-    ("tar", lambda m: replace(m, tar=Answer(False, "no tar")), "scripts/setup"),
+    ("tar", lambda m: replace(m, tar=Answer(False, "no tar")), "crdebug setup"),
 ]
 
 

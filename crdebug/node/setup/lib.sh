@@ -1,4 +1,5 @@
-# Shared by the scripts beside it; sourced, never run. Needs bash and Debian's base system only.
+# Shared by the scripts beside it, which `crdebug setup` runs, and by those in scripts/ of the
+# repository; sourced, never run. Needs bash and Debian's base system only.
 # shellcheck shell=bash
 
 lib="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -40,15 +41,16 @@ criu_works() {
         criu_said="there is no $1"
         return 1
     }
-    criu_said="$("$(trial_python)" -I "$lib/../crdebug/node/criu_trial.py" "$program" 2>&1)" || status=$?
+    criu_said="$("$(trial_python)" -I "$lib/../criu_trial.py" "$program" 2>&1)" || status=$?
     criu_said="${criu_said##*$'\n'}" # a traceback's last line is the one that tells
     return "$status"
 }
 
-# Any Python 3 will do for a trial: before there is a .venv, the one that setup has found.
+# Any Python 3 will do for a trial: the one that crdebug runs in, or that scripts/setup has found; else
+# the checkout's.
 trial_python() {
     local candidate
-    for candidate in "${CRDEBUG_PYTHON:-}" "$lib/../.venv/bin/python"; do
+    for candidate in "${CRDEBUG_PYTHON:-}" "$lib/../../../.venv/bin/python"; do
         if [ -x "$candidate" ]; then
             printf '%s\n' "$candidate"
             return
@@ -64,6 +66,16 @@ a_criu_works() {
     else
         criu_works "$(data_home)/criu/bin/criu" || criu_works criu
     fi
+}
+
+# lock_prefix PREFIX: one setup at a time works on it, as long as this process and its children live. A
+# second one waits here, and then finds the work done.
+lock_prefix() {
+    exec 9>"$1.lock"
+    flock -n 9 || {
+        say "another setup is at work on $1; waiting for it"
+        flock 9
+    }
 }
 
 # `apt-get update`, at most once for each run. One broken third-party entry must not stop us:

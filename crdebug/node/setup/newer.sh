@@ -99,7 +99,7 @@ write_wrapper() {
     # --library-path, not LD_LIBRARY_PATH: programs that it starts must not inherit it.
     cat >"$root/bin/$name" <<WRAPPER
 #!/bin/sh
-# Written by crdebug's scripts/install-$name; see there.
+# Written by crdebug's install-$name (crdebug/node/setup).
 root="\$(dirname -- "\$(dirname -- "\$(readlink -f -- "\$0")")")"
 ${settings:-}
 exec "\$root/${loader#./}" --library-path "$libraries" "\$root/${program#./}" "\$@"
@@ -123,12 +123,15 @@ install_newer() {
     { have apt-get && have dpkg-deb; } || fail "this needs apt and dpkg: $hopeless"
     trap cleanup EXIT
     mkdir -p -- "$(dirname "$prefix")"
-    exec 9>"$prefix.lock"
-    flock 9 # a second one waits here, and then finds the work done
+    lock_prefix "$prefix"
+    for each in "$prefix".new.*; do # a setup that was killed has left it: a live one has the lock
+        [ ! -e "$each" ] || { say "removing $each, which an interrupted setup left" && rm -rf -- "$each"; }
+    done
     if works "$prefix/bin/$name"; then
         say "the $name in $prefix works"
         return 0
     fi
+    [ ! -e "$prefix" ] || say "the $name in $prefix does not work and will be replaced: $said"
     entry="$(debian_entry)"
     if [ -z "$entry" ]; then # a fresh machine has no lists yet
         refresh_lists
