@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from crdebug.session import Session
 
 __all__ = ["Session", "Settings", "attach", "errors", "events", "restart", "run"]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Imported when they are first asked for: `crdebug.app` runs in other people's programs, and must
 # not bring all of crdebug into them.
