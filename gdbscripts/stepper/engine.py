@@ -32,6 +32,7 @@ RSI, RDI, SP = 4, 5, 7  # DWARF's numbers of registers
 PROBE = 4096
 PATIENCE = 50  # looks at a sleeping thread, 20 ms each (native/stepper/walk_wait.c)
 TRACE = 1 << 16  # instructions that are remembered at most, of one level
+LONGEST_ENDING = 32  # instructions of `_exit`, in any libc
 CRASHES = sum(
     1 << (number - 1)
     for number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
@@ -175,14 +176,27 @@ def ends_of_program():
     """Points where a process ends itself, and where it kills: nothing is taken back from there."""
     kill = int(signal.SIGKILL)
     found = []
-    for name, level in (
-        ("_exit", None),
-        ("kill", (RSI, 0, 0, kill)),
-        ("raise", (RDI, 0, 0, kill)),
-    ):
+    with contextlib.suppress(gdb.error):
+        # Not at its beginning: a thread may be stopped inside, as GDB's own breakpoint there does.
+        found += [point_at(each, STOP, 1) for each in system_calls_of("_exit")]
+    for name, register in (("kill", RSI), ("raise", RDI)):
         with contextlib.suppress(gdb.error):
-            found.append(point_at(symbol_address(name), STOP, 1, level))
+            found.append(point_at(symbol_address(name), STOP, 1, (register, 0, 0, kill)))
     return found
+
+
+def system_calls_of(name):
+    """The addresses of a function's own system calls; its own address if it makes none."""
+    begin = symbol_address(name)
+    architecture = gdb.selected_inferior().architecture()
+    code = architecture.disassemble(begin, count=LONGEST_ENDING)
+    calls = [each["addr"] for each in code if each["asm"].startswith("syscall")]
+    holder = symbol_at(begin)
+    return [each for each in calls if symbol_at(each) == holder] or [begin]
+
+
+def symbol_at(address):
+    return gdb.execute(f"info symbol {address}", to_string=True).split(maxsplit=1)[0]
 
 
 class Engine:

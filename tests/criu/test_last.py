@@ -114,6 +114,15 @@ async def test_from_the_end_of_a_job() -> None:
         assert (found.tick, moment.focus) == (2, 1)
 
 
+async def test_from_a_rank_that_is_about_to_end() -> None:
+    """It stands in libc's `_exit`, where GDB's breakpoint is: not at its first instruction."""
+    async with recorded(build("early"), "--steps", 20, ranks=3) as job:
+        await job.add_breakpoint(RankSet.of([1]), "_exit")
+        await job.run_on(job.ranks)
+        moment = await history(job).last("rank_count", 1)
+        assert moment.note == "rank_count has just been changed here"
+
+
 async def test_from_a_rank_that_has_ended_while_others_go_on() -> None:
     async with recorded(build("early"), "--steps", 20, ranks=3) as job:
         await job.add_breakpoint(job.ranks, "work_step", condition="my_rank == 2 && step == 3")
