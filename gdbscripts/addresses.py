@@ -8,6 +8,8 @@ In the language of the frame: not all have an operator for addresses.
 
 import gdb
 
+from .wire import Command
+
 
 def frames_above(frame):
     count = 0
@@ -39,4 +41,4 @@ class Lies(gdb.MICommand):
         }
 
 
-Lies("-crdebug-lies")
+Lies(Command.LIES)

@@ -8,6 +8,8 @@ struct module. Only what lies in memory without gaps is taken.
 
 import gdb
 
+from .wire import Command
+
 NUMBERS = {gdb.TYPE_CODE_INT, gdb.TYPE_CODE_CHAR, gdb.TYPE_CODE_BOOL, gdb.TYPE_CODE_ENUM}
 FLOATS = {4: "f", 8: "d"}
 SIGNED, UNSIGNED = {1: "b", 2: "h", 4: "i", 8: "q"}, {1: "B", 2: "H", 4: "I", 8: "Q"}
@@ -55,4 +57,4 @@ class Array(gdb.MICommand):
         }
 
 
-Array("-crdebug-array")
+Array(Command.ARRAY)

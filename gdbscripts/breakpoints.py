@@ -15,6 +15,7 @@ import re
 import gdb
 
 from .snapshot.commands import enable_again
+from .wire import Command
 
 FOR_EVER = 1_000_000_000
 lasting = set()  # the numbers of temporary ones that stay for now
@@ -99,4 +100,4 @@ class Breakpoints(gdb.MICommand):
         return verb()
 
 
-Breakpoints("-crdebug-breakpoints")
+Breakpoints(Command.BREAKPOINTS)

@@ -6,6 +6,8 @@ before it is the call's.
 
 import gdb
 
+from .wire import Command
+
 
 def function_at(address):
     try:
@@ -35,4 +37,4 @@ class Sites(gdb.MICommand):
         return {"sites": found}
 
 
-Sites("-crdebug-sites")
+Sites(Command.SITES)

@@ -12,8 +12,8 @@ stood. No breakpoint is in the process's memory meanwhile: GDB takes them out at
     SIGNAL is the waitpoint's, which is in their queues; each gets it before any other.
 -crdebug-take-back
     Attach to the same threads again and stop them.
--crdebug-walk-out SELECT TID:PC:SP:RAX:ORIG_RAX:TOLD:SIGNAL...
-    Lead each thread from the waitpoint to where its own signal frame says it was; the arguments are
+-crdebug-walk-out SELECT WORD...
+    Lead each thread from the waitpoint to where its own signal frame says it was; the words are
     what `-crdebug-threads` said before. A thread without one may be elsewhere, and then stays.
     SELECT is the TID of the thread to select in the end, or 0.
     An error names the threads that did not arrive.
@@ -66,11 +66,10 @@ from .rank_state import (
     is_caught,
     saved_frame,
     set_gate,
-    signal_name,
     signalled,
     unsettled,
-    was_interrupted,
 )
+from .wire import Command, Thread, gdb_signal_name
 
 SIGRETURN = 15
 # "taken": this GDB had the process before, and knows what it knew; "stops": the threads of which it
@@ -140,18 +139,18 @@ def lead_out(tid, sp):
 def show_inside(tid, before, now):
     """Have GDB show a thread inside the call that it is going to make again; see above."""
     shown = UserRegisters.from_buffer_copy(now)
-    shown.rip, shown.rax, shown.orig_rax = before["pc"], before["rax"], before["orig_rax"]
+    shown.rip, shown.rax, shown.orig_rax = before.pc, before.rax, before.orig_rax
     set_registers(tid, shown)
-    unsettled[tid] = before["orig_rax"]
-    held = before["signal"] and is_caught(tid, signal_number(before["signal"]))
+    unsettled[tid] = before.orig_rax
+    held = before.signal and is_caught(tid, signal_number(before.signal))
     if held or ends_call(tid):
         awaiting[tid] = now, shown
 
 
 def have_signal_back(tid, before):
     """The thread, out of its waitpoint, stands at the signal that it stood at."""
-    if before["signal"] and (before["told"] or lent.get("taken")):
-        stop_at_signal(tid, before["signal"])
+    if before.signal and (before.told or lent.get("taken")):
+        stop_at_signal(tid, before.signal)
         if not lent.get("taken"):
             signalled["tid"] = tid
 
@@ -160,9 +159,9 @@ def queue_signals(before):
     """Have a GDB that has not told of a signal deliver it all the same."""
     for thread in threads():
         was = before.get(thread.ptid[1])
-        if was and was["signal"] and was["told"] and not lent.get("taken"):
+        if was and was.signal and was.told and not lent.get("taken"):
             thread.switch()
-            name = signal_name(signal_number(was["signal"]))
+            name = gdb_signal_name(signal_number(was.signal))
             gdb.execute(f"queue-signal {name}", to_string=True)
 
 
@@ -172,7 +171,7 @@ def stack_pointers(before):
     for thread in threads():
         tid = thread.ptid[1]
         if tid in before:
-            found[tid] = before[tid]["sp"]
+            found[tid] = before[tid].sp
         else:
             thread.switch()
             frame = saved_frame()
@@ -198,15 +197,15 @@ def walk_out_all(before):
         if was is None:
             continue
         have_signal_back(tid, was)
-        again = was_interrupted(was) and now.rip in (was["pc"], was["pc"] - 2)
-        if now.rsp != was["sp"] or not (again or now.rip == was["pc"]):
-            problems[tid] = f"was at {was['pc']:#x} before and is at {now.rip:#x}"
+        again = was.was_interrupted and now.rip in (was.pc, was.pc - 2)
+        if now.rsp != was.sp or not (again or now.rip == was.pc):
+            problems[tid] = f"was at {was.pc:#x} before and is at {now.rip:#x}"
         elif again:
             settled[tid] = now
             show_inside(tid, was, now)
-        elif now.orig_rax != was["orig_rax"]:
+        elif now.orig_rax != was.orig_rax:
             # It had come out of a call by itself; the number stays until the next one.
-            now.orig_rax = was["orig_rax"]
+            now.orig_rax = was.orig_rax
             set_registers(tid, now)
     set_gate(0)
     gdb.execute("maint flush register-cache", to_string=True)
@@ -226,14 +225,8 @@ def walk_out_all(before):
 
 class WalkOut(gdb.MICommand):
     def invoke(self, arguments):
-        before = {}
         selected = int(arguments[0])
-        for text in arguments[1:]:
-            tid, *values, signal = text.split(":")
-            names = ("pc", "sp", "rax", "orig_rax", "told")
-            numbers = (int(value, 16) for value in values)
-            before[int(tid)] = dict(zip(names, numbers, strict=True))
-            before[int(tid)]["signal"] = bytes.fromhex(signal)
+        before = {each.tid: each for each in map(Thread.of, arguments[1:])}
         unsettled.clear()
         awaiting.clear()
         problems = walk_out_all(before)
@@ -248,6 +241,6 @@ class WalkOut(gdb.MICommand):
         return {}
 
 
-Lend("-crdebug-lend")
-TakeBack("-crdebug-take-back")
-WalkOut("-crdebug-walk-out")
+Lend(Command.LEND)
+TakeBack(Command.TAKE_BACK)
+WalkOut(Command.WALK_OUT)

@@ -12,8 +12,8 @@ are at the functions by which all of that goes; signals that end a rank stop it 
 Sanitizers report what they find, and then end the rank in ways of their own, or have it go on: it
 stops at the report.
 
-What has happened is said on the console, as one line that begins with MARK, right before the stop;
-the stop itself is one at a breakpoint with a negative number.
+What has happened is said on the console, as one line that begins with wire.ENDING, right before the
+stop; the stop itself is one at a breakpoint with a negative number.
 """
 
 import contextlib
@@ -21,8 +21,8 @@ import contextlib
 import gdb
 
 from .rank_state import symbol_address
+from .wire import ENDING, REPORT, Command
 
-MARK = "crdebug-ending "
 MOST_FRAMES = 64
 # By name, which register has the status (System V ABI, x86-64).
 ABORTS = {"PMPI_Abort": "rsi", "ompi_mpi_abort": "rsi", "MPID_Abort": "rdx"}
@@ -133,7 +133,7 @@ class Ending(gdb.Breakpoint):
                 (each for each in above if all(each) and not each[0].startswith(START)), None
             )
             what += f", from {own[0]} at {own[1]}" if own else ""
-        gdb.write(f"{MARK}{what}\n")
+        gdb.write(f"{ENDING}{what}\n")
         gdb.flush()
         return True
 
@@ -158,7 +158,7 @@ class Report(gdb.Breakpoint):
                 data = gdb.selected_inferior().read_memory(address, LONGEST).tobytes()
                 line = data.partition(b"\0")[0].decode(errors="replace").partition("\n")[0]
                 text = line.removeprefix("SUMMARY: ") or text
-        gdb.write(f"{MARK}report of {text}\n")
+        gdb.write(f"{ENDING}{REPORT}{text}\n")
         gdb.flush()
         return True
 
@@ -176,8 +176,8 @@ class LeftMpi(gdb.MICommand):
         return {"left": str(int(left_mpi()))}
 
 
-Endings("-crdebug-endings")
-LeftMpi("-crdebug-left-mpi")
+Endings(Command.ENDINGS)
+LeftMpi(Command.LEFT_MPI)
 for function, holder in (*ABORTS.items(), *EXITS.items()):
     Ending(function, holder)
 for function in (SUMMARY, "__ubsan_on_report"):

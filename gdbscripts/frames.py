@@ -23,6 +23,8 @@ import re
 
 import gdb
 
+from .wire import Command
+
 # What crdebug puts into ranks, by its place in the cache (crdebug/native/build.py).
 OF_CRDEBUG = re.compile(r"/native/(\w+-)?[0-9a-f]{16}/[^/]+\.so$")
 # The libraries of Open MPI and MPICH, and those that they bring along for their transports.
@@ -128,7 +130,7 @@ class AtProgram(gdb.Command):
 
 for event in (gdb.events.breakpoint_created, gdb.events.breakpoint_modified):
     event.connect(keep_out)
-Line("-crdebug-line")
-ProgramFrame("-crdebug-program-frame")
-InnermostFrame("-crdebug-innermost-frame")
+Line(Command.LINE)
+ProgramFrame(Command.PROGRAM_FRAME)
+InnermostFrame(Command.INNERMOST_FRAME)
 AtProgram()

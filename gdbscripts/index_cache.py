@@ -14,23 +14,26 @@ a rank's GDB, whose "index-cache directory" is the shared one.
 
 import contextlib
 import os
-import shutil
-import tempfile
+import time
 
 import gdb
 
+# No shutil and no tempfile: every GDB would begin by importing ten modules more.
+
 OWN_INDEX = "crdebug-index-"  # and the GDB's process id
+PORTION = 1 << 20  # bytes of a file that are copied at a time
 
 
 def begin_own_index(shared):
     """Switch the cache on. Where it cannot be, GDB reads the debug information itself."""
     os.makedirs(shared, exist_ok=True)
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir()
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else os.environ.get("TMPDIR", "/tmp")
     for left in os.listdir(memory):
         owner = left.removeprefix(OWN_INDEX).partition("-")[0]
         if left.startswith(OWN_INDEX) and not os.path.exists(f"/proc/{owner}"):
-            shutil.rmtree(os.path.join(memory, left), ignore_errors=True)
-    own = tempfile.mkdtemp(prefix=f"{OWN_INDEX}{os.getpid()}-", dir=memory)
+            remove_index(os.path.join(memory, left))
+    own = os.path.join(memory, f"{OWN_INDEX}{os.getpid()}-{time.time_ns():x}")
+    os.mkdir(own, 0o700)
     for name in os.listdir(shared):
         os.symlink(os.path.join(shared, name), os.path.join(own, name))
     gdb.execute(f"set index-cache directory {own}")
@@ -44,11 +47,24 @@ def end_own_index(own, shared):
     with contextlib.suppress(OSError):  # a full disk, say
         for each in os.scandir(own):
             if each.name.endswith(".gdb-index") and not each.is_symlink():
-                whole = shutil.copyfile(
-                    each.path, os.path.join(shared, f"{each.name}-{os.getpid()}")
-                )
+                whole = os.path.join(shared, f"{each.name}-{os.getpid()}")
+                copy_file(each.path, whole)
                 os.replace(whole, os.path.join(shared, each.name))
-    shutil.rmtree(own, ignore_errors=True)
+    remove_index(own)
+
+
+def copy_file(path, copy):
+    with open(path, "rb") as source, open(copy, "wb") as target:
+        while data := source.read(PORTION):
+            target.write(data)
+
+
+def remove_index(own):
+    """A GDB's own directory, in which there are only files."""
+    with contextlib.suppress(OSError):
+        for each in os.scandir(own):
+            os.unlink(each.path)
+        os.rmdir(own)
 
 
 with contextlib.suppress(OSError):

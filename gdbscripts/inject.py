@@ -41,13 +41,13 @@ from .ptrace import (
     threads,
 )
 from .rank_state import (
-    RESTART_SYSCALL,
     Selection,
     awaiting,
     symbol_address,
     unsettled,
-    was_interrupted,
 )
+from .system_calls import RESTART_SYSCALL, code_before, loaded_call
+from .wire import Command, was_interrupted
 
 PTRACE_CONT = 7
 RED_ZONE = 128
@@ -134,7 +134,7 @@ class Caller:
         now = UserRegisters.from_buffer_copy(self.registers)
         now.rip, now.rsp, now.rax, now.orig_rax = function, self.base - 8, 0, WORD
         now.eflags &= ~0x400  # the direction flag is clear at a call (System V ABI, 3.2.1)
-        for name, value in zip(("rdi", "rsi", "rdx"), arguments, strict=False):
+        for name, value in zip(("rdi", "rsi", "rdx"), arguments):  # noqa: B905 - as many as there are
             setattr(now, name, value)
         self.memory.write_memory(self.base - 8, bytes(8))
         ptrace(PTRACE_SETREGS, self.tid, ctypes.byref(now))
@@ -208,33 +208,25 @@ class Inject(gdb.MICommand):
         return {"moved": [str(tid) for tid in moved]}
 
 
-Inject("-crdebug-inject")
-
-
-RESTARTABLE = (7, 35, 202, 230)  # poll, nanosleep, futex, clock_nanosleep
+Inject(Command.INJECT)
 
 
 def restarted_call(rip):
-    """The number that the code before a system call loads, if it is one that the kernel goes on
-    with by restart_syscall; 0 if none is found. (See original_call in shim.c.)"""
-    room = min(64, (rip - 2) & 4095)
-    code = bytes(gdb.selected_inferior().read_memory(rip - 2 - room, room)) if room else b""
-    for at in range(len(code) - 5, -1, -1):
-        if code[at] == 0xB8 and code[at + 2 : at + 5] == bytes(3) and code[at + 1] in RESTARTABLE:
-            return code[at + 1]
-    return 0
+    """The number of the call that ends at an address, as the code tells it; else None."""
+    address, room = code_before(rip)
+    code = bytes(gdb.selected_inferior().read_memory(address, room)) if room else b""
+    return loaded_call(code)
 
 
 class BeforeCalls(gdb.MICommand):
     def invoke(self, arguments):
         for thread in threads():
             now = registers_of(thread.ptid[1])
-            state = {"rax": now.rax, "orig_rax": now.orig_rax}
-            if was_interrupted(state):
-                number = (
-                    now.orig_rax if now.orig_rax != RESTART_SYSCALL else restarted_call(now.rip)
-                )
-                if number or now.orig_rax == 0:
+            if was_interrupted(now.rax, now.orig_rax):
+                number = now.orig_rax
+                if number == RESTART_SYSCALL:
+                    number = restarted_call(now.rip)
+                if number is not None:
                     now.rip, now.rax, now.orig_rax = now.rip - 2, number, WORD
                     set_registers(thread.ptid[1], now)
         unsettled.clear()
@@ -243,4 +235,4 @@ class BeforeCalls(gdb.MICommand):
         return {}
 
 
-BeforeCalls("-crdebug-before-calls")
+BeforeCalls(Command.BEFORE_CALLS)

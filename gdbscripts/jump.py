@@ -6,6 +6,8 @@ rank's state and what runs it are two things (crdebug/travel/branching.py).
 
 import gdb
 
+from .wire import Command
+
 
 def place_function(pc):
     block = gdb.block_for_pc(pc)
@@ -30,4 +32,4 @@ class Jump(gdb.MICommand):
         return {}
 
 
-Jump("-crdebug-jump")
+Jump(Command.JUMP)

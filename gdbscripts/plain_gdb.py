@@ -22,14 +22,9 @@ HERE = os.path.dirname(os.path.abspath(os.path.expanduser(__file__)))
 gdb.execute(f"source {os.path.join(HERE, 'load.py')}", to_string=True)
 
 import crdebug_gdb  # noqa: E402, F401 - it is there by now; for commands that name it
-from crdebug_gdb import checkpoint, ptrace, rank_state  # noqa: E402
+from crdebug_gdb import checkpoint, ptrace, rank_state, wire  # noqa: E402
 
 SECONDS = 60.0
-ASKER = 28  # offset of `asker` in struct crdebug_shim, see crdebug.h
-HEADER = 32  # bytes of struct crdebug_shim before its table of threads, see crdebug.h
-BLOCKED, HELD_SHIFT = 2, 8
-DEFAULT_SIGNAL = 62
-NO_CALL = -1
 COMMANDS = "MPIR_checkpoint_command", "MPIR_restart_command", "MPIR_checkpoint_listing_command"
 
 
@@ -129,7 +124,7 @@ class Job:
 
 
 def pass_silently(number):
-    name = f"SIG{number}" if number >= 34 else rank_state.signal_name(number)
+    name = wire.gdb_signal_name(number)
     gdb.execute(f"handle {name} nostop noprint pass", to_string=True)
 
 
@@ -153,13 +148,14 @@ class Held:
     def header(self):
         """rank, signal, threads that wait."""
         with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as memory:
-            _, _, *told = struct.unpack("<IIiiI", os.pread(memory.fileno(), 20, self.shim))
-        return told
+            data = os.pread(memory.fileno(), wire.SHIM_HEADER.size, self.shim)
+        return wire.SHIM_HEADER.unpack(data)[2:5]
 
     def asker(self):
         """The PID of who wants this rank to be let go, while he is there; else 0."""
         with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as memory:
-            (pid,) = struct.unpack("<I", os.pread(memory.fileno(), 4, self.shim + ASKER))
+            data = os.pread(memory.fileno(), 4, self.shim + wire.ASKER_OFFSET)
+        pid = int.from_bytes(data, "little")
         return pid if os.path.exists(f"/proc/{pid}") else 0
 
     def write(self, address, value):
@@ -173,7 +169,8 @@ class Held:
         with rank_state.Selection():
             for thread in ptrace.threads():
                 thread.switch()
-                self.before[thread.ptid[1]] = {**rank_state.state(), "told": 0, "signal": b""}
+                tid = thread.ptid[1]
+                self.before[tid] = rank_state.selected_state(tid)
 
     def herd(self):
         """Every thread gets the waitpoint signal, before any instruction of its own."""
@@ -182,14 +179,16 @@ class Held:
         self.write(self.gate, 0)
         rows = []
         for tid, before in self.before.items():
-            call = before["orig_rax"] if rank_state.was_interrupted(before) else NO_CALL
+            call = before.orig_rax if before.was_interrupted else wire.NO_CALL
             blocks = ptrace.signal_set(tid, "SigBlk") >> (self.signal - 1) & 1
             if blocks:
                 rank_state.Unblock.invoke(None, [str(self.signal), str(tid)])
             ends = ptrace.ends_call(tid)
-            flags = BLOCKED * blocks | (ends & -ends).bit_length() << HELD_SHIFT
-            rows.append(struct.pack("<iiII", inner(tid), call, flags, 0))
-        self.inferior.write_memory(self.shim + HEADER, b"".join(rows) + bytes(16))
+            flags = wire.BLOCKED * blocks | (ends & -ends).bit_length() << wire.HELD_SHIFT
+            rows.append(wire.SHIM_THREAD.pack(inner(tid), call, flags, 0))
+        self.inferior.write_memory(
+            self.shim + wire.SHIM_HEADER.size, b"".join(rows) + bytes(wire.SHIM_THREAD.size)
+        )
         for tid in self.before:
             ptrace.libc.syscall(ptrace.TGKILL, self.pid, tid, self.signal)
 
@@ -297,7 +296,7 @@ class LetGo(gdb.Command):
 
 def break_where_asked():
     """Stop where a rank says that somebody wants a checkpoint, let go meanwhile, and go on."""
-    signal = DEFAULT_SIGNAL
+    signal = wire.DEFAULT_SIGNAL
     if gdb.selected_inferior().pid and place("crdebug_shim") is not None:
         signal = Held(gdb.selected_inferior()).signal
     pass_silently(signal)

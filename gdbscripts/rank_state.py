@@ -4,11 +4,7 @@ Runs in GDB's own Python (3.9 or later, GDB 12 or later for
 `gdb.MICommand`), so it imports nothing of crdebug's. x86-64 Linux.
 
 -crdebug-threads
-    {selected=TID, threads=[{tid, pc, sp, rax, orig_rax, signal, told}]}: each thread's state.
-    tid: the kernel's number in this GDB's PID namespace.  signal: the siginfo_t, in hexadecimal, of
-    the signal that the thread has stopped at and gets when it goes on; empty if there is none.
-    told: 1 if GDB has told of that, 0 if it is about to.  The others are hexadecimal text of 64
-    bits.
+    {selected=TID, threads=[WORD]}: where each thread is; see wire.Thread.
 -crdebug-registers
     {threads=[{tid, registers={name=value}, xstate=HEX}]}: every register of every thread, as GDB
     shows it; xstate: those of vectors and of floating point, as the kernel tells them, because GDB
@@ -46,13 +42,10 @@ from .ptrace import (
     threads,
     tids,
 )
+from .system_calls import RESTART_SYSCALL
+from .wire import EINTR, RESTART_CODES, Command, Thread, gdb_signal_name, is_inside_call
 
 GATE = "MPIR_checkpoint_debug_gate"
-EINTR = 4
-RESTART_SYSCALL = 219
-# What the kernel leaves in the result register of an interrupted call, for itself to act on when
-# the thread goes on (include/linux/errno.h): restart always, unless a handler ran, ...
-RESTART_CODES = {-512 & WORD, -513 & WORD, -514 & WORD, -516 & WORD}
 
 # Threads that GDB shows inside a system call which they are going to make again: LWP -> its number.
 unsettled = {}
@@ -88,18 +81,10 @@ class Selection:
             frame.select()
 
 
-def state():
-    return {name: register(name) for name in ("pc", "sp", "rax", "orig_rax")}
-
-
-def was_interrupted(before):
-    """Was the thread stopped inside a system call that has to be made again?
-
-    -EINTR counts too: some calls (epoll_wait, semop, ...) return it when a debugger stops them,
-    without any handler (signal(7), "Interruption of system calls ... by stop signals").
-    """
-    inside = before["orig_rax"] < 1 << 32  # -1: not in a system call
-    return inside and (before["rax"] in RESTART_CODES or before["rax"] == -EINTR & WORD)
+def selected_state(tid, told=False, signal=b""):
+    """Where the selected thread is, which has this number."""
+    registers = (register(name) for name in ("pc", "sp", "rax", "orig_rax"))
+    return Thread(tid, *registers, told, signal)
 
 
 def saved_frame():
@@ -131,15 +116,10 @@ def has_signal(tid):
     return bool((own | shared) & ~blocked & ~(1 << (SIGSTOP - 1)))
 
 
-def signal_name(number):
-    """As GDB calls it."""
-    return signal.Signals(number).name if number < signal.SIGRTMIN else f"SIG{number}"
-
-
 def passes(number):
     """Does GDB give the program this signal? Those that it has no name for it does not."""
     try:
-        table = gdb.execute(f"info signals {signal_name(number)}", to_string=True)
+        table = gdb.execute(f"info signals {gdb_signal_name(number)}", to_string=True)
     except (gdb.error, ValueError):
         return False
     _stop, _print, given = table.strip().splitlines()[-1].split()[1:4]
@@ -167,7 +147,7 @@ def settle_thread(tid):
         if bytes(now) == bytes(before):
             set_registers(tid, inside)
         return bytes(now) == bytes(before)
-    inside = now.orig_rax < RESTART_SYSCALL or RESTART_SYSCALL < now.orig_rax < 1 << 32
+    inside = is_inside_call(now.orig_rax) and now.orig_rax != RESTART_SYSCALL
     woken = now.rax == -EINTR & WORD and not has_signal(tid)
     shown = unsettled.get(tid) == now.orig_rax and now.rax in RESTART_CODES
     if not inside or not (woken or shown):
@@ -235,10 +215,8 @@ class Threads(gdb.MICommand):
             for thread in threads():
                 thread.switch()
                 tid = thread.ptid[1]
-                row = {name: f"{value:#x}" for name, value in state().items()}
-                row["signal"] = held_signal(tid).hex()
-                row["told"] = str(int(tid == signalled.get("tid")))
-                found.append({"tid": str(tid), **row})
+                told = tid == signalled.get("tid")
+                found.append(selected_state(tid, told, held_signal(tid)).word())
         return {"selected": str(gdb.selected_thread().ptid[1]), "threads": found}
 
 
@@ -296,13 +274,13 @@ class Settle(gdb.MICommand):
         return {}
 
 
-Unblock("-crdebug-unblock")
-OnlyStops("-crdebug-only-stops")
-AtSignalAgain("-crdebug-at-signal-again")
-AsBefore("-crdebug-as-before")
-Threads("-crdebug-threads")
-Registers("-crdebug-registers")
-Settle("-crdebug-settle")
+Unblock(Command.UNBLOCK)
+OnlyStops(Command.ONLY_STOPS)
+AtSignalAgain(Command.AT_SIGNAL_AGAIN)
+AsBefore(Command.AS_BEFORE)
+Threads(Command.THREADS)
+Registers(Command.REGISTERS)
+Settle(Command.SETTLE)
 
 # Whoever lets threads run, by a typed command or by calling a function, meets `settle` first.
 gdb.events.inferior_call.connect(before_call)

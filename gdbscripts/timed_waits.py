@@ -21,11 +21,18 @@ import struct
 import gdb
 
 from .ptrace import WORD, Gone, libc, registers_of, threads
-from .rank_state import EINTR, RESTART_SYSCALL, Selection
-from .snapshot.commands import CLOCK_NANOSLEEP, FUTEX, NANOSLEEP, POLL, original_call
+from .rank_state import Selection
 from .snapshot.memory import Memory
+from .system_calls import (
+    CLOCK_NANOSLEEP,
+    FUTEX,
+    NANOSLEEP,
+    POLL,
+    RESTART_SYSCALL,
+    original_call,
+)
+from .wire import EINTR, ERESTART_RESTARTBLOCK, Command, is_inside_call
 
-RESTART_BLOCK = -516 & WORD  # ERESTART_RESTARTBLOCK of include/linux/errno.h
 IN_MS = {POLL: "rdx", 232: "r10", 281: "r10"}  # epoll_wait, epoll_pwait
 # rt_sigtimedwait, semtimedop, epoll_pwait2, io_getevents, io_pgetevents
 IN_TIMESPEC = {NANOSLEEP: "rdi", FUTEX: "r10", CLOCK_NANOSLEEP: "rdx"}
@@ -90,8 +97,8 @@ def wait_of(pid, thread):
     """A thread's row of -crdebug-waits, or None."""
     tid = thread.ptid[1]
     now = registers_of(tid)
-    kept = now.rax == RESTART_BLOCK
-    if now.orig_rax >= 1 << 32 or not (kept or now.rax == -EINTR & WORD):
+    kept = now.rax == -ERESTART_RESTARTBLOCK & WORD
+    if not is_inside_call(now.orig_rax) or not (kept or now.rax == -EINTR & WORD):
         return None
     with Memory(tid) as memory:  # of the whole process; its main thread may have ended
         number = now.orig_rax
@@ -127,4 +134,4 @@ class Waits(gdb.MICommand):
         return {"waits": found}
 
 
-Waits("-crdebug-waits")
+Waits(Command.WAITS)

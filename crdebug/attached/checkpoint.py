@@ -20,6 +20,7 @@ from crdebug.checkpoint.store import Checkpoint
 from crdebug.debugger.gdb import GdbTarget
 from crdebug.debugger.group import TargetGroup
 from crdebug.debugger.target import TargetState
+from crdebug.gdbscripts.wire import NO_CALL, Command, Thread, was_interrupted
 from crdebug.job.directory import JobDirectory, JobRecord
 from crdebug.job.ended_leaders import refuse_undumpable
 from crdebug.job.imaging import Image, Imaging
@@ -33,10 +34,6 @@ from crdebug.job.shims import (
     who_ended,
 )
 from crdebug.node import proc, ptrace
-
-_NO_CALL = (1 << 64) - 1
-# Result codes of an interrupted call: see was_interrupted() in gdbscripts/rank_state.py.
-_INTERRUPTED = {(1 << 64) - code for code in (4, 512, 513, 514, 516)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,28 +49,22 @@ class Whereabouts:
 
 
 def calls_to_make_again(threads: tuple[ThreadRecord, ...]) -> dict[int, int]:
-    """By TID, the number of the system call that the thread was stopped in, else -1."""
+    """By TID, the number of the system call that the thread was stopped in, else NO_CALL."""
     return {
-        each.tid: each.orig_rax if each.orig_rax < 1 << 32 and each.rax in _INTERRUPTED else -1
+        each.tid: each.orig_rax if was_interrupted(each.rax, each.orig_rax) else NO_CALL
         for each in threads
     }
 
 
 async def note_threads(target: GdbTarget, deadline: Deadline) -> Whereabouts:
     """What the rank's GDB sees of each thread."""
-    payload = (await target.mi("-crdebug-threads", deadline)).payload
+    payload = (await target.mi(Command.THREADS, deadline)).payload
     inner = {thread.tid: thread.inner for thread in proc.threads(target.pid or 0)}
     threads = tuple(
         ThreadRecord(
-            tid=inner[row.number("tid")],
-            pc=int(row.text("pc"), 16),
-            sp=int(row.text("sp"), 16),
-            rax=int(row.text("rax"), 16),
-            orig_rax=int(row.text("orig_rax"), 16),
-            signal=row.text("signal"),
-            told=row.text("told") == "1",
+            inner[each.tid], each.pc, each.sp, each.rax, each.orig_rax, each.signal.hex(), each.told
         )
-        for row in payload.list("threads").tuples()
+        for each in map(Thread.of, payload.list("threads").texts())
     )
     return Whereabouts(threads, inner.get(payload.number("selected"), 0))
 
@@ -93,8 +84,9 @@ async def lead_out(
     inside = {entry.tid for entry in shim.table() if entry.inside}
     words = [str(outer.get(before.selected, 0))]
     words += [
-        f"{outer[each.tid]}:{each.pc:x}:{each.sp:x}:{each.rax:x}:{each.orig_rax:x}"
-        f":{each.told:x}:{each.signal}"
+        Thread(
+            outer[each.tid], each.pc, each.sp, each.rax, each.orig_rax, each.told, each.siginfo
+        ).word()
         for each in before.threads
         if each.tid in inside & outer.keys()
     ]
@@ -284,7 +276,7 @@ class Operation:
         for thread in proc.threads(shim.pid):
             if thread.inner in held:
                 record = held[thread.inner]
-                ptrace.queue_signal(thread.tid, bytes.fromhex(record.signal))
+                ptrace.queue_signal(thread.tid, record.siginfo)
                 wanted[thread.tid] = 1 << (record.signal_number - 1)
         await Deadline(self._settings.herd).until(
             lambda: all(proc.queued(shim.pid, tid) & bit for tid, bit in wanted.items()),

@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from signal import SIGRTMIN
 
 from crdebug.acquire.debug_files import unpack
 from crdebug.acquire.mpir import ProcDesc
@@ -21,11 +20,12 @@ from crdebug.debugger.group import Identity, TargetGroup
 from crdebug.debugger.in_c import number_in_c
 from crdebug.debugger.startup import index_cache, unpacked_debug_files
 from crdebug.debugger.target import BreakpointRequest, Target, TargetState
+from crdebug.gdbscripts.wire import gdb_signal_name
 from crdebug.job.directory import JobRecord
 from crdebug.job.ended_leaders import refuse_unattachable
 from crdebug.job.launch import end
 from crdebug.job.shims import RankShim
-from crdebug.node import proc, signals
+from crdebug.node import proc
 from crdebug.node.ask import gdb_program
 from crdebug.node.code import remove_breakpoints
 
@@ -71,9 +71,7 @@ def _tell_of(death: GdbDied, tell: Tell) -> None:
 
 async def pass_signal(target: Target, signal: int, deadline: Deadline) -> None:
     """Have a GDB give the rank this signal without a word."""
-    # GDB names real-time signals by number, the others as everybody does.
-    name = signals.name_of(signal) if signal < SIGRTMIN else f"SIG{signal}"
-    await target.console(f"handle {name} nostop noprint pass", deadline)
+    await target.console(f"handle {gdb_signal_name(signal)} nostop noprint pass", deadline)
 
 
 async def launch_group(

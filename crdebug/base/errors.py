@@ -88,9 +88,13 @@ class NotAvailable(CrdebugError):
 
 @dataclass(eq=False)
 class GdbError(CrdebugError):
-    """GDB answered a command with an error; `problem` is GDB's own message."""
+    """GDB answered a command with an error; `problem` is GDB's own message.
+
+    kind: of an error that is one of crdebug's own in there, a wire.ErrorKind; else "".
+    """
 
     command: str
+    kind: str = ""
 
 
 @dataclass(eq=False)

@@ -48,14 +48,19 @@ class ThreadRecord:
     told: bool = False
 
     @property
+    def siginfo(self) -> bytes:
+        """The siginfo_t itself; empty if there is none."""
+        return bytes.fromhex(self.signal)
+
+    @property
     def signal_number(self) -> int:
         """0 if there is none."""
-        return int.from_bytes(bytes.fromhex(self.signal)[:4], "little")
+        return int.from_bytes(self.siginfo[:4], "little")
 
     @property
     def is_fault(self) -> bool:
         """Is it of an instruction that the thread is at, and which does it again?"""
-        code = int.from_bytes(bytes.fromhex(self.signal)[8:12], "little", signed=True)
+        code = int.from_bytes(self.siginfo[8:12], "little", signed=True)
         return self.signal_number in _FAULTS and code > 0
 
 

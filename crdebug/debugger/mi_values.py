@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from crdebug.base.events import Location, RankStopped, StopReason
 from crdebug.debugger.target import Frame, Inserted, ThreadInfo
+from crdebug.gdbscripts.wire import ENDING, REPORT
 from crdebug.mi.records import MiList, MiTuple
 
 _LWP = re.compile(r"(?:LWP|process) (\d+)")
@@ -18,7 +19,6 @@ _PENDING = re.compile(
     r"(Function \".*\" not defined|No source file named .*|No line \S+ in .*)\.\s*$"
 )
 _HISTORY = re.compile(r"^\$\d+ = ", re.MULTILINE)
-_ENDING, _REPORT = "crdebug-ending ", "report of "
 _LOCATION = re.compile(r"^-l(?:ocation)? ")
 _SYMBOL = re.compile(r"<(.*?)(?:\+\d+)?>")
 _REASONS: Mapping[str, StopReason] = {
@@ -210,12 +210,12 @@ def without_history(text: str) -> str:
 def ending(console: str) -> str:
     """What gdbscripts/endings.py has said of a rank that is about to end, or ""."""
     # GDB may put what it has begun to say of its own in front of it, in the same record
-    return console.partition(_ENDING)[2].partition("\n")[0].strip()
+    return console.partition(ENDING)[2].partition("\n")[0].strip()
 
 
 def report(ending: str) -> str:
     """The summary of a sanitizer's report, if that is what `ending` is about, or ""."""
-    return ending.removeprefix(_REPORT) if ending.startswith(_REPORT) else ""
+    return ending.removeprefix(REPORT) if ending.startswith(REPORT) else ""
 
 
 def is_noise(log: str) -> bool:

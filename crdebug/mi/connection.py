@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, GdbDied, GdbError
 from crdebug.base.ranks import RankSet
+from crdebug.gdbscripts.wire import error_parts
 from crdebug.mi.records import Async, Garbage, Prompt, Record, Result, Stream, parse, quote
 from crdebug.mi.transport import Transport
 
@@ -138,8 +139,8 @@ class Connection:
             pending.answer, f"gdb's answer to '{pending.command}'", ranks=self._rank
         )
         if result.kind == "error":
-            message = result.payload.text("msg", "gdb gave no reason")
-            raise GdbError(message, pending.command, ranks=self._rank)
+            kind, problem = error_parts(result.payload.text("msg", "gdb gave no reason"))
+            raise GdbError(problem, pending.command, kind, ranks=self._rank)
         return result
 
     async def _read(self) -> None:

@@ -21,6 +21,7 @@ from crdebug.base.errors import CrdebugError, GdbError, Interrupted, Refused, St
 from crdebug.base.events import GroupStopped, Progress, RankStopped, StopReason
 from crdebug.base.ranks import RankSet
 from crdebug.debugger.in_c import number_in_c
+from crdebug.gdbscripts.wire import Reach, place_of
 from crdebug.mi.records import MiTuple
 from crdebug.timeline.messages import Cut
 from crdebug.travel.replay import ended, moved, quiet
@@ -48,10 +49,11 @@ class End:
 
     @classmethod
     def of(cls, place: str, signalled: bool = False, syscall: str = "") -> End:
-        """A place of the walker's (gdbscripts/stepper/commands.py) that is one move."""
-        _, pc, level, count = place.split(":")
-        sp = None if level == "-" else int(level.rpartition(",")[2], 16)
-        return cls(int(pc, 16), sp, int(count), syscall, signalled)
+        """A place of the walker's that is one move, of which the level is a stack pointer."""
+        (move,) = place_of(place)
+        assert isinstance(move, Reach)
+        sp = None if move.level is None else move.level[3]
+        return cls(move.pc, sp, move.times, syscall, signalled)
 
 
 @dataclass(frozen=True, slots=True)

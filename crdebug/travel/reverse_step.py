@@ -22,6 +22,7 @@ from crdebug.debugger import mi_values
 from crdebug.debugger.gdb import GdbTarget
 from crdebug.debugger.group import TargetGroup
 from crdebug.debugger.target import Target
+from crdebug.gdbscripts.wire import ErrorKind, Reach, place_text
 from crdebug.job import half_back
 from crdebug.mi.records import MiTuple
 from crdebug.native.recorder import clock as layout
@@ -32,7 +33,6 @@ from crdebug.travel.restore_points import StartOfHistory
 from crdebug.travel.seek import Traveller
 
 _ALONE = "alone"
-_HIT_ANYWHERE = "hit:{:x}:-:1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Reverse:
     async def to_end(self, focus: int, piece: int) -> str:
         """To the end of a piece, where the rank is about to enter its next call: the place."""
         await self._to_entry(focus, piece)
-        return _HIT_ANYWHERE.format(self._hold(focus))
+        return place_text([Reach(self._hold(focus))])
 
     async def to_origin(self, focus: int) -> None:
         """To the beginning of the piece, with the watchpoints' values as they were there."""
@@ -234,7 +234,7 @@ class Reverse:
 
     async def _to_entry(self, focus: int, now: int) -> None:
         await self._set_origin(focus, now)
-        await self._go(focus, _HIT_ANYWHERE.format(self._hold(focus)))
+        await self._go(focus, place_text([Reach(self._hold(focus))]))
 
     # ---- the walker -------------------------------------------------------------------------
 
@@ -248,7 +248,7 @@ class Reverse:
             return await self._walked(focus, command)
         except GdbError as error:
             # Only a start is an origin that a user can stand at.
-            if "where the snapshot was made" in str(error):
+            if error.kind == ErrorKind.AT_ORIGIN:
                 raise _start_of_history(focus) from None
             raise
 

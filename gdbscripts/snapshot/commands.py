@@ -48,14 +48,14 @@ from ..ptrace import (
     wait,
 )
 from ..rank_state import (
-    RESTART_SYSCALL,
     hit,
     preparations,
     register,
     signalled,
     unsettled,
-    was_interrupted,
 )
+from ..system_calls import RESTART_SYSCALL, original_call
+from ..wire import Command, was_interrupted
 from .files import put_back_files
 from .kernel import (
     PTRACE_SINGLESTEP,
@@ -104,8 +104,7 @@ class ThreadState:
     @property
     def was_inside(self):
         """Was it in a system call that it has to make again?"""
-        now = self.registers
-        return was_interrupted({"rax": now.rax, "orig_rax": now.orig_rax})
+        return was_interrupted(self.registers.rax, self.registers.orig_rax)
 
     def settled(self, memory):
         """Its registers in front of the call that it was in."""
@@ -123,26 +122,6 @@ class ThreadState:
         if raw_xstate(tid) != self.xstate:
             set_raw_xstate(tid, self.xstate)
         set_registers(tid, self.settled(memory))
-
-
-NANOSLEEP, POLL, FUTEX, CLOCK_NANOSLEEP = 35, 7, 202, 230
-
-
-def original_call(memory, registers):
-    """Which call restart_syscall(2) goes on with; shim.c, original_call, does the same."""
-    instruction = registers.rip - 2
-    room = min(instruction & 4095, 64)
-    code = memory.read(instruction - room, room)
-    for back in range(5, room + 1):
-        load, number, *zeros = code[room - back : room - back + 5]
-        if load == 0xB8 and not any(zeros) and number in (POLL, NANOSLEEP, FUTEX, CLOCK_NANOSLEEP):
-            return number
-    lowest = 65536  # of pointers
-    if registers.rdi < lowest:
-        return POLL if registers.rdx < lowest else CLOCK_NANOSLEEP
-    if registers.r10 >= lowest and registers.rsi & ~(128 | 256) in (0, 9):
-        return FUTEX
-    return NANOSLEEP if registers.rsi == 0 or registers.rsi >= lowest else POLL
 
 
 def is_own_memory(area):
@@ -431,9 +410,9 @@ class Kept(gdb.MICommand):
 
 preparations.append(lead_over)
 
-Keep("-crdebug-keep")
-PutBack("-crdebug-put-back")
-Arrive("-crdebug-arrive")
-Show("-crdebug-show")
-Forget("-crdebug-forget")
-Kept("-crdebug-kept")
+Keep(Command.KEEP)
+PutBack(Command.PUT_BACK)
+Arrive(Command.ARRIVE)
+Show(Command.SHOW)
+Forget(Command.FORGET)
+Kept(Command.KEPT)

@@ -9,7 +9,6 @@ from collections import namedtuple
 import gdb
 
 from ..snapshot.memory import areas
-from .engine import SP
 
 FP = 6
 PT_LOAD, PT_GNU_EH_FRAME = 1, 0x6474E550
@@ -423,6 +422,3 @@ class Book:
                 found.add(at)
                 at = max(self.range_end(at), at + 1) if self.line(at) else end
         return found
-
-
-assert SP == 7

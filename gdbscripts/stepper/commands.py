@@ -1,6 +1,6 @@
 """Reverse execution of the selected thread, between a snapshot and the present stop.
 
-stepper/search.py says what a place is.
+wire.py says what a place is.
 
 -crdebug-walk-library PATH
     Where the compiled part is (native/stepper/walk.c); before anything else.
@@ -26,15 +26,17 @@ import contextlib
 
 import gdb
 
-from ..ptrace import Gone, registers_of, set_registers
-from ..snapshot.commands import Snapshot, flush, process, refresh_watchpoints
+from ..ptrace import Gone, registers_of
+from ..snapshot.commands import flush, process, refresh_watchpoints
 from ..snapshot.kernel import SYSCALL_INSTRUCTION
-from ..snapshot.memory import Memory, write_content
+from ..snapshot.memory import Memory
+from ..wire import Command, Reach, place_of, place_text
 from .code import Book
 from .engine import (
     COMPARE,
     CRASHES,
     STOP,
+    AtOrigin,
     EndAhead,
     Engine,
     SignalAhead,
@@ -45,43 +47,13 @@ from .engine import (
     swap_watching,
 )
 from .lines import Reverse
-from .search import PORTION, BeforeOrigin, End, FromEarlier, Mark, Search, levels_of, reach
+from .search import PORTION, BeforeOrigin, End, FromEarlier, Mark, Search, levels_of
 from .states import Here, Origin, general, near, walking
 
 SECONDS = 30.0
 KINDS = ("stepi", "nexti", "step", "next", "finish")
 OVER_CALLS = ("rsp", "rbp", "rbx", "r12", "r13", "r14", "r15")
 CLOSE = 32  # so many passages of the present address before the present stop, a search starts
-
-
-# ---- places as text -----------------------------------------------------------------------------
-
-
-def place_text(moves):
-    return ";".join(move_text(move) for move in moves) or "-"
-
-
-def move_text(move):
-    if move[0] != "hit":
-        return f"{move[0]}:{move[1]}"
-    _, pc, level, count = move
-    where = "-" if level is None else ",".join(f"{value:x}" for value in level)
-    return f"hit:{pc:x}:{where}:{count}"
-
-
-def place_of(text):
-    moves = []
-    for part in text.split(";") if text != "-" else ():
-        kind, *rest = part.split(":")
-        if kind == "hit":
-            pc, where, count = rest
-            level = None if where == "-" else tuple(int(value, 16) for value in where.split(","))
-            moves.append((kind, int(pc, 16), level, int(count)))
-        elif kind in ("flat", "stepi"):
-            moves.append((kind, int(rest[0])))
-        else:
-            raise gdb.GdbError(f"'{text}' is no place")
-    return tuple(moves)
 
 
 class Walk:
@@ -137,7 +109,7 @@ class Walk:
         self.origin.put_back()
         self.origin.learn(self.book)
         if not start and registers_of(self.tid).rip == here.pc and self.is_here(here):
-            raise WalkFailed("this is where the snapshot was made")
+            raise AtOrigin
         self.origin.put_back_near(start)
         level = stack_level(here.registers.rsp)
         self.engine.wanted, self.engine.limits = here.registers, CRASHES
@@ -167,7 +139,7 @@ class Walk:
             elif isinstance(ahead, EndAhead) or not self.engine.give(ahead.number):
                 raise ahead
             if passed == PORTION:
-                start, passed = (*start, reach(here.pc, level, passed)), 0
+                start, passed = (*start, Reach(here.pc, level, passed)), 0
                 self.origin.keep_near(start)
 
     def is_crash_of(self, here):
@@ -182,7 +154,7 @@ class Walk:
     def nearer(self, end, start):
         """The end of a search, which is to start shortly before it."""
         if end.hits > 4 * CLOSE:
-            ahead = (*start, reach(end.pc, end.level, end.hits - CLOSE))
+            ahead = (*start, Reach(end.pc, end.level, end.hits - CLOSE))
             Search(self.engine, self.book, self.origin).go(search_mark(ahead))
             self.origin.keep_near(ahead)
             if ahead in near:
@@ -259,7 +231,7 @@ class Walk:
 
 
 def place_moves(end):
-    return (("hit", end.pc, end.level, end.hits),)
+    return (Reach(end.pc, end.level, end.hits),)
 
 
 def search_mark(moves):
@@ -278,7 +250,7 @@ class WhereHere(gdb.MICommand):
             walking.pop("landed", None)
             end, start = walk.find_here(here)  # the moves are of the same point, all of them
             walk.land()
-            hits = end.hits + sum(count for _, _, _, count in start)
+            hits = end.hits + sum(each.times for each in start)
             told = walk.told(place_moves(end._replace(hits=hits)))
             return {**told, "signalled": str(int(here.signalled))}
 
@@ -287,9 +259,10 @@ class Go(gdb.MICommand):
     def invoke(self, arguments):
         with Walk(arguments) as walk:
             text, *expected = walk.rest
+            moves = place_of(text)
             search = Reverse(walk.engine, walk.book, walk.origin, None, [])
-            walk.go(search, place_of(text))
-            told = walk.told(place_of(text))
+            walk.go(search, moves)
+            told = walk.told(moves)
             if expected and [told["pc"], told["sp"]] != expected:
                 raise gdb.GdbError("did not come back to the same state")
             return told
@@ -304,9 +277,7 @@ class ReverseCommand(gdb.MICommand):
             return walk.reverse(kind)
 
 
-WalkLibrary("-crdebug-walk-library")
-WhereHere("-crdebug-here")
-Go("-crdebug-go")
-ReverseCommand("-crdebug-reverse")
-
-assert (Snapshot, set_registers, write_content) is not None
+WalkLibrary(Command.WALK_LIBRARY)
+WhereHere(Command.HERE)
+Go(Command.GO)
+ReverseCommand(Command.REVERSE)

@@ -9,9 +9,10 @@ import time
 
 import gdb
 
-from ..ptrace import REGISTERS, UserRegisters, libc, ptrace, registers_of
+from ..ptrace import UserRegisters, libc, ptrace, registers_of
 from ..rank_state import is_caught, symbol_address
-from ..snapshot.commands import FUTEX
+from ..system_calls import FUTEX
+from ..wire import ErrorKind, error_text, gdb_signal_number
 
 (
     POINT,
@@ -98,6 +99,13 @@ class WalkFailed(gdb.GdbError):
     """The walk cannot be done; the text says why."""
 
 
+class AtOrigin(WalkFailed):
+    """The thread stands at the origin."""
+
+    def __init__(self):
+        super().__init__(error_text(ErrorKind.AT_ORIGIN, "this is where the snapshot was made"))
+
+
 class OutOfTime(WalkFailed):
     """The thread does not work any more, or the user has had enough."""
 
@@ -145,20 +153,11 @@ def load_walk(path):
 SIGNAL_LINE = re.compile(r"^(SIG\w+)\s+\S+\s+\S+\s+(Yes|No)", re.M)
 
 
-def number_of_signal(name):
-    """By GDB's name: Python names of the real-time signals but the first and the last. None for
-    one that is not Linux's."""
-    number = name.removeprefix("SIG")
-    if number.isdecimal():
-        return int(number) if int(number) <= signal.SIGRTMAX else None
-    return getattr(signal, name, None)
-
-
 def passed_signals():
     """The signals that GDB gives to the program, as a mask."""
     mask = 0
     for name, passed in SIGNAL_LINE.findall(gdb.execute("info signals", to_string=True)):
-        number = number_of_signal(name)
+        number = gdb_signal_number(name)
         if passed == "Yes" and number is not None and name not in QUIET_SIGNALS:
             mask |= 1 << (number - 1)
     return mask
@@ -356,6 +355,3 @@ def point_at(address, action, limit=0, level=None):
 
 def stack_level(sp):
     return (SP, 0, 0, sp)
-
-
-assert "rip" in REGISTERS

@@ -11,8 +11,9 @@ expanded count as called ones.
 
 import contextlib
 
+from ..wire import Reach, Steps
 from .engine import CALLED, COUNT, OUT, STEPS, WalkFailed, point_at, stack_level
-from .search import BeforeOrigin, End, FromEarlier, Level, Mark, Search, Segment, reach
+from .search import BeforeOrigin, End, FromEarlier, Level, Mark, Search, Segment, ends_at
 
 
 class Reverse(Search):
@@ -136,7 +137,7 @@ class Reverse(Search):
         """The level that an instruction called: where it begins, itself, and where it ends."""
         entries = segment.entries
         sp = entries[index][1]
-        start = Mark((*self.place(segment, index), ("stepi", 1)), 0)
+        start = Mark((*self.place(segment, index), Steps(1)), 0)
         self.go(start)
         pc = self.engine.registers.rip
         if index + 1 < len(entries):
@@ -270,7 +271,7 @@ class Reverse(Search):
                 break
             code = self.book.code(registers.rip)
             if code is not None and code.has_lines():
-                moves = (*start.moves[:-1], ("stepi", 1 + count))
+                moves = (*start.moves[:-1], Steps(1 + count))
                 return Mark(moves, 0), inner._replace(pc=registers.rip, code=code)
         return start, None
 
@@ -316,9 +317,9 @@ class Reverse(Search):
             if fresh:
                 return
             raise BeforeOrigin(level)
-        if mark.moves[-1][1] == code.entry:
+        if ends_at(mark, code.entry):
             return
-        if way and mark.moves == (reach(*way, 1),):
+        if way and mark.moves == (Reach(*way, 1),):
             raise BeforeOrigin(level)
         yield from self.back_from(start, self.end_at(start, mark), level, fresh)
 

@@ -18,10 +18,10 @@ from ..ptrace import registers_of
 from ..snapshot.commands import OWN_STOPS, process
 from ..snapshot.kernel import SYSCALL_INSTRUCTION, stop_signal
 from ..snapshot.memory import Memory
+from ..wire import Command, Reach
 from .commands import Walk
 from .engine import COUNT, CRASHES, STOP, EndAhead, SignalAhead, WalkFailed, point_at, stack_level
 from .lines import Reverse
-from .search import reach
 
 SAVED = ("rip", "rsp", "rbp", "rbx", "r12", "r13", "r14", "r15")  # over calls
 NAMES = (*SAVED, "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
@@ -138,7 +138,7 @@ class Meeting:
                     return None, None
                 self.passed += 1
                 if not self.signal:
-                    return (reach(self.pc, self.level, self.passed),), self.state()
+                    return (Reach(self.pc, self.level, self.passed),), self.state()
             except SignalAhead as ahead:
                 self.signals += 1
                 if ahead.number != self.signal:
@@ -154,7 +154,7 @@ class Meeting:
         walk = self.walk
         told = stop_signal(walk.tid)
         if told.code > 0:  # by the instruction that it stands at
-            return (reach(self.pc, self.level, self.passed),) if self.passed else ()
+            return (Reach(self.pc, self.level, self.passed),) if self.passed else ()
         call = self.pc - len(SYSCALL_INSTRUCTION)
         if walk.memory.read(call, len(SYSCALL_INSTRUCTION)) != SYSCALL_INSTRUCTION:
             raise WalkFailed("the thread did not send itself the signal")
@@ -166,7 +166,7 @@ class Meeting:
             except SignalAhead as ahead:
                 walk.engine.pending = ahead.number
         walk.engine.pending = 0
-        return (reach(call, self.level, counter.hits),) if counter.hits else ()
+        return (Reach(call, self.level, counter.hits),) if counter.hits else ()
 
     def state(self):
         return state_of(self.walk.tid, self.walk.memory)
@@ -188,6 +188,6 @@ class CallFrame(gdb.MICommand):
         return {"frame": f"{int(found):x}"}
 
 
-CallFrame("-crdebug-call-frame")
-Recall("-crdebug-recall")
-Meet("-crdebug-meet")
+CallFrame(Command.CALL_FRAME)
+Recall(Command.RECALL)
+Meet(Command.MEET)

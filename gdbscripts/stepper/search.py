@@ -1,12 +1,7 @@
 """Reverse execution of one thread: where to go, found by running forward from an earlier state.
 
-The earlier state is the origin: a snapshot that is put back as often as needed. A place is a list
-of moves from there:
-    hit:PC:LEVEL:N   run until PC is reached for the N-th time at a stack level
-    flat:K           K instructions of the present level, a called function being one of them
-    stepi:K          K instructions
-A level is BASE,OFFSET,INDIRECT,VALUE in hexadecimal: what a register plus an offset must be (or
-what is in memory there), "-" for any.
+The earlier state is the origin: a snapshot that is put back as often as needed. A place is a
+tuple of moves from there, see wire.py.
 
 Long stretches are run at full speed, from breakpoint to breakpoint. To find what a function did
 last before the present stop, breakpoints are put on landmarks: its entry, and one in each of its
@@ -21,9 +16,8 @@ from collections import namedtuple
 import gdb
 
 from ..ptrace import WORD
-from .code import Book
+from ..wire import Reach, Steps
 from .engine import (
-    CALLED,
     COUNT,
     OUT,
     POINT,
@@ -31,7 +25,6 @@ from .engine import (
     RETIRE,
     SIGNALLED,
     SP,
-    STEPS,
     STOP,
     WalkFailed,
     point_at,
@@ -71,10 +64,6 @@ Mark = namedtuple("Mark", "moves seen")
 Level = namedtuple("Level", "frame pc code expanded function is_signal")
 # Instructions of a level, from a mark to the next segment, or to the search's end.
 Segment = namedtuple("Segment", "mark entries stop")
-
-
-def reach(pc, level, count):
-    return ("hit", pc, level, count)
 
 
 def frame_rows():
@@ -161,21 +150,11 @@ class Search:
         return point
 
     def move(self, move, counter=None):
-        kind, *rest = move
-        if kind == "hit":
-            pc, level, count = rest
-            points = [point_at(pc, STOP, count, level)]
-            self.engine.run(points if counter is None else [*points, counter])
-        elif kind == "flat":
-            self.flat_steps(rest[0])
-        else:
-            self.engine.step(rest[0])
-
-    def flat_steps(self, count):
-        if count:
-            event, _, _ = self.engine.flat(self.resumes(), WORD, count)
-            if event != STEPS:
-                raise WalkFailed("did not come back to the same state")
+        if isinstance(move, Steps):
+            self.engine.step(move.times)
+            return
+        points = [point_at(move.pc, STOP, move.times, move.level)]
+        self.engine.run(points if counter is None else [*points, counter])
 
     def resumes(self):
         """Points where a jump out of called functions may lead to, from the present place."""
@@ -240,7 +219,7 @@ class Search:
             portion = point_at(place.address, STOP, PORTION, level)
             if self.engine.run([portion, stop]) is not portion:
                 break
-            start = Mark((*start.moves, reach(place.address, level, PORTION)), stop.hits)
+            start = Mark((*start.moves, Reach(place.address, level, PORTION)), stop.hits)
             self.origin.keep_near(start.moves)
         hits = portion.hits
         if place.address == end.pc and self.is_at(level):
@@ -260,7 +239,7 @@ class Search:
         reached = self.engine.run([here, stop])
         if reached is not here:
             raise WalkFailed("did not come back to the same state")
-        mark = Mark((*start.moves, reach(point.address, level, count)), stop.hits)
+        mark = Mark((*start.moves, Reach(point.address, level, count)), stop.hits)
         if time.monotonic() - began > LONG:
             self.origin.keep_near(mark.moves)
         return mark
@@ -311,9 +290,9 @@ class Search:
                 yield segment, index
             if at_start:
                 break
-            if level.code is not None and mark.moves[-1][1] == level.code.entry:
+            if level.code is not None and ends_at(mark, level.code.entry):
                 return
-            if extra and mark.moves == (reach(*extra[0], 1),):
+            if extra and mark.moves == (Reach(*extra[0], 1),):
                 raise BeforeOrigin(level)
             yield None
             stop = self.end_at(start, mark)
@@ -328,10 +307,10 @@ class Search:
 
     def is_in(self, mark, level):
         """Is a mark in a level, as far as it says?"""
-        kind, pc, where, _ = mark.moves[-1] if mark.moves[-1][0] == "hit" else ("", 0, None, 0)
-        if not kind or level.code is None or not level.code.contains(pc):
+        last = mark.moves[-1]
+        if isinstance(last, Steps) or level.code is None or not level.code.contains(last.pc):
             return False
-        return where in (level.code.level(pc, level.frame), self.stack_of(pc, level))
+        return last.level in (level.code.level(last.pc, level.frame), self.stack_of(last.pc, level))
 
     def stack_of(self, pc, level):
         """The stack pointer at an address in a frame, if the frame is told by it."""
@@ -342,13 +321,15 @@ class Search:
 
     def end_at(self, start, mark):
         """A mark as the end of a search from `start` on."""
-        _, pc, level, _ = mark.moves[-1]
+        last = mark.moves[-1]
+        assert isinstance(last, Reach)
+        pc, level, _ = last
         self.go(start)
         counter = point_at(pc, COUNT, 0, level)
         for move in mark.moves[len(start.moves) :]:
             self.move(move, counter)
         # Where a move ends is not counted on the way.
-        own = sum(move[1:3] == (pc, level) for move in mark.moves[len(start.moves) :])
+        own = sum(move[:2] == (pc, level) for move in mark.moves[len(start.moves) :])
         return End(pc, level, counter.hits + own)
 
     def place(self, segment, index):
@@ -363,7 +344,7 @@ class Search:
         same = sum(
             each[:2] == (pc, sp) and not each[2] & SIGNALLED for each in entries[1 : index + 1]
         )
-        return (*mark.moves, reach(pc, stack_level(sp), same))
+        return (*mark.moves, Reach(pc, stack_level(sp), same))
 
     # ---- the origin ---------------------------------------------------------------------------
 
@@ -410,4 +391,7 @@ def level_of(point):
     return (point.base, point.offset, point.indirect, point.value)
 
 
-assert (Book, CALLED, OUT, SIGNALLED, SP) is not None
+def ends_at(mark, address):
+    """Does the last move to a mark lead to an address?"""
+    last = mark.moves[-1]
+    return isinstance(last, Reach) and last.pc == address

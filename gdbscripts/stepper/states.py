@@ -5,7 +5,7 @@ import contextlib
 import gdb
 
 from ..ptrace import extended_state, ptrace, registers_of, tids, wait
-from ..rank_state import held_signal, is_caught, was_interrupted
+from ..rank_state import held_signal, is_caught
 from ..snapshot.commands import Snapshot, find, flush, is_own_memory, process
 from ..snapshot.kernel import PTRACE_SINGLESTEP, fields_of, leave_call, rseq_ranges, stop_signal
 from ..snapshot.memory import Memory, areas, read_content
@@ -95,8 +95,6 @@ class Here:
         self.signalled = take_signal(tid)
         flush()
         self.registers = registers_of(tid)
-        before = {"rax": self.registers.rax, "orig_rax": self.registers.orig_rax}
-        self.inside = was_interrupted(before)
         self.xstate = extended_state(tid)
         self.areas = [each for each in areas(pid) if is_own_memory(each)]
         self.excepted = [*rseq_ranges(tids()), *self.dead_stack()]

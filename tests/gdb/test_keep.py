@@ -10,6 +10,7 @@ from crdebug.base.errors import BadInput, GdbError
 from crdebug.base.events import Location, StopReason
 from crdebug.debugger.gdb import GdbTarget
 from crdebug.debugger.target import BreakpointRequest
+from crdebug.gdbscripts.wire import Command, Thread
 
 
 @pytest.mark.parametrize("what", [(), ("heap",), ("calls",), ("heap", "calls")])
@@ -106,12 +107,12 @@ async def test_threads_in_blocking_calls_are_put_back_into_them_and_none_sees_ei
     inside = set()
     for far in (1, 20, 3, 12, 2, 9):
         await target.keep("here", (), soon())
-        then = (await target.mi("-crdebug-threads", soon())).payload
-        inside |= {row.text("orig_rax") for row in then.list("threads").tuples()}
+        then = (await target.mi(Command.THREADS, soon())).payload
+        inside |= {Thread.of(word).orig_rax for word in then.list("threads").texts()}
         for _ in range(2):
             await run(target, far)
             await target.put_back("here", soon())
-            now = (await target.mi("-crdebug-threads", soon())).payload
+            now = (await target.mi(Command.THREADS, soon())).payload
             assert now == then
         await run(target)
     assert len(inside) > 5

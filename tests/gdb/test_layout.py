@@ -43,7 +43,7 @@ def test_python_and_the_compiler_agree(tmp_path: Path) -> None:
     assert [int(number) for number in numbers.split()] == [
         layout.SIZE,
         layout.CRS_STATE_OFFSET,
-        layout.ABI,
+        layout.SHIM_ABI,
         layout.MAX_THREADS,
         layout.DEFAULT_SIGNAL,
         layout.CRS_CONTINUE,

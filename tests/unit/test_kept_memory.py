@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+
 from crdebug.gdbscripts.snapshot import memory as kept_memory
 
 PAGE = kept_memory.PAGE

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,6 +23,7 @@ TOP = Path(__file__).parents[2]
 LEVELS: dict[str, int] = {
     "base": 0,
     "app": 0,  # it runs in other people's programs, and imports nothing of ours
+    "gdbscripts": 0,  # in GDB's Python, which has no crdebug: of this only WIRE can be imported
     **dict.fromkeys(("node", "mi"), 1),
     **dict.fromkeys(("native", "acquire", "checkpoint", "debugger"), 2),
     **dict.fromkeys(("timeline", "charts"), 3),
@@ -36,6 +38,9 @@ LEVELS: dict[str, int] = {
     "cli": 10,
     "__main__": 11,
 }
+
+# the one module of gdbscripts/ that needs no GDB: what both sides say to each other
+WIRE = "crdebug.gdbscripts.wire"
 
 TALKERS = ("ui", "cli", "__main__")
 # run by file name as well, by scripts and as processes of their own: they talk and exit as such
@@ -141,8 +146,8 @@ def upward_imports(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
         if name != "crdebug" and not name.startswith("crdebug."):
             continue
         other = unit_of(name)
-        if other == "gdbscripts":
-            continue  # to find the files; what is in them, only GDB can import
+        if other == "gdbscripts" and name != WIRE and not name.startswith(f"{WIRE}."):
+            yield line, f"imports {name}, which only GDB's Python can: all but {WIRE} needs a GDB"
         if other not in LEVELS:
             other = ""  # a name that the public API has: from crdebug import Session
         if LEVELS[other] >= LEVELS[own] and (own != other or own == ""):
@@ -162,6 +167,14 @@ def impure_protocol(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.AsyncFunctionDef | ast.Await):
             yield node.lineno, "awaits: the protocol is pure, events in and instructions out"
+
+
+def wire_without_gdb(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    if module != WIRE:
+        return
+    for line, name in imported(tree, module):
+        if name.split(".")[0] not in sys.stdlib_module_names:
+            yield line, f"imports {name}: both sides import {WIRE}, GDB's Python and one without"
 
 
 def touches_processes(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -219,6 +232,7 @@ Rule = Callable[[str, ast.AST], Iterator[tuple[int, str]]]
 RULES: tuple[Rule, ...] = (
     upward_imports,
     impure_protocol,
+    wire_without_gdb,
     touches_processes,
     prints,
     exits,
@@ -228,7 +242,7 @@ RULES: tuple[Rule, ...] = (
 
 def complaints(module: str, source: str) -> list[str]:
     """Every rule that this source breaks, once for each line."""
-    if unit_of(module) not in (*LEVELS, "gdbscripts"):
+    if unit_of(module) not in LEVELS:
         return [f"{module}: has no place in the layers; give it one in LEVELS of test_layers.py"]
     tree = ast.parse(source)
     found = {f"{module}:{line}: {what}" for rule in RULES for line, what in rule(module, tree)}
@@ -283,6 +297,12 @@ BAD = [
     ("crdebug.session", "from crdebug.commands.registry import Registry", "above"),
     ("crdebug.ui.console", "from crdebug.cli import main", "above"),
     ("crdebug.gdbscripts.rank_state", "from crdebug.base.ranks import RankSet", "inside GDB"),
+    ("crdebug.gdbscripts.wire", "import gdb", "both sides"),
+    ("crdebug.gdbscripts.wire", "from .ptrace import WORD", "both sides"),
+    ("crdebug.debugger.gdb", "from crdebug.gdbscripts.ptrace import WORD", "needs a GDB"),
+    ("crdebug.debugger.gdb", "from crdebug.gdbscripts import ptrace", "needs a GDB"),
+    ("crdebug.debugger.gdb", "import crdebug.gdbscripts", "needs a GDB"),
+    ("crdebug.base.ranks", "from crdebug.gdbscripts.wire import WORD", "beside"),
     ("crdebug.checkpoint.protocol", "from crdebug.checkpoint.store import Checkpoint", "pure"),
     ("crdebug.checkpoint.protocol", "import crdebug.node.ask", "pure"),
     ("crdebug.checkpoint.protocol", "import asyncio", "pure"),
@@ -338,6 +358,10 @@ GOOD = [
     ("crdebug.cli", "import sys, click\nloop.add_signal_handler(2, f)\nsys.exit(1)"),
     ("crdebug", "from crdebug.session import Session"),
     ("crdebug.gdbscripts.rank_state", "import gdb\nprint(gdb.VERSION)"),
+    ("crdebug.gdbscripts.rank_state", "from .wire import Command"),
+    ("crdebug.gdbscripts.wire", "import signal\nfrom typing import NamedTuple"),
+    ("crdebug.debugger.gdb", "from crdebug.gdbscripts.wire import Command"),
+    ("crdebug.mi.connection", "from crdebug.gdbscripts import wire"),
 ]
 
 

@@ -1,0 +1,46 @@
+"""System calls that the kernel goes on with by restart_syscall(2): which ones they were.
+
+crdebug/native/shim/shim.c, original_call, does the same inside a rank.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .ptrace import UserRegisters
+    from .snapshot.memory import Memory
+
+RESTART_SYSCALL = 219
+POLL, NANOSLEEP, FUTEX, CLOCK_NANOSLEEP = 7, 35, 202, 230
+FURTHEST = 64  # bytes before a call in which its number is loaded
+PAGE = 4096
+LOWEST_POINTER = 65536
+
+
+def loaded_call(code: bytes) -> int | None:
+    """The number that the code before a system call loads last, of those that are gone on with."""
+    for at in range(len(code) - 5, -1, -1):
+        load, number, *zeros = code[at : at + 5]
+        if load == 0xB8 and not any(zeros) and number in (POLL, NANOSLEEP, FUTEX, CLOCK_NANOSLEEP):
+            return number
+    return None
+
+
+def code_before(rip: int) -> tuple[int, int]:
+    """Address and size of the code to look at before a call, which has its end at `rip`: no more
+    than its own page."""
+    instruction = rip - 2
+    room = min(instruction & (PAGE - 1), FURTHEST)
+    return instruction - room, room
+
+
+def original_call(memory: Memory, registers: UserRegisters) -> int:
+    """Which call restart_syscall(2) goes on with: by its code, else by its arguments."""
+    found = loaded_call(memory.read(*code_before(registers.rip)))
+    if found is not None:
+        return found
+    if registers.rdi < LOWEST_POINTER:
+        return POLL if registers.rdx < LOWEST_POINTER else CLOCK_NANOSLEEP
+    if registers.r10 >= LOWEST_POINTER and registers.rsi & ~(128 | 256) in (0, 9):
+        return FUTEX
+    return NANOSLEEP if registers.rsi == 0 or registers.rsi >= LOWEST_POINTER else POLL

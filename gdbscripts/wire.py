@@ -1,0 +1,256 @@
+"""What crdebug and its part inside each GDB say to each other.
+
+Both import this file: crdebug as `crdebug.gdbscripts.wire`, GDB's Python as `crdebug_gdb.wire`.
+So it is pure, needs nothing but Python 3.9's own library, and imports of that only what costs a
+starting GDB little.
+"""
+
+from __future__ import annotations
+
+import signal
+import struct
+from collections import namedtuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import NamedTuple as NamedTuple
+
+    StackLevel = tuple[int, int, int, int]
+else:
+
+    class FromAnnotations(type):
+        """Makes a class with annotations what typing.NamedTuple makes of it. Importing typing would
+        take a starting GDB 5 ms."""
+
+        def __new__(cls, name, bases, body):
+            if not bases:
+                return super().__new__(cls, name, bases, body)
+            fields = body["__annotations__"]
+            defaults = [body.pop(each) for each in fields if each in body]
+            parent = namedtuple(name, fields, defaults=defaults)
+            return type(name, (parent,), {"__slots__": (), **body})
+
+    class NamedTuple(metaclass=FromAnnotations):
+        pass
+
+
+WORD = (1 << 64) - 1
+
+
+class Command:
+    """The names of crdebug's MI commands, by the module that defines them and describes them."""
+
+    # addresses, arrays, breakpoints, call_sites
+    LIES = "-crdebug-lies"
+    ARRAY = "-crdebug-array"
+    BREAKPOINTS = "-crdebug-breakpoints"
+    SITES = "-crdebug-sites"
+    # checkpoint
+    LEND = "-crdebug-lend"
+    TAKE_BACK = "-crdebug-take-back"
+    WALK_OUT = "-crdebug-walk-out"
+    # endings
+    ENDINGS = "-crdebug-endings"
+    LEFT_MPI = "-crdebug-left-mpi"
+    # frames, inject, jump
+    LINE = "-crdebug-line"
+    PROGRAM_FRAME = "-crdebug-program-frame"
+    INNERMOST_FRAME = "-crdebug-innermost-frame"
+    INJECT = "-crdebug-inject"
+    BEFORE_CALLS = "-crdebug-before-calls"
+    JUMP = "-crdebug-jump"
+    # rank_state
+    THREADS = "-crdebug-threads"
+    REGISTERS = "-crdebug-registers"
+    UNBLOCK = "-crdebug-unblock"
+    ONLY_STOPS = "-crdebug-only-stops"
+    AT_SIGNAL_AGAIN = "-crdebug-at-signal-again"
+    AS_BEFORE = "-crdebug-as-before"
+    SETTLE = "-crdebug-settle"
+    # snapshot.commands
+    KEEP = "-crdebug-keep"
+    PUT_BACK = "-crdebug-put-back"
+    ARRIVE = "-crdebug-arrive"
+    SHOW = "-crdebug-show"
+    FORGET = "-crdebug-forget"
+    KEPT = "-crdebug-kept"
+    # timed_waits
+    WAITS = "-crdebug-waits"
+    # stepper.commands, stepper.meet
+    WALK_LIBRARY = "-crdebug-walk-library"
+    HERE = "-crdebug-here"
+    GO = "-crdebug-go"
+    REVERSE = "-crdebug-reverse"
+    RECALL = "-crdebug-recall"
+    MEET = "-crdebug-meet"
+    CALL_FRAME = "-crdebug-call-frame"
+
+
+LOAD_STEPPER = "python import crdebug_gdb.stepper"
+REFRESH_WATCHPOINTS = "python crdebug_gdb.snapshot.commands.refresh_watchpoints()"
+
+# ---- what goes wrong --------------------------------------------------------------------------
+
+
+class ErrorKind:
+    """Errors of which crdebug does more than show the text."""
+
+    AT_ORIGIN = "at-origin"  # a walk back from where its snapshot was made
+
+
+_KIND, _END = "crdebug-error ", ": "
+
+
+def error_text(kind: str, problem: str) -> str:
+    """What GDB is to say as the text of an error of a kind."""
+    return f"{_KIND}{kind}{_END}{problem}"
+
+
+def error_parts(text: str) -> tuple[str, str]:
+    """Kind and problem of an error's text; "" for one of no kind."""
+    if not text.startswith(_KIND):
+        return "", text
+    kind, _, problem = text[len(_KIND) :].partition(_END)
+    return kind, problem
+
+
+# ---- threads ----------------------------------------------------------------------------------
+
+EINTR = 4
+ERESTART_RESTARTBLOCK = 516
+# What the kernel leaves in the result register of an interrupted call, for itself to act on when
+# the thread goes on (include/linux/errno.h): restart always, unless a handler ran, ...
+RESTART_CODES = frozenset(-code & WORD for code in (512, 513, 514, ERESTART_RESTARTBLOCK))
+
+
+def is_inside_call(orig_rax: int) -> bool:
+    """Is a thread with this register in a system call? Otherwise it is -1."""
+    return orig_rax < 1 << 32
+
+
+def was_interrupted(rax: int, orig_rax: int) -> bool:
+    """Was a thread with these registers stopped inside a system call that has to be made again?
+
+    -EINTR counts too: some calls (epoll_wait, semop, ...) return it when a debugger stops them,
+    without any handler (signal(7), "Interruption of system calls ... by stop signals").
+    """
+    return is_inside_call(orig_rax) and (rax in RESTART_CODES or rax == -EINTR & WORD)
+
+
+class Thread(NamedTuple):
+    """Where a thread is. tid: the kernel's number in the PID namespace of its GDB.
+
+    signal: the siginfo_t of the signal that it has stopped at and gets when it goes on; b"" if
+    there is none. told: has GDB told of that, or is it about to?
+    """
+
+    tid: int
+    pc: int
+    sp: int
+    rax: int
+    orig_rax: int
+    told: bool = False
+    signal: bytes = b""
+
+    @property
+    def was_interrupted(self) -> bool:
+        return was_interrupted(self.rax, self.orig_rax)
+
+    def word(self) -> str:
+        """TID:PC:SP:RAX:ORIG_RAX:TOLD:SIGNAL, all but the TID in hexadecimal."""
+        numbers = (self.pc, self.sp, self.rax, self.orig_rax, self.told)
+        return ":".join((str(self.tid), *(f"{each:x}" for each in numbers), self.signal.hex()))
+
+    @classmethod
+    def of(cls, word: str) -> Thread:
+        tid, *numbers, told, signal = word.split(":")
+        pc, sp, rax, orig_rax = (int(each, 16) for each in numbers)
+        return cls(int(tid), pc, sp, rax, orig_rax, told == "1", bytes.fromhex(signal))
+
+
+def gdb_signal_name(number: int) -> str:
+    """A signal as GDB calls it: real-time ones by number, the others as everybody does."""
+    return signal.Signals(number).name if number < signal.SIGRTMIN else f"SIG{number}"
+
+
+def gdb_signal_number(name: str) -> int | None:
+    """The signal that GDB calls this; None for one that is not Linux's."""
+    number = name[3:] if name.startswith("SIG") else name
+    if number.isdecimal():
+        return int(number) if int(number) <= signal.SIGRTMAX else None
+    return getattr(signal, name, None)
+
+
+# ---- places in a piece of history -------------------------------------------------------------
+
+
+# A stack level is (base, offset, indirect, value): what the register of DWARF's number `base` plus
+# an offset must be; or, if indirect is 1, what lies in memory there.
+
+
+class Reach(NamedTuple):
+    """A move: run until an address is reached for the times-th time at a level; None: at any."""
+
+    pc: int
+    level: StackLevel | None = None
+    times: int = 1
+
+
+class Steps(NamedTuple):
+    """A move: so many instructions."""
+
+    times: int
+
+
+if TYPE_CHECKING:
+    Move = Reach | Steps
+    Moves = tuple[Move, ...]
+
+
+def place_text(moves: Iterable[Move]) -> str:
+    """A place: hit:PC:LEVEL:N and stepi:N, joined by semicolons; "-" for where the moves begin."""
+    return ";".join(map(_move_text, moves)) or "-"
+
+
+def _move_text(move: Move) -> str:
+    if isinstance(move, Steps):
+        return f"stepi:{move.times}"
+    level = "-" if move.level is None else ",".join(f"{value:x}" for value in move.level)
+    return f"hit:{move.pc:x}:{level}:{move.times}"
+
+
+def place_of(text: str) -> Moves:
+    """The moves of a place. Raises ValueError."""
+    return tuple(map(_move_of, text.split(";"))) if text != "-" else ()
+
+
+def _move_of(text: str) -> Move:
+    kind, *rest = text.split(":")
+    if kind == "stepi":
+        return Steps(int(rest[0]))
+    if kind != "hit":
+        raise ValueError(f"'{text}' is no place")
+    pc, level, count = rest
+    if level == "-":
+        return Reach(int(pc, 16), None, int(count))
+    base, offset, indirect, value = (int(each, 16) for each in level.split(","))
+    return Reach(int(pc, 16), (base, offset, indirect, value), int(count))
+
+
+# ---- the shim in a rank -----------------------------------------------------------------------
+# struct crdebug_shim of crdebug/native/shim/crdebug.h
+
+SHIM_ABI = 2
+# abi, size, rank, signal, waiting, clash, crs_state, asker
+SHIM_HEADER = struct.Struct("<IIiiIIiI")
+CRS_STATE_OFFSET, ASKER_OFFSET = 24, 28
+SHIM_THREAD = struct.Struct("<iiII")  # tid, syscall, flags, inside
+EXEMPT, BLOCKED, ASKED, HELD_SHIFT = 1, 2, 4, 8  # flags; from HELD_SHIFT on a signal's number
+NO_CALL = -1
+DEFAULT_SIGNAL = 62
+
+# ---- on the console ---------------------------------------------------------------------------
+
+ENDING = "crdebug-ending "  # begins the line that says how a rank is about to end
+REPORT = "report of "  # and after that, one that says what a sanitizer has reported
