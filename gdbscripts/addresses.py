@@ -6,27 +6,33 @@ it also where the stack below it is another one. --outer: in that frame, which i
 In the language of the frame: not all have an operator for addresses.
 """
 
+from __future__ import annotations
+
 import gdb
 
 from .wire import Command
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .wire import Answer
 
-def frames_above(frame):
-    count = 0
-    while frame.older() is not None:
-        frame, count = frame.older(), count + 1
+
+def frames_above(frame: gdb.Frame) -> int:
+    count, older = 0, frame.older()
+    while older is not None:
+        older, count = older.older(), count + 1
     return count
 
 
-def select_below(outer):
+def select_below(outer: int) -> None:
     frame = gdb.newest_frame()
     for _ in range(frames_above(frame) - outer):
-        frame = frame.older()
+        frame = frame.older() or frame
     frame.select()
 
 
 class Lies(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         if arguments[0] == "--outer":
             select_below(int(arguments[1]))
             arguments = arguments[2:]

@@ -6,16 +6,22 @@ runs fastest in memory (so Fortran's first index is the last here), and format i
 struct module. Only what lies in memory without gaps is taken.
 """
 
+from __future__ import annotations
+
 import gdb
 
 from .wire import Command
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .wire import Answer
 
 NUMBERS = {gdb.TYPE_CODE_INT, gdb.TYPE_CODE_CHAR, gdb.TYPE_CODE_BOOL, gdb.TYPE_CODE_ENUM}
 FLOATS = {4: "f", 8: "d"}
 SIGNED, UNSIGNED = {1: "b", 2: "h", 4: "i", 8: "q"}, {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
-def letter(kind):
+def letter(kind: gdb.Type) -> str | None:
     """The struct module's letter for a type; None if it has none: an address is no quantity."""
     if kind.code == gdb.TYPE_CODE_FLT:
         return FLOATS.get(kind.sizeof)
@@ -25,7 +31,7 @@ def letter(kind):
 
 
 class Array(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         expression = " ".join(arguments)
         value = gdb.parse_and_eval(expression)
         kind = value.type.strip_typedefs()

@@ -10,6 +10,8 @@ on: all is as before the last off or count. {gone=[NUMBER]}: what GDB has delete
 Uses may be nested.
 """
 
+from __future__ import annotations
+
 import re
 
 import gdb
@@ -17,34 +19,41 @@ import gdb
 from .snapshot.commands import enable_again
 from .wire import Command
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from .wire import Answer
+
 FOR_EVER = 1_000_000_000
-lasting = set()  # the numbers of temporary ones that stay for now
-undone = []  # what `on` is to do, the newest last; each returns what is gone
+lasting: set[int] = set()  # the numbers of temporary ones that stay for now
+# What `on` is to do, the newest last; each returns what is gone.
+undone: list[Callable[[], list[int]]] = []
 
 
-def dprintfs():
+def dprintfs() -> list[str]:
     """The numbers of those that are enabled; GDB's Python does not know them."""
     listed = gdb.execute("info breakpoints", to_string=True)
     return re.findall(r"^(\d+)\s+dprintf\s+\S+\s+y", listed, re.M)
 
 
-def switch(word, numbers):
+def switch(word: str, numbers: Iterable[int | str]) -> None:
     if numbers:
         gdb.execute(f"{word} {' '.join(map(str, numbers))}", to_string=True)
 
 
-def stay(numbers):
+def stay(numbers: list[int]) -> None:
     """GDB deletes none of these when it is hit. To be said anew when one was enabled again."""
     switch(f"enable count {FOR_EVER}", numbers)
 
 
-def off():
+def off() -> Answer:
     found, printing = [each for each in gdb.breakpoints() if each.enabled], dprintfs()
     for each in found:
         each.enabled = False
     switch("disable", printing)
 
-    def undo():
+    def undo() -> list[int]:
         for each in found:
             if each.is_valid():
                 enable_again(each)
@@ -56,7 +65,7 @@ def off():
     return {}
 
 
-def count():
+def count() -> Answer:
     found, printing = [each for each in gdb.breakpoints() if each.enabled], dprintfs()
     known = {each.number: each for each in found}
     temporary = [number for number, each in known.items() if each.temporary]
@@ -70,7 +79,7 @@ def count():
     stay(temporary)
     lasting.update(temporary)
 
-    def undo():
+    def undo() -> list[int]:
         there = {number: each for number, each in known.items() if each.is_valid()}
         for number in there.keys() & commands.keys():
             there[number].commands = commands[number]
@@ -86,12 +95,12 @@ def count():
     return {"ignored": rows, "temporary": [str(number) for number in temporary]}
 
 
-def on():
+def on() -> Answer:
     return {"gone": [str(each) for each in undone.pop()()] if undone else []}
 
 
 class Breakpoints(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         try:
             (word,) = arguments
             verb = {"off": off, "count": count, "on": on}[word]

@@ -4,23 +4,29 @@ A return address is behind its call, often on the next line: the byte
 before it is the call's.
 """
 
+from __future__ import annotations
+
 import gdb
 
 from .wire import Command
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .wire import Answer
 
-def function_at(address):
+
+def function_at(address: int) -> str:
     try:
         block = gdb.block_for_pc(address)
     except RuntimeError:
         return ""
     while block is not None and block.function is None:
         block = block.superblock
-    return block.function.print_name if block is not None else ""
+    return block.function.print_name if block is not None and block.function is not None else ""
 
 
 class Sites(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         found = []
         for word in arguments:
             address = int(word, 16) - 1

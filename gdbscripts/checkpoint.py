@@ -33,6 +33,8 @@ no GDB had told of it yet, the new one will, when it finds it. What else is in i
 to the kernel only, stays there.
 """
 
+from __future__ import annotations
+
 import gdb
 
 from .ptrace import (
@@ -71,48 +73,76 @@ from .rank_state import (
 )
 from .wire import Command, Thread, gdb_signal_name
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .wire import Answer
+
 SIGRETURN = 15
-# "taken": this GDB had the process before, and knows what it knew; "stops": the threads of which it
-# knows that they have a SIGSTOP yet to take
-lent = {}
+
+
+class Lent:
+    """taken: this GDB had the process before, and knows what it knew. stops: the threads of which
+    it knows that they have a SIGSTOP yet to take."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self.taken = False
+        self.stops: list[int] = []
+
+
+lent = Lent()
+
+
+def lend(number: int) -> None:
+    """See -crdebug-lend. number: of the waitpoint's signal."""
+    # GDB stops threads by SIGSTOP. One that stopped by itself has it in its queue still, and
+    # GDB counts on that; let go, the process would stop.
+    lent.stops = [tid for tid in tids() if take_stop(tid)]
+    for tid in tids():
+        give = 0
+        if comes_next(tid) & ~(1 << (number - 1)):
+            # The kernel gives the lowest number first, and its handler would run, if only on
+            # the way out: a thread comes out of all handlers that were called over its frame.
+            run_into(tid, number, 0)
+            give = number
+        ptrace(PTRACE_DETACH, tid, give)
+
+
+def take_back() -> None:
+    """See -crdebug-take-back."""
+    taken = []
+    try:
+        for tid in tids():
+            ptrace(PTRACE_ATTACH, tid)
+            taken.append(tid)
+        for tid in taken:
+            while wait(tid) != SIGSTOP:
+                # In the waitpoint only our own signal gets through: let it do its work.
+                ptrace(PTRACE_SYSCALL, tid)
+            ptrace(PTRACE_SETOPTIONS, tid, OPTIONS)
+    except Gone:
+        raise gdb.GdbError("a thread has ended while it was held") from None
+    lent.taken = True
 
 
 class Lend(gdb.MICommand):
-    def invoke(self, arguments):
-        # GDB stops threads by SIGSTOP. One that stopped by itself has it in its queue still, and
-        # GDB counts on that; let go, the process would stop.
-        lent["stops"] = [tid for tid in tids() if take_stop(tid)]
+    def invoke(self, arguments: list[str]) -> Answer:
         (number,) = (int(text) for text in arguments)
-        for tid in tids():
-            give = 0
-            if comes_next(tid) & ~(1 << (number - 1)):
-                # The kernel gives the lowest number first, and its handler would run, if only on
-                # the way out: a thread comes out of all handlers that were called over its frame.
-                run_into(tid, number, 0)
-                give = number
-            ptrace(PTRACE_DETACH, tid, give)
+        lend(number)
         return {}
 
 
 class TakeBack(gdb.MICommand):
-    def invoke(self, arguments):
-        taken = []
-        try:
-            for tid in tids():
-                ptrace(PTRACE_ATTACH, tid)
-                taken.append(tid)
-            for tid in taken:
-                while wait(tid) != SIGSTOP:
-                    # In the waitpoint only our own signal gets through: let it do its work.
-                    ptrace(PTRACE_SYSCALL, tid)
-                ptrace(PTRACE_SETOPTIONS, tid, OPTIONS)
-        except Gone:
-            raise gdb.GdbError("a thread has ended while it was held") from None
-        lent["taken"] = True
+    def invoke(self, arguments: list[str]) -> Answer:
+        take_back()
         return {}
 
 
-def run_to_sigreturn(tid):
+def run_to_sigreturn(tid: int) -> UserRegisters:
     """Run a thread out of a signal handler; returns its registers right after rt_sigreturn."""
     ptrace(PTRACE_SETOPTIONS, tid, OPTIONS)
     entered = False
@@ -126,7 +156,7 @@ def run_to_sigreturn(tid):
         entered = now.orig_rax == SIGRETURN
 
 
-def lead_out(tid, sp):
+def lead_out(tid: int, sp: int) -> UserRegisters:
     """Lead a thread out of its waitpoint, up to where its stack pointer is `sp` again."""
     while True:
         now = registers_of(tid)
@@ -136,7 +166,7 @@ def lead_out(tid, sp):
         now = run_to_sigreturn(tid)
 
 
-def show_inside(tid, before, now):
+def show_inside(tid: int, before: Thread, now: UserRegisters) -> None:
     """Have GDB show a thread inside the call that it is going to make again; see above."""
     shown = UserRegisters.from_buffer_copy(now)
     shown.rip, shown.rax, shown.orig_rax = before.pc, before.rax, before.orig_rax
@@ -147,25 +177,25 @@ def show_inside(tid, before, now):
         awaiting[tid] = now, shown
 
 
-def have_signal_back(tid, before):
+def have_signal_back(tid: int, before: Thread) -> None:
     """The thread, out of its waitpoint, stands at the signal that it stood at."""
-    if before.signal and (before.told or lent.get("taken")):
+    if before.signal and (before.told or lent.taken):
         stop_at_signal(tid, before.signal)
-        if not lent.get("taken"):
+        if not lent.taken:
             signalled["tid"] = tid
 
 
-def queue_signals(before):
+def queue_signals(before: Mapping[int, Thread]) -> None:
     """Have a GDB that has not told of a signal deliver it all the same."""
     for thread in threads():
         was = before.get(thread.ptid[1])
-        if was and was.signal and was.told and not lent.get("taken"):
+        if was and was.signal and was.told and not lent.taken:
             thread.switch()
             name = gdb_signal_name(signal_number(was.signal))
             gdb.execute(f"queue-signal {name}", to_string=True)
 
 
-def stack_pointers(before):
+def stack_pointers(before: Mapping[int, Thread]) -> dict[int, int]:
     """Where each thread in a waitpoint will be out of it, by TID."""
     found = {}
     for thread in threads():
@@ -180,10 +210,10 @@ def stack_pointers(before):
     return found
 
 
-def walk_out_all(before):
+def walk_out_all(before: Mapping[int, Thread]) -> dict[int, str]:
     """Returns what went wrong, by TID."""
-    problems = {}
-    settled = {}  # registers of threads that GDB is to show otherwise
+    problems: dict[int, str] = {}
+    settled: dict[int, UserRegisters] = {}  # registers of threads that GDB is to show otherwise
     with Selection():
         goals = stack_pointers(before)
     set_gate(1)
@@ -216,15 +246,15 @@ def walk_out_all(before):
         queue_signals(before)
     for tid, now in settled.items():
         set_registers(tid, now)
-    if lent.get("taken"):
-        for tid in lent["stops"]:
+    if lent.taken:
+        for tid in lent.stops:
             send_stop(tid)
     lent.clear()
     return problems
 
 
 class WalkOut(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         selected = int(arguments[0])
         before = {each.tid: each for each in map(Thread.of, arguments[1:])}
         unsettled.clear()

@@ -16,12 +16,18 @@ What has happened is said on the console, as one line that begins with wire.ENDI
 stop; the stop itself is one at a breakpoint with a negative number.
 """
 
+from __future__ import annotations
+
 import contextlib
 
 import gdb
 
 from .rank_state import symbol_address
 from .wire import ENDING, REPORT, Command
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .wire import Answer
 
 MOST_FRAMES = 64
 # By name, which register has the status (System V ABI, x86-64).
@@ -34,7 +40,7 @@ RANK, NO_RANK = 8, 0xFFFFFFFF  # in the MPI layer's clock; before MPI_Init
 wanted = {"on": True, "offset": 0}
 
 
-def word(name, offset=0):
+def word(name: str, offset: int = 0) -> int | None:
     """Four bytes at so many from a symbol's address; None where there is no such symbol."""
     try:
         address = symbol_address(name) + offset
@@ -44,7 +50,7 @@ def word(name, offset=0):
     return int.from_bytes(data, "little")
 
 
-def known(name):
+def known(name: str) -> bool:
     """Is there such a symbol?"""
     try:
         return symbol_address(name) != 0
@@ -52,7 +58,7 @@ def known(name):
         return False
 
 
-def in_mpi():
+def in_mpi() -> bool | None:
     """Is it between MPI_Init and MPI_Finalize? None where that cannot be told."""
     if wanted["offset"]:
         state = word("crdebug_clock", wanted["offset"])
@@ -62,7 +68,7 @@ def in_mpi():
     return None if state is None else 0 < state < 5
 
 
-def left_mpi():
+def left_mpi() -> bool:
     """Has it called MPI_Finalize?"""
     rank = word("crdebug_clock", RANK) if wanted["offset"] else None
     if rank is not None:
@@ -70,9 +76,10 @@ def left_mpi():
     return (word("ompi_mpi_state") or 0) >= 3  # Open MPI: ompi/runtime/mpiruntime.h
 
 
-def callers():
+def callers() -> list[tuple[str, str]]:
     """The frames above, as (name, place in the source or "")."""
-    frame, found = gdb.newest_frame().older(), []
+    found: list[tuple[str, str]] = []
+    frame = gdb.newest_frame().older()
     while frame is not None and len(found) < MOST_FRAMES:
         place = frame.find_sal()
         known = place.symtab is not None and frame.function() is not None
@@ -82,11 +89,11 @@ def callers():
     return found
 
 
-def main_returned():
+def main_returned() -> bool:
     """Is what calls main the caller? A libc without symbols (Debian 13's) has that in a function
     without a name, called by the one that has it."""
-    frame = gdb.newest_frame()
-    library, frame = gdb.solib_name(frame.pc()), frame.older()
+    newest = gdb.newest_frame()
+    library, frame = gdb.solib_name(newest.pc()), newest.older()
     while (
         frame is not None and not frame.name() and library and library == gdb.solib_name(frame.pc())
     ):
@@ -94,18 +101,18 @@ def main_returned():
     return frame is not None and (frame.name() or "").startswith(START)
 
 
-def plain(name):
+def plain(name: str) -> str:
     return name.removeprefix("__GI_")
 
 
 class Ending(gdb.Breakpoint):
     """At one of the functions."""
 
-    def __init__(self, name, register):
+    def __init__(self, name: str, register: str) -> None:
         super().__init__(function=name, internal=True, qualified=True)
         self.name, self.register = name, register
 
-    def stop(self):
+    def stop(self) -> bool:
         if not wanted["on"]:
             return False
         if self.name == "PMPI_Abort" and any(map(known, MPI_OWN)):
@@ -143,11 +150,11 @@ class Report(gdb.Breakpoint):
     (sanitizer/common_interface_defs.h); that one is called before, and only notes that
     (compiler-rt/lib/ubsan/ubsan_monitor.cpp)."""
 
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         super().__init__(function=name, internal=True, qualified=True)
         self.name = name
 
-    def stop(self):
+    def stop(self) -> bool:
         if not wanted["on"]:
             return False
         text = "UndefinedBehaviorSanitizer"
@@ -164,7 +171,7 @@ class Report(gdb.Breakpoint):
 
 
 class Endings(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         wanted["on"] = arguments[0] == "on"
         if len(arguments) > 1:
             wanted["offset"] = int(arguments[1])
@@ -172,7 +179,7 @@ class Endings(gdb.MICommand):
 
 
 class LeftMpi(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         return {"left": str(int(left_mpi()))}
 
 

@@ -18,12 +18,18 @@ program calls itself, MPI_..., counts; and who names an address means it.
 
 """
 
+from __future__ import annotations
+
 import os
 import re
 
 import gdb
 
 from .wire import Command
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .wire import Answer
 
 # What crdebug puts into ranks, by its place in the cache (crdebug/native/build.py).
 OF_CRDEBUG = re.compile(r"/native/(\w+-)?[0-9a-f]{16}/[^/]+\.so$")
@@ -34,28 +40,28 @@ OF_MPI = re.compile(
 )
 
 
-def of_package(objfile):
+def of_package(objfile: gdb.Objfile) -> bool:
     """Is it debug information that the distribution has in a file of its own?"""
-    places = gdb.parameter("debug-file-directory").split(":")
-    return any(objfile.filename.startswith(f"{place}/") for place in places if place)
+    places = str(gdb.parameter("debug-file-directory")).split(":")
+    return any((objfile.filename or "").startswith(f"{place}/") for place in places if place)
 
 
-def of_program(frame):
+def of_program(frame: gdb.Frame) -> bool:
     """Has this frame the program's own debug information?"""
     table = frame.find_sal().symtab
     if table is None or frame.function() is None:
         return False
     owner = table.objfile.owner or table.objfile
-    if owner.filename == gdb.current_progspace().filename:
+    path, space = owner.filename or "", gdb.current_progspace()
+    if space is not None and path == space.filename:
         return True
-    name = os.path.basename(owner.filename)
-    foreign = OF_CRDEBUG.search(owner.filename) or OF_MPI.match(name)
+    foreign = OF_CRDEBUG.search(path) or OF_MPI.match(os.path.basename(path))
     return not foreign and not of_package(table.objfile)
 
 
-def program_frame():
+def program_frame() -> gdb.Frame | None:
     """The frame, or None."""
-    frame = gdb.newest_frame()
+    frame: gdb.Frame | None = gdb.newest_frame()
     while frame is not None and not of_program(frame):
         try:
             frame = frame.older()
@@ -64,7 +70,7 @@ def program_frame():
     return frame
 
 
-def select_program_frame():
+def select_program_frame() -> int:
     frame = program_frame()
     if frame is None or frame.level() == 0:
         gdb.newest_frame().select()
@@ -74,12 +80,14 @@ def select_program_frame():
     return frame.level()
 
 
-def line_in_its_file(text):
+def line_in_its_file(text: str) -> Answer:
+    table: gdb.Symtab | None
     if text[0] in "+-":
         here = gdb.selected_frame().find_sal()
         table, line = here.symtab, here.line + int(text)
     else:
-        table, line = gdb.decode_line()[1][0].symtab, int(text)
+        _rest, found = gdb.decode_line()
+        table, line = found[0].symtab if found else None, int(text)
     if table is None:
         raise gdb.GdbError(f"of which file is line {text}? Write FILE:LINE")
     try:
@@ -92,38 +100,38 @@ def line_in_its_file(text):
 MPI_CALLS = re.compile(r"P?MPI_|p?mpi_")
 
 
-def keep_out(breakpoint):
+def keep_out(breakpoint: gdb.Breakpoint) -> None:
     """Disable the locations of a breakpoint that are in crdebug's own code."""
     if breakpoint.type != gdb.BP_BREAKPOINT or (breakpoint.location or "*").startswith("*"):
         return
     for place in getattr(breakpoint, "locations", ()):  # GDB 12 has none
-        library = gdb.current_progspace().solib_name(place.address) or ""
+        library = gdb.solib_name(place.address) or ""
         own = OF_CRDEBUG.search(library) and not MPI_CALLS.match(place.function or "")
         if own and place.enabled:
             place.enabled = False
 
 
 class Line(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         return line_in_its_file(arguments[0])
 
 
 class ProgramFrame(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         return {"level": str(select_program_frame())}
 
 
 class InnermostFrame(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         gdb.newest_frame().select()
         return {}
 
 
 class AtProgram(gdb.Command):
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__("crdebug-at-program", gdb.COMMAND_OBSCURE)
 
-    def invoke(self, argument, from_tty):
+    def invoke(self, argument: str, from_tty: bool) -> None:
         (program_frame() or gdb.newest_frame()).select()
         gdb.execute(argument)
 

@@ -12,6 +12,8 @@ shared when it exits. It is in memory: on a busy disk hundreds of links take a s
 a rank's GDB, whose "index-cache directory" is the shared one.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import time
@@ -24,7 +26,7 @@ OWN_INDEX = "crdebug-index-"  # and the GDB's process id
 PORTION = 1 << 20  # bytes of a file that are copied at a time
 
 
-def begin_own_index(shared):
+def begin_own_index(shared: str) -> None:
     """Switch the cache on. Where it cannot be, GDB reads the debug information itself."""
     os.makedirs(shared, exist_ok=True)
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else os.environ.get("TMPDIR", "/tmp")
@@ -41,7 +43,7 @@ def begin_own_index(shared):
     gdb.events.gdb_exiting.connect(lambda event: end_own_index(own, shared))
 
 
-def end_own_index(own, shared):
+def end_own_index(own: str, shared: str) -> None:
     with contextlib.suppress(gdb.error):  # older ones have no thread that writes
         gdb.execute("maintenance wait-for-index-cache", to_string=True)
     with contextlib.suppress(OSError):  # a full disk, say
@@ -53,13 +55,13 @@ def end_own_index(own, shared):
     remove_index(own)
 
 
-def copy_file(path, copy):
+def copy_file(path: str, copy: str) -> None:
     with open(path, "rb") as source, open(copy, "wb") as target:
         while data := source.read(PORTION):
             target.write(data)
 
 
-def remove_index(own):
+def remove_index(own: str) -> None:
     """A GDB's own directory, in which there are only files."""
     with contextlib.suppress(OSError):
         for each in os.scandir(own):
@@ -68,4 +70,4 @@ def remove_index(own):
 
 
 with contextlib.suppress(OSError):
-    begin_own_index(gdb.parameter("index-cache directory"))
+    begin_own_index(str(gdb.parameter("index-cache directory")))

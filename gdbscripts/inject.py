@@ -15,6 +15,8 @@ of vectors and floating point too, its signal mask and errno are put back, and l
     Threads that a stop has interrupted in a system call stand in front of it from now on.
 """
 
+from __future__ import annotations
+
 import ctypes
 import os
 import re
@@ -49,6 +51,10 @@ from .rank_state import (
 from .system_calls import RESTART_SYSCALL, code_before, loaded_call
 from .wire import Command, was_interrupted
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .wire import Answer
+
 PTRACE_CONT = 7
 RED_ZONE = 128
 SECONDS = 10.0
@@ -62,10 +68,11 @@ UNSAFE = re.compile(
 )
 
 
-def is_unsafe(thread):
+def is_unsafe(thread: gdb.InferiorThread) -> bool:
     """Is the thread inside the allocator or the dynamic linker? By its whole stack."""
     thread.switch()
-    frame, depth = gdb.newest_frame(), 0
+    depth = 0
+    frame: gdb.Frame | None = gdb.newest_frame()
     while frame is not None and depth < 100:
         library = os.path.basename(gdb.solib_name(frame.pc()) or "")
         if library.startswith(("ld-", "ld.so")) or UNSAFE.match(frame.name() or ""):
@@ -77,7 +84,7 @@ def is_unsafe(thread):
     return False
 
 
-def run_on(tid):
+def run_on(tid: int) -> None:
     """Let one thread run for a moment, past breakpoints too: none is in memory now."""
     ptrace(PTRACE_CONT, tid)
     time.sleep(MOMENT)
@@ -86,9 +93,9 @@ def run_on(tid):
         ptrace(PTRACE_CONT, tid, number)
 
 
-def lead_to_safety():
+def lead_to_safety() -> list[int]:
     """Returns the threads that had to move."""
-    moved = []
+    moved: list[int] = []
     for _ in range(TRIES):
         unsafe = [each.ptid[1] for each in threads() if is_unsafe(each)]
         if not unsafe:
@@ -100,7 +107,7 @@ def lead_to_safety():
     raise gdb.GdbError(f"thread {unsafe[0]} does not leave the allocator or the dynamic linker")
 
 
-def await_stop(tid):
+def await_stop(tid: int) -> int:
     """The signal that the thread stops at, in time."""
     limit = time.monotonic() + SECONDS
     while True:
@@ -118,7 +125,7 @@ def await_stop(tid):
 class Caller:
     """Calls functions in one thread; `restore` gives it back what it had."""
 
-    def __init__(self, tid):
+    def __init__(self, tid: int) -> None:
         self.tid = tid
         self.memory = gdb.selected_inferior()
         self.registers = registers_of(tid)
@@ -129,7 +136,7 @@ class Caller:
         allowed = sum(1 << (number - 1) for number in LET_THROUGH)
         set_signal_mask(tid, WORD & ~allowed)
 
-    def call(self, function, *arguments):
+    def call(self, function: int, *arguments: int) -> int:
         """The function's result. It returns to address 0, where there is nothing."""
         now = UserRegisters.from_buffer_copy(self.registers)
         now.rip, now.rsp, now.rax, now.orig_rax = function, self.base - 8, 0, WORD
@@ -151,17 +158,17 @@ class Caller:
             raise gdb.GdbError(f"a call in the rank ended with signal {stopped}")
         return after.rax
 
-    def text(self, string):
+    def text(self, string: str) -> int:
         """The address of a string, below all that a call uses."""
         data = os.fsencode(string) + b"\0"
         at = self.base + 64
         self.memory.write_memory(at, data)
         return at
 
-    def read(self, address, size):
+    def read(self, address: int, size: int) -> bytes:
         return bytes(self.memory.read_memory(address, size))
 
-    def restore(self):
+    def restore(self) -> None:
         set_raw_xstate(self.tid, self.vectors)
         ptrace(PTRACE_SETREGS, self.tid, ctypes.byref(self.registers))
         set_signal_mask(self.tid, self.mask)
@@ -174,7 +181,7 @@ class Caller:
             raise gdb.GdbError("the thread's registers cannot be put back")
 
 
-def inject(tid, dlopen, errno_location, number, rank, path):
+def inject(tid: int, dlopen: int, errno_location: int, number: int, rank: int, path: str) -> None:
     caller = Caller(tid)
     try:
         errno_at = caller.call(errno_location)
@@ -198,7 +205,7 @@ def inject(tid, dlopen, errno_location, number, rank, path):
 
 
 class Inject(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         dlopen, errno_location, number, rank = (int(text, 0) for text in arguments[:4])
         with Selection():
             moved = lead_to_safety()
@@ -211,7 +218,7 @@ class Inject(gdb.MICommand):
 Inject(Command.INJECT)
 
 
-def restarted_call(rip):
+def restarted_call(rip: int) -> int | None:
     """The number of the call that ends at an address, as the code tells it; else None."""
     address, room = code_before(rip)
     code = bytes(gdb.selected_inferior().read_memory(address, room)) if room else b""
@@ -219,11 +226,11 @@ def restarted_call(rip):
 
 
 class BeforeCalls(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         for thread in threads():
             now = registers_of(thread.ptid[1])
             if was_interrupted(now.rax, now.orig_rax):
-                number = now.orig_rax
+                number: int | None = now.orig_rax
                 if number == RESTART_SYSCALL:
                     number = restarted_call(now.rip)
                 if number is not None:

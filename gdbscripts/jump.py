@@ -4,20 +4,26 @@ GDB's own `jump` also lets the rank run; for crdebug what changes the
 rank's state and what runs it are two things (crdebug/travel/branching.py).
 """
 
+from __future__ import annotations
+
 import gdb
 
 from .wire import Command
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .wire import Answer
 
-def place_function(pc):
+
+def place_function(pc: int) -> str | None:
     block = gdb.block_for_pc(pc)
     while block is not None and block.function is None:
         block = block.superblock
-    return None if block is None else block.function.name
+    return None if block is None or block.function is None else block.function.name
 
 
 class Jump(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         text = " ".join(arguments)
         gdb.newest_frame().select()
         _rest, found = gdb.decode_line(text)

@@ -8,6 +8,8 @@ command that the symbols name, takes the ranks back, and leads the threads out t
 GDB 12 or later, x86-64 Linux.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import re
@@ -21,31 +23,38 @@ import gdb
 HERE = os.path.dirname(os.path.abspath(os.path.expanduser(__file__)))
 gdb.execute(f"source {os.path.join(HERE, 'load.py')}", to_string=True)
 
-import crdebug_gdb  # noqa: E402, F401 - it is there by now; for commands that name it
-from crdebug_gdb import checkpoint, ptrace, rank_state, wire  # noqa: E402
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import NoReturn
+
+    from . import checkpoint, ptrace, rank_state, wire
+else:
+    import crdebug_gdb  # noqa: F401 - it is there by now; for commands that name it
+    from crdebug_gdb import checkpoint, ptrace, rank_state, wire
 
 SECONDS = 60.0
 COMMANDS = "MPIR_checkpoint_command", "MPIR_restart_command", "MPIR_checkpoint_listing_command"
 
 
-def complain(text):
+def complain(text: str) -> NoReturn:
     raise gdb.GdbError(f"crdebug: {text}")
 
 
 # ---- the starter ---------------------------------------------------------------------------------
 
 
-def status(pid):
+def status(pid: int) -> dict[str, str]:
     with open(f"/proc/{pid}/status") as file:
         return {name: value.strip() for name, _, value in (line.partition(":") for line in file)}
 
 
-def inner(tid):
+def inner(tid: int) -> int:
     """The number that the thread has in the job."""
     return int(status(tid)["NSpid"].split()[-1])
 
 
-def starter_of(pid):
+def starter_of(pid: int) -> int:
     """The nearest process above that is PID 1 of the rank's own PID namespace."""
     wanted = os.readlink(f"/proc/{pid}/ns/pid")
     while pid > 1:
@@ -55,7 +64,7 @@ def starter_of(pid):
     return complain("this process is of no job of crdebug's: it has no starter above it")
 
 
-def place(name):
+def place(name: str) -> int | None:
     """A symbol's address in the selected inferior, or None."""
     try:
         return rank_state.symbol_address(name)
@@ -64,7 +73,7 @@ def place(name):
 
 
 @contextlib.contextmanager
-def selected(number):
+def selected(number: int) -> Iterator[None]:
     before = gdb.selected_inferior().num
     gdb.execute(f"inferior {number}", to_string=True)
     try:
@@ -73,7 +82,7 @@ def selected(number):
         gdb.execute(f"inferior {before}", to_string=True)
 
 
-def symbols_of(pid):
+def symbols_of(pid: int) -> list[str]:
     """What the three commands of a starter are; GDB reads its symbols and attaches to nothing."""
     path = os.readlink(f"/proc/{pid}/exe")
     with open(f"/proc/{pid}/maps") as file:
@@ -85,19 +94,20 @@ def symbols_of(pid):
             at = [place(name) for name in COMMANDS]
     finally:
         gdb.execute(f"remove-inferiors {number}", to_string=True)
-    if None in at:
+    found = [each for each in at if each is not None]
+    if len(found) < len(at):
         complain(f"process {pid} has no MPIR symbols for checkpoints")
     with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
-        texts = [os.pread(memory.fileno(), 256, base + each) for each in at]
+        texts = [os.pread(memory.fileno(), 256, base + each) for each in found]
     return [text.partition(b"\0")[0].decode() for text in texts]
 
 
 class Job:
     """The job of the selected inferior: its commands, and the ranks of it that this GDB holds."""
 
-    last_handle = None
+    last_handle: str | None = None
 
-    def __init__(self):
+    def __init__(self) -> None:
         pid = gdb.selected_inferior().pid
         if pid == 0:
             complain("attach to a rank first, or to the starter")
@@ -107,15 +117,16 @@ class Job:
         for each in gdb.inferiors():
             if each.pid and each.pid != self.starter:
                 with selected(each.num):
-                    if place("crdebug_shim") is not None:
-                        self.ranks.append(Held(each))
+                    shim = place("crdebug_shim")
+                    if shim is not None:
+                        self.ranks.append(Held(each, shim))
         self.lends_starter = pid == self.starter
 
     @property
-    def name(self):
+    def name(self) -> str:
         return shlex.split(self.listing)[-1]
 
-    def run(self, command):
+    def run(self, command: str) -> str:
         """Run one of its commands; returns all that it said. The starter may not be held then."""
         done = subprocess.run(shlex.split(command), capture_output=True, text=True, check=False)
         if done.returncode:
@@ -123,7 +134,7 @@ class Job:
         return done.stdout + done.stderr
 
 
-def pass_silently(number):
+def pass_silently(number: int) -> None:
     name = wire.gdb_signal_name(number)
     gdb.execute(f"handle {name} nostop noprint pass", to_string=True)
 
@@ -134,34 +145,34 @@ def pass_silently(number):
 class Held:
     """A rank that an inferior of this GDB holds."""
 
-    def __init__(self, inferior):
+    def __init__(self, inferior: gdb.Inferior, shim: int) -> None:
         self.inferior = inferior
         self.number = inferior.num
         self.pid = inferior.pid
-        self.shim = place("crdebug_shim")
-        self.gate = place("MPIR_checkpoint_debug_gate")
-        self.with_checkpoint = place("MPIR_debug_with_checkpoint")
+        self.shim = shim
+        self.gate = rank_state.symbol_address("MPIR_checkpoint_debug_gate")
+        self.with_checkpoint = rank_state.symbol_address("MPIR_debug_with_checkpoint")
         self.rank, self.signal, self.waiting = self.header()
-        self.before = {}
-        self.lent = {}
+        self.before: dict[int, wire.Thread] = {}
+        self.stops: list[int] = []
 
-    def header(self):
+    def header(self) -> tuple[int, int, int]:
         """rank, signal, threads that wait."""
         with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as memory:
             data = os.pread(memory.fileno(), wire.SHIM_HEADER.size, self.shim)
         return wire.SHIM_HEADER.unpack(data)[2:5]
 
-    def asker(self):
+    def asker(self) -> int:
         """The PID of who wants this rank to be let go, while he is there; else 0."""
         with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as memory:
             data = os.pread(memory.fileno(), 4, self.shim + wire.ASKER_OFFSET)
         pid = int.from_bytes(data, "little")
         return pid if os.path.exists(f"/proc/{pid}") else 0
 
-    def write(self, address, value):
+    def write(self, address: int, value: int) -> None:
         self.inferior.write_memory(address, struct.pack("<i", value))
 
-    def note(self):
+    def note(self) -> None:
         """Where each thread is, to lead it back there."""
         self.selected = gdb.selected_thread().ptid[1]
         if rank_state.signalled:
@@ -172,7 +183,7 @@ class Held:
                 tid = thread.ptid[1]
                 self.before[tid] = rank_state.selected_state(tid)
 
-    def herd(self):
+    def herd(self) -> None:
         """Every thread gets the waitpoint signal, before any instruction of its own."""
         pass_silently(self.signal)
         self.write(self.with_checkpoint, 1)
@@ -182,7 +193,7 @@ class Held:
             call = before.orig_rax if before.was_interrupted else wire.NO_CALL
             blocks = ptrace.signal_set(tid, "SigBlk") >> (self.signal - 1) & 1
             if blocks:
-                rank_state.Unblock.invoke(None, [str(self.signal), str(tid)])
+                rank_state.unblock(self.signal, [tid])
             ends = ptrace.ends_call(tid)
             flags = wire.BLOCKED * blocks | (ends & -ends).bit_length() << wire.HELD_SHIFT
             rows.append(wire.SHIM_THREAD.pack(inner(tid), call, flags, 0))
@@ -192,26 +203,26 @@ class Held:
         for tid in self.before:
             ptrace.libc.syscall(ptrace.TGKILL, self.pid, tid, self.signal)
 
-    def await_waitpoint(self):
+    def await_waitpoint(self) -> None:
         limit = time.monotonic() + SECONDS
         while self.header()[2] < len(os.listdir(f"/proc/{self.pid}/task")):
             if time.monotonic() > limit:
                 complain(f"rank {self.rank}: not every thread has come to the waitpoint")
             time.sleep(0.002)
 
-    def lend(self):
+    def lend(self) -> None:
         """Let go without GDB's noticing; its symbols stay."""
         with selected(self.number):
-            checkpoint.Lend.invoke(None, [str(self.signal)])
-            self.lent = dict(checkpoint.lent)
+            checkpoint.lend(self.signal)
+            self.stops = checkpoint.lent.stops
 
-    def take_back(self):
+    def take_back(self) -> None:
         with selected(self.number):
-            checkpoint.lent.update(self.lent)
-            checkpoint.TakeBack.invoke(None, [])
+            checkpoint.lent.stops = self.stops
+            checkpoint.take_back()
             self.walk_out()
 
-    def walk_out(self):
+    def walk_out(self) -> None:
         problems = checkpoint.walk_out_all(self.before)
         for thread in ptrace.threads():
             if thread.ptid[1] == self.selected:
@@ -222,7 +233,7 @@ class Held:
 
 
 @contextlib.contextmanager
-def let_go(job):
+def let_go(job: Job) -> Iterator[None]:
     """The ranks wait in their waitpoints, and nobody traces them; they are taken back after it."""
     herded = []
     try:
@@ -252,7 +263,7 @@ def let_go(job):
 class Prefix(gdb.Command):
     """Checkpoints of the MPI job that this process is a rank, or the starter, of."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__("crdebug", gdb.COMMAND_USER, prefix=True)
 
 
@@ -261,10 +272,10 @@ class Checkpoint(gdb.Command):
 
     crdebug checkpoint [NOTE]"""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__("crdebug checkpoint", gdb.COMMAND_USER)
 
-    def invoke(self, argument, from_tty):
+    def invoke(self, argument: str, from_tty: bool) -> None:
         job = Job()
         note = f" --note {shlex.quote(argument)}" if argument else ""
         with let_go(job):
@@ -279,10 +290,10 @@ class Checkpoint(gdb.Command):
 class LetGo(gdb.Command):
     """Let the ranks go while somebody else takes a checkpoint; run where he asks for it."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__("crdebug let-go", gdb.COMMAND_USER)
 
-    def invoke(self, argument, from_tty):
+    def invoke(self, argument: str, from_tty: bool) -> None:
         job = Job()
         asked = [rank for rank in job.ranks if rank.asker()]
         if not asked:
@@ -294,11 +305,12 @@ class LetGo(gdb.Command):
         print(f"process {who} had the ranks for a checkpoint")
 
 
-def break_where_asked():
+def break_where_asked() -> None:
     """Stop where a rank says that somebody wants a checkpoint, let go meanwhile, and go on."""
     signal = wire.DEFAULT_SIGNAL
-    if gdb.selected_inferior().pid and place("crdebug_shim") is not None:
-        signal = Held(gdb.selected_inferior()).signal
+    shim = place("crdebug_shim") if gdb.selected_inferior().pid else None
+    if shim is not None:
+        signal = Held(gdb.selected_inferior(), shim).signal
     pass_silently(signal)
     at = gdb.Breakpoint("MPIR_checkpoint_debugger_detach", internal=True)
     at.silent = True
@@ -310,10 +322,10 @@ class Restart(gdb.Command):
 
     crdebug restart [HANDLE]     by default the last one that was taken here"""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__("crdebug restart", gdb.COMMAND_USER)
 
-    def invoke(self, argument, from_tty):
+    def invoke(self, argument: str, from_tty: bool) -> None:
         job = Job()
         handle = argument.strip() or Job.last_handle
         if handle is None:
@@ -340,13 +352,13 @@ class Restart(gdb.Command):
         pids = [int(pid) for pid in re.findall(r"^MPIR_debug_info\) .*:(\d+)$", said, re.M)]
         if job.lends_starter and pids:
             gdb.execute(f"attach {starter_of(pids[0])}", to_string=True)
-        for number, rank in held:
-            with selected(number):
-                gdb.execute(f"attach {pids[rank]}", to_string=True)
+        for inferior, number in held:
+            with selected(inferior):
+                gdb.execute(f"attach {pids[number]}", to_string=True)
                 self.lead_out()
         print(f"restarted from {handle}")
 
-    def lead_out(self):
+    def lead_out(self) -> None:
         problems = checkpoint.walk_out_all({})
         if problems:
             complain("; ".join(f"thread {tid} {text}" for tid, text in problems.items()))
@@ -355,10 +367,10 @@ class Restart(gdb.Command):
 class Checkpoints(gdb.Command):
     """List the job's checkpoints."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__("crdebug checkpoints", gdb.COMMAND_USER)
 
-    def invoke(self, argument, from_tty):
+    def invoke(self, argument: str, from_tty: bool) -> None:
         job = Job()
         print(job.run(job.listing).rstrip())
 
@@ -366,10 +378,10 @@ class Checkpoints(gdb.Command):
 class Release(gdb.Command):
     """Let the whole job run on without a debugger: this GDB's ranks, and those that still wait."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__("crdebug release", gdb.COMMAND_USER)
 
-    def invoke(self, argument, from_tty):
+    def invoke(self, argument: str, from_tty: bool) -> None:
         job = Job()
         for rank in job.ranks:
             with selected(rank.number):

@@ -4,6 +4,8 @@ GDB is the tracer, so requests made
 in its own (main) thread are its own; x86-64 Linux.
 """
 
+from __future__ import annotations
+
 import ctypes
 import os
 import signal
@@ -43,9 +45,20 @@ class UserRegisters(ctypes.Structure):
     """struct user_regs_struct of <sys/user.h>."""
 
     _fields_ = tuple((name, ctypes.c_uint64) for name in REGISTERS.split())
+    rip: int
+    rsp: int
+    rax: int
+    orig_rax: int
+    eflags: int
+    rdi: int
+    rsi: int
+    rdx: int
+    r10: int
+    r8: int
+    r9: int
 
 
-def ptrace(request, tid, data=None, address=None):
+def ptrace(request: int, tid: int, data: object = None, address: int | None = None) -> None:
     if libc.ptrace(request, tid, address, data) == -1:  # some requests return a size
         error = ctypes.get_errno()
         if error == 3:  # ESRCH
@@ -53,17 +66,17 @@ def ptrace(request, tid, data=None, address=None):
         raise gdb.GdbError(f"thread {tid}: ptrace: {os.strerror(error)}")
 
 
-def registers_of(tid):
+def registers_of(tid: int) -> UserRegisters:
     found = UserRegisters()
     ptrace(PTRACE_GETREGS, tid, ctypes.byref(found))
     return found
 
 
-def set_registers(tid, registers):
+def set_registers(tid: int, registers: UserRegisters) -> None:
     ptrace(PTRACE_SETREGS, tid, ctypes.byref(registers))
 
 
-def stop_info(tid):
+def stop_info(tid: int) -> bytes:
     """The siginfo_t of the signal that the thread has stopped at; none of a job control's stop."""
     room = ctypes.create_string_buffer(SIGINFO_SIZE)
     try:
@@ -73,11 +86,11 @@ def stop_info(tid):
     return room.raw
 
 
-def set_stop_info(tid, info):
+def set_stop_info(tid: int, info: bytes) -> None:
     ptrace(PTRACE_SETSIGINFO, tid, ctypes.create_string_buffer(info, len(info)))
 
 
-def signal_number(info):
+def signal_number(info: bytes) -> int:
     return int.from_bytes(info[:4], "little")
 
 
@@ -85,9 +98,10 @@ class Buffer(ctypes.Structure):
     """struct iovec of <sys/uio.h>."""
 
     _fields_ = (("base", ctypes.c_void_p), ("size", ctypes.c_size_t))
+    size: int
 
 
-def raw_xstate(tid):
+def raw_xstate(tid: int) -> bytes:
     """A thread's x87, vector and further registers as XSAVE lays them out."""
     room = ctypes.create_string_buffer(1 << 16)
     told = Buffer(ctypes.addressof(room), len(room))
@@ -95,13 +109,13 @@ def raw_xstate(tid):
     return room.raw[: told.size]
 
 
-def set_raw_xstate(tid, data):
+def set_raw_xstate(tid: int, data: bytes) -> None:
     room = ctypes.create_string_buffer(data, len(data))
     told = Buffer(ctypes.addressof(room), len(data))
     ptrace(PTRACE_SETREGSET, tid, ctypes.byref(told), NT_X86_XSTATE)
 
 
-def extended_state(tid):
+def extended_state(tid: int) -> bytes:
     """`raw_xstate`, to be compared.
 
     Eight bytes of it are taken out, those that say which parts were in use: a part that is not
@@ -111,22 +125,23 @@ def extended_state(tid):
     return state[:512] + bytes(8) + state[520:]
 
 
-def signal_mask(tid):
+def signal_mask(tid: int) -> int:
     """The signals that a thread blocks, without what a call like ppoll(2) blocks while it lasts."""
     mask = ctypes.c_uint64()
     ptrace(PTRACE_GETSIGMASK, tid, ctypes.byref(mask), ctypes.sizeof(mask))
     return mask.value
 
 
-def set_signal_mask(tid, value):
+def set_signal_mask(tid: int, value: int) -> None:
     mask = ctypes.c_uint64(value)
     ptrace(PTRACE_SETSIGMASK, tid, ctypes.byref(mask), ctypes.sizeof(mask))
 
 
-early = {}  # TID -> its stop, of which we were told while we waited for another thread's
+# TID -> its stop, of which we were told while we waited for another thread's.
+early: dict[int, int] = {}
 
 
-def wait(tid):
+def wait(tid: int) -> int:
     """Wait for the thread's next stop; returns the signal number with the event above it.
 
     Raises Gone when a thread has ended, whichever: that a process's first one was killed is not
@@ -145,26 +160,26 @@ def wait(tid):
     return early.pop(tid)
 
 
-def signal_set(tid, name):
+def signal_set(tid: int, name: str) -> int:
     """One of those that /proc/PID/status shows, bit n - 1 for signal n."""
     with open(f"/proc/{tid}/status") as file:
         (found,) = (int(line.split()[1], 16) for line in file if line.startswith(f"{name}:"))
     return found
 
 
-def comes_next(tid):
+def comes_next(tid: int) -> int:
     """The signals in a thread's own queue that it gets when it goes on, but for SIGSTOP."""
     queued = signal_set(tid, "SigPnd") & ~(1 << (SIGSTOP - 1))
     return queued and queued & ~signal_set(tid, "SigBlk")
 
 
-def ends_call(tid):
+def ends_call(tid: int) -> int:
     """Of those the ones that have a handler, which ends the system call that the thread is in."""
     coming = comes_next(tid)
     return coming and coming & signal_set(tid, "SigCgt")
 
 
-def run_into(tid, number, give):
+def run_into(tid: int, number: int, give: int) -> None:
     """Have a stopped thread stop at a signal that it is about to get, before any other.
 
     give: passed to it first; one that it blocks is queued. No instruction is executed.
@@ -177,7 +192,7 @@ def run_into(tid, number, give):
     set_signal_mask(tid, mask)
 
 
-def stop_at_signal(tid, info):
+def stop_at_signal(tid: int, info: bytes) -> None:
     """Have a stopped thread, which is in no system call, stop at a signal with this siginfo_t.
 
     It is the one that is in the thread's queue, if that is there.
@@ -188,7 +203,7 @@ def stop_at_signal(tid, info):
     set_stop_info(tid, info)
 
 
-def take_stop(tid):
+def take_stop(tid: int) -> bool:
     """Take a SIGSTOP out of a stopped thread's own queue; was there one?"""
     if not signal_set(tid, "SigPnd") >> (SIGSTOP - 1) & 1:
         return False
@@ -196,13 +211,13 @@ def take_stop(tid):
     return True
 
 
-def send_stop(tid):
+def send_stop(tid: int) -> None:
     libc.syscall(TGKILL, gdb.selected_inferior().pid, tid, SIGSTOP)
 
 
-def threads():
+def threads() -> list[gdb.InferiorThread]:
     return sorted(gdb.selected_inferior().threads(), key=lambda thread: thread.num)
 
 
-def tids():
+def tids() -> list[int]:
     return [thread.ptid[1] for thread in threads()]

@@ -22,6 +22,8 @@ Runs in GDB's own Python (3.9 or later, GDB 12 or later for
     To be called before a thread runs on: see `settle`.
 """
 
+from __future__ import annotations
+
 import signal
 
 import gdb
@@ -45,20 +47,28 @@ from .ptrace import (
 from .system_calls import RESTART_SYSCALL
 from .wire import EINTR, RESTART_CODES, Command, Thread, gdb_signal_name, is_inside_call
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from .ptrace import UserRegisters
+    from .wire import Answer
+
 GATE = "MPIR_checkpoint_debug_gate"
 
 # Threads that GDB shows inside a system call which they are going to make again: LWP -> its number.
-unsettled = {}
+unsettled: dict[int, int] = {}
 # Of them, those that get a signal when they go on: LWP -> its registers before the call and inside.
-awaiting = {}
-signalled = {}  # "tid": the thread that GDB is going to give a signal to
-hit = {}  # the thread that has stopped at a breakpoint, and was told so: LWP -> PC
-heeding = {}  # of threads that heed only SIGSTOP for a moment: LWP -> their mask, and siginfo_t
+awaiting: dict[int, tuple[UserRegisters, UserRegisters]] = {}
+signalled: dict[str, int] = {}  # "tid": the thread that GDB is going to give a signal to
+hit: dict[int, int] = {}  # the thread that has stopped at a breakpoint, and was told so: LWP -> PC
+# Of threads that heed only SIGSTOP for a moment: LWP -> their mask, and siginfo_t.
+heeding: dict[int, tuple[int, bytes]] = {}
 # Called by `settle`; each returns whether it has changed anything in a thread.
-preparations = []
+preparations: list[Callable[[], bool]] = []
 
 
-def register(name):
+def register(name: str) -> int:
     """A register of the selected thread's newest frame, as 64 bits without a sign."""
     return int(gdb.newest_frame().read_register(name)) & WORD
 
@@ -66,46 +76,44 @@ def register(name):
 class Selection:
     """Gives the user's thread and frame back."""
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         self.thread = gdb.selected_thread()
         self.level = gdb.selected_frame().level() if self.thread else 0
 
-    def __exit__(self, *problem):
+    def __exit__(self, *problem: object) -> None:
         if self.thread is not None and self.thread.is_valid():
             self.thread.switch()
             frame = gdb.newest_frame()
             for _ in range(self.level):
-                if frame.older() is None:
-                    break
-                frame = frame.older()
+                frame = frame.older() or frame
             frame.select()
 
 
-def selected_state(tid, told=False, signal=b""):
+def selected_state(tid: int, told: bool = False, signal: bytes = b"") -> Thread:
     """Where the selected thread is, which has this number."""
-    registers = (register(name) for name in ("pc", "sp", "rax", "orig_rax"))
-    return Thread(tid, *registers, told, signal)
+    pc, sp, rax, orig_rax = map(register, ("pc", "sp", "rax", "orig_rax"))
+    return Thread(tid, pc, sp, rax, orig_rax, told, signal)
 
 
-def saved_frame():
+def saved_frame() -> gdb.Frame | None:
     """The frame below the signal handler's: where the selected thread was when it was herded."""
-    frame = gdb.newest_frame()
+    frame: gdb.Frame | None = gdb.newest_frame()
     while frame is not None and frame.type() != gdb.SIGTRAMP_FRAME:
         frame = frame.older()
     return None if frame is None else frame.older()
 
 
-def symbol_address(name):
+def symbol_address(name: str) -> int:
     """Whatever the frame's language is: not all have this `&`."""
     with gdb.with_parameter("language", "c"):
         return int(gdb.parse_and_eval(f"&{name}")) & WORD
 
 
-def set_gate(value):
+def set_gate(value: int) -> None:
     gdb.selected_inferior().write_memory(symbol_address(GATE), value.to_bytes(4, "little"))
 
 
-def has_signal(tid):
+def has_signal(tid: int) -> bool:
     """Has the thread a signal of its own, now or as soon as it runs?"""
     if tid == signalled.get("tid"):
         return True
@@ -116,7 +124,7 @@ def has_signal(tid):
     return bool((own | shared) & ~blocked & ~(1 << (SIGSTOP - 1)))
 
 
-def passes(number):
+def passes(number: int) -> bool:
     """Does GDB give the program this signal? Those that it has no name for it does not."""
     try:
         table = gdb.execute(f"info signals {gdb_signal_name(number)}", to_string=True)
@@ -126,7 +134,7 @@ def passes(number):
     return given == "Yes"
 
 
-def held_signal(tid):
+def held_signal(tid: int) -> bytes:
     """The siginfo_t of the signal that a thread has stopped at and gets when it goes on, or b""."""
     info = stop_info(tid)
     number = signal_number(info)
@@ -134,30 +142,30 @@ def held_signal(tid):
     return b"" if ours or not passes(number) else info
 
 
-def is_caught(tid, number):
+def is_caught(tid: int, number: int) -> bool:
     return bool(signal_set(tid, "SigCgt") >> (number - 1) & 1)
 
 
-def settle_thread(tid):
+def settle_thread(tid: int) -> bool:
     """`settle` for one; returns whether anything was to be done."""
     now = registers_of(tid)
     if tid in awaiting:
         # The kernel ends the call, or makes it again, as the signal's handler wants it.
-        before, inside = awaiting[tid]
+        before, shown = awaiting[tid]
         if bytes(now) == bytes(before):
-            set_registers(tid, inside)
+            set_registers(tid, shown)
         return bytes(now) == bytes(before)
     inside = is_inside_call(now.orig_rax) and now.orig_rax != RESTART_SYSCALL
     woken = now.rax == -EINTR & WORD and not has_signal(tid)
-    shown = unsettled.get(tid) == now.orig_rax and now.rax in RESTART_CODES
-    if not inside or not (woken or shown):
+    again = unsettled.get(tid) == now.orig_rax and now.rax in RESTART_CODES
+    if not inside or not (woken or again):
         return False
     now.rip, now.rax, now.orig_rax = now.rip - 2, now.orig_rax, WORD
     set_registers(tid, now)
     return True
 
 
-def settle(keep=False):
+def settle(keep: bool = False) -> None:
     """Threads whose system call ended because they were stopped make it again.
 
     Two kinds. Some calls return -EINTR when a debugger stops their thread, with no signal of the
@@ -182,7 +190,7 @@ def settle(keep=False):
         awaiting.clear()
 
 
-def note_signal(event):
+def note_signal(event: gdb.StopEvent) -> None:
     """Which thread gets a signal from GDB when it goes on? Which has hit a breakpoint?"""
     signalled.clear()
     if not isinstance(event, gdb.SignalEvent) or event.stop_signal != "SIGSTOP":
@@ -196,12 +204,12 @@ def note_signal(event):
             signalled["tid"] = thread.ptid[1]
 
 
-def before_call(event):
+def before_call(event: object) -> None:
     if isinstance(event, gdb.InferiorCallPreEvent):
         settle(keep=True)
 
 
-def before_end(event):
+def before_end(event: object) -> None:
     """GDB lets its rank go when it ends, which it does too when crdebug was killed."""
     inferior = gdb.selected_inferior()
     if inferior.pid != 0 and all(thread.is_stopped() for thread in inferior.threads()):
@@ -209,7 +217,7 @@ def before_end(event):
 
 
 class Threads(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         found = []
         with Selection():
             for thread in threads():
@@ -221,7 +229,7 @@ class Threads(gdb.MICommand):
 
 
 class Registers(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         found = []
         with Selection():
             for thread in threads():
@@ -238,16 +246,21 @@ class Registers(gdb.MICommand):
         return {"threads": found}
 
 
+def unblock(number: int, tids: Iterable[int]) -> None:
+    """Take a signal out of the set that these threads block."""
+    for tid in tids:
+        set_signal_mask(tid, signal_mask(tid) & ~(1 << (number - 1)))
+
+
 class Unblock(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         number, *unblocked = (int(text) for text in arguments)
-        for tid in unblocked:
-            set_signal_mask(tid, signal_mask(tid) & ~(1 << (number - 1)))
+        unblock(number, unblocked)
         return {}
 
 
 class OnlyStops(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         tid = int(arguments[0])
         heeding[tid] = signal_mask(tid), stop_info(tid)
         set_signal_mask(tid, WORD)
@@ -255,21 +268,21 @@ class OnlyStops(gdb.MICommand):
 
 
 class AtSignalAgain(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         tid = int(arguments[0])
         set_stop_info(tid, heeding[tid][1])
         return {}
 
 
 class AsBefore(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         tid = int(arguments[0])
         set_signal_mask(tid, heeding.pop(tid)[0])
         return {}
 
 
 class Settle(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         settle()
         return {}
 

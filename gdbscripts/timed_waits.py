@@ -13,6 +13,8 @@ started for itself: Open MPI's and PMIx's wait for minutes or hours all the time
 wake up in between for nothing (PMIx, pmix_progress_threads.c).
 """
 
+from __future__ import annotations
+
 import ctypes
 import os
 import re
@@ -33,6 +35,11 @@ from .system_calls import (
 )
 from .wire import EINTR, ERESTART_RESTARTBLOCK, Command, is_inside_call
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .ptrace import UserRegisters
+    from .wire import Answer
+
 IN_MS = {POLL: "rdx", 232: "r10", 281: "r10"}  # epoll_wait, epoll_pwait
 # rt_sigtimedwait, semtimedop, epoll_pwait2, io_getevents, io_pgetevents
 IN_TIMESPEC = {NANOSLEEP: "rdi", FUTEX: "r10", CLOCK_NANOSLEEP: "rdx"}
@@ -44,10 +51,11 @@ SOL_SOCKET, SO_RCVTIMEO, SO_SNDTIMEO = 1, 20, 21
 # Of MPI libraries, and of the parts that start threads for them.
 OF_MPI = re.compile(r"lib(mpi|mpich|open-pal|open-rte|pmix|prrte|ucs|uct|ucp|fabric|psm2?)\b|mca_")
 
-of_mpi = {}  # by TID, whether MPI has started the thread, as far as that was looked at
+# By TID, whether MPI has started the thread, as far as that was looked at.
+of_mpi: dict[int, bool] = {}
 
 
-def socket_limit(pid, descriptor):
+def socket_limit(pid: int, descriptor: int) -> int:
     """The longer of a socket's two time limits in ms; 0 of what is no socket, or has none."""
     found, process, own = 0, os.pidfd_open(pid), -1
     try:
@@ -63,10 +71,11 @@ def socket_limit(pid, descriptor):
     return found
 
 
-def time_limit(pid, number, registers, memory):
+def time_limit(pid: int, number: int, registers: UserRegisters, memory: Memory) -> int:
     """In ms, of a call that begins anew with it; 0 if it does not."""
     if number in IN_MS:
-        return max(0, ctypes.c_int(getattr(registers, IN_MS[number]) & 0xFFFFFFFF).value)
+        milliseconds = ctypes.c_int(getattr(registers, IN_MS[number]) & 0xFFFFFFFF).value
+        return max(0, milliseconds)
     if number not in IN_TIMESPEC:
         return socket_limit(pid, registers.rdi & 0xFFFFFFFF)
     until = (number == CLOCK_NANOSLEEP and registers.rsi & TIMER_ABSTIME) or (
@@ -75,14 +84,17 @@ def time_limit(pid, number, registers, memory):
     address = getattr(registers, IN_TIMESPEC[number])
     if until or address == 0:
         return 0
+    seconds: int
+    nanoseconds: int
     seconds, nanoseconds = struct.unpack("<qq", memory.read(address, 16))
     return seconds * 1000 + nanoseconds // 1000000
 
 
-def is_of_mpi(thread):
+def is_of_mpi(thread: gdb.InferiorThread) -> bool:
     """Is the outermost function of a thread, but for the C library's, one of MPI's?"""
     thread.switch()
-    frame, libraries = gdb.newest_frame(), []
+    frame: gdb.Frame | None = gdb.newest_frame()
+    libraries = []
     try:
         while frame is not None:
             libraries.append(os.path.basename(gdb.solib_name(frame.pc()) or ""))
@@ -93,7 +105,7 @@ def is_of_mpi(thread):
     return bool(own and OF_MPI.match(own[-1]))
 
 
-def wait_of(pid, thread):
+def wait_of(pid: int, thread: gdb.InferiorThread) -> dict[str, str] | None:
     """A thread's row of -crdebug-waits, or None."""
     tid = thread.ptid[1]
     now = registers_of(tid)
@@ -118,7 +130,7 @@ def wait_of(pid, thread):
 
 
 class Waits(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         found, pid = [], gdb.selected_inferior().pid
         present = threads()
         for tid in of_mpi.keys() - {thread.ptid[1] for thread in present}:

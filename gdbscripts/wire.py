@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import NamedTuple as NamedTuple
 
+    Answer = dict[str, object]  # what a command answers: texts, lists of them, and so on
     StackLevel = tuple[int, int, int, int]
 else:
 

@@ -26,6 +26,8 @@ a thread stop does it go on without stopping at once for a breakpoint there (inf
 it was another thread that had hit the breakpoint, that one is led over it when threads run again.
 """
 
+from __future__ import annotations
+
 import os
 import signal
 
@@ -55,7 +57,7 @@ from ..rank_state import (
     unsettled,
 )
 from ..system_calls import RESTART_SYSCALL, original_call
-from ..wire import Command, was_interrupted
+from ..wire import Command, NamedTuple, was_interrupted
 from .files import put_back_files
 from .kernel import (
     PTRACE_SINGLESTEP,
@@ -79,19 +81,36 @@ from .memory import (
     write_content,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..wire import Answer
+    from .memory import Area
+
 OWN_STOPS = {0, SIGSTOP, int(signal.SIGTRAP), int(signal.SIGINT)}
 FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
 LOG = "/run/crdebug/time/"  # memory that goes on being written when everything else goes back
 
-kept = {}  # by name, the oldest first
-arrived = {}  # "hit": threads at a breakpoint; "known": the one of which GDB knows where it stands
-latest = {}  # "chunks": what the memory was made of when it was last kept or put back
+
+class Arrival(NamedTuple):
+    """Where a snapshot was shown last. known: the thread of which GDB knows where it stands. hit:
+    threads at a breakpoint, and where."""
+
+    known: int
+    hit: dict[int, int]
+
+
+kept: dict[str, Snapshot] = {}  # by name, the oldest first
+arrived: list[Arrival] = []  # one, until threads run again
+# "chunks": what the memory was made of when it was last kept or put back
+latest: dict[str, dict[int, bytes]] = {}
 
 
 class ThreadState:
     """A thread as GDB shows it."""
 
-    def __init__(self, thread):
+    def __init__(self, thread: gdb.InferiorThread) -> None:
         tid = thread.ptid[1]
         self.registers = registers_of(tid)
         self.xstate = raw_xstate(tid)
@@ -102,11 +121,11 @@ class ThreadState:
             self.registers.orig_rax = register("orig_rax")
 
     @property
-    def was_inside(self):
+    def was_inside(self) -> bool:
         """Was it in a system call that it has to make again?"""
         return was_interrupted(self.registers.rax, self.registers.orig_rax)
 
-    def settled(self, memory):
+    def settled(self, memory: Memory) -> UserRegisters:
         """Its registers in front of the call that it was in."""
         found = UserRegisters.from_buffer_copy(self.registers)
         if self.was_inside:
@@ -116,7 +135,7 @@ class ThreadState:
             found.rip, found.rax, found.orig_rax = found.rip - 2, number, WORD
         return found
 
-    def put_back(self, tid, memory):
+    def put_back(self, tid: int, memory: Memory) -> None:
         if signal_mask(tid) != self.mask:
             set_signal_mask(tid, self.mask)
         if raw_xstate(tid) != self.xstate:
@@ -124,11 +143,11 @@ class ThreadState:
         set_registers(tid, self.settled(memory))
 
 
-def is_own_memory(area):
+def is_own_memory(area: Area) -> bool:
     return area.access[1] == "w" and area.access[3] == "p" and not area.name.startswith("[v")
 
 
-def process():
+def process() -> tuple[int, int]:
     """The process's PID and start, which name it once and for all."""
     inferior = gdb.selected_inferior()
     if inferior.pid == 0:
@@ -139,14 +158,14 @@ def process():
         return inferior.pid, int(file.read().rpartition(")")[2].split()[19])
 
 
-def about_to_get(tid):
+def about_to_get(tid: int) -> str | None:
     """The name of a signal that a thread gets as it goes on, or None."""
     number = stop_signal(tid).number
     return None if number in OWN_STOPS else signal.Signals(number).name
 
 
 class Snapshot:
-    def __init__(self, ranges):
+    def __init__(self, ranges: Sequence[str]) -> None:
         self.process = pid, _ = process()
         for thread in threads():
             name = about_to_get(thread.ptid[1])
@@ -163,7 +182,8 @@ class Snapshot:
         self.view = kernel_view(pid, self.threads)
         wanted = {text.lstrip("=") for text in ranges}
         equal = {text[1:] for text in ranges if text.startswith("=")}
-        own, same = [], []
+        own: list[Area] = []
+        same: list[Area] = []
         for area in self.areas:
             text = f"{area.start:x}-{area.end:x}"
             if text in wanted and not area.name.startswith(LOG):
@@ -181,10 +201,10 @@ class Snapshot:
         latest["chunks"] = self.chunks
 
     @property
-    def chunks(self):
+    def chunks(self) -> dict[int, bytes]:
         return self.same.chunks | self.content.chunks
 
-    def problems(self):
+    def problems(self) -> tuple[list[str], list[Area]]:
         """Why it cannot be put back, as lines; and the mappings as they are now."""
         if self.process != process():
             return ["the process is another one"], []
@@ -210,7 +230,7 @@ class Snapshot:
                 found.append("memory shared with a process outside the job has changed")
         return found, now
 
-    def put_back(self, now):
+    def put_back(self, now: list[Area]) -> int:
         """Returns how many bytes were written; `problems` has found none."""
         pid, tid = self.process[0], next(iter(self.threads))
         interrupted = [thread for thread in threads() if about_to_get(thread.ptid[1])]
@@ -218,7 +238,7 @@ class Snapshot:
             leave_call(each)
         with Memory(pid) as memory:
             calls = list(layout_calls(self.areas, now))
-            files = self.view["files"], self.present["files"]
+            files = self.view.files, self.present.files
             if calls or files[0] != files[1]:
                 with Injector(tid, syscall_instruction(memory, now)) as injector:
                     for number, arguments in calls:
@@ -239,7 +259,7 @@ class Snapshot:
         self.thread.switch()
         return written
 
-    def show(self):
+    def show(self) -> None:
         """Have GDB show threads inside the calls that they are going to make again."""
         inside = {tid: state for tid, state in self.threads.items() if state.was_inside}
         for tid, state in inside.items():
@@ -260,18 +280,17 @@ class Snapshot:
         hit.clear()
         hit.update(self.hit)
         arrived.clear()
-        arrived.update(known=self.thread.ptid[1], hit=self.hit)
+        arrived.append(Arrival(self.thread.ptid[1], self.hit))
 
 
-def lead_over():
+def lead_over() -> bool:
     """Threads that had hit a breakpoint, which GDB has forgotten, execute its instruction.
 
     GDB does the same before it lets all run; if it lets only one, it is not to be done.
     """
     if not arrived or gdb.parameter("scheduler-locking") == "on":
         return False
-    known, found, changed = arrived["known"], arrived["hit"], False
-    arrived.clear()
+    (known, found), changed = arrived.pop(), False
     selected = gdb.selected_thread().ptid[1]
     for tid, pc in found.items():
         if (tid == known == selected) or tid not in tids() or registers_of(tid).rip != pc:
@@ -282,12 +301,12 @@ def lead_over():
     return changed
 
 
-def flush():
+def flush() -> None:
     gdb.execute("maint flush register-cache", to_string=True)
     gdb.execute("maint flush dcache", to_string=True)
 
 
-def arrive(pid):
+def arrive(pid: int) -> None:
     """Run the selected thread into a SIGSTOP; see above."""
     locking = gdb.parameter("scheduler-locking")
     gdb.execute("handle SIGSTOP stop print nopass", to_string=True)
@@ -308,17 +327,19 @@ WATCHPOINTS = (
 )
 
 
-def languages():
+def languages() -> list[str]:
     """Those of the stack, and C, in which GDB itself writes what 'watch -location' watches."""
-    found, frame = ["c"], gdb.newest_frame()
+    found = ["c"]
+    frame: gdb.Frame | None = gdb.newest_frame()
     while frame is not None:
-        if frame.language() not in found:
-            found.append(frame.language())
+        language: str = frame.language()  # type: ignore[no-untyped-call]
+        if language not in found:
+            found.append(language)
         frame = frame.older()
     return found
 
 
-def enable_again(each):
+def enable_again(each: gdb.Breakpoint) -> None:
     """GDB reads the expression of a watchpoint anew for that, in the language of the code where the
     rank stands now, which may be another one."""
     if each.type not in WATCHPOINTS:
@@ -333,7 +354,7 @@ def enable_again(each):
             return
 
 
-def refresh_watchpoints():
+def refresh_watchpoints() -> None:
     """A watchpoint remembers the value that it saw last, which is one of the future now."""
     for each in gdb.breakpoints():
         if each.type in WATCHPOINTS and each.enabled:
@@ -342,19 +363,20 @@ def refresh_watchpoints():
 
 
 class Arrive(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         arrive(process()[0])
+        return {}
 
 
 class Show(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         (name,) = arguments
         refresh_watchpoints()
         find(name).show()
         return {}
 
 
-def find(name):
+def find(name: str) -> Snapshot:
     try:
         return kept[name]
     except KeyError:
@@ -362,7 +384,7 @@ def find(name):
 
 
 class Keep(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         name, *ranges = arguments
         found = Snapshot(ranges)
         kept.pop(name, None)
@@ -372,7 +394,7 @@ class Keep(gdb.MICommand):
 
 
 class PutBack(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         name, *options = arguments
         found = find(name)
         problems, now = found.problems()
@@ -386,7 +408,7 @@ class PutBack(gdb.MICommand):
 
 
 class Forget(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         (name,) = arguments
         if name == "all":
             kept.clear()
@@ -399,7 +421,7 @@ class Forget(gdb.MICommand):
 
 
 class Kept(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         return {
             "snapshots": [
                 {"name": name, "bytes": str(sum(map(len, each.chunks.values())))}

@@ -4,12 +4,24 @@ writes. Both go back with a snapshot: between two MPI calls a program prints.
 For a process all of whose threads GDB has stopped.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import re
 import stat
 import time
-from collections import namedtuple
+
+from ..wire import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Identity = tuple[int, int]
+    Blocks = tuple[bytes, ...]
+    Descriptor = tuple[str, str, "FileState | None"]
+    Descriptors = dict[int, Descriptor]
 
 LARGEST = 32 << 20  # bytes: of what is larger the content is not kept
 BLOCK = 1 << 16
@@ -20,49 +32,67 @@ SEEK_CALL = 8
 POSITION = re.compile(r"^pos:\s*(\d+)\n", re.M)
 FLAGS = re.compile(r"^flags:\s*(\d+)", re.M)
 
-# A regular file. blocks: what it holds; None where that is not kept.
-FileState = namedtuple("FileState", "identity position size changed writable blocks")
 
-contents = {}  # what files held when they were last read: identity -> (size, changed, blocks)
+class FileState(NamedTuple):
+    """A regular file. blocks: what it holds; None where that is not kept."""
+
+    identity: Identity
+    position: int
+    size: int
+    changed: int
+    writable: bool
+    blocks: Blocks | None
 
 
-def regular(link, info):
+# what files held when they were last read: identity -> (size, changed, blocks)
+contents: dict[Identity, tuple[int, int | None, Blocks]] = {}
+
+
+def regular(link: str, info: str) -> tuple[FileState | None, str]:
     """The state of a descriptor's file, and the rest of its fdinfo; of other files only that."""
     details = os.stat(link)
     if not stat.S_ISREG(details.st_mode):
         return None, info
-    writable = int(FLAGS.search(info)[1], 8) & os.O_ACCMODE != os.O_RDONLY
+    writable = is_writable(info)
     identity, size, changed = file_key(details)
     blocks = None
     if writable and size <= LARGEST and not os.readlink(link).startswith(ELSEWHERE):
         with contextlib.suppress(OSError):
             blocks = content(link, details)
-    position = int(POSITION.search(info)[1])
+    place = POSITION.search(info)
+    assert place is not None
+    position = int(place[1])
     return FileState(identity, position, size, changed, writable, blocks), POSITION.sub("", info)
 
 
-def file_key(details):
+def is_writable(info: str) -> bool:
+    """By its fdinfo."""
+    flags = FLAGS.search(info)
+    return flags is not None and int(flags[1], 8) & os.O_ACCMODE != os.O_RDONLY
+
+
+def file_key(details: os.stat_result) -> tuple[Identity, int, int]:
     return (details.st_dev, details.st_ino), details.st_size, details.st_mtime_ns
 
 
-def content(link, details):
+def content(link: str, details: os.stat_result) -> Blocks:
     """What a file holds, in blocks; those that are as the last time are the same objects."""
     identity, size, changed = file_key(details)
-    known = contents.get(identity, (None, None, ()))
-    if known[:2] == (size, changed):
-        return known[2]
+    known_size, known_change, known = contents.get(identity, (-1, None, ()))
+    if (known_size, known_change) == (size, changed):
+        return known
     settled = time.time_ns() - changed > SAME_TIME
-    blocks = []
+    blocks: list[bytes] = []
     with open(link, "rb", buffering=0) as file:
         while data := os.read(file.fileno(), BLOCK):
             at = len(blocks)
-            same = at < len(known[2]) and known[2][at] == data
-            blocks.append(known[2][at] if same else data)
+            same = at < len(known) and known[at] == data
+            blocks.append(known[at] if same else data)
     contents[identity] = (size, changed if settled else None, tuple(blocks))
     return tuple(blocks)
 
 
-def moved(then, now):
+def moved(then: FileState | None, now: FileState | None) -> str | None:
     """Why the file cannot be made what it was; None if it can, or is it."""
     if then is None or now is None:
         return None if then is now else "is another file"
@@ -80,7 +110,7 @@ def moved(then, now):
     return None
 
 
-def other_writers(pid, identity):
+def other_writers(pid: int, identity: Identity) -> list[int]:
     """Processes besides this one that have a file open for writing."""
     found = []
     for other in filter(str.isdigit, os.listdir("/proc")):
@@ -94,42 +124,48 @@ def other_writers(pid, identity):
     return found
 
 
-def writes(process, number, identity):
+def writes(process: str, number: str, identity: Identity) -> bool:
     with contextlib.suppress(OSError):
         details = os.stat(f"{process}/fd/{number}")
         if (details.st_dev, details.st_ino) == identity:
             with open(f"{process}/fdinfo/{number}") as file:
-                return int(FLAGS.search(file.read())[1], 8) & os.O_ACCMODE != os.O_RDONLY
+                return is_writable(file.read())
     return False
 
 
-def shared_files(pid, then, now):
+def shared_files(pid: int, then: Descriptors, now: Descriptors) -> Iterator[str]:
     """Lines of files that are to be put back, and that others write too."""
     for number, (name, _, state) in then.items():
-        if state is None or number not in now or now[number][2] is None:
+        present = now[number][2] if number in now else None
+        if state is None or present is None:
             continue
-        if state.blocks != now[number][2].blocks and other_writers(pid, state.identity):
+        if state.blocks != present.blocks and other_writers(pid, state.identity):
             yield f"file descriptor {number} ({name}) was written to, and not by this process alone"
 
 
-def put_back_files(pid, then, now, call):
+def put_back_files(pid: int, then: Descriptors, now: Descriptors, call: Callable[..., int]) -> None:
     """Make files what they were. call: makes a system call in the process."""
     for number, (_, _, state) in then.items():
-        if state is None or number not in now:
+        present = now[number][2] if number in now else None
+        if state is None or present is None:
             continue
-        if state.blocks is not None and state.blocks != now[number][2].blocks:
-            put_back_content(f"/proc/{pid}/fd/{number}", state, now[number][2].blocks)
-        if state.position != now[number][2].position:
+        if (
+            state.blocks is not None
+            and present.blocks is not None
+            and state.blocks != present.blocks
+        ):
+            put_back_content(f"/proc/{pid}/fd/{number}", state.blocks, state.size, present.blocks)
+        if state.position != present.position:
             call(SEEK_CALL, number, state.position, os.SEEK_SET)
 
 
-def put_back_content(link, then, blocks):
+def put_back_content(link: str, then: Blocks, size: int, blocks: Blocks) -> None:
     file = os.open(link, os.O_WRONLY | os.O_CLOEXEC)
     try:
-        for at, data in enumerate(then.blocks):
+        for at, data in enumerate(then):
             same = at < len(blocks) and blocks[at] == data
             if not same and os.pwrite(file, data, at * BLOCK) != len(data):
                 raise OSError(28, f"{link}: not all of it could be written")
-        os.ftruncate(file, then.size)
+        os.ftruncate(file, size)
     finally:
         os.close(file)

@@ -3,6 +3,8 @@
 For a process all of whose threads GDB has stopped.
 """
 
+from __future__ import annotations
+
 import contextlib
 import ctypes
 import os
@@ -21,7 +23,15 @@ from ..ptrace import (
     set_registers,
     wait,
 )
+from ..wire import NamedTuple
 from .files import moved, regular, shared_files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from .files import Descriptor, Descriptors
+    from .memory import Area, Memory
 
 PTRACE_SINGLESTEP, PTRACE_GET_RSEQ_CONFIGURATION = 9, 0x420F
 PTRACE_GET_SYSCALL_INFO = 0x420E  # since Linux 5.3
@@ -32,17 +42,17 @@ STOP_BIT = 1 << (SIGSTOP - 1)
 MOVING = re.compile(r"^(it_value|ticks):.*\n?", re.M)
 
 
-def read_text(path):
+def read_text(path: str) -> str:
     with open(path, errors="surrogateescape") as file:
         return file.read()
 
 
-def fields_of(path):
+def fields_of(path: str) -> dict[str, str]:
     pairs = (line.partition(":") for line in read_text(path).splitlines())
     return {name: value.strip() for name, _, value in pairs}
 
 
-def descriptors(pid):
+def descriptors(pid: int) -> Descriptors:
     """By number: what a file descriptor leads to, its fdinfo, and the state of a regular file."""
     found = {}
     for number in map(int, os.listdir(f"/proc/{pid}/fd")):
@@ -53,13 +63,13 @@ def descriptors(pid):
     return found
 
 
-def timers(pid):
+def timers(pid: int) -> str:
     with contextlib.suppress(FileNotFoundError):  # a kernel without CONFIG_CHECKPOINT_RESTORE
         return read_text(f"/proc/{pid}/timers")
     return ""
 
 
-def children(pid, tids):
+def children(pid: int, tids: Iterable[int]) -> list[str]:
     found = []
     for tid in tids:
         with contextlib.suppress(FileNotFoundError):
@@ -67,45 +77,63 @@ def children(pid, tids):
     return sorted(found)
 
 
-def kernel_view(pid, tids):
-    """All that must be as it was for a snapshot to be put back; see `difference`."""
+class KernelView(NamedTuple):
+    """All that must be as it was for a snapshot to be put back; see `difference`.
+
+    signals: by thread, those that are queued, and the sets that are ignored and caught, as
+    /proc/PID/status has them. queue: those of the whole process. set_up: what each new thread tells
+    the kernel once; glibc ends the process if it does so again. places: its working directory, root
+    and program.
+    """
+
+    tids: list[int]
+    signals: dict[int, tuple[int, str, str]]
+    queue: int
+    set_up: dict[int, tuple[tuple[int, int] | None, int | None]]
+    files: Descriptors
+    timers: str
+    children: list[str]
+    places: list[str]
+    limits: str
+
+
+def kernel_view(pid: int, tids: Collection[int]) -> KernelView:
     signals = {}
     for tid in tids:
         fields = fields_of(f"/proc/{pid}/task/{tid}/status")
         queued = int(fields["SigPnd"], 16) & ~STOP_BIT
         signals[tid] = queued, fields["SigIgn"], fields["SigCgt"]
     shared = int(fields_of(f"/proc/{pid}/status")["ShdPnd"], 16) & ~STOP_BIT
-    return {
-        "tids": sorted(tids),
-        "signals": signals,
-        "queue": shared,
-        # A new thread tells the kernel of these once; glibc ends the process if it does so again.
-        "set up": {tid: (rseq_area(tid), robust_list(tid)) for tid in tids},
-        "files": descriptors(pid),
-        "timers": timers(pid),
-        "children": children(pid, tids),
-        "places": [os.readlink(f"/proc/{pid}/{name}") for name in ("cwd", "root", "exe")],
-        "limits": read_text(f"/proc/{pid}/limits"),
-    }
+    return KernelView(
+        tids=sorted(tids),
+        signals=signals,
+        queue=shared,
+        set_up={tid: (rseq_area(tid), robust_list(tid)) for tid in tids},
+        files=descriptors(pid),
+        timers=timers(pid),
+        children=children(pid, tids),
+        places=[os.readlink(f"/proc/{pid}/{name}") for name in ("cwd", "root", "exe")],
+        limits=read_text(f"/proc/{pid}/limits"),
+    )
 
 
-def difference(pid, then, now):
+def difference(pid: int, then: KernelView, now: KernelView) -> Iterator[str]:
     """What cannot be put back of what differs between two views, as lines to read."""
-    for tid in sorted(set(then["tids"]) ^ set(now["tids"])):
-        yield f"thread {tid} {'has ended' if tid in then['tids'] else 'is new'}"
-    for tid, (queued, ignored, caught) in then["signals"].items():
-        other = now["signals"].get(tid, (queued, ignored, caught))
+    for tid in sorted(set(then.tids) ^ set(now.tids)):
+        yield f"thread {tid} {'has ended' if tid in then.tids else 'is new'}"
+    for tid, (queued, ignored, caught) in then.signals.items():
+        other = now.signals.get(tid, (queued, ignored, caught))
         if other[0] != queued:
             yield f"thread {tid} has other signals pending"
         if other[1:] != (ignored, caught):
             yield "the signals that are caught or ignored are others"
             break
-    for tid, known in then["set up"].items():
-        if now["set up"].get(tid, known) != known:
+    for tid, known in then.set_up.items():
+        if now.set_up.get(tid, known) != known:
             yield f"thread {tid} has set itself up since (rseq, robust locks)"
-    if then["queue"] != now["queue"]:
+    if then.queue != now.queue:
         yield "other signals are pending"
-    old, new = then["files"], now["files"]
+    old, new = then.files, now.files
     for number in sorted(old.keys() | new.keys()):
         if number not in new:
             yield f"file descriptor {number} ({old[number][0]}) was closed"
@@ -120,11 +148,11 @@ def difference(pid, then, now):
         ("places", "its working directory, root or program is another"),
         ("limits", "its resource limits are others"),
     ):
-        if then[name] != now[name]:
+        if getattr(then, name) != getattr(now, name):
             yield what
 
 
-def file_difference(number, old, new):
+def file_difference(number: int, old: Descriptor, new: Descriptor) -> Iterator[str]:
     name = f"file descriptor {number} ({old[0]})"
     if old[0] != new[0]:
         yield f"{name} is {new[0]} now"
@@ -152,9 +180,12 @@ class SignalInfo(ctypes.Structure):
         ("sender", ctypes.c_int32),
         ("rest", ctypes.c_char * 108),
     )
+    number: int
+    code: int
+    sender: int
 
 
-def stop_signal(tid):
+def stop_signal(tid: int) -> SignalInfo:
     """What a thread stopped for; number 0 if it was no signal."""
     found = SignalInfo()
     try:
@@ -164,14 +195,14 @@ def stop_signal(tid):
     return found
 
 
-def enters_call(tid):
+def enters_call(tid: int) -> bool:
     """Is it stopped at the entry of a system call, which it has not made yet?"""
     told = ctypes.create_string_buffer(128)
     size = libc.ptrace(PTRACE_GET_SYSCALL_INFO, tid, len(told), ctypes.addressof(told))
     return size > 0 and told.raw[0] == 1  # PTRACE_SYSCALL_INFO_ENTRY
 
 
-def leave_call(tid, make=False):
+def leave_call(tid: int, make: bool = False) -> None:
     """Take a thread out of a system call that it has entered; make: it makes the call first."""
     if not enters_call(tid):
         return
@@ -184,7 +215,7 @@ def leave_call(tid, make=False):
         hold_again()
 
 
-def step(tid):
+def step(tid: int) -> None:
     """Have a thread execute one instruction."""
     ptrace(PTRACE_SINGLESTEP, tid)
     if wait(tid) == SIGSTOP:  # which comes before it
@@ -193,7 +224,7 @@ def step(tid):
         hold_again()
 
 
-def hold_again():
+def hold_again() -> None:
     """The SIGSTOP that holds the process, should its debuggers die, was taken: once more."""
     os.kill(gdb.selected_inferior().pid, SIGSTOP)
 
@@ -208,9 +239,11 @@ class RseqConfiguration(ctypes.Structure):
         ("flags", ctypes.c_uint32),
         ("unused", ctypes.c_uint32),
     )
+    address: int
+    size: int
 
 
-def rseq_area(tid):
+def rseq_area(tid: int) -> tuple[int, int] | None:
     """Where a thread has registered its rseq area, or None."""
     told = RseqConfiguration()
     try:
@@ -220,7 +253,7 @@ def rseq_area(tid):
     return (told.address, told.size) if told.address else None
 
 
-def rseq_ranges(tids):
+def rseq_ranges(tids: Iterable[int]) -> Iterator[tuple[int, int]]:
     """What the kernel writes on its own account: in each thread's rseq area the processor's number
     and the like, but not the program's rseq_cs and flags in the middle (<linux/rseq.h>).
 
@@ -234,7 +267,7 @@ def rseq_ranges(tids):
             yield address + 20, address + max(size, 32)
 
 
-def robust_list(tid):
+def robust_list(tid: int) -> int | None:
     """Where a thread has its list of robust locks."""
     head, size = ctypes.c_void_p(), ctypes.c_size_t()
     libc.syscall(GET_ROBUST_LIST, tid, ctypes.byref(head), ctypes.byref(size))
@@ -244,7 +277,7 @@ def robust_list(tid):
 # ---- system calls in the process ------------------------------------------------------------
 
 
-def syscall_instruction(memory, found):
+def syscall_instruction(memory: Memory, found: Iterable[Area]) -> int:
     """The address of a syscall instruction in the process's code."""
     for area in found:
         if area.name == "[vdso]" or ("x" in area.access and re.search(r"/ld[-.]", area.name)):
@@ -257,18 +290,18 @@ def syscall_instruction(memory, found):
 class Injector:
     """Has one stopped thread make system calls, and gives it its registers back."""
 
-    def __init__(self, tid, instruction):
+    def __init__(self, tid: int, instruction: int) -> None:
         self.tid = tid
         self.instruction = instruction
 
-    def __enter__(self):
+    def __enter__(self) -> Injector:
         self.before = registers_of(self.tid)
         return self
 
-    def __exit__(self, *problem):
+    def __exit__(self, *problem: object) -> None:
         set_registers(self.tid, self.before)
 
-    def call(self, number, *arguments):
+    def call(self, number: int, *arguments: int) -> int:
         """Returns the call's result; raises OSError."""
         wanted = UserRegisters.from_buffer_copy(self.before)
         names = ("rdi", "rsi", "rdx", "r10", "r8", "r9")

@@ -5,13 +5,22 @@ snapshot before is the same object, so that a further snapshot of a process that
 takes little.
 """
 
+from __future__ import annotations
+
 import ctypes
 import errno
 import fcntl
 import itertools
 import os
 import re
-from collections import namedtuple
+
+from ..wire import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    Piece = tuple[int, int, str]  # start, end, access
 
 PAGE = 4096
 CHUNK = 8 * PAGE
@@ -25,21 +34,32 @@ PAGEMAP_SCAN, REGIONS = 0xC0606610, 1024
 FILE_PAGE, PRESENT_PAGE, SWAPPED_PAGE = 1 << 2, 1 << 3, 1 << 4
 OWN_PAGES = re.compile(rb"[\x40-\x5f\x80-\x9f\xc0-\xdf]+")
 
-Area = namedtuple("Area", "start end access offset device inode name")
 MAPS_LINE = re.compile(r"(\w+)-(\w+) (\S{4}) (\w+) (\S+) (\d+) *(.*)")
 
 
-def areas(pid):
+class Area(NamedTuple):
+    """A line of /proc/PID/maps."""
+
+    start: int
+    end: int
+    access: str
+    offset: int
+    device: str
+    inode: int
+    name: str
+
+
+def areas(pid: int) -> list[Area]:
     """The lines of /proc/PID/maps."""
     with open(f"/proc/{pid}/maps", errors="surrogateescape") as file:
-        lines = [MAPS_LINE.match(line).groups() for line in file]
+        lines = [match.groups() for match in map(MAPS_LINE.match, file) if match]
     return [
         Area(int(start, 16), int(end, 16), access, int(offset, 16), device, int(inode), name)
         for start, end, access, offset, device, inode, name in lines
     ]
 
 
-def is_anonymous(area):
+def is_anonymous(area: Area) -> bool:
     """Memory of the process's own, with no file behind it: the kernel may join and split such."""
     named = area.name and area.name != "[heap]" and not area.name.startswith("[anon:")
     return area.inode == 0 and area.access[3] == "p" and not named
@@ -48,7 +68,7 @@ def is_anonymous(area):
 class Memory:
     """/proc/PID/mem and what belongs to it, opened."""
 
-    def __init__(self, pid):
+    def __init__(self, pid: int) -> None:
         self.pid = pid
         try:
             self.file = os.open(f"/proc/{pid}/mem", os.O_RDWR | os.O_CLOEXEC)
@@ -59,21 +79,21 @@ class Memory:
             raise gdb.GdbError(said) from None
         self.pages = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
 
-    def __enter__(self):
+    def __enter__(self) -> Memory:
         return self
 
-    def __exit__(self, *problem):
+    def __exit__(self, *problem: object) -> None:
         os.close(self.file)
         os.close(self.pages)
 
-    def read(self, start, size):
+    def read(self, start: int, size: int) -> bytes:
         return os.pread(self.file, size, start)
 
-    def write(self, start, data):
+    def write(self, start: int, data: bytes) -> None:
         if os.pwrite(self.file, data, start) != len(data):
             raise OSError(5, f"cannot write memory at {start:#x}")
 
-    def extents(self, area):
+    def extents(self, area: Area) -> list[tuple[int, int]]:
         """The parts of a mapping that may hold anything but zeros."""
         if area.access[3] == "s":
             return shared_extents(self.pid, area)
@@ -82,7 +102,7 @@ class Memory:
         found = own_pages_scanned(self.pages, area)
         return own_pages_read(self.pages, area) if found is None else found
 
-    def chunks(self, area):
+    def chunks(self, area: Area) -> Iterator[tuple[int, int]]:
         """Start and size of each chunk of a mapping that may hold anything but zeros."""
         last = -1
         for start, end in self.extents(area):
@@ -113,15 +133,19 @@ class ScanArguments(ctypes.Structure):
             "return_mask",
         )
     )
+    start: int
+    walk_end: int
 
 
 class Region(ctypes.Structure):
     """struct page_region of <linux/fs.h>."""
 
     _fields_ = tuple((name, ctypes.c_uint64) for name in ("start", "end", "categories"))
+    start: int
+    end: int
 
 
-def own_pages_scanned(pages, area):
+def own_pages_scanned(pages: int, area: Area) -> list[tuple[int, int]] | None:
     """As `own_pages_read`, by the PAGEMAP_SCAN of Linux 6.7: page tables that are not there take no
     time, so that huge reservations do not. None where the kernel has no such thing."""
     regions = (Region * REGIONS)()
@@ -135,7 +159,8 @@ def own_pages_scanned(pages, area):
         category_anyof_mask=PRESENT_PAGE | SWAPPED_PAGE,
         return_mask=PRESENT_PAGE | SWAPPED_PAGE,
     )
-    found, at = [], area.start
+    found: list[tuple[int, int]] = []
+    at = area.start
     while at < area.end:
         told.start = at
         try:
@@ -155,9 +180,9 @@ def own_pages_scanned(pages, area):
     return found
 
 
-def own_pages_read(pages, area):
+def own_pages_read(pages: int, area: Area) -> list[tuple[int, int]]:
     """The ranges of pages that a private mapping has of its own, in memory or swapped out."""
-    found = []
+    found: list[tuple[int, int]] = []
     for low in range(area.start, area.end, PORTION_OF_PAGES * PAGE):
         high = min(low + PORTION_OF_PAGES * PAGE, area.end)
         size = (high - low) // PAGE * 8
@@ -173,7 +198,7 @@ def own_pages_read(pages, area):
     return found
 
 
-def file_extents(memory, area):
+def file_extents(memory: Memory, area: Area) -> list[tuple[int, int]]:
     """All of a private mapping of a file, but what lies beyond the file's end."""
     end = area.end
     while end > area.start:
@@ -185,7 +210,7 @@ def file_extents(memory, area):
     return [(area.start, end)] if end > area.start else []
 
 
-def shared_extents(pid, area):
+def shared_extents(pid: int, area: Area) -> list[tuple[int, int]]:
     """What a shared mapping's file has: reading a hole through the mapping would fill it."""
     try:
         file = os.open(
@@ -214,16 +239,18 @@ def shared_extents(pid, area):
 class Content:
     """What memory held. chunks: by address, all that was not zeros. areas: where they lie."""
 
-    def __init__(self, chosen):
+    def __init__(self, chosen: list[Area]) -> None:
         self.areas = chosen
-        self.chunks = {}
+        self.chunks: dict[int, bytes] = {}
 
     @property
-    def size(self):
+    def size(self) -> int:
         return sum(len(data) for data in self.chunks.values())
 
 
-def read_content(memory, chosen, base):
+def read_content(
+    memory: Memory, chosen: list[Area], base: Mapping[int, bytes]
+) -> tuple[Content, int]:
     """Returns the content of some mappings, and how many bytes of it are not shared with `base`."""
     content = Content(chosen)
     known, kept, changed = base, content.chunks, 0
@@ -240,7 +267,7 @@ def read_content(memory, chosen, base):
     return content, changed
 
 
-def write_content(memory, content, excepted):
+def write_content(memory: Memory, content: Content, excepted: list[tuple[int, int]]) -> int:
     """Give memory a content again; returns how many bytes were written.
 
     excepted: ranges that keep what they have.  Writes only pages that differ.
@@ -262,7 +289,7 @@ def write_content(memory, content, excepted):
     return written
 
 
-def differing(now, wanted):
+def differing(now: bytes, wanted: bytes) -> Iterator[tuple[int, int]]:
     """The pages in which two chunks differ, those that touch as one range."""
     start = None
     for at in range(0, len(now), PAGE):
@@ -279,25 +306,25 @@ def differing(now, wanted):
 # ---- mappings -----------------------------------------------------------------------------------
 
 
-def heap_end(found):
+def heap_end(found: Iterable[Area]) -> int:
     """Where the last [heap] mapping ends, or 0: what brk(2) moves."""
     return max((area.end for area in found if area.name == "[heap]"), default=0)
 
 
-def anonymous_pieces(found):
+def anonymous_pieces(found: Iterable[Area]) -> list[Piece]:
     """Boundaries and access of the anonymous mappings but the heap: sorted (start, end, access)."""
     return [(a.start, a.end, a.access) for a in found if is_anonymous(a) and a.name != "[heap]"]
 
 
-def layout_problem(then, now):
+def layout_problem(then: list[Area], now: list[Area]) -> str | None:
     """Why the mappings `now` cannot become those of `then`; None if they can."""
 
-    def others(found):
+    def others(found: list[Area]) -> set[Area]:
         named = [area for area in found if not is_anonymous(area)]
         # The kernel lets the main thread's stack grow downwards, and never shrinks it.
         return {(a if a.name != "[stack]" else a._replace(start=0, offset=0)) for a in named}
 
-    def heap_start(found):
+    def heap_start(found: list[Area]) -> int:
         return min((area.start for area in found if area.name == "[heap]"), default=0)
 
     old, new = others(then), others(now)
@@ -310,14 +337,14 @@ def layout_problem(then, now):
     return None
 
 
-def access_at(pieces, address):
+def access_at(pieces: list[Piece], address: int) -> str | None:
     for start, end, access in pieces:
         if start <= address < end:
             return access
     return None
 
 
-def layout_calls(then, now):
+def layout_calls(then: list[Area], now: list[Area]) -> Iterator[tuple[int, tuple[int, ...]]]:
     """The system calls that make the anonymous mappings `now` those of `then`: (number, arguments).
 
     To be made in this order; `layout_problem` has found nothing.

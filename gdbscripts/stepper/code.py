@@ -1,200 +1,47 @@
 """What the code says of a function: its instructions, lines, and where its frame is."""
 
+from __future__ import annotations
+
 import bisect
 import os
 import re
-import struct
-from collections import namedtuple
 
 import gdb
 
 from ..snapshot.memory import areas
+from ..wire import NamedTuple
+from .unwind import FrameTable, UnwindEntry, frame_rules
 
-FP = 6
-PT_LOAD, PT_GNU_EH_FRAME = 1, 0x6474E550
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..snapshot.memory import Memory
+    from ..wire import StackLevel
+    from .unwind import Rule
 
-
-def leb(data, at, signed=False):
-    result = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        result |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            break
-    if signed and byte & 0x40:
-        result -= 1 << shift
-    return result, at
+    Line = tuple[str, int]  # file, number
+    Chain = tuple[tuple[int, int, str], ...]  # start, end, function
 
 
-class FrameTable:
-    """A module's .eh_frame, as far as it says where the canonical frame address is."""
+class Instruction(NamedTuple):
+    """target: of a direct jump or call."""
 
-    def __init__(self, memory, base):
-        self.memory = memory
-        self.starts, self.entries = [], []
-        header = memory.read(base, 64)
-        if header[:4] != b"\x7fELF":
-            return
-        kind, phoff, size, count = (
-            *struct.unpack_from("<H", header, 16),
-            *struct.unpack_from("<Q", header, 32),
-            *struct.unpack_from("<HH", header, 54),
-        )
-        table = None
-        low = None
-        for i in range(count):
-            each = memory.read(base + phoff + i * size, size)
-            (what,) = struct.unpack_from("<I", each)
-            (address,) = struct.unpack_from("<Q", each, 16)
-            if what == PT_LOAD and low is None:
-                low = address & ~0xFFF
-            if what == PT_GNU_EH_FRAME:
-                table = address
-        if table is None:
-            return
-        self._read(table + base - (low if kind == 2 else 0))
-
-    def _read(self, at):
-        version, _, count_form, form = self.memory.read(at, 4)
-        if (version, count_form, form) != (1, 0x03, 0x3B):
-            return
-        (count,) = struct.unpack("<I", self.memory.read(at + 8, 4))
-        rows = struct.unpack(f"<{2 * count}i", self.memory.read(at + 12, 8 * count))
-        self.starts = [at + value for value in rows[::2]]
-        self.entries = [at + value for value in rows[1::2]]
-
-    def find(self, pc):
-        """The entry (FDE) for an address: start, end, and the instructions for its frame."""
-        i = bisect.bisect_right(self.starts, pc) - 1
-        if i < 0:
-            return None
-        at = self.entries[i]
-        (length, pointer) = struct.unpack("<II", self.memory.read(at, 8))
-        data = self.memory.read(at + 8, length - 4)
-        start = self.starts[i]
-        (size,) = struct.unpack_from("<I", data, 4)
-        if not start <= pc < start + size:
-            return None
-        common = at + 4 - pointer
-        (length,) = struct.unpack("<I", self.memory.read(common, 4))
-        head = self.memory.read(common + 8, length - 4)
-        end = head.index(0, 1)
-        augmentation = head[1:end].decode("ascii", "replace")
-        code_factor, i = leb(head, end + 1)
-        data_factor, i = leb(head, i, True)
-        _, i = leb(head, i)
-        if augmentation.startswith("z"):
-            extra, i = leb(head, i)
-            i += extra
-        body = 8
-        if augmentation.startswith("z"):
-            extra, body = leb(data, body)
-            body += extra
-        programs = (head[i:], data[body:])
-        return start, start + size, programs, code_factor, data_factor, "S" in augmentation
+    address: int
+    size: int
+    text: str
+    target: int | None
 
 
-def frame_rules(entry):
-    """Where the frame is, from each address on: (addresses, rules). A rule: (base, offset,
-    indirect), None if it cannot be said like this."""
-    start, _, programs, code_factor, _, _ = entry
-    addresses, rules = [start], [None]
-    rule, stack, at = None, [], start
-
-    def note():
-        if addresses[-1] == at:
-            rules[-1] = rule
-        else:
-            addresses.append(at)
-            rules.append(rule)
-
-    for code in programs:
-        i = 0
-        while i < len(code):
-            op = code[i]
-            i += 1
-            high, low = op & 0xC0, op & 0x3F
-            if high == 0x40:
-                at += low * code_factor
-            elif high == 0x80:
-                _, i = leb(code, i)
-            elif high == 0xC0 or op == 0x00:
-                pass
-            elif op == 0x01:
-                i += 8
-            elif op in (0x02, 0x03, 0x04):
-                size = 1 << (op - 2)
-                at += int.from_bytes(code[i : i + size], "little") * code_factor
-                i += size
-            elif op in (0x05, 0x09, 0x14):
-                _, i = leb(code, i)
-                _, i = leb(code, i)
-            elif op in (0x06, 0x07, 0x08, 0x2E):
-                _, i = leb(code, i)
-            elif op == 0x0A:
-                stack.append(rule)
-            elif op == 0x0B:
-                rule = stack.pop() if stack else None
-                note()
-            elif op == 0x0C:
-                base, i = leb(code, i)
-                offset, i = leb(code, i)
-                rule = (base, offset, 0)
-                note()
-            elif op == 0x0D:
-                base, i = leb(code, i)
-                rule = (base, rule[1], 0) if rule else None
-                note()
-            elif op == 0x0E:
-                offset, i = leb(code, i)
-                rule = (rule[0], offset, 0) if rule else None
-                note()
-            elif op == 0x0F:
-                size, i = leb(code, i)
-                rule = rule_of(code[i : i + size])
-                i += size
-                note()
-            elif op in (0x10, 0x16):
-                _, i = leb(code, i)
-                size, i = leb(code, i)
-                i += size
-            elif op in (0x11, 0x12, 0x13, 0x15):
-                # The kinds with a signed factored offset: 0x12 and 0x13 define the frame.
-                if op == 0x12:
-                    base, i = leb(code, i)
-                    offset, i = leb(code, i, True)
-                    rule = (base, offset * entry[4], 0)
-                    note()
-                elif op == 0x13:
-                    offset, i = leb(code, i, True)
-                    rule = (rule[0], offset * entry[4], 0) if rule else None
-                    note()
-                else:
-                    _, i = leb(code, i)
-                    _, i = leb(code, i, True)
-            else:
-                return addresses, [None] * len(addresses)
-    return addresses, rules
-
-
-def rule_of(expression):
-    """DW_OP_bregN offset [DW_OP_deref]: of functions that align their stack."""
-    if expression and 0x70 <= expression[0] <= 0x7F:
-        offset, i = leb(expression, 1, True)
-        if expression[i:] == b"\x06":
-            return (expression[0] - 0x70, offset, 1)
-        if expression[i:] == b"":
-            return (expression[0] - 0x70, offset, 0)
-    return None
-
-
-Instruction = namedtuple("Instruction", "address size text target")
 TARGET = re.compile(r"^(?:bnd |notrack )*(j\w+|call\w*|loop\w*|xbegin)\s+(?:0x)?([0-9a-f]+)\b")
 
 
-def disassembled(start, end):
+def entry_of(function: gdb.Symbol) -> int:
+    """Where its code begins."""
+    address = function.value().address
+    assert address is not None
+    return int(address)
+
+
+def disassembled(start: int, end: int) -> list[Instruction]:
     """Every instruction; target: of a direct jump or call."""
     architecture = (
         gdb.selected_inferior().architecture()
@@ -213,16 +60,16 @@ def disassembled(start, end):
 class Code:
     """A function. pieces: [(start, end)], the first begins with its entry."""
 
-    def __init__(self, book, entry, pieces):
+    def __init__(self, book: Book, entry: int, pieces: list[tuple[int, int]]) -> None:
         self.book = book
         self.entry = entry
         self.pieces = pieces
         self.instructions = [i for start, end in pieces for i in disassembled(start, end)]
 
-    def contains(self, pc):
+    def contains(self, pc: int) -> bool:
         return any(start <= pc < end for start, end in self.pieces)
 
-    def landmarks(self):
+    def landmarks(self) -> set[int]:
         """Its entry, and addresses one of which is in each of its loops."""
         found = {self.entry}
         for each in self.instructions:
@@ -236,20 +83,20 @@ class Code:
                 found.add(each.address)
         return found
 
-    def joints(self):
+    def joints(self) -> set[int]:
         """Where control may come to other than from the instruction before."""
         return {i.target for i in self.instructions if i.target and "call" not in i.text}
 
-    def calls(self):
+    def calls(self) -> set[int]:
         return {i.address for i in self.instructions if "call" in i.text.split("#")[0]}
 
-    def after_calls(self):
+    def after_calls(self) -> set[int]:
         return {i.address + i.size for i in self.instructions if "call" in i.text.split("#")[0]}
 
-    def has_lines(self):
+    def has_lines(self) -> bool:
         return self.book.line(self.entry) is not None
 
-    def body(self):
+    def body(self) -> int:
         """Where a step into this function stops: behind what sets up its frame."""
         code = bytes(self.book.memory.read(self.entry, 12))
         if code[:4] == b"\xf3\x0f\x1e\xfa":
@@ -258,7 +105,7 @@ class Code:
             return self.book.range_end(self.entry)
         return self.entry
 
-    def level(self, address, frame):
+    def level(self, address: int, frame: int) -> StackLevel | None:
         """The level of a point at an address of the function, in the frame; None: not known."""
         rule = self.book.rule(address)
         return None if rule is None else (*rule, frame)
@@ -267,13 +114,18 @@ class Code:
 class Book:
     """All that is known of the program's code; valid while no library comes or goes."""
 
-    def __init__(self, memory):
+    def __init__(self, memory: Memory) -> None:
         self.memory = memory
         self.areas = areas(memory.pid)
-        self.tables, self.rules, self.codes, self.targets = {}, {}, {}, {}
-        self.lines, self.statements, self.chains = {}, {}, {}
+        self.tables: dict[int, FrameTable] = {}
+        self.rules: dict[int, tuple[list[int], list[Rule | None]]] = {}
+        self.codes: dict[int, Code] = {}
+        self.targets: dict[int, int | None] = {}
+        self.lines: dict[int, tuple[Line | None, int, int]] = {}
+        self.statements: dict[str, set[int]] = {}
+        self.chains: dict[int, Chain] = {}
 
-    def module(self, pc):
+    def module(self, pc: int) -> int | None:
         area = next((a for a in self.areas if a.start <= pc < a.end), None)
         if area is None:
             return None
@@ -284,7 +136,7 @@ class Book:
         same = (a for a in self.areas if a.name == area.name and a.offset == 0)
         return max((a.start for a in same if a.start <= pc), default=None)
 
-    def table(self, pc):
+    def table(self, pc: int) -> FrameTable | None:
         base = self.module(pc)
         if base is None:
             return None
@@ -292,11 +144,11 @@ class Book:
             self.tables[base] = FrameTable(self.memory, base)
         return self.tables[base]
 
-    def unwind_entry(self, pc):
+    def unwind_entry(self, pc: int) -> UnwindEntry | None:
         table = self.table(pc)
         return table.find(pc) if table else None
 
-    def rule(self, pc):
+    def rule(self, pc: int) -> Rule | None:
         entry = self.unwind_entry(pc)
         if entry is None:
             return None
@@ -305,7 +157,7 @@ class Book:
         addresses, rules = self.rules[entry[0]]
         return rules[bisect.bisect_right(addresses, pc) - 1]
 
-    def code(self, pc):
+    def code(self, pc: int) -> Code | None:
         """The function at an address; None if nothing is known of it."""
         entry = self.unwind_entry(pc)
         if entry is None:
@@ -313,7 +165,7 @@ class Book:
         start, end = entry[:2]
         function = self.function(pc)
         if function is not None:
-            first = int(function.value().address)
+            first = entry_of(function)
             if not start <= first < end:  # in its cold part
                 home = self.unwind_entry(first)
                 if home is not None:
@@ -322,7 +174,7 @@ class Book:
             self.codes[start] = self._code(start, end, function)
         return self.codes[start]
 
-    def _code(self, start, end, function):
+    def _code(self, start: int, end: int, function: gdb.Symbol | None) -> Code:
         pieces = [(start, end)]
         if function is not None:
             for each in disassembled(start, end):
@@ -335,14 +187,14 @@ class Book:
                     pieces.append(other[:2])
         return Code(self, start, pieces)
 
-    def blocks(self, pc):
+    def blocks(self, pc: int) -> list[gdb.Block]:
         """The blocks of functions around an address, the innermost first, to the function proper:
         those before are expanded in it; one around it (Fortran's host) has code of its own."""
         found, proper = [], 0
         block = gdb.block_for_pc(pc)
         while block is not None:
             if block.function is not None:
-                entry = int(block.function.value().address)
+                entry = entry_of(block.function)
                 found.append((block, entry))
                 # What is expanded has no unwind entry; but it may begin where the function does.
                 if self.begins(entry) and (not proper or entry == found[proper - 1][1]):
@@ -350,28 +202,30 @@ class Book:
             block = block.superblock
         return [block for block, _ in found[: proper or None]]
 
-    def begins(self, address):
+    def begins(self, address: int) -> bool:
         """Does a function's code begin there?"""
         entry = self.unwind_entry(address)
         return entry is not None and entry[0] == address
 
-    def function(self, pc):
+    def function(self, pc: int) -> gdb.Symbol | None:
         """The symbol of the function proper, not of one expanded in it."""
         blocks = self.blocks(pc)
         return blocks[-1].function if blocks else None
 
-    def chain(self, pc):
+    def chain(self, pc: int) -> Chain:
         """The functions that are expanded at an address, outermost first."""
         if pc not in self.chains:
             inner = reversed(self.blocks(pc)[:-1])
-            self.chains[pc] = tuple((each.start, each.end, each.function.name) for each in inner)
+            self.chains[pc] = tuple(
+                (each.start, each.end, each.function.name) for each in inner if each.function
+            )
         return self.chains[pc]
 
-    def line(self, pc):
+    def line(self, pc: int) -> Line | None:
         """File and line of an instruction; None if it has none."""
         return self._line(pc)[0]
 
-    def _line(self, pc):
+    def _line(self, pc: int) -> tuple[Line | None, int, int]:
         if pc not in self.lines:
             where = gdb.find_pc_line(pc)
             if where.symtab is None or where.line == 0:
@@ -381,15 +235,15 @@ class Book:
                 self.lines[pc] = ((name, where.line), where.pc, where.last or where.pc)
         return self.lines[pc]
 
-    def range_end(self, pc):
+    def range_end(self, pc: int) -> int:
         return self._line(pc)[2] + 1
 
-    def starts_line(self, pc):
+    def starts_line(self, pc: int) -> bool:
         """Does a line of the line table begin there, as a statement?"""
         line, start, _ = self._line(pc)
         return line is not None and start == pc and pc in self._statements(line[0])
 
-    def _statements(self, name):
+    def _statements(self, name: str) -> set[int]:
         if name not in self.statements:
             pattern = re.escape(os.path.basename(name)) + "$"
             text = gdb.execute(f"maint info line-table {pattern}", to_string=True)
@@ -398,14 +252,14 @@ class Book:
             self.statements[name] = {int(row, 16) for row in rows}
         return self.statements[name]
 
-    def call_target(self, pc):
+    def call_target(self, pc: int) -> int | None:
         """Where a direct call leads; None if it is none."""
         if pc not in self.targets:
             (each,) = disassembled(pc, pc + 1)
             self.targets[pc] = each.target
         return self.targets[pc]
 
-    def leads_to_lines(self, target):
+    def leads_to_lines(self, target: int | None) -> bool:
         """May a call of this lead to a function that has lines? None: who knows."""
         if target is None or self.line(target) is not None:
             return True
@@ -413,7 +267,7 @@ class Book:
         code = bytes(self.memory.read(target, 16))
         return b"\xff\x25" in code[:8]
 
-    def line_starts(self, code):
+    def line_starts(self, code: Code) -> set[int]:
         """Every address of a function where a range of the line table begins."""
         found = set()
         for start, end in code.pieces:

@@ -22,6 +22,8 @@ GDB shows the thread where it is then. That it stands there GDB learns by -crdeb
 (snapshot/commands.py), before the thread is to run on; here it would take the answer's place.
 """
 
+from __future__ import annotations
+
 import contextlib
 
 import gdb
@@ -46,9 +48,16 @@ from .engine import (
     stack_level,
     swap_watching,
 )
+from .levels import levels_of
 from .lines import Reverse
-from .search import PORTION, BeforeOrigin, End, FromEarlier, Mark, Search, levels_of
+from .search import PORTION, BeforeOrigin, End, FromEarlier, Mark, Search
 from .states import Here, Origin, general, near, walking
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..wire import Answer, Moves
 
 SECONDS = 30.0
 KINDS = ("stepi", "nexti", "step", "next", "finish")
@@ -59,9 +68,10 @@ CLOSE = 32  # so many passages of the present address before the present stop, a
 class Walk:
     """One command: the options, the engine, and the way back if it fails."""
 
-    def __init__(self, arguments):
-        self.seconds, self.frame, self.dead_end, writes = SECONDS, None, False, []
-        self.limit = 0
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self.seconds, self.dead_end, self.limit = SECONDS, False, 0
+        self.frame: int | None = None
+        writes = []
         rest = list(arguments)
         while rest and rest[0].startswith("--"):
             option, value = rest.pop(0), rest.pop(0)
@@ -78,34 +88,36 @@ class Walk:
                 writes.append((int(address, 16), bytes.fromhex(data)))
             else:
                 raise gdb.GdbError(f"there is no option {option}")
-        if "library" not in walking:
+        if walking.library is None:
             raise gdb.GdbError("the library for walking is not loaded")
+        self.library = walking.library
         self.rest = rest[1:]
         self.origin = Origin(rest[0], writes)
         self.pid, _ = process()
         self.tid = gdb.selected_thread().ptid[1]
 
-    def __enter__(self):
+    def __enter__(self) -> Walk:
         self.memory = Memory(self.pid)
-        self.engine = Engine(walking["library"], self.memory, self.tid, self.seconds)
+        self.engine = Engine(self.library, self.memory, self.tid, self.seconds)
         self.engine.dead_end = self.dead_end
         self.book = Book(self.memory)
         self.watching = swap_watching(self.tid, 0)
         return self
 
-    def __exit__(self, *problem):
+    def __exit__(self, *problem: object) -> None:
         with contextlib.suppress(Gone):
             swap_watching(self.tid, self.watching)
         self.memory.__exit__()
 
-    def find_here(self, here):
+    def find_here(self, here: Here) -> tuple[End, Moves]:
         """The present stop as an end of searches; returns it and the moves where they start.
 
         On a long way states are kept now and then, and the last is where searches start.
         """
-        start, registers = walking.pop("landed", ((), None))
-        if registers != general(here.registers) or start not in near:
-            start = ()
+        landed, walking.landed = walking.landed, None
+        start: Moves = ()
+        if landed is not None and landed[1] == general(here.registers) and landed[0] in near:
+            start = landed[0]
         self.origin.put_back()
         self.origin.learn(self.book)
         if not start and registers_of(self.tid).rip == here.pc and self.is_here(here):
@@ -142,7 +154,7 @@ class Walk:
                 start, passed = (*start, Reach(here.pc, level, passed)), 0
                 self.origin.keep_near(start)
 
-    def is_crash_of(self, here):
+    def is_crash_of(self, here: Here) -> bool:
         """Does the thread crash where it stood? Never beyond that, whatever differs elsewhere."""
         now, then = registers_of(self.tid), here.registers
         if general(now) == general(then):
@@ -151,7 +163,7 @@ class Walk:
         calls = self.memory.read(then.rip, len(SYSCALL_INSTRUCTION)) == SYSCALL_INSTRUCTION
         return kept and calls and now.rip == then.rip + len(SYSCALL_INSTRUCTION)
 
-    def nearer(self, end, start):
+    def nearer(self, end: End, start: Moves) -> tuple[End, Moves]:
         """The end of a search, which is to start shortly before it."""
         if end.hits > 4 * CLOSE:
             ahead = (*start, Reach(end.pc, end.level, end.hits - CLOSE))
@@ -161,20 +173,20 @@ class Walk:
                 return end._replace(hits=CLOSE), ahead
         return end, start
 
-    def is_here(self, here):
+    def is_here(self, here: Here) -> bool:
         return general(registers_of(self.tid)) == general(here.registers) and here.same(self.memory)
 
-    def to_origin(self):
+    def to_origin(self) -> None:
         """Where a thread stands that has found no other place: nothing has happened there yet."""
         self.origin.put_back()
         self.land()
 
-    def land(self):
+    def land(self) -> None:
         """Have GDB show the thread where it stands."""
         flush()
         refresh_watchpoints()
 
-    def reverse(self, kind):
+    def reverse(self, kind: str) -> Answer:
         here = Here(self.tid)
         found = levels_of(self.book)
         if self.frame is not None:
@@ -210,12 +222,12 @@ class Walk:
             self.go(search, self.back)
             raise
 
-    def find(self, search, kind):
+    def find(self, search: Reverse, kind: str) -> Answer:
         moves = getattr(search, kind)()
         self.go(search, moves)
         return self.told(moves)
 
-    def go(self, search, moves):
+    def go(self, search: Search, moves: Moves) -> None:
         search.go(search_mark(moves))
         self.land()
         # What the next search for this place may start with; not the place itself, which is kept
@@ -223,31 +235,32 @@ class Walk:
         before = range(len(moves) - 1, 0, -1)
         kept = next((moves[:n] for n in before if moves[:n] in near), None)
         if kept is not None:
-            walking["landed"] = kept, general(registers_of(self.tid))
+            walking.landed = kept, general(registers_of(self.tid))
 
-    def told(self, moves):
+    def told(self, moves: Moves) -> Answer:
         now = registers_of(self.tid)
         return {"place": place_text(moves), "pc": f"{now.rip:x}", "sp": f"{now.rsp:x}"}
 
 
-def place_moves(end):
+def place_moves(end: End) -> Moves:
     return (Reach(end.pc, end.level, end.hits),)
 
 
-def search_mark(moves):
+def search_mark(moves: Moves) -> Mark:
     return Mark(tuple(moves), 0)
 
 
 class WalkLibrary(gdb.MICommand):
-    def invoke(self, arguments):
-        walking["library"] = load_walk(arguments[0])
+    def invoke(self, arguments: list[str]) -> Answer:
+        walking.library = load_walk(arguments[0])
+        return {}
 
 
 class WhereHere(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         with Walk(arguments) as walk:
             here = Here(walk.tid)
-            walking.pop("landed", None)
+            walking.landed = None
             end, start = walk.find_here(here)  # the moves are of the same point, all of them
             walk.land()
             hits = end.hits + sum(each.times for each in start)
@@ -256,12 +269,11 @@ class WhereHere(gdb.MICommand):
 
 
 class Go(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         with Walk(arguments) as walk:
             text, *expected = walk.rest
             moves = place_of(text)
-            search = Reverse(walk.engine, walk.book, walk.origin, None, [])
-            walk.go(search, moves)
+            walk.go(Search(walk.engine, walk.book, walk.origin), moves)
             told = walk.told(moves)
             if expected and [told["pc"], told["sp"]] != expected:
                 raise gdb.GdbError("did not come back to the same state")
@@ -269,7 +281,7 @@ class Go(gdb.MICommand):
 
 
 class ReverseCommand(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         with Walk(arguments) as walk:
             (kind,) = walk.rest
             if kind not in KINDS:

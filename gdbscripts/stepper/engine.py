@@ -1,5 +1,7 @@
 """Driving native/stepper/walk.c: the same structures as in walk.h, and how a walk ends."""
 
+from __future__ import annotations
+
 import contextlib
 import ctypes
 import os
@@ -13,6 +15,16 @@ from ..ptrace import UserRegisters, libc, ptrace, registers_of
 from ..rank_state import is_caught, symbol_address
 from ..system_calls import FUTEX
 from ..wire import ErrorKind, error_text, gdb_signal_number
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..snapshot.memory import Memory
+    from ..wire import StackLevel
+
+    Walking = Callable[..., int]
+    Stepped = tuple[int, int, int]  # address, stack pointer, flags
 
 (
     POINT,
@@ -55,6 +67,14 @@ class Point(ctypes.Structure):
         ("last", ctypes.c_uint64),
         ("original", ctypes.c_uint8),
     )
+    address: int
+    value: int
+    offset: int
+    base: int
+    indirect: int
+    retired: int
+    hits: int
+    last: int
 
 
 class Probe(ctypes.Structure):
@@ -67,6 +87,9 @@ class Probe(ctypes.Structure):
 
 class Entry(ctypes.Structure):
     _fields_ = (("pc", ctypes.c_uint64), ("sp", ctypes.c_uint64), ("flags", ctypes.c_uint64))
+    pc: int
+    sp: int
+    flags: int
 
 
 Tick = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)
@@ -93,6 +116,11 @@ class WalkState(ctypes.Structure):
         ("point", ctypes.c_int64),
         ("registers", UserRegisters),
     )
+    error: int
+    steps: int
+    stamp: int
+    point: int
+    registers: UserRegisters
 
 
 class WalkFailed(gdb.GdbError):
@@ -102,7 +130,7 @@ class WalkFailed(gdb.GdbError):
 class AtOrigin(WalkFailed):
     """The thread stands at the origin."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__(error_text(ErrorKind.AT_ORIGIN, "this is where the snapshot was made"))
 
 
@@ -113,30 +141,30 @@ class OutOfTime(WalkFailed):
 class EndAhead(WalkFailed):
     """The process ends here."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__("the program comes to its end on the way")
 
 
 class HasEnded(WalkFailed):
     """There is no process to be taken back any more."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__("the thread has ended")
 
 
 class SignalAhead(WalkFailed):
     """The thread stands before a signal that would end the process, or is a limit."""
 
-    def __init__(self, number):
+    def __init__(self, number: int) -> None:
         self.number = number
         name = signal.Signals(number).name
         super().__init__(f"the thread gets {name} on the way, which would end it")
 
 
-libraries = {}
+libraries: dict[str, ctypes.CDLL] = {}
 
 
-def load_walk(path):
+def load_walk(path: str) -> ctypes.CDLL:
     library = libraries.get(path)
     if library is None:
         library = libraries[path] = ctypes.CDLL(path)
@@ -153,7 +181,7 @@ def load_walk(path):
 SIGNAL_LINE = re.compile(r"^(SIG\w+)\s+\S+\s+\S+\s+(Yes|No)", re.M)
 
 
-def passed_signals():
+def passed_signals() -> int:
     """The signals that GDB gives to the program, as a mask."""
     mask = 0
     for name, passed in SIGNAL_LINE.findall(gdb.execute("info signals", to_string=True)):
@@ -163,15 +191,15 @@ def passed_signals():
     return mask
 
 
-def swap_watching(tid, value):
+def swap_watching(tid: int, value: int) -> int:
     """Set which of the processor's watchpoints are on, those of GDB's; returns what was."""
-    before = libc.ptrace(PTRACE_PEEKUSER, tid, DEBUG_CONTROL, None)
+    before: int = libc.ptrace(PTRACE_PEEKUSER, tid, DEBUG_CONTROL, None)
     if before != value:
         ptrace(PTRACE_POKEUSER, tid, value, DEBUG_CONTROL)
     return before
 
 
-def ends_of_program():
+def ends_of_program() -> list[Point]:
     """Points where a process ends itself, and where it kills: nothing is taken back from there."""
     kill = int(signal.SIGKILL)
     found = []
@@ -184,7 +212,7 @@ def ends_of_program():
     return found
 
 
-def system_calls_of(name):
+def system_calls_of(name: str) -> list[int]:
     """The addresses of a function's own system calls; its own address if it makes none."""
     begin = symbol_address(name)
     architecture = gdb.selected_inferior().architecture()
@@ -194,7 +222,7 @@ def system_calls_of(name):
     return [each for each in calls if symbol_at(each) == holder] or [begin]
 
 
-def symbol_at(address):
+def symbol_at(address: int) -> str:
     return gdb.execute(f"info symbol {address}", to_string=True).split(maxsplit=1)[0]
 
 
@@ -202,7 +230,7 @@ class Engine:
     """Walks one thread. memory: of the process. seconds: for how long it may sleep: as long as it
     works there is no limit but the user's interrupt."""
 
-    def __init__(self, library, memory, tid, seconds):
+    def __init__(self, library: ctypes.CDLL, memory: Memory, tid: int, seconds: float) -> None:
         self.library = library
         self.tid = tid
         self.seconds = seconds
@@ -214,18 +242,18 @@ class Engine:
         self.ends = ends_of_program()
         self.memory = memory
         self.trace = (Entry * TRACE)()
-        self.problem = None
+        self.problem: WalkFailed | None = None
         self.hits = 0  # of all points in all walks, for messages
         self.tick = Tick(self.on_tick)
         self.wanted = UserRegisters()
-        self.probes = []
+        self.probes: list[Probe] = []
 
-    def begin(self):
+    def begin(self) -> None:
         """A period begins, at whose end the thread must have worked most of the time."""
         self.deadline = time.monotonic() + self.seconds
         self.looks = self.asleep = 0
 
-    def on_tick(self, asleep):
+    def on_tick(self, asleep: int) -> int:
         try:
             gdb.execute("", to_string=True)  # raises what the user's interrupt is
         except KeyboardInterrupt:
@@ -250,12 +278,12 @@ class Engine:
             return 1
         return 0
 
-    def waits_for_thread(self):
+    def waits_for_thread(self) -> bool:
         """Is the thread in futex(2), with which threads wait for each other?"""
         with open(f"/proc/{self.memory.pid}/task/{self.tid}/syscall") as file:
             return file.read().split()[0] == str(FUTEX)
 
-    def give(self, number):
+    def give(self, number: int) -> bool:
         """Have the thread take the signal that it stands before on its next walk; returns whether
         it can: it goes on after that only if it catches it."""
         if (self.dead_end and CRASHES >> (number - 1) & 1) or not is_caught(self.tid, number):
@@ -264,10 +292,12 @@ class Engine:
         return True
 
     @property
-    def registers(self):
+    def registers(self) -> UserRegisters:
         return registers_of(self.tid)
 
-    def _state(self, points, most):
+    def _state(
+        self, points: list[Point], most: int
+    ) -> tuple[WalkState, list[Point], ctypes.Array[Point]]:
         points = sorted(points, key=lambda point: point.address)
         array = (Point * max(len(points), 1))(*points)
         probes = (Probe * max(len(self.probes), 1))(*self.probes)
@@ -290,7 +320,9 @@ class Engine:
         )
         return state, points, array
 
-    def _call(self, points, function, *arguments, most=0):
+    def _call(
+        self, points: list[Point], function: Walking, *arguments: int, most: int = 0
+    ) -> tuple[int, Point | None, WalkState]:
         """Returns how it ended, at which of the points, and the state."""
         if time.monotonic() > self.deadline:
             self.begin()  # it has come somewhere each time
@@ -309,7 +341,7 @@ class Engine:
             return event, points[state.point] if event == POINT else None, state
         raise self._failure(event, state)
 
-    def _failure(self, event, state):
+    def _failure(self, event: int, state: WalkState) -> WalkFailed:
         problem, self.problem = self.problem, None
         if event == ABANDONED:
             return problem or WalkFailed("the walk was given up")
@@ -323,14 +355,16 @@ class Engine:
             return WalkFailed(f"a trap of the program's own at {state.registers.rip:#x}")
         return WalkFailed(f"walking failed: {os.strerror(state.error)}")
 
-    def run(self, points, most=0):
+    def run(self, points: list[Point], most: int = 0) -> Point | None:
         """Run to the point that says stop, or to hit number `most` of all; returns the point."""
         return self._call(points, self.library.walk_run, most=most)[1]
 
-    def step(self, count=1):
+    def step(self, count: int = 1) -> None:
         self._call([], self.library.walk_step, count)
 
-    def flat(self, points, level, steps):
+    def flat(
+        self, points: list[Point], level: int, steps: int
+    ) -> tuple[int, Point | None, list[Stepped]]:
         """Walk by instructions of a level; returns how it ended, the point, and the entries."""
         event, point, state = self._call(points, self.library.walk_flat, level, steps)
         if state.steps > TRACE:
@@ -339,7 +373,7 @@ class Engine:
         return event, point, entries
 
 
-def point_at(address, action, limit=0, level=None):
+def point_at(address: int, action: int, limit: int = 0, level: StackLevel | None = None) -> Point:
     """level: (base, offset, indirect, value); None for any."""
     base, offset, indirect, value = level or (-1, 0, 0, 0)
     return Point(
@@ -353,5 +387,5 @@ def point_at(address, action, limit=0, level=None):
     )
 
 
-def stack_level(sp):
+def stack_level(sp: int) -> StackLevel:
     return (SP, 0, 0, sp)

@@ -9,18 +9,41 @@ from one that has; reverse-next in this frame and its callers only. Functions th
 expanded count as called ones.
 """
 
+from __future__ import annotations
+
 import contextlib
 
 from ..wire import Reach, Steps
 from .engine import CALLED, COUNT, OUT, STEPS, WalkFailed, point_at, stack_level
-from .search import BeforeOrigin, End, FromEarlier, Level, Mark, Search, Segment, ends_at
+from .levels import Level
+from .search import BeforeOrigin, End, FromEarlier, Mark, Search, Segment, ends_at
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..wire import Moves
+    from .code import Book, Line
+    from .engine import Engine
+    from .states import Origin
+
+    Item = tuple[Segment, int]
 
 
 class Reverse(Search):
     """end: where the stopped thread stands. levels: its frames, the newest first. outer: without
     newer ones, which what is looked for is not about."""
 
-    def __init__(self, engine, book, origin, end, levels, outer=False, start=()):
+    def __init__(
+        self,
+        engine: Engine,
+        book: Book,
+        origin: Origin,
+        end: End,
+        levels: list[Level],
+        outer: bool = False,
+        start: Moves = (),
+    ) -> None:
         super().__init__(engine, book, origin, bool(start))
         self.outer = outer
         self.start = Mark(start, 0)
@@ -29,13 +52,13 @@ class Reverse(Search):
 
     # ---- by instructions ------------------------------------------------------------------------
 
-    def stepi(self):
+    def stepi(self) -> Moves:
         return self.instruction(True)
 
-    def nexti(self):
+    def nexti(self) -> Moves:
         return self.instruction(False)
 
-    def instruction(self, enter):
+    def instruction(self, enter: bool) -> Moves:
         for level in self.levels:
             if level.is_signal:
                 continue
@@ -57,7 +80,7 @@ class Reverse(Search):
             return self.place(segment, index)
         raise WalkFailed("there is nothing before")
 
-    def last_returned(self, level):
+    def last_returned(self, level: Level) -> Item | None:
         """The last instruction of what was called from a level at the origin, and has returned;
         None if there is none."""
         found = self.returned(level)
@@ -66,19 +89,19 @@ class Reverse(Search):
         inner, end = found[0]
         return self.last_of(end, inner)
 
-    def last_of(self, end, level):
+    def last_of(self, end: End, level: Level) -> Item | None:
         """The last instruction of a level before an end; None if there is none."""
         items = self.back_from(self.start, end, level, False)
         return next((item for item in items if item is not None), None)
 
-    def at_entry(self, level):
+    def at_entry(self, level: Level) -> bool:
         """Does the thread stand at the entry of the function of this level?"""
         code = level.code
         if code is None or not level.pc == code.entry == self.end.pc:
             return False
         return self.end.level == stack_level(level.frame - 8)
 
-    def last_since_call(self, level):
+    def last_since_call(self, level: Level) -> Item | None:
         """The last instruction of a level without a landmark, such as a stub of the dynamic
         linker's; None if the thread stands at its first."""
         try:
@@ -90,22 +113,26 @@ class Reverse(Search):
         stop = self.end._replace(hits=self.end.hits - self.hits_until(start))
         return next(self.back_from(start, stop, inner, True), None)
 
-    def head_of(self, level):
+    def head_of(self, level: Level) -> tuple[Mark, Level, End] | None:
         """What ran at a level before its function was jumped to, by another function or a stub of
         the dynamic linker's: like `called`; None if the function was called."""
         try:
             start, inner = self.call_of(level)
         except (WalkFailed, BeforeOrigin):
             return None
+        assert level.code is not None
         if inner.pc == level.code.entry:
             return None
         return start, inner, End(level.code.entry, stack_level(level.frame - 8), 1)
 
-    def call_of(self, level):
+    def call_of(self, level: Level) -> tuple[Mark, Level]:
         """Where the call of a level begins, and what was called."""
         outer = (e for e in self.levels if e.frame > level.frame and not e.is_signal)
         for each in outer:
-            for segment, index in self.back_from(self.start, self.end, each, False):
+            for item in self.back_from(self.start, self.end, each, False):
+                if item is None:
+                    continue
+                segment, index = item
                 entry = segment.entries[index]
                 if not entry[2] & CALLED or entry[1] != level.frame:
                     break
@@ -113,7 +140,7 @@ class Reverse(Search):
             break
         raise WalkFailed("it cannot be told how this function was called")
 
-    def hits_until(self, mark):
+    def hits_until(self, mark: Mark) -> int:
         """How often the end's address is reached before a mark."""
         self.go(self.start)
         counter = point_at(self.end.pc, COUNT, 0, self.end.level)
@@ -121,19 +148,22 @@ class Reverse(Search):
             self.move(move, counter)
         return counter.hits
 
-    def is_whole(self, level):
+    def is_whole(self, level: Level) -> bool:
         """Does the thread stand in this level itself, not in something that it called?"""
         return level is self.levels[0] and not self.outer
 
-    def last_inside(self, segment, index):
+    def last_inside(self, segment: Segment, index: int) -> Moves:
         start, inner, stop = self.called(segment, index)
-        for within, last in self.back_from(start, stop, inner, True):
+        for item in self.back_from(start, stop, inner, True):
+            if item is None:
+                continue
+            within, last = item
             if within.entries[last][2] & CALLED:
                 return self.last_inside(within, last)
             return self.place(within, last)
         raise WalkFailed("there is nothing before")
 
-    def called(self, segment, index):
+    def called(self, segment: Segment, index: int) -> tuple[Mark, Level, End]:
         """The level that an instruction called: where it begins, itself, and where it ends."""
         entries = segment.entries
         sp = entries[index][1]
@@ -148,13 +178,13 @@ class Reverse(Search):
 
     # ---- by lines ---------------------------------------------------------------------------
 
-    def step(self):
+    def step(self) -> Moves:
         return self.line(True)
 
-    def next(self):
+    def next(self) -> Moves:
         return self.line(False)
 
-    def line(self, enter):
+    def line(self, enter: bool) -> Moves:
         for level in self.levels:
             if level.is_signal or not self.has_lines(level):
                 continue
@@ -175,7 +205,7 @@ class Reverse(Search):
                 return found
         raise BeforeOrigin(self.levels[-1])
 
-    def line_returned(self, level):
+    def line_returned(self, level: Level) -> Moves | None:
         """The last beginning of a line in what was called from a level at the origin, and has
         returned; None if there is none."""
         for inner, end in self.returned(level):
@@ -187,16 +217,19 @@ class Reverse(Search):
                     return found
         return None
 
-    def has_lines(self, level):
+    def has_lines(self, level: Level) -> bool:
         return level.code is not None and level.code.has_lines()
 
-    def last_line(self, start, end, level, enter, whole, fresh):
+    def last_line(
+        self, start: Mark, end: End, level: Level, enter: bool, whole: bool, fresh: bool
+    ) -> Moves | None:
         """The last beginning of a line of a level before the end; None if there is none.
 
         whole: the last instruction before the end is over; otherwise it is a call in which the
         thread is.
         """
-        chain, seen, jumped = level.expanded, set(), False
+        chain, jumped = level.expanded, False
+        seen: set[Line | None] = set()
         unfinished = None  # the call that the thread is in
         waiting = None  # a beginning, if the instruction before it is of another line
         source = self.back_from(start, end, level, fresh)
@@ -216,7 +249,8 @@ class Reverse(Search):
                 jumped = True
                 if unfinished is not None:
                     end = self.end_at(start, Mark(unfinished, 0))
-                source = self.back_from_other_line(start, end, level, fresh, *seen, enter)
+                (only,) = seen
+                source = self.back_from_other_line(start, end, level, fresh, only, enter)
                 waiting = None
                 continue
             segment, index = item
@@ -241,28 +275,29 @@ class Reverse(Search):
             if waiting is None and self.book.starts_line(pc) and not self.sets_up(pc):
                 waiting = (self.place(segment, index), line, here)
 
-    def line_at_origin(self, level):
+    def line_at_origin(self, level: Level) -> Line | None:
         """The line of the call that a frame stood in at the origin."""
         way = self.return_at_origin(level)
         return self.book.line(way[0] - 1) if way else None
 
-    def sets_up(self, pc):
+    def sets_up(self, pc: int) -> bool:
         code = self.book.code(pc)
         return code is not None and code.entry <= pc < code.body()
 
-    def line_inside(self, segment, index):
+    def line_inside(self, segment: Segment, index: int) -> Moves | None:
         """The last beginning of a line in what an instruction called; None if there is none."""
         target = self.book.call_target(segment.entries[index][0])
         if target is not None and not self.book.leads_to_lines(target):
             return None
         start, inner, stop = self.called(segment, index)
         if not self.has_lines(inner):
-            start, inner = self.through_stub(start, inner)
-            if inner is None:
+            start, behind = self.through_stub(start, inner)
+            if behind is None:
                 return None
+            inner = behind
         return self.last_line(start, stop, inner, True, True, True)
 
-    def through_stub(self, start, inner):
+    def through_stub(self, start: Mark, inner: Level) -> tuple[Mark, Level | None]:
         """From a stub of the dynamic linker's on to the function that it is for."""
         for count in range(1, 5):
             self.engine.step()
@@ -275,9 +310,12 @@ class Reverse(Search):
                 return Mark(moves, 0), inner._replace(pc=registers.rip, code=code)
         return start, None
 
-    def back_from_other_line(self, start, end, level, fresh, line, enter):
+    def back_from_other_line(
+        self, start: Mark, end: End, level: Level, fresh: bool, line: Line | None, enter: bool
+    ) -> Iterator[Item | None]:
         """As `back_from`, but from where a line was come to for the last time on."""
         code = level.code
+        assert code is not None
         addresses = {
             each
             for each in self.book.line_starts(code) | code.joints()
@@ -325,7 +363,7 @@ class Reverse(Search):
 
     # ---- to the caller ----------------------------------------------------------------------
 
-    def finish(self):
+    def finish(self) -> Moves:
         """Back to the instruction that called the function of the first level."""
         level = self.levels[0]
         while level.expanded:
@@ -345,7 +383,7 @@ class Reverse(Search):
             raise WalkFailed("there is nothing before")
         return self.place(*item)
 
-    def expanded_start(self, level):
+    def expanded_start(self, level: Level) -> Moves | None:
         """Back to where a function begins that is expanded in another."""
         place, wanted = None, level.expanded
         try:

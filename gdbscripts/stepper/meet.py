@@ -12,6 +12,8 @@
     instruction that faults, or to the system call by which the thread sends it to itself.
 """
 
+from __future__ import annotations
+
 import gdb
 
 from ..ptrace import registers_of
@@ -21,7 +23,14 @@ from ..snapshot.memory import Memory
 from ..wire import Command, Reach
 from .commands import Walk
 from .engine import COUNT, CRASHES, STOP, EndAhead, SignalAhead, WalkFailed, point_at, stack_level
-from .lines import Reverse
+from .search import Search
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..wire import Answer, Moves
+    from .engine import Point
+
+    State = tuple[list[int], bytes]  # registers, and the stack's end
 
 SAVED = ("rip", "rsp", "rbp", "rbx", "r12", "r13", "r14", "r15")  # over calls
 NAMES = (*SAVED, "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
@@ -29,7 +38,7 @@ DEPTH = 2048  # bytes of stack
 MOST = 20000  # passages that are looked at one by one
 
 
-def state_of(tid, memory):
+def state_of(tid: int, memory: Memory) -> State:
     now = registers_of(tid)
     values = [getattr(now, name) for name in NAMES]
     try:
@@ -39,7 +48,7 @@ def state_of(tid, memory):
     return values, stack
 
 
-def likeness(one, other):
+def likeness(one: State, other: State) -> tuple[int, int, int]:
     """How much two states have in common: registers that last over calls (the more of these, the
     more alike), then the other registers and words of the stack, and of how many."""
     (registers, stack), (wanted, expected) = one, other
@@ -51,7 +60,7 @@ def likeness(one, other):
 
 
 class Recall(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         tid = gdb.selected_thread().ptid[1]
         with Memory(process()[0]) as memory:
             values, stack = state_of(tid, memory)
@@ -62,7 +71,7 @@ class Recall(gdb.MICommand):
 
 
 class Meet(gdb.MICommand):
-    def invoke(self, arguments):
+    def invoke(self, arguments: list[str]) -> Answer:
         with Walk(arguments) as walk:
             text, *limits = walk.rest
             registers, stack, signal = text.split(":")
@@ -71,8 +80,7 @@ class Meet(gdb.MICommand):
             meeting = Meeting(walk, wanted, int(signal), stops)
             try:
                 moves, exact = meeting.find()
-                search = Reverse(walk.engine, walk.book, walk.origin, None, [])
-                walk.go(search, moves)
+                walk.go(Search(walk.engine, walk.book, walk.origin), moves)
             except gdb.GdbError:
                 walk.to_origin()
                 raise
@@ -82,14 +90,14 @@ class Meet(gdb.MICommand):
 class Meeting:
     """One search. signal: which the thread was about to get, or 0."""
 
-    def __init__(self, walk, wanted, signal, stops):
+    def __init__(self, walk: Walk, wanted: State, signal: int, stops: list[Point]) -> None:
         self.walk, self.wanted, self.signal, self.stops = walk, wanted, signal, stops
         self.pc, self.sp = wanted[0][:2]
         self.level = stack_level(self.sp)
         self.passed = 0  # how often the thread has come to the address
         self.signals = 0  # and how often to before the signal
 
-    def find(self):
+    def find(self) -> tuple[Moves, bool]:
         """The moves to the state, and whether that is beyond doubt."""
         walk = self.walk
         walk.origin.put_back()
@@ -98,10 +106,10 @@ class Meeting:
         walk.engine.limits = CRASHES
         if self.signal:
             walk.engine.limits |= 1 << (self.signal - 1)
-        alike = []
+        alike: list[tuple[tuple[int, int, int], int, Moves]] = []
         while self.passed < MOST:
             try:
-                moves, now = self.next()
+                passage = self.next()
             except SignalAhead as ahead:
                 # What handles a crash often ends the process: only where there is no other way.
                 if any(each[0][0] == len(SAVED) for each in alike):
@@ -111,8 +119,9 @@ class Meeting:
                 continue
             except EndAhead:
                 break
-            if moves is None:
+            if passage is None:
                 break
+            moves, now = passage
             if now == self.wanted:
                 return moves, True
             found = likeness(now, self.wanted)
@@ -128,14 +137,14 @@ class Meeting:
         alone = len(alike) == 1 or alike[1][0] < alike[0][0]
         return best, alone and saved == len(SAVED) and common >= 0.9 * of
 
-    def next(self):
+    def next(self) -> tuple[Moves, State] | None:
         """The moves to the next state that is in question, and the state; None if there is none."""
         point = point_at(self.pc, STOP, 1, self.level)
         engine = self.walk.engine
         while True:
             try:
                 if engine.run([point, *self.stops]) is not point:
-                    return None, None
+                    return None
                 self.passed += 1
                 if not self.signal:
                     return (Reach(self.pc, self.level, self.passed),), self.state()
@@ -149,7 +158,7 @@ class Meeting:
                 if not engine.give(ahead.number):
                     raise
 
-    def before_signal(self):
+    def before_signal(self) -> Moves:
         """The moves to before the signal that the thread is about to get."""
         walk = self.walk
         told = stop_signal(walk.tid)
@@ -168,7 +177,7 @@ class Meeting:
         walk.engine.pending = 0
         return (Reach(call, self.level, counter.hits),) if counter.hits else ()
 
-    def state(self):
+    def state(self) -> State:
         return state_of(self.walk.tid, self.walk.memory)
 
 
@@ -176,8 +185,9 @@ class CallFrame(gdb.MICommand):
     """-crdebug-call-frame LIBRARY: {frame} of the outermost function of a library that the selected
     thread is in."""
 
-    def invoke(self, arguments):
-        frame, found = gdb.newest_frame(), None
+    def invoke(self, arguments: list[str]) -> Answer:
+        found = None
+        frame: gdb.Frame | None = gdb.newest_frame()
         while frame is not None:
             older = frame.older()
             if older is not None and gdb.solib_name(frame.pc()) == arguments[0]:

@@ -10,13 +10,12 @@ hit of one that has not retired is searched again, without what came before. In 
 few instructions left to the stop, and these are walked one by one, called functions as one.
 """
 
-import time
-from collections import namedtuple
+from __future__ import annotations
 
-import gdb
+import time
 
 from ..ptrace import WORD
-from ..wire import Reach, Steps
+from ..wire import NamedTuple, Reach, Steps
 from .engine import (
     COUNT,
     OUT,
@@ -30,95 +29,49 @@ from .engine import (
     point_at,
     stack_level,
 )
+from .levels import REGISTER_NAMES, Level
 
-# By DWARF's numbers.
-REGISTER_NAMES = [
-    "rax",
-    "rdx",
-    "rcx",
-    "rbx",
-    "rsi",
-    "rdi",
-    "rbp",
-    "rsp",
-    "r8",
-    "r9",
-    "r10",
-    "r11",
-    "r12",
-    "r13",
-    "r14",
-    "r15",
-]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Literal
+
+    from ..ptrace import UserRegisters
+    from ..wire import Move, Moves, StackLevel
+    from .code import Book
+    from .engine import Engine, Point, Stepped
+    from .states import Origin
+    from .unwind import Rule
+
+    Way = tuple[int, StackLevel]
+
 PORTION = 4000  # passages after which a state is kept, on a way along something frequent
 LONG = 0.15  # seconds of a way that is not to be gone again: its end is kept
 OFTEN = 32  # so many hits are too many to remember each
 
-# Where a search ends: the n-th time that an address is reached at a level, counted from the mark
-# that the search starts with.
-End = namedtuple("End", "pc level hits")
-# A place on the way. seen: how often the search's end address has been reached until there.
-Mark = namedtuple("Mark", "moves seen")
-# What is known of a frame of the stopped thread. level: its canonical frame address; expanded: the
-# functions that are expanded in it where it stands.
-Level = namedtuple("Level", "frame pc code expanded function is_signal")
-# Instructions of a level, from a mark to the next segment, or to the search's end.
-Segment = namedtuple("Segment", "mark entries stop")
+
+class End(NamedTuple):
+    """Where a search ends: the n-th time that an address is reached at a level, counted from the
+    mark that the search starts with."""
+
+    pc: int
+    level: StackLevel | None
+    hits: int
 
 
-def frame_rows():
-    """The frames of the selected thread, the newest first, as `levels_of` wants them. Those that
-    are expanded belong to the one that they are expanded in."""
-    found = []
-    frame = gdb.newest_frame()
-    expanded, function = 0, frame.name()
-    while frame is not None:
-        if frame.type() == gdb.INLINE_FRAME:
-            expanded += 1
-        else:
-            is_signal = frame.type() == gdb.SIGTRAMP_FRAME
-            found.append((frame, expanded, function, is_signal))
-            older = frame.older()
-            expanded, function = 0, older.name() if older is not None else None
-        frame = frame.older()
-    return found
+class Mark(NamedTuple):
+    """A place on the way. seen: how often the search's end address has been reached until there."""
+
+    moves: Moves
+    seen: int
 
 
-def frame_address(book, frame, pc):
-    """A frame's canonical address (DWARF); None where it cannot be told.
+class Segment(NamedTuple):
+    """Instructions of a level, from a mark to the next segment, or to the search's end."""
 
-    The outermost frame that GDB shows is that of main, and it does not say where that ends. One
-    that has only jumped to the next has none; its stack pointer differs between GDBs.
-    """
-    older = frame.older()
-    while older is not None and older.type() in (gdb.INLINE_FRAME, gdb.TAILCALL_FRAME):
-        older = older.older()
-    if older is not None:
-        return int(older.read_register("rsp")) & WORD
-    rule = book.rule(pc)
-    if rule is None:
-        return None
-    base, offset, indirect = rule
-    at = (int(frame.read_register(REGISTER_NAMES[base])) + offset) & WORD
-    return int.from_bytes(book.memory.read(at, 8), "little") if indirect else at
-
-
-def levels_of(book):
-    """The levels of the selected thread, the newest first."""
-    found = []
-    inner = True
-    for frame, expanded, function, is_signal in frame_rows():
-        # Behind a call the address is where it returns to, which may be another line, or nothing.
-        pc = frame.pc() if inner else frame.pc() - 1
-        address = frame_address(book, frame, pc)
-        if address is None:
-            break
-        if found and found[-1].frame == address:
-            continue  # it jumped to the function above, and has no frame any more
-        chain = book.chain(pc)[:expanded]
-        found.append(Level(address, frame.pc(), book.code(pc), chain, function or "", is_signal))
-        inner = is_signal
-    return found
+    mark: Mark
+    entries: list[Stepped]
+    stop: End
 
 
 class Search:
@@ -127,7 +80,7 @@ class Search:
     late: searches start somewhere behind the origin.
     """
 
-    def __init__(self, engine, book, origin, late=False):
+    def __init__(self, engine: Engine, book: Book, origin: Origin, late: bool = False) -> None:
         self.engine = engine
         self.book = book
         self.origin = origin
@@ -135,28 +88,29 @@ class Search:
 
     # ---- going --------------------------------------------------------------------------------
 
-    def go(self, mark, end=None):
-        """Put the origin back and go to a mark; returns the point of the search's end."""
-        point = None
-        if end is not None:
-            point = point_at(end.pc, STOP, end.hits, end.level)
+    def go(self, mark: Mark) -> None:
+        """Put the origin back and go to a mark."""
         began = time.monotonic()
         for move in mark.moves[self.origin.put_back_near(mark.moves) :]:
             self.move(move)
         if time.monotonic() - began > LONG:
             self.origin.keep_near(mark.moves)
-        if point is not None:
-            point.hits = mark.seen
+
+    def go_for(self, mark: Mark, end: End) -> Point:
+        """As `go`; returns the point of the search's end."""
+        self.go(mark)
+        point = point_at(end.pc, STOP, end.hits, end.level)
+        point.hits = mark.seen
         return point
 
-    def move(self, move, counter=None):
+    def move(self, move: Move, counter: Point | None = None) -> None:
         if isinstance(move, Steps):
             self.engine.step(move.times)
             return
         points = [point_at(move.pc, STOP, move.times, move.level)]
         self.engine.run(points if counter is None else [*points, counter])
 
-    def resumes(self):
+    def resumes(self) -> list[Point]:
         """Points where a jump out of called functions may lead to, from the present place."""
         registers = self.engine.registers
         code = self.book.code(registers.rip)
@@ -171,9 +125,9 @@ class Search:
                 found.append(point_at(address, RESUME, 0, level))
         return found
 
-    def frame_by(self, rule, registers):
+    def frame_by(self, rule: Rule, registers: UserRegisters) -> int | None:
         base, offset, indirect = rule
-        at = (getattr(registers, REGISTER_NAMES[base]) + offset) & WORD
+        at: int = (getattr(registers, REGISTER_NAMES[base]) + offset) & WORD
         if indirect:
             try:
                 at = int.from_bytes(self.engine.memory.read(at, 8), "little")
@@ -183,19 +137,28 @@ class Search:
 
     # ---- where a level was last ---------------------------------------------------------------
 
-    def closest(self, start, end, level, extra=(), addresses=None):
+    def closest(
+        self,
+        start: Mark,
+        end: End,
+        level: Level,
+        extra: Iterable[Way] = (),
+        addresses: Iterable[int] | None = None,
+    ) -> Mark | None:
         """The last of some addresses of a function that was reached before the end, in this frame.
 
         Returns a mark, or None if there is none behind `start`. extra: (pc, level) besides.
         addresses: its landmarks, if nothing else is said.
         """
-        if addresses is None:
-            addresses = level.code.landmarks() if level.code else ()
-        places = [(each, level.code.level(each, level.frame)) for each in addresses]
-        places = [(pc, where) for pc, where in places if where is not None] + list(extra)
+        places = list(extra)
+        if level.code is not None:
+            for pc in level.code.landmarks() if addresses is None else addresses:
+                where = level.code.level(pc, level.frame)
+                if where is not None:
+                    places.append((pc, where))
         best = None
         while True:
-            stop = self.go(start, end)
+            stop = self.go_for(start, end)
             points = [point_at(pc, RETIRE, OFTEN, where) for pc, where in places]
             self.engine.run([*points, stop])
             retired = [each for each in points if each.retired]
@@ -212,9 +175,9 @@ class Search:
             # Nothing but what is hit often: the last time of the rarest of these.
             start = best = self.last_passage(start, end, latest)
 
-    def last_passage(self, start, end, place):
+    def last_passage(self, start: Mark, end: End, place: Point) -> Mark:
         """Where a point is reached for the last time before the end; on the way states are kept."""
-        stop, level = self.go(start, end), level_of(place)
+        stop, level = self.go_for(start, end), level_of(place)
         while True:
             portion = point_at(place.address, STOP, PORTION, level)
             if self.engine.run([portion, stop]) is not portion:
@@ -226,13 +189,13 @@ class Search:
             hits -= 1  # the end itself
         return self.mark_at(start, end, portion, hits) if hits else start
 
-    def is_at(self, level):
+    def is_at(self, level: StackLevel | None) -> bool:
         """Does the thread stand at a level?"""
         return level is None or self.frame_by(level[:3], self.engine.registers) == level[3]
 
-    def mark_at(self, start, end, point, count):
+    def mark_at(self, start: Mark, end: End, point: Point, count: int) -> Mark:
         """Where a point is reached for the count-th time from `start` on."""
-        stop = self.go(start, end)
+        stop = self.go_for(start, end)
         began = time.monotonic()
         level = level_of(point)
         here = point_at(point.address, STOP, count, level)
@@ -244,9 +207,11 @@ class Search:
             self.origin.keep_near(mark.moves)
         return mark
 
-    def window(self, mark, end, frame, limit=None):
+    def window(
+        self, mark: Mark, end: End, frame: int | None, limit: int | None = None
+    ) -> tuple[int, list[Stepped]]:
         """The instructions of a level from a mark to the end; the end itself is not one."""
-        stop = self.go(mark, end)
+        stop = self.go_for(mark, end)
         points = [*self.resumes(), stop]
         count = WORD if limit is None else limit
         event, point, entries = self.engine.flat(points, WORD if frame is None else frame, count)
@@ -256,14 +221,17 @@ class Search:
 
     # ---- backward through a level ---------------------------------------------------------------
 
-    def back_from(self, start, end, level, fresh):
+    def back_from(
+        self, start: Mark, end: End, level: Level, fresh: bool
+    ) -> Iterator[tuple[Segment, int] | None]:
         """A level's instructions before the end, the last first.
 
         Yields (segment, index), and None before it goes on to an earlier segment. Ends where the
         level began; raises BeforeOrigin where it was there at the origin.  fresh: the level begins
         at `start`.
         """
-        extra, whole = (), fresh
+        extra: tuple[Way, ...] = ()
+        whole = fresh
         late = not fresh and self.late
         way = "" if fresh or late else self.return_at_origin(level)
         if way is None:
@@ -301,25 +269,25 @@ class Search:
         if not fresh:
             raise BeforeOrigin(level)
 
-    def is_over(self, level, end):
+    def is_over(self, level: Level, end: End) -> bool:
         """Is the end where the level has just returned to?"""
         return end.level == stack_level(level.frame)
 
-    def is_in(self, mark, level):
+    def is_in(self, mark: Mark, level: Level) -> bool:
         """Is a mark in a level, as far as it says?"""
         last = mark.moves[-1]
         if isinstance(last, Steps) or level.code is None or not level.code.contains(last.pc):
             return False
         return last.level in (level.code.level(last.pc, level.frame), self.stack_of(last.pc, level))
 
-    def stack_of(self, pc, level):
+    def stack_of(self, pc: int, level: Level) -> StackLevel | None:
         """The stack pointer at an address in a frame, if the frame is told by it."""
         rule = self.book.rule(pc)
         if rule is None or rule[0] != SP or rule[2]:
             return None
         return stack_level(level.frame - rule[1])
 
-    def end_at(self, start, mark):
+    def end_at(self, start: Mark, mark: Mark) -> End:
         """A mark as the end of a search from `start` on."""
         last = mark.moves[-1]
         assert isinstance(last, Reach)
@@ -332,7 +300,7 @@ class Search:
         own = sum(move[:2] == (pc, level) for move in mark.moves[len(start.moves) :])
         return End(pc, level, counter.hits + own)
 
-    def place(self, segment, index):
+    def place(self, segment: Segment, index: int) -> Moves:
         """An instruction of a segment as moves; found again at full speed, if possible."""
         mark, entries, _ = segment
         if index == 0:
@@ -348,7 +316,7 @@ class Search:
 
     # ---- the origin ---------------------------------------------------------------------------
 
-    def return_at_origin(self, level):
+    def return_at_origin(self, level: Level) -> Way | Literal[""] | None:
         """How a frame that was there at the origin is come back to: "" if it was not, None if it
         is the one that stood there, else (pc, stack level)."""
         inner = None
@@ -358,10 +326,11 @@ class Search:
             inner = each.frame
         return ""
 
-    def returned(self, level):
+    def returned(self, level: Level) -> list[tuple[Level, End]]:
         """What was called from a level at the origin, and what that had called: the levels, the
         oldest first, each with the end of a search through all that it did until it returned."""
-        found, newer = [], None
+        found: list[tuple[Level, End]] = []
+        newer = None
         for each in self.origin.levels():
             if newer is not None:
                 found.append((newer, End(each.pc, stack_level(newer.frame), 1)))
@@ -379,19 +348,19 @@ class BeforeOrigin(Exception):
     """What is looked for lies before the origin. kind: what to look for there, if that is another
     thing."""
 
-    def __init__(self, level, kind=""):
+    def __init__(self, level: Level, kind: str = "") -> None:
         super().__init__()
         self.level = level
         self.kind = kind
 
 
-def level_of(point):
+def level_of(point: Point) -> StackLevel | None:
     if point.base < 0:
         return None
     return (point.base, point.offset, point.indirect, point.value)
 
 
-def ends_at(mark, address):
+def ends_at(mark: Mark, address: int) -> bool:
     """Does the last move to a mark lead to an address?"""
     last = mark.moves[-1]
     return isinstance(last, Reach) and last.pc == address

@@ -1,5 +1,7 @@
 """What reverse execution starts from, and the state that it is to find again."""
 
+from __future__ import annotations
+
 import contextlib
 
 import gdb
@@ -10,26 +12,46 @@ from ..snapshot.commands import Snapshot, find, flush, is_own_memory, process
 from ..snapshot.kernel import PTRACE_SINGLESTEP, fields_of, leave_call, rseq_ranges, stop_signal
 from ..snapshot.memory import Memory, areas, read_content
 from .engine import HasEnded, WalkFailed
-from .search import levels_of
+from .levels import levels_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import ctypes
+
+    from ..ptrace import UserRegisters
+    from ..wire import Moves
+    from .code import Book
+    from .levels import Level
 
 GENERAL = ("rip", "rsp", "rbp", "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r12")
 MOST_NEAR = 6
-walking = {}  # "library"; "origin": the one that `near` belongs to; "landed": where a command led
-near = {}  # states on ways from the origin: moves -> snapshot
+
+
+class Walking:
+    """library: of the walker. origin: the one that `near` belongs to. landed: where a command led,
+    and the registers there."""
+
+    library: ctypes.CDLL | None = None
+    origin: tuple[Snapshot, list[tuple[int, bytes]]] | None = None
+    landed: tuple[Moves, tuple[int, ...]] | None = None
+
+
+walking = Walking()
+near: dict[Moves, Snapshot] = {}  # states on ways from the origin
 
 
 class Origin:
     """A snapshot to walk from."""
 
-    def __init__(self, name, writes):
+    def __init__(self, name: str, writes: list[tuple[int, bytes]]) -> None:
         self.snapshot = find(name)
-        if walking.get("origin") != (self.snapshot, writes):
+        if walking.origin != (self.snapshot, writes):
             near.clear()
-            walking["origin"] = (self.snapshot, writes)
+            walking.origin = (self.snapshot, writes)
         self.writes = writes
-        self.known = None
+        self.known: list[Level] = []
 
-    def put_back_near(self, moves):
+    def put_back_near(self, moves: Moves) -> int:
         """Put the nearest state back that is on the way; returns how many of the moves are done."""
         for count in range(len(moves), 0, -1):
             snapshot = near.get(moves[:count])
@@ -39,7 +61,7 @@ class Origin:
         self.put_back()
         return 0
 
-    def keep_near(self, moves):
+    def keep_near(self, moves: Moves) -> None:
         """Keep the present state, which these moves lead to."""
         flush()
         near.pop(moves, None)
@@ -48,7 +70,7 @@ class Origin:
         while len(near) > MOST_NEAR:
             del near[next(iter(near))]
 
-    def restore(self, snapshot):
+    def restore(self, snapshot: Snapshot) -> None:
         if fields_of(f"/proc/{process()[0]}/status")["State"][0] in "ZX":
             raise HasEnded
         problems, now = snapshot.problems()
@@ -56,23 +78,23 @@ class Origin:
             raise WalkFailed("cannot be put back: " + "; ".join(problems))
         snapshot.put_back(now)
 
-    def put_back(self):
+    def put_back(self) -> None:
         self.restore(self.snapshot)
         if self.writes:
             with Memory(process()[0]) as memory:
                 for address, data in self.writes:
                     memory.write(address, data)
 
-    def levels(self):
+    def levels(self) -> list[Level]:
         return self.known
 
-    def learn(self, book):
+    def learn(self, book: Book) -> None:
         """To be called when it has just been put back."""
         flush()
         self.known = levels_of(book)
 
 
-def take_signal(tid):
+def take_signal(tid: int) -> bool:
     """Let a thread take the signal that it is about to get, if somebody sent it: to its handler.
     Returns whether it did."""
     told = stop_signal(tid)
@@ -87,7 +109,7 @@ def take_signal(tid):
 class Here:
     """The state of the thread, and of all memory, at the present stop."""
 
-    def __init__(self, tid):
+    def __init__(self, tid: int) -> None:
         self.tid = tid
         pid, _ = process()
         # A catchpoint's stop: no walk ends in the middle of a call, or where a signal is to come.
@@ -100,21 +122,21 @@ class Here:
         self.excepted = [*rseq_ranges(tids()), *self.dead_stack()]
         with Memory(pid) as memory:
             self.content, _ = read_content(memory, self.areas, {})
-        self.snapshot = None  # not at a signal that is about to be delivered
+        self.snapshot: Snapshot | None = None  # not at a signal that is about to be delivered
         with contextlib.suppress(gdb.GdbError):
             self.snapshot = Snapshot([])
 
-    def dead_stack(self):
+    def dead_stack(self) -> list[tuple[int, int]]:
         """What lies behind the end of the stack, red zone included, is nobody's any more: remains
         of signal frames, for one, which the processor lays out as it likes."""
         sp = self.registers.rsp
         return [(area.start, sp - 128) for area in self.areas if area.start <= sp < area.end]
 
     @property
-    def pc(self):
+    def pc(self) -> int:
         return self.registers.rip
 
-    def same(self, memory):
+    def same(self, memory: Memory) -> bool:
         """Is the thread's state this one again, and the memory's? Registers have been compared."""
         if extended_state(self.tid) != self.xstate:
             return False
@@ -125,12 +147,12 @@ class Here:
             one, other = now.chunks.get(start), self.content.chunks.get(start)
             if one is other:
                 continue
-            size = len(one or other)
+            size = len(one or other or b"")
             if self.blanked(start, one or bytes(size)) != self.blanked(start, other or bytes(size)):
                 return False
         return True
 
-    def blanked(self, start, data):
+    def blanked(self, start: int, data: bytes) -> bytearray:
         """A piece of memory without what does not count."""
         found = bytearray(data)
         for low, high in self.excepted:
@@ -140,6 +162,6 @@ class Here:
         return found
 
 
-def general(registers):
+def general(registers: UserRegisters) -> tuple[int, ...]:
     """What tells a thread's stops from each other."""
     return tuple(getattr(registers, name) for name in GENERAL)

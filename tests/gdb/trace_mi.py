@@ -19,7 +19,7 @@ from crdebug_gdb.snapshot.kernel import rseq_ranges
 from crdebug_gdb.snapshot.memory import PAGE, ZERO_PAGE, Memory, areas
 from crdebug_gdb.stepper.code import Book
 from crdebug_gdb.stepper.commands import Walk
-from crdebug_gdb.stepper.search import levels_of
+from crdebug_gdb.stepper.levels import levels_of
 
 import gdb
 

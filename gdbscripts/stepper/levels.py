@@ -1,0 +1,99 @@
+"""The frames of the stopped thread."""
+
+from __future__ import annotations
+
+import gdb
+
+from ..ptrace import WORD
+from ..wire import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .code import Book, Chain, Code
+
+# By DWARF's numbers.
+REGISTER_NAMES = [
+    "rax",
+    "rdx",
+    "rcx",
+    "rbx",
+    "rsi",
+    "rdi",
+    "rbp",
+    "rsp",
+    "r8",
+    "r9",
+    "r10",
+    "r11",
+    "r12",
+    "r13",
+    "r14",
+    "r15",
+]
+
+
+class Level(NamedTuple):
+    """What is known of a frame of the stopped thread. frame: its canonical address. expanded: the
+    functions that are expanded in it where it stands."""
+
+    frame: int
+    pc: int
+    code: Code | None
+    expanded: Chain
+    function: str
+    is_signal: bool
+
+
+def frame_rows() -> list[tuple[gdb.Frame, int, str | None, bool]]:
+    """The frames of the selected thread, the newest first, as `levels_of` wants them. Those that
+    are expanded belong to the one that they are expanded in."""
+    found = []
+    frame: gdb.Frame | None = gdb.newest_frame()
+    expanded, function = 0, gdb.newest_frame().name()
+    while frame is not None:
+        if frame.type() == gdb.INLINE_FRAME:
+            expanded += 1
+        else:
+            is_signal = frame.type() == gdb.SIGTRAMP_FRAME
+            found.append((frame, expanded, function, is_signal))
+            older = frame.older()
+            expanded, function = 0, older.name() if older is not None else None
+        frame = frame.older()
+    return found
+
+
+def frame_address(book: Book, frame: gdb.Frame, pc: int) -> int | None:
+    """A frame's canonical address (DWARF); None where it cannot be told.
+
+    The outermost frame that GDB shows is that of main, and it does not say where that ends. One
+    that has only jumped to the next has none; its stack pointer differs between GDBs.
+    """
+    older = frame.older()
+    while older is not None and older.type() in (gdb.INLINE_FRAME, gdb.TAILCALL_FRAME):
+        older = older.older()
+    if older is not None:
+        return int(older.read_register("rsp")) & WORD
+    rule = book.rule(pc)
+    if rule is None:
+        return None
+    base, offset, indirect = rule
+    at = (int(frame.read_register(REGISTER_NAMES[base])) + offset) & WORD
+    return int.from_bytes(book.memory.read(at, 8), "little") if indirect else at
+
+
+def levels_of(book: Book) -> list[Level]:
+    """The levels of the selected thread, the newest first."""
+    found: list[Level] = []
+    inner = True
+    for frame, expanded, function, is_signal in frame_rows():
+        # Behind a call the address is where it returns to, which may be another line, or nothing.
+        pc = frame.pc() if inner else frame.pc() - 1
+        address = frame_address(book, frame, pc)
+        if address is None:
+            break
+        if found and found[-1].frame == address:
+            continue  # it jumped to the function above, and has no frame any more
+        chain = book.chain(pc)[:expanded]
+        found.append(Level(address, frame.pc(), book.code(pc), chain, function or "", is_signal))
+        inner = is_signal
+    return found
