@@ -23,7 +23,6 @@ from common import TOP, Pairs, main, report
 from crdebug.base.settings import Settings, cache_home
 from crdebug.commands.context import Context
 from crdebug.commands.standard import standard
-from crdebug.debugger.gdb import GdbTarget
 from crdebug.session import Session
 from crdebug.ui.render import render
 from harness import mpirun
@@ -88,7 +87,6 @@ def _weigh(session: Session) -> None:
     sums = dict.fromkeys(WEIGHED, 0)
     for rank in session.ranks:
         target = session.group[rank]
-        assert isinstance(target, GdbTarget)
         for line in Path(f"/proc/{target.gdb_pid}/smaps_rollup").read_text().splitlines()[1:]:
             name, size = line.split()[:2]
             sums["PSS"] += int(size) if name == "Pss:" else 0

@@ -10,23 +10,23 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from crdebug.acquire.discovery import FoundJob
 from crdebug.acquire.mpir import ProcDesc
 from crdebug.acquire.symbols import find_symbols
-from crdebug.attached.gdbs import pass_signal
 from crdebug.attached.job import AttendedJob
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import GdbError, NotAvailable, Refused
 from crdebug.base.events import Event, JobSays
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
-from crdebug.debugger.gdb import GdbTarget
+from crdebug.debugger.checkpoint_commands import Injection, inject, pass_signal
 from crdebug.debugger.group import TargetGroup
+from crdebug.debugger.target import Target
 from crdebug.job import native_parts
 from crdebug.job.directory import JobRecord, all_jobs, is_of, unused
 from crdebug.job.shims import RankShim, StoppedRank
-from crdebug.mi.records import quote
 from crdebug.native.build import build
 from crdebug.native.shim import layout
 from crdebug.node import proc, process_tree
@@ -127,7 +127,6 @@ async def _enter(
     with contextlib.suppress(NotAvailable):
         return RankShim.find(entry, record.shim)  # it was there before
     target = group[entry.rank]
-    assert isinstance(target, GdbTarget)
     try:
         addresses = _addresses(entry.pid)
         await pass_signal(target, record.signal, deadline)
@@ -150,16 +149,14 @@ def _addresses(pid: int) -> tuple[int, int]:
 
 
 async def _inject(
-    target: GdbTarget,
+    target: Target,
     entry: ProcDesc,
     record: JobRecord,
     addresses: tuple[int, int],
     deadline: Deadline,
     tell: Callable[[Event], None],
 ) -> None:
-    words = " ".join(f"{each:#x}" for each in addresses)
-    command = f"-crdebug-inject {words} {record.signal} {entry.rank} {quote(record.shim)}"
-    moved = (await target.mi(command, deadline)).payload.list("moved").texts()
+    moved = await inject(target, Injection(Path(record.shim), *addresses, record.signal), deadline)
     if moved:
         names = ", ".join(moved)
         tell(JobSays(f"rank {entry.rank}: thread {names} ran on, out of malloc or dlopen"))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 
 import msgspec
 
-from crdebug.attached.gdbs import attach_gdb, end_job, mark_gone, replace_gdb
+from crdebug.attached.gdbs import Launch, attach_gdb, end_job, mark_gone, replace_gdb
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, GdbDied
 from crdebug.base.events import Event, JobSays, RankRestored, RankStopped
@@ -17,10 +17,10 @@ from crdebug.base.settings import Settings
 from crdebug.checkpoint.driver import RankLost
 from crdebug.checkpoint.manifest import Manifest, ThreadRecord
 from crdebug.checkpoint.store import Checkpoint
-from crdebug.debugger.gdb import GdbTarget
+from crdebug.debugger import checkpoint_commands
 from crdebug.debugger.group import TargetGroup
-from crdebug.debugger.target import TargetState
-from crdebug.gdbscripts.wire import NO_CALL, Command, Thread, was_interrupted
+from crdebug.debugger.target import Target, TargetState
+from crdebug.gdbscripts.wire import NO_CALL, Thread, was_interrupted
 from crdebug.job.directory import JobDirectory, JobRecord
 from crdebug.job.ended_leaders import refuse_undumpable
 from crdebug.job.imaging import Image, Imaging
@@ -56,21 +56,21 @@ def calls_to_make_again(threads: tuple[ThreadRecord, ...]) -> dict[int, int]:
     }
 
 
-async def note_threads(target: GdbTarget, deadline: Deadline) -> Whereabouts:
+async def note_threads(target: Target, deadline: Deadline) -> Whereabouts:
     """What the rank's GDB sees of each thread."""
-    payload = (await target.mi(Command.THREADS, deadline)).payload
+    told = await checkpoint_commands.threads(target, deadline)
     inner = {thread.tid: thread.inner for thread in proc.threads(target.pid or 0)}
     threads = tuple(
         ThreadRecord(
             inner[each.tid], each.pc, each.sp, each.rax, each.orig_rax, each.signal.hex(), each.told
         )
-        for each in map(Thread.of, payload.list("threads").texts())
+        for each in told.all
     )
-    return Whereabouts(threads, inner.get(payload.number("selected"), 0))
+    return Whereabouts(threads, inner.get(told.selected, 0))
 
 
 async def lead_out(
-    target: GdbTarget,
+    target: Target,
     shim: RankShim,
     before: Whereabouts,
     stop: RankStopped | None,
@@ -82,22 +82,19 @@ async def lead_out(
     """
     outer = {thread.inner: thread.tid for thread in proc.threads(shim.pid)}
     inside = {entry.tid for entry in shim.table() if entry.inside}
-    words = [str(outer.get(before.selected, 0))]
-    words += [
-        Thread(
-            outer[each.tid], each.pc, each.sp, each.rax, each.orig_rax, each.told, each.siginfo
-        ).word()
+    threads = [
+        Thread(outer[each.tid], each.pc, each.sp, each.rax, each.orig_rax, each.told, each.siginfo)
         for each in before.threads
         if each.tid in inside & outer.keys()
     ]
-    await target.walk_out(words, stop, deadline)
+    await target.walk_out(threads, outer.get(before.selected, 0), stop, deadline)
     if shim.shim().waiting or shim.expected():
         # It is still before main, where nothing but the gate keeps it; or a thread that did not
         # come has the signal yet to take.
         shim.set_gate(1)
 
 
-async def _find_again(target: GdbTarget, before: Whereabouts, deadline: Deadline) -> None:
+async def _find_again(target: Target, before: Whereabouts, deadline: Deadline) -> None:
     """A rank that SIGSTOP has held: is every thread where it was, or in front of its call?"""
     now = {each.tid: each for each in (await note_threads(target, deadline)).threads}
     for was in before.threads:
@@ -139,7 +136,7 @@ class Operation:
         record: JobRecord,
         shims: tuple[RankShim, ...],
         *,
-        launch: Callable[[int], Awaitable[GdbTarget]],
+        launch: Launch,
         tell: Callable[[Event], None],
         note: str = "",
         manifest: Manifest | None = None,
@@ -166,10 +163,8 @@ class Operation:
                 if rank.rank in self._herded
             }
 
-    def _target(self, rank: int) -> GdbTarget:
-        target = self._group[rank]
-        assert isinstance(target, GdbTarget)
-        return target
+    def _target(self, rank: int) -> Target:
+        return self._group[rank]
 
     @contextlib.asynccontextmanager
     async def _shim(self, rank: int) -> AsyncIterator[RankShim]:
@@ -220,10 +215,12 @@ class Operation:
                             "checkpoint, and blocked again when it goes on"
                         )
                     )
-                    tids = (thread.tid for thread in blockers)
-                    words = " ".join(map(str, [self.record.signal, *tids]))
-                    command = Deadline(self._settings.command)
-                    await self._target(rank).mi(f"-crdebug-unblock {words}", command)
+                    await checkpoint_commands.unblock(
+                        self._target(rank),
+                        self.record.signal,
+                        (thread.tid for thread in blockers),
+                        Deadline(self._settings.command),
+                    )
                 shim.queue_signal()
                 self._require_held(rank, shim)
             except BaseException:
@@ -245,7 +242,7 @@ class Operation:
             target = self._target(rank)
             if isinstance(shim, StoppedRank):
                 command = Deadline(self._settings.command)
-                await target.mi("-crdebug-before-calls", command)
+                await checkpoint_commands.put_before_calls(target, command)
                 await target.detach(command)
                 return
             try:
@@ -342,7 +339,7 @@ class Operation:
         async with self._shim(rank) as shim:
             await self._attached(rank, shim)
 
-    async def _attached(self, rank: int, shim: RankShim) -> GdbTarget:
+    async def _attached(self, rank: int, shim: RankShim) -> Target:
         """The rank's debugger, which holds the rank: another one if it must be."""
         target = self._target(rank)
         if target.lent and not target.dead:

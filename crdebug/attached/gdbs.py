@@ -15,12 +15,12 @@ from crdebug.base.errors import CrdebugError, DeadlineExpired, GdbDied, GdbError
 from crdebug.base.events import Event, JobSays
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
+from crdebug.debugger.checkpoint_commands import pass_signal
 from crdebug.debugger.gdb import GdbTarget
 from crdebug.debugger.group import Identity, TargetGroup
 from crdebug.debugger.in_c import number_in_c
 from crdebug.debugger.startup import index_cache, unpacked_debug_files
 from crdebug.debugger.target import BreakpointRequest, Target, TargetState
-from crdebug.gdbscripts.wire import gdb_signal_name
 from crdebug.job.directory import JobRecord
 from crdebug.job.ended_leaders import refuse_unattachable
 from crdebug.job.launch import end
@@ -30,6 +30,7 @@ from crdebug.node.ask import gdb_program
 from crdebug.node.code import remove_breakpoints
 
 Tell = Callable[[Event], None] | None
+Launch = Callable[[int], Awaitable[Target]]  # starts a GDB for a rank, attached to nothing
 
 
 def scripts() -> tuple[Path, ...]:
@@ -37,7 +38,7 @@ def scripts() -> tuple[Path, ...]:
     return (Path(str(resources.files("crdebug.gdbscripts") / "rank_gdb.py")),)
 
 
-async def launch_gdb(rank: int, signal: int, settings: Settings, tell: Tell = None) -> GdbTarget:
+async def launch_gdb(rank: int, signal: int, settings: Settings, tell: Tell = None) -> Target:
     """Start a rank's GDB, which then passes the waitpoint signal on without a word.
 
     One that is killed by a signal of its own or from outside is replaced, once, and told.
@@ -51,7 +52,7 @@ async def launch_gdb(rank: int, signal: int, settings: Settings, tell: Tell = No
     return await _launch_gdb(rank, signal, settings)
 
 
-async def _launch_gdb(rank: int, signal: int, settings: Settings) -> GdbTarget:
+async def _launch_gdb(rank: int, signal: int, settings: Settings) -> Target:
     deadline = Deadline(settings.attach)
     gdb = gdb_program(settings.gdb)
     target = await GdbTarget.launch(rank, deadline, gdb=gdb, scripts=scripts())
@@ -67,11 +68,6 @@ async def _launch_gdb(rank: int, signal: int, settings: Settings) -> GdbTarget:
 def _tell_of(death: GdbDied, tell: Tell) -> None:
     if tell is not None:
         tell(JobSays(f"{death}; another one takes its place"))
-
-
-async def pass_signal(target: Target, signal: int, deadline: Deadline) -> None:
-    """Have a GDB give the rank this signal without a word."""
-    await target.console(f"handle {gdb_signal_name(signal)} nostop noprint pass", deadline)
 
 
 async def launch_group(
@@ -93,7 +89,7 @@ async def launch_group(
         for task in launching:
             task.cancel()
         done = await asyncio.gather(*launching, return_exceptions=True)
-        left = [each for each in done if isinstance(each, GdbTarget)]
+        left = [each for each in done if not isinstance(each, BaseException)]
         with contextlib.suppress(CrdebugError):
             await TargetGroup(left, settings=settings).close()
         raise
@@ -121,7 +117,7 @@ async def attach_group(
     pids = {entry.rank: entry.pid for entry in entries}
     group = await launch_group([*pids, *ended], signal, settings, names, tell)
 
-    async def launch(rank: int) -> GdbTarget:
+    async def launch(rank: int) -> Target:
         return await launch_gdb(rank, signal, settings, tell)
 
     async def attach(target: Target) -> None:
@@ -143,7 +139,7 @@ async def attach_gdb(
     group: TargetGroup,
     rank: int,
     pid: int,
-    launch: Callable[[int], Awaitable[GdbTarget]],
+    launch: Launch,
     tell: Tell,
 ) -> None:
     """A rank's GDB attaches to a process. One that dies of that, or before, is replaced, once.
@@ -156,7 +152,7 @@ async def attach_gdb(
         if not proc.is_alive(pid):
             # Some GDBs die of that (16.3, linux-nat.c: mark_lwp_dead, an internal error).
             said = f"process {pid} has ended"
-            raise GdbError(said, "-target-attach", ranks=RankSet.of([rank])) from death
+            raise GdbError(said, "attach", ranks=RankSet.of([rank])) from death
         _tell_of(death, tell)
         target = await replace_gdb(group, rank, launch)
         await target.attach(pid, Deadline(group.settings.attach))
@@ -166,9 +162,7 @@ def mark_gone(group: TargetGroup, ended: Iterable[int], tell: Tell) -> None:
     """Ranks that are not there any more, or not yet again: their GDBs hold nothing."""
     ranks = RankSet.of(ended)
     for rank in ranks:
-        target = group[rank]
-        assert isinstance(target, GdbTarget)
-        target.mark_ended(None)
+        group[rank].mark_ended(None)
     if ranks and tell is not None:
         tell(JobSays(f"{ranks.words} {'has' if len(ranks) == 1 else 'have'} ended"))
 
@@ -186,9 +180,7 @@ def raise_first(outcomes: Iterable[object]) -> None:
             raise outcome
 
 
-async def replace_gdb(
-    group: TargetGroup, rank: int, launch: Callable[[int], Awaitable[GdbTarget]]
-) -> GdbTarget:
+async def replace_gdb(group: TargetGroup, rank: int, launch: Launch) -> Target:
     """A new GDB in the place of a rank's, with the rank's breakpoints, attached to nothing yet."""
     await group[rank].close(Deadline(group.settings.stop))
     target = await launch(rank)

@@ -26,9 +26,8 @@ from crdebug.checkpoint.driver import drive
 from crdebug.checkpoint.manifest import Manifest
 from crdebug.checkpoint.protocol import Phase, Protocol
 from crdebug.checkpoint.store import Checkpoint, CheckpointStore
-from crdebug.debugger.gdb import GdbTarget
 from crdebug.debugger.group import Identity, TargetGroup
-from crdebug.debugger.target import TargetState
+from crdebug.debugger.target import Target, TargetState
 from crdebug.job import app_requests, clocks, half_back, hooks, standard_input
 from crdebug.job.control_socket import ControlServer, Request
 from crdebug.job.directory import JobDirectory, JobRecord, is_alive
@@ -257,9 +256,7 @@ class AttendedJob:
         async def one(rank: int) -> None:
             shim = shim_of(self.shims, rank)
             if not proc.is_alive(shim.pid):
-                target = self.group[rank]
-                assert isinstance(target, GdbTarget)
-                target.mark_ended("")
+                self.group[rank].mark_ended("")
                 return
             await replace_gdb(self.group, rank, self._launch)
             await attach_gdb(self.group, rank, shim.pid, self._launch, self._tell)
@@ -293,7 +290,6 @@ class AttendedJob:
 
         async def one(shim: RankShim) -> None:
             target = self.group[shim.rank]
-            assert isinstance(target, GdbTarget)
             if any(entry.inside for entry in shim.table()):
                 where = herd.get(shim.rank, Whereabouts(()))
                 await lead_out(target, shim, where, None, Deadline(self.settings.command))
@@ -428,7 +424,7 @@ class AttendedJob:
             manifest=manifest,
         )
 
-    async def _launch(self, rank: int) -> GdbTarget:
+    async def _launch(self, rank: int) -> Target:
         return await launch_gdb(rank, self.record.signal, self.settings, self._tell)
 
     async def _drive(self, machine: Protocol, operation: Operation, what: str) -> None:

@@ -12,6 +12,7 @@ from crdebug.base.errors import BadInput
 from crdebug.base.gdb_values import Number, not_a_number, number
 from crdebug.base.ranks import RankSet
 from crdebug.debugger.target import Target
+from crdebug.gdbscripts.wire import Command
 from crdebug.mi.records import quote
 
 LARGEST = 1 << 26  # bytes of one array: some ten seconds
@@ -38,7 +39,7 @@ async def numbers(target: Target, expression: str, deadline: Deadline) -> Number
 
     Raises GdbError, and BadInput for what is no number, or too large.
     """
-    found = (await target.mi(f"-crdebug-array {quote(expression)}", deadline)).payload
+    found = (await target.mi(f"{Command.ARRAY} {quote(expression)}", deadline)).payload
     here = RankSet.of([target.rank])
     if "scalar" in found:
         text = found.text("scalar")

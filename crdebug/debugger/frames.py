@@ -12,15 +12,17 @@ from dataclasses import replace
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, GdbError
 from crdebug.base.events import RankStopped
+from crdebug.debugger import mi_values
 from crdebug.debugger.folding import is_inside
-from crdebug.debugger.target import SelectedBy, Target, TargetState
+from crdebug.debugger.target import Frame, SelectedBy, Target, TargetState
+from crdebug.gdbscripts.wire import Command
 
 
 async def at_program(target: Target, deadline: Deadline) -> None:
     """Have what a stopped rank is asked next be about the program's frame."""
     if target.selection.by is SelectedBy.NOBODY and target.state is TargetState.STOPPED:
         with contextlib.suppress(GdbError):  # the question itself will say what there is to say
-            await target.mi("-crdebug-program-frame", deadline)
+            await target.mi(Command.PROGRAM_FRAME, deadline)
         target.selection.by = SelectedBy.RULE
 
 
@@ -28,8 +30,22 @@ async def at_innermost(target: Target, deadline: Deadline) -> None:
     """Undo that, before the rank runs."""
     if target.selection.by is SelectedBy.RULE and target.state is TargetState.STOPPED:
         with contextlib.suppress(GdbError):
-            await target.mi("-crdebug-innermost-frame", deadline)
+            await target.mi(Command.INNERMOST_FRAME, deadline)
         target.selection.by = SelectedBy.NOBODY
+
+
+async def to_level(target: Target, level: int, deadline: Deadline) -> None:
+    """Select a frame of the thread's stack; 0 is the innermost."""
+    await target.console(f"frame {level}", deadline)
+
+
+async def select(target: Target, move: str, deadline: Deadline) -> Frame:
+    """Choose the frame by a command of GDB's: ``frame 2``, ``up``, ``frame``; which that is."""
+    await target.console(move, deadline)
+    frame = (await target.mi("-stack-info-frame", deadline)).payload.tuple("frame")
+    level = frame.number("level")
+    command = f"-stack-list-arguments --simple-values {level} {level}"
+    return mi_values.frame(frame, (await target.mi(command, deadline)).payload)
 
 
 async def in_program(target: Target, stop: RankStopped, deadline: Deadline) -> RankStopped:

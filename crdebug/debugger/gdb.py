@@ -11,7 +11,7 @@ from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, DeadlineExpired, GdbDied, GdbError, Refused
 from crdebug.base.events import Location, RankStopped, StopReason
 from crdebug.base.ranks import RankSet
-from crdebug.debugger import mi_values, stepping_out
+from crdebug.debugger import mi_values, motions, stepping_out
 from crdebug.debugger.debug_registers import forget_hits
 from crdebug.debugger.folding import MOST, folded
 from crdebug.debugger.frames import at_innermost
@@ -24,13 +24,16 @@ from crdebug.debugger.target import (
     BreakpointRequest,
     Frame,
     Inserted,
+    Motion,
     Notice,
     SelectedBy,
     Selection,
     TargetState,
     ThreadInfo,
+    Verb,
 )
 from crdebug.debugger.tracker import Tracker
+from crdebug.gdbscripts.wire import Command, Thread
 from crdebug.mi.connection import Connection
 from crdebug.mi.records import Result, quote
 from crdebug.mi.transport import Transport
@@ -112,12 +115,10 @@ class GdbTarget(Kept):
 
     @property
     def gdb_pid(self) -> int:
-        """The process id of the GDB."""
         return self._connection.pid
 
     @property
     def dead(self) -> bool:
-        """Has the GDB ended?"""
         return self._connection.death is not None
 
     @property
@@ -203,39 +204,28 @@ class GdbTarget(Kept):
 
     @property
     def lent(self) -> bool:
-        """Is the process free of this GDB, which does not know it? See gdbscripts/checkpoint.py."""
         return self._lent
 
     async def lend(self, signal: int, deadline: Deadline) -> None:
-        """Let the process go as `detach` does, but for GDB, which notices nothing.
-
-        signal: queued to the threads; taken first. Until `take_back` every other verb is refused.
-        """
         async with self._lock:
             self._require("lend", TargetState.STOPPED)
             self._lent = True
-            await self._connection.command(f"-crdebug-lend {signal}", deadline)
+            await self._connection.command(f"{Command.LEND} {signal}", deadline)
 
     async def take_back(self, deadline: Deadline) -> None:
-        """Hold it again. Raises GdbError when a thread has ended: the GDB is of no use then."""
         async with self._lock:
-            await self._connection.command("-crdebug-take-back", deadline)
+            await self._connection.command(Command.TAKE_BACK, deadline)
             self._lent = False
             await forget_hits(self._connection, deadline)
 
     async def walk_out(
-        self, before: Sequence[str], stop: RankStopped | None, deadline: Deadline
+        self, before: Sequence[Thread], selected: int, stop: RankStopped | None, deadline: Deadline
     ) -> None:
-        """Lead every thread from the waitpoint to where it was; see gdbscripts/checkpoint.py.
-
-        before: the TID of the thread to select, then what is said of each thread there.  stop:
-        what counts as the last stop from now on; None for being where it comes out. Raises
-        GdbError that names the threads that are elsewhere.
-        """
         async with self._lock:
             self._require("walk out", TargetState.STOPPED)
             self._moved = True
-            await self._connection.command(f"-crdebug-walk-out {' '.join(before)}", deadline)
+            words = (str(selected), *(each.word() for each in before))
+            await self._connection.command(f"{Command.WALK_OUT} {' '.join(words)}", deadline)
             at = await self.location(deadline)
             self._tracker.restore(stop or RankStopped(self.rank, StopReason.OTHER, location=at))
 
@@ -247,7 +237,6 @@ class GdbTarget(Kept):
             self._tracker.let_go()
 
     def mark_ended(self, detail: str | None) -> None:
-        """The process has ended, and this GDB was not there to see it; None: it never held it."""
         self._tracker.end(detail)
 
     async def close(self, deadline: Deadline) -> None:
@@ -258,20 +247,23 @@ class GdbTarget(Kept):
     # ---- running ------------------------------------------------------------------------------
 
     async def resume(self, deadline: Deadline) -> None:
-        await self.run("-exec-continue", "continue", deadline)
+        await self._run("-exec-continue", "continue", deadline)
 
     async def step(self, count: int, deadline: Deadline) -> None:
-        await self.run(f"-exec-step {count}", "step", deadline)
+        await self.run(Motion(Verb.STEP, count), deadline)
 
     async def next(self, count: int, deadline: Deadline) -> None:
-        await self.run(f"-exec-next {count}", "next", deadline)
+        await self.run(Motion(Verb.NEXT, count), deadline)
 
     async def finish(self, deadline: Deadline, level: int = 0) -> None:
-        await self.run(
+        await self._run(
             await stepping_out.finish(level, self._connection, deadline), "finish", deadline
         )
 
-    async def run(self, command: str, verb: str, deadline: Deadline) -> None:
+    async def run(self, motion: Motion, deadline: Deadline) -> None:
+        await self._run(motions.command(motion), motion.verb.value, deadline)
+
+    async def _run(self, command: str, verb: str, deadline: Deadline) -> None:
         async with self._lock:
             self._require(verb, TargetState.STOPPED)
             if await self._was_killed(deadline):
@@ -299,7 +291,7 @@ class GdbTarget(Kept):
     async def _put_before_calls(self, deadline: Deadline) -> None:
         """Stops end some system calls, unseen by the program: see rank_state.settle."""
         if self._scripted:
-            await self._connection.command("-crdebug-settle", deadline)
+            await self._connection.command(Command.SETTLE, deadline)
 
     async def _start_running(self, command: str, deadline: Deadline) -> None:
         before = self._tracker.last_stop
@@ -342,14 +334,13 @@ class GdbTarget(Kept):
             return await self._tracker.stopped()
 
     async def arrive(self, deadline: Deadline) -> None:
-        """A breakpoint where it was put does not stop it there at once (gdb/infrun.c, proceed)."""
+        # see gdb/infrun.c, proceed
         async with self._lock:
             if self._moved and self.state is TargetState.STOPPED:
                 await self._stopper.stop_here(deadline)
                 self._moved = False
 
     async def settle(self, deadline: Deadline) -> None:
-        """Make sure that no SIGSTOP of GDB's or ours is on its way to the stopped rank."""
         async with self._lock:
             self._require("settle", TargetState.STOPPED)
             await self._stopper.settle_anew(deadline)

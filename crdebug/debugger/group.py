@@ -15,6 +15,7 @@ from crdebug.debugger.answers import Answers, T
 from crdebug.debugger.breakpoints import Breakpoint, BreakpointTable, Kept
 from crdebug.debugger.frames import at_program, in_program
 from crdebug.debugger.group_run import GroupRun
+from crdebug.debugger.motions import completed
 from crdebug.debugger.questions import ask, look
 from crdebug.debugger.target import (
     BreakpointChanged,
@@ -22,6 +23,7 @@ from crdebug.debugger.target import (
     BreakpointRequest,
     DebuggerDied,
     Frame,
+    Motion,
     Notice,
     Target,
     TargetState,
@@ -246,17 +248,15 @@ class TargetGroup:
     async def run(
         self,
         ranks: RankSet,
-        verb: str,
-        command: str,
-        completed: StopReason = StopReason.STEP,
+        motion: Motion,
         *,
         together: bool = True,
     ) -> GroupStopped:
-        """Like `finish`, by an MI command of GDB's. verb: for messages.  completed: the reason of a
-        stop at which a rank is done.  together: False has every rank run to its own stop."""
-        done = _of_reason(completed) if together else lambda stop: True
+        """Like `finish`, by any of these ways. together: False has every rank run to its own
+        stop."""
+        done = _of_reason(completed(motion)) if together else lambda stop: True
         return await self._go(
-            ranks, verb, lambda each: each.run(command, verb, self._command()), done
+            ranks, motion.verb.value, lambda each: each.run(motion, self._command()), done
         )
 
     @property

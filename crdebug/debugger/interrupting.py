@@ -35,6 +35,7 @@ from crdebug.base.events import RankStopped, StopReason
 from crdebug.debugger import mi_values
 from crdebug.debugger.target import TargetState
 from crdebug.debugger.tracker import Tracker
+from crdebug.gdbscripts.wire import Command
 from crdebug.mi.connection import Connection
 from crdebug.mi.records import quote
 from crdebug.node import proc
@@ -209,20 +210,20 @@ class Stopper:
             tracker.quiet = quiet
             tracker.withdraw(TargetState.STOPPED, own)
             if self._connection.death is None:
-                await self._heedless(f"-crdebug-as-before {lwp}", deadline)
+                await self._heedless(f"{Command.AS_BEFORE} {lwp}", deadline)
                 await mi(f"-gdb-set scheduler-locking {setting.payload.text('value')}", deadline)
 
         held = standing.get(chosen)
         try:
             await mi("-gdb-set scheduler-locking on", deadline)
-            await self._heedless(f"-crdebug-only-stops {lwp}", deadline)
+            await self._heedless(f"{Command.ONLY_STOPS} {lwp}", deadline)
             if held:
                 await self._queue(chosen, "0", deadline)
             tracker.begin()
             await mi(f"-exec-continue --thread {chosen}", deadline)
             stop = await self._stopped(deadline)
             if held:
-                await self._heedless(f"-crdebug-at-signal-again {lwp}", deadline)
+                await self._heedless(f"{Command.AT_SIGNAL_AGAIN} {lwp}", deadline)
                 await self._queue(chosen, held, deadline)
         except BaseException as error:
             with contextlib.suppress(CrdebugError):  # what went wrong first is what is told

@@ -21,10 +21,8 @@ from dataclasses import dataclass
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, CrdebugError, GdbError, Refused
 from crdebug.base.ranks import RankSet
-from crdebug.debugger.gdb import GdbTarget
 from crdebug.debugger.group import TargetGroup
-from crdebug.debugger.snapshot import KeptInfo
-from crdebug.debugger.target import TargetState
+from crdebug.debugger.target import KeptInfo, Target, TargetState
 from crdebug.node import in_flight, proc, sharing
 
 _LOG = "/run/crdebug/time/"  # what is recorded of a run stays recorded
@@ -93,7 +91,7 @@ class Snapshots:
         self._require(name)
         targets = self._targets("go back in memory")
 
-        async def one(target: GdbTarget) -> tuple[str, ...]:
+        async def one(target: Target) -> tuple[str, ...]:
             try:
                 return await target.put_back_obstacles(name, deadline)
             except BadInput as error:  # it has another GDB, or is another process
@@ -145,7 +143,7 @@ class Snapshots:
     async def _forget(self, name: str, deadline: Deadline) -> None:
         targets = [self._group[rank] for rank in self._group.ranks]
         for target in targets:
-            if isinstance(target, GdbTarget) and not target.dead:
+            if not target.dead:
                 with contextlib.suppress(BadInput):
                     await target.forget(name, deadline)
 
@@ -153,19 +151,14 @@ class Snapshots:
         if name not in self._kept:
             raise BadInput(f"there is no snapshot '{name}'")
 
-    def _targets(self, verb: str) -> list[GdbTarget]:
+    def _targets(self, verb: str) -> list[Target]:
         others = self._group.ranks - self._group.in_state(TargetState.STOPPED)
         if others:
             raise Refused(f"cannot {verb}: not every rank is stopped", ranks=others)
-        found = []
-        for rank in self._group.ranks:
-            target = self._group[rank]
-            assert isinstance(target, GdbTarget)
-            found.append(target)
-        return found
+        return [self._group[rank] for rank in self._group.ranks]
 
 
-async def _all(targets: Sequence[GdbTarget], do: Callable[[GdbTarget], Awaitable[object]]) -> None:
+async def _all(targets: Sequence[Target], do: Callable[[Target], Awaitable[object]]) -> None:
     """A part of going back, by all ranks at once. Raises GdbError."""
     done = await asyncio.gather(*map(do, targets), return_exceptions=True)
     failed = {
@@ -184,7 +177,7 @@ async def _all(targets: Sequence[GdbTarget], do: Callable[[GdbTarget], Awaitable
         raise outcome
 
 
-def _pids(targets: Iterable[GdbTarget]) -> dict[int, int]:
+def _pids(targets: Iterable[Target]) -> dict[int, int]:
     return {each.rank: each.pid for each in targets if each.pid is not None}
 
 

@@ -7,23 +7,15 @@ restart, because what comes after is another process or one that has run on by i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, Refused
 from crdebug.base.events import RankStopped
-from crdebug.debugger.target import TargetState
+from crdebug.debugger.target import KeptInfo, TargetState
 from crdebug.debugger.tracker import Tracker
+from crdebug.gdbscripts.wire import Command
 from crdebug.mi.connection import Connection
 from crdebug.mi.records import MiTuple
-
-
-@dataclass(frozen=True, slots=True)
-class KeptInfo:
-    """A snapshot. bytes: what it holds.  changed: what of that no snapshot before it shares."""
-
-    bytes: int
-    changed: int
 
 
 class Keeper:
@@ -38,7 +30,7 @@ class Keeper:
     async def keep(self, name: str, ranges: Sequence[str], deadline: Deadline) -> KeptInfo:
         if not name or name.split() != [name]:
             raise BadInput(f"'{name}' is no name for a snapshot", ranks=self._tracker.ranks)
-        command = " ".join(("-crdebug-keep", name, *ranges))
+        command = " ".join((Command.KEEP, name, *ranges))
         told = (await self._connection.command(command, deadline)).payload
         self._stops[name] = self._tracker.last_stop
         return KeptInfo(told.number("bytes"), told.number("changed"))
@@ -46,13 +38,13 @@ class Keeper:
     async def obstacles(self, name: str, deadline: Deadline) -> tuple[str, ...]:
         """Why a snapshot cannot be put back now; empty if it can."""
         self._require(name)
-        told = await self._connection.command(f"-crdebug-put-back {name} check", deadline)
+        told = await self._connection.command(f"{Command.PUT_BACK} {name} check", deadline)
         return told.payload.list("problems").texts()
 
     async def put_back(self, name: str, deadline: Deadline) -> None:
         """Make the process what it was. GDB does not know it yet, see `show`."""
         self._require(name)
-        told = (await self._connection.command(f"-crdebug-put-back {name}", deadline)).payload
+        told = (await self._connection.command(f"{Command.PUT_BACK} {name}", deadline)).payload
         problems = told.list("problems").texts()
         if problems:
             raise Refused(
@@ -62,7 +54,7 @@ class Keeper:
     async def show(self, name: str, stop: RankStopped | None, deadline: Deadline) -> RankStopped:
         """Have GDB see the process that was put back; it takes a SIGSTOP that holds it."""
         tracker = self._tracker
-        await self._arrive(f"-crdebug-show {name}", deadline)
+        await self._arrive(f"{Command.SHOW} {name}", deadline)
         then = stop or self._stops[name]
         if then is not None:
             tracker.restore(then)
@@ -80,7 +72,7 @@ class Keeper:
         command, tracker = self._connection.command, self._tracker
         quiet, tracker.quiet = tracker.quiet, True
         try:
-            await command("-crdebug-arrive", deadline)
+            await command(Command.ARRIVE, deadline)
             await deadline.wait(tracker.stopped(), "the rank to stand where it was")
             if tracker.state is not TargetState.STOPPED:
                 raise self.ended()
@@ -95,14 +87,14 @@ class Keeper:
 
     async def forget(self, name: str, deadline: Deadline) -> None:
         self._require(name)
-        await self._connection.command(f"-crdebug-forget {name}", deadline)
+        await self._connection.command(f"{Command.FORGET} {name}", deadline)
         del self._stops[name]
 
     async def forget_all(self, deadline: Deadline) -> None:
         """Asks nothing of GDB when there is none."""
         if self._stops:
             self._stops.clear()
-            await self._connection.command("-crdebug-forget all", deadline)
+            await self._connection.command(f"{Command.FORGET} all", deadline)
 
     def _require(self, name: str) -> None:
         if name not in self._stops:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.events import Event, Location, RankStopped, StopReason
-from crdebug.mi.records import Result
+from crdebug.gdbscripts.wire import Thread
+from crdebug.mi.records import MiTuple, Result
 
 
 class TargetState(Enum):
@@ -35,6 +36,28 @@ class Selection:
     """Of one rank, since it stands where it stands."""
 
     by: SelectedBy = SelectedBy.NOBODY
+
+
+class Verb(Enum):
+    """The ways of `Motion`; the value is the user's word for it."""
+
+    STEP = "step"
+    NEXT = "next"
+    STEPI = "stepi"
+    NEXTI = "nexti"
+    FINISH = "finish"
+    UNTIL = "until"
+    ADVANCE = "advance"
+
+
+@dataclass(frozen=True, slots=True)
+class Motion:
+    """How a rank is let run until it is done. count: of lines or instructions, for the first four.
+    location: of until, for which it may be empty, and advance."""
+
+    verb: Verb
+    count: int = 1
+    location: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +167,14 @@ Notice = Event | BreakpointChanged | BreakpointGone | DebuggerDied
 """What a target tells its subscriber; breakpoint numbers in it are GDB's own."""
 
 
+@dataclass(frozen=True, slots=True)
+class KeptInfo:
+    """A snapshot. bytes: what it holds.  changed: what of that no snapshot before it shares."""
+
+    bytes: int
+    changed: int
+
+
 class Target(Protocol):
     """One rank under one debugger.
 
@@ -169,6 +200,21 @@ class Target(Protocol):
         ...
 
     @property
+    def gdb_pid(self) -> int:
+        """The process id of its debugger."""
+        ...
+
+    @property
+    def dead(self) -> bool:
+        """Has its debugger ended?"""
+        ...
+
+    @property
+    def lent(self) -> bool:
+        """Is the process free of its debugger, which does not know it? See `lend`."""
+        ...
+
+    @property
     def selection(self) -> Selection: ...
 
     @property
@@ -190,6 +236,35 @@ class Target(Protocol):
         """
         ...
 
+    async def lend(self, signal: int, deadline: Deadline) -> None:
+        """Let the process go as `detach` does, but for the debugger, which notices nothing.
+
+        signal: queued to the threads; taken first. Until `take_back` every other verb is refused.
+        """
+        ...
+
+    async def take_back(self, deadline: Deadline) -> None:
+        """Hold it again. Raises GdbError when a thread has ended: the debugger is of no use
+        then."""
+        ...
+
+    async def walk_out(
+        self, before: Sequence[Thread], selected: int, stop: RankStopped | None, deadline: Deadline
+    ) -> None:
+        """Lead every thread from the waitpoint to where it was `before`; see
+        gdbscripts/checkpoint.py.
+
+        selected: TID of the thread to select, or 0. stop: what counts as the last stop from now
+        on; None for being where it comes out. Raises GdbError that names the threads that are
+        elsewhere.
+        """
+        ...
+
+    def mark_ended(self, detail: str | None) -> None:
+        """The process has ended, and the debugger was not there to see it. None: it never held
+        it."""
+        ...
+
     async def resume(self, deadline: Deadline) -> None:
         """Returns when it runs; `stopped` waits for its stop."""
         ...
@@ -206,8 +281,8 @@ class Target(Protocol):
         """Until a frame returns; 0 is the innermost."""
         ...
 
-    async def run(self, command: str, verb: str, deadline: Deadline) -> None:
-        """By an MI command of GDB's that lets the process run. verb: for messages."""
+    async def run(self, motion: Motion, deadline: Deadline) -> None:
+        """Let it run until it is done; see `resume`."""
         ...
 
     async def stopped(self) -> RankStopped:
@@ -226,6 +301,15 @@ class Target(Protocol):
         A rank that stopped for a reason of its own meanwhile keeps that reason, and nothing of
         the interrupt is left for later.
         """
+        ...
+
+    async def arrive(self, deadline: Deadline) -> None:
+        """Have the debugger learn that a process that was put elsewhere stands there: a breakpoint
+        at that place does not stop it at once as it runs on then."""
+        ...
+
+    async def settle(self, deadline: Deadline) -> None:
+        """Make sure that no SIGSTOP of the debugger's or ours is on its way to the stopped rank."""
         ...
 
     def stands(self, location: Location) -> None:
@@ -258,7 +342,7 @@ class Target(Protocol):
         ...
 
     async def mi(self, command: str, deadline: Deadline) -> Result:
-        """One MI command."""
+        """One MI command; only for crdebug.debugger, which has a verb for each."""
         ...
 
     async def insert_breakpoint(self, request: BreakpointRequest, deadline: Deadline) -> Inserted:
@@ -267,6 +351,49 @@ class Target(Protocol):
 
     async def delete_breakpoint(self, gdb_number: int, deadline: Deadline) -> None:
         """By GDB's own number."""
+        ...
+
+    async def keep(self, name: str, ranges: Sequence[str], deadline: Deadline) -> KeptInfo:
+        """Keep what the stopped process is, under a name, in the memory of its debugger.
+
+        Registers and private writable memory; ranges: of which shared mappings the content is kept
+        too, see gdbscripts/snapshot/commands.py. It lasts until `forget`, `detach`, or the
+        process's end.
+        """
+        ...
+
+    async def put_back_obstacles(self, name: str, deadline: Deadline) -> tuple[str, ...]:
+        """Why `put_memory_back` would be refused now; empty if it would not."""
+        ...
+
+    async def hold(self, deadline: Deadline) -> None:
+        """Have the stopped process stay where it is should its debugger end, which lets it go: a
+        SIGSTOP waits for it, until `show_put_back` takes that."""
+        ...
+
+    async def put_memory_back(self, name: str, deadline: Deadline) -> None:
+        """Make the process what it was when a snapshot was kept. Breakpoints stay as they are. What
+        it wrote meanwhile, to files and pipes, is not taken back.
+
+        Raises Refused, with nothing done, when what the kernel holds of the process is not what it
+        was; GdbError when it fails half-way: the process is of no use any more then.
+        """
+        ...
+
+    async def show_put_back(
+        self, name: str, deadline: Deadline, stop: RankStopped | None = None
+    ) -> RankStopped:
+        """After that: its debugger learns where it stands. stop: what counts as its last stop from
+        now on; None for what did when the snapshot was kept. Returns it."""
+        ...
+
+    async def forget(self, name: str, deadline: Deadline) -> None:
+        """Give a snapshot's memory back. Raises BadInput if there is none of that name."""
+        ...
+
+    async def walk(self, command: str, deadline: Deadline) -> MiTuple:
+        """A command of gdbscripts/stepper, by debugger/stepper.py: the process may stand elsewhere
+        then."""
         ...
 
     async def kill(self, deadline: Deadline) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, CrdebugError
+from crdebug.base.events import Location
 from crdebug.base.ranks import RankSet
 from crdebug.debugger import mi_values
 from crdebug.debugger.folding import folded
@@ -43,6 +44,27 @@ async def backtraces(
         frames = folded(mi_values.frames(listing.payload, arguments.payload))
         found.append((number, frames[: limit or None]))
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryFrame:
+    """library: the path of the shared library that it is in; "" if it is in none, or GDB knows the
+    source."""
+
+    level: int
+    library: str
+    location: Location
+
+
+async def library_frames(
+    target: Target, number: int, deadline: Deadline
+) -> tuple[LibraryFrame, ...]:
+    """The stack of a thread as GDB has it, crdebug's own frames included."""
+    told = (await target.mi(f"-stack-list-frames --thread {number}", deadline)).payload
+    return tuple(
+        LibraryFrame(each.number("level"), each.text("from", ""), mi_values.location(each))
+        for each in told.list("stack").tuples()
+    )
 
 
 async def selected(target: Target, deadline: Deadline) -> tuple[ThreadInfo, ...]:

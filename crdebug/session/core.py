@@ -15,8 +15,8 @@ from crdebug.base.events import Event, GroupStopped, RankStopped
 from crdebug.base.rank_expressions import NamedSets
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
-from crdebug.debugger.gdb import GdbTarget
 from crdebug.debugger.group import RankInfo, TargetGroup
+from crdebug.debugger.rank_commands import heed_endings
 from crdebug.debugger.target import Target, TargetState
 from crdebug.job.app_requests import Answer
 from crdebug.job.control_socket import Request
@@ -176,11 +176,11 @@ class Core:
             *(
                 target.arrive(limit)
                 for target in map(self._group.__getitem__, ranks)
-                if isinstance(target, GdbTarget) and self._at_breakpoint(target)
+                if self._at_breakpoint(target)
             )
         )
 
-    def _at_breakpoint(self, target: GdbTarget) -> bool:
+    def _at_breakpoint(self, target: Target) -> bool:
         stop = target.last_stop
         at = stop.location.address if stop is not None and stop.location is not None else None
         points = self._group.table.all()
@@ -189,11 +189,11 @@ class Core:
     async def _heed_endings(self, ranks: RankSet) -> None:
         """Have the ranks' GDBs do about ranks that are about to end what is wanted."""
         wanted = self.stop_at_failure
-        command = f"-crdebug-endings {'on' if wanted else 'off'} {INITIALIZED_OFFSET}"
         for rank in ranks:
             target = self._group[rank]
             if self._heeds.get(target) is not wanted:
-                await target.mi(command, Deadline(self.settings.command))
+                limit = Deadline(self.settings.command)
+                await heed_endings(target, wanted, INITIALIZED_OFFSET, limit)
                 self._heeds[target] = wanted
 
     async def _stop_a_while(self) -> None:

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.ranks import RankSet
-from crdebug.debugger import mi_values
 from crdebug.debugger.answers import Answers, T, comparable, same_places
-from crdebug.debugger.frames import at_program
+from crdebug.debugger.completion import complete
+from crdebug.debugger.frames import select
 from crdebug.debugger.summary import deviating
-from crdebug.debugger.target import Frame, SelectedBy, Target, ThreadInfo
+from crdebug.debugger.target import Frame, SelectedBy, ThreadInfo
 from crdebug.session.core import Core
 from crdebug.travel.history import heard
 
 _COMPLETION = 5.0  # seconds
-_OWN = 500  # names of a kind
-_OF_CRDEBUG = f"{Path(__file__).resolve().parents[1]}/"  # sources of what it puts into ranks
-# An expression or a location that ends with the beginning of a name, but not of a member's.
-_BEGUN = re.compile(r"((print|break) (?:.*(?<![\w.>:$]))?)([A-Za-z_]\w*)\Z", re.ASCII)
 # Commands that are not about a process: settings, and what is read from the program's files.
 _OF_FILES = re.compile(
     r"(set(?!\s+var)|show|handle|help|apropos|skip|directory|complete|ptype|whatis|search)\b"
@@ -29,31 +23,6 @@ _OF_FILES = re.compile(
 )
 # Commands that choose a frame, as GDB abbreviates them.
 _SELECTS = re.compile(r"(frame|fr?|up(-silently)?|down?(-silently)?|select-frame|thread|t)\b")
-
-
-async def _own_names(target: Target, line: str, deadline: Deadline) -> AsyncIterator[str]:
-    """How a line goes on with names whose source is here, as that of few libraries is."""
-    found = _BEGUN.match(line)
-    if found is None:
-        return
-    before, begun = found[1], found[3]
-    if found[2] == "print":
-        listing = await target.mi("-stack-list-variables --no-values", deadline)
-        for variable in listing.payload.list("variables").tuples():
-            if variable.text("name").startswith(begun):
-                yield before + variable.text("name")
-    for kind in ("functions",) if found[2] == "break" else ("variables", "functions"):
-        command = f"-symbol-info-{kind} --max-results {_OWN} --name ^{begun}"
-        listing = await target.mi(command, deadline)
-        symbols = listing.payload.tuple("symbols")
-        for file in symbols.list("debug").tuples() if "debug" in symbols else ():
-            source = file.text("fullname", "")
-            if source.startswith(_OF_CRDEBUG) or not (source[:1] == "/" and Path(source).is_file()):
-                continue
-            for symbol in file.list("symbols").tuples():
-                name = symbol.text("name")
-                if name.startswith(begun) and name.isidentifier():
-                    yield before + name
 
 
 class Looking(Core):
@@ -83,17 +52,7 @@ class Looking(Core):
         """Choose the frame that the ranks are asked about. move: ``frame 2``, ``up``, ``down 1``,
         or ``frame`` to stay."""
         limit = Deadline(self.settings.command)
-
-        async def select(target: Target) -> Frame:
-            await target.console(move, limit)
-            listing = await target.mi("-stack-info-frame", limit)
-            level = listing.payload.tuple("frame").number("level")
-            arguments = await target.mi(
-                f"-stack-list-arguments --simple-values {level} {level}", limit
-            )
-            return mi_values.frame(listing.payload.tuple("frame"), arguments.payload)
-
-        told = await self._group.look(ranks, select)
+        told = await self._group.look(ranks, lambda each: select(each, move, limit))
         if move != "frame":
             self._selected(told)
         return told
@@ -104,14 +63,7 @@ class Looking(Core):
 
         A big program has many names: GDB has some seconds for it. Raises CrdebugError.
         """
-        limit = Deadline(_COMPLETION)
-        target = self._group[rank]
-        await at_program(target, limit)
-        # GDB ends its list at some 200 names, in the order of the alphabet.
-        own = [each async for each in _own_names(target, line, limit)]
-        told = await target.console(f"complete {line}", limit)
-        others = (each for each in told.splitlines() if "max-completions" not in each)
-        return tuple(dict.fromkeys([*sorted(set(own)), *others]))
+        return await complete(self._group[rank], line, Deadline(_COMPLETION))
 
     async def gdb(self, ranks: RankSet, command: str) -> Answers[str]:
         """A command for the ranks' GDBs as typed; the answer is what GDB printed. Ranks that have

@@ -16,6 +16,7 @@ from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
 from crdebug.debugger.breakpoints import Breakpoint, Kept
 from crdebug.debugger.group import TargetGroup
+from crdebug.debugger.rank_commands import in_memory, symbol_at
 from crdebug.debugger.target import BreakpointRequest, PointKind, Target
 from crdebug.session.pausing import Pausing
 from crdebug.session.source_lines import with_file
@@ -131,9 +132,8 @@ class Points(Pausing):
         expression = re.sub(r"^-l(ocation)?\s+", "", kept.location)
         limit = Deadline(self.settings.command)
         try:
-            lies = await target.mi(f"-crdebug-lies {expression}", limit)
-            address = lies.payload.number("address", base=0)
-            said = await target.console(f"info symbol {address}", limit)
+            address = (await in_memory(target, expression, limit)).address
+            said = await symbol_at(target, address, limit)
         except CrdebugError:
             return False
         return re.search(r"in section \.(data|bss)", said) is not None

@@ -10,11 +10,10 @@ from crdebug.base.deadline import Deadline
 from crdebug.base.errors import Refused
 from crdebug.base.events import GroupStopped, Location, RankStopped, StopReason
 from crdebug.base.ranks import RankSet
-from crdebug.debugger import mi_values
+from crdebug.debugger import mi_values, moving
 from crdebug.debugger.answers import Answers
-from crdebug.debugger.frames import at_innermost
-from crdebug.debugger.target import Target, TargetState
-from crdebug.mi.records import quote
+from crdebug.debugger.rank_commands import has_left_mpi
+from crdebug.debugger.target import Motion, Target, TargetState, Verb
 from crdebug.node import signals
 from crdebug.session.core import ALIVE
 from crdebug.session.independent import Independent
@@ -62,10 +61,7 @@ class Running(Waiting, Independent):
         """Have they all called MPI_Finalize, as far as that can be told?"""
         limit = Deadline(self.settings.command)
 
-        async def has_left(target: Target) -> bool:
-            return bool((await target.mi("-crdebug-left-mpi", limit)).payload.number("left"))
-
-        answers = await self._group.ask(ranks, has_left)
+        answers = await self._group.ask(ranks, lambda each: has_left_mpi(each, limit))
         return not answers.errors and all(answers.values.values())
 
     async def _resume(
@@ -84,51 +80,46 @@ class Running(Waiting, Independent):
 
     async def step(self, ranks: RankSet, count: int = 1) -> GroupStopped:
         """`count` source lines, into functions."""
-        return await self._by(ranks, "step", f"-exec-step {count}")
+        return await self._by(ranks, Motion(Verb.STEP, count))
 
     async def next(self, ranks: RankSet, count: int = 1) -> GroupStopped:
         """`count` source lines, over functions."""
-        return await self._by(ranks, "next", f"-exec-next {count}")
+        return await self._by(ranks, Motion(Verb.NEXT, count))
 
     async def stepi(self, ranks: RankSet, count: int = 1) -> GroupStopped:
         """`count` instructions, into functions."""
-        return await self._by(ranks, "stepi", f"-exec-step-instruction {count}")
+        return await self._by(ranks, Motion(Verb.STEPI, count))
 
     async def nexti(self, ranks: RankSet, count: int = 1) -> GroupStopped:
         """`count` instructions, over functions."""
-        return await self._by(ranks, "nexti", f"-exec-next-instruction {count}")
+        return await self._by(ranks, Motion(Verb.NEXTI, count))
 
     async def finish(self, ranks: RankSet) -> GroupStopped:
         """Until the innermost function returns."""
-        return await self._by(ranks, "finish", "-exec-finish", StopReason.FINISH)
+        return await self._by(ranks, Motion(Verb.FINISH))
 
     async def until(self, ranks: RankSet, location: str = "") -> GroupStopped:
         """Until a line behind the present one, so out of a loop; or until a location in the
         function, or its return."""
         location = await with_file(self._group, ranks, location)
-        return await self._by(ranks, "until", f"-exec-until {location}".rstrip())
+        return await self._by(ranks, Motion(Verb.UNTIL, location=location))
 
     async def advance(self, ranks: RankSet, location: str) -> GroupStopped:
         """Until a location, or the return of the function."""
         location = await with_file(self._group, ranks, location)
-        command = f"-interpreter-exec console {quote(f'advance {location}&')}"
-        return await self._by(ranks, "advance", command)
+        return await self._by(ranks, Motion(Verb.ADVANCE, location=location))
 
-    async def _by(
-        self, ranks: RankSet, verb: str, command: str, completed: StopReason = StopReason.STEP
-    ) -> GroupStopped:
-        """By a command of GDB's, until all are done or one stops for another reason than that it is
-        done; a rank that is in its past has the others come along."""
+    async def _by(self, ranks: RankSet, motion: Motion) -> GroupStopped:
+        """Until all are done or one stops for another reason than that it is done; a rank that is
+        in its past has the others come along."""
         history, limit = self.history, Deadline(self.settings.command)
 
         async def one(target: Target) -> None:
-            await target.run(command, verb, limit)
+            await target.run(motion, limit)
 
         async def many() -> GroupStopped:
-            async with self._patiently(verb, along=True):
-                return await self._group.run(
-                    ranks, verb, command, completed, together=not self.apart
-                )
+            async with self._patiently(motion.verb.value, along=True):
+                return await self._group.run(ranks, motion, together=not self.apart)
             raise AssertionError("not reached")
 
         return await self._run(lambda: history.run(ranks, one, many) if history else many())
@@ -208,31 +199,25 @@ class Running(Waiting, Independent):
     async def return_(self, ranks: RankSet, value: str = "") -> Answers[Location]:
         """Have the selected function return now, with a value, and nothing of the rest of it run;
         where the ranks are then."""
+        limit = Deadline(self.settings.command)
         line = f"return {value}".rstrip()
-        return await self._moving(ranks, line, f"-interpreter-exec console {quote(line)}")
+        return await self._moving(ranks, line, lambda each: moving.return_(each, value, limit))
 
     async def jump(self, ranks: RankSet, location: str) -> GroupStopped:
         """Go on at a location of the same function, without what is in between; see `resume`.
 
         Raises the first error, with no rank let run.
         """
-        moved = await self._moving(ranks, f"jump {location}", f"-crdebug-jump {location}")
+        limit = Deadline(self.settings.command)
+        line = f"jump {location}"
+        moved = await self._moving(ranks, line, lambda each: moving.jump(each, location, limit))
         for error in moved.errors.values():
             raise error
         return await self.resume(ranks)
 
-    async def _moving(self, ranks: RankSet, line: str, command: str) -> Answers[Location]:
-        limit = Deadline(self.settings.command)
-
-        async def move(target: Target) -> Location:
-            await at_innermost(target, limit)
-            await target.mi(command, limit)
-            # a system call that the stop has broken off is not made again where it stands now
-            await target.mi('-interpreter-exec console "set $orig_rax = -1"', limit)
-            location = await target.location(limit)
-            target.stands(location)
-            return location
-
+    async def _moving(
+        self, ranks: RankSet, line: str, move: Callable[[Target], Awaitable[Location]]
+    ) -> Answers[Location]:
         moved = await self._group.ask(ranks, move)
         told = {rank: str(location) for rank, location in moved.values.items()}
         await heard(self.history, line, Answers(told, moved.errors))

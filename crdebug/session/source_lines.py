@@ -9,8 +9,7 @@ from crdebug.base.errors import BadInput
 from crdebug.base.ranks import RankSet
 from crdebug.debugger.answers import some
 from crdebug.debugger.group import TargetGroup
-from crdebug.debugger.target import Target
-from crdebug.mi.records import MiTuple
+from crdebug.debugger.rank_commands import line_place
 
 _BARE = re.compile(r"(?:-line\s+)?([-+]?\d+)")
 
@@ -25,12 +24,8 @@ async def with_file(group: TargetGroup, ranks: RankSet, location: str) -> str:
     if bare is None:
         return location
     deadline = Deadline(group.settings.command)
-
-    async def asked(target: Target) -> tuple[str, int]:
-        found: MiTuple = (await target.mi(f"-crdebug-line {bare[1]}", deadline)).payload
-        return found.text("file"), found.number("line")
-
-    places = some(await group.look(ranks, asked)).merged()
+    asked = await group.look(ranks, lambda each: line_place(each, bare[1], deadline))
+    places = some(asked).merged()
     if len(places) > 1:
         known = ", ".join(f"[{ranks}] {file}:{line}" for ranks, (file, line) in places[:4])
         problem = f"line {bare[1]} is not the same place on all ranks: {known}"

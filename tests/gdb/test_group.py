@@ -12,7 +12,7 @@ from crdebug.base.errors import GdbDied
 from crdebug.base.events import StopReason
 from crdebug.base.ranks import RankSet
 from crdebug.debugger.group import TargetGroup
-from crdebug.debugger.target import BreakpointRequest, TargetState
+from crdebug.debugger.target import BreakpointRequest, Motion, TargetState, Verb
 from harness.groups import attach_all
 
 SIZE = 4
@@ -73,9 +73,9 @@ async def test_steps_of_all(job: Job) -> None:
     await job.group.delete_breakpoint(1)
     at = await job.group.evaluate(ALL, "k")
     assert at.merged() == ((ALL, "3"),)
-    result = await job.group.run(ALL, "next", "-exec-next")
+    result = await job.group.run(ALL, Motion(Verb.NEXT))
     assert {stop.reason for stop in result.stops} == {StopReason.STEP}
-    result = await job.group.run(ALL, "step", "-exec-step")
+    result = await job.group.run(ALL, Motion(Verb.STEP))
     assert (await job.group.evaluate(ALL, "k")).merged() == ((ALL, "2"),)
     result = await job.group.finish(ALL)
     assert {(stop.reason, stop.detail) for stop in result.stops} == {(StopReason.FINISH, "2")}

@@ -11,6 +11,7 @@ from processes import Launch, Spawn, held, number, run_to, soon
 
 from crdebug.base.errors import GdbError
 from crdebug.base.events import StopReason
+from crdebug.debugger.target import Motion, Verb
 from harness.gdbs import GDBS, use_gdb
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -58,6 +59,6 @@ async def test_it_leads_to_the_caller_that_has_a_name(
         await target.resume(soon())
         await target.interrupt(soon())
     with pytest.raises(GdbError, match="nowhere"):  # what else GDB refuses is refused
-        await target.run("-exec-until nowhere", "until", soon())
+        await target.run(Motion(Verb.UNTIL, location="nowhere"), soon())
     assert target.last_stop is not None
     assert target.last_stop.reason is StopReason.INTERRUPT

@@ -43,7 +43,7 @@ class Victim:
     def die(self) -> None:
         group = self.session.group
         targets = [group[rank] for rank in group.ranks]
-        gdbs = [target.gdb_pid for target in targets if isinstance(target, GdbTarget)]
+        gdbs = [target.gdb_pid for target in targets]
         print(json.dumps({"gdbs": gdbs}), flush=True)
         for pid in gdbs if self.plan["gdbs"] else ():
             os.kill(pid, signal.SIGKILL)

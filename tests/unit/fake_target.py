@@ -16,6 +16,7 @@ from crdebug.debugger.target import (
     BreakpointRequest,
     Frame,
     Inserted,
+    Motion,
     Notice,
     Selection,
     TargetState,
@@ -86,6 +87,10 @@ class FakeTarget:
         return self._pid
 
     @property
+    def dead(self) -> bool:
+        return self._state is TargetState.DEAD
+
+    @property
     def last_stop(self) -> RankStopped | None:
         return self._last
 
@@ -128,8 +133,11 @@ class FakeTarget:
     async def finish(self, deadline: Deadline, level: int = 0) -> None:
         await self._run("finish")
 
-    async def run(self, command: str, verb: str, deadline: Deadline) -> None:
-        await self._run(verb)
+    async def run(self, motion: Motion, deadline: Deadline) -> None:
+        await self._run(motion.verb.value)
+
+    async def arrive(self, deadline: Deadline) -> None:
+        pass
 
     async def stopped(self) -> RankStopped:
         assert self._stop is not None

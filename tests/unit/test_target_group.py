@@ -16,7 +16,7 @@ from crdebug.base.events import GroupStopped, RankRunning, RankStopped, StopReas
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
 from crdebug.debugger.group import TargetGroup
-from crdebug.debugger.target import BreakpointRequest, TargetState
+from crdebug.debugger.target import BreakpointRequest, Motion, TargetState, Verb
 
 pytestmark = pytest.mark.unit
 
@@ -112,8 +112,8 @@ async def test_events_come_as_they_happen(job: Job) -> None:
 # ---- step, next, finish ------------------------------------------------------------------------
 
 STEPS: dict[str, tuple[Callable[[TargetGroup, RankSet], Awaitable[GroupStopped]], StopReason]] = {
-    "step": (lambda group, ranks: group.run(ranks, "step", "-exec-step 2"), STEP),
-    "next": (lambda group, ranks: group.run(ranks, "next", "-exec-next"), STEP),
+    "step": (lambda group, ranks: group.run(ranks, Motion(Verb.STEP, 2)), STEP),
+    "next": (lambda group, ranks: group.run(ranks, Motion(Verb.NEXT)), STEP),
     "finish": (lambda group, ranks: group.finish(ranks), FINISH),
 }
 
@@ -148,7 +148,7 @@ async def test_another_stop_ends_a_step(job: Job, verb: str, reason: StopReason)
 
 
 async def test_a_step_that_hangs_ends_by_interrupt(job: Job) -> None:
-    run = await job.start(job.group.run(RankSet.of([0, 1]), "next", "-exec-next"))
+    run = await job.start(job.group.run(RankSet.of([0, 1]), Motion(Verb.NEXT)))
     job[0].stops(STEP)
     await turn()
     assert not run.done()
@@ -311,7 +311,7 @@ async def test_refusals(job: Job) -> None:
         await job.group.resume(RankSet.of([0, 9]))
     run = await job.start(job.group.resume(RankSet.of([0, 1])))
     with pytest.raises(Refused, match="ranks 0-1: cannot step: a continue is under way"):
-        await job.group.run(RankSet.of([2]), "step", "-exec-step")
+        await job.group.run(RankSet.of([2]), Motion(Verb.STEP))
     await job.group.interrupt()
     await run
     await job.group.detach_all(RankSet.of([1]))
@@ -326,7 +326,7 @@ async def test_nobody_is_alive(job: Job) -> None:
         target.stops(EXITED, "0")
     await run
     with pytest.raises(Refused, match="ranks 0-3: cannot step: no rank is alive"):
-        await job.group.run(ALL, "step", "-exec-step")
+        await job.group.run(ALL, Motion(Verb.STEP))
 
 
 async def test_after_a_cancelled_run_another_is_possible(job: Job) -> None:

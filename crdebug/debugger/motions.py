@@ -1,0 +1,30 @@
+"""Ways to let a rank run until it is done, and what GDB calls them."""
+
+from __future__ import annotations
+
+from crdebug.base.events import StopReason
+from crdebug.debugger.target import Motion, Verb
+from crdebug.mi.records import quote
+
+
+def command(motion: Motion) -> str:
+    match motion.verb:
+        case Verb.STEP:
+            return f"-exec-step {motion.count}"
+        case Verb.NEXT:
+            return f"-exec-next {motion.count}"
+        case Verb.STEPI:
+            return f"-exec-step-instruction {motion.count}"
+        case Verb.NEXTI:
+            return f"-exec-next-instruction {motion.count}"
+        case Verb.FINISH:
+            return "-exec-finish"
+        case Verb.UNTIL:
+            return f"-exec-until {motion.location}".rstrip()
+        case Verb.ADVANCE:  # MI has none
+            return f"-interpreter-exec console {quote(f'advance {motion.location}&')}"
+
+
+def completed(motion: Motion) -> StopReason:
+    """The reason of a stop at which a rank is done."""
+    return StopReason.FINISH if motion.verb is Verb.FINISH else StopReason.STEP

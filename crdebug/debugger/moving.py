@@ -1,0 +1,34 @@
+"""Having a rank stand elsewhere without letting it run there."""
+
+from __future__ import annotations
+
+from crdebug.base.deadline import Deadline
+from crdebug.base.events import Location
+from crdebug.debugger.frames import at_innermost
+from crdebug.debugger.target import Target
+from crdebug.gdbscripts.wire import Command
+from crdebug.mi.records import quote
+
+
+async def return_(target: Target, value: str, deadline: Deadline) -> Location:
+    """Have the selected function return now, with a value ("": none); where the rank is then."""
+    return await _move(target, _typed(f"return {value}".rstrip()), deadline)
+
+
+async def jump(target: Target, location: str, deadline: Deadline) -> Location:
+    """To a location of the same function; where that is."""
+    return await _move(target, f"{Command.JUMP} {location}", deadline)
+
+
+async def _move(target: Target, command: str, deadline: Deadline) -> Location:
+    await at_innermost(target, deadline)
+    await target.mi(command, deadline)
+    # a system call that the stop has broken off is not made again where it stands now
+    await target.mi(_typed("set $orig_rax = -1"), deadline)
+    location = await target.location(deadline)
+    target.stands(location)
+    return location
+
+
+def _typed(line: str) -> str:
+    return f"-interpreter-exec console {quote(line)}"

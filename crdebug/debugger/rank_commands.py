@@ -1,0 +1,95 @@
+"""What crdebug's commands in a rank's GDB answer, typed; see gdbscripts/wire.py for their names.
+
+Every question raises GdbError with GDB's own message, GdbDied, or DeadlineExpired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from crdebug.base.deadline import Deadline
+from crdebug.base.events import Location
+from crdebug.debugger import mi_values
+from crdebug.debugger.target import Target
+from crdebug.gdbscripts.wire import Command
+
+
+@dataclass(frozen=True, slots=True)
+class InMemory:
+    """Where an expression is. size: in bytes. outer: how many frames are above the one in which it
+    was asked for."""
+
+    address: int
+    size: int
+    outer: int
+
+
+async def in_memory(
+    target: Target, expression: str, deadline: Deadline, outer: int | None = None
+) -> InMemory:
+    """outer: the frame to ask in, which is selected then; None: the selected one."""
+    frame = "" if outer is None else f"--outer {outer} "
+    found = (await target.mi(f"{Command.LIES} {frame}{expression}", deadline)).payload
+    address = found.number("address", base=0)
+    return InMemory(address, found.number("size"), found.number("outer"))
+
+
+async def symbol_at(target: Target, address: int, deadline: Deadline) -> str:
+    """What GDB says of a symbol at an address, and the section that it is in."""
+    return await target.console(f"info symbol {address}", deadline)
+
+
+async def line_place(target: Target, line: str, deadline: Deadline) -> tuple[str, int]:
+    """File and line of a line that is named without its file, like ``12`` or ``+3``."""
+    found = (await target.mi(f"{Command.LINE} {line}", deadline)).payload
+    return found.text("file"), found.number("line")
+
+
+async def call_sites(
+    target: Target, addresses: Sequence[int], deadline: Deadline
+) -> tuple[Location, ...]:
+    """The source lines of the calls that return to these addresses, in their order."""
+    words = " ".join(map(hex, addresses))
+    told = (await target.mi(f"{Command.SITES} {words}", deadline)).payload
+    return tuple(mi_values.location(entry) for entry in told.list("sites").tuples())
+
+
+async def heed_endings(target: Target, heed: bool, offset: int, deadline: Deadline) -> None:
+    """Have the rank stop as it is about to end with an error, or not. offset: of `initialized` in
+    the MPI layer's clock."""
+    await target.mi(f"{Command.ENDINGS} {'on' if heed else 'off'} {offset}", deadline)
+
+
+async def has_left_mpi(target: Target, deadline: Deadline) -> bool:
+    """Has it called MPI_Finalize, as far as that can be told?"""
+    return bool((await target.mi(Command.LEFT_MPI, deadline)).payload.number("left"))
+
+
+@dataclass(frozen=True, slots=True)
+class TimedWait:
+    """A thread that waits in a system call for a limited time, and makes it again as it goes on.
+
+    place: the call as the program made it, equal for the same call. limit: in seconds. kept: after
+    a plain stop it waits only for the time that is left. leader: it is the main thread.
+    """
+
+    tid: int
+    place: str
+    limit: float
+    kept: bool
+    leader: bool
+
+
+async def timed_waits(target: Target, deadline: Deadline) -> tuple[TimedWait, ...]:
+    rows = (await target.mi(Command.WAITS, deadline)).payload.list("waits").tuples()
+    return tuple(
+        TimedWait(
+            row.number("tid"),
+            row.text("place"),
+            row.number("ms") / 1000,
+            row.text("kept") == "1",
+            row.text("leader") == "1",
+        )
+        for row in rows
+    )

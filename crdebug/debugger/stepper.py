@@ -1,0 +1,123 @@
+"""Reverse execution of one thread by the walker in its GDB; see gdbscripts/stepper/.
+
+Places are texts, see gdbscripts/wire.py. Every walk raises GdbError, of the kind
+ErrorKind.AT_ORIGIN where the thread stands at the origin already; it may stand elsewhere then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from crdebug.base.deadline import Deadline
+from crdebug.debugger.target import Target
+from crdebug.gdbscripts.wire import LOAD_STEPPER, REFRESH_WATCHPOINTS, Command
+from crdebug.mi.records import MiTuple
+
+AT_ORIGIN = "-"  # as a place
+
+
+@dataclass(frozen=True, slots=True)
+class WalkOrigin:
+    """What walks start from. snapshot: its name. stop_at: address of the rank's clock's stop, and
+    stop: its value, to be there each time the snapshot is put back. hold: the address at which the
+    thread is held at its next MPI call. dead_end: it is known to crash behind the origin."""
+
+    snapshot: str
+    stop_at: int
+    stop: int
+    hold: int
+    dead_end: bool = False
+
+    @property
+    def options(self) -> str:
+        stop = self.stop.to_bytes(8, "little").hex()
+        words = f"--write {self.stop_at:x}={stop} --limit {self.hold:x}"
+        return f"{words} --dead-end 1" if self.dead_end else words
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """signalled: the thread stood before the signal whose handler begins at the place."""
+
+    place: str
+    signalled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """exact: it is beyond doubt that this is the place."""
+
+    place: str
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What is looked for lies before the origin: what to look for there, and the frame that it is
+    about, "" for any."""
+
+    kind: str
+    frame: str
+
+
+async def load(target: Target, library: Path, deadline: Deadline) -> None:
+    """Before anything else. library: the compiled part."""
+    await target.console(LOAD_STEPPER, deadline)
+    await target.mi(f"{Command.WALK_LIBRARY} {library}", deadline)
+
+
+async def here(target: Target, origin: WalkOrigin, deadline: Deadline) -> Here:
+    """Where the thread stands, as a place."""
+    told = await _walk(target, Command.HERE, origin, "", deadline)
+    return Here(told.text("place"), told.text("signalled") == "1")
+
+
+async def go(target: Target, origin: WalkOrigin, place: str, deadline: Deadline) -> None:
+    await _walk(target, Command.GO, origin, place, deadline)
+
+
+async def reverse(
+    target: Target, origin: WalkOrigin, kind: str, frame: str, deadline: Deadline
+) -> str | Earlier:
+    """Go back by stepi, nexti, step, next or finish, from a frame ("": the newest); the place."""
+    option = f"--frame {frame} " if frame else ""
+    told = await _walk(target, Command.REVERSE, origin, kind, deadline, option)
+    if "before" not in told:
+        return told.text("place")
+    before = told.text("before")
+    return Earlier(before, "" if before in ("step", "stepi") else told.text("frame"))
+
+
+async def meet(target: Target, origin: WalkOrigin, state: str, deadline: Deadline) -> Met:
+    """Go to where the thread was in a state that `recall` has told."""
+    told = await _walk(target, Command.MEET, origin, f"{state} {origin.hold:x}", deadline)
+    return Met(told.text("place"), told.text("exact") == "1")
+
+
+async def recall(target: Target, deadline: Deadline) -> str:
+    """What the thread's stop is recognised by."""
+    return (await target.mi(Command.RECALL, deadline)).payload.text("state")
+
+
+async def call_frame(target: Target, library: str, deadline: Deadline) -> str:
+    """The frame of the outermost function of a library that the thread is in."""
+    return (await target.mi(f"{Command.CALL_FRAME} {library}", deadline)).payload.text("frame")
+
+
+async def refresh_watchpoints(target: Target, deadline: Deadline) -> None:
+    """Have watchpoints take the values that there are now for those that they have seen last."""
+    await target.console(REFRESH_WATCHPOINTS, deadline)
+
+
+async def _walk(
+    target: Target,
+    command: str,
+    origin: WalkOrigin,
+    rest: str,
+    deadline: Deadline,
+    option: str = "",
+) -> MiTuple:
+    # --frame behind another option: in front, it would be MI's own
+    words = f"{command} {origin.options} {option}{origin.snapshot} {rest}"
+    return await target.walk(words, deadline)
