@@ -12,16 +12,17 @@ from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, Refused
 from crdebug.base.events import Location, StopReason
 from crdebug.base.ranks import RankSet
-from crdebug.debugger import mi_values
+from crdebug.debugger.frames import to_level
 from crdebug.debugger.group import TargetGroup
+from crdebug.debugger.rank_commands import call_sites
 from crdebug.debugger.target import Target
+from crdebug.debugger.threads import library_frames
 from crdebug.job.clocks import RankClock
 from crdebug.travel.replay import quiet
 
 # The first thread, which calls MPI: an interrupt may have selected another one.
 _THREAD = 1
 _TRIES = 5  # to leave a call
-_FRAMES = f"-stack-list-frames --thread {_THREAD}"
 # The MPI's Fortran bindings, which call the layer for the program (pmpi_fortran.c knows them too).
 _BINDING = re.compile(r"/libmpi[^/]*(mpifh|usempi|fort)[^/]*$")
 
@@ -33,23 +34,22 @@ async def caller_level(group: TargetGroup, rank: int, layer: str) -> int:
 
 
 async def _caller(target: Target, layer: str, deadline: Deadline) -> tuple[int, Location | None]:
-    frames = (await target.mi(_FRAMES, deadline)).payload.list("stack").tuples()
-    inside = [frame.number("level") for frame in frames if frame.text("from", "") == layer]
+    frames = await library_frames(target, _THREAD, deadline)
+    inside = [frame.level for frame in frames if frame.library == layer]
     level = max(inside) + 1 if inside else 0
     while inside and any(
-        frame.number("level") == level and _BINDING.search(frame.text("from", ""))
-        for frame in frames
+        frame.level == level and _BINDING.search(frame.library) for frame in frames
     ):
         level += 1
-    found = [mi_values.location(each) for each in frames if each.number("level") == level]
+    found = [each.location for each in frames if each.level == level]
     return level, found[0] if found else None
 
 
 async def functions(group: TargetGroup, rank: int) -> list[str]:
     """The functions that a rank is in, the innermost first."""
     deadline = Deadline(group.settings.command)
-    frames = (await group[rank].mi(_FRAMES, deadline)).payload.list("stack").tuples()
-    return [frame.text("func", "") for frame in frames]
+    frames = await library_frames(group[rank], _THREAD, deadline)
+    return [frame.location.function for frame in frames]
 
 
 async def show_callers(group: TargetGroup, ranks: RankSet, layer: str) -> None:
@@ -61,7 +61,7 @@ async def show_callers(group: TargetGroup, ranks: RankSet, layer: str) -> None:
         await target.select_thread(_THREAD, deadline)
         level, location = await _caller(target, layer, deadline)
         if level and location is not None:
-            await target.console(f"frame {level}", deadline)
+            await to_level(target, level, deadline)
             target.stands(location)
 
     for error in (await group.ask(ranks, one)).errors.values():
@@ -119,11 +119,9 @@ class Sites:
         wanted = [site for site in dict.fromkeys(sites) if site and (rank, site) not in self._known]
         for start in range(0, len(wanted), 200):
             some = wanted[start : start + 200]
-            words = " ".join(hex(site) for site in some)
             deadline = Deadline(self._group.settings.command)
-            told = await self._group[rank].mi(f"-crdebug-sites {words}", deadline)
-            for site, entry in zip(some, told.payload.list("sites").tuples(), strict=True):
-                found = mi_values.location(entry)
+            told = await call_sites(self._group[rank], some, deadline)
+            for site, found in zip(some, told, strict=True):
                 self._known[rank, site] = replace(found, address=site)
         return {site: self._known[rank, site] for site in sites if (rank, site) in self._known}
 

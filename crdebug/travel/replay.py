@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
 from crdebug.attached.job import AttendedJob
@@ -18,7 +18,9 @@ from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, GdbError, Interrupted, NotAvailable
 from crdebug.base.events import Event, GroupStopped, RankStopped, StopReason
 from crdebug.base.ranks import RankSet
+from crdebug.debugger import own_breakpoints
 from crdebug.debugger.group import TargetGroup
+from crdebug.debugger.target import Target
 from crdebug.job.clocks import NEVER, RankClock, logs
 from crdebug.node import proc
 from crdebug.timeline.differing import difference
@@ -211,23 +213,21 @@ async def quiet(group: TargetGroup, ranks: RankSet | None = None) -> AsyncIterat
     """While the block runs, the user's breakpoints stop nothing (on `ranks`, if not on all), and
     stops are not told."""
 
-    async def switch(word: str) -> None:
+    async def each(switch: Callable[[Target, Deadline], Awaitable[object]]) -> None:
         deadline = Deadline(group.settings.command)
-        answers = await group.ask(
-            group.ranks if ranks is None else ranks,
-            lambda each: each.mi(f"-crdebug-breakpoints {word}", deadline),
-        )
+        chosen = group.ranks if ranks is None else ranks
+        answers = await group.ask(chosen, lambda target: switch(target, deadline))
         for error in answers.errors.values():
             if isinstance(error, GdbError):
                 raise error
 
     told, group.subscriber = group.subscriber, _without_stops(group)
     try:
-        await switch("off")
+        await each(own_breakpoints.switch_off)
         try:
             yield
         finally:
-            await switch("on")
+            await each(own_breakpoints.switch_on)
     finally:
         group.subscriber = told
 

@@ -17,12 +17,12 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 
 from crdebug.base.deadline import Deadline
-from crdebug.base.errors import CrdebugError, GdbError, Interrupted, Refused, StoreError
+from crdebug.base.errors import CrdebugError, Interrupted, Refused, StoreError
 from crdebug.base.events import GroupStopped, Progress, RankStopped, StopReason
 from crdebug.base.ranks import RankSet
+from crdebug.debugger import own_breakpoints
 from crdebug.debugger.in_c import number_in_c
 from crdebug.gdbscripts.wire import Reach, place_of
-from crdebug.mi.records import MiTuple
 from crdebug.timeline.messages import Cut
 from crdebug.travel.replay import ended, moved, quiet
 from crdebug.travel.restore_points import StartOfHistory, below
@@ -114,28 +114,25 @@ class Stops:
     @contextlib.asynccontextmanager
     async def _counting(self, focus: int) -> AsyncIterator[_Ignored]:
         """While the block runs, each hit stops, but is none for the user's counts."""
-        told = await self._mi(focus, "-crdebug-breakpoints count")
-        rows = told.list("ignored").tuples()
-        ignored = _Ignored({row.text("number"): row.number("left") for row in rows})
-        temporary = told.list("temporary").texts()
+        told = await own_breakpoints.count_each(self._group[focus], self._limit)
+        ignored = _Ignored(dict(told.ignored))
         table = self._group.table
         users = {table.gdb_numbers(each.number).get(focus): each.number for each in table.all()}
         try:
             with table.uncounted(focus):
                 yield ignored
         finally:
-            told = await self._mi(focus, "-crdebug-breakpoints on")
-            for number in told.list("gone").texts():
+            for number in await own_breakpoints.switch_on(self._group[focus], self._limit):
                 known = users.get(int(number), number)
                 self._traveller.doubts.append(
                     f"watchpoint {known} of a frame is gone, with the frame"
                 )
-        if (number := self._hit(focus, 0).number) in temporary:
-            await self._mi(focus, f"-break-delete {number}")
+        if (number := self._hit(focus, 0).number) in told.temporary:
+            await own_breakpoints.delete(self._group[focus], number, self._limit)
             if (stop := self._group[focus].last_stop) is not None:
                 await self._group.drop_spent([stop])
         for number, left in ignored.counts.items():
-            await self._mi(focus, f"-break-after {number} {left}")
+            await own_breakpoints.ignore_hits(self._group[focus], number, left, self._limit)
 
     # ---- within a piece of history ------------------------------------------------------------
 
@@ -169,8 +166,7 @@ class Stops:
                     return found if end.syscall == "return" else found[:-1]
         finally:
             for number in numbers:
-                with contextlib.suppress(GdbError):
-                    await self._mi(focus, f"-break-delete {number}")
+                await own_breakpoints.delete_left(self._group[focus], number, self._limit)
 
     async def again(self, focus: int, count: int) -> None:
         """From the origin to the stop of this number; if fewer come, to the end of the piece."""
@@ -188,8 +184,7 @@ class Stops:
                     )
                 self._check(stop)
         finally:
-            with contextlib.suppress(GdbError):
-                await self._mi(focus, f"-break-delete {end}")
+            await own_breakpoints.delete_left(self._group[focus], end, self._limit)
 
     def _end_of_piece(self, focus: int) -> End:
         return End(self._traveller.clock(focus).hold, None, 1)
@@ -203,7 +198,7 @@ class Stops:
         stop = self._group[focus].last_stop
         if stop is None or stop.location is None or syscall_of(stop) != "entry":
             return False
-        sp = await number_in_c(self._group[focus], "$sp", Deadline(self._group.settings.command))
+        sp = await number_in_c(self._group[focus], "$sp", self._limit)
         return (stop.location.address, sp) == (end.pc, end.sp)
 
     def _hit(self, focus: int, now: int, clock_count: int = 0) -> Hit:
@@ -213,19 +208,17 @@ class Stops:
 
     async def _insert(self, focus: int, end: End) -> str:
         """A breakpoint for the end, which goes when it is hit."""
-        condition = "" if end.sp is None else f'-c "$rsp == {end.sp}" '
-        ignore = f"-i {end.passages - 1} " if end.passages > 1 else ""
-        told = await self._mi(focus, f"-break-insert --language c -t {condition}{ignore}*{end.pc}")
-        return told.tuple("bkpt").text("number")
+        return await own_breakpoints.insert_at(
+            self._group[focus], end.pc, self._limit, sp=end.sp, passages=end.passages
+        )
 
     async def _breakpoints(self, focus: int) -> set[str]:
         """The numbers of those that there are."""
-        told = await self._mi(focus, "-break-list")
-        return {row.text("number") for row in told.tuple("BreakpointTable").list("body").tuples()}
+        return await own_breakpoints.numbers(self._group[focus], self._limit)
 
-    async def _mi(self, focus: int, command: str) -> MiTuple:
-        deadline = Deadline(self._group.settings.command)
-        return (await self._group[focus].mi(command, deadline)).payload
+    @property
+    def _limit(self) -> Deadline:
+        return Deadline(self._group.settings.command)
 
     def _check(self, stop: GroupStopped) -> None:
         cause = stop.cause[0]

@@ -10,21 +10,21 @@ call.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 from weakref import WeakSet
 
 from crdebug.base.deadline import FOR_EVER, Deadline
 from crdebug.base.errors import CrdebugError, GdbError, Refused, StoreError
 from crdebug.base.events import Progress, StopReason
 from crdebug.base.ranks import RankSet
-from crdebug.debugger import mi_values
-from crdebug.debugger.gdb import GdbTarget
+from crdebug.debugger import stepper
 from crdebug.debugger.group import TargetGroup
 from crdebug.debugger.target import Target
 from crdebug.gdbscripts.wire import ErrorKind, Reach, place_text
 from crdebug.job import half_back
-from crdebug.mi.records import MiTuple
 from crdebug.native.recorder import clock as layout
 from crdebug.node import in_flight, proc
 from crdebug.timeline.messages import Cut
@@ -32,7 +32,10 @@ from crdebug.travel.dead_ends import DEADLY
 from crdebug.travel.restore_points import StartOfHistory
 from crdebug.travel.seek import Traveller
 
+T = TypeVar("T")
+
 _ALONE = "alone"
+_LONG = Deadline(FOR_EVER)  # for a walk, see Reverse._walked
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +80,10 @@ class Reverse:
                 kind, frame = "finish", await self._call_frame(focus)
         else:
             await self._have_origin(focus, now)
-        while "before" in (told := await self._walk(focus, kind, frame)):
-            kind = told.text("before")
-            frame = "" if kind in ("step", "stepi") else told.text("frame")
+        while isinstance(found := await self._walk(focus, kind, frame), stepper.Earlier):
+            kind, frame = found.kind, found.frame
             await self._earlier(focus)
-        await self._once(focus, told.text("place"))
+        await self._once(focus, found)
         await self._arrive(focus)
 
     # ---- for going back to stops ------------------------------------------------------------
@@ -99,8 +101,10 @@ class Reverse:
         if now % 2:
             return await self.to_end(focus, now - 1), False
         await self._have_origin(focus, now)
-        told = await self._from_origin(focus, self._words("-crdebug-here", ""))
-        return told.text("place"), told.text("signalled") == "1"
+        found = await self._from_origin(
+            focus, lambda rank: stepper.here(rank, self._walk_origin(), _LONG)
+        )
+        return found.place, found.signalled
 
     async def to_end(self, focus: int, piece: int) -> str:
         """To the end of a piece, where the rank is about to enter its next call: the place."""
@@ -109,12 +113,9 @@ class Reverse:
 
     async def to_origin(self, focus: int) -> None:
         """To the beginning of the piece, with the watchpoints' values as they were there."""
-        await self._go(focus, "-")
+        await self._go(focus, stepper.AT_ORIGIN)
         await self._take_back_output()
-        command = Deadline(self._group.settings.command)
-        await self._group[focus].console(
-            "python crdebug_gdb.snapshot.commands.refresh_watchpoints()", command
-        )
+        await stepper.refresh_watchpoints(self._group[focus], self._limit)
 
     async def _take_back_output(self) -> bool:
         """What the rank has written on its ways from the origin; was there anything?"""
@@ -157,7 +158,7 @@ class Reverse:
 
     async def recall(self, focus: int) -> str:
         """What the rank's place is recognised by."""
-        return (await self._mi(focus, "-crdebug-recall")).text("state")
+        return await stepper.recall(await self._with_walker(focus), self._limit)
 
     async def to_state(self, focus: int, now: int, state: str) -> None:
         """To a place that was recalled, at a value of the rank's clock."""
@@ -170,11 +171,11 @@ class Reverse:
 
     async def _meet(self, focus: int, state: str) -> None:
         """From the origin to a place that was recalled."""
-        told = await self._walked(
-            focus, self._words("-crdebug-meet", f"{state} {self._hold(focus):x}")
+        met = await self._walked(
+            focus, lambda rank: stepper.meet(rank, self._walk_origin(), state, _LONG)
         )
-        await self._once(focus, told.text("place"))
-        if told.text("exact") != "1":
+        await self._once(focus, met.place)
+        if not met.exact:
             self._traveller.doubts.append(
                 "the place was found by likeness, not for sure: other remains in registers or stack"
             )
@@ -200,7 +201,6 @@ class Reverse:
     async def _keep_alone(self, focus: int) -> str:
         """A snapshot of this rank only: enough for its own piece of history."""
         target = self._group[focus]
-        assert isinstance(target, GdbTarget)
         if target.pid is not None and in_flight.has_unread_input(target.pid):
             raise Refused(
                 "there is input that it has not read yet, and what it reads it reads only once",
@@ -226,7 +226,7 @@ class Reverse:
         assert self._origin is not None
         now = self._origin.now
         if now < 2 or now == self._traveller.floor[focus]:  # of history, or of its branch
-            await self._go(focus, "-")
+            await self._go(focus, stepper.AT_ORIGIN)
             raise _start_of_history(focus)
         # Of a line with a whole loop in it there may be thousands: so one sees that it moves on.
         self._traveller.tell(Progress("back in time", f"before tick {now // 2} of rank {focus}"))
@@ -238,14 +238,15 @@ class Reverse:
 
     # ---- the walker -------------------------------------------------------------------------
 
-    async def _walk(self, focus: int, kind: str, frame: str) -> MiTuple:
-        option = f"--frame {frame} " if frame else ""
-        return await self._from_origin(focus, self._words("-crdebug-reverse", kind, option))
+    async def _walk(self, focus: int, kind: str, frame: str) -> str | stepper.Earlier:
+        return await self._from_origin(
+            focus, lambda rank: stepper.reverse(rank, self._walk_origin(), kind, frame, _LONG)
+        )
 
-    async def _from_origin(self, focus: int, command: str) -> MiTuple:
-        """What the walker says of where the rank stands. Raises StartOfHistory."""
+    async def _from_origin(self, focus: int, walk: Callable[[Target], Awaitable[T]]) -> T:
+        """A walk from where the rank stands. Raises StartOfHistory."""
         try:
-            return await self._walked(focus, command)
+            return await self._walked(focus, walk)
         except GdbError as error:
             # Only a start is an origin that a user can stand at.
             if error.kind == ErrorKind.AT_ORIGIN:
@@ -253,50 +254,50 @@ class Reverse:
             raise
 
     async def _go(self, focus: int, place: str) -> None:
-        await self._walked(focus, self._words("-crdebug-go", place))
+        await self._walked(focus, lambda rank: stepper.go(rank, self._walk_origin(), place, _LONG))
 
-    def _words(self, command: str, rest: str, option: str = "") -> str:
-        """With the origin, and with what lets the rank go from there: to the entry of its next
-        call, no further."""
+    def _walk_origin(self) -> stepper.WalkOrigin:
+        """With what lets the rank go from there: to the entry of its next call, no further."""
         assert self._origin is not None
-        focus = self._origin.focus
+        focus, now = self._origin.focus, self._origin.now
         clock = self._traveller.clock(focus)
-        stop = self._origin.now.to_bytes(8, "little").hex()
-        write = f"--write {clock.address + layout.STOP_OFFSET:x}={stop} --limit {clock.hold:x}"
-        if self._traveller.dead_ends.has(focus, self._origin.now):
-            write += " --dead-end 1"
-        # --frame behind another option: in front, it would be MI's own
-        return f"{command} {write} {option}{self._origin.name} {rest}"
+        return stepper.WalkOrigin(
+            self._origin.name,
+            clock.address + layout.STOP_OFFSET,
+            now,
+            clock.hold,
+            self._traveller.dead_ends.has(focus, now),
+        )
 
-    async def _mi(self, focus: int, command: str) -> MiTuple:
-        deadline = Deadline(self._group.settings.command)
+    async def _with_walker(self, focus: int) -> Target:
         target = self._group[focus]
         if target not in self._ready:
-            await target.console("python import crdebug_gdb.stepper", deadline)
             library = Path(self._traveller.job.record.starter).with_name("walk.so")
-            await target.mi(f"-crdebug-walk-library {library}", deadline)
+            await stepper.load(target, library, self._limit)
             self._ready.add(target)
-        return (await target.mi(command, deadline)).payload
+        return target
 
-    async def _walked(self, focus: int, command: str) -> MiTuple:
+    async def _walked(self, focus: int, walk: Callable[[Target], Awaitable[T]]) -> T:
         self._traveller.job.go_on()
         half_back.begin_steps(self._traveller.job.run_directory)
-        await self._mi(focus, "-crdebug-kept")  # and so have the walker
-        target = self._group[focus]
-        assert isinstance(target, GdbTarget)
-        walk = asyncio.ensure_future(target.walk(command, Deadline(FOR_EVER)))
+        target = await self._with_walker(focus)
+        walking = asyncio.ensure_future(walk(target))
         try:
             used = -1
             limit = self._group.settings.command
-            while not (await asyncio.wait({walk}, timeout=limit))[0]:
+            while not (await asyncio.wait({walking}, timeout=limit))[0]:
                 # The walker looks at the rank all the time, and knows when to give up.
                 before, used = used, proc.processor_time(target.gdb_pid)
                 if used == before:
                     raise Deadline(limit).expired("the walker in gdb", ranks=RankSet.of([focus]))
                 self._traveller.tell(Progress("back in time", f"rank {focus} computes"))
-            return await walk
+            return await walking
         finally:
-            walk.cancel()
+            walking.cancel()
+
+    @property
+    def _limit(self) -> Deadline:
+        return Deadline(self._group.settings.command)
 
     def _hold(self, focus: int) -> int:
         return self._traveller.clock(focus).hold
@@ -304,13 +305,12 @@ class Reverse:
     async def _call_frame(self, focus: int) -> str:
         """The frame of the MPI function that the rank is in."""
         layer = self._traveller.job.record.layer
-        return (await self._mi(focus, f"-crdebug-call-frame {layer}")).text("frame")
+        return await stepper.call_frame(await self._with_walker(focus), layer, self._limit)
 
     async def _arrive(self, focus: int) -> None:
         """GDB has the rank elsewhere than where it last stopped: tell its place."""
-        told = await self._mi(focus, "-stack-info-frame")
-        location = mi_values.location(told.tuple("frame"))
-        self._group[focus].stands(location)
+        target = self._group[focus]
+        target.stands(await target.location(self._limit))
 
 
 def _start_of_history(focus: int) -> StartOfHistory:

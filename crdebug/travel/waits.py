@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from crdebug.attached.job import AttendedJob
 from crdebug.base.deadline import Deadline
-from crdebug.debugger.gdb import GdbTarget
+from crdebug.debugger.rank_commands import timed_waits
 from crdebug.debugger.target import Target, TargetState
 
 NEAR_EVERY = 2.0  # seconds of run between snapshots in memory
@@ -25,7 +25,7 @@ NEAR_EVERY = 2.0  # seconds of run between snapshots in memory
 # theirs, of an hour, automatic checkpoints would become that rare.
 LONGEST_BESIDE = 600.0  # seconds
 
-Place = tuple[int, int, str]  # a call of a thread: rank, TID, and what -crdebug-waits calls place
+Place = tuple[int, int, str]  # a call of a thread: rank, TID, and TimedWait.place
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +93,10 @@ class Pauses:
         limit = Deadline(self._job.settings.command)
 
         async def one(target: Target) -> tuple[Wait, ...]:
-            assert isinstance(target, GdbTarget)
-            rows = (await target.mi("-crdebug-waits", limit)).payload.list("waits").tuples()
             return tuple(
-                Wait(
-                    (target.rank, row.number("tid"), row.text("place")),
-                    row.number("ms") / 1000,
-                    row.text("kept") == "1",
-                )
-                for row in rows
-                if row.text("leader") == "1" or row.number("ms") <= LONGEST_BESIDE * 1000
+                Wait((target.rank, each.tid, each.place), each.limit, each.kept)
+                for each in await timed_waits(target, limit)
+                if each.leader or each.limit <= LONGEST_BESIDE
             )
 
         group = self._job.group

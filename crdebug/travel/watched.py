@@ -9,15 +9,14 @@ anew in each incarnation, at the very place where the user stood.
 from __future__ import annotations
 
 import errno
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from crdebug.base.deadline import Deadline
-from crdebug.base.errors import GdbError
+from crdebug.debugger import own_breakpoints
 from crdebug.debugger.frames import at_program
+from crdebug.debugger.rank_commands import InMemory, in_memory
 from crdebug.debugger.target import Target
-from crdebug.mi.records import MiTuple
 from crdebug.node import proc
 from crdebug.node.sharing import SharedMapping, shared_mappings
 from crdebug.travel.reverse_step import Reverse
@@ -58,8 +57,8 @@ class Watched:
     async def __aenter__(self) -> Watched:
         target = self._rank
         await at_program(target, self._limit)
-        told = await self._ask("")
-        self._outer = told.number("outer")
+        told = await self._ask()
+        self._outer = told.outer
         self._now = self._traveller.cut()[self._focus]
         self._state = await self._reverse.recall(self._focus)
         self.lies = self._as_told(told)
@@ -79,7 +78,7 @@ class Watched:
     async def here(self) -> None:
         """The rank stands where the user stood: see that the watchpoint is where it has to be."""
         if not self.known:
-            self.lies = self._as_told(await self._ask(f"--outer {self._outer} "))
+            self.lies = self._as_told(await self._ask(self._outer))
             await self._watch()
 
     async def find(self) -> None:
@@ -113,37 +112,30 @@ class Watched:
             await self._watch_in(rank, address)
 
     async def _watch_in(self, rank: int, address: int) -> None:
-        # Not by the expression: 'watch -location' knows C only (GDB 13, seen in Fortran).
-        there = f"*(char (*)[{self.lies.size}]) {address:#x}"
-        command = f"with language c -- watch -location {there}"
         target = self._traveller.job.group[rank]
-        await target.mi("-crdebug-breakpoints off", self._limit)
+        await own_breakpoints.switch_off(target, self._limit)
         self._set[rank] = target, ""
-        said = await target.console(command, self._limit)
-        number = re.search(r"atchpoint (\d+):", said)
-        if number is None:
-            raise GdbError(said.strip() or f"cannot watch {self._expression}", "watch")
-        self._set[rank] = target, number[1]
+        size = self.lies.size
+        number = await own_breakpoints.watch_memory(target, address, size, self._limit)
+        self._set[rank] = target, number
 
     async def _unwatch(self) -> None:
         for rank, (target, number) in self._set.items():
             if target is not self._traveller.job.group[rank]:  # that GDB is gone
                 continue
             if number:
-                await target.mi(f"-break-delete {number}", self._limit)
-            await target.mi("-crdebug-breakpoints on", self._limit)
+                await own_breakpoints.delete(target, number, self._limit)
+            await own_breakpoints.switch_on(target, self._limit)
         self._set.clear()
 
     # ---- asking -------------------------------------------------------------------------------
 
-    async def _ask(self, options: str) -> MiTuple:
-        told = await self._rank.mi(f"-crdebug-lies {options}{self._expression}", self._limit)
-        return told.payload
+    async def _ask(self, outer: int | None = None) -> InMemory:
+        return await in_memory(self._rank, self._expression, self._limit, outer)
 
-    def _as_told(self, told: MiTuple) -> Lies:
-        address = int(told.text("address"), 16)
-        size, fixed = told.number("size"), self._is_fixed(address)
-        return Lies(self._incarnation, address, size, fixed, self._elsewhere(address))
+    def _as_told(self, told: InMemory) -> Lies:
+        address, fixed = told.address, self._is_fixed(told.address)
+        return Lies(self._incarnation, address, told.size, fixed, self._elsewhere(address))
 
     def _elsewhere(self, address: int) -> dict[int, int]:
         """By rank, where others have this memory."""
