@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -109,13 +110,27 @@ def uses(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"{node.module}.{alias.name}"
 
 
+class Text(ast.Constant):
+    """A constant that is a string."""
+
+    value: str
+
+
+def strings(tree: ast.AST) -> Iterator[Text]:
+    """Every string that is no docstring, and the parts of f-strings."""
+    documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if text and id(node) not in documents:
+            yield cast(Text, node)
+
+
 def proc_paths(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Line and value of every string that is a path in /proc, or the beginning of one.
 
     Not docstrings; nor "/proc/" alone, which only tells such paths from others. In an f-string, or
     before a plus sign, it is the beginning of one.
     """
-    documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     begun = {id(node.left) for node in ast.walk(tree) if isinstance(node, ast.BinOp)}
     begun |= {
         id(part)
@@ -123,12 +138,8 @@ def proc_paths(tree: ast.AST) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.JoinedStr)
         for part in node.values
     }
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
-            continue
-        if id(node) in documents or (node.value == "/proc/" and id(node) not in begun):
-            continue
-        if re.match(r"/proc(/|$)", node.value):
+    for node in strings(tree):
+        if re.match(r"/proc(/|$)", node.value) and (node.value != "/proc/" or id(node) in begun):
             yield node.lineno, node.value
 
 
@@ -228,6 +239,30 @@ def knows_pygdbmi(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield line, f"imports {name}: only crdebug.mi knows pygdbmi"
 
 
+# how a command of GDB's machine interface begins; not an option of a compiler
+MI_COMMAND = re.compile(
+    r"-(break|catch|complete|crdebug|data|dprintf|enable|environment|exec|file|gdb|info|inferior"
+    r"|interpreter|list|stack|symbol|target|thread|trace|var)-"
+)
+# which starts GDBs; everybody else has a Target
+LAUNCHES = "crdebug.attached.gdbs"
+
+
+def speaks_to_gdb(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    if unit_of(module) in ("mi", "debugger", "gdbscripts"):
+        return
+    hint = "only crdebug.debugger speaks GDB's language; give the rank a typed verb there"
+    for node in strings(tree):
+        if MI_COMMAND.match(node.value):
+            yield node.lineno, f"says {node.value!r}: {hint}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr == "mi":
+            yield node.lineno, f"uses .mi: {hint}"
+    for line, name in imported(tree, module):
+        if name == "crdebug.debugger.gdb.GdbTarget" and module != LAUNCHES:
+            yield line, f"imports {name}: a rank under a debugger is a Target to all but {LAUNCHES}"
+
+
 Rule = Callable[[str, ast.AST], Iterator[tuple[int, str]]]
 RULES: tuple[Rule, ...] = (
     upward_imports,
@@ -237,6 +272,7 @@ RULES: tuple[Rule, ...] = (
     prints,
     exits,
     knows_pygdbmi,
+    speaks_to_gdb,
 )
 
 
@@ -329,6 +365,10 @@ BAD = [
     ("crdebug.node.ask", "print('here')", "only ui and cli print"),
     ("crdebug.node.ask", "import os\nos._exit(1)", "only cli exits"),
     ("crdebug.debugger.gdb", "from pygdbmi import gdbmiparser", "only crdebug.mi"),
+    ("crdebug.session.looking", "target.mi(command, limit)", "speaks GDB's language"),
+    ("crdebug.travel.calls", "ask(f'-stack-list-frames {n}')", "speaks GDB's language"),
+    ("crdebug.travel.calls", "x = '-crdebug-sites'", "speaks GDB's language"),
+    ("crdebug.session.core", "from crdebug.debugger.gdb import GdbTarget", "is a Target to all"),
     ("crdebug.helpers", "", "no place in the layers"),
 ]
 
@@ -357,6 +397,9 @@ GOOD = [
     ("crdebug.ui.render", "from rich.console import Console\nprint('x')"),
     ("crdebug.cli", "import sys, click\nloop.add_signal_handler(2, f)\nsys.exit(1)"),
     ("crdebug", "from crdebug.session import Session"),
+    ("crdebug.debugger.rank_commands", "target.mi(f'-exec-step {n}', limit)"),
+    ("crdebug.attached.gdbs", "from crdebug.debugger.gdb import GdbTarget"),
+    ("crdebug.native.applib.build", "x = '-fno-optimize-sibling-calls'"),
     ("crdebug.gdbscripts.rank_state", "import gdb\nprint(gdb.VERSION)"),
     ("crdebug.gdbscripts.rank_state", "from .wire import Command"),
     ("crdebug.gdbscripts.wire", "import signal\nfrom typing import NamedTuple"),
