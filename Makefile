@@ -2,6 +2,9 @@
 # To set the machine up, scripts/setup must be run as root.
 
 PYTHON = .venv/bin/python
+# Not the C of tests and examples, whose line numbers are in tests.
+CLANG_FORMAT = .venv/bin/clang-format
+NATIVE = $(wildcard crdebug/native/*/*.[ch])
 
 # Tracebacks are Python's own: CPython 3.11's ast, which pytest's need, fails where two threads use it
 # at a time (github.com/python/cpython/issues/106905), and that ends the run.
@@ -38,14 +41,16 @@ demo: ## debug examples/heat: checkpoint, run on, go back
 bench: ## run the measurements in benchmarks/
 	@scripts/bench
 
-lint: ## ruff's format and rules, and strict types
+lint: ## the format of Python and C, ruff's rules, and strict types
 	@scripts/setup
+	$(CLANG_FORMAT) --dry-run -Werror $(NATIVE)
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m mypy
 
-format: ## put every Python file into ruff's format
+format: ## put Python files into ruff's format, and the native part into clang-format's
 	@scripts/setup
+	$(CLANG_FORMAT) -i $(NATIVE)
 	$(PYTHON) -m ruff format .
 	$(PYTHON) -m ruff check --fix .
 

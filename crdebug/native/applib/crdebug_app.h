@@ -20,7 +20,7 @@ enum crdebug_status {
 enum crdebug_moment {
     CRDEBUG_BEFORE_CHECKPOINT = 0,
     CRDEBUG_AFTER_CONTINUE = 1, /* the checkpoint was taken, or came to nothing: the run goes on */
-    CRDEBUG_AFTER_RESTART = 2   /* the job was brought back from the checkpoint */
+    CRDEBUG_AFTER_RESTART = 2 /* the job was brought back from the checkpoint */
 };
 
 /* Take a checkpoint of the whole job. Any rank may ask, alone; ranks that ask at the same time get

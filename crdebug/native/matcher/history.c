@@ -26,14 +26,16 @@ static void freed(struct history *h, int32_t sender, int32_t send) {
     needs_add(needs_of(h, receiver, sender, why), posted, AT(sends->done, int64_t, send));
 }
 
-static void join(struct history *h, int32_t sender, int32_t send, int32_t receiver, int32_t receive) {
+static void join(struct history *h, int32_t sender, int32_t send, int32_t receiver,
+                 int32_t receive) {
     struct sends *sends = &history_rank(h, sender)->sends;
     struct receives *receives = &history_rank(h, receiver)->receives;
     int64_t done = AT(receives->done, int64_t, receive);
     AT(sends->partner, int32_t, send) = receive;
     AT(receives->partner, int32_t, receive) = send;
     if (done != NEVER)
-        needs_put(needs_of(h, sender, receiver, W_RECEIVED), (uint64_t)AT(sends->slot, int32_t, send), done);
+        needs_put(needs_of(h, sender, receiver, W_RECEIVED),
+                  (uint64_t)AT(sends->slot, int32_t, send), done);
     if (AT(sends->done, int64_t, send) != NEVER) freed(h, sender, send);
 }
 
@@ -51,8 +53,8 @@ static void mark_stale(struct history *h, int32_t sender, int32_t receiver) {
 }
 
 /* Match a channel anew from a receive on: it came late, or is gone. */
-static void renumber(struct history *h, int32_t receiver, int32_t first, int32_t sender, int32_t comm,
-                     int32_t tag) {
+static void renumber(struct history *h, int32_t receiver, int32_t first, int32_t sender,
+                     int32_t comm, int32_t tag) {
     struct channel *channel = channel_of(h, sender, receiver, comm, tag);
     struct receives *receives = &history_rank(h, receiver)->receives;
     struct sends *sends = &history_rank(h, sender)->sends;
@@ -107,7 +109,8 @@ static bool learn(struct history *h, int32_t rank, uint64_t at) {
     struct rank *r = history_rank(h, rank);
     struct open *open = &AT(r->open, struct open, at);
     int32_t peer, tag, row = (int32_t)open->row;
-    if (r->log == NULL || !log_settled(r->log, open->place, open->slot, &peer, &tag) || peer < 0 || tag == NONE)
+    if (r->log == NULL || !log_settled(r->log, open->place, open->slot, &peer, &tag) || peer < 0 ||
+        tag == NONE)
         return false;
     if (peer >= log_world(r->log)) return false; /* damaged since it was read */
     memmove(open, open + 1, (--r->open.count - at) * sizeof *open);
@@ -162,16 +165,14 @@ int32_t history_send(struct history *h, struct rank *r, const struct call *c, in
     if (c->slot) PUSH(r->started, struct took, ((struct took){c->tick, row, -c->slot, 0, 0}));
     struct channel *channel = channel_of(h, c->rank, c->peer, c->comm, tag);
     if (channel->looking.count) seen_by_probes(h, channel, c->tick);
-    if (queue_length(&channel->posted))
-        join(h, c->rank, row, c->peer, queue_pop(&channel->posted));
-    else
-        queue_append(&channel->sent, row);
+    if (queue_length(&channel->posted)) join(h, c->rank, row, c->peer, queue_pop(&channel->posted));
+    else queue_append(&channel->sent, row);
     return row;
 }
 
 /* The row of the receive, or -1. */
-static int32_t post(struct history *h, struct rank *r, const struct call *c, int64_t done, int32_t source,
-                    int32_t tag) {
+static int32_t post(struct history *h, struct rank *r, const struct call *c, int64_t done,
+                    int32_t source, int32_t tag) {
     struct receives *t = &r->receives;
     bool known = source != NONE && tag != NONE;
     if (source == NONE && !c->wild) return -1; /* from MPI_PROC_NULL */
@@ -191,10 +192,8 @@ static int32_t post(struct history *h, struct rank *r, const struct call *c, int
         return row;
     }
     struct channel *channel = channel_of(h, source, c->rank, c->comm, tag);
-    if (queue_length(&channel->sent))
-        join(h, source, queue_pop(&channel->sent), c->rank, row);
-    else
-        queue_append(&channel->posted, row);
+    if (queue_length(&channel->sent)) join(h, source, queue_pop(&channel->sent), c->rank, row);
+    else queue_append(&channel->posted, row);
     return row;
 }
 
@@ -248,7 +247,8 @@ static void probe(struct history *h, struct rank *r, const struct call *c) {
     if (c->peer < 0 || c->tag == NONE) return;
     struct channel *channel = channel_of(h, c->peer, c->rank, c->comm, c->tag);
     if (queue_length(&channel->sent)) {
-        int64_t tick = AT(history_rank(h, c->peer)->sends.tick, int64_t, *queue_rows(&channel->sent));
+        int64_t tick =
+            AT(history_rank(h, c->peer)->sends.tick, int64_t, *queue_rows(&channel->sent));
         needs_add(needs_of(h, c->peer, c->rank, W_LOOKED), tick, c->tick);
     } else {
         struct look look = {(int64_t)queue_length(&channel->posted), c->tick};
@@ -263,7 +263,8 @@ static void probe(struct history *h, struct rank *r, const struct call *c) {
 /* ---- completing --------------------------------------------------------------------------------- */
 
 static int32_t undone_at(const struct column *ticks, const struct column *done, int64_t tick) {
-    for (uint64_t at = first_at(ticks, tick); at < ticks->count && AT(*ticks, int64_t, at) == tick; at++)
+    for (uint64_t at = first_at(ticks, tick); at < ticks->count && AT(*ticks, int64_t, at) == tick;
+         at++)
         if (AT(*done, int64_t, at) == NEVER) return (int32_t)at;
     return -1;
 }
@@ -283,31 +284,26 @@ static void sent(struct history *h, struct rank *r, const struct call *c, int32_
 static void complete_together(struct history *h, struct rank *r, const struct call *c, int64_t tick,
                               int32_t slot) {
     int32_t send = history_sent_whole(r, tick, slot);
-    if (send >= 0)
-        sent(h, r, c, send);
-    else
-        history_collected(h, r, c, tick, slot);
+    if (send >= 0) sent(h, r, c, send);
+    else history_collected(h, r, c, tick, slot);
 }
 
-static void complete(struct history *h, struct rank *r, const struct call *c, int64_t tick, int32_t slot) {
+static void complete(struct history *h, struct rank *r, const struct call *c, int64_t tick,
+                     int32_t slot) {
     if (slot) {
         const struct took *one = started_at(r, tick, slot);
-        if (one != NULL && one->number < 0)
-            sent(h, r, c, (int32_t)one->what);
-        else if (one != NULL)
-            received(h, r, c->rank, (int32_t)one->what, c->tick);
-        else
-            complete_together(h, r, c, tick, slot);
+        if (one != NULL && one->number < 0) sent(h, r, c, (int32_t)one->what);
+        else if (one != NULL) received(h, r, c->rank, (int32_t)one->what, c->tick);
+        else complete_together(h, r, c, tick, slot);
         return;
     }
     int32_t send = undone_at(&r->sends.tick, &r->sends.done, tick), row;
     if (send >= 0) sent(h, r, c, send);
     struct took *grab = took_at(&r->grabs, tick);
-    row = grab != NULL ? (int32_t)grab->what : undone_at(&r->receives.tick, &r->receives.done, tick);
-    if (row >= 0)
-        received(h, r, c->rank, row, c->tick); /* of an exchange, both halves */
-    else if (send < 0)
-        complete_together(h, r, c, tick, 0);
+    row =
+        grab != NULL ? (int32_t)grab->what : undone_at(&r->receives.tick, &r->receives.done, tick);
+    if (row >= 0) received(h, r, c->rank, row, c->tick); /* of an exchange, both halves */
+    else if (send < 0) complete_together(h, r, c, tick, 0);
 }
 
 static void cancel_send(struct history *h, int32_t rank, uint64_t at) {
@@ -315,7 +311,8 @@ static void cancel_send(struct history *h, int32_t rank, uint64_t at) {
     int32_t peer = AT(s->peer, int32_t, at), comm = AT(s->comm, int32_t, at);
     int32_t tag = AT(s->tag, int32_t, at), *partner = &AT(s->partner, int32_t, at), was = *partner;
     AT(s->cancelled, uint8_t, at) = 1;
-    if (queue_take(&channel_of(h, rank, peer, comm, tag)->sent, (int32_t)at) || was == UNMATCHED) return;
+    if (queue_take(&channel_of(h, rank, peer, comm, tag)->sent, (int32_t)at) || was == UNMATCHED)
+        return;
     *partner = UNMATCHED;
     needs_put(needs_of(h, rank, peer, W_RECEIVED), (uint64_t)AT(s->slot, int32_t, at), NEVER);
     AT(history_rank(h, peer)->receives.partner, int32_t, was) = UNMATCHED;
@@ -339,7 +336,8 @@ void history_cancelled(struct history *h, int32_t rank, int64_t tick, int32_t sl
     if (one != NULL && one->number < 0) cancel_send(h, rank, (uint64_t)one->what);
     if (one != NULL && one->number > 0) cancel_receive(h, rank, (uint64_t)one->what);
     if (slot) return;
-    for (; at < r->sends.tick.count && AT(r->sends.tick, int64_t, at) == tick; at++) cancel_send(h, rank, at);
+    for (; at < r->sends.tick.count && AT(r->sends.tick, int64_t, at) == tick; at++)
+        cancel_send(h, rank, at);
     at = first_at(&r->receives.tick, tick);
     for (; at < r->receives.tick.count && AT(r->receives.tick, int64_t, at) == tick; at++)
         cancel_receive(h, rank, at);
@@ -382,7 +380,8 @@ void history_read(struct history *h, const struct call *c) {
         break;
     case K_PROBE: probe(h, r, c); break;
     case K_CANCEL:
-        for (uint64_t k = 0; k < c->completes_count; k++) history_cancelled(h, c->rank, c->completes[k], 0);
+        for (uint64_t k = 0; k < c->completes_count; k++)
+            history_cancelled(h, c->rank, c->completes[k], 0);
         return;
     default:
         if (special & (F_BEGIN | F_END))
@@ -425,7 +424,8 @@ EXPORTED void crdebug_history_settle(struct history *h) {
         needs_clear(needs_of(h, receiver, sender, W_SYNCHRONOUS));
         needs_clear(needs_of(h, receiver, sender, W_RENDEZVOUS));
         for (uint64_t send = 0; send < sends->tick.count; send++)
-            if (AT(sends->peer, int32_t, send) == receiver && AT(sends->done, int64_t, send) != NEVER)
+            if (AT(sends->peer, int32_t, send) == receiver &&
+                AT(sends->done, int64_t, send) != NEVER)
                 freed(h, sender, (int32_t)send);
     }
     h->stale.count = 0;

@@ -52,7 +52,8 @@ enum special {
     F_BEGIN = 1024,    /* MPI_Init*: collective over all ranks */
     F_END = 2048,      /* MPI_Finalize */
     F_OUTSIDE = 4096,  /* talks with the launcher, or with other jobs */
-    F_OF_WINDOW = 1 << 13, /* collective over a window, or over the communicator that it is made of */
+    F_OF_WINDOW = 1
+        << 13, /* collective over a window, or over the communicator that it is made of */
     F_EXPOSES = 1 << 14,   /* Win_post, for a group */
     F_ACCESSES = 1 << 15,  /* Win_start, for a group */
     F_EXPOSED = 1 << 16,   /* Win_wait, Win_test: ends what the posts began */
@@ -83,8 +84,9 @@ struct call { /* timeline/calls.py: Call */
     int32_t rank, function, kind, site, comm, peer, tag, peer2, tag2, wild;
     int32_t odd; /* of a window's fence: it ends no epoch */
     int32_t mode; /* of a started send: enum mode; else it is that of the function */
-    int32_t older; /* F_MATCHED_RECEIVE: so many of the same envelope were taken before, and are not received */
-    int32_t slot;  /* of one that MPI_Startall started: which; from 1 */
+    int32_t
+        older; /* F_MATCHED_RECEIVE: so many of the same envelope were taken before, and are not received */
+    int32_t slot; /* of one that MPI_Startall started: which; from 1 */
     const int32_t *slots; /* of what it completes; NULL if there is none */
     /* Partitions, from low to high; or so many of `listed`. Of F_PREPARES high says how many there are. */
     int32_t low, high;
@@ -97,33 +99,33 @@ struct call { /* timeline/calls.py: Call */
 struct needs {
     int64_t entered, waiter, why;
     struct column keys, values; /* int64_t */
-    struct column minima;       /* int64_t; of the leading blocks, the others are computed when needed */
+    struct column minima; /* int64_t; of the leading blocks, the others are computed when needed */
 };
 
 struct sends { /* of one rank; timeline/tables.py */
-    struct column tick, done, bytes;                /* int64_t */
-    struct column peer, comm, tag, partner, slot;   /* int32_t */
-    struct column mode, cancelled;                  /* uint8_t */
+    struct column tick, done, bytes; /* int64_t */
+    struct column peer, comm, tag, partner, slot; /* int32_t */
+    struct column mode, cancelled; /* uint8_t */
 };
 
 struct receives {
-    struct column tick, done;               /* int64_t */
+    struct column tick, done; /* int64_t */
     struct column peer, comm, tag, partner; /* int32_t */
-    struct column wild, cancelled;          /* uint8_t */
+    struct column wild, cancelled; /* uint8_t */
 };
 
 struct succession { /* the collectives of one communicator, in order; timeline/collectives.py */
     int64_t comm;
-    struct column members;                /* int32_t; empty while unknown */
-    struct column ranks;                  /* int32_t: who takes part, in the order of coming */
-    struct column entered, completed;     /* struct column of int64_t, as in `ranks` */
-    struct column names, roots;           /* int32_t: number of the function; -1 where there is no root */
-    struct column posted, shape;          /* uint8_t */
-    struct column shapes;                 /* struct shaped */
-    struct column blocking;               /* int64_t: numbers of those that complete in themselves */
-    struct column exposures;              /* struct exposure, by origin and target; of a window */
-    struct column together;               /* int32_t: the persistent ones that are prepared on it, in order */
-    int32_t function;                     /* of the starts of a persistent one: that prepared it; else 0 */
+    struct column members; /* int32_t; empty while unknown */
+    struct column ranks; /* int32_t: who takes part, in the order of coming */
+    struct column entered, completed; /* struct column of int64_t, as in `ranks` */
+    struct column names, roots; /* int32_t: number of the function; -1 where there is no root */
+    struct column posted, shape; /* uint8_t */
+    struct column shapes; /* struct shaped */
+    struct column blocking; /* int64_t: numbers of those that complete in themselves */
+    struct column exposures; /* struct exposure, by origin and target; of a window */
+    struct column together; /* int32_t: the persistent ones that are prepared on it, in order */
+    int32_t function; /* of the starts of a persistent one: that prepared it; else 0 */
 };
 
 struct shaped {
@@ -135,24 +137,26 @@ struct open { /* a wild receive of which it is not known what it got */
     int64_t row, place, slot;
 };
 
-struct took { /* a call that took what a matched probe found; or posted a collective; or started many */
+struct
+    took { /* a call that took what a matched probe found; or posted a collective; or started many */
     int64_t tick, what, number, done, slot;
 };
 
 struct log;
 
 struct rank {
-    int64_t last;  /* the last tick on record */
+    int64_t last; /* the last tick on record */
     int64_t blind; /* it started requests of which the record does not say what they are */
     struct sends sends;
     struct receives receives;
-    struct column open;        /* struct open */
-    struct column grabbed;     /* int32_t: receives that matched probes took */
-    struct column grabs;       /* struct took: by tick, the receive */
+    struct column open; /* struct open */
+    struct column grabbed; /* int32_t: receives that matched probes took */
+    struct column grabs; /* struct took: by tick, the receive */
     struct column collectives; /* struct took: posted ones: communicator and number */
-    struct column started;     /* struct took: by MPI_Startall: a row, and its slot; below 0 of a send */
-    struct column prepared;    /* int32_t: by communicator, how many persistent collectives */
-    struct column parts;       /* struct part: starts of messages of partitions, by tick */
+    struct column
+        started; /* struct took: by MPI_Startall: a row, and its slot; below 0 of a send */
+    struct column prepared; /* int32_t: by communicator, how many persistent collectives */
+    struct column parts; /* struct part: starts of messages of partitions, by tick */
     struct log *log;
 };
 
@@ -161,7 +165,8 @@ struct queue { /* rows of a table, oldest first */
     uint64_t first;
 };
 
-struct look { /* a probe that said yes before its send was read; receives of the channel before it */
+struct
+    look { /* a probe that said yes before its send was read; receives of the channel before it */
     int64_t before, tick;
 };
 
@@ -169,19 +174,19 @@ struct channel { /* what is not matched yet */
     int32_t sender, receiver, comm, tag;
     struct queue sent, posted;
     struct column looking; /* struct look */
-    int32_t prepared[2];    /* messages of partitions, by its sender, its receiver */
+    int32_t prepared[2]; /* messages of partitions, by its sender, its receiver */
     struct column together; /* int32_t: these, in order */
 };
 
 struct history {
     int64_t eager, trees;
     const struct function *functions;
-    struct column ranks;       /* struct rank * */
+    struct column ranks; /* struct rank * */
     struct column successions; /* struct succession *, by communicator */
-    struct column needs;       /* struct needs *, in the order of being made */
-    struct column stale;       /* struct waiting: pairs of ranks that were matched anew */
-    struct column together;    /* struct together * */
-    struct column starts;      /* struct succession *: of the persistent collectives among them */
+    struct column needs; /* struct needs *, in the order of being made */
+    struct column stale; /* struct waiting: pairs of ranks that were matched anew */
+    struct column together; /* struct together * */
+    struct column starts; /* struct succession *: of the persistent collectives among them */
     struct needs **needs_table;
     struct channel **channels;
     uint64_t needs_room, channels_room, channels_count;
@@ -206,10 +211,8 @@ static inline uint64_t first_by(const struct column *column, size_t size, int64_
     }
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
-        if (*(const int64_t *)(data + middle * size) < value)
-            low = middle + 1;
-        else
-            high = middle;
+        if (*(const int64_t *)(data + middle * size) < value) low = middle + 1;
+        else high = middle;
     }
     return low;
 }
@@ -241,7 +244,8 @@ struct took *took_at(const struct column *column, int64_t tick);
 void history_read(struct history *history, const struct call *call);
 /* A request completed as a cancelled one. slot: 0, or of which in an MPI_Startall. */
 void history_cancelled(struct history *history, int32_t rank, int64_t tick, int32_t slot);
-void history_collective(struct history *history, struct rank *rank, const struct call *call, int64_t comm);
+void history_collective(struct history *history, struct rank *rank, const struct call *call,
+                        int64_t comm);
 /* Of a window: a call of some of its members. */
 void history_window(struct history *history, const struct call *call);
 void history_window_free(struct succession *window);

@@ -7,13 +7,14 @@ EXPORTED void crdebug_log_begin(struct log *log, uint64_t place, int64_t tick, u
 }
 
 /* A request from before that, in the order of their numbers. */
-EXPORTED void crdebug_log_old(struct log *log, uint64_t number, int64_t tick, uint64_t place, int32_t slot) {
+EXPORTED void crdebug_log_old(struct log *log, uint64_t number, int64_t tick, uint64_t place,
+                              int32_t slot) {
     PUSH(log->old, struct old, ((struct old){number, tick, place, slot}));
 }
 
 /* What a call from before that has prepared; all of them, in order. history: NULL, or where it is read to. */
-EXPORTED void crdebug_log_prepare(struct log *log, struct history *history, const struct function *functions,
-                                  const struct call *call) {
+EXPORTED void crdebug_log_prepare(struct log *log, struct history *history,
+                                  const struct function *functions, const struct call *call) {
     log_prepared(log, history, functions, call);
 }
 
@@ -32,8 +33,8 @@ EXPORTED int64_t crdebug_log_prepared_as(const struct log *log, int32_t comm) {
 
 /* Where the record begins if all up to a tick is given up: behind its call; before it if it is one of a
  * run of calls that said no, which a rank may be in the midst of. False if it was not read. */
-EXPORTED bool crdebug_log_cursor(const struct log *log, const struct function *functions, int64_t tick,
-                                 struct cursor *found) {
+EXPORTED bool crdebug_log_cursor(const struct log *log, const struct function *functions,
+                                 int64_t tick, struct cursor *found) {
     uint64_t later = first_by(&log->marks, sizeof(struct cursor), tick);
     struct cursor at = later ? AT(log->marks, struct cursor, later - 1) : log->begin;
     struct column completes = {0};
@@ -56,15 +57,18 @@ EXPORTED int64_t crdebug_log_number(const struct log *log, int64_t tick, int32_t
         if (old->tick == tick && old->slot == slot) return (int64_t)old->number;
     }
     uint64_t at = first_at(&log->posted, tick);
-    if (tick <= log->begin.tick || at == log->posted.count || AT(log->posted, int64_t, at) != tick) return -1;
+    if (tick <= log->begin.tick || at == log->posted.count || AT(log->posted, int64_t, at) != tick)
+        return -1;
     return (int64_t)(log->begin.posted + at) + (slot ? slot - 1 : 0);
 }
 
-EXPORTED int64_t crdebug_log_place(const struct log *log, const struct function *functions, int64_t tick) {
+EXPORTED int64_t crdebug_log_place(const struct log *log, const struct function *functions,
+                                   int64_t tick) {
     return log_place(log, functions, tick);
 }
 
-EXPORTED void crdebug_history_blind(struct history *history, int32_t rank, int64_t blind, int64_t last) {
+EXPORTED void crdebug_history_blind(struct history *history, int32_t rank, int64_t blind,
+                                    int64_t last) {
     history_rank(history, rank)->blind = blind;
     history_rank(history, rank)->last = last;
 }

@@ -63,7 +63,8 @@ static void begun(struct history *h, struct succession *s, const struct call *c,
         struct shaped *each = &AT(s->shapes, struct shaped, k);
         if (each->shape == shape && each->root == root) break;
     }
-    if (k == s->shapes.count) PUSH(s->shapes, struct shaped, ((struct shaped){.shape = shape, .root = root}));
+    if (k == s->shapes.count)
+        PUSH(s->shapes, struct shaped, ((struct shaped){.shape = shape, .root = root}));
     PUSH(AT(s->shapes, struct shaped, k).numbers, int64_t, number);
 }
 
@@ -83,7 +84,8 @@ void history_collective(struct history *h, struct rank *r, const struct call *c,
     }
 }
 
-void history_collected(struct history *h, struct rank *r, const struct call *c, int64_t tick, int32_t slot) {
+void history_collected(struct history *h, struct rank *r, const struct call *c, int64_t tick,
+                       int32_t slot) {
     struct took *end, *took = took_from(&r->collectives, tick, &end);
     while (took < end && (took->done || took->slot != slot)) took++;
     if (took == end) return;

@@ -16,8 +16,16 @@ int32_t function_with(const struct history *h, int32_t special) {
 }
 
 struct call *keep(const struct place *p, int32_t rank, int64_t tick, enum kind kind) {
-    struct kept kept = {.call = {.tick = tick, .repeats = 1, .place = -1, .rank = rank, .kind = (int32_t)kind,
-                                 .comm = C_NONE, .peer = NONE, .tag = NONE, .peer2 = NONE, .tag2 = NONE}};
+    struct kept kept = {.call = {.tick = tick,
+                                 .repeats = 1,
+                                 .place = -1,
+                                 .rank = rank,
+                                 .kind = (int32_t)kind,
+                                 .comm = C_NONE,
+                                 .peer = NONE,
+                                 .tag = NONE,
+                                 .peer2 = NONE,
+                                 .tag2 = NONE}};
     PUSH(*p->found, struct kept, kept);
     return &AT(*p->found, struct kept, p->found->count - 1).call;
 }
@@ -50,7 +58,8 @@ static bool is_open(const struct place *p, int32_t rank, uint64_t row) {
 
 static void keep_sends(const struct place *p, int32_t rank) {
     const struct sends *s = &history_rank(p->h, rank)->sends;
-    for (uint64_t row = 0; row < s->tick.count && is_past(p, rank, AT(s->tick, int64_t, row)); row++) {
+    for (uint64_t row = 0; row < s->tick.count && is_past(p, rank, AT(s->tick, int64_t, row));
+         row++) {
         int32_t peer = AT(s->peer, int32_t, row), partner = AT(s->partner, int32_t, row);
         int64_t tick = AT(s->tick, int64_t, row), done = AT(s->done, int64_t, row);
         if (AT(s->comm, int32_t, row) < C_NONE || AT(s->cancelled, uint8_t, row)) continue;
@@ -84,7 +93,8 @@ static bool same_envelope(const struct receives *t, uint64_t one, uint64_t other
            AT(t->comm, int32_t, one) == AT(t->comm, int32_t, other);
 }
 
-static void keep_probed(const struct place *p, int32_t rank, uint64_t row, const struct took *took) {
+static void keep_probed(const struct place *p, int32_t rank, uint64_t row,
+                        const struct took *took) {
     const struct rank *r = history_rank(p->h, rank);
     const struct receives *t = &r->receives;
     struct call *call = keep(p, rank, AT(t->tick, int64_t, row), K_PROBE);
@@ -99,7 +109,8 @@ static void keep_probed(const struct place *p, int32_t rank, uint64_t row, const
     call->peer = AT(t->peer, int32_t, row);
     call->tag = AT(t->tag, int32_t, row);
     for (uint64_t k = 0; k < row; k++) {
-        const struct took *other = same_envelope(t, k, row) && is_open(p, rank, k) ? probed(r, (int64_t)k) : NULL;
+        const struct took *other =
+            same_envelope(t, k, row) && is_open(p, rank, k) ? probed(r, (int64_t)k) : NULL;
         call->older += other != NULL && (other->tick == 0 || other->tick > took->tick);
     }
 }
@@ -107,11 +118,13 @@ static void keep_probed(const struct place *p, int32_t rank, uint64_t row, const
 static void keep_receives(const struct place *p, int32_t rank) {
     const struct rank *r = history_rank(p->h, rank);
     const struct receives *t = &r->receives;
-    for (uint64_t row = 0; row < t->tick.count && is_past(p, rank, AT(t->tick, int64_t, row)); row++) {
+    for (uint64_t row = 0; row < t->tick.count && is_past(p, rank, AT(t->tick, int64_t, row));
+         row++) {
         int32_t peer = AT(t->peer, int32_t, row), partner = AT(t->partner, int32_t, row);
         int64_t tick = AT(t->tick, int64_t, row), done = AT(t->done, int64_t, row);
         bool open = is_open(p, rank, row);
-        if (AT(t->comm, int32_t, row) < C_NONE || (AT(t->cancelled, uint8_t, row) && !open)) continue;
+        if (AT(t->comm, int32_t, row) < C_NONE || (AT(t->cancelled, uint8_t, row) && !open))
+            continue;
         if (!open && partner != UNMATCHED &&
             is_past(p, peer, AT(history_rank(p->h, peer)->sends.tick, int64_t, partner)))
             continue;
@@ -166,10 +179,12 @@ void keep_collectives(const struct place *p, const struct succession *s, int32_t
             call->function = AT(s->names, int32_t, number);
             call->odd = AT(s->shape, uint8_t, number) == S_NOBODY;
             if (AT(s->roots, int32_t, number) >= 0) call->peer = AT(s->roots, int32_t, number);
-            struct took *last, *took = took_from(&history_rank(p->h, rank)->collectives, tick, &last);
+            struct took *last,
+                *took = took_from(&history_rank(p->h, rank)->collectives, tick, &last);
             while (took < last && (took->what != comm || took->number != (int64_t)number)) took++;
             if (took < last) call->slot = took->slot;
-            keep_done(p, rank, AT(AT(s->completed, struct column, at), int64_t, number), tick, call->slot);
+            keep_done(p, rank, AT(AT(s->completed, struct column, at), int64_t, number), tick,
+                      call->slot);
         }
     }
 }
@@ -178,8 +193,10 @@ void keep_collectives(const struct place *p, const struct succession *s, int32_t
 
 static int in_order(const void *one, const void *other) {
     const struct kept *a = one, *b = other;
-    if (a->call.rank != b->call.rank) return (a->call.rank > b->call.rank) - (a->call.rank < b->call.rank);
-    if (a->call.tick != b->call.tick) return (a->call.tick > b->call.tick) - (a->call.tick < b->call.tick);
+    if (a->call.rank != b->call.rank)
+        return (a->call.rank > b->call.rank) - (a->call.rank < b->call.rank);
+    if (a->call.tick != b->call.tick)
+        return (a->call.tick > b->call.tick) - (a->call.tick < b->call.tick);
     return (a->call.slot > b->call.slot) - (a->call.slot < b->call.slot);
 }
 

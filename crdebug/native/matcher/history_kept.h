@@ -23,7 +23,8 @@ static inline bool is_past(const struct place *p, int32_t rank, int64_t tick) {
 
 /* To be filled in; valid until the next. */
 struct call *keep(const struct place *p, int32_t rank, int64_t tick, enum kind kind);
-void keep_of(const struct place *p, int64_t of, int32_t slot); /* the last one is about that posting */
+void keep_of(const struct place *p, int64_t of,
+             int32_t slot); /* the last one is about that posting */
 /* That a posting was completed, if it was before the place. */
 void keep_done(const struct place *p, int32_t rank, int64_t done, int64_t of, int32_t slot);
 int32_t function_with(const struct history *h, int32_t special);

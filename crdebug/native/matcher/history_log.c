@@ -47,7 +47,8 @@ bool log_settled(const struct log *log, int64_t place, int64_t slot, int32_t *pe
         const uint32_t *words = slot_of(record, slot);
         uint32_t code = __atomic_load_n(&words[CRDEBUG_SLOT_PEER], __ATOMIC_ACQUIRE);
         if (!(code & CRDEBUG_SLOT_DONE)) return false;
-        *peer = coded(comm_at(&log->comms, words[CRDEBUG_SLOT_COMM], (uint64_t)place), code & PEER_MOST);
+        *peer = coded(comm_at(&log->comms, words[CRDEBUG_SLOT_COMM], (uint64_t)place),
+                      code & PEER_MOST);
         *tag = tag_of(words[CRDEBUG_SLOT_TAG]);
         return true;
     }
@@ -65,7 +66,8 @@ struct words { /* that follow a record */
     uint64_t count;
 };
 
-static void plain(const struct comm *comm, uint64_t head, uint64_t body, struct words words, struct call *c) {
+static void plain(const struct comm *comm, uint64_t head, uint64_t body, struct words words,
+                  struct call *c) {
     uint32_t size = (uint32_t)(head >> 32), tag = body & TAG_MOST, peer = body >> 28 & PEER_MOST;
     c->bytes = size;
     c->peer = peer_of(comm, body);
@@ -76,7 +78,8 @@ static void plain(const struct comm *comm, uint64_t head, uint64_t body, struct 
     if (peer == PEER_MOST) c->peer = world_rank(comm, words.at[2]);
 }
 
-static void both(const struct comm *comm, uint64_t head, uint64_t body, struct words words, struct call *c) {
+static void both(const struct comm *comm, uint64_t head, uint64_t body, struct words words,
+                 struct call *c) {
     uint32_t to, source, tag, tag2;
     if (head & FLAG(CRDEBUG_PACKED) || words.count < 2) {
         to = body >> 32 & 0xffff;
@@ -99,7 +102,8 @@ static void both(const struct comm *comm, uint64_t head, uint64_t body, struct w
 static void completed(const struct log *log, uint64_t posted, uint32_t special, uint64_t head,
                       struct words words, struct column *found, struct column *slots) {
     uint64_t size = head >> 32, first = 0, step = 1, count = 1;
-    bool last = (special & F_ALL) && head & FLAG(CRDEBUG_PACKED); /* the last requests that were posted */
+    bool last =
+        (special & F_ALL) && head & FLAG(CRDEBUG_PACKED); /* the last requests that were posted */
     if (special & F_ALL) {
         count = size;
     } else if (special & F_SOME) {
@@ -124,7 +128,8 @@ static void completed(const struct log *log, uint64_t posted, uint32_t special, 
 /* What MPI_Pready and those like it, or MPI_Parrived, say of which request. slots: as above; it is not
  * completed, and only the history is told. */
 static void partitions(const struct log *log, uint64_t posted, uint64_t head, uint64_t body,
-                       struct words words, struct call *c, struct column *found, struct column *slots) {
+                       struct words words, struct call *c, struct column *found,
+                       struct column *slots) {
     if (slots == NULL) return;
     found->count = slots->count = 0;
     completed(log, posted, 0, head, (struct words){0}, found, slots);
@@ -197,7 +202,8 @@ uint64_t log_next(const struct log *log, struct cursor *at, const struct functio
         c->completes_count = completes->count;
     } else if (special & (F_EXPOSES | F_ACCESSES)) {
         completes->count = 0;
-        for (uint64_t k = 0; k + 1 < size && k + 1 < words.count; k += 2) /* a first one, and how many */
+        for (uint64_t k = 0; k + 1 < size && k + 1 < words.count;
+             k += 2) /* a first one, and how many */
             for (uint32_t n = 0; n < words.at[k + 1] && words.at[k] != OTHER_JOB; n++)
                 PUSH(*completes, int64_t, words.at[k] + n);
         c->completes = completes->data;
@@ -229,11 +235,13 @@ uint64_t log_next(const struct log *log, struct cursor *at, const struct functio
 static uint8_t *map(int file, uint64_t ring, uint64_t size) {
     const int there = MAP_SHARED | MAP_FIXED;
     uint64_t front = CRDEBUG_LOG_HEADER + ring;
-    uint8_t *found = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uint8_t *found =
+        mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (found == MAP_FAILED) return NULL;
     if (mmap(found, front, PROT_READ, there, file, 0) != MAP_FAILED &&
         mmap(found + front, ring, PROT_READ, there, file, CRDEBUG_LOG_HEADER) != MAP_FAILED &&
-        mmap(found + front + ring, size - front - ring, PROT_READ, there, file, (off_t)front) != MAP_FAILED)
+        mmap(found + front + ring, size - front - ring, PROT_READ, there, file, (off_t)front) !=
+            MAP_FAILED)
         return found;
     munmap(found, size);
     return NULL;
@@ -244,7 +252,8 @@ EXPORTED struct log *crdebug_log_open(int file, uint64_t capacity, int64_t rank,
     struct log *log = calloc(1, sizeof *log);
     if (log == NULL) return NULL;
     log->capacity = capacity;
-    log->size = CRDEBUG_LOG_HEADER + (2 * capacity + 2 * CRDEBUG_OLD) * sizeof(struct crdebug_record);
+    log->size =
+        CRDEBUG_LOG_HEADER + (2 * capacity + 2 * CRDEBUG_OLD) * sizeof(struct crdebug_record);
     log->map = map(file, capacity * sizeof(struct crdebug_record), log->size);
     if (log->map == NULL) {
         free(log);
@@ -259,7 +268,8 @@ EXPORTED struct log *crdebug_log_open(int file, uint64_t capacity, int64_t rank,
 EXPORTED void crdebug_log_close(struct log *log) {
     for (uint64_t k = 0; k < log->comms.count; k++) {
         struct column *meanings = &AT(log->comms, struct column, k);
-        for (uint64_t n = 0; n < meanings->count; n++) column_free(&AT(*meanings, struct comm, n).ranks);
+        for (uint64_t n = 0; n < meanings->count; n++)
+            column_free(&AT(*meanings, struct comm, n).ranks);
         column_free(meanings);
     }
     column_free(&log->posted);
@@ -296,7 +306,8 @@ EXPORTED int64_t crdebug_log_read(struct log *log, struct history *history,
                                   const struct function *functions, uint64_t tail, uint64_t most) {
     struct call call;
     if (log->run != NOBODY) { /* it may have grown */
-        struct cursor *mark = log->marks.count ? &AT(log->marks, struct cursor, log->marks.count - 1) : NULL;
+        struct cursor *mark =
+            log->marks.count ? &AT(log->marks, struct cursor, log->marks.count - 1) : NULL;
         if (mark != NULL && mark->place == (uint64_t)log->run) log->marks.count--;
         log->at.place = (uint64_t)log->run;
         log->at.tick = log->run_tick;
@@ -315,7 +326,8 @@ EXPORTED int64_t crdebug_log_read(struct log *log, struct history *history,
         if (call.function == DEFINITION) return (int64_t)before.place;
         if (log->calls++ % STEP == 0) PUSH(log->marks, struct cursor, before);
         for (; posts; posts--) PUSH(log->posted, int64_t, call.tick);
-        if (functions[call.function].special & F_PREPARES) log_prepared(log, history, functions, &call);
+        if (functions[call.function].special & F_PREPARES)
+            log_prepared(log, history, functions, &call);
         if (functions[call.function].special & F_OUTSIDE) PUSH(log->outside, int64_t, call.tick);
         if (call.kind == K_RMA) PUSH(log->one_sided, int64_t, call.tick);
         if (log->at.place >= tail && call.kind == K_NOTHING) {
@@ -327,20 +339,21 @@ EXPORTED int64_t crdebug_log_read(struct log *log, struct history *history,
             history_rank(history, call.rank)->last = call.tick;
             continue;
         }
-        if (call.kind == K_CANCEL || log->cancels.count) log_cancels(log, history, functions, &call);
-        if (functions[call.function].special & F_STARTALL)
-            log_start_all(log, history, &call);
-        else
-            history_read(history, &call);
+        if (call.kind == K_CANCEL || log->cancels.count)
+            log_cancels(log, history, functions, &call);
+        if (functions[call.function].special & F_STARTALL) log_start_all(log, history, &call);
+        else history_read(history, &call);
     }
     return NOBODY;
 }
 
 /* Calls by their numbers, from 0; as many as are written to `calls`. completes: of all of them. */
-EXPORTED uint64_t crdebug_log_calls(struct log *log, const struct function *functions, uint64_t first,
-                                    uint64_t count, struct call *calls, struct column *completes) {
+EXPORTED uint64_t crdebug_log_calls(struct log *log, const struct function *functions,
+                                    uint64_t first, uint64_t count, struct call *calls,
+                                    struct column *completes) {
     struct column own = {0};
-    uint64_t number = first - first % STEP, end = first + count < log->calls ? first + count : log->calls;
+    uint64_t number = first - first % STEP,
+             end = first + count < log->calls ? first + count : log->calls;
     completes->count = 0;
     if (first >= end) return 0;
     struct cursor at = AT(log->marks, struct cursor, first / STEP);
@@ -348,7 +361,8 @@ EXPORTED uint64_t crdebug_log_calls(struct log *log, const struct function *func
         struct call call;
         log_next(log, &at, functions, &call, &own, NULL);
         if (call.function == DEFINITION || number++ < first) continue;
-        for (uint64_t k = 0; k < call.completes_count; k++) PUSH(*completes, int64_t, call.completes[k]);
+        for (uint64_t k = 0; k < call.completes_count; k++)
+            PUSH(*completes, int64_t, call.completes[k]);
         calls[number - 1 - first] = call;
     }
     column_free(&own);
@@ -362,7 +376,8 @@ struct progress {
 };
 
 EXPORTED void crdebug_log_progress(const struct log *log, struct progress *found) {
-    *found = (struct progress){log->calls, log->at.place, log->at.tick, &log->outside, &log->one_sided};
+    *found =
+        (struct progress){log->calls, log->at.place, log->at.tick, &log->outside, &log->one_sided};
 }
 
 /* A definition: its record, and the words that follow it. */
@@ -371,7 +386,8 @@ struct definition {
     const uint32_t *words;
 };
 
-EXPORTED void crdebug_log_definition(const struct log *log, uint64_t place, struct definition *found) {
+EXPORTED void crdebug_log_definition(const struct log *log, uint64_t place,
+                                     struct definition *found) {
     const struct crdebug_record *record = record_at(log, place);
     const uint32_t *words = (const uint32_t *)(record + 1);
     uint32_t more = words[0] & CRDEBUG_MORE_MOST;

@@ -18,7 +18,8 @@ struct cursor {
     uint64_t posted; /* requests so far */
 };
 
-struct cancel { /* a request that MPI_Cancel was called for: its number, where it was posted, and when */
+struct
+    cancel { /* a request that MPI_Cancel was called for: its number, where it was posted, and when */
     uint64_t posted, place;
     int32_t slot;
     int64_t tick;
@@ -33,7 +34,8 @@ struct prepared { /* by a call of F_PREPARES: what its starts are */
     int64_t bytes;
 };
 
-struct old { /* a request from before the record begins: its number, and what `posted` has of others */
+struct
+    old { /* a request from before the record begins: its number, and what `posted` has of others */
     uint64_t number;
     int64_t tick;
     uint64_t place;
@@ -44,22 +46,24 @@ struct log {
     const uint8_t *map; /* the header, the ring, the ring once more, the two areas: see clock.h */
     uint64_t size, capacity, calls; /* size: of the map; capacity: of the ring, in records */
     struct cursor begin, at; /* what is read; begin: from where on */
-    int64_t run, run_tick; /* the last record is a run of calls that said no, which may grow: its place */
+    int64_t run,
+        run_tick; /* the last record is a run of calls that said no, which may grow: its place */
     int64_t rank, world;
-    struct column posted;              /* int64_t: ticks; of the requests from begin.posted on */
-    struct column old;                 /* struct old, by number */
-    struct column marks;               /* struct cursor, every STEP calls */
-    struct column comms;               /* by number, columns of struct comm */
-    struct column outside, one_sided;  /* int64_t: ticks of such calls */
-    struct column completes, slots;    /* int64_t, int32_t: of the call that was read last */
-    struct column cancels;             /* struct cancel: of those that have not completed */
-    struct column cancelled;           /* struct span: of those that have */
-    struct column prepared;            /* struct prepared */
-    struct column prepares;            /* struct call: of these */
+    struct column posted; /* int64_t: ticks; of the requests from begin.posted on */
+    struct column old; /* struct old, by number */
+    struct column marks; /* struct cursor, every STEP calls */
+    struct column comms; /* by number, columns of struct comm */
+    struct column outside, one_sided; /* int64_t: ticks of such calls */
+    struct column completes, slots; /* int64_t, int32_t: of the call that was read last */
+    struct column cancels; /* struct cancel: of those that have not completed */
+    struct column cancelled; /* struct span: of those that have */
+    struct column prepared; /* struct prepared */
+    struct column prepares; /* struct call: of these */
 };
 
 static inline const struct crdebug_record *record_at(const struct log *log, uint64_t place) {
-    return (const struct crdebug_record *)(log->map + CRDEBUG_LOG_HEADER) + (place & (log->capacity - 1));
+    return (const struct crdebug_record *)(log->map + CRDEBUG_LOG_HEADER) +
+           (place & (log->capacity - 1));
 }
 
 /* The same of a posting, which may be from before the record begins; NULL if it is not there. */
@@ -78,13 +82,14 @@ static inline const uint32_t *slot_of(const struct crdebug_record *record, int64
 
 /* Could the layer have written the record that is read next, or this call? history_sound.c */
 bool log_is_sound(const struct log *log, const struct function *functions, uint64_t tail);
-bool call_is_sound(const struct log *log, const struct function *functions, const struct call *call);
+bool call_is_sound(const struct log *log, const struct function *functions,
+                   const struct call *call);
 
 /* Read the call at a cursor, and go past it. Returns how many requests it posted; for the definition
  * of a communicator, `function` is 0. completes: what the call's own refers to; slots: NULL, or which they
  * are of an MPI_Startall. */
-uint64_t log_next(const struct log *log, struct cursor *at, const struct function *functions, struct call *call,
-                  struct column *completes, struct column *slots);
+uint64_t log_next(const struct log *log, struct cursor *at, const struct function *functions,
+                  struct call *call, struct column *completes, struct column *slots);
 /* Of a request, by its number from 0: which it is of those that its call started, from 1; 0 if it is the
  * only one. */
 int32_t log_slot(const struct log *log, uint64_t number);
@@ -97,6 +102,7 @@ void log_prepared(struct log *log, struct history *history, const struct functio
                   const struct call *call);
 /* MPI_Cancel only asks: whether it was cancelled, the record says once it has completed. So it has, too,
  * in an MPI_Request_free of a receive; of a send nobody knows then. */
-void log_cancels(struct log *log, struct history *history, const struct function *functions, struct call *call);
+void log_cancels(struct log *log, struct history *history, const struct function *functions,
+                 struct call *call);
 
 #endif

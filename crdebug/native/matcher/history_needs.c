@@ -50,13 +50,13 @@ void needs_put(struct needs *needs, uint64_t at, int64_t value) {
     uint64_t block = at / BLOCK;
     values[at] = value;
     if (block >= needs->minima.count) return;
-    if (value <= minima[block])
-        minima[block] = value;
-    else if (old == minima[block])
-        needs->minima.count = block;
+    if (value <= minima[block]) minima[block] = value;
+    else if (old == minima[block]) needs->minima.count = block;
 }
 
-void needs_clear(struct needs *needs) { needs->keys.count = needs->values.count = needs->minima.count = 0; }
+void needs_clear(struct needs *needs) {
+    needs->keys.count = needs->values.count = needs->minima.count = 0;
+}
 
 static int64_t plain(const int64_t *values, uint64_t low, uint64_t high, int64_t above) {
     int64_t least = NEVER;
@@ -91,7 +91,8 @@ EXPORTED void crdebug_needs_put(struct needs *needs, uint64_t at, int64_t value)
 }
 
 /* The least value > above of the entries with first <= key <= last, or NEVER. */
-EXPORTED int64_t crdebug_needs_least(struct needs *needs, int64_t first, int64_t last, int64_t above) {
+EXPORTED int64_t crdebug_needs_least(struct needs *needs, int64_t first, int64_t last,
+                                     int64_t above) {
     uint64_t low = first_at(&needs->keys, first), high = first_at(&needs->keys, last + 1);
     const int64_t *values = needs->values.data;
     uint64_t begin = (low + BLOCK - 1) / BLOCK, end = high / BLOCK;
@@ -130,7 +131,8 @@ EXPORTED int64_t crdebug_needs_needed_by(struct needs *needs, int64_t tick) {
 }
 
 /* Indices of the entries whose key is not after `key`, and whose value is after `tick`. */
-EXPORTED void crdebug_needs_open_at(struct needs *needs, int64_t key, int64_t tick, struct column *found) {
+EXPORTED void crdebug_needs_open_at(struct needs *needs, int64_t key, int64_t tick,
+                                    struct column *found) {
     const int64_t *values = needs->values.data;
     uint64_t high = first_at(&needs->keys, key + 1);
     found->count = 0;

@@ -19,14 +19,15 @@ int32_t log_slot(const struct log *log, uint64_t number) {
     int64_t tick = AT(log->posted, int64_t, number);
     uint64_t first = number;
     while (first && AT(log->posted, int64_t, first - 1) == tick) first--;
-    bool only = first == number && (number + 1 == log->posted.count ||
-                                    AT(log->posted, int64_t, number + 1) != tick);
+    bool only = first == number &&
+                (number + 1 == log->posted.count || AT(log->posted, int64_t, number + 1) != tick);
     return only ? 0 : (int32_t)(number - first + 1);
 }
 
 void log_started(const struct log *log, uint64_t flags, struct call *c) {
     if ((flags & (CRDEBUG_PACKED | CRDEBUG_TOGETHER)) == CRDEBUG_TOGETHER) {
-        struct prepared other = {.kind = K_OTHER, .comm = C_NONE, .peer = NONE, .tag = NONE}, *as = &other;
+        struct prepared other = {.kind = K_OTHER, .comm = C_NONE, .peer = NONE, .tag = NONE},
+                        *as = &other;
         if (c->tag > 0 && (uint64_t)c->tag <= log->prepared.count)
             as = &AT(log->prepared, struct prepared, c->tag - 1);
         c->kind = as->kind;
@@ -40,7 +41,10 @@ void log_started(const struct log *log, uint64_t flags, struct call *c) {
     bool receive = flags & CRDEBUG_PACKED;
     c->kind = receive ? K_POST_RECV : K_POST_SEND;
     c->wild = receive && flags & (CRDEBUG_WILD_SOURCE | CRDEBUG_WILD_TAG);
-    if (!receive) c->mode = flags & CRDEBUG_SYNCHRONOUS ? M_SYNCHRONOUS : flags & CRDEBUG_BUFFERED ? M_BUFFERED : 0;
+    if (!receive)
+        c->mode = flags & CRDEBUG_SYNCHRONOUS ? M_SYNCHRONOUS
+                  : flags & CRDEBUG_BUFFERED  ? M_BUFFERED
+                                              : 0;
 }
 
 /* ---- requests ----------------------------------------------------------------------------------- */
@@ -52,8 +56,10 @@ void log_start_all(const struct log *log, struct history *h, const struct call *
     uint64_t count = record_at(log, (uint64_t)call->place)->head >> 32;
     for (one.slot = 1; (uint64_t)one.slot <= count; one.slot++) {
         const uint32_t *words = slot_of(record_at(log, (uint64_t)call->place), one.slot);
-        const struct comm *comm = comm_at(&log->comms, words[CRDEBUG_SLOT_COMM], (uint64_t)call->place);
-        uint32_t peer = words[CRDEBUG_SLOT_PEER] & PEER_MOST, flags = words[CRDEBUG_SLOT_PEER] >> 20;
+        const struct comm *comm =
+            comm_at(&log->comms, words[CRDEBUG_SLOT_COMM], (uint64_t)call->place);
+        uint32_t peer = words[CRDEBUG_SLOT_PEER] & PEER_MOST,
+                 flags = words[CRDEBUG_SLOT_PEER] >> 20;
         if (peer == PROC_NULL && (flags & CRDEBUG_TOGETHER) != CRDEBUG_TOGETHER) continue;
         one.comm = comm != NULL ? (int32_t)comm->id : C_NONE;
         one.peer = coded(comm, peer); /* none: a request that the layer does not know */
@@ -65,10 +71,13 @@ void log_start_all(const struct log *log, struct history *h, const struct call *
 }
 
 void log_prepared(struct log *log, struct history *h, const struct function *functions,
-                     const struct call *call) {
-    bool collective = call->kind == K_COLLECTIVE, gets = functions[call->function].special & F_RECEIVES;
+                  const struct call *call) {
+    bool collective = call->kind == K_COLLECTIVE,
+         gets = functions[call->function].special & F_RECEIVES;
     int32_t number = h != NULL ? history_prepare(h, call) : 0;
-    struct prepared as = {.kind = collective ? K_POST_COLLECTIVE : gets ? K_POST_RECV : K_POST_SEND,
+    struct prepared as = {.kind = collective ? K_POST_COLLECTIVE
+                                  : gets     ? K_POST_RECV
+                                             : K_POST_SEND,
                           .comm = number ? number : call->comm,
                           .peer = call->peer,
                           .tag = call->tag,
@@ -103,8 +112,8 @@ bool log_cancelling(const struct log *log, int64_t tick) {
 }
 
 /* What the record of the posting says of one that MPI_Cancel was called for. */
-static void outcome(const struct log *log, const struct function *functions, const struct cancel *cancel,
-                    bool *done, bool *cancelled) {
+static void outcome(const struct log *log, const struct function *functions,
+                    const struct cancel *cancel, bool *done, bool *cancelled) {
     const struct crdebug_record *record = posting_at(log, cancel->place);
     uint64_t head = record != NULL ? record->head : 0;
     if (functions[head & 0x1ff].special & F_STARTALL) {
@@ -118,7 +127,8 @@ static void outcome(const struct log *log, const struct function *functions, con
     }
 }
 
-void log_cancels(struct log *log, struct history *h, const struct function *functions, struct call *call) {
+void log_cancels(struct log *log, struct history *h, const struct function *functions,
+                 struct call *call) {
     uint64_t age = record_at(log, (uint64_t)call->place)->head >> 32, number = log->at.posted - age;
     bool frees = functions[call->function].special & F_FREES && age && age <= log->at.posted;
     if (call->kind == K_CANCEL && age && age <= log->at.posted) {
@@ -146,9 +156,7 @@ void log_cancels(struct log *log, struct history *h, const struct function *func
             call->completes_count = 1;
         }
         if (done) PUSH(log->cancelled, struct span, ((struct span){each->tick, call->tick}));
-        if (done)
-            *each = AT(log->cancels, struct cancel, --log->cancels.count);
-        else
-            k++;
+        if (done) *each = AT(log->cancels, struct cancel, --log->cancels.count);
+        else k++;
     }
 }

@@ -17,17 +17,21 @@ static bool are_groups(const struct log *log, const uint32_t *words, uint64_t co
     for (uint64_t k = 0; k + 1 < count; k += 2) {
         uint64_t first = words[k], more = words[k + 1];
         members += more;
-        if (more == 0 || members > MOST || (first != UINT32_MAX && first + more > (uint64_t)log->world)) return false;
+        if (more == 0 || members > MOST ||
+            (first != UINT32_MAX && first + more > (uint64_t)log->world))
+            return false;
     }
     return true;
 }
 
-static bool is_definition(const struct log *log, uint64_t head, uint64_t body, const uint32_t *words,
-                          uint64_t count) {
+static bool is_definition(const struct log *log, uint64_t head, uint64_t body,
+                          const uint32_t *words, uint64_t count) {
     uint64_t size = head >> 32;
     if (body >> 48 == 0 || size < 2 || size > count || words[0] > size - 2) return false;
-    if (words[0] == 0 || words[0] % 2 || (size - words[0]) % 2) return false; /* nobody is in none */
-    return are_groups(log, words + 2, words[0]) && are_groups(log, words + 2 + words[0], size - 2 - words[0]);
+    if (words[0] == 0 || words[0] % 2 || (size - words[0]) % 2)
+        return false; /* nobody is in none */
+    return are_groups(log, words + 2, words[0]) &&
+           are_groups(log, words + 2 + words[0], size - 2 - words[0]);
 }
 
 static bool are_slots(const struct log *log, uint64_t place, uint64_t size, uint64_t count) {
@@ -41,7 +45,8 @@ static bool are_slots(const struct log *log, uint64_t place, uint64_t size, uint
 }
 
 bool log_is_sound(const struct log *log, const struct function *functions, uint64_t tail) {
-    uint64_t place = log->at.place, head = record_at(log, place)->head, body = record_at(log, place)->body;
+    uint64_t place = log->at.place, head = record_at(log, place)->head,
+             body = record_at(log, place)->body;
     uint64_t size = head >> 32, count = 0;
     const uint32_t *words = (const uint32_t *)(record_at(log, place) + 1) + 1;
     const struct function *function = &functions[head & 0x1ff];
@@ -63,9 +68,11 @@ bool log_is_sound(const struct log *log, const struct function *functions, uint6
     return true;
 }
 
-bool call_is_sound(const struct log *log, const struct function *functions, const struct call *call) {
+bool call_is_sound(const struct log *log, const struct function *functions,
+                   const struct call *call) {
     if (call->failed && call->kind == K_OTHER) return true; /* its peer may be none: nobody asks */
     if (!is_rank(log, call->peer) || !is_rank(log, call->peer2)) return false;
-    if (!(functions[call->function].special & (F_READIES | F_ARRIVED)) || call->kind == K_NOTHING) return true;
+    if (!(functions[call->function].special & (F_READIES | F_ARRIVED)) || call->kind == K_NOTHING)
+        return true;
     return call->low >= UNKNOWN && call->high >= UNKNOWN && call->high <= (int32_t)MOST;
 }

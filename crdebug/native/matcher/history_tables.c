@@ -14,7 +14,9 @@ static void *new(size_t size) {
 
 uint64_t queue_length(const struct queue *queue) { return queue->rows.count - queue->first; }
 
-int32_t *queue_rows(const struct queue *queue) { return (int32_t *)queue->rows.data + queue->first; }
+int32_t *queue_rows(const struct queue *queue) {
+    return (int32_t *)queue->rows.data + queue->first;
+}
 
 void queue_append(struct queue *queue, int32_t row) {
     if (queue->first > 16 && queue->first * 2 > queue->rows.count) {
@@ -51,7 +53,7 @@ static uint64_t mixed(uint64_t hash, uint64_t value) {
 struct rank *history_rank(struct history *h, int32_t rank) {
     while (h->ranks.count <= (uint64_t)rank) PUSH(h->ranks, struct rank *, NULL);
     struct rank **found = &AT(h->ranks, struct rank *, rank);
-    if (*found == NULL) *found = new (sizeof **found);
+    if (*found == NULL) *found = new(sizeof **found);
     return *found;
 }
 
@@ -59,7 +61,8 @@ static uint64_t needs_place(const struct history *h, int64_t entered, int64_t wa
     uint64_t at = mixed(mixed(mixed(0, (uint64_t)entered), (uint64_t)waiter), (uint64_t)why);
     for (at %= h->needs_room;; at = (at + 1) % h->needs_room) {
         const struct needs *here = h->needs_table[at];
-        if (here == NULL || (here->entered == entered && here->waiter == waiter && here->why == why))
+        if (here == NULL ||
+            (here->entered == entered && here->waiter == waiter && here->why == why))
             return at;
     }
 }
@@ -77,7 +80,7 @@ struct needs *needs_of(struct history *h, int32_t entered, int32_t waiter, enum 
     }
     struct needs **found = &h->needs_table[needs_place(h, entered, waiter, why)];
     if (*found == NULL) {
-        *found = new (sizeof **found);
+        *found = new(sizeof **found);
         (*found)->entered = entered;
         (*found)->waiter = waiter;
         (*found)->why = why;
@@ -87,7 +90,8 @@ struct needs *needs_of(struct history *h, int32_t entered, int32_t waiter, enum 
 }
 
 static bool is_empty(const struct channel *c) {
-    return !queue_length(&c->sent) && !queue_length(&c->posted) && !c->looking.count && !c->together.count;
+    return !queue_length(&c->sent) && !queue_length(&c->posted) && !c->looking.count &&
+           !c->together.count;
 }
 
 static void channel_free(struct channel *channel) {
@@ -123,21 +127,20 @@ static void channels_tidy(struct history *h) {
     for (uint64_t at = 0; at < room; at++) {
         struct channel *each = old[at];
         if (each == NULL) continue;
-        if (is_empty(each))
-            channel_free(each);
-        else
-            *channel_place(h, each->sender, each->receiver, each->comm, each->tag) = each;
+        if (is_empty(each)) channel_free(each);
+        else *channel_place(h, each->sender, each->receiver, each->comm, each->tag) = each;
     }
     free(old);
 }
 
 struct channel *channel_of(struct history *h, int32_t sender, int32_t receiver, int32_t comm,
-                                  int32_t tag) {
+                           int32_t tag) {
     if (h->channels_count * 2 >= h->channels_room) channels_tidy(h);
     struct channel **found = channel_place(h, sender, receiver, comm, tag);
     if (*found == NULL) {
-        *found = new (sizeof **found);
-        **found = (struct channel){.sender = sender, .receiver = receiver, .comm = comm, .tag = tag};
+        *found = new(sizeof **found);
+        **found =
+            (struct channel){.sender = sender, .receiver = receiver, .comm = comm, .tag = tag};
         h->channels_count++;
     }
     return *found;
@@ -147,7 +150,7 @@ struct succession *succession_of(struct history *h, int64_t comm) {
     while (h->successions.count <= (uint64_t)comm) PUSH(h->successions, struct succession *, NULL);
     struct succession **found = &AT(h->successions, struct succession *, comm);
     if (*found == NULL) {
-        *found = new (sizeof **found);
+        *found = new(sizeof **found);
         (*found)->comm = comm;
     }
     return *found;
@@ -168,8 +171,9 @@ struct took *took_at(const struct column *column, int64_t tick) {
 
 /* ---- for crdebug ------------------------------------------------------------------------------- */
 
-EXPORTED struct history *crdebug_history_new(int64_t eager, int64_t trees, const struct function *functions) {
-    struct history *h = new (sizeof *h);
+EXPORTED struct history *crdebug_history_new(int64_t eager, int64_t trees,
+                                             const struct function *functions) {
+    struct history *h = new(sizeof *h);
     h->eager = eager;
     h->trees = trees;
     h->functions = functions;
@@ -183,10 +187,11 @@ static void succession_free(struct succession *s) {
         column_free(&AT(s->entered, struct column, k));
         column_free(&AT(s->completed, struct column, k));
     }
-    for (uint64_t k = 0; k < s->shapes.count; k++) column_free(&AT(s->shapes, struct shaped, k).numbers);
-    struct column *columns[] = {&s->members, &s->ranks, &s->entered, &s->completed, &s->names,
-                                &s->roots,   &s->posted, &s->shape,  &s->shapes,    &s->blocking,
-                                &s->together};
+    for (uint64_t k = 0; k < s->shapes.count; k++)
+        column_free(&AT(s->shapes, struct shaped, k).numbers);
+    struct column *columns[] = {&s->members, &s->ranks,    &s->entered, &s->completed,
+                                &s->names,   &s->roots,    &s->posted,  &s->shape,
+                                &s->shapes,  &s->blocking, &s->together};
     for (unsigned k = 0; k < sizeof columns / sizeof *columns; k++) column_free(columns[k]);
     history_window_free(s);
     free(s);
@@ -215,9 +220,11 @@ EXPORTED void crdebug_history_free(struct history *h) {
         if (AT(h->ranks, struct rank *, k)) rank_free(AT(h->ranks, struct rank *, k));
     for (uint64_t k = 0; k < h->successions.count; k++)
         succession_free(AT(h->successions, struct succession *, k));
-    for (uint64_t k = 0; k < h->starts.count; k++) succession_free(AT(h->starts, struct succession *, k));
+    for (uint64_t k = 0; k < h->starts.count; k++)
+        succession_free(AT(h->starts, struct succession *, k));
     history_together_free(h);
-    for (uint64_t k = 0; k < h->needs.count; k++) crdebug_needs_free(AT(h->needs, struct needs *, k));
+    for (uint64_t k = 0; k < h->needs.count; k++)
+        crdebug_needs_free(AT(h->needs, struct needs *, k));
     for (uint64_t k = 0; k < h->channels_room; k++)
         if (h->channels[k]) channel_free(h->channels[k]);
     column_free(&h->ranks);
@@ -230,18 +237,23 @@ EXPORTED void crdebug_history_free(struct history *h) {
     free(h);
 }
 
-EXPORTED struct rank *crdebug_history_rank(struct history *h, int32_t rank) { return history_rank(h, rank); }
+EXPORTED struct rank *crdebug_history_rank(struct history *h, int32_t rank) {
+    return history_rank(h, rank);
+}
 
 EXPORTED struct succession *crdebug_history_succession(struct history *h, int64_t comm) {
     return succession_of(h, comm);
 }
 
-EXPORTED const struct column *crdebug_history_successions(struct history *h) { return &h->successions; }
+EXPORTED const struct column *crdebug_history_successions(struct history *h) {
+    return &h->successions;
+}
 
 EXPORTED const struct column *crdebug_history_needs(struct history *h) { return &h->needs; }
 
 /* Who takes part in the collectives of a communicator. */
-EXPORTED void crdebug_history_members(struct history *h, int64_t comm, const int32_t *ranks, uint64_t count) {
+EXPORTED void crdebug_history_members(struct history *h, int64_t comm, const int32_t *ranks,
+                                      uint64_t count) {
     struct succession *s = succession_of(h, comm);
     s->members.count = 0;
     for (uint64_t k = 0; k < count; k++) PUSH(s->members, int32_t, ranks[k]);
@@ -256,8 +268,10 @@ EXPORTED void crdebug_history_waiting(struct history *h, int32_t what, struct co
         const struct queue *queue = what ? &channel->posted : &channel->sent;
         uint64_t count = what == 2 ? channel->looking.count : queue_length(queue);
         for (uint64_t k = 0; k < count; k++) {
-            int64_t row = what == 2 ? AT(channel->looking, struct look, k).tick : queue_rows(queue)[k];
-            PUSH(*found, struct waiting, ((struct waiting){channel->sender, channel->receiver, row}));
+            int64_t row =
+                what == 2 ? AT(channel->looking, struct look, k).tick : queue_rows(queue)[k];
+            PUSH(*found, struct waiting,
+                 ((struct waiting){channel->sender, channel->receiver, row}));
         }
     }
     if (what == 2) history_asked(h, found);

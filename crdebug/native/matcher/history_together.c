@@ -14,20 +14,21 @@
 
 struct round { /* of a message of partitions: between a start and the next */
     struct column ready; /* int64_t: at which tick each of the sender's was */
-    struct column asked; /* struct look: a partition that had arrived, and the tick at which it was asked for */
-    int64_t left;        /* partitions that are not ready */
+    struct column
+        asked; /* struct look: a partition that had arrived, and the tick at which it was asked for */
+    int64_t left; /* partitions that are not ready */
 };
 
 enum { SENDER, RECEIVER };
 
 struct together {
-    int32_t comm;                /* that it is on */
+    int32_t comm; /* that it is on */
     int32_t sender, receiver, tag;
-    int32_t partitions[2];       /* of the sender, the receiver; 0 while it is not known */
+    int32_t partitions[2]; /* of the sender, the receiver; 0 while it is not known */
     int64_t bytes;
-    uint64_t begun[2];           /* how often each of them has started it */
-    struct column rounds;        /* struct round */
-    struct succession *starts;   /* of a collective */
+    uint64_t begun[2]; /* how often each of them has started it */
+    struct column rounds; /* struct round */
+    struct succession *starts; /* of a collective */
 };
 
 struct part { /* a start of a message of partitions */
@@ -100,7 +101,8 @@ static int32_t prepare_message(struct history *h, const struct call *c, int end)
 
 int32_t history_prepare(struct history *h, const struct call *c) {
     if (c->kind == K_COLLECTIVE) return prepare_collective(h, c);
-    return prepare_message(h, c, h->functions[c->function].special & F_RECEIVES ? RECEIVER : SENDER);
+    return prepare_message(h, c,
+                           h->functions[c->function].special & F_RECEIVES ? RECEIVER : SENDER);
 }
 
 /* ---- messages of partitions --------------------------------------------------------------------- */
@@ -129,8 +131,10 @@ int32_t history_sent_whole(const struct rank *r, int64_t tick, int32_t slot) {
 /* At which tick the last of what a receiver's partition is made of was ready; NEVER if it was not. */
 static int64_t ready_at(const struct together *one, const struct round *round, int64_t partition) {
     int64_t sent = one->partitions[SENDER], received = one->partitions[RECEIVER], last = 0;
-    if (round->ready.count == 0 || received == 0 || partition < 0 || partition >= received) return NEVER;
-    int64_t from = partition * sent / received, to = ((partition + 1) * sent + received - 1) / received;
+    if (round->ready.count == 0 || received == 0 || partition < 0 || partition >= received)
+        return NEVER;
+    int64_t from = partition * sent / received,
+            to = ((partition + 1) * sent + received - 1) / received;
     for (int64_t k = from; k < to; k++) {
         int64_t tick = AT(round->ready, int64_t, k);
         if (tick > last) last = tick;
@@ -144,15 +148,15 @@ static void answer(struct history *h, const struct together *one, struct round *
     for (uint64_t k = 0; k < round->asked.count; k++) {
         struct look look = AT(round->asked, struct look, k);
         int64_t ready = ready_at(one, round, look.before);
-        if (ready == NEVER)
-            AT(round->asked, struct look, left++) = look;
+        if (ready == NEVER) AT(round->asked, struct look, left++) = look;
         else if (one->sender != one->receiver)
             needs_add(needs_of(h, one->sender, one->receiver, W_LOOKED), ready, look.tick);
     }
     round->asked.count = left;
 }
 
-static void is_ready(const struct together *one, struct round *round, int64_t partition, int64_t tick) {
+static void is_ready(const struct together *one, struct round *round, int64_t partition,
+                     int64_t tick) {
     if (round->ready.count == 0) {
         round->left = one->partitions[SENDER];
         for (int32_t k = 0; k < one->partitions[SENDER]; k++) PUSH(round->ready, int64_t, NEVER);
@@ -164,7 +168,8 @@ static void is_ready(const struct together *one, struct round *round, int64_t pa
 }
 
 void history_partition(struct history *h, struct rank *r, const struct call *c) {
-    struct part *part = c->completes_count ? part_of(r, c->completes[0], c->slots ? c->slots[0] : 0) : NULL;
+    struct part *part =
+        c->completes_count ? part_of(r, c->completes[0], c->slots ? c->slots[0] : 0) : NULL;
     if (part == NULL) return;
     const struct together *one = together_of(h, part->together);
     struct round *round = &AT(one->rounds, struct round, part->round);
@@ -176,9 +181,15 @@ void history_partition(struct history *h, struct rank *r, const struct call *c) 
     for (int32_t k = c->low; c->listed ? k < c->high : k <= c->high; k++)
         is_ready(one, round, c->listed ? c->listed[k] : k, c->tick);
     if (round->left == 0 && part->row < 0) {
-        struct call whole = {.tick = c->tick, .bytes = one->bytes, .rank = c->rank, .function = c->function,
-                             .kind = K_POST_SEND, .comm = part->together, .peer = one->receiver,
-                             .tag = one->tag, .mode = M_PARTITIONS};
+        struct call whole = {.tick = c->tick,
+                             .bytes = one->bytes,
+                             .rank = c->rank,
+                             .function = c->function,
+                             .kind = K_POST_SEND,
+                             .comm = part->together,
+                             .peer = one->receiver,
+                             .tag = one->tag,
+                             .mode = M_PARTITIONS};
         part->row = history_send(h, r, &whole, NEVER);
     }
     answer(h, one, round);
@@ -200,13 +211,16 @@ static int64_t received_at(const struct place *p, int32_t rank, const struct par
     const struct receives *t = &history_rank(p->h, rank)->receives;
     uint64_t row = first_at(&t->tick, part->tick);
     while (row < t->tick.count && AT(t->comm, int32_t, row) != part->together) row++;
-    return row < t->tick.count && AT(t->tick, int64_t, row) == part->tick ? AT(t->done, int64_t, row) : NEVER;
+    return row < t->tick.count && AT(t->tick, int64_t, row) == part->tick
+               ? AT(t->done, int64_t, row)
+               : NEVER;
 }
 
 /* The rounds from the first that is not over. What has completed is told with them. */
 static void keep_rounds(const struct place *p, const struct together *one, int32_t number) {
     int32_t ends[2] = {one->sender, one->receiver};
-    uint64_t sent = rounds_of(p, one->sender, number), received = rounds_of(p, one->receiver, number);
+    uint64_t sent = rounds_of(p, one->sender, number),
+             received = rounds_of(p, one->receiver, number);
     uint64_t first = sent < received ? sent : received;
     if (first) first--; /* the last that both have started: it may not be over */
     for (int end = SENDER; end <= RECEIVER; end++) {
@@ -215,14 +229,16 @@ static void keep_rounds(const struct place *p, const struct together *one, int32
             struct part *part = &AT(r->parts, struct part, k);
             if (part->together != number || !is_past(p, ends[end], part->tick)) continue;
             if ((uint64_t)part->round < first) continue;
-            struct call *call = keep(p, ends[end], part->tick, end == SENDER ? K_POST_SEND : K_POST_RECV);
+            struct call *call =
+                keep(p, ends[end], part->tick, end == SENDER ? K_POST_SEND : K_POST_RECV);
             call->comm = number;
             call->peer = ends[1 - end];
             call->tag = one->tag;
             call->bytes = one->bytes;
             call->slot = (int32_t)part->slot;
-            int64_t done = end == RECEIVER ? received_at(p, ends[end], part)
-                           : part->row >= 0 ? AT(r->sends.done, int64_t, part->row) : NEVER;
+            int64_t done = end == RECEIVER  ? received_at(p, ends[end], part)
+                           : part->row >= 0 ? AT(r->sends.done, int64_t, part->row)
+                                            : NEVER;
             keep_done(p, ends[end], done, part->tick, (int32_t)part->slot);
             if (end == RECEIVER) continue;
             const struct column *ready = &AT(one->rounds, struct round, part->round).ready;
@@ -240,12 +256,9 @@ static void keep_rounds(const struct place *p, const struct together *one, int32
 bool keep_together(const struct place *p) {
     for (uint64_t k = 0; k < p->h->together.count; k++) {
         const struct together *one = AT(p->h->together, struct together *, k);
-        if (one->starts != NULL)
-            keep_collectives(p, one->starts, number_of(k));
-        else if (one->sender != one->receiver)
-            keep_rounds(p, one, number_of(k));
-        else if (one->rounds.count)
-            return false; /* the starts of both ends are one rank's */
+        if (one->starts != NULL) keep_collectives(p, one->starts, number_of(k));
+        else if (one->sender != one->receiver) keep_rounds(p, one, number_of(k));
+        else if (one->rounds.count) return false; /* the starts of both ends are one rank's */
     }
     return true;
 }
@@ -259,7 +272,8 @@ void history_asked(const struct history *h, struct column *found) {
             const struct column *asked = &AT(one->rounds, struct round, n).asked;
             for (uint64_t at = 0; at < asked->count; at++)
                 PUSH(*found, struct waiting,
-                     ((struct waiting){one->sender, one->receiver, AT(*asked, struct look, at).tick}));
+                     ((struct waiting){one->sender, one->receiver,
+                                       AT(*asked, struct look, at).tick}));
         }
     }
 }

@@ -14,7 +14,8 @@
 
 enum step { POST, START, COMPLETE, WAIT };
 
-struct exposure { /* of a target to an origin, in one window: the ticks of its steps, one after the other */
+struct
+    exposure { /* of a target to an origin, in one window: the ticks of its steps, one after the other */
     int32_t origin, target;
     struct column ticks[4]; /* int64_t; by enum step */
 };
@@ -35,12 +36,11 @@ static struct exposure *exposure_of(struct succession *window, int32_t origin, i
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
         const struct exposure *e = &AT(window->exposures, struct exposure, middle);
-        if (e->origin < origin || (e->origin == origin && e->target < target))
-            low = middle + 1;
-        else
-            high = middle;
+        if (e->origin < origin || (e->origin == origin && e->target < target)) low = middle + 1;
+        else high = middle;
     }
-    struct exposure *e = window->exposures.count ? &AT(window->exposures, struct exposure, low) : NULL;
+    struct exposure *e =
+        window->exposures.count ? &AT(window->exposures, struct exposure, low) : NULL;
     if (low < window->exposures.count && e->origin == origin && e->target == target) return e;
     PUSH(window->exposures, struct exposure, (struct exposure){0});
     e = &AT(window->exposures, struct exposure, low);
@@ -69,14 +69,13 @@ void history_window(struct history *h, const struct call *c) {
     if (special & (F_EXPOSES | F_ACCESSES)) {
         for (uint64_t k = 0; k < c->completes_count; k++) {
             int32_t other = (int32_t)c->completes[k];
-            if (special & F_EXPOSES)
-                stepped(h, exposure_of(window, other, c->rank), POST, c->tick);
-            else
-                stepped(h, exposure_of(window, c->rank, other), START, c->tick);
+            if (special & F_EXPOSES) stepped(h, exposure_of(window, other, c->rank), POST, c->tick);
+            else stepped(h, exposure_of(window, c->rank, other), START, c->tick);
         }
         return;
     }
-    enum step begin = special & F_ACCESSED ? START : POST, end = special & F_ACCESSED ? COMPLETE : WAIT;
+    enum step begin = special & F_ACCESSED ? START : POST,
+              end = special & F_ACCESSED ? COMPLETE : WAIT;
     for (uint64_t k = 0; k < window->exposures.count; k++) {
         struct exposure *e = &AT(window->exposures, struct exposure, k);
         if (who(e, begin) == c->rank && e->ticks[end].count < e->ticks[begin].count)
@@ -90,7 +89,8 @@ bool window_is_closed(const struct place *p, const struct succession *window) {
         if (e->origin >= p->ranks || e->target >= p->ranks) return false;
         uint64_t posts = first_at(&e->ticks[POST], p->ticks[e->target] + 1);
         for (int step = START; step <= WAIT; step++)
-            if (first_at(&e->ticks[step], p->ticks[who(e, (enum step)step)] + 1) != posts) return false;
+            if (first_at(&e->ticks[step], p->ticks[who(e, (enum step)step)] + 1) != posts)
+                return false;
     }
     return true;
 }
@@ -112,7 +112,8 @@ EXPORTED void crdebug_history_unposted(struct history *h, int32_t absent, struct
             for (uint64_t n = 0; n < RULES; n++) {
                 const struct column *waiting = &e->ticks[rules[n].waiter];
                 uint64_t number = e->ticks[rules[n].needed].count;
-                if (who(e, rules[n].needed) != absent || e->origin == e->target || number >= waiting->count)
+                if (who(e, rules[n].needed) != absent || e->origin == e->target ||
+                    number >= waiting->count)
                     continue;
                 PUSH(*found, int64_t, who(e, rules[n].waiter));
                 PUSH(*found, int64_t, AT(*waiting, int64_t, number));

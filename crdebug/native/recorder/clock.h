@@ -69,13 +69,16 @@ enum crdebug_flags {
     CRDEBUG_WILD_TAG = 4,
     CRDEBUG_DONE = 8,    /* a posted receive: it completed before the tail */
     CRDEBUG_NO = 16,     /* the answer was no */
-    CRDEBUG_ODD = 32,    /* cancelled; or MPI_UNDEFINED; or, of a window's fence, that it ends no epoch */
-    CRDEBUG_PACKED = 64, /* two halves in one; or, of a Waitall, the last requests that were posted; or,
+    CRDEBUG_ODD =
+        32,    /* cancelled; or MPI_UNDEFINED; or, of a window's fence, that it ends no epoch */
+    CRDEBUG_PACKED =
+        64, /* two halves in one; or, of a Waitall, the last requests that were posted; or,
                             of a started request, a receive */
 };
 
 #define CRDEBUG_FAILED_SHIFT 24
-#define CRDEBUG_ARGUMENT_ERRORS 25 /* up to this: an argument was wrong, and nothing was communicated */
+#define CRDEBUG_ARGUMENT_ERRORS \
+    25 /* up to this: an argument was wrong, and nothing was communicated */
 #define CRDEBUG_MORE_MOST ((UINT32_C(1) << CRDEBUG_FAILED_SHIFT) - 1)
 
 /* A started send is no receive: its two flags for what a receive leaves open say which kind it is of. */
@@ -86,7 +89,13 @@ enum crdebug_flags {
 #define CRDEBUG_TOGETHER (CRDEBUG_SYNCHRONOUS | CRDEBUG_BUFFERED)
 
 /* MPI_Startall: words for each of its requests, and the bits of the first of them. */
-enum crdebug_slot { CRDEBUG_SLOT_PEER, CRDEBUG_SLOT_TAG, CRDEBUG_SLOT_COMM, CRDEBUG_SLOT_SIZE, CRDEBUG_SLOT };
+enum crdebug_slot {
+    CRDEBUG_SLOT_PEER,
+    CRDEBUG_SLOT_TAG,
+    CRDEBUG_SLOT_COMM,
+    CRDEBUG_SLOT_SIZE,
+    CRDEBUG_SLOT
+};
 #define CRDEBUG_SLOT_DONE (UINT32_C(1) << 31) /* the receive completed before the tail */
 #define CRDEBUG_SLOT_CANCELLED (UINT32_C(1) << 30)
 #define CRDEBUG_SLOT_FLAGS(flags) ((uint32_t)(flags) << 20) /* as of a single one */
@@ -108,7 +117,8 @@ struct crdebug_log {
     uint32_t refused, sites;
     uint32_t cuts, reserved; /* cuts: how often it was cut at the cursor */
     uint64_t room; /* in records: up to here the disk has space for this file */
-    uint64_t begin; /* twice the first place that is on record, and which of the areas holds: 0, 1 */
+    uint64_t
+        begin; /* twice the first place that is on record, and which of the areas holds: 0, 1 */
 };
 
 struct crdebug_clock {
@@ -144,8 +154,8 @@ struct crdebug_clock {
      * is 0. Looked at where a call begins, and where it ends. */
     uint64_t look_at;
     uint32_t look_size, look_known; /* known: look_seen is of them */
-    uint64_t look_seen;             /* what they were, hashed: mix() of each 8 of them, from 0 */
-    uint64_t look_changed;          /* the clock when they changed last; CRDEBUG_NEVER: they have not */
+    uint64_t look_seen; /* what they were, hashed: mix() of each 8 of them, from 0 */
+    uint64_t look_changed; /* the clock when they changed last; CRDEBUG_NEVER: they have not */
 };
 
 #endif

@@ -25,7 +25,8 @@ EXPORTED __attribute__((aligned(4096))) union page crdebug_clock = {
               .stop = CRDEBUG_NEVER,
               .enforce = CRDEBUG_ENFORCE,
               .calls = CRDEBUG_TABLE}};
-extern __attribute__((alias("crdebug_clock"), visibility("hidden"))) struct crdebug_clock crdebug_own;
+extern
+    __attribute__((alias("crdebug_clock"), visibility("hidden"))) struct crdebug_clock crdebug_own;
 
 __thread int depth __attribute__((tls_model("initial-exec")));
 int *owner;
@@ -42,8 +43,7 @@ struct constants mpi;
 #pragma weak ompi_message_no_proc
 #pragma weak ompi_mpi_datatype_null
 #pragma weak ompi_mpi_packed
-#define CONSTANT(value, symbol) \
-    ((void *)(value) ? (void *)(value) : dlsym(RTLD_DEFAULT, symbol))
+#define CONSTANT(value, symbol) ((void *)(value) ? (void *)(value) : dlsym(RTLD_DEFAULT, symbol))
 #else
 #define CONSTANT(value, symbol) (value)
 #endif
@@ -78,8 +78,7 @@ static void find_mpi(void) {
 /* A peer's large message to a held rank must still be delivered. */
 void progress(unsigned *patience) {
     int flag;
-    if (C.initialized)
-        PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, mpi.self, &flag, MPI_STATUS_IGNORE);
+    if (C.initialized) PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, mpi.self, &flag, MPI_STATUS_IGNORE);
     if (++*patience < 1000) {
         sched_yield();
         return;

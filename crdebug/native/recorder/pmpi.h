@@ -102,7 +102,8 @@ static inline const uint32_t *words_of(const struct note *note) {
 }
 
 static inline uint32_t peer_code(int rank) {
-    if (LIKELY(rank >= 0)) return (uint32_t)rank + BIAS < PEER_MOST ? (uint32_t)rank + BIAS : PEER_MOST;
+    if (LIKELY(rank >= 0))
+        return (uint32_t)rank + BIAS < PEER_MOST ? (uint32_t)rank + BIAS : PEER_MOST;
     return rank == MPI_ANY_SOURCE ? PEER_ANY : rank == MPI_PROC_NULL ? PEER_NULL : PEER_ROOT;
 }
 
@@ -120,8 +121,8 @@ static inline int tag_of(uint32_t code) { return code >= BIAS ? (int)(code - BIA
 void note_large(struct note *note, uint64_t bytes, uint32_t peer, uint32_t tag);
 
 /* peer and tag: codes. */
-static inline struct note note_of(unsigned call, uint64_t site, uint32_t comm, uint32_t peer, uint32_t tag,
-                                  uint64_t bytes) {
+static inline struct note note_of(unsigned call, uint64_t site, uint32_t comm, uint32_t peer,
+                                  uint32_t tag, uint64_t bytes) {
     uint64_t size = LIKELY(bytes < SIZE_MOST) ? bytes : SIZE_MOST;
     struct note note = {.head = call | size << SIZE_SHIFT,
                         .body = (uint64_t)comm << 48 | (uint64_t)peer << 28 | tag,
@@ -135,8 +136,12 @@ static inline bool note_is_large(const struct note *note) {
 }
 
 /* What is recorded at a place, which may be a part of one that crosses the ring's end. */
-static inline struct crdebug_record *record_at(uint64_t place) { return log_records + (place & log_mask); }
-static inline uint64_t first_place(void) { return __atomic_load_n(&log_header->begin, __ATOMIC_RELAXED) / 2; }
+static inline struct crdebug_record *record_at(uint64_t place) {
+    return log_records + (place & log_mask);
+}
+static inline uint64_t first_place(void) {
+    return __atomic_load_n(&log_header->begin, __ATOMIC_RELAXED) / 2;
+}
 /* The same of a posting, which may be from before the record begins; NULL if it is not there. */
 struct crdebug_record *posting_at(uint64_t place);
 
@@ -234,10 +239,11 @@ enum request_flags {
     R_DEAD = 256,    /* it was cancelled, says the log: it is never posted */
     R_OWN_SHADOW = 512, /* the shadow is persistent, and ours to free */
     R_OWN_HANDLE = 2048, /* so is what the application has for a request of its own */
-    R_SENDS = 4096,     /* a receive with a sending half that is a request of its own, and under way */
-    R_TOGETHER = 8192,  /* of a persistent collective, or of a message of partitions */
-    R_CANCEL = 16384,   /* MPI_Cancel was called for it */
-    R_SHARED = 1024, /* a handle that MPI gives more than once: of posts to and from MPI_PROC_NULL */
+    R_SENDS = 4096, /* a receive with a sending half that is a request of its own, and under way */
+    R_TOGETHER = 8192, /* of a persistent collective, or of a message of partitions */
+    R_CANCEL = 16384, /* MPI_Cancel was called for it */
+    R_SHARED =
+        1024, /* a handle that MPI gives more than once: of posts to and from MPI_PROC_NULL */
 };
 
 struct request {
@@ -249,7 +255,7 @@ struct request {
     uint32_t flags, slot; /* slot: in a record of many, which; else 0 */
     uint32_t shadowed, comm_promised;
     MPI_Request sending; /* R_SENDS: it is complete when both are */
-    void *copy;          /* of what goes, or NULL; ours to free */
+    void *copy; /* of what goes, or NULL; ours to free */
     struct request *earlier, *later; /* of the watched ones, in the order of posting */
     MPI_Comm *new_comm;
     void *buffer; /* of a receive that is wild or persistent: what it was posted with */
@@ -269,18 +275,19 @@ struct note matched_receive(unsigned call, uint64_t site, uint64_t bytes, MPI_Me
 void requests_unsettle(void); /* the log has been cut: what is still posted is open again */
 /* A request that a call has just given the application; counted also if it is none. */
 struct request *request_posted(MPI_Request handle, unsigned flags, uint64_t record);
-void request_prepared(MPI_Request handle, unsigned call, const void *buffer, int count, MPI_Datatype type,
-                      int peer, int tag, MPI_Comm comm);
+void request_prepared(MPI_Request handle, unsigned call, const void *buffer, int count,
+                      MPI_Datatype type, int peer, int tag, MPI_Comm comm);
 /* The same of a persistent collective or a message of partitions; counted also if it is none. */
-void request_prepared_together(MPI_Request handle, MPI_Comm comm, int peer, unsigned call, uint64_t bytes);
+void request_prepared_together(MPI_Request handle, MPI_Comm comm, int peer, unsigned call,
+                               uint64_t bytes);
 /* Watch an active receive: what it was posted with must be in it. */
 void request_watch(struct request *request);
 /* A receive that must not be posted now: it gets a persistent request instead. */
 int request_defer(struct request *request, unsigned flag);
 bool request_was_received(const struct request *request); /* says the log */
 void requests_sweep(unsigned most); /* what has arrived, the log is told */
-void requests_went_back(void);      /* what is posted, is posted as the log says */
-void requests_caught_up(void);      /* what was deferred is posted */
+void requests_went_back(void); /* what is posted, is posted as the log says */
+void requests_caught_up(void); /* what was deferred is posted */
 extern struct request *watched;
 extern unsigned unsettled, deferred;
 /* How far back it was posted; 0 if it was not, or is not active. */
@@ -310,7 +317,7 @@ bool is_open(const struct request *request);
 
 void *wrapper_of(const char *name); /* of an MPI function that is wrapped, or NULL */
 void find_bindings(void);
-bool from_fortran(uint64_t site);   /* the call has come through the MPI's Fortran bindings */
+bool from_fortran(uint64_t site); /* the call has come through the MPI's Fortran bindings */
 
 /* ---- one-sided ---------------------------------------------------------------------------------- */
 
@@ -329,7 +336,7 @@ enum epoch_event {
 #define EVERYBODY (-3) /* of a lock, a flush, an unlock; no rank, and not MPI_PROC_NULL */
 void epoch(MPI_Win win, enum epoch_event event, int target); /* EVERYBODY where there is none */
 void window_made(MPI_Win win, MPI_Comm comm); /* over comm */
-uint32_t window_number(MPI_Win win);          /* in the log, where it is as a communicator */
+uint32_t window_number(MPI_Win win); /* in the log, where it is as a communicator */
 /* The processes of a group follow the record, as of a communicator; to be freed when it is made. */
 uint32_t *note_group(struct note *note, MPI_Group group);
 

@@ -202,7 +202,8 @@ static void accessed(struct window *window, int target) {
 
 static void finished(struct window *window, int target) {
     if (target == EVERYBODY) {
-        for (uint32_t word = 0; window->accessed && word < window->words; word++) window->targets[word] = 0;
+        for (uint32_t word = 0; window->accessed && word < window->words; word++)
+            window->targets[word] = 0;
         window->accessed = 0;
     } else if (target >= 0 && (uint32_t)target / 64 < window->words) {
         uint64_t *word = &window->targets[target / 64], bit = UINT64_C(1) << target % 64;

@@ -35,7 +35,8 @@ static bool make_room(int count) {
     if (bigger.ages) room.ages = bigger.ages;
     bigger.words = realloc(room.words, (2 * wanted + 2) * sizeof *room.words);
     if (bigger.words) room.words = bigger.words;
-    if (!bigger.real || !bigger.statuses || !bigger.entries || !bigger.ages || !bigger.words) return false;
+    if (!bigger.real || !bigger.statuses || !bigger.entries || !bigger.ages || !bigger.words)
+        return false;
     room_count = (int)wanted;
     return true;
 }
@@ -172,7 +173,8 @@ static struct note note_no(unsigned call, uint64_t site, const struct many *many
     return note;
 }
 
-int wrap_Testall(uint64_t site, int count, MPI_Request handles[], int *flag, MPI_Status statuses[]) {
+int wrap_Testall(uint64_t site, int count, MPI_Request handles[], int *flag,
+                 MPI_Status statuses[]) {
     struct many *many = look_at(count, handles);
     if (many == NULL) return PMPI_Testall(count, handles, flag, statuses);
     take(many, statuses, count);
@@ -208,8 +210,8 @@ static void chose(struct note *note, const struct many *many, int index) {
     }
 }
 
-static int any(unsigned call, uint64_t site, int count, MPI_Request handles[], int *index, int *flag,
-               MPI_Status *status) {
+static int any(unsigned call, uint64_t site, int count, MPI_Request handles[], int *index,
+               int *flag, MPI_Status *status) {
     struct many *many = look_at(count, handles);
     MPI_Status own;
     if (many == NULL)
@@ -263,13 +265,15 @@ int wrap_Waitany(uint64_t site, int count, MPI_Request handles[], int *index, MP
     return any(CALL_Waitany, site, count, handles, index, NULL, status);
 }
 
-int wrap_Testany(uint64_t site, int count, MPI_Request handles[], int *index, int *flag, MPI_Status *status) {
+int wrap_Testany(uint64_t site, int count, MPI_Request handles[], int *index, int *flag,
+                 MPI_Status *status) {
     return any(CALL_Testany, site, count, handles, index, flag, status);
 }
 
 /* Wait for those that are recorded, one by one: returns how many came before the log was cut. What they
  * return is in the statuses, as of one call. */
-static int some_recorded(struct many *many, int wanted, MPI_Request handles[], const int indices[], int *rc) {
+static int some_recorded(struct many *many, int wanted, MPI_Request handles[], const int indices[],
+                         int *rc) {
     int got = 0, one = MPI_SUCCESS;
     while (got < wanted && wait_one(many, indices[got], handles, &many->statuses[got], &one)) {
         if (one != MPI_SUCCESS && *rc == MPI_SUCCESS) {
@@ -283,8 +287,8 @@ static int some_recorded(struct many *many, int wanted, MPI_Request handles[], c
 }
 
 /* Some of them: words are pairs of index and age, in the order in which MPI told them. */
-static int some(unsigned call, uint64_t site, int count, MPI_Request handles[], int *outcount, int indices[],
-                MPI_Status statuses[], bool wait) {
+static int some(unsigned call, uint64_t site, int count, MPI_Request handles[], int *outcount,
+                int indices[], MPI_Status statuses[], bool wait) {
     struct many *many = look_at(count, handles);
     if (many == NULL)
         return wait ? PMPI_Waitsome(count, handles, outcount, indices, statuses)
@@ -305,7 +309,8 @@ static int some(unsigned call, uint64_t site, int count, MPI_Request handles[], 
             bool other = false; /* another set of requests */
             for (int k = 0; k < wanted && !other; k++) {
                 uint32_t i = word_of(record, 2 * (unsigned)k);
-                other = i >= (uint32_t)count || many->ages[i] != word_of(record, 2 * (unsigned)k + 1);
+                other =
+                    i >= (uint32_t)count || many->ages[i] != word_of(record, 2 * (unsigned)k + 1);
                 if (!other) indices[k] = (int)i;
             }
             int got = some_recorded(many, other ? 0 : wanted, handles, indices, &rc);

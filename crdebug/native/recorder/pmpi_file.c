@@ -15,7 +15,8 @@
 #define CAPACITY (UINT64_C(1) << 26) /* a file of 1 GiB, which is sparse; a power of two */
 #define LEAST_ROOM (UINT64_C(1) << 18) /* bytes that are taken from the disk at once, from and to */
 #define MOST_ROOM (UINT64_C(1) << 22)
-#define MOST_LEFT (UINT64_C(1) << 26) /* bytes of the disk that are left to others, see leaves_enough() */
+#define MOST_LEFT \
+    (UINT64_C(1) << 26) /* bytes of the disk that are left to others, see leaves_enough() */
 #ifndef MADV_POPULATE_WRITE /* of Linux 5.14 */
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -68,7 +69,8 @@ static bool allocate(char *begin, size_t size) {
     if (!failed || errno != EINVAL) return !failed;
     int file = open(log_path, O_RDWR | O_CLOEXEC); /* an older kernel */
     if (file < 0) return false;
-    size_t place = (size_t)(begin - (char *)log_header), again = 0; /* again: at the ring's beginning */
+    size_t place = (size_t)(begin - (char *)log_header),
+           again = 0; /* again: at the ring's beginning */
     size_t end = CRDEBUG_LOG_HEADER + log_header->capacity * sizeof(struct crdebug_record);
     if (log_header->capacity && place + size > end) again = place + size - end;
     failed = posix_fallocate(file, (off_t)place, (off_t)(size - again));
@@ -122,11 +124,13 @@ bool log_room(uint64_t records) {
 static void *map(int file, uint64_t records) {
     const int both = PROT_READ | PROT_WRITE, there = MAP_SHARED | MAP_FIXED;
     size_t ring = records * sizeof(struct crdebug_record), front = CRDEBUG_LOG_HEADER + ring;
-    char *found = mmap(NULL, file_size(records) + ring, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *found =
+        mmap(NULL, file_size(records) + ring, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (found == MAP_FAILED) return NULL;
     if (mmap(found, front, both, there, file, 0) != MAP_FAILED &&
         mmap(found + front, ring, both, there, file, CRDEBUG_LOG_HEADER) != MAP_FAILED &&
-        mmap(found + front + ring, file_size(records) - front, both, there, file, (off_t)front) != MAP_FAILED)
+        mmap(found + front + ring, file_size(records) - front, both, there, file, (off_t)front) !=
+            MAP_FAILED)
         return found;
     munmap(found, file_size(records) + ring);
     return NULL;
@@ -147,8 +151,9 @@ bool log_open(int rank, int world) {
         if (records != power_of_two(records)) goto failed;
     }
     if (records == 0 || ftruncate(file, (off_t)file_size(records)) != 0) {
-        reason = records == 0 || errno == ENOSPC || errno == EDQUOT || errno == EFBIG ? CRDEBUG_NO_SPACE
-                                                                                      : CRDEBUG_LOG_FILE;
+        reason = records == 0 || errno == ENOSPC || errno == EDQUOT || errno == EFBIG
+                     ? CRDEBUG_NO_SPACE
+                     : CRDEBUG_LOG_FILE;
         goto failed;
     }
     void *mapped = map(file, records);
@@ -193,7 +198,8 @@ failed:
 struct crdebug_record *posting_at(uint64_t place) {
     if (place >= first_place()) return record_at(place);
     struct crdebug_record *areas = log_records + 2 * log_header->capacity;
-    struct crdebug_record *old = areas + (log_header->begin & 1) * CRDEBUG_OLD, *end = old + CRDEBUG_OLD;
+    struct crdebug_record *old = areas + (log_header->begin & 1) * CRDEBUG_OLD,
+                          *end = old + CRDEBUG_OLD;
     for (; old < end && old->body; old += 1 + old->body)
         if (old->head == place) return old + 1;
     return NULL;

@@ -25,7 +25,8 @@ static unsigned bound;
 
 uintptr_t binding_from = UINTPTR_MAX, binding_size;
 /* Of the thread: where its last call of a Fortran name returns to. */
-__thread uintptr_t crdebug_fortran_site __attribute__((tls_model("initial-exec"), visibility("hidden")));
+__thread uintptr_t crdebug_fortran_site
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 static bool in_binding(uintptr_t site) {
     for (unsigned i = 0; i < bound; i++)
@@ -44,7 +45,8 @@ bool from_fortran(uint64_t site) { return site == crdebug_fortran_site || in_bin
 static int look_in(struct dl_phdr_info *info, size_t size, void *wanted) {
     const char **name = wanted;
     (void)size;
-    if (info->dlpi_name == NULL || *info->dlpi_name == 0 || strstr(info->dlpi_name, "libmpi") == NULL)
+    if (info->dlpi_name == NULL || *info->dlpi_name == 0 ||
+        strstr(info->dlpi_name, "libmpi") == NULL)
         return 0;
     void *library = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
     void *found = library ? dlsym(library, *name) : NULL;
@@ -73,8 +75,8 @@ static void lead_one(uintptr_t *slot, uintptr_t to) {
     if (mprotect(start, (size_t)page, PROT_READ | PROT_WRITE) == 0) *slot = to;
 }
 
-static void lead(const ElfW(Rela) *relocations, size_t bytes, const ElfW(Sym) *symbols, const char *names,
-                 uintptr_t base) {
+static void lead(const ElfW(Rela) * relocations, size_t bytes, const ElfW(Sym) * symbols,
+                 const char *names, uintptr_t base) {
     for (size_t i = 0; i < bytes / sizeof *relocations; i++) {
         const char *name = names + symbols[ELF64_R_SYM(relocations[i].r_info)].st_name;
         uintptr_t to = strncmp(name, "PMPI_", 5) == 0 ? (uintptr_t)wrapper_of(name + 1) : 0;

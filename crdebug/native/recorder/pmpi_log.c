@@ -79,7 +79,9 @@ static void caught_up(void) {
     if (deferred) requests_caught_up();
 }
 
-static bool in_a_run(void) { return C.repeat && HEAD_SIZE(record_at(C.cursor - 1)->head) != C.repeat; }
+static bool in_a_run(void) {
+    return C.repeat && HEAD_SIZE(record_at(C.cursor - 1)->head) != C.repeat;
+}
 
 /* crdebug has cut the log here, and set all of its header but for what stands in the way. */
 static bool cut_from_outside(void) {
@@ -113,7 +115,8 @@ static void cut(void) {
 }
 
 /* Which of a call's words is the first that is not the recorded one; `none` if all are. */
-static uint32_t other_word(const struct crdebug_record *record, const struct note *note, uint32_t none) {
+static uint32_t other_word(const struct crdebug_record *record, const struct note *note,
+                           uint32_t none) {
     for (uint32_t k = 0; k < note->count && k < FEW; k++)
         if (word_of(record, k) != words_of(note)[k]) return k;
     return none;
@@ -162,7 +165,8 @@ const struct crdebug_record *expected_slow(void) {
 bool says_no(const struct crdebug_record *record) { return record->head & FLAG(CRDEBUG_NO); }
 
 #define SAME_HEAD \
-    (0x1ff | FLAG(CRDEBUG_WILD_SOURCE | CRDEBUG_WILD_TAG | CRDEBUG_PACKED) | ~UINT64_C(0) << SIZE_SHIFT)
+    (0x1ff | FLAG(CRDEBUG_WILD_SOURCE | CRDEBUG_WILD_TAG | CRDEBUG_PACKED) | \
+     ~UINT64_C(0) << SIZE_SHIFT)
 #define TAG_BITS ((uint64_t)TAG_MOST)
 #define PEER_BITS ((uint64_t)PEER_MOST << 28)
 

@@ -11,8 +11,10 @@ static bool wild(int source, int tag) {
     return source != MPI_PROC_NULL && (source == MPI_ANY_SOURCE || tag == MPI_ANY_TAG);
 }
 
-static struct note envelope(unsigned call, uint64_t site, int source, int tag, MPI_Comm comm, uint64_t bytes) {
-    struct note note = note_of(call, site, comm_number(comm), peer_code(source), tag_code(tag), bytes);
+static struct note envelope(unsigned call, uint64_t site, int source, int tag, MPI_Comm comm,
+                            uint64_t bytes) {
+    struct note note =
+        note_of(call, site, comm_number(comm), peer_code(source), tag_code(tag), bytes);
     if (source == MPI_ANY_SOURCE) note.head |= FLAG(CRDEBUG_WILD_SOURCE);
     if (tag == MPI_ANY_TAG && source != MPI_PROC_NULL) note.head |= FLAG(CRDEBUG_WILD_TAG);
     if (UNLIKELY(bytes >= SIZE_MOST || (source >= 0 && peer_code(source) == PEER_MOST) ||
@@ -35,8 +37,8 @@ static void recorded(const struct crdebug_record *record, int *source, int *tag)
 
 /* ---- receives ----------------------------------------------------------------------------------- */
 
-static int receive_wild(struct note *note, void *buf, int count, MPI_Datatype type, int source, int tag,
-                        MPI_Comm comm, MPI_Status *status) {
+static int receive_wild(struct note *note, void *buf, int count, MPI_Datatype type, int source,
+                        int tag, MPI_Comm comm, MPI_Status *status) {
     int rc, flag = 0;
     MPI_Message message;
     do {
@@ -50,8 +52,8 @@ static int receive_wild(struct note *note, void *buf, int count, MPI_Datatype ty
     return PMPI_Mrecv(buf, count, type, &message, status);
 }
 
-int wrap_Recv(uint64_t site, void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
-              MPI_Status *status) {
+int wrap_Recv(uint64_t site, void *buf, int count, MPI_Datatype type, int source, int tag,
+              MPI_Comm comm, MPI_Status *status) {
     MPI_Status own;
     struct note note = envelope(CALL_Recv, site, source, tag, comm, bytes_of(count, type));
     int rc;
@@ -67,9 +69,10 @@ int wrap_Recv(uint64_t site, void *buf, int count, MPI_Datatype type, int source
 }
 
 /* Post a receive that is as `like` says, with all that is needed to post it anew. */
-static int post_watched(struct note *note, const struct crdebug_record *record, struct request *like,
-                        MPI_Request *handle) {
-    bool done = record && record->head & FLAG(CRDEBUG_DONE), odd = record && record->head & FLAG(CRDEBUG_ODD);
+static int post_watched(struct note *note, const struct crdebug_record *record,
+                        struct request *like, MPI_Request *handle) {
+    bool done = record && record->head & FLAG(CRDEBUG_DONE),
+         odd = record && record->head & FLAG(CRDEBUG_ODD);
     bool open = wild(like->source, like->tag);
     int rc, source = like->source, tag = like->tag;
     if (record && (odd || (!done && (open || deferred)))) {
@@ -99,8 +102,8 @@ static int post_watched(struct note *note, const struct crdebug_record *record, 
 
 /* On a repeat an open receive is posted as it ended. One that did not end before the tail is not
  * posted until there, nor a known one behind it: they would match what others are to have. */
-int wrap_Irecv(uint64_t site, void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
-               MPI_Request *handle) {
+int wrap_Irecv(uint64_t site, void *buf, int count, MPI_Datatype type, int source, int tag,
+               MPI_Comm comm, MPI_Request *handle) {
     struct note note = envelope(CALL_Irecv, site, source, tag, comm, bytes_of(count, type));
     const struct crdebug_record *record = begin(&note);
     bool odd = record && record->head & FLAG(CRDEBUG_ODD);
@@ -110,16 +113,22 @@ int wrap_Irecv(uint64_t site, void *buf, int count, MPI_Datatype type, int sourc
         request_posted(rc == MPI_SUCCESS ? *handle : mpi.request_null, R_RECV, place);
         return rc;
     }
-    struct request like = {.flags = R_RECV, .buffer = buf, .count = count, .type = type,
-                           .source = source, .tag = tag, .comm = comm};
+    struct request like = {.flags = R_RECV,
+                           .buffer = buf,
+                           .count = count,
+                           .type = type,
+                           .source = source,
+                           .tag = tag,
+                           .comm = comm};
     return post_watched(&note, record, &like, handle);
 }
 
 /* ---- both halves -------------------------------------------------------------------------------- */
 
-static struct note halves(unsigned call, uint64_t site, uint64_t sent, int dest, int sendtag, uint64_t received,
-                          int source, int recvtag, MPI_Comm comm) {
-    struct note note = note_of(call, site, comm_number(comm), peer_code(dest), tag_code(sendtag), sent);
+static struct note halves(unsigned call, uint64_t site, uint64_t sent, int dest, int sendtag,
+                          uint64_t received, int source, int recvtag, MPI_Comm comm) {
+    struct note note =
+        note_of(call, site, comm_number(comm), peer_code(dest), tag_code(sendtag), sent);
     uint32_t to = peer_code(dest), from = peer_code(source), tag = tag_code(sendtag);
     bool any = wild(source, recvtag);
     if (source == MPI_ANY_SOURCE) note.head |= FLAG(CRDEBUG_WILD_SOURCE);
@@ -127,7 +136,8 @@ static struct note halves(unsigned call, uint64_t site, uint64_t sent, int dest,
     if (LIKELY(!any && sendtag == recvtag && sent == received && sent < SIZE_MOST && to < 0xffff &&
                from < 0xffff && tag < 0xffff)) {
         note.head |= FLAG(CRDEBUG_PACKED);
-        note.body = (uint64_t)comm_number(comm) << 48 | (uint64_t)to << 32 | (uint64_t)from << 16 | tag;
+        note.body =
+            (uint64_t)comm_number(comm) << 48 | (uint64_t)to << 32 | (uint64_t)from << 16 | tag;
         return note;
     }
     /* The receiving half in the body, the sending one in words. */
@@ -140,9 +150,10 @@ static struct note halves(unsigned call, uint64_t site, uint64_t sent, int dest,
 }
 
 /* Both go on at once, as in the call itself: the peer may do the same. */
-static int exchange_wild(struct note *note, const void *sendbuf, int sendcount, MPI_Datatype sendtype, int dest,
-                         int sendtag, void *recvbuf, int recvcount, MPI_Datatype recvtype, int source,
-                         int recvtag, MPI_Comm comm, MPI_Status *status) {
+static int exchange_wild(struct note *note, const void *sendbuf, int sendcount,
+                         MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf, int recvcount,
+                         MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
+                         MPI_Status *status) {
     MPI_Request sending;
     int rc = PMPI_Isend(sendbuf, sendcount, sendtype, dest, sendtag, comm, &sending);
     if (rc != MPI_SUCCESS) return rc;
@@ -151,28 +162,29 @@ static int exchange_wild(struct note *note, const void *sendbuf, int sendcount, 
     return rc == MPI_SUCCESS ? sent : rc;
 }
 
-int wrap_Sendrecv(uint64_t site, const void *sendbuf, int sendcount, MPI_Datatype sendtype, int dest, int sendtag,
-                  void *recvbuf, int recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
-                  MPI_Status *status) {
+int wrap_Sendrecv(uint64_t site, const void *sendbuf, int sendcount, MPI_Datatype sendtype,
+                  int dest, int sendtag, void *recvbuf, int recvcount, MPI_Datatype recvtype,
+                  int source, int recvtag, MPI_Comm comm, MPI_Status *status) {
     MPI_Status own;
     struct note note = halves(CALL_Sendrecv, site, bytes_of(sendcount, sendtype), dest, sendtag,
                               bytes_of(recvcount, recvtype), source, recvtag, comm);
     int rc;
     if (LIKELY(!wild(source, recvtag))) {
         begin(&note);
-        rc = PMPI_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
-                           recvtag, comm, status);
+        rc = PMPI_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount,
+                           recvtype, source, recvtag, comm, status);
     } else {
         if (status == MPI_STATUS_IGNORE) status = &own;
-        rc = exchange_wild(&note, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype,
-                           source, recvtag, comm, status);
+        rc = exchange_wild(&note, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount,
+                           recvtype, source, recvtag, comm, status);
     }
     finish(&note, rc);
     return rc;
 }
 
 /* The buffer is needed for what comes: what goes is packed first. packed: its bytes. */
-static int pack_copy(const void *buf, int count, MPI_Datatype type, MPI_Comm comm, void **copy, int *packed) {
+static int pack_copy(const void *buf, int count, MPI_Datatype type, MPI_Comm comm, void **copy,
+                     int *packed) {
     int size = 0;
     int rc = PMPI_Pack_size(count, type, comm, &size);
     *packed = 0;
@@ -181,19 +193,19 @@ static int pack_copy(const void *buf, int count, MPI_Datatype type, MPI_Comm com
     return PMPI_Pack(buf, count, type, *copy, size, packed, comm);
 }
 
-static int replace_wild(struct note *note, void *buf, int count, MPI_Datatype type, int dest, int sendtag,
-                        int source, int recvtag, MPI_Comm comm, MPI_Status *status) {
+static int replace_wild(struct note *note, void *buf, int count, MPI_Datatype type, int dest,
+                        int sendtag, int source, int recvtag, MPI_Comm comm, MPI_Status *status) {
     void *copy;
     int packed, rc = pack_copy(buf, count, type, comm, &copy, &packed);
     if (rc == MPI_SUCCESS)
-        rc = exchange_wild(note, copy, packed, mpi.packed, dest, sendtag, buf, count, type, source, recvtag,
-                           comm, status);
+        rc = exchange_wild(note, copy, packed, mpi.packed, dest, sendtag, buf, count, type, source,
+                           recvtag, comm, status);
     free(copy);
     return rc;
 }
 
-int wrap_Sendrecv_replace(uint64_t site, void *buf, int count, MPI_Datatype type, int dest, int sendtag,
-                          int source, int recvtag, MPI_Comm comm, MPI_Status *status) {
+int wrap_Sendrecv_replace(uint64_t site, void *buf, int count, MPI_Datatype type, int dest,
+                          int sendtag, int source, int recvtag, MPI_Comm comm, MPI_Status *status) {
     MPI_Status own;
     uint64_t bytes = bytes_of(count, type);
     struct note note =
@@ -221,7 +233,8 @@ static int post_halves(struct note *note, const struct crdebug_record *record, c
     int rc = post_watched(note, record, like, handle);
     if (rc != MPI_SUCCESS || sent != MPI_SUCCESS) return rc == MPI_SUCCESS ? sent : rc;
     struct request *request = request_find(*handle);
-    if (request == NULL) request = request_new(*handle, R_RECV | R_ACTIVE); /* the record has just ended */
+    if (request == NULL)
+        request = request_new(*handle, R_RECV | R_ACTIVE); /* the record has just ended */
     if (request == NULL) return PMPI_Request_free(&sending);
     request->flags |= R_SENDS;
     request->sending = sending;
@@ -235,26 +248,33 @@ static bool is_one(int source, int tag, const struct crdebug_record *record) {
     return !wild(source, tag) && !watched && !(record && record->head & FLAG(CRDEBUG_ODD));
 }
 
-int wrap_Isendrecv(uint64_t site, const void *sendbuf, int sendcount, MPI_Datatype sendtype, int dest,
-                   int sendtag, void *recvbuf, int recvcount, MPI_Datatype recvtype, int source, int recvtag,
-                   MPI_Comm comm, MPI_Request *handle) {
+int wrap_Isendrecv(uint64_t site, const void *sendbuf, int sendcount, MPI_Datatype sendtype,
+                   int dest, int sendtag, void *recvbuf, int recvcount, MPI_Datatype recvtype,
+                   int source, int recvtag, MPI_Comm comm, MPI_Request *handle) {
     struct note note = halves(CALL_Isendrecv, site, bytes_of(sendcount, sendtype), dest, sendtag,
                               bytes_of(recvcount, recvtype), source, recvtag, comm);
     const struct crdebug_record *record = begin(&note);
     if (LIKELY(is_one(source, recvtag, record))) {
-        int rc = PMPI_Isendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype,
-                                source, recvtag, comm, handle);
+        int rc = PMPI_Isendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount,
+                                recvtype, source, recvtag, comm, handle);
         uint64_t place = finish(&note, rc);
         request_posted(rc == MPI_SUCCESS ? *handle : mpi.request_null, 0, place);
         return rc;
     }
-    struct request like = {.flags = R_RECV, .buffer = recvbuf, .count = recvcount, .type = recvtype,
-                           .source = source, .tag = recvtag, .comm = comm};
-    return post_halves(&note, record, sendbuf, sendcount, sendtype, dest, sendtag, NULL, &like, handle);
+    struct request like = {.flags = R_RECV,
+                           .buffer = recvbuf,
+                           .count = recvcount,
+                           .type = recvtype,
+                           .source = source,
+                           .tag = recvtag,
+                           .comm = comm};
+    return post_halves(&note, record, sendbuf, sendcount, sendtype, dest, sendtag, NULL, &like,
+                       handle);
 }
 
-int wrap_Isendrecv_replace(uint64_t site, void *buf, int count, MPI_Datatype type, int dest, int sendtag,
-                           int source, int recvtag, MPI_Comm comm, MPI_Request *handle) {
+int wrap_Isendrecv_replace(uint64_t site, void *buf, int count, MPI_Datatype type, int dest,
+                           int sendtag, int source, int recvtag, MPI_Comm comm,
+                           MPI_Request *handle) {
     uint64_t bytes = bytes_of(count, type);
     struct note note =
         halves(CALL_Isendrecv_replace, site, bytes, dest, sendtag, bytes, source, recvtag, comm);
@@ -263,13 +283,19 @@ int wrap_Isendrecv_replace(uint64_t site, void *buf, int count, MPI_Datatype typ
     int packed;
     if (LIKELY(is_one(source, recvtag, record)) ||
         pack_copy(buf, count, type, comm, &copy, &packed) != MPI_SUCCESS) {
-        int rc = PMPI_Isendrecv_replace(buf, count, type, dest, sendtag, source, recvtag, comm, handle);
+        int rc =
+            PMPI_Isendrecv_replace(buf, count, type, dest, sendtag, source, recvtag, comm, handle);
         uint64_t place = finish(&note, rc);
         request_posted(rc == MPI_SUCCESS ? *handle : mpi.request_null, 0, place);
         return rc;
     }
-    struct request like = {.flags = R_RECV, .buffer = buf, .count = count, .type = type,
-                           .source = source, .tag = recvtag, .comm = comm};
+    struct request like = {.flags = R_RECV,
+                           .buffer = buf,
+                           .count = count,
+                           .type = type,
+                           .source = source,
+                           .tag = recvtag,
+                           .comm = comm};
     return post_halves(&note, record, copy, packed, mpi.packed, dest, sendtag, copy, &like, handle);
 }
 #endif
@@ -297,16 +323,18 @@ static void keep_taken(MPI_Message message, const struct note *probe) {
 
 /* message: NULL for a probe that takes none; so in all of these. */
 static int look(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status) {
-    return message ? PMPI_Mprobe(source, tag, comm, message, status) : PMPI_Probe(source, tag, comm, status);
+    return message ? PMPI_Mprobe(source, tag, comm, message, status)
+                   : PMPI_Probe(source, tag, comm, status);
 }
 
-static int look_now(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status) {
+static int look_now(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message,
+                    MPI_Status *status) {
     return message ? PMPI_Improbe(source, tag, comm, flag, message, status)
                    : PMPI_Iprobe(source, tag, comm, flag, status);
 }
 
-static int probe(unsigned call, uint64_t site, int source, int tag, MPI_Comm comm, MPI_Message *message,
-                 MPI_Status *status) {
+static int probe(unsigned call, uint64_t site, int source, int tag, MPI_Comm comm,
+                 MPI_Message *message, MPI_Status *status) {
     MPI_Status own;
     struct note note = envelope(call, site, source, tag, comm, 0);
     int rc, flag = 0;
@@ -331,7 +359,8 @@ int wrap_Probe(uint64_t site, int source, int tag, MPI_Comm comm, MPI_Status *st
     return probe(CALL_Probe, site, source, tag, comm, NULL, status);
 }
 
-int wrap_Mprobe(uint64_t site, int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status) {
+int wrap_Mprobe(uint64_t site, int source, int tag, MPI_Comm comm, MPI_Message *message,
+                MPI_Status *status) {
     return probe(CALL_Mprobe, site, source, tag, comm, message, status);
 }
 
@@ -397,7 +426,8 @@ struct note matched_receive(unsigned call, uint64_t site, uint64_t bytes, MPI_Me
     return note;
 }
 
-int wrap_Mrecv(uint64_t site, void *buf, int count, MPI_Datatype type, MPI_Message *message, MPI_Status *status) {
+int wrap_Mrecv(uint64_t site, void *buf, int count, MPI_Datatype type, MPI_Message *message,
+               MPI_Status *status) {
     struct note note = matched_receive(CALL_Mrecv, site, bytes_of(count, type), *message);
     begin(&note);
     int rc = PMPI_Mrecv(buf, count, type, message, status);

@@ -13,8 +13,8 @@ struct parts {
     int peer;
 };
 
-static void begin_parts(struct parts *parts, unsigned call, uint64_t site, int partitions, MPI_Count count,
-                        MPI_Datatype type, int peer, int tag, MPI_Comm comm) {
+static void begin_parts(struct parts *parts, unsigned call, uint64_t site, int partitions,
+                        MPI_Count count, MPI_Datatype type, int peer, int tag, MPI_Comm comm) {
     uint64_t bytes = (uint64_t)(int64_t)partitions * bytes_of(count, type);
     parts->note = note_of(call, site, comm_number(comm), peer_code(peer), tag_code(tag), 0);
     parts->note.head |= (bytes < SIZE_MOST ? bytes : SIZE_MOST) << SIZE_SHIFT;
@@ -33,21 +33,22 @@ static void begin_parts(struct parts *parts, unsigned call, uint64_t site, int p
 
 static int finish_parts(struct parts *parts, unsigned call, int rc, const MPI_Request *handle) {
     finish(&parts->note, rc);
-    request_prepared_together(rc == MPI_SUCCESS ? *handle : mpi.request_null, parts->comm, parts->peer, call,
-                              parts->bytes);
+    request_prepared_together(rc == MPI_SUCCESS ? *handle : mpi.request_null, parts->comm,
+                              parts->peer, call, parts->bytes);
     return rc;
 }
 
-int wrap_Psend_init(uint64_t site, const void *buf, int partitions, MPI_Count count, MPI_Datatype type, int dest,
-                    int tag, MPI_Comm comm, MPI_Info info, MPI_Request *handle) {
+int wrap_Psend_init(uint64_t site, const void *buf, int partitions, MPI_Count count,
+                    MPI_Datatype type, int dest, int tag, MPI_Comm comm, MPI_Info info,
+                    MPI_Request *handle) {
     struct parts parts;
     begin_parts(&parts, CALL_Psend_init, site, partitions, count, type, dest, tag, comm);
     int rc = PMPI_Psend_init(buf, partitions, count, type, dest, tag, comm, info, handle);
     return finish_parts(&parts, CALL_Psend_init, rc, handle);
 }
 
-int wrap_Precv_init(uint64_t site, void *buf, int partitions, MPI_Count count, MPI_Datatype type, int source,
-                    int tag, MPI_Comm comm, MPI_Info info, MPI_Request *handle) {
+int wrap_Precv_init(uint64_t site, void *buf, int partitions, MPI_Count count, MPI_Datatype type,
+                    int source, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *handle) {
     struct parts parts;
     begin_parts(&parts, CALL_Precv_init, site, partitions, count, type, source, tag, comm);
     int rc = PMPI_Precv_init(buf, partitions, count, type, source, tag, comm, info, handle);
@@ -94,8 +95,9 @@ int wrap_Pready_list(uint64_t site, int length, LISTED int partitions[], MPI_Req
 int wrap_Parrived(uint64_t site, MPI_Request handle, int partition, int *flag) {
     uint32_t age = request_age(request_find(handle));
     struct note yes = note_of(CALL_Parrived, site, 0, 0, tag_code(partition), age);
-    struct note no = {
-        .head = CALL_Parrived, .body = mix(mix(0, age + 1), (uint64_t)partition) >> 16, .site = site};
+    struct note no = {.head = CALL_Parrived,
+                      .body = mix(mix(0, age + 1), (uint64_t)partition) >> 16,
+                      .site = site};
     const struct crdebug_record *record = expected();
     if (record && says_no(record)) {
         told_no(&no, flag);

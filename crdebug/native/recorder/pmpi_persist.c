@@ -7,8 +7,8 @@
 /* ---- persistent --------------------------------------------------------------------------------- */
 
 /* A template: MPI_Start posts it. */
-void request_prepared(MPI_Request handle, unsigned call, const void *buffer, int count, MPI_Datatype type,
-                      int peer, int tag, MPI_Comm comm) {
+void request_prepared(MPI_Request handle, unsigned call, const void *buffer, int count,
+                      MPI_Datatype type, int peer, int tag, MPI_Comm comm) {
     if (C.mode == CRDEBUG_COUNTS || handle == mpi.request_null) return;
     unsigned flags = call == CALL_Recv_init ? R_RECV : 0;
     if (flags & R_RECV && peer != MPI_PROC_NULL && (peer == MPI_ANY_SOURCE || tag == MPI_ANY_TAG))
@@ -25,7 +25,8 @@ void request_prepared(MPI_Request handle, unsigned call, const void *buffer, int
     request->bytes = bytes_of(count, type);
 }
 
-void request_prepared_together(MPI_Request handle, MPI_Comm comm, int peer, unsigned call, uint64_t bytes) {
+void request_prepared_together(MPI_Request handle, MPI_Comm comm, int peer, unsigned call,
+                               uint64_t bytes) {
     static int prepared;
     if (C.mode == CRDEBUG_COUNTS) return;
     prepared++;
@@ -55,7 +56,8 @@ static unsigned kind_of(const struct request *request) {
     if (request->flags & R_TOGETHER) return CRDEBUG_TOGETHER;
     if (request->flags & R_RECV)
         return CRDEBUG_PACKED | (request->source == MPI_ANY_SOURCE ? CRDEBUG_WILD_SOURCE : 0) |
-               (request->tag == MPI_ANY_TAG && request->source != MPI_PROC_NULL ? CRDEBUG_WILD_TAG : 0);
+               (request->tag == MPI_ANY_TAG && request->source != MPI_PROC_NULL ? CRDEBUG_WILD_TAG
+                                                                                : 0);
     return request->call == CALL_Ssend_init   ? CRDEBUG_SYNCHRONOUS
            : request->call == CALL_Bsend_init ? CRDEBUG_BUFFERED
                                               : 0;
@@ -64,12 +66,13 @@ static unsigned kind_of(const struct request *request) {
 /* Start one, as the log says that it ended, if it does: with the peer and the tag that a wild receive
  * got; not at all if it was cancelled; later, if it did not end before the tail, and is open or behind
  * an open one (see wrap_Irecv). */
-static int start(MPI_Request *handle, struct request *request, bool recorded, bool done, bool cancelled,
-                 uint32_t peer, uint32_t tag) {
+static int start(MPI_Request *handle, struct request *request, bool recorded, bool done,
+                 bool cancelled, uint32_t peer, uint32_t tag) {
     if (!recorded || !request || !(request->flags & R_RECV)) return PMPI_Start(handle);
     if (done && cancelled) return request_defer(request, R_DEAD);
     if (done && request->flags & R_WILD)
-        return start_known(request, request->source == MPI_ANY_SOURCE ? rank_of(peer) : request->source,
+        return start_known(request,
+                           request->source == MPI_ANY_SOURCE ? rank_of(peer) : request->source,
                            request->tag == MPI_ANY_TAG ? tag_of(tag) : request->tag);
     if (!done && (request->flags & R_WILD || deferred)) return request_defer(request, R_DEFERRED);
     return PMPI_Start(handle);
@@ -83,7 +86,8 @@ static void started(struct request *request, uint64_t place, uint32_t slot) {
     request->record = place;
     request->slot = slot;
     if (request->flags & R_WILD) C.pending_wild++;
-    if (request->flags & (R_WILD | R_DEAD) || (request->flags & R_RECV && watched)) request_watch(request);
+    if (request->flags & (R_WILD | R_DEAD) || (request->flags & R_RECV && watched))
+        request_watch(request);
 }
 
 int wrap_Start(uint64_t site, MPI_Request *handle) {
@@ -161,8 +165,7 @@ int wrap_Cancel(uint64_t site, MPI_Request *handle) {
         deferred--;
     }
     if (request && request->flags & R_DEAD) was_received = true; /* it is cancelled, never posted */
-    if (!was_received)
-        rc = PMPI_Cancel(request && request->shadowed ? &request->shadow : handle);
+    if (!was_received) rc = PMPI_Cancel(request && request->shadowed ? &request->shadow : handle);
     finish(&note, rc);
     return rc;
 }
@@ -188,7 +191,8 @@ int wrap_Request_free(uint64_t site, MPI_Request *handle) {
         finish(&note, MPI_SUCCESS);
         return MPI_SUCCESS;
     }
-    if (request && request->shadowed && request->shadow != *handle) PMPI_Request_free(&request->shadow);
+    if (request && request->shadowed && request->shadow != *handle)
+        PMPI_Request_free(&request->shadow);
     if (request) request_drop(request);
     int rc = PMPI_Request_free(handle);
     finish(&note, rc);

@@ -93,7 +93,8 @@ struct request *request_posted(MPI_Request handle, unsigned flags, uint64_t reco
         request->flags = R_SHARED;
         return NULL;
     }
-    if (request) request_drop(request); /* an open receive has one of its own: that was another one's */
+    if (request)
+        request_drop(request); /* an open receive has one of its own: that was another one's */
     request = request_new(handle, flags | R_ACTIVE);
     if (request == NULL) return NULL;
     request->number = posted;
@@ -112,8 +113,8 @@ static uint32_t *slot_of(const struct request *request, struct crdebug_record *r
 }
 
 /* What the posting left open is known now: a replay posts it so. */
-static void settle_in(struct crdebug_record *record, const struct request *request, int source, int tag,
-                      bool cancelled) {
+static void settle_in(struct crdebug_record *record, const struct request *request, int source,
+                      int tag, bool cancelled) {
     if (request->slot) {
         uint32_t *words = slot_of(request, record);
         words[CRDEBUG_SLOT_PEER] |= CRDEBUG_SLOT_DONE | (cancelled ? CRDEBUG_SLOT_CANCELLED : 0);
@@ -166,7 +167,8 @@ void request_completed(struct request *request, MPI_Status *status) {
         unwatch(request);
         if (request->flags & R_WILD) C.pending_wild--;
     }
-    if (request->flags & R_COMM && request->new_comm) comm_keep(request->comm_promised, *request->new_comm);
+    if (request->flags & R_COMM && request->new_comm)
+        comm_keep(request->comm_promised, *request->new_comm);
     if (request->flags & R_PERSISTENT) {
         request->flags &= ~(unsigned)(R_ACTIVE | R_WATCH | R_DEAD | R_CANCEL);
         end_shadow(request);
@@ -188,7 +190,8 @@ void requests_unsettle(void) {
         for (struct request *request = buckets[i]; request; request = request->next) {
             bool known = request->shadowed && !(request->flags & R_DEFERRED);
             struct crdebug_record *record = record_of(request);
-            if (!(request->flags & R_ACTIVE) || !(request->flags & R_WILD) || known || record == NULL)
+            if (!(request->flags & R_ACTIVE) || !(request->flags & R_WILD) || known ||
+                record == NULL)
                 continue;
             if (request->flags & R_SETTLED) unsettled++;
             request->flags &= ~(unsigned)R_SETTLED;
@@ -225,7 +228,8 @@ void requests_sweep(unsigned most) {
     for (struct request *request = watched; request && most; request = request->later) {
         int flag = 0;
         MPI_Status status;
-        if (!(request->flags & R_WILD) || request->flags & (R_SETTLED | R_DEFERRED | R_DEAD)) continue;
+        if (!(request->flags & R_WILD) || request->flags & (R_SETTLED | R_DEFERRED | R_DEAD))
+            continue;
         if (!may_be_asked(request)) continue;
         most--;
         MPI_Request real = request->shadowed ? request->shadow : request->handle;
@@ -242,8 +246,8 @@ void requests_sweep(unsigned most) {
 int request_defer(struct request *request, unsigned flag) {
     int rc = MPI_SUCCESS;
     if (!(request->flags & R_PERSISTENT)) {
-        rc = PMPI_Recv_init(request->buffer, request->count, request->type, request->source, request->tag,
-                            request->comm, &request->shadow);
+        rc = PMPI_Recv_init(request->buffer, request->count, request->type, request->source,
+                            request->tag, request->comm, &request->shadow);
         request->flags |= R_OWN_SHADOW;
         request->shadowed = 1;
         shadows++;

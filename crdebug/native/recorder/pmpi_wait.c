@@ -57,7 +57,8 @@ int wrap_Wait(uint64_t site, MPI_Request *handle, MPI_Status *status) {
     struct request *request = request_find(*handle);
     struct note note = note_of(CALL_Wait, site, 0, 0, 0, request_age(request));
     begin(&note);
-    if (request && request->flags & (R_WILD | R_WATCH) && status == MPI_STATUS_IGNORE) status = &own;
+    if (request && request->flags & (R_WILD | R_WATCH) && status == MPI_STATUS_IGNORE)
+        status = &own;
     int rc = is_open(request) ? wait_open(request, handle, status)
                               : PMPI_Wait(real_of(request, handle), status);
     done(request, handle, status);
@@ -108,7 +109,8 @@ int wrap_Request_get_status(uint64_t site, MPI_Request handle, int *flag, MPI_St
     int rc = MPI_SUCCESS;
     do {
         *flag = 0;
-        if (!request_sends(request)) rc = PMPI_Request_get_status(*real_of(request, &handle), flag, status);
+        if (!request_sends(request))
+            rc = PMPI_Request_get_status(*real_of(request, &handle), flag, status);
     } while (sure && rc == MPI_SUCCESS && !*flag && expected()); /* until the log is cut */
     if (*flag || rc != MPI_SUCCESS) finish(&yes, rc);
     else finish_no(&no);

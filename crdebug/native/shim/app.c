@@ -23,7 +23,8 @@
 #define MAX_CALLBACKS 256
 enum { LOOK_MS = 5, LOOKS_A_SECOND = 200 };
 
-EXPORT struct crdebug_app crdebug_app = {.abi = CRDEBUG_APP_ABI, .size = sizeof(struct crdebug_app)};
+EXPORT struct crdebug_app crdebug_app = {.abi = CRDEBUG_APP_ABI,
+                                         .size = sizeof(struct crdebug_app)};
 extern struct crdebug_shim crdebug_shim;
 
 static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER, registering = PTHREAD_MUTEX_INITIALIZER;
@@ -129,7 +130,8 @@ EXPORT int crdebug_app_quiet_start(void) {
     for (int looks = 1;; looks++) {
         __atomic_fetch_add(&crdebug_app.quiet, 1, __ATOMIC_SEQ_CST);
         if (!get(&crdebug_app.door) || is_helper()) break;
-        if (looks % LOOKS_A_SECOND == 0 && !reads(CRDEBUG_DOOR, NULL)) { /* who closed it has died */
+        if (looks % LOOKS_A_SECOND == 0 &&
+            !reads(CRDEBUG_DOOR, NULL)) { /* who closed it has died */
             set(&crdebug_app.door, 0);
             break;
         }
@@ -219,7 +221,8 @@ EXPORT int crdebug_app_register(crdebug_callback *callback, void *data) {
     pthread_mutex_lock(&registering);
     uint32_t next = get(&crdebug_app.callbacks);
     if (next == MAX_CALLBACKS) status = fail(CRDEBUG_REFUSED, "there are too many callbacks");
-    else if (!started && start_helper() != 0) status = fail(CRDEBUG_FAILED, "no thread for callbacks");
+    else if (!started && start_helper() != 0)
+        status = fail(CRDEBUG_FAILED, "no thread for callbacks");
     if (status == CRDEBUG_DONE) {
         started = 1;
         callbacks[next].function = callback;

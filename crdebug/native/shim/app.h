@@ -6,7 +6,8 @@
 #include "crdebug.h"
 
 #define CRDEBUG_APP_ABI 1u
-#define CRDEBUG_ASKS CRDEBUG_DIR "/asks" /* a FIFO: who reads it answers; a line for each call of it */
+#define CRDEBUG_ASKS \
+    CRDEBUG_DIR "/asks" /* a FIFO: who reads it answers; a line for each call of it */
 #define CRDEBUG_DOOR CRDEBUG_DIR "/door" /* a FIFO: who has closed the door reads it, and no more */
 
 enum crdebug_wish { CRDEBUG_WISH_CHECKPOINT = 1, CRDEBUG_WISH_RESTART = 2 };
@@ -16,20 +17,20 @@ enum crdebug_wish { CRDEBUG_WISH_CHECKPOINT = 1, CRDEBUG_WISH_RESTART = 2 };
 struct crdebug_app {
     uint32_t abi;
     uint32_t size; /* sizeof(struct crdebug_app) */
-    uint32_t quiet;    /* quiet regions that the rank is in */
-    uint32_t door;     /* (out) 1: no quiet region may begin */
-    uint32_t asked;    /* grows with each wish; the fields for it were written before */
+    uint32_t quiet; /* quiet regions that the rank is in */
+    uint32_t door; /* (out) 1: no quiet region may begin */
+    uint32_t asked; /* grows with each wish; the fields for it were written before */
     uint32_t answered; /* (out) equals `asked` once the answer is there */
-    int32_t wish;      /* enum crdebug_wish */
-    int32_t wanted;    /* of a restart: from which checkpoint, 0 the newest */
-    int32_t status;    /* (out) the answer */
-    int32_t number;    /* (out) of the checkpoint */
+    int32_t wish; /* enum crdebug_wish */
+    int32_t wanted; /* of a restart: from which checkpoint, 0 the newest */
+    int32_t status; /* (out) the answer */
+    int32_t number; /* (out) of the checkpoint */
     uint32_t callbacks; /* that are registered */
-    uint32_t call;      /* (out) grows with each call that is wanted */
-    uint32_t called;    /* equals `call` once the callbacks have returned */
-    int32_t moment;     /* (out) enum crdebug_moment, of the call */
-    int32_t refused;    /* what the callback returned that would not have the checkpoint */
-    int32_t helper;     /* TID of the thread that runs them, 0 if there is none */
+    uint32_t call; /* (out) grows with each call that is wanted */
+    uint32_t called; /* equals `call` once the callbacks have returned */
+    int32_t moment; /* (out) enum crdebug_moment, of the call */
+    int32_t refused; /* what the callback returned that would not have the checkpoint */
+    int32_t helper; /* TID of the thread that runs them, 0 if there is none */
     char note[128];
     char reason[256]; /* (out) of an answer that is no success */
     char refusal[256];

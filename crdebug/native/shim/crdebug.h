@@ -10,29 +10,30 @@
 #define CRDEBUG_ABI 2u
 #define CRDEBUG_MAX_THREADS 2048
 #ifndef CRDEBUG_DIR
-#define CRDEBUG_DIR "/run/crdebug"               /* where a job's directory is, in its container */
+#define CRDEBUG_DIR "/run/crdebug" /* where a job's directory is, in its container */
 #endif
-#define CRDEBUG_SOCKET CRDEBUG_DIR "/starter"    /* SOCK_SEQPACKET, one registration a connection */
-#define CRDEBUG_EVENTS CRDEBUG_DIR "/events"     /* append-only lines, see starter.c */
-#define CRDEBUG_INPUT CRDEBUG_DIR "/input"       /* what the launcher is to read, see input.c */
-#define CRDEBUG_INPUT_SIGNAL SIGIO               /* tells PID 1 that there is more of it */
-#define CRDEBUG_DEFAULT_SIGNAL 62                /* SIGRTMAX - 2: no MPI that we know uses it */
+#define CRDEBUG_SOCKET CRDEBUG_DIR "/starter" /* SOCK_SEQPACKET, one registration a connection */
+#define CRDEBUG_EVENTS CRDEBUG_DIR "/events" /* append-only lines, see starter.c */
+#define CRDEBUG_INPUT CRDEBUG_DIR "/input" /* what the launcher is to read, see input.c */
+#define CRDEBUG_INPUT_SIGNAL SIGIO /* tells PID 1 that there is more of it */
+#define CRDEBUG_DEFAULT_SIGNAL 62 /* SIGRTMAX - 2: no MPI that we know uses it */
 
 enum crdebug_crs_state { CRDEBUG_CRS_NONE = 0, CRDEBUG_CRS_CONTINUE = 1, CRDEBUG_CRS_RESTART = 2 };
 
 enum crdebug_thread_flags {
-    CRDEBUG_EXEMPT = 1,  /* the waitpoint lets it pass */
-    CRDEBUG_BLOCKED = 2, /* it blocked the signal, which was unblocked from outside: block it again */
-    CRDEBUG_ASKED = 4,   /* it is not herded: it calls MPIR_checkpoint_debugger_detach and goes on */
+    CRDEBUG_EXEMPT = 1, /* the waitpoint lets it pass */
+    CRDEBUG_BLOCKED =
+        2, /* it blocked the signal, which was unblocked from outside: block it again */
+    CRDEBUG_ASKED = 4, /* it is not herded: it calls MPIR_checkpoint_debugger_detach and goes on */
     CRDEBUG_HELD_SHIFT = 8, /* bits 8 to 14: a signal with a handler that was put into the thread's
                                queue from outside; should it come now, it ends the system call */
 };
 
 /* One thread that is to be herded. Written from outside while the thread is stopped. */
 struct crdebug_thread {
-    int32_t tid;     /* in the job's PID namespace; 0 ends the list */
+    int32_t tid; /* in the job's PID namespace; 0 ends the list */
     int32_t syscall; /* number of the system call it was stopped in, or -1 */
-    uint32_t flags;  /* enum crdebug_thread_flags */
+    uint32_t flags; /* enum crdebug_thread_flags */
     uint32_t inside; /* written by the thread: 1 while it is in the waitpoint */
 };
 
@@ -40,13 +41,13 @@ struct crdebug_thread {
 struct crdebug_shim {
     uint32_t abi;
     uint32_t size; /* sizeof(struct crdebug_shim) */
-    int32_t rank;  /* -1: this process is not a rank */
+    int32_t rank; /* -1: this process is not a rank */
     int32_t signal;
-    uint32_t waiting;   /* threads in the waitpoint now */
-    uint32_t clash;     /* the application has set its own action for the signal */
-    int32_t crs_state;  /* enum crdebug_crs_state: what the hook is told when a waiting thread gets
+    uint32_t waiting; /* threads in the waitpoint now */
+    uint32_t clash; /* the application has set its own action for the signal */
+    int32_t crs_state; /* enum crdebug_crs_state: what the hook is told when a waiting thread gets
                            the signal once more */
-    uint32_t asker;     /* PID, outside the container, of who wants a debugger that is not crdebug's to
+    uint32_t asker; /* PID, outside the container, of who wants a debugger that is not crdebug's to
                            let the rank go; back to 0 once he is done, or if nobody let it go */
     struct crdebug_thread threads[CRDEBUG_MAX_THREADS];
 };
@@ -63,7 +64,7 @@ struct crdebug_register {
 struct crdebug_reply {
     uint32_t abi;
     uint32_t accepted; /* 0: another process is this rank; stay inert */
-    uint32_t hold;     /* 1: wait for the gate before main */
+    uint32_t hold; /* 1: wait for the gate before main */
 };
 
 #endif

@@ -95,22 +95,23 @@ static int changed(const char *program, const char *list, char *text) {
 }
 
 /* The environment for a program, on the caller's stack. */
-#define FOR(program, envp)                                                                        \
-    ({                                                                                            \
-        char *const *told = (envp);                                                               \
-        long at = preload_in(told);                                                               \
-        if (at >= 0) {                                                                            \
-            const char *list = told[at] + sizeof PRELOAD - 1;                                     \
-            char *text = alloca(sizeof PRELOAD + sizeof OURS + CRDEBUG_LONGEST_RUNTIME + strlen(list)); \
-            if (changed((program), list, text)) {                                                 \
-                size_t size = (size_of(told) + 1) * sizeof *told;                                 \
-                char **other = alloca(size);                                                      \
-                memcpy(other, told, size);                                                        \
-                other[at] = text;                                                                 \
-                told = other;                                                                     \
-            }                                                                                     \
-        }                                                                                         \
-        told;                                                                                     \
+#define FOR(program, envp) \
+    ({ \
+        char *const *told = (envp); \
+        long at = preload_in(told); \
+        if (at >= 0) { \
+            const char *list = told[at] + sizeof PRELOAD - 1; \
+            char *text = \
+                alloca(sizeof PRELOAD + sizeof OURS + CRDEBUG_LONGEST_RUNTIME + strlen(list)); \
+            if (changed((program), list, text)) { \
+                size_t size = (size_of(told) + 1) * sizeof *told; \
+                char **other = alloca(size); \
+                memcpy(other, told, size); \
+                other[at] = text; \
+                told = other; \
+            } \
+        } \
+        told; \
     })
 
 static int call_execve(const char *path, char *const argv[], char *const envp[]) {
@@ -135,13 +136,15 @@ EXPORT int execvpe(const char *file, char *const argv[], char *const envp[]) {
 EXPORT int execvp(const char *file, char *const argv[]) { return execvpe(file, argv, environ); }
 
 EXPORT int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
-                       const posix_spawnattr_t *attributes, char *const argv[], char *const envp[]) {
+                       const posix_spawnattr_t *attributes, char *const argv[],
+                       char *const envp[]) {
     if (real_spawn == NULL) return ENOSYS;
     return real_spawn(pid, path, actions, attributes, argv, FOR(path, envp));
 }
 
 EXPORT int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
-                        const posix_spawnattr_t *attributes, char *const argv[], char *const envp[]) {
+                        const posix_spawnattr_t *attributes, char *const argv[],
+                        char *const envp[]) {
     char path[PATH_MAX];
     if (real_spawnp == NULL) return ENOSYS;
     return real_spawnp(pid, file, actions, attributes, argv, FOR(searched(file, path), envp));

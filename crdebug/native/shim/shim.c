@@ -121,7 +121,8 @@ static int original_call(const greg_t *registers) {
                        second = (unsigned long long)registers[REG_RSI],
                        third = (unsigned long long)registers[REG_RDX],
                        fourth = (unsigned long long)registers[REG_R10];
-    unsigned long long operation = second & ~(unsigned long long)(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME);
+    unsigned long long operation =
+        second & ~(unsigned long long)(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME);
     if (first < LOWEST_POINTER) return third < LOWEST_POINTER ? SYS_poll : SYS_clock_nanosleep;
     if (fourth >= LOWEST_POINTER && (operation == FUTEX_WAIT || operation == FUTEX_WAIT_BITSET))
         return SYS_futex;
@@ -174,7 +175,8 @@ static void on_signal(int number, siginfo_t *info, void *context) {
     MPIR_checkpoint_debugger_signal_handler(number);
     own = own_entry();
     if (own == NULL || own->inside) return; /* the signal once more, in the waitpoint itself */
-    if (!comes_next(context, own->flags >> CRDEBUG_HELD_SHIFT & 127)) undo_eintr(context, own->syscall);
+    if (!comes_next(context, own->flags >> CRDEBUG_HELD_SHIFT & 127))
+        undo_eintr(context, own->syscall);
     own->syscall = -1;
     if (own->flags & CRDEBUG_BLOCKED) /* what sigaddset() does */
         ((ucontext_t *)context)->uc_sigmask.__val[0] |= 1ul << (number - 1);
@@ -233,14 +235,15 @@ static int number_of(const char *name) {
 /* What a launcher starts need not be the MPI program. It may be a shell that runs some commands
  * first, and all of them have the rank's environment. */
 static const char *const wrappers[] = {
-    "sh", "dash", "bash", "ash", "zsh", "ksh", "mksh", "csh", "tcsh", "fish", "busybox",
-    "env", "nice", "nohup", "time", "timeout", "stdbuf", "setsid", "ionice", "xargs", "script",
-    "taskset", "numactl", "hwloc-bind", "chrt", "prlimit", "unshare", "setpriv", "strace", "perf",
+    "sh",     "dash",    "bash",    "ash",     "zsh",    "ksh",     "mksh",    "csh",
+    "tcsh",   "fish",    "busybox", "env",     "nice",   "nohup",   "time",    "timeout",
+    "stdbuf", "setsid",  "ionice",  "xargs",   "script", "taskset", "numactl", "hwloc-bind",
+    "chrt",   "prlimit", "unshare", "setpriv", "strace", "perf",
 };
 
 /* These may load an MPI library later on. */
-static const char *const interpreters[] = {"python", "pypy", "julia", "R", "perl", "ruby", "lua",
-                                           "octave", "java", "node", "ipython"};
+static const char *const interpreters[] = {"python", "pypy",   "julia", "R",    "perl",   "ruby",
+                                           "lua",    "octave", "java",  "node", "ipython"};
 
 static int is_wrapper(const char *name) {
     for (size_t i = 0; i < sizeof wrappers / sizeof *wrappers; i++)

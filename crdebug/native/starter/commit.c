@@ -67,9 +67,10 @@ static int read_status(const char *path, struct status *status) {
     text[got > 0 ? got : 0] = 0;
     const char *behind = strrchr(text, ')');
     if (behind == NULL) return -1;
-    return sscanf(behind + 1,
-                  " %c %*s %*s %*s %*s %*s %lu %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
-                  &status->state, &status->flags, &status->start) == 3
+    return sscanf(
+               behind + 1,
+               " %c %*s %*s %*s %*s %*s %lu %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
+               &status->state, &status->flags, &status->start) == 3
                ? 0
                : -1;
 }
@@ -151,7 +152,8 @@ static int copy_range(int from, int to, off_t at, off_t end) {
             if (got == 0) errno = EIO; /* it was as long as that a moment ago */
             if (got <= 0) return -1;
             for (ssize_t done = 0, now; done < got; done += now)
-                if ((now = pwrite(to, block + done, (size_t)(got - done), at + done)) < 0) return -1;
+                if ((now = pwrite(to, block + done, (size_t)(got - done), at + done)) < 0)
+                    return -1;
         }
         at += got;
     }
@@ -184,7 +186,8 @@ static int open_straight(const char *path, int flags) {
         if (length < sizeof name) {
             memcpy(name, path, length);
             name[length] = 0;
-            below = openat(directory, name, (last ? flags | O_NONBLOCK : O_PATH) | O_NOFOLLOW | O_CLOEXEC);
+            below = openat(directory, name,
+                           (last ? flags | O_NONBLOCK : O_PATH) | O_NOFOLLOW | O_CLOEXEC);
         } else {
             errno = ENAMETOOLONG;
         }
@@ -208,12 +211,9 @@ static int put_back(const char *path, const char *copied, off_t size, mode_t mod
     int result = -1, from = -1, to = open_straight(path, O_RDWR);
     if (to >= 0 && fstat(to, &details) == 0) {
         errno = EINVAL;
-        if (!S_ISREG(details.st_mode))
-            result = -1;
-        else if (*copied == 0)
-            result = details.st_size > size ? ftruncate(to, size) : 0;
-        else if ((from = open(copied, O_RDONLY | O_CLOEXEC)) >= 0)
-            result = copy(from, to);
+        if (!S_ISREG(details.st_mode)) result = -1;
+        else if (*copied == 0) result = details.st_size > size ? ftruncate(to, size) : 0;
+        else if ((from = open(copied, O_RDONLY | O_CLOEXEC)) >= 0) result = copy(from, to);
         if (result == 0 && (details.st_mode & 07777) != mode) result = fchmod(to, mode);
     }
     if (result != 0) failed("cannot roll back %s", path);
@@ -259,7 +259,8 @@ static int read_plan(const char *path) {
     if (file < 0 || fstat(file, &details) != 0) return failed("cannot read %s", path);
     size_t size = (size_t)details.st_size;
     words = malloc(size + 1);
-    if (words == NULL || read(file, words, size) != (ssize_t)size) return failed("cannot read %s", path);
+    if (words == NULL || read(file, words, size) != (ssize_t)size)
+        return failed("cannot read %s", path);
     close(file);
     errno = 0;
     if (size < 4 || memcmp(words + size - 4, "end", 4) != 0) return failed("%s is not whole", path);

@@ -58,12 +58,9 @@ void pass_input_on(void) {
         if (passed == filled) read_on();
         if (passed == filled) return;
         ssize_t written = write(channel, buffer + passed, filled - passed);
-        if (written >= 0)
-            passed += (size_t)written;
-        else if (errno == EAGAIN || errno == EINTR)
-            return;
-        else
-            end_input(); /* the launcher has closed it: it wants no more */
+        if (written >= 0) passed += (size_t)written;
+        else if (errno == EAGAIN || errno == EINTR) return;
+        else end_input(); /* the launcher has closed it: it wants no more */
     }
 }
 

@@ -23,7 +23,7 @@ static struct stream {
     const char *name;
     int file, source; /* the pipe's end to read from; -1 once nobody has the other one */
     int waits;        /* the file takes no more just now; that has been told */
-    uint64_t come;    /* bytes read so far, and how many there will be once the launcher has ended */
+    uint64_t come; /* bytes read so far, and how many there will be once the launcher has ended */
     uint64_t last;
     size_t filled, passed;
     char buffer[65536];
@@ -43,8 +43,8 @@ int open_output(int ends[2]) {
 /* Whether all that was read is in the file. */
 static int put_down(struct stream *stream) {
     while (stream->passed < stream->filled) {
-        ssize_t written = write(stream->file, stream->buffer + stream->passed,
-                                stream->filled - stream->passed);
+        ssize_t written =
+            write(stream->file, stream->buffer + stream->passed, stream->filled - stream->passed);
         if (written < 0 && errno == EINTR) continue;
         if (written < 0) {
             if (!stream->waits) tell("waits %s %s", stream->name, strerror(errno));

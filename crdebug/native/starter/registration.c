@@ -112,7 +112,8 @@ void serve_rank(int listener, int hold) {
         /* A rank that became another program after all were there has nobody who opens its gate. */
         int waits = hold && MPIR_proctable_size == 0;
         int accepted = accept_rank(&request, peer.pid, hold);
-        struct crdebug_reply reply = {CRDEBUG_ABI, (uint32_t)accepted, (uint32_t)(accepted && waits)};
+        struct crdebug_reply reply = {CRDEBUG_ABI, (uint32_t)accepted,
+                                      (uint32_t)(accepted && waits)};
         send(channel, &reply, sizeof reply, MSG_NOSIGNAL);
         if (accepted) publish_if_complete();
     }

@@ -103,9 +103,10 @@ static int open_events(void) {
 
 static void build_container(void) {
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
-        fail(errno == EINVAL ? "the root directory is no mount point, as in a chroot: from outside, "
-                               "'mount --bind DIR DIR' before 'chroot DIR'"
-                             : "make the mounts private");
+        fail(errno == EINVAL
+                 ? "the root directory is no mount point, as in a chroot: from outside, "
+                   "'mount --bind DIR DIR' before 'chroot DIR'"
+                 : "make the mounts private");
     if (mkdir(CRDEBUG_DIR, 0700) != 0 && errno != EEXIST) fail("mkdir " CRDEBUG_DIR);
     if (mount(options.dir, CRDEBUG_DIR, NULL, MS_BIND, NULL) != 0) fail("mount " CRDEBUG_DIR);
     if (open_events() != 0) fail("open " CRDEBUG_EVENTS);
@@ -149,15 +150,14 @@ static void close_others(void) {
 
 /* ---- the launcher ------------------------------------------------------------------------------- */
 
-static const int forwarded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP};
+static const int forwarded[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGTERM,
+                                SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP};
 #define FORWARDED (sizeof forwarded / sizeof *forwarded)
 
 /* CRDEBUG_INPUT_SIGNAL only wakes us: the file is looked at each time. */
 static void note_signal(int number) {
-    if (number == SIGCHLD)
-        child_pending = 1;
-    else if (number != CRDEBUG_INPUT_SIGNAL)
-        forward_pending[number] = 1;
+    if (number == SIGCHLD) child_pending = 1;
+    else if (number != CRDEBUG_INPUT_SIGNAL) forward_pending[number] = 1;
 }
 
 static void block_signals(sigset_t *unblocked) {
@@ -303,8 +303,8 @@ static void parse(int count, char **arguments) {
 }
 
 void describe_job(const char *job) {
-    snprintf(MPIR_checkpoint_command, sizeof MPIR_checkpoint_command, "crdebug checkpoint --held %s",
-             job);
+    snprintf(MPIR_checkpoint_command, sizeof MPIR_checkpoint_command,
+             "crdebug checkpoint --held %s", job);
     snprintf(MPIR_checkpoint_listing_command, sizeof MPIR_checkpoint_listing_command,
              "crdebug checkpoints %s", job);
     gethostname(MPIR_controller_hostname, sizeof MPIR_controller_hostname - 1);

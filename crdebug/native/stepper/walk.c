@@ -237,8 +237,8 @@ static int run(struct walk *w, uint64_t until, uint64_t sp, int *came) {
     uint8_t original = 0;
     int temporary = until && (own < 0 || !wanted_at(w, own));
     *came = 0;
-    if (temporary && (pread(w->memory, &original, 1, (off_t)until) != 1 ||
-                      write_byte(w, until, BREAKPOINT))) {
+    if (temporary &&
+        (pread(w->memory, &original, 1, (off_t)until) != 1 || write_byte(w, until, BREAKPOINT))) {
         return WALK_ERROR;
     }
     event = walk_resume(w, PTRACE_CONT, w->pending);

@@ -82,7 +82,7 @@ struct walk {
     uint64_t capacity;
     uint64_t steps;
     uint64_t stamp; // hits so far, of all points
-    uint64_t most;  // so many hits of all points are enough; 0: no matter
+    uint64_t most; // so many hits of all points are enough; 0: no matter
     int64_t point;
     struct user_regs_struct registers;
 };

@@ -23,9 +23,7 @@ static void on_tick(int number) {
     (void)number; // it is there to end a waitpid
 }
 
-static int tick_signal(void) {
-    return SIGRTMAX - 4;
-}
+static int tick_signal(void) { return SIGRTMAX - 4; }
 
 int walk_start_ticks(void) {
     struct sigaction action = {.sa_handler = on_tick};
@@ -132,9 +130,7 @@ int walk_resume(struct walk *w, int request, int number) {
 }
 
 // Which signal, of a stop: 0 if it is a trap.
-int walk_signal_of(int status) {
-    return WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status);
-}
+int walk_signal_of(int status) { return WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status); }
 
 static int in_set(uint64_t set, int number) {
     return number > 0 && number <= 64 && (set >> (number - 1) & 1);
@@ -162,9 +158,7 @@ static int harmless(int number) {
     return number == SIGCHLD || number == SIGCONT || number == SIGURG || number == SIGWINCH;
 }
 
-int walk_passed(const struct walk *w, int number) {
-    return in_set(w->passed, number) ? number : 0;
-}
+int walk_passed(const struct walk *w, int number) { return in_set(w->passed, number) ? number : 0; }
 
 int walk_fatal(struct walk *w, int number) {
     int given = in_set(w->passed, number), ends = given && in_set(w->limits, number);
