@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from crdebug.base.errors import BadInput
 from crdebug.charts.images import save_image
 from crdebug.charts.plots import save_plot
 from crdebug.commands.arguments import option, rest
 from crdebug.commands.looking import DATA
+from crdebug.commands.pictures import PNG, SVG, picture_file
 from crdebug.commands.registry import Call
 from crdebug.commands.results import Charted, Pictured, Result, Text
 
@@ -26,8 +26,6 @@ def _by(text: str) -> tuple[int, int] | None:
 
 PLOTTED = rest("EXPR [over EXPR]", "what to plot, and over what")
 ARRAY = rest("EXPR", "an array with two indices, or one; with --shape also a pointer's *u@N")
-PNG = option("--png", "FILE", "write it as a PNG file", read=str, default="")
-SVG = option("--svg", "FILE", "write it as an SVG file", read=str, default="")
 GRID = option(
     "--grid",
     "PxQ",
@@ -42,17 +40,6 @@ SHAPE = option(
     read=_by,
     default=None,
 )
-
-
-def _file(call: Call) -> Path | None:
-    """Where the picture is to go. Raises BadInput for a name that is another format's."""
-    for argument in (PNG, SVG):
-        if name := call[argument]:
-            path, suffix = Path(name), argument.name.replace("--", ".")
-            if path.suffix.lower() != suffix:
-                raise BadInput(f"'{name}' does not end with {suffix}")
-            return path
-    return None
 
 
 @DATA.command(
@@ -73,7 +60,7 @@ With 'over', that is on the other axis: a number for a number, or as many as EXP
 )
 async def plot(call: Call) -> Result:
     expression, *over = _OVER.split(call[PLOTTED], maxsplit=1)
-    file = _file(call)
+    file = picture_file(call)
     shown = await call.context.session.plot(call.ranks, expression, "".join(over))
     return Text(f"the plot is in {save_plot(shown, file)}") if file else Charted(shown)
 
@@ -93,7 +80,7 @@ does it. A wrong halo is where the picture does not go on beyond the line betwee
     ranks=True,
 )
 async def image(call: Call) -> Result:
-    file = _file(call)
+    file = picture_file(call)
     shown = await call.context.session.image(
         call.ranks, call[ARRAY], grid=call[GRID], shape=call[SHAPE]
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from crdebug.base.errors import BadInput
 from crdebug.commands.arguments import flag, natural, option, word
 from crdebug.commands.looking import DATA, EACH
+from crdebug.commands.pictures import PNG, SVG
 from crdebug.commands.registry import Call
 from crdebug.commands.results import Backtraces, Printed, Result, Said
-from crdebug.commands.stacks import DEPTH, FRAMES, FUNCTION_ONLY, SVG, TREE, no_frames, shown
+from crdebug.commands.stacks import DEPTH, FRAMES, FUNCTION_ONLY, TREE, no_frames, shown
 from crdebug.debugger.answers import Answers, some
 
 BOTH = flag("--both", "with the C frames between Python's")
@@ -20,7 +21,7 @@ FRAME = option(
     default=0,
 )
 NAME = word("NAME", "a local variable; without it, all of the frame", default="")
-TREE_OPTIONS = (THREADS, FUNCTION_ONLY, DEPTH, SVG)
+TREE_OPTIONS = (THREADS, FUNCTION_ONLY, DEPTH, PNG, SVG)
 
 
 @DATA.command(

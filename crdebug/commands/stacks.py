@@ -10,6 +10,7 @@ from crdebug.base.ranks import RankSet
 from crdebug.charts.trees import save_tree
 from crdebug.commands.arguments import flag, integer, integers, option, rest
 from crdebug.commands.looking import DATA, EACH
+from crdebug.commands.pictures import PNG, SVG, picture_file
 from crdebug.commands.registry import Call
 from crdebug.commands.results import Applied, Backtraces, Result, Text, Threads, ThreadStacks, Tree
 from crdebug.debugger.answers import Answers, NoRankAnswered, T, same_places, some
@@ -22,14 +23,13 @@ FUNCTION_ONLY = flag("--function-only", "merge whatever the line; implies --tree
 DEPTH = option(
     "--depth", "N", "the outermost N frames only; implies --tree", read=FRAMES.read, default=0
 )
-SVG = option("--svg", "FILE", "write the tree as a picture", read=str, default="")
 NUMBER = integer("N", "a thread's number")
 LIST = integers("LIST", "numbers of threads, and ranges of them")
 THREAD = rest(
     "N | apply LIST COMMAND", "a thread's number; without one, the selected thread", default=""
 )
 _BACKTRACE = re.compile(r"(?:bt|ba|backtrace|where)(?:\s+(\d+))?")
-TREE_OPTIONS = (ALL_THREADS, FUNCTION_ONLY, DEPTH, SVG)
+TREE_OPTIONS = (ALL_THREADS, FUNCTION_ONLY, DEPTH, PNG, SVG)
 
 
 @DATA.command(
@@ -85,9 +85,8 @@ async def stack(call: Call) -> Result:
 
 def shown(call: Call, tree: StackTree) -> Result:
     """A tree as the options want it."""
-    if call[SVG]:
-        return Text(f"the tree is in {save_tree(tree, call[SVG])}")
-    return Tree(tree)
+    file = picture_file(call)
+    return Text(f"the tree is in {save_tree(tree, file)}") if file else Tree(tree)
 
 
 @DATA.command(

@@ -11,6 +11,7 @@ from crdebug.charts.images import Image
 from crdebug.charts.plots import Plot
 
 _WIDTH, _HEIGHT = 80, 20  # where there is no terminal; a chart is never higher
+_LABELS = 10  # characters from one label below a chart to the next
 _SCALE = 20  # characters of a chart beside the lines
 _LETTERS, _POINT, _EMPTY = "abcdefgh", "o", "\u2800 "
 _SHADES = ".:-=+*#%@"  # from the least value to the greatest
@@ -29,6 +30,13 @@ def plotted(shown: Plot, width: int = 0) -> Iterator[str]:
     chart.register_label_formatter(float, _label)
     chart.register_label_formatter(int, _label)
     named = len(shown.lines) > 1
+    if not shown.joined and all(isinstance(x, int) for line in shown.lines for x in line.x):
+        first, last = _ends(shown)
+        room = max((chart.width - 1) // _LABELS, 1)
+        between = -(-max(last - first, 1) // room)  # ranks from label to label
+        labels = -(-max(last - first, 1) // between)
+        chart.width = labels * _LABELS + 1  # the last rank is a column of its own
+        chart.set_x_limits(min_=first, max_=first + between * chart.width / _LABELS)
     for line, letter in zip(shown.lines, _LETTERS, strict=False):
         joined = "linear" if shown.joined and not named else None
         marker = letter if named else (None if shown.joined else _POINT)
@@ -43,6 +51,12 @@ def plotted(shown: Plot, width: int = 0) -> Iterator[str]:
         yield f"not shown: {shown.apart} points that are nan or infinite"
     for ranks, text in shown.errors:
         yield f"[{ranks}] error: {text}"
+
+
+def _ends(shown: Plot) -> tuple[int, int]:
+    """The first and the last rank of a plot over ranks; 0 and 0 if nothing could be drawn."""
+    ranks = [int(x) for line in shown.lines for x in line.x]
+    return min(ranks, default=0), max(ranks, default=0)
 
 
 def _label(value: Number, chars: int, delta: Number, left: bool = False) -> str:

@@ -172,7 +172,10 @@ async def test_the_picture(session: FakeSession, tmp_path: Path) -> None:
     shown = re.sub(r"<!--.*?-->", "", file.read_text(), flags=re.DOTALL)
     for text in ("[0-2,4] 4 ranks", "exchange at heat.c:41", "relax at heat.c:60"):
         assert shown.count(text) == 1, text
-    with pytest.raises(BadInput, match=r"'tree.txt' does not say what it is .end it with .png or"):
+    raster = tmp_path / "tree.png"
+    assert await said(session, f"stack --png {raster}") == [f"the tree is in {raster}"]
+    assert raster.read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(BadInput, match=r"tree.txt' does not end with .svg"):
         await said(session, f"stack --svg {tmp_path}/tree.txt")
     with pytest.raises(BadInput, match="cannot be written: No such file or directory"):
         await said(session, f"stack --svg {tmp_path}/none/tree.svg")
