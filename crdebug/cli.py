@@ -234,7 +234,7 @@ def attach(job: str, ranks: str, scripts: tuple[str, ...], batch: bool) -> None:
 @main.command()
 @_SCRIPTS
 @_BATCH
-@click.option("--debug/--no-debug", default=True, show_default=True, help="Under the debugger?")
+@click.option("--no-debugger", is_flag=True, help="Let it run at full speed, without a debugger.")
 @click.option("--held", is_flag=True, help="For other debuggers: the ranks wait for them.")
 @batch_options
 @click.argument("handle", metavar="JOB[:N]", shell_complete=job_names)
@@ -242,7 +242,7 @@ def attach(job: str, ranks: str, scripts: tuple[str, ...], batch: bool) -> None:
 def restart(
     ctx: click.Context,
     handle: str,
-    debug: bool,
+    no_debugger: bool,
     held: bool,
     scripts: tuple[str, ...],
     batch: bool,
@@ -257,13 +257,13 @@ def restart(
 
         _wait(jobs.restart(handle, _screen(announce=True).event, _preferences()[1], held=True))
         return
-    if not debug:
+    if no_debugger:
         if scripts or batch:
-            raise click.UsageError("-x and --batch are for the debugger; leave --no-debug out")
+            raise click.UsageError("-x and --batch are for the debugger; leave --no-debugger out")
         from crdebug.ui.detached import restart_detached
 
         ctx.exit(_wait(restart_detached(handle, care, _preferences()[1], _screen())))
-    refuse_batch_options(ctx, "--no-debug")
+    refuse_batch_options(ctx, "--no-debugger")
 
     async def begin(subscriber: Subscriber) -> Session:
         from crdebug.detached.batch import handle_of
@@ -439,13 +439,14 @@ def starter() -> None:
 
 @main.command()
 @_JSON
+@click.option("--verbose", is_flag=True, help="Also how launchers are set up, and why.")
 @click.pass_context
-def doctor(ctx: click.Context, as_json: bool) -> None:
+def doctor(ctx: click.Context, as_json: bool, verbose: bool) -> None:
     """Say what this machine has, what is missing, and what to do; status 0 if jobs can run."""
     from crdebug.commands import doctor as doctors
 
     report = doctors.diagnose()
-    click.echo(doctors.as_json(report) if as_json else doctors.as_text(report))
+    click.echo(doctors.as_json(report) if as_json else doctors.as_text(report, verbose=verbose))
     ctx.exit(0 if doctors.main_job_can_run(report) else 1)
 
 

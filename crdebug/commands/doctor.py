@@ -28,6 +28,7 @@ LITTLE_SPACE = 1 << 30
 # What the job container and CRIU use. The probes that really try decide; these explain.
 EXPECTED_CAPABILITIES = ("CAP_NET_ADMIN", "CAP_SYS_ADMIN", "CAP_SYS_PTRACE")
 
+_LAUNCH = "launch"
 _SETUP = "run 'crdebug setup'"
 
 
@@ -154,7 +155,7 @@ def _settings(environment: Mapping[str, str]) -> tuple[Finding, ...]:
         found.setdefault(reason, []).append(told)
     why = "crdebug sets it for the jobs that it starts, unless you have; see `info launch`"
     return tuple(
-        Finding("launch", "ok", why, "", f"{' '.join(told)}: {reason}")
+        Finding(_LAUNCH, "ok", why, "", f"{' '.join(told)}: {reason}")
         for reason, told in found.items()
     )
 
@@ -228,8 +229,12 @@ def _space(machine: Machine) -> Finding:
 # ---- the report --------------------------------------------------------------------------------
 
 
-def as_text(findings: Sequence[Finding]) -> str:
-    """One line for each finding, what to do below it, and the answer as the last line."""
+def as_text(findings: Sequence[Finding], *, verbose: bool = False) -> str:
+    """One line for each finding, what to do below it, and the answer as the last line.
+
+    verbose: also what nobody has to do anything about: crdebug's settings of launchers.
+    """
+    findings = [each for each in findings if verbose or each.name != _LAUNCH]
     width = max((len(finding.name) for finding in findings), default=0)
     lines = []
     for finding in findings:

@@ -1,7 +1,7 @@
 """Jobs that nobody sits at: checkpoints at an interval, before a time limit, and when the program
 asks for one; and how many stay.
 
-What `run --no-debugger` and `restart --no-debug` do for as long as their job runs.
+What `run --no-debugger` and `restart --no-debugger` do for as long as their job runs.
 """
 
 from __future__ import annotations

@@ -133,14 +133,14 @@ async def test_a_touched_image_and_a_missing_criu_cost_nothing(
         image.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
         touched = f"checkpoint {HANDLE} is damaged: images/inventory.img was changed"
         await fails("restart", touched)
-        assert touched in complaint(await crdebug("restart", "--no-debug", HANDLE, status=1))
+        assert touched in complaint(await crdebug("restart", "--no-debugger", HANDLE, status=1))
         await looks.reach(max(looks.steps()) + 2)
         image.write_bytes(whole)
 
         with monkeypatch.context() as patch:
             patch.setenv("CRDEBUG_CRIU", str(tmp_path / "nothing"))
             await fails("checkpoint", no_criu)
-            ran = await crdebug("restart", "--no-debug", HANDLE, status=1)
+            ran = await crdebug("restart", "--no-debugger", HANDLE, status=1)
             assert no_criu in complaint(ran)
             await looks.reach(max(looks.steps()) + 2)
         assert [each.handle for each in await jobs.list_checkpoints(JOB)] == [HANDLE]

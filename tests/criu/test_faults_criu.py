@@ -230,7 +230,7 @@ async def test_a_restore_that_is_killed_leaves_no_names_of_its_own(criu: FaultyC
                 await jobs.restart(f"{JOB}:1", Heard())
             assert not ghosts(), line
         criu.will("kill both", "restore", at=RESTORE[0][0])
-        await crdebug("restart", "--no-debug", f"{JOB}:1", status=-9)
+        await crdebug("restart", "--no-debugger", f"{JOB}:1", status=-9)
         assert ghosts()
         criu.work_again()
         await jobs.restart(f"{JOB}:1", Heard())
@@ -285,11 +285,11 @@ async def test_the_command_line_says_it_in_one_line(criu: FaultyCriu, tmp_path: 
         )
         criu.will("kill", "restore", at=CONNECTED)
         await crdebug("checkpoint", JOB)
-        said = complaint(await crdebug("restart", "--no-debug", f"{JOB}:1", status=1))
+        said = complaint(await crdebug("restart", "--no-debugger", f"{JOB}:1", status=1))
         assert re.fullmatch(reasons("restore")["kill"], said), said
         script = tmp_path / "script"
         script.write_text("print step\n")
-        ran = await crdebug("restart", "--debug", "--batch", "-x", script, f"{JOB}:1", status=1)
+        ran = await crdebug("restart", "--batch", "-x", script, f"{JOB}:1", status=1)
         assert re.search(f"^crdebug: {reasons('restore')['kill']}$", ran.stderr, re.M), ran
         await moves_on()
 

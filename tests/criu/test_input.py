@@ -107,7 +107,7 @@ async def test_without_a_debugger_it_is_crdebugs_own_and_goes_on_after_a_restart
         "line 3: 5",
         *(f"rank {rank}: sum {1 + 2 + 34 + 5}, steps 4" for rank in range(RANKS)),
     ]
-    again = await crdebug("restart", "--no-debug", f"{JOB}:1")
+    again = await crdebug("restart", "--no-debugger", f"{JOB}:1")
     assert again.stdout.endswith(rest)
 
 

@@ -105,12 +105,12 @@ async def test_a_life_with_two_checkpoints_and_a_handle_that_is_usable_as_it_sta
 
     listed = json.loads((await crdebug("checkpoints", JOB, "--json")).stdout)
     assert [each["handle"] for each in listed] == [handle[1]]
-    again = await crdebug("restart", "--no-debug", handle[1])
+    again = await crdebug("restart", "--no-debugger", handle[1])
     assert again.stdout == expected
 
     script = tmp_path / "script"
     script.write_text("checkpoint two\nprint step\ncontinue --to-end\n")
-    debugged = await crdebug("restart", "--debug", "--batch", "-x", script, handle[1])
+    debugged = await crdebug("restart", "--batch", "-x", script, handle[1])
     hosts = re.findall(r"^MPIR_debug_info\) (.*):(\d+)$", debugged.stderr, re.M)
     assert [host for host, _ in hosts] == [socket.gethostname()] * RANKS
     assert len({int(pid) for _, pid in hosts}) == RANKS
@@ -278,14 +278,14 @@ async def test_a_job_that_has_ended() -> None:
     home = JobDirectory(JOB).store.path(1)
     for name in ("images/inventory.img", "run/stdout"):
         os.rename(home / name, home / "away")
-        await says(rf"{HANDLE} is damaged: {name} is missing", "restart", "--no-debug", HANDLE)
+        await says(rf"{HANDLE} is damaged: {name} is missing", "restart", "--no-debugger", HANDLE)
         os.rename(home / "away", home / name)
     (home / NAME).chmod(0o600)
     whole = (home / NAME).read_bytes()
     (home / NAME).write_bytes(whole[:100])
-    await says(rf"{NAME} cannot be read", "restart", "--no-debug", HANDLE)
+    await says(rf"{NAME} cannot be read", "restart", "--no-debugger", HANDLE)
     (home / NAME).write_bytes(whole)
-    assert (await crdebug("restart", "--no-debug", HANDLE)).stdout == reference(
+    assert (await crdebug("restart", "--no-debugger", HANDLE)).stdout == reference(
         build("threads"), *THREADS, ranks=RANKS
     )
     await jobs.delete(HANDLE)

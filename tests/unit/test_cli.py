@@ -254,9 +254,9 @@ def test_a_script_that_cannot_be_read_starts_nothing(world: World) -> None:
         (["run"], "Missing argument"),
         (["run", "--batch", "--", "mpirun"], "--batch needs a script: -x SCRIPT"),
         (["run", "--no-debugger", "-x", "a", "--", "mpirun"], "leave --no-debugger out"),
-        (["restart", "--no-debug", "--batch", "heat:1"], "leave --no-debug out"),
+        (["restart", "--no-debugger", "--batch", "heat:1"], "leave --no-debugger out"),
         (["run", "--every", "10m", "--", "m"], "--every is for --no-debugger"),
-        (["restart", "--keep", "2", "heat"], "--keep is for --no-debug"),
+        (["restart", "--keep", "2", "heat"], "--keep is for --no-debugger"),
         (["run", "--resume", "--name", "heat", "--", "m"], "--resume is for --no-debugger"),
         (["run", "--resume", "--no-debugger", "--", "m"], "--resume needs the job's name"),
         (["run", "--every", "soon", "--no-debugger", "--", "m"], "'soon' is no time"),
@@ -292,7 +292,7 @@ def test_attach_lets_go_at_the_end(world: World, script: Script) -> None:
 
 
 def test_restart_announces_ranks_as_debuggers_expect(world: World, script: Script) -> None:
-    result = crdebug_("restart", "--debug", "--batch", "-x", script("bt\n"), "heat:1")
+    result = crdebug_("restart", "--batch", "-x", script("bt\n"), "heat:1")
     assert result.exit_code == 0
     assert world.asked == [("restart_from", "heat:1")]
     assert "MPIR_debug_info) node1:100" in result.stderr.splitlines()
@@ -370,7 +370,7 @@ def test_ctrl_c_ends_the_job_it_waits_for(world: World) -> None:
 
 
 def test_restart_without_a_debugger(world: World) -> None:
-    result = crdebug_("restart", "--no-debug", "heat:2")
+    result = crdebug_("restart", "--no-debugger", "heat:2")
     assert result.exit_code == 0
     assert world.asked == [("restart", "heat:2"), ("follow", "heat")]
     assert "restart: restore" in result.stderr
