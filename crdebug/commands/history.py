@@ -243,7 +243,10 @@ async def bisect(call: Call) -> Result:
     focus = past.focus(ranks) if ranks else past.focus(call.ranks)
     found, moment = await past.bisect(call[PREDICATE], focus)
     if found.tick is None:
-        raise Refused(f"'{call[PREDICATE]}' does not hold at the end of the history: {found.note}")
-    first = f"it holds first at tick {found.tick} of rank {focus} ({found.probes} looks)"
+        raise Refused(
+            "bisect needs a condition that is true at the end of the history and stays true "
+            f"once it is: '{call[PREDICATE]}': {found.note}"
+        )
+    first = f"first true after MPI call {found.tick} of rank {focus} ({found.probes} probes)"
     note = f"{first}; {found.note}" if found.note else first
     return moved(call, replace(moment, note=note))

@@ -29,12 +29,17 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _FORMAT = re.compile(r"\s*/(\S+)")
 
 
+_ALIKE = 0.75  # of difflib: below it, what is alike is so by chance
 _STARTED = "the job has been started: 'continue' lets it run, 'restart' brings a checkpoint back"
 # Commands of GDB's and other debuggers' that are something else here.
 _ELSEWHERE = {
     **dict.fromkeys(("run", "r", "start", "starti"), _STARTED),
     **dict.fromkeys(("tui", "layout"), "'list' shows source lines, and so does each stop"),
     "group": "'define-set' gives ranks a name",
+    "gcore": "'checkpoint' saves the job as a whole",
+    "save": "breakpoints are kept with the job, for its next sessions",
+    "python": "'gdb python ...' is for the ranks' GDBs; 'pybt' shows the Python that ranks run",
+    "reverse-watch": "'last EXPR' goes back to where it was changed",
 }
 
 
@@ -265,8 +270,9 @@ class Registry:
         if matches:
             names = ", ".join(sorted(owner.name for owner in matches))
             raise BadInput(f"'{name}' is ambiguous: {names}", hint="type more of it")
-        close = difflib.get_close_matches(name, [owner.name for owner in owners], n=1)
-        guess = f"did you mean '{close[0]}'? " if close else ""
+        words = [owner.name.removeprefix(before) for owner in owners]
+        close = difflib.get_close_matches(word, words, n=1, cutoff=_ALIKE)
+        guess = f"did you mean '{before}{close[0]}'? " if close else ""
         raise BadInput(
             f"there is no command '{name}'",
             hint=f"{guess}'help' lists them; 'gdb COMMAND' passes one to the ranks' GDBs",

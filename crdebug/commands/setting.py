@@ -71,7 +71,7 @@ def of_session(
     def assign(context: Context, word: str) -> None:
         if fixed:
             read(word)
-            raise Refused(f"'{name}' is chosen when a job is started", hint=fixed)
+            raise Refused(f"'{name}' can only be set when the job starts", hint=fixed)
         begin(context.session.settings, word)
 
     def show(context: Context) -> str:
@@ -101,7 +101,8 @@ def reader(kinds: type[E]) -> Callable[[str], E]:
         for each in kinds:
             if each.value == text:
                 return each
-        raise BadInput(f"'{text}' is none of {', '.join(str(each.value) for each in kinds)}")
+        *others, last = (str(each.value) for each in kinds)
+        raise BadInput(f"it must be {', '.join(others)} or {last}, not '{text}'")
 
     return read
 

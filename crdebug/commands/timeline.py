@@ -60,7 +60,9 @@ such a page.
 async def timeline(call: Call) -> Result:
     if not call[HTML]:
         if call[FILE]:
-            raise BadInput(f"what is to be done with '{call[FILE]}'?", hint="timeline --html FILE")
+            raise BadInput(
+                "a file needs --html", hint=f"to write a page: timeline --html {call[FILE]}"
+            )
         return await info_timeline(call)
     if not call[FILE]:
         raise BadInput("FILE is missing", hint="usage: timeline --html FILE")

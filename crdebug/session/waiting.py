@@ -99,11 +99,11 @@ class Waiting(Core):
                 await asyncio.sleep(_LOOK)
                 continue  # it computes: that may last
             told = HeldUp(
-                f"{verb} has not ended after {self.patience:g} s: "
-                f"{_are(waiting)} inside MPI, and {_are(others)} not running",
+                f"{verb} is still running after {self.patience:g} s: "
+                f"{_are(waiting)} waiting inside MPI while {_are(others)} stopped",
                 ranks=waiting,
                 others=others,
-                hint="'[all] continue' runs all; 'set step-others run' has others run along",
+                hint="'[all] continue' runs all; 'set step-others run' runs the others too",
             )
             if not along:
                 problems.append(told)
@@ -118,7 +118,7 @@ class Waiting(Core):
     async def _agreed(self, told: HeldUp) -> bool:
         if self.step_others is StepOthers.STOP or self.ask is None:
             return False
-        return await self.ask(f"{told.problem}. Let the others run along?")
+        return await self.ask(f"{told.problem}. Run them too?")
 
     async def barrier(self, ranks: RankSet, location: str) -> AtBarrier:
         """Run ranks until each of them has come to a location, where it waits for the others.

@@ -90,8 +90,8 @@ _COMPARE: dict[str, Callable[[Number, Number], bool]] = {
 
 def _error(text: str, column: int, problem: str) -> BadInput:
     """column: from 0; told from 1."""
-    shown = f"{text}\n{' ' * column}^" if "\n" not in text else None
-    return BadInput(f"column {column + 1}: {problem}", hint=shown)
+    shown = f"\n  {text}\n  {' ' * column}^" if "\n" not in text else ""
+    return BadInput(f"column {column + 1}: {problem}{shown}")
 
 
 def _balanced(text: str, start: int, end: int) -> None:
@@ -235,7 +235,7 @@ class _Reader:
         if match is not None:
             return self._aggregate(match)
         if kind == "word" and word != "not":
-            problem = f"'{word}' is of the program: put it in an aggregate, such as any({word} ...)"
+            problem = f"'{word}' is a program variable; wrap it: any({word} ...)"
             raise _error(self._text, column, problem)
         raise _error(self._text, column, "a number, an aggregate or '(' is expected here")
 

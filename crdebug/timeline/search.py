@@ -17,8 +17,8 @@ Seen = bool | None
 
 class Outcome(Enum):
     FOUND = "found"
-    AT_START = "it holds at the start already"
-    NEVER = "it does not hold at the end"
+    AT_START = "it is true at the start already"
+    NEVER = "it is false at the end"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,6 @@ class Found:
         told = []
         if self.outcome is not Outcome.FOUND:
             told.append(self.outcome.value)
-        if self.outcome is Outcome.NEVER:
-            told.append("whether it held in between was not looked at")
         if self.unknown:
             count = len(self.unknown)
             told.append(f"it could not be evaluated at {count} of {self.probes} places")

@@ -144,9 +144,9 @@ class Branching:
         self._came_to()
         traveller.frontier = cut
         ahead = any(tail > now for now, tail in zip(cut, tails, strict=True))
-        why = f"after '{note}' the job goes another way" if note else "the job goes on anew"
-        kept = f"; what was recorded stays as branch {old}" if ahead else ""
-        self._tell(JobSays(f"{why}: branch {name} begins here{kept}"))
+        why = f", after '{note}'" if note else ""
+        kept = f"; the recorded history is kept as branch {old}" if ahead else ""
+        self._tell(JobSays(f"started branch {name} here{why}{kept}"))
         try:
             await self._take()
         except CrdebugError as error:

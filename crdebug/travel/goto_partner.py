@@ -172,11 +172,11 @@ class Partners:
         last = last_arriver(matching, call, len(self._traveller.cut()))
         if last is None:
             raise BadInput(
-                f"nobody was the last one in {instance.name}: no messages order the arrivals",
+                f"cannot tell which rank entered {instance.name} last: no message orders them",
                 hint="'info timeline' shows who did what",
             )
         return Partner(
-            last, instance.entered[last], f"rank {last} was the last one to come to {instance.name}"
+            last, instance.entered[last], f"rank {last} was the last one to enter {instance.name}"
         )
 
     async def on_the_way(self) -> OnTheWay:

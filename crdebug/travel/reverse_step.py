@@ -177,7 +177,7 @@ class Reverse:
         await self._once(focus, met.place)
         if not met.exact:
             self._traveller.doubts.append(
-                "the place was found by likeness, not for sure: other remains in registers or stack"
+                "approximate: no exact match for this place (registers or stack differ)"
             )
 
     async def _set_origin(self, focus: int, now: int) -> None:

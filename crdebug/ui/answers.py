@@ -60,15 +60,15 @@ def summary(numbers: Summary) -> Iterator[str]:
 
 
 def compared(answers: Answers[str], deviating: RankSet) -> Iterator[str]:
-    """Who is unlike the others, then all values."""
+    """The outliers, then all values."""
     count = len(answers.values)
     different = len(answers.merged())
     if different == 1:
         yield "1 rank answered" if count == 1 else f"all {count} ranks agree"
     elif not deviating:
-        yield f"{different} values on {count} ranks, and none that is unlike the others"
+        yield f"{different} different values on {count} ranks, no outlier"
     else:
-        is_odd = "is the odd one out" if len(deviating) == 1 else "are unlike the others"
+        is_odd = "is the odd one out" if len(deviating) == 1 else "are the odd ones out"
         yield f"{different} values on {count} ranks: [{deviating}] {is_odd}"
         if different > MANY:
             chosen = answers.among(deviating)

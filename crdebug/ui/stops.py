@@ -31,9 +31,9 @@ def describe(stop: GroupStopped, read: ReadLine = read_line) -> Iterator[str]:
         for ranks, key in classes((each.rank, _key(each)) for each in told)
     ]
     if followed and sentences:
-        with_whom = "it" if len(told) == 1 else "them"
         ranks, last = sentences.pop()
-        last += f"; {RankSet.of(o.rank for o in followed).words} stopped with {with_whom}"
+        were = "were" if len(followed) > 1 else "was"
+        last += f"; {RankSet.of(o.rank for o in followed).words} {were} stopped too"
         sentences.append((ranks, last))
     for ranks, sentence in sentences:
         yield sentence

@@ -73,7 +73,9 @@ async def test_each_future_of_a_changed_past_stays_as_it_was() -> None:
         second = await to_end(job)
         assert past.branching.current == "branch-1"
         said = [each.text for each in heard.events if isinstance(each, JobSays)]
-        assert [text for text in said if "branch-1 begins here" in text and "main" in text], said
+        assert [
+            text for text in said if "started branch branch-1 here" in text and "main" in text
+        ], said
         assert second["total"] != first["total"]
         assert second["knob"] == {**first["knob"], 1: "7"}
         here = past.traveller.cut()

@@ -47,12 +47,12 @@ async def test_the_sum_that_is_not_a_number_is_traced_to_the_line_on_rank_2(adve
     part = await play("trace.crdebug", advect)
     assert "rank 0 hit breakpoint 1: complain" in part[1]
     assert "nan" in answers(part[1], "[0] print total")[0]
-    assert re.search(r"holds first at tick 990[456] of rank 0", part[2])
+    assert re.search(r"first true after MPI call 990[456] of rank 0", part[2])
     assert re.search(r"\[0\] report at advect.c:\d+\n +\d+\t +MPI_Recv\(&theirs,", part[2])
     assert "message of 8 bytes from rank 2 to rank 0, tag 3" in part[3]
     assert "nan" in answers(part[3], "[2] print own")[0]
     # the number of this call of rank 2 does not depend on time; it is in the script's next part
-    assert "holds first at tick 9778 of rank 2" in part[4]
+    assert "first true after MPI call 9778 of rank 2" in part[4]
     assert "[2] exchange at advect.c" in part[5]
     assert "nan" not in answers(part[5], "[2] print u[22]@8")[0]
     assert "/* the bug: 0 / 0 where the wave is flat */" in part[6]
@@ -86,9 +86,9 @@ async def test_from_one_end_of_a_message_to_the_other(advect: Path) -> None:
 
 async def test_since_when(advect: Path) -> None:
     part = await play("bisect.crdebug", advect, 400)
-    assert "holds first at tick 416 of rank 0" in part[1]
-    assert "holds first at tick 756 of rank 1" in part[2]
-    assert "holds first at tick 1058 of rank 0" in part[3]
+    assert "first true after MPI call 416 of rank 0" in part[1]
+    assert "first true after MPI call 756 of rank 1" in part[2]
+    assert "first true after MPI call 1058 of rank 0" in part[3]
     values = [float(word) for word in re.findall(r"= ([-0-9.e]+)$", part[3], re.M)]
     assert sum(values) > 1
 

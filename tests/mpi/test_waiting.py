@@ -36,8 +36,8 @@ async def test_a_step_that_waits_for_ranks_that_stand_still(record: bool) -> Non
         told = caught.value
         assert (told.ranks, told.others) == (FIRST, OTHERS)
         assert str(told).startswith(
-            "rank 0: finish has not ended after 1 s: rank 0 is inside MPI, and ranks 1-2 are not "
-            "running ("
+            "rank 0: finish is still running after 1 s: rank 0 is waiting inside MPI while "
+            "ranks 1-2 are stopped ("
         )
         assert not job.running
         # who can be asked says yes; or it was chosen beforehand
@@ -53,7 +53,7 @@ async def test_a_step_that_waits_for_ranks_that_stand_still(record: bool) -> Non
         else:
             job.step_others = StepOthers.RUN
         stop = await job.finish(FIRST)
-        ends = "ranks 1-2 are not running. Let the others run along?"
+        ends = "ranks 1-2 are stopped. Run them too?"
         assert [each.endswith(ends) for each in asked] == ([True] if record else [])
         assert [(each.rank, each.reason) for each in stop.cause] == [(0, StopReason.FINISH)]
         assert {each.reason for each in stop.stops if each.rank in OTHERS} == {StopReason.FOLLOWED}

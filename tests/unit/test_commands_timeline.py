@@ -175,7 +175,7 @@ async def test_a_page_is_asked_for_by_name(
     ("line", "sentence"),
     [
         ("timeline --html", "FILE is missing (usage: timeline --html FILE)"),
-        ("timeline x.html", "what is to be done with 'x.html'? (timeline --html FILE)"),
+        ("timeline x.html", "a file needs --html (to write a page: timeline --html x.html)"),
     ],
 )
 async def test_what_is_missing_is_said(context: Context, line: str, sentence: str) -> None:

@@ -214,7 +214,7 @@ async def test_what_is_no_value(context: Context, line: str) -> None:
 
 @pytest.mark.parametrize("line", ["signal SIGTSTP", "record off"])
 async def test_what_a_job_is_started_with_is_not_set_later(context: Context, line: str) -> None:
-    with pytest.raises(Refused, match="is chosen when a job is started"):
+    with pytest.raises(Refused, match="can only be set when the job starts"):
         await run(context, f"set {line}")
 
 

@@ -135,12 +135,12 @@ def test_comparing_names_the_odd_one_and_shows_all() -> None:
         "  [0] error: No symbol",
     ]
     assert told(of(["5"] * 3))[0] == "all 3 ranks agree"
-    assert told(of(["5", "6"]))[0] == "2 values on 2 ranks, and none that is unlike the others"
+    assert told(of(["5", "6"]))[0] == "2 different values on 2 ranks, no outlier"
     many = [f"{1 + math.sin(rank):.3f}" for rank in range(40)]
     many[7], many[9] = "1000", "nan"
     lines = told(of(many))
     assert lines[:4] == [
-        "40 values on 40 ranks: [7,9] are unlike the others",
+        "40 values on 40 ranks: [7,9] are the odd ones out",
         "  [7] = 1000",
         "  [9] = nan",
         "of all:",

@@ -53,7 +53,7 @@ def test_one_rank_stopped_and_the_others_with_it() -> None:
         *stops(RankSet.of([3]), StopReason.FOLLOWED, at=MAIN),
     )
     assert told(GroupStopped(cause, cause + others)) == [
-        "rank 2 hit breakpoint 1: relax at heat.c:41; ranks 0-1,3 stopped with it",
+        "rank 2 hit breakpoint 1: relax at heat.c:41; ranks 0-1,3 were stopped too",
         "  [0-1] poll",
         "  [3] main at heat.c:80",
     ]
@@ -75,7 +75,7 @@ def test_causes_of_several_kinds_each_have_a_sentence() -> None:
     others = stops(RankSet.of([2, 3]), StopReason.FOLLOWED, at=None)
     assert told(GroupStopped(cause, cause + others)) == [
         "rank 0 got SIGSEGV: relax at heat.c:41",
-        "rank 1 exited with status 3; ranks 2-3 stopped with them",
+        "rank 1 exited with status 3; ranks 2-3 were stopped too",
     ]
 
 

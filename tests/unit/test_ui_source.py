@@ -48,7 +48,7 @@ def test_each_place_has_its_line_once(file: Path) -> None:
         stopped(4, at(2, file), StopReason.FOLLOWED),
         stopped(5, Location(0x7F00, "poll"), StopReason.FOLLOWED),
     ) == [
-        "ranks 0-1 hit breakpoint 1: main at ../a b.c:2; ranks 2-5 stopped with them",
+        "ranks 0-1 hit breakpoint 1: main at ../a b.c:2; ranks 2-5 were stopped too",
         "2\t\tint x = 1;",
         "  [2-3] main at ../a b.c:3",
         "  3\t  return x;",
