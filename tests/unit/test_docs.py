@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 TOP = Path(__file__).parents[2]
 PAGES = sorted(
-    (TOP / "README.md", TOP / "examples" / "README.md", *(TOP / "docs").glob("*.md")),
+    (
+        *(TOP / name for name in ("README.md", "CONTRIBUTING.md", "examples/README.md")),
+        *(TOP / "docs").glob("*.md"),
+    ),
 )
 _NAMES = [str(page.relative_to(TOP)) for page in PAGES]
 
@@ -57,3 +62,45 @@ def test_the_architecture_names_every_part() -> None:
         name = f"{entry.name}/" if entry.is_dir() else entry.name
         if entry.suffix in ("", ".py") and entry.stem not in ("__init__", "__pycache__"):
             assert f"`{name}`" in text, name
+
+
+# ---- journeys.md ---------------------------------------------------------------------------------
+
+
+def defined_in_python(node: ast.AST, before: str = "") -> Iterator[str]:
+    """The functions and classes of a module, those in a class as Class.function."""
+    for each in ast.iter_child_nodes(node):
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield before + each.name
+            yield from defined_in_python(each, f"{before}{each.name}.")
+
+
+def defined(path: Path) -> set[str]:
+    """What a file defines; of C, all that a line at the left margin has before a bracket."""
+    text = path.read_text()
+    if path.suffix == ".py":
+        return set(defined_in_python(ast.parse(text)))
+    heads: list[str] = re.findall(r"^[A-Za-z_].*", text, re.MULTILINE)
+    return {name for head in heads for name in re.findall(r"(\w+)\(", head)}
+
+
+def missing_functions(text: str) -> list[str]:
+    """Of `file:function` those that are not there."""
+    named = re.findall(r"`([\w/]+\.\w+):([\w.]+)`", text)
+    return [
+        f"{file}:{name}"
+        for file, name in named
+        if not (TOP / file).exists() or name not in defined(TOP / file)
+    ]
+
+
+def test_every_function_of_the_journeys_is_there() -> None:
+    text = (TOP / "docs" / "journeys.md").read_text()
+    assert text.count("## ") == 6
+    assert missing_functions(text) == []
+
+
+def test_a_function_that_is_not_there_is_found() -> None:
+    there = "`crdebug/ui/render.py:render` `crdebug/native/shim/shim.c:own_entry`"
+    gone = ("crdebug/ui/render.py:nothing", "crdebug/none.py:x", "crdebug/native/shim/shim.c:none")
+    assert missing_functions(f"{there} {' '.join(f'`{name}`' for name in gone)}") == list(gone)
