@@ -15,7 +15,7 @@ from crdebug.job import restoring
 from crdebug.job.shims import RankShim
 from crdebug.session import Session
 from harness import looks
-from harness.jobs import JOB, bare_job, run_to_end, session
+from harness.jobs import JOB, as_by_default, bare_job, run_to_end, session
 from harness.looks import Row
 from harness.mpirun import reference
 from harness.programs import build
@@ -26,6 +26,9 @@ pytestmark = pytest.mark.every_mpi("2 x 2", by_turns=True)
 QUOTA = ("--quota", 20)
 ENDLESS = ("--steps", 10**6, "--delay-us", 2000, "--rest-us", 0, *QUOTA)
 HERE = 20  # the step of the checkpoint
+# A job that is stopped at its checkpoint needs no more. What is recorded of it stays true: nobody
+# changes its number of steps.
+SHORT = ("--steps", 150, "--delay-us", 5000, "--rest-us", 0, *QUOTA)
 HANDLE = f"{JOB}:1"
 
 # debugger at the checkpoint, at the restart -> in the image, after the restart
@@ -58,7 +61,7 @@ async def take(program: Path, debugger: bool, *arguments: object) -> None:
             await looks.reach(HERE)
             await jobs.take_checkpoint(JOB, "", False, lambda event: None)
         return
-    async with session(program, *arguments) as job:
+    async with session(program, *arguments, settings=as_by_default()) as job:
         await job.add_breakpoint(job.ranks, "work_step", condition=f"step >= {HERE}")
         await job.resume(job.ranks)
         await job.checkpoint()
@@ -116,10 +119,13 @@ async def test_three_restarts_of_one_checkpoint_end_as_an_undisturbed_run(
 ) -> None:
     """The second one is replaced by the third while it runs."""
     program = build("threads")
-    await take(program, at_checkpoint, *ENDLESS)
+    arguments = SHORT if at_checkpoint else ENDLESS
+    await take(program, at_checkpoint, *arguments)
     restart = restart_debugged if at_restart else restart_bare
 
     def soon() -> str:
+        if at_checkpoint:
+            return reference(program, *SHORT)
         return reference(program, "--steps", looks.end_soon(more=100), *QUOTA)
 
     for ends in (soon, None, soon):
