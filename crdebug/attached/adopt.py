@@ -26,7 +26,8 @@ from crdebug.debugger.group import TargetGroup
 from crdebug.debugger.target import Target
 from crdebug.job import native_parts
 from crdebug.job.directory import JobRecord, all_jobs, is_of, unused
-from crdebug.job.shims import RankShim, StoppedRank
+from crdebug.job.holds import Hold, SigstopHold
+from crdebug.job.waitpoint import WaitpointHold
 from crdebug.native.build import build
 from crdebug.native.shim import layout
 from crdebug.node import proc, process_tree
@@ -81,13 +82,13 @@ async def adopt(
         directory.write(record)
     try:
         entering = (_enter(each, group, record, deadline, tell) for each in found.entries)
-        shims = tuple(await asyncio.gather(*entering))
+        holds = tuple(await asyncio.gather(*entering))
     except BaseException:
         with contextlib.suppress(Refused), directory.lock("forget it"):
             directory.remove()
         raise
     tell(JobSays(f"from now on this is job {directory.name}"))
-    return AttendedJob(group, directory, record, shims, settings, tell)
+    return AttendedJob(group, directory, record, holds, settings, tell)
 
 
 def require_tree(found: FoundJob) -> None:
@@ -122,19 +123,19 @@ async def _enter(
     record: JobRecord,
     deadline: Deadline,
     tell: Callable[[Event], None],
-) -> RankShim:
-    """Put the shim into a rank; a StoppedRank where that cannot be done."""
+) -> Hold:
+    """Put the shim into a rank; where that cannot be done, SIGSTOP is to hold it."""
     with contextlib.suppress(NotAvailable):
-        return RankShim.find(entry, record.shim)  # it was there before
+        return WaitpointHold.find(entry, record.shim)  # it was there before
     target = group[entry.rank]
     try:
         addresses = _addresses(entry.pid)
         await pass_signal(target, record.signal, deadline)
         await _inject(target, entry, record, addresses, deadline, tell)
-        return RankShim.find(entry, record.shim)
+        return WaitpointHold.find(entry, record.shim)
     except (GdbError, NotAvailable) as error:
         tell(JobSays(f"rank {entry.rank}: no shim can be put into it: {error.problem}; {_LOST}"))
-        return StoppedRank.of(entry)
+        return SigstopHold(entry)
 
 
 def _addresses(pid: int) -> tuple[int, int]:

@@ -14,8 +14,8 @@ from crdebug.base.settings import Settings
 from crdebug.debugger.group import TargetGroup
 from crdebug.job.control_socket import is_attended
 from crdebug.job.directory import JobDirectory, all_jobs, attended_already, is_of
+from crdebug.job.holds import refuse_traced
 from crdebug.job.launch import await_ranks
-from crdebug.job.shims import refuse_traced
 
 
 async def attach_found(
@@ -56,15 +56,15 @@ async def _part_of(directory: JobDirectory, ranks: str, settings: Settings) -> F
     if await is_attended(directory.session_socket):
         raise attended_already(directory)
     record = directory.read()
-    shims = await await_ranks(directory, record, Deadline(settings.attach))
-    held = RankSet.of(shim.rank for shim in shims if shim.shim().waiting)
+    holds = await await_ranks(directory, record, Deadline(settings.attach))
+    held = RankSet.of(hold.rank for hold in holds if hold.waiting())
     if held:
         raise Refused(
             "threads wait for a debugger",
             ranks=held,
             hint=f"attach to all ranks, or 'crdebug release {directory.name}' first",
         )
-    entries = tuple(shim.entry for shim in shims)
-    ended = directory.ended(record, RankSet.of(shim.rank for shim in shims))
+    entries = tuple(hold.entry for hold in holds)
+    ended = directory.ended(record, RankSet.of(hold.rank for hold in holds))
     size = len(entries) + len(ended)
     return FoundJob(record.pid, f"job {directory.name}", entries, size, ended).only(ranks)

@@ -23,16 +23,17 @@ from crdebug.debugger.target import Target, TargetState
 from crdebug.gdbscripts.wire import NO_CALL, Thread, was_interrupted
 from crdebug.job.directory import JobDirectory, JobRecord
 from crdebug.job.ended_leaders import refuse_undumpable
-from crdebug.job.imaging import Image, Imaging
-from crdebug.job.shims import (
-    RankShim,
-    StoppedRank,
+from crdebug.job.holds import (
+    Hold,
+    await_held,
     has_ended,
+    hold_of,
     naming_the_ended,
     refuse_traced,
-    shim_of,
     who_ended,
 )
+from crdebug.job.imaging import Image, Imaging
+from crdebug.job.waitpoint import who_blocks
 from crdebug.node import proc, ptrace
 
 
@@ -71,7 +72,7 @@ async def note_threads(target: Target, deadline: Deadline) -> Whereabouts:
 
 async def lead_out(
     target: Target,
-    shim: RankShim,
+    hold: Hold,
     before: Whereabouts,
     stop: RankStopped | None,
     deadline: Deadline,
@@ -80,18 +81,18 @@ async def lead_out(
 
     Threads that are not in it stay where they are, and will pass it.
     """
-    outer = {thread.inner: thread.tid for thread in proc.threads(shim.pid)}
-    inside = {entry.tid for entry in shim.table() if entry.inside}
+    outer = {thread.inner: thread.tid for thread in proc.threads(hold.pid)}
+    inside = hold.inside()
     threads = [
         Thread(outer[each.tid], each.pc, each.sp, each.rax, each.orig_rax, each.told, each.siginfo)
         for each in before.threads
         if each.tid in inside & outer.keys()
     ]
     await target.walk_out(threads, outer.get(before.selected, 0), stop, deadline)
-    if shim.shim().waiting or shim.expected():
+    if hold.waiting() or hold.expected():
         # It is still before main, where nothing but the gate keeps it; or a thread that did not
         # come has the signal yet to take.
-        shim.set_gate(1)
+        hold.open()
 
 
 async def _find_again(target: Target, before: Whereabouts, deadline: Deadline) -> None:
@@ -125,7 +126,7 @@ class Operation:
     """checkpoint.driver.Actions for a job under one GDB a rank.
 
     launch: starts a GDB for a rank.  manifest: what to restart from, None for a checkpoint.
-    Afterwards `record` and `shims` are the incarnation's that is there, and `checkpoint` is what
+    Afterwards `record` and `holds` are the incarnation's that is there, and `checkpoint` is what
     was published.
     """
 
@@ -134,7 +135,7 @@ class Operation:
         group: TargetGroup,
         imaging: Imaging,
         record: JobRecord,
-        shims: tuple[RankShim, ...],
+        holds: tuple[Hold, ...],
         *,
         launch: Launch,
         tell: Callable[[Event], None],
@@ -142,7 +143,7 @@ class Operation:
         manifest: Manifest | None = None,
     ) -> None:
         self.record = record
-        self.shims = shims
+        self.holds = holds
         self.checkpoint: Checkpoint | None = None
         self._group = group
         self._imaging = imaging
@@ -167,32 +168,32 @@ class Operation:
         return self._group[rank]
 
     @contextlib.asynccontextmanager
-    async def _shim(self, rank: int) -> AsyncIterator[RankShim]:
-        """The rank's shim, to do something with the rank. Whatever goes wrong with a rank that has
+    async def _hold(self, rank: int) -> AsyncIterator[Hold]:
+        """What holds the rank, to do something with that. Whatever goes wrong with a rank that has
         ended goes wrong because of that: RankLost is raised then."""
-        shim = shim_of(self.shims, rank)
+        hold = hold_of(self.holds, rank)
         try:
-            if not proc.is_alive(shim.pid):
+            if not proc.is_alive(hold.pid):
                 raise ProcessLookupError
-            yield shim
+            yield hold
         except (CrdebugError, OSError) as error:
-            if not has_ended(shim.pid):
+            if not has_ended(hold.pid):
                 raise
             target = self._target(rank)
             # A GDB that holds a process which has ended would only keep it from going away.
             with contextlib.suppress(CrdebugError):
                 await target.close(Deadline(self._settings.stop))
             target.mark_ended("")
-            told, ranks = who_ended(self.shims)
+            told, ranks = who_ended(self.holds)
             raise RankLost(told, ranks=ranks) from error
 
     # ---- into the waitpoint -------------------------------------------------------------------
 
     async def record_threads(self, rank: int) -> None:
-        async with self._shim(rank) as shim:
-            target = await self._attached(rank, shim)
-            refuse_undumpable(shim.pid, rank)
-            shim.refuse_obstacles()
+        async with self._hold(rank) as hold:
+            target = await self._attached(rank, hold)
+            refuse_undumpable(hold.pid, rank)
+            hold.refuse_obstacles()
             # What an interrupt may have left behind is cleared now: once the waitpoint signal is
             # queued no thread may run before it is let go.
             await target.interrupt(Deadline(self._settings.command))
@@ -200,19 +201,18 @@ class Operation:
             self._where[rank] = await note_threads(target, Deadline(self._settings.command))
 
     async def herd(self, rank: int) -> None:
-        async with self._shim(rank) as shim:
+        async with self._hold(rank) as hold:
             save_herd(self._imaging.directory, self._where)
-            shim.set_with_checkpoint(1)
             threads = self._where[rank].threads
             held = {each.tid: each.signal_number for each in threads if each.signal}
-            shim.close_gate(calls_to_make_again(threads), held)
-            blockers = shim.blockers()
+            blockers = hold.close(calls_to_make_again(threads), held)
             try:
                 if blockers:
+                    they = who_blocks(blockers, self.record.signal)
                     self._tell(
                         JobSays(
-                            f"rank {rank}: {shim.who_blocks(blockers)}: unblocked for the "
-                            "checkpoint, and blocked again when it goes on"
+                            f"rank {rank}: {they}: unblocked for the checkpoint, and blocked "
+                            "again when it goes on"
                         )
                     )
                     await checkpoint_commands.unblock(
@@ -221,26 +221,24 @@ class Operation:
                         (thread.tid for thread in blockers),
                         Deadline(self._settings.command),
                     )
-                shim.queue_signal()
-                self._require_held(rank, shim)
+                hold.lead_in()
+                self._require_held(rank, hold)
             except BaseException:
-                shim.set_gate(1)  # whoever has the signal already passes
-                with contextlib.suppress(ProcessLookupError):
-                    shim.have_blocked_again(blockers)
+                hold.call_off(blockers)
                 raise
             self._herded.add(rank)
 
-    def _require_held(self, rank: int, shim: RankShim) -> None:
+    def _require_held(self, rank: int, hold: Hold) -> None:
         """Raises GdbDied unless the rank has stood ever since its threads were noted: what was
         noted is wrong otherwise, and nobody could lead them there."""
         held_by = self._target(rank).gdb_pid
-        if any(thread.tracer != held_by for thread in proc.threads(shim.pid)):
+        if any(thread.tracer != held_by for thread in proc.threads(hold.pid)):
             raise GdbDied("gdb has let the rank go", "checkpoint", None, ranks=RankSet.of([rank]))
 
     async def detach(self, rank: int) -> None:
-        async with self._shim(rank) as shim:
+        async with self._hold(rank) as hold:
             target = self._target(rank)
-            if isinstance(shim, StoppedRank):
+            if not hold.has_shim:
                 command = Deadline(self._settings.command)
                 await checkpoint_commands.put_before_calls(target, command)
                 await target.detach(command)
@@ -250,17 +248,15 @@ class Operation:
             except CrdebugError:
                 # Whatever is wrong with it: a GDB that ends lets go, and the rank is herded.
                 await target.close(Deadline(self._settings.stop))
-                refuse_traced(shim.pid, rank)
+                refuse_traced(hold.pid, rank)
 
     async def await_waitpoint(self, rank: int) -> None:
-        async with self._shim(rank) as shim:
-            await shim.await_waitpoint(Deadline(self._settings.herd))
-            if self._manifest is None and not isinstance(
-                shim, StoppedRank
-            ):  # else they are in the image
-                await self._queue_signals(rank, shim)
+        async with self._hold(rank) as hold:
+            await await_held(hold, Deadline(self._settings.herd))
+            if self._manifest is None and hold.has_shim:  # after a restart the image had them
+                await self._queue_signals(rank, hold)
 
-    async def _queue_signals(self, rank: int, shim: RankShim) -> None:
+    async def _queue_signals(self, rank: int, hold: Hold) -> None:
         """Signals that the rank's GDB holds belong into the image. In the waitpoint they are
         blocked, and whatever leads a thread out of there finds its own.
 
@@ -270,13 +266,13 @@ class Operation:
         threads = self._where[rank].threads
         held = {each.tid: each for each in threads if each.signal and not each.is_fault}
         wanted = {}
-        for thread in proc.threads(shim.pid):
+        for thread in proc.threads(hold.pid):
             if thread.inner in held:
                 record = held[thread.inner]
                 ptrace.queue_signal(thread.tid, record.siginfo)
                 wanted[thread.tid] = 1 << (record.signal_number - 1)
         await Deadline(self._settings.herd).until(
-            lambda: all(proc.queued(shim.pid, tid) & bit for tid, bit in wanted.items()),
+            lambda: all(proc.queued(hold.pid, tid) & bit for tid, bit in wanted.items()),
             "signals to be queued",
             ranks=RankSet.of([rank]),
         )
@@ -284,8 +280,8 @@ class Operation:
     # ---- the image ----------------------------------------------------------------------------
 
     async def dump(self) -> None:
-        with naming_the_ended(self.shims):
-            self._image = await self._imaging.dump(self.record, self.shims, running=False)
+        with naming_the_ended(self.holds):
+            self._image = await self._imaging.dump(self.record, self.holds, running=False)
         if self._image.told:
             self._tell(JobSays(self._image.told))
 
@@ -299,7 +295,7 @@ class Operation:
         self.checkpoint = await self._imaging.publish(
             image,
             self.record,
-            self.shims,
+            self.holds,
             note=self._note,
             threads={rank: where.threads for rank, where in self._where.items()},
             selected={rank: where.selected for rank, where in self._where.items()},
@@ -319,7 +315,7 @@ class Operation:
             await self._imaging.before_the_end(self._manifest, self.record)
             self._tell(why)
             await self.retire()
-        self.record, self.shims = await self._imaging.restore(
+        self.record, self.holds = await self._imaging.restore(
             self._manifest, self.record, debugger=True
         )
         save_herd(self._imaging.directory, self._where)
@@ -330,41 +326,41 @@ class Operation:
     async def announce(self) -> None:
         assert self._manifest is not None
         mark_gone(self._group, self._manifest.ended, self._tell)
-        for shim in self.shims:
-            self._tell(RankRestored(shim.rank, shim.entry.host, shim.pid))
+        for hold in self.holds:
+            self._tell(RankRestored(hold.rank, hold.entry.host, hold.pid))
 
     # ---- out of it ----------------------------------------------------------------------------
 
     async def attach(self, rank: int) -> None:
-        async with self._shim(rank) as shim:
-            await self._attached(rank, shim)
+        async with self._hold(rank) as hold:
+            await self._attached(rank, hold)
 
-    async def _attached(self, rank: int, shim: RankShim) -> Target:
+    async def _attached(self, rank: int, hold: Hold) -> Target:
         """The rank's debugger, which holds the rank: another one if it must be."""
         target = self._target(rank)
         if target.lent and not target.dead:
             # One that cannot does not know what became of its process; a new one will.
             with contextlib.suppress(CrdebugError):
                 await target.take_back(Deadline(self._settings.command))
-        if target.lent or target.dead or target.pid not in (None, shim.pid):
+        if target.lent or target.dead or target.pid not in (None, hold.pid):
             target = await replace_gdb(self._group, rank, self._launch)
             if rank not in self._herded:  # it ran on
                 self._where.pop(rank, None)
                 self._stops.pop(rank, None)
         if target.state is not TargetState.STOPPED:
-            await attach_gdb(self._group, rank, shim.pid, self._launch, self._tell)
+            await attach_gdb(self._group, rank, hold.pid, self._launch, self._tell)
         return self._target(rank)
 
     async def walk_out(self, rank: int) -> None:
-        async with self._shim(rank) as shim:
+        async with self._hold(rank) as hold:
             where = self._where.get(rank, Whereabouts(()))
             # Should it fail, and another debugger try: threads that came out have run on.
             stop = self._stops.pop(rank, None)
             deadline = Deadline(self._settings.command)
-            if isinstance(shim, StoppedRank):
+            if not hold.has_shim:
                 await _find_again(self._target(rank), where, deadline)
                 return
-            await lead_out(self._target(rank), shim, where, stop, deadline)
+            await lead_out(self._target(rank), hold, where, stop, deadline)
 
 
 def refused_operation(

@@ -24,7 +24,7 @@ from crdebug.debugger.target import BreakpointRequest, Target, TargetState
 from crdebug.job.directory import JobRecord
 from crdebug.job.ended_leaders import refuse_unattachable
 from crdebug.job.launch import end
-from crdebug.job.shims import RankShim
+from crdebug.job.waitpoint import WaitpointHold
 from crdebug.node import proc
 from crdebug.node.ask import gdb_program
 from crdebug.node.code import remove_breakpoints
@@ -212,7 +212,7 @@ async def end_job(group: TargetGroup, record: JobRecord) -> None:
         await end(record, Deadline(stop))
 
 
-async def to_main(group: TargetGroup, shims: Sequence[RankShim], settings: Settings) -> None:
+async def to_main(group: TargetGroup, shims: Sequence[WaitpointHold], settings: Settings) -> None:
     """Let ranks that are held before main run to its first line; in Fortran, to the program's.
 
     A program without a symbol main is stopped at its first instruction: __libc_start_main gets
@@ -225,7 +225,7 @@ async def to_main(group: TargetGroup, shims: Sequence[RankShim], settings: Setti
 _MAIN = ("MAIN__", "main")  # gfortran's, which its main calls, is before it
 
 
-async def _one_to_main(group: TargetGroup, shim: RankShim, deadline: Deadline) -> None:
+async def _one_to_main(group: TargetGroup, shim: WaitpointHold, deadline: Deadline) -> None:
     target = group[shim.rank]
     names = [each for each in _MAIN if await _has_symbol(target, each, deadline)]
     known = bool(names)

@@ -31,10 +31,10 @@ from crdebug.debugger.target import Target, TargetState
 from crdebug.job import app_requests, clocks, half_back, hooks, standard_input
 from crdebug.job.control_socket import ControlServer, Request
 from crdebug.job.directory import JobDirectory, JobRecord, is_alive
+from crdebug.job.holds import Hold, find_hold, hold_of, with_shims
 from crdebug.job.imaging import Imaging
 from crdebug.job.output import OutputRelay
 from crdebug.job.restoring import OUTPUT
-from crdebug.job.shims import RankShim, find_shim, shim_of
 from crdebug.job.told import told
 from crdebug.node import proc, signals
 
@@ -50,14 +50,14 @@ class AttendedJob:
         group: TargetGroup,
         directory: JobDirectory,
         record: JobRecord,
-        shims: tuple[RankShim, ...],
+        holds: tuple[Hold, ...],
         settings: Settings,
         tell: Callable[[Event], None],
     ) -> None:
         self.group = group
         self.directory = directory
         self.record = record
-        self.shims = shims
+        self.holds = holds
         self.settings = settings
         self._tell = tell
         self._relay: OutputRelay | None = None
@@ -74,7 +74,7 @@ class AttendedJob:
         """From now on: relay all that is written, and answer other crdebugs and the program."""
         self._control = ControlServer(self.directory.session_socket, answer)
         await self._control.start()
-        for shim in self.shims:
+        for shim in with_shims(self.holds):
             shim.set_with_checkpoint(1)
         self._relay = OutputRelay(self.run_directory, self._tell, from_now=False)
         self._hearing = asyncio.create_task(self._hear(answer_ranks))
@@ -93,7 +93,7 @@ class AttendedJob:
 
     def apps(self) -> tuple[app_requests.RankApp, ...]:
         """The ranks' parts that their program asks by."""
-        return app_requests.find_apps(self.shims, self.record.shim)
+        return app_requests.find_apps(self.holds, self.record.shim)
 
     async def close(self) -> None:
         if self._hearing is not None:
@@ -189,51 +189,51 @@ class AttendedJob:
 
     def leave(self) -> None:
         """No debugger any more: the ranks' variables say so from now on."""
-        now = [shim for shim in map(self._shim_now, self.shims) if shim is not None]
-        alive = [shim for shim in now if proc.is_alive(shim.pid)]
-        for shim in alive:
+        now = [hold for hold in map(self._hold_now, self.holds) if hold is not None]
+        alive = [hold for hold in now if proc.is_alive(hold.pid)]
+        for shim in with_shims(alive):
             shim.set_with_checkpoint(0)
         clocks.let_go(alive, self.record.layer)
 
     def _follow_programs(self) -> None:
         """Ranks may have become other programs while they ran."""
-        if any(shim.is_elsewhere() for shim in self.shims):
-            self.shims = tuple(self._shim_now(shim) or shim for shim in self.shims)
+        if any(hold.is_elsewhere() for hold in self.holds):
+            self.holds = tuple(self._hold_now(hold) or hold for hold in self.holds)
             self._identify()
 
     def _identify(self) -> None:
         self.group.identities |= {
-            shim.rank: Identity(shim.entry.host, shim.entry.executable) for shim in self.shims
+            hold.rank: Identity(hold.entry.host, hold.entry.executable) for hold in self.holds
         }
 
-    def _shims_now(self) -> tuple[RankShim, ...]:
-        """The shims, found anew: a process that became another program (execve(2)) has its shim
-        elsewhere. Raises Refused when one has not begun yet."""
-        found = [(shim.rank, self._shim_now(shim)) for shim in self.shims]
-        missing = RankSet.of(rank for rank, shim in found if shim is None)
+    def _holds_now(self) -> tuple[Hold, ...]:
+        """What holds the ranks, found anew: a process that became another program (execve(2)) has
+        its shim elsewhere. Raises Refused when one has not begun yet."""
+        found = [(hold.rank, self._hold_now(hold)) for hold in self.holds]
+        missing = RankSet.of(rank for rank, hold in found if hold is None)
         if missing:
             raise Refused(
                 "it has become another program, which has not begun yet",
                 ranks=missing,
                 hint="let it run on, to its main or further",
             )
-        return tuple(shim for _, shim in found if shim is not None)
+        return tuple(hold for _, hold in found if hold is not None)
 
-    def _shim_now(self, shim: RankShim) -> RankShim | None:
-        if not proc.is_alive(shim.pid) or not shim.is_elsewhere():
-            return shim
-        entry = replace(shim.entry, executable=proc.executable(shim.pid))
+    def _hold_now(self, hold: Hold) -> Hold | None:
+        if not proc.is_alive(hold.pid) or not hold.is_elsewhere():
+            return hold
+        entry = replace(hold.entry, executable=proc.executable(hold.pid))
         try:
-            return find_shim(entry, self.record.shim, adopted=self.record.adopted)
+            return find_hold(entry, self.record.shim, adopted=self.record.adopted)
         except NotAvailable:
             return None
 
     async def let_out(self) -> None:
         """Let threads go on that could not be led out of the waitpoint; once no GDB is left."""
-        for shim in self.shims:
+        for hold in self.holds:
             with contextlib.suppress(ProcessLookupError):
-                if shim.shim().waiting:
-                    await shim.release(Deadline(self.settings.herd))
+                if hold.waiting():
+                    await hold.release(Deadline(self.settings.herd))
 
     async def run(self, run: Callable[[], Awaitable[GroupStopped]]) -> GroupStopped:
         """Let ranks run, whatever their GDBs do; for what that raises see TargetGroup.resume."""
@@ -254,12 +254,12 @@ class AttendedJob:
         """Another GDB for each rank whose GDB died; it stops the rank where that is by now."""
 
         async def one(rank: int) -> None:
-            shim = shim_of(self.shims, rank)
-            if not proc.is_alive(shim.pid):
+            hold = hold_of(self.holds, rank)
+            if not proc.is_alive(hold.pid):
                 self.group[rank].mark_ended("")
                 return
             await replace_gdb(self.group, rank, self._launch)
-            await attach_gdb(self.group, rank, shim.pid, self._launch, self._tell)
+            await attach_gdb(self.group, rank, hold.pid, self._launch, self._tell)
 
         dead = self.group.in_state(TargetState.DEAD)
         if self.alive and dead:
@@ -288,15 +288,15 @@ class AttendedJob:
         """After another crdebug's death: whoever waits in a waitpoint comes out."""
         herd = load_herd(self.directory)
 
-        async def one(shim: RankShim) -> None:
-            target = self.group[shim.rank]
-            if any(entry.inside for entry in shim.table()):
-                where = herd.get(shim.rank, Whereabouts(()))
-                await lead_out(target, shim, where, None, Deadline(self.settings.command))
-            elif shim.shim().waiting:
-                shim.set_gate(1)  # held before main
+        async def one(hold: Hold) -> None:
+            target = self.group[hold.rank]
+            if hold.inside():
+                where = herd.get(hold.rank, Whereabouts(()))
+                await lead_out(target, hold, where, None, Deadline(self.settings.command))
+            elif hold.waiting():
+                hold.open()  # held before main
 
-        done = await asyncio.gather(*map(one, self.shims), return_exceptions=True)
+        done = await asyncio.gather(*map(one, self.holds), return_exceptions=True)
         raise_first(done)
 
     async def checkpoint(self, note: str, store: CheckpointStore | None = None) -> Checkpoint:
@@ -312,7 +312,7 @@ class AttendedJob:
             raise Refused("all ranks have ended", hint="'restart' brings them back")
         self._refuse_doomed(ended)
         with self.directory.lock("checkpoint"):
-            self.shims = self._shims_now()
+            self.holds = self._holds_now()
             app_requests.refuse_quiet(self.apps())
             if store is not None:  # one of crdebug's own, to go back to in this session
                 return await self._take(note, store)
@@ -341,10 +341,10 @@ class AttendedJob:
     def _alive(self) -> RankSet:
         return self.group.ranks - self.group.in_state(TargetState.EXITED)
 
-    def _living(self) -> tuple[RankShim, ...]:
+    def _living(self) -> tuple[Hold, ...]:
         """Those of the ranks that have not ended. The others' tell where they were once they are
         back."""
-        return tuple(shim for shim in self.shims if shim.rank in self._alive)
+        return tuple(hold for hold in self.holds if hold.rank in self._alive)
 
     async def _take(self, note: str, store: CheckpointStore | None) -> Checkpoint:
         operation = self._operation(note, store=store)
@@ -392,14 +392,14 @@ class AttendedJob:
                 await self._drive(machine, operation, "restart")
             finally:
                 if operation.record is not self.record:
-                    await self._follow(operation.record, operation.shims)
+                    await self._follow(operation.record, operation.holds)
         if machine.problems:
             raise refused_operation(machine.problems, machine.held, self.name)
         dropped = [each for each in before if each not in self._points()]
         if dropped:
             self._tell(JobSays(f"dropped by the restart: {', '.join(dropped)}"))
         if store is None:
-            now = (self.record, self.shims, self.settings, self._tell)
+            now = (self.record, self.holds, self.settings, self._tell)
             handle = f"{self.name}:{manifest.number}"
             await hooks.after(hooks.When.RESTART, *now, checkpoint=handle)
 
@@ -433,9 +433,9 @@ class AttendedJob:
 
         await drive(machine, operation, progress, self._asked)
 
-    async def _follow(self, record: JobRecord, shims: tuple[RankShim, ...]) -> None:
+    async def _follow(self, record: JobRecord, holds: tuple[Hold, ...]) -> None:
         """Another incarnation is the job now."""
-        self.record, self.shims = record, shims
+        self.record, self.holds = record, holds
         self._identify()
         if self._relay is not None:  # else nobody is to be told yet, see `open`
             await self._relay.stop()

@@ -14,9 +14,9 @@ from crdebug.checkpoint.protocol import Protocol
 from crdebug.checkpoint.store import Checkpoint, describe
 from crdebug.job import half_back, standard_input
 from crdebug.job.directory import JobDirectory, JobRecord
+from crdebug.job.holds import Hold, naming_the_ended
 from crdebug.job.imaging import Image, Imaging
 from crdebug.job.launch import end
-from crdebug.job.shims import RankShim, naming_the_ended
 
 
 class Undisturbed:
@@ -26,7 +26,7 @@ class Undisturbed:
         self,
         imaging: Imaging,
         record: JobRecord,
-        shims: tuple[RankShim, ...],
+        holds: tuple[Hold, ...],
         tell: Callable[[Event], None],
         *,
         note: str = "",
@@ -35,7 +35,7 @@ class Undisturbed:
         held: bool = False,
     ) -> None:
         self.record = record
-        self.shims = shims
+        self.holds = holds
         self.checkpoint: Checkpoint | None = None
         self._imaging = imaging
         self._tell = tell
@@ -46,9 +46,9 @@ class Undisturbed:
         self._image: Image | None = None
 
     async def dump(self) -> None:
-        with naming_the_ended(self.shims):
+        with naming_the_ended(self.holds):
             self._image = await self._imaging.dump(
-                self.record, self.shims, running=True, stop=self._stop
+                self.record, self.holds, running=True, stop=self._stop
             )
         if self._image.told:
             self._tell(JobSays(self._image.told))
@@ -57,7 +57,7 @@ class Undisturbed:
         assert self._image is not None
         image, self._image = self._image, None
         self.checkpoint = await self._imaging.publish(
-            image, self.record, self.shims, note=self._note, threads=None
+            image, self.record, self.holds, note=self._note, threads=None
         )
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ class Undisturbed:
             await self._imaging.before_the_end(manifest, self.record)
             self._tell(why)
             await self.retire()
-        self.record, self.shims = await self._imaging.restore(
+        self.record, self.holds = await self._imaging.restore(
             manifest, self.record, debugger=self._held
         )
         self.checkpoint = describe(manifest)

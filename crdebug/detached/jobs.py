@@ -30,12 +30,12 @@ from crdebug.job.directory import (
     parse_handle,
 )
 from crdebug.job.ended_leaders import refuse_undumpable
+from crdebug.job.holds import Hold, await_held, refuse_traced, with_shims
+from crdebug.job.holds import has_ended as rank_has_ended
 from crdebug.job.imaging import Imaging, stop_all
 from crdebug.job.launch import Given, await_ranks, end, launch, why_ended
 from crdebug.job.output import OutputRelay
 from crdebug.job.recovery import end_remains, recover, take_over
-from crdebug.job.shims import RankShim, StoppedRank, refuse_traced
-from crdebug.job.shims import has_ended as rank_has_ended
 from crdebug.job.told import note_killed, told
 from crdebug.node import proc, process_tree, signals
 
@@ -92,14 +92,14 @@ async def _state(directory: JobDirectory, record: JobRecord) -> str:
     if told(directory.run(record.incarnation) / "events").ranks is None:
         return "running"  # its ranks are not there yet
     try:
-        shims = await _shims(directory, record)
-        waiting = any(map(_held, shims)) or bool(clocks.held(shims, record.layer))
+        holds = await _holds(directory, record)
+        waiting = any(map(_held, holds)) or bool(clocks.held(holds, record.layer))
     except (CrdebugError, OSError):
         return "running"  # its ranks are not there any more
     return "held" if waiting else "running"
 
 
-async def _shims(directory: JobDirectory, record: JobRecord) -> tuple[RankShim, ...]:
+async def _holds(directory: JobDirectory, record: JobRecord) -> tuple[Hold, ...]:
     return await await_ranks(directory, record, Deadline(1.0))
 
 
@@ -233,21 +233,21 @@ async def take_checkpoint(
         record = directory.read()  # others may have had it until now
         try:
             half_back.require_whole(directory, record)
-            shims = await await_ranks(directory, record, Deadline(settings.launch))
-            await _outlived(directory, record, shims)
+            holds = await await_ranks(directory, record, Deadline(settings.launch))
+            await _outlived(directory, record, holds)
         except ProcessLookupError:
             raise has_ended(directory) from None
-        ranks = RankSet.of(shim.rank for shim in shims)
+        ranks = RankSet.of(hold.rank for hold in holds)
         imaging = Imaging(directory, settings)
-        actions = Undisturbed(imaging, record, shims, progress, note=note, stop=stop)
-        wanted = shims if not (kill or stop) else ()
+        actions = Undisturbed(imaging, record, holds, progress, note=note, stop=stop)
+        wanted = holds if not (kill or stop) else ()
         async with (
-            hooks.around_checkpoint(record, shims, settings, progress) as taken,
+            hooks.around_checkpoint(record, holds, settings, progress) as taken,
             foreign_debuggers.let_go(wanted, Deadline(settings.herd)) as let_go,
         ):
             waiting = ranks if held else let_go
-            await _prepare(job, shims, waiting)
-            now = (directory, record, shims, settings, progress)
+            await _prepare(job, holds, waiting)
+            now = (directory, record, holds, settings, progress)
             async with app_requests.around_checkpoint(*now, held=bool(waiting), stop=stop):
                 machine = Protocol(ranks, restart=False, debugger=False)
                 with contextlib.closing(actions):
@@ -261,42 +261,44 @@ async def take_checkpoint(
     return taken[0]
 
 
-async def _outlived(directory: JobDirectory, record: JobRecord, shims: Sequence[RankShim]) -> None:
+async def _outlived(directory: JobDirectory, record: JobRecord, holds: Sequence[Hold]) -> None:
     """Do the others go on without the ranks that have ended? A launcher ends them all when one has
     ended badly, and what it is about to end is of no use in a checkpoint. Raises Refused."""
-    ended = directory.ended(record, RankSet.of(shim.rank for shim in shims))
+    ended = directory.ended(record, RankSet.of(hold.rank for hold in holds))
     if not ended:
         return
     with contextlib.suppress(DeadlineExpired):
         limit = Deadline(_REACTION)
-        await limit.until(lambda: any(rank_has_ended(shim.pid) for shim in shims), "")
+        await limit.until(lambda: any(rank_has_ended(hold.pid) for hold in holds), "")
         raise Refused("it has ended, and the others are about to", ranks=ended)
 
 
-async def _prepare(job: str, shims: Sequence[RankShim], held: RankSet) -> None:
+async def _prepare(job: str, holds: Sequence[Hold], held: RankSet) -> None:
     """The protocol's variables for a checkpoint without a debugger. Raises Refused.
 
     held: ranks that may wait for a debugger.
     Also when a thread blocks the signal: the CRS would break its system call off, and nothing
     could have it make that again; nor could the checkpoint be restarted with a debugger.
     """
+    shims = with_shims(holds)
+    bare = RankSet.of(hold.rank for hold in holds if not hold.has_shim)
     # pthread_create(3) blocks all signals for a moment, so one look does not tell.
     with contextlib.suppress(DeadlineExpired):
         limit = Deadline(_BLOCKED_FOR_GOOD)
         await limit.until(lambda: not any(shim.blockers() for shim in shims), "")
+    if bare:
+        raise Refused(
+            "no shim is in it, and without one its system calls would end with EINTR",
+            ranks=bare,
+            hint=f"take the checkpoint under a debugger: 'crdebug attach {job}'",
+        )
     for shim in shims:
-        if isinstance(shim, StoppedRank):
-            raise Refused(
-                "no shim is in it, and without one its system calls would end with EINTR",
-                ranks=RankSet.of([shim.rank]),
-                hint=f"take the checkpoint under a debugger: 'crdebug attach {job}'",
-            )
         refuse_traced(shim.pid, shim.rank)
         refuse_undumpable(shim.pid, shim.rank)
         if shim.rank in held and shim.waits_for_debugger():
             continue
         shim.refuse_blockers()
-        if shim.shim().waiting:
+        if shim.waiting():
             raise Refused(
                 "threads wait for a debugger that is not there",
                 ranks=RankSet.of([shim.rank]),
@@ -334,11 +336,11 @@ async def restart(
         await drive(machine, actions, _teller("restart", progress))
         if machine.problems:
             raise machine.problems[0]
-        for shim in actions.shims if held else ():
-            await shim.await_waitpoint(Deadline(settings.herd))
-            progress(RankRestored(shim.rank, shim.entry.host, shim.pid))
+        for hold in actions.holds if held else ():
+            await await_held(hold, Deadline(settings.herd))
+            progress(RankRestored(hold.rank, hold.entry.host, hold.pid))
         when, now = hooks.When.RESTART, actions.record
-        await hooks.after(when, now, actions.shims, settings, progress, checkpoint=handle)
+        await hooks.after(when, now, actions.holds, settings, progress, checkpoint=handle)
     return await _info(directory)
 
 
@@ -410,40 +412,40 @@ async def release(job: str, settings: Settings | None = None) -> tuple[str, ...]
         if proc.is_stopped(record.pid):
             stop_all(process_tree.of_job(record.pid), SIGCONT)
             lines.append(f"job '{job}' goes on")
-        record, shims = await take_over(directory, settings)
+        record, holds = await take_over(directory, settings)
         if half_back.was_on_its_way(directory, record):
             return (*lines, await make_whole(directory, record, settings))
-        past = clocks.held(shims, record.layer)
-        another = clocks.let_go(shims, record.layer)
+        past = clocks.held(holds, record.layer)
+        another = clocks.let_go(holds, record.layer)
         lines += [f"rank {rank} let go" for rank in past]
         if another:
             lines.append(
                 "they go another way than recorded; what was recorded from there on is gone"
             )
-        for shim in shims:
-            stopped = proc.is_stopped(shim.pid)  # not to be seen for a moment after the release
+        for hold in holds:
+            stopped = proc.is_stopped(hold.pid)  # not to be seen for a moment after the release
             try:
-                waiting = await shim.release(Deadline(settings.herd))
+                waiting = await hold.release(Deadline(settings.herd))
             except PermissionError:
-                raise Refused("a debugger still holds it", ranks=RankSet.of([shim.rank])) from None
+                raise Refused("a debugger still holds it", ranks=RankSet.of([hold.rank])) from None
             if waiting:
-                lines.append(f"rank {shim.rank}: {waiting} threads let go")
+                lines.append(f"rank {hold.rank}: {waiting} threads let go")
             if stopped:
-                signals.kill(shim.pid, None, SIGCONT)
-                lines.append(f"rank {shim.rank} let go")
-        still = RankSet.of(shim.rank for shim in shims)
+                signals.kill(hold.pid, None, SIGCONT)
+                lines.append(f"rank {hold.rank} let go")
+        still = RankSet.of(hold.rank for hold in holds)
         await Deadline(settings.herd).until(
-            lambda: not any(map(_waits, shims)), "all threads to leave the waitpoint", ranks=still
+            lambda: not any(map(_waits, holds)), "all threads to leave the waitpoint", ranks=still
         )
     return tuple(lines)
 
 
-def _held(shim: RankShim) -> bool:
-    return _waits(shim) or proc.is_stopped(shim.pid)
+def _held(hold: Hold) -> bool:
+    return _waits(hold) or proc.is_stopped(hold.pid)
 
 
-def _waits(shim: RankShim) -> bool:
+def _waits(hold: Hold) -> bool:
     try:
-        return shim.shim().waiting > 0
+        return hold.waiting() > 0
     except ProcessLookupError:
         return False

@@ -17,6 +17,7 @@ from crdebug.base.errors import CrdebugError, DeadlineExpired
 from crdebug.base.settings import Settings
 from crdebug.detached import jobs
 from crdebug.job.directory import JobDirectory
+from crdebug.job.holds import with_shims
 from crdebug.job.launch import Given, await_ranks
 from crdebug.native.build import build
 
@@ -57,14 +58,14 @@ class Front:
         reader, writer = await asyncio.open_connection(sock=there)
         limit = Deadline(settings.launch if self.held else FOR_EVER)
         try:
-            shims = await await_ranks(directory, directory.read(), limit)
-            rows = [f"rank {each.pid} {each.entry.executable}\n" for each in shims]
+            holds = await await_ranks(directory, directory.read(), limit)
+            rows = [f"rank {each.pid} {each.entry.executable}\n" for each in holds]
             writer.write("".join([f"job {job}\n", *rows, "all\n"]).encode())
             await writer.drain()
             # However long: whoever sits at the tool has his own pace. At its end they go on too.
             await reader.readline()
             if self.held:
-                for shim in shims:
+                for shim in with_shims(holds):
                     await shim.let_begin()
         except DeadlineExpired:
             await jobs.kill(job, settings)  # those that are there wait for the others

@@ -21,7 +21,7 @@ from crdebug.base.events import Event, JobSays
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
 from crdebug.job.directory import JobDirectory, JobRecord
-from crdebug.job.shims import RankShim, StoppedRank
+from crdebug.job.holds import Hold
 from crdebug.native.shim import app_layout
 from crdebug.native.shim.app_layout import App, Moment, Status, Wish
 from crdebug.node import proc
@@ -65,17 +65,17 @@ class RankApp:
         self._set(app_layout.ANSWERED, ask.asked)
 
 
-def find_apps(shims: Sequence[RankShim], file: str) -> tuple[RankApp, ...]:
+def find_apps(holds: Sequence[Hold], file: str) -> tuple[RankApp, ...]:
     """Of the ranks that have one. file: the shim's."""
 
-    def one(shim: RankShim) -> RankApp | None:
+    def one(hold: Hold) -> RankApp | None:
         with contextlib.suppress(ProcessLookupError):
-            found = find_symbols(shim.pid, [app_layout.SYMBOL], in_file=lambda path: path == file)
+            found = find_symbols(hold.pid, [app_layout.SYMBOL], in_file=lambda path: path == file)
             if found:
-                return RankApp(shim.rank, shim.pid, found[app_layout.SYMBOL])
+                return RankApp(hold.rank, hold.pid, found[app_layout.SYMBOL])
         return None
 
-    ranks = (one(shim) for shim in shims if not isinstance(shim, StoppedRank))
+    ranks = (one(hold) for hold in holds if hold.has_shim)
     return tuple(each for each in ranks if each is not None)
 
 
@@ -226,7 +226,7 @@ _WHEN = {
 async def around_checkpoint(
     directory: JobDirectory,
     record: JobRecord,
-    shims: Sequence[RankShim],
+    holds: Sequence[Hold],
     settings: Settings,
     tell: Callable[[Event], None],
     *,
@@ -241,7 +241,7 @@ async def around_checkpoint(
     runs: does it, or has a debugger stopped it meanwhile?
     Raises Refused when one of them is against it; those that were called are called after it too.
     """
-    apps = find_apps(shims, record.shim)
+    apps = find_apps(holds, record.shim)
     if held:
         refuse_quiet(apps)
     if held or not apps:
@@ -347,12 +347,12 @@ def failure(error: CrdebugError) -> Answer:
     return Answer(Status.REFUSED if refused else Status.FAILED, reason=str(error))
 
 
-def brought_back(shims: Sequence[RankShim], file: str, restarts: int, number: int) -> None:
+def brought_back(holds: Sequence[Hold], file: str, restarts: int, number: int) -> None:
     """In ranks that were just restored from checkpoint `number`, and have not run yet.
 
     restarts: how often the job has been; 0 if it repeats what is recorded, where it went on.
     """
-    apps = find_apps(shims, file)
+    apps = find_apps(holds, file)
     for app in apps:
         app.set_door(False)
     for app in _those(apps, lambda app: app.callbacks > 0):

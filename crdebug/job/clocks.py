@@ -20,7 +20,7 @@ from pathlib import Path
 from crdebug.acquire.symbols import find_symbols
 from crdebug.base.errors import NotAvailable, Refused
 from crdebug.base.ranks import RankSet
-from crdebug.job.shims import RankShim
+from crdebug.job.holds import Hold
 from crdebug.native.recorder import clock as layout
 from crdebug.native.recorder.clock import NEVER, Clock, Enforce, Held
 from crdebug.node import owners, proc
@@ -44,18 +44,15 @@ __all__ = [
 class RankClock:
     """A rank's clock, with its address. hold: of the function in which the rank is held."""
 
-    shim: RankShim
+    rank: int
+    pid: int
     address: int
     hold: int
-
-    @property
-    def rank(self) -> int:
-        return self.shim.rank
 
     def read(self) -> Clock:
         """Raises ProcessLookupError when the rank is gone, or has become another program."""
         try:
-            data = proc.read_memory(self.shim.pid, self.address, layout.SIZE)
+            data = proc.read_memory(self.pid, self.address, layout.SIZE)
         except OSError as error:
             raise self._what_it_means(error) from None
         return Clock.parse(data)
@@ -67,7 +64,7 @@ class RankClock:
     def look_at(self, address: int, size: int) -> None:
         """Have these bytes looked at where calls begin and end: `Clock.looked_changed`."""
         try:
-            seen = proc.read_memory(self.shim.pid, address, size)
+            seen = proc.read_memory(self.pid, address, size)
         except OSError:
             seen = None
         self._write(layout.LOOK_OFFSET, layout.look(address, size, seen))
@@ -85,7 +82,7 @@ class RankClock:
 
     def _write(self, offset: int, data: bytes) -> None:
         try:
-            proc.write_memory(self.shim.pid, self.address + offset, data)
+            proc.write_memory(self.pid, self.address + offset, data)
         except OSError as error:
             raise self._what_it_means(error) from None
 
@@ -110,25 +107,25 @@ class AnotherProgram(RankGone):
     """The rank's process is there, but not what it was (execve(2))."""
 
 
-def find(shims: Iterable[RankShim], layer: str) -> tuple[RankClock, ...]:
+def find(holds: Iterable[Hold], layer: str) -> tuple[RankClock, ...]:
     """The clocks of these ranks; none if their MPI calls are not counted (no layer). Of a rank that
     is gone there is one, too: who reads it learns that."""
     found = []
-    for shim in shims if layer else ():
+    for hold in holds if layer else ():
         names = (layout.SYMBOL, layout.HOLD_FUNCTION)
         try:
-            symbols = find_symbols(shim.pid, names, in_file=lambda path: path == layer)
+            symbols = find_symbols(hold.pid, names, in_file=lambda path: path == layer)
         except ProcessLookupError:
             symbols = dict.fromkeys(names, 0)
         if len(symbols) == len(names):
-            found.append(RankClock(shim, *(symbols[name] for name in names)))
+            found.append(RankClock(hold.rank, hold.pid, *(symbols[name] for name in names)))
     return tuple(found)
 
 
-def held(shims: Iterable[RankShim], layer: str) -> RankSet:
+def held(holds: Iterable[Hold], layer: str) -> RankSet:
     """The ranks that hold in the past. Without a debugger nothing lets them go on."""
     found = []
-    for clock in find(shims, layer):
+    for clock in find(holds, layer):
         with contextlib.suppress(ProcessLookupError, NotAvailable):
             if clock.read().held:
                 found.append(clock.rank)
@@ -146,14 +143,14 @@ def leaving(clocks: Iterable[RankClock]) -> frozenset[int]:
     return frozenset(found)
 
 
-def let_go(shims: Iterable[RankShim], layer: str) -> bool:
+def let_go(holds: Iterable[Hold], layer: str) -> bool:
     """No rank holds anywhere any more: in the past they do, until a debugger lets them go on, and
     there is none from now on.
 
     Returns whether one held because its call was not the recorded one. What is recorded behind that
     does not fit any more: all those that repeat it go on anew.
     """
-    found = find(shims, layer)
+    found = find(holds, layer)
     states = {}
     for clock in found:
         with contextlib.suppress(ProcessLookupError):

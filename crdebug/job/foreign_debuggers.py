@@ -9,26 +9,28 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import DeadlineExpired, Refused
 from crdebug.base.ranks import RankSet
-from crdebug.job.shims import RankShim, StoppedRank
+from crdebug.job.holds import Hold, with_shims
+from crdebug.job.waitpoint import WaitpointHold
 from crdebug.node import proc
 
 _MOMENT = 1.0  # seconds
 _HINT = "detach it, or ask there (docs/gdb.md)"
 
 
-def _tracer(shim: RankShim) -> int:
+def _tracer(shim: WaitpointHold) -> int:
     return max((thread.tracer for thread in proc.threads(shim.pid)), default=0)
 
 
 @contextlib.asynccontextmanager
-async def let_go(shims: Sequence[RankShim], deadline: Deadline) -> AsyncIterator[RankSet]:
+async def let_go(holds: Sequence[Hold], deadline: Deadline) -> AsyncIterator[RankSet]:
     """While the block runs, every rank that a debugger holds waits, traced by nobody, if the
     debugger knows the protocol: it breaks at MPIR_checkpoint_debugger_detach. The ranks are told.
 
     Raises Refused when one does not let go: it stands at its prompt, or does not know.
     """
+    shims = with_shims(holds)
     held = {shim.rank: _tracer(shim) for shim in shims}
-    traced = [shim for shim in shims if held[shim.rank] and not isinstance(shim, StoppedRank)]
+    traced = [shim for shim in shims if held[shim.rank]]
     asked = [shim for shim in traced if await _runs(shim)]
     goes = {held[shim.rank] for shim in asked}
     for shim in traced:  # a debugger lets all of its ranks go when one of them asks
@@ -60,14 +62,14 @@ async def let_go(shims: Sequence[RankShim], deadline: Deadline) -> AsyncIterator
             await back.until(lambda: all(_is_back(shim, held) for shim in traced), "")
 
 
-def _is_back(shim: RankShim, held: Mapping[int, int]) -> bool:
+def _is_back(shim: WaitpointHold, held: Mapping[int, int]) -> bool:
     try:
-        return shim.shim().waiting == 0 or not proc.is_alive(held[shim.rank])
+        return shim.waiting() == 0 or not proc.is_alive(held[shim.rank])
     except ProcessLookupError:
         return True
 
 
-async def _runs(shim: RankShim) -> bool:
+async def _runs(shim: WaitpointHold) -> bool:
     """Debuggers stop ranks for a moment, too, as for a condition."""
     with contextlib.suppress(DeadlineExpired):
         await Deadline(_MOMENT).until(lambda: proc.status(shim.pid)["State"][0] != "t", "")
@@ -75,5 +77,5 @@ async def _runs(shim: RankShim) -> bool:
     return False
 
 
-def _refused(shim: RankShim, text: str) -> Refused:
+def _refused(shim: WaitpointHold, text: str) -> Refused:
     return Refused(text, ranks=RankSet.of([shim.rank]), hint=_HINT)

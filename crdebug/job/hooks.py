@@ -19,7 +19,7 @@ from crdebug.base.events import Event, JobSays
 from crdebug.base.settings import Settings, hooks_home
 from crdebug.checkpoint.store import Checkpoint
 from crdebug.job.directory import JobRecord
-from crdebug.job.shims import RankShim
+from crdebug.job.holds import Hold
 from crdebug.node import programs
 
 
@@ -54,7 +54,7 @@ def find(when: When) -> tuple[Path, ...]:
 
 
 async def run(
-    when: When, record: JobRecord, shims: Sequence[RankShim], settings: Settings, **more: str
+    when: When, record: JobRecord, holds: Sequence[Hold], settings: Settings, **more: str
 ) -> None:
     """Run the hooks for a moment, one after the other, until one fails. Raises Refused.
 
@@ -67,7 +67,7 @@ async def run(
         "CRDEBUG_HOOK": when.value,
         "CRDEBUG_JOB": record.name,
         "CRDEBUG_INCARNATION": str(record.incarnation),
-        "CRDEBUG_RANKS": " ".join(f"{shim.rank}:{shim.pid}" for shim in shims),
+        "CRDEBUG_RANKS": " ".join(f"{hold.rank}:{hold.pid}" for hold in holds),
         **{f"CRDEBUG_{name.upper()}": value for name, value in more.items()},
     }
     for path in find(when):
@@ -86,7 +86,7 @@ async def run(
 @contextlib.asynccontextmanager
 async def around_checkpoint(
     record: JobRecord,
-    shims: Sequence[RankShim],
+    holds: Sequence[Hold],
     settings: Settings,
     tell: Callable[[Event], None],
 ) -> AsyncIterator[list[Checkpoint]]:
@@ -95,26 +95,26 @@ async def around_checkpoint(
     """
     taken: list[Checkpoint] = []
     try:
-        await run(When.BEFORE, record, shims, settings)
+        await run(When.BEFORE, record, holds, settings)
         yield taken
     finally:
         handle = taken[0].handle if taken else ""
         outcome = "taken" if taken else "failed"
         await after(
-            When.CONTINUE, record, shims, settings, tell, checkpoint=handle, outcome=outcome
+            When.CONTINUE, record, holds, settings, tell, checkpoint=handle, outcome=outcome
         )
 
 
 async def after(
     when: When,
     record: JobRecord,
-    shims: Sequence[RankShim],
+    holds: Sequence[Hold],
     settings: Settings,
     tell: Callable[[Event], None],
     **more: str,
 ) -> None:
     """`run`, of what is done already: a hook that fails is told, and undoes nothing."""
     try:
-        await run(when, record, shims, settings, **more)
+        await run(when, record, holds, settings, **more)
     except CrdebugError as error:
         tell(JobSays(str(error)))

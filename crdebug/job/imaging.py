@@ -26,9 +26,9 @@ from crdebug.checkpoint.store import Checkpoint, Draft
 from crdebug.job import clocks, host_resources, saved_logs, standard_input
 from crdebug.job import incremental_parent as bases
 from crdebug.job.directory import JobRecord, is_alive
+from crdebug.job.holds import Hold, with_shims
 from crdebug.job.restored_variables import broken_calls
 from crdebug.job.restoring import JOB_MOUNT, OUTPUT, Restoring, find_crs, memory_of
-from crdebug.job.shims import RankShim
 from crdebug.node import container, proc, process_tree, signals
 
 P = ParamSpec("P")
@@ -83,7 +83,7 @@ class Imaging(Restoring):
     async def dump(
         self,
         record: JobRecord,
-        shims: Sequence[RankShim],
+        holds: Sequence[Hold],
         *,
         running: bool,
         stop: bool = False,
@@ -103,7 +103,7 @@ class Imaging(Restoring):
         run, every = self.directory.run(record.incarnation), self.settings.full_every
         base = await asyncio.to_thread(bases.find, run, self.store, every) if tracked else None
         dump = functools.partial(
-            self._dump, record, shims, crs, running=running, stop=stop, tracked=tracked
+            self._dump, record, holds, crs, running=running, stop=stop, tracked=tracked
         )
         try:
             return await dump(base)
@@ -115,7 +115,7 @@ class Imaging(Restoring):
     async def _dump(
         self,
         record: JobRecord,
-        shims: Sequence[RankShim],
+        holds: Sequence[Hold],
         crs: Crs,
         base: Manifest | None,
         *,
@@ -149,8 +149,8 @@ class Imaging(Restoring):
                     host_resources.note(pids, [file.path for file in saved]), draft.run
                 )
             programs = mapped_programs(pids)
-            inside.update((shim.rank, proc.inner_pid(shim.pid)) for shim in shims)
-            now.update((each.rank, each.read().now) for each in clocks.find(shims, record.layer))
+            inside.update((hold.rank, proc.inner_pid(hold.pid)) for hold in holds)
+            now.update((each.rank, each.read().now) for each in clocks.find(holds, record.layer))
             for name in OUTPUT:
                 shutil.copyfile(run / name, draft.run / name)
             standard_input.save(run, draft.run)
@@ -159,7 +159,7 @@ class Imaging(Restoring):
             if running:
                 # The CRS has broken off system calls in the job itself, not in the image only.
                 calls = broken_calls(draft.images)
-                for shim in shims:
+                for shim in with_shims(holds):
                     if not shim.waits_for_debugger():
                         shim.make_calls_again(calls)
             if stop:
@@ -198,7 +198,7 @@ class Imaging(Restoring):
             crs=crs.name,
             inside=inside,
             now=now,
-            ended=self._ended(record, shims),
+            ended=self._ended(record, holds),
             saved=saved,
             programs=programs,
             hashes=hashes,
@@ -211,19 +211,19 @@ class Imaging(Restoring):
             copied=copied,
         )
 
-    def _ended(self, record: JobRecord, shims: Sequence[RankShim]) -> tuple[RankRecord, ...]:
+    def _ended(self, record: JobRecord, holds: Sequence[Hold]) -> tuple[RankRecord, ...]:
         """What a checkpoint has of the ranks that are not there any more."""
         logs = clocks.logs(self.directory.run(record.incarnation))
         return tuple(
             RankRecord(rank, 0, "", "ended", (), 0, clocks.end(logs / str(rank)))
-            for rank in self.directory.ended(record, RankSet.of(shim.rank for shim in shims))
+            for rank in self.directory.ended(record, RankSet.of(hold.rank for hold in holds))
         )
 
     async def publish(
         self,
         image: Image,
         record: JobRecord,
-        shims: Sequence[RankShim],
+        holds: Sequence[Hold],
         *,
         note: str,
         threads: Mapping[int, tuple[ThreadRecord, ...]] | None,
@@ -233,15 +233,15 @@ class Imaging(Restoring):
         """Make a dump a checkpoint. threads: by rank; None without a debugger."""
         ranks = tuple(
             RankRecord(
-                rank=shim.rank,
-                pid=image.inside[shim.rank],
-                executable=shim.entry.executable,
-                location=(locations or {}).get(shim.rank, ""),
-                threads=(threads or {}).get(shim.rank, ()),
-                selected=(selected or {}).get(shim.rank, 0),
-                now=image.now.get(shim.rank, 0),
+                rank=hold.rank,
+                pid=image.inside[hold.rank],
+                executable=hold.entry.executable,
+                location=(locations or {}).get(hold.rank, ""),
+                threads=(threads or {}).get(hold.rank, ()),
+                selected=(selected or {}).get(hold.rank, 0),
+                now=image.now.get(hold.rank, 0),
             )
-            for shim in shims
+            for hold in holds
         )
         ranks = tuple(sorted((*ranks, *image.ended), key=lambda each: each.rank))
         system = os.uname()

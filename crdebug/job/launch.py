@@ -19,7 +19,7 @@ from crdebug.base.errors import BadInput, CrdebugError, NotAvailable, Refused, S
 from crdebug.base.settings import Settings
 from crdebug.job import clocks, native_parts, standard_input
 from crdebug.job.directory import JobDirectory, JobRecord, has_ended, is_alive, unused
-from crdebug.job.shims import RankShim, find_shims
+from crdebug.job.holds import Hold, find_holds
 from crdebug.job.told import told
 from crdebug.native.build import build
 from crdebug.native.recorder.build import build_layer, mpicc_of
@@ -319,7 +319,7 @@ async def await_ranks(
     record: JobRecord,
     deadline: Deadline,
     seen: Callable[[], None] = lambda: None,
-) -> tuple[RankShim, ...]:
+) -> tuple[Hold, ...]:
     """Wait until all ranks have registered; returns those that have not ended. Raises CrdebugError
     with the launcher's last words if it ends before that, Refused if it ends then, DeadlineExpired.
     """
@@ -344,8 +344,8 @@ async def await_ranks(
     seen()
     try:
         if record.adopted:
-            return find_shims(find_job(record.pid).entries, record.shim, adopted=True)
-        return find_shims(acquire(record.pid), record.shim)
+            return find_holds(find_job(record.pid).entries, record.shim, adopted=True)
+        return find_holds(acquire(record.pid), record.shim)
     except ProcessLookupError:
         raise has_ended(directory) from None
 

@@ -18,8 +18,8 @@ from crdebug.base.settings import Settings
 from crdebug.checkpoint import ghosts
 from crdebug.checkpoint.open_files import RollBack
 from crdebug.job.directory import BESIDE, JobDirectory, JobRecord
+from crdebug.job.holds import Hold, refuse_traced
 from crdebug.job.launch import await_ranks
-from crdebug.job.shims import RankShim, refuse_traced
 from crdebug.node import code, container, proc
 
 # What every GDB of ours has sourced (crdebug.attached.gdbs).
@@ -69,16 +69,16 @@ def _is_outside(pid: int) -> bool:
 
 async def take_over(
     directory: JobDirectory, settings: Settings
-) -> tuple[JobRecord, tuple[RankShim, ...]]:
+) -> tuple[JobRecord, tuple[Hold, ...]]:
     """The ranks of a job that nobody attends, made such that they can be attached to.
 
     Callers hold the job's lock. Raises BadInput, DeadlineExpired, StoreError; Refused when
     somebody's debugger holds a rank of it.
     """
     record = await recover(directory, settings)
-    shims = await await_ranks(directory, record, Deadline(settings.attach))
-    await let_go(shims, settings)
-    return record, shims
+    holds = await await_ranks(directory, record, Deadline(settings.attach))
+    await let_go(holds, settings)
+    return record, holds
 
 
 async def recover(directory: JobDirectory, settings: Settings) -> JobRecord:
@@ -99,7 +99,7 @@ async def recover(directory: JobDirectory, settings: Settings) -> JobRecord:
     return record
 
 
-async def let_go(shims: Sequence[RankShim], settings: Settings) -> None:
+async def let_go(holds: Sequence[Hold], settings: Settings) -> None:
     """See to it that no debugger holds the ranks, nor has left anything in them.
 
     A GDB of a crdebug that died ends by itself, and is ended if it does not. Raises Refused for
@@ -107,16 +107,16 @@ async def let_go(shims: Sequence[RankShim], settings: Settings) -> None:
     """
 
     def left() -> tuple[int, ...]:
-        return tuple({tracer for shim in shims for tracer in _gdbs_of_ours(shim.pid)})
+        return tuple({tracer for hold in holds for tracer in _gdbs_of_ours(hold.pid)})
 
     try:
         await Deadline(settings.stop / 3).until(lambda: not left(), "")
     except DeadlineExpired:
         await container.end_all(left, Deadline(settings.stop))
-    for shim in shims:
+    for hold in holds:
         with contextlib.suppress(ProcessLookupError):
-            refuse_traced(shim.pid, shim.rank)
-            code.remove_breakpoints(shim.pid)
+            refuse_traced(hold.pid, hold.rank)
+            code.remove_breakpoints(hold.pid)
 
 
 def _gdbs_of_ours(pid: int) -> set[int]:

@@ -11,13 +11,13 @@ from crdebug.base.ranks import RankSet
 from crdebug.checkpoint.images import CoreThread, read_threads
 from crdebug.checkpoint.manifest import Manifest
 from crdebug.checkpoint.protocol import variables
-from crdebug.job.shims import RankShim, StoppedRank
+from crdebug.job.holds import Hold, with_shims
 from crdebug.native.shim import layout
 from crdebug.node import proc
 
 
 def set_variables(
-    shims: Sequence[RankShim], manifest: Manifest, images: Path, *, debugger: bool
+    holds: Sequence[Hold], manifest: Manifest, images: Path, *, debugger: bool
 ) -> None:
     """The protocol's table, in the memory of restored ranks none of which has run yet.
 
@@ -28,11 +28,9 @@ def set_variables(
     """
     threads = read_threads(images)
     calls, blocked = _broken(threads), {each.tid: each.blocked for each in threads}
-    for bare in shims:
-        if isinstance(bare, StoppedRank):
-            continue
+    for bare in with_shims(holds):
         shim = replace(bare, blocked=blocked)  # the CRS has its threads block all signals yet
-        waiting = any(entry.inside for entry in shim.table())
+        waiting = bool(shim.inside())
         # Without crdebug's debugger a rank may have waited for another one.
         attended = manifest.debugger or waiting
         expected, wanted = variables(attended, debugger)

@@ -34,8 +34,8 @@ from crdebug.job import (
     standard_input,
 )
 from crdebug.job.directory import JobDirectory, JobRecord, is_alive
+from crdebug.job.holds import Hold, find_holds
 from crdebug.job.restored_variables import set_variables
-from crdebug.job.shims import RankShim, StoppedRank, find_shims
 from crdebug.node import container, proc, process_tree
 from crdebug.node.criu_program import find_criu
 from crdebug.node.ptrace import Held, held_container
@@ -137,7 +137,7 @@ class Restoring:
 
     async def restore(
         self, manifest: Manifest, record: JobRecord, *, debugger: bool
-    ) -> tuple[JobRecord, tuple[RankShim, ...]]:
+    ) -> tuple[JobRecord, tuple[Hold, ...]]:
         """Bring a checkpoint back as the next incarnation, in the place of the one that is there.
 
         The old one stands still meanwhile. Once the new one is whole, the old one is ended, its
@@ -155,19 +155,19 @@ class Restoring:
             )
         had_one = is_alive(record)
         try:
-            new, shims = await self._replace(manifest, record, crs, debugger)
+            new, holds = await self._replace(manifest, record, crs, debugger)
         except CrsFailed:
             now = self.directory.read()
             passed = now.incarnation != record.incarnation or (had_one and not is_alive(now))
             if not passed:
                 raise
-            new, shims = await self._replace(manifest, now, crs, debugger)
+            new, holds = await self._replace(manifest, now, crs, debugger)
         self.directory.forget_runs(new.incarnation)
-        return new, shims
+        return new, holds
 
     async def _replace(
         self, manifest: Manifest, record: JobRecord, crs: Crs, debugger: bool
-    ) -> tuple[JobRecord, tuple[RankShim, ...]]:
+    ) -> tuple[JobRecord, tuple[Hold, ...]]:
         async with self._standing_still(record) as old:
             try:
                 return await self._bring_back(manifest, record, crs, debugger)
@@ -185,24 +185,24 @@ class Restoring:
 
     async def _bring_back(
         self, manifest: Manifest, record: JobRecord, crs: Crs, debugger: bool
-    ) -> tuple[JobRecord, tuple[RankShim, ...]]:
+    ) -> tuple[JobRecord, tuple[Hold, ...]]:
         home = self.store.path(manifest.number)
         incarnation = record.incarnation + 1
         run = self.directory.run(incarnation)
         rollback = RollBack(manifest.saved, home / "files", self.directory.made(incarnation))
         new = record
-        shims: tuple[RankShim, ...] = ()
+        holds: tuple[Hold, ...] = ()
 
         async def whole(pid: int) -> Path:
-            nonlocal new, shims
+            nonlocal new, holds
             entries = entries_of(manifest) if record.adopted else acquire(pid)
-            shims = find_shims(entries, manifest.shim, adopted=record.adopted)
-            set_variables(shims, manifest, home / "images", debugger=debugger)
+            holds = find_holds(entries, manifest.shim, adopted=record.adopted)
+            set_variables(holds, manifest, home / "images", debugger=debugger)
             if not debugger:
-                clocks.let_go(shims, manifest.layer)
+                clocks.let_go(holds, manifest.layer)
             if self.store is self.directory.store:  # what crdebug takes of itself, no program sees
                 times = 0 if debugger and manifest.layer else record.incarnation
-                app_requests.brought_back(shims, manifest.shim, times, manifest.number)
+                app_requests.brought_back(holds, manifest.shim, times, manifest.number)
             new = replace(
                 record,
                 incarnation=incarnation,
@@ -257,13 +257,13 @@ class Restoring:
             else:
                 await crs.restore(images, mounts, whole, limit, begun=begun)
             undo.pop_all()
-        for shim in shims:
-            if isinstance(shim, StoppedRank) and not debugger:
-                shim.set_gate(1)
+        for hold in holds if not debugger else ():
+            if not hold.has_shim:  # nobody in it could do so
+                hold.open()
         shutil.rmtree(run / "images", ignore_errors=True)
         for name in ("final", "made"):
             (run / name).unlink(missing_ok=True)
-        return new, shims
+        return new, holds
 
     def _give_up(self, rollback: RollBack, incarnation: int) -> None:
         if not self._is_final(incarnation):

@@ -33,10 +33,10 @@ from crdebug.job.directory import (
     is_alive,
     parse_handle,
 )
+from crdebug.job.holds import Hold, with_shims
 from crdebug.job.launch import Given, await_ranks, end, launch
 from crdebug.job.output import tell_phase
 from crdebug.job.recovery import recover, take_over
-from crdebug.job.shims import RankShim
 from crdebug.native.shim.app_layout import Status, Wish
 from crdebug.session.arrays import Arrays
 from crdebug.session.points import Points
@@ -78,9 +78,9 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         given = Given(env or {}, cwd, stdin, more=stdin is None)
         directory, record = await launch(argv, name=name, hold=True, settings=settings, given=given)
         try:
-            shims = await await_ranks(directory, record, Deadline(settings.launch))
+            holds = await await_ranks(directory, record, Deadline(settings.launch))
             tell_phase(subscriber, "run", "attach")
-            session = await cls._begin(directory, record, shims, settings, subscriber)
+            session = await cls._begin(directory, record, holds, settings, subscriber)
         except BaseException:
             await end(record, Deadline(settings.stop))
             directory.forget_if_over()
@@ -88,10 +88,10 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         try:
             if stop_at_main:
                 tell_phase(subscriber, "run", "main")
-                await to_main(session._group, shims, settings)
+                await to_main(session._group, with_shims(holds), settings)
             else:
-                for shim in shims:
-                    shim.set_gate(1)
+                for hold in holds:
+                    hold.open()
         except BaseException:
             await session.close()
             raise
@@ -128,8 +128,8 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         if await is_attended(directory.session_socket):
             raise attended_already(directory)
         async with directory.lock_within("attach", Deadline(settings.stop)):
-            record, shims = await take_over(directory, settings)
-            session = await cls._begin(directory, record, shims, settings, subscriber)
+            record, holds = await take_over(directory, settings)
+            session = await cls._begin(directory, record, holds, settings, subscriber)
             try:
                 if not half_back.was_on_its_way(directory, record):
                     await session._job("attach").lead_out_all()
@@ -202,15 +202,15 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         cls,
         directory: JobDirectory,
         record: JobRecord,
-        shims: tuple[RankShim, ...],
+        holds: tuple[Hold, ...],
         settings: Settings,
         subscriber: Callable[[Event], None] | None,
     ) -> Session:
-        entries = [shim.entry for shim in shims]
-        ended = directory.ended(record, RankSet.of(shim.rank for shim in shims))
+        entries = [hold.entry for hold in holds]
+        ended = directory.ended(record, RankSet.of(hold.rank for hold in holds))
         group = await attach_group(entries, record.signal, settings, subscriber, ended)
         session = cls(group, directory.name, settings, subscriber)
-        job = session._attend(AttendedJob(group, directory, record, shims, settings, session._tell))
+        job = session._attend(AttendedJob(group, directory, record, holds, settings, session._tell))
         try:
             await job.open(session._requested, session._asked)
         except BaseException:
@@ -329,7 +329,7 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         if not self._all_run():
             return await self._as_it_stands(request)
         job = self._job("checkpoint")
-        now = (job.directory, job.record, job.shims, self.settings, self._tell)
+        now = (job.directory, job.record, job.holds, self.settings, self._tell)
         async with app_requests.around_checkpoint(*now, runs=self._all_run):
             return await self._as_it_stands(request)
 

@@ -113,7 +113,7 @@ class Near:
     def _require_leaders(self) -> None:
         """Raises Refused when a rank's main thread has ended: the memory is read and written by it,
         and nothing but a checkpoint brings it back."""
-        gone = RankSet.of(shim.rank for shim in self._job.shims if leader_has_ended(shim.pid))
+        gone = RankSet.of(hold.rank for hold in self._job.holds if leader_has_ended(hold.pid))
         if gone:
             raise Refused("its main thread has ended (pthread_exit)", ranks=gone)
 
@@ -130,7 +130,7 @@ class Near:
 
     async def drained(self) -> None:
         """Until the launcher has nothing to do: what the ranks have written is where it belongs."""
-        ranks = {shim.pid for shim in self._job.shims}
+        ranks = {hold.pid for hold in self._job.holds}
         others = [pid for pid in process_tree.of_job(self._job.record.pid) if pid not in ranks]
 
         def idle() -> bool:

@@ -66,7 +66,7 @@ def moved(clock: RankClock) -> tuple[int, int]:
     call it says nothing: many MPIs compute while they wait."""
     state = clock.read()
     computes = state.now % 2 == 0 and not state.held
-    return state.now, proc.processor_time(clock.shim.pid) if computes else 0
+    return state.now, proc.processor_time(clock.pid) if computes else 0
 
 
 class Replay:
@@ -159,7 +159,7 @@ class Replay:
             for clock in self._clocks
             if clock.rank != self._focus
             and clock.read().now == self._cut[clock.rank]
-            and proc.reads_input(clock.shim.pid)
+            and proc.reads_input(clock.pid)
         )
 
     def _there(self) -> bool:

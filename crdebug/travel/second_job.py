@@ -63,7 +63,7 @@ async def beside(
         undo.push_async_callback(second.end)
         await second.restart(manifest, store)
         await second.give_input_again()
-        found = clocks.find(second.shims, record.layer)
+        found = clocks.find(second.holds, record.layer)
         await Replay(second, found, cut, None).run()
         await show_callers(group, group.ranks, record.layer)
         yield group

@@ -19,7 +19,7 @@ from crdebug.checkpoint.store import CheckpointStore
 from crdebug.debugger.target import Target, TargetState
 from crdebug.job import clocks
 from crdebug.job.clocks import NEVER, RankClock
-from crdebug.job.shims import RankShim
+from crdebug.job.holds import Hold
 from crdebug.native.recorder.clock import Refused as Reason
 from crdebug.node import proc
 from crdebug.timeline.cuts import latest_cut
@@ -49,7 +49,7 @@ class Traveller:
         self.job = job
         self.tell = tell
         self._clocks: tuple[RankClock, ...] = ()
-        self._shims: tuple[RankShim, ...] = ()  # the ranks that these are of
+        self._holds: tuple[Hold, ...] = ()  # the ranks that these are of
         self.recorded = Recorded()
         self._checkpoints = Checkpoints(job.directory)
         self.near = Near(job, lambda: clocks.leaving(self.clocks()))
@@ -71,9 +71,9 @@ class Traveller:
                 "this job's MPI calls are not recorded: there is no way back but to a checkpoint",
                 hint="start it with 'crdebug run --record'",
             )
-        if self._shims is not self.job.shims:
-            self._clocks = clocks.find(self.job.shims, record.layer)
-            self._shims = self.job.shims
+        if self._holds is not self.job.holds:
+            self._clocks = clocks.find(self.job.holds, record.layer)
+            self._holds = self.job.holds
         return self._clocks
 
     def clock(self, rank: int) -> RankClock:

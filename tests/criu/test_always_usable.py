@@ -12,7 +12,7 @@ from crdebug.base.deadline import Deadline
 from crdebug.base.events import Event, RankRestored
 from crdebug.detached import jobs
 from crdebug.job import restoring
-from crdebug.job.shims import RankShim
+from crdebug.job.waitpoint import WaitpointHold
 from crdebug.session import Session
 from harness import looks
 from harness.jobs import JOB, as_by_default, bare_job, run_to_end, session
@@ -46,7 +46,7 @@ def in_image(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
     seen: list[Row] = []
     real = restoring.set_variables
 
-    def looking(shims: Sequence[RankShim], *arguments: object, **options: object) -> None:
+    def looking(shims: Sequence[WaitpointHold], *arguments: object, **options: object) -> None:
         seen.append(looks.look(shims))
         real(shims, *arguments, **options)  # type: ignore[arg-type]
 
@@ -75,7 +75,7 @@ async def restart_bare(ends: Callable[[], str] | None) -> Row:
     await jobs.restart(HANDLE, lambda event: None)
     ranks = looks.shims()
     await Deadline(30).until(
-        lambda: not any(rank.shim().waiting for rank in ranks), "all threads to come out"
+        lambda: not any(rank.waiting() for rank in ranks), "all threads to come out"
     )
     row = looks.look(ranks)
     if ends:

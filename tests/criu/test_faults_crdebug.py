@@ -215,7 +215,7 @@ async def held_before_main(killed: Victim) -> bool:
 
 def _said_held() -> bool:
     with contextlib.suppress(CrdebugError):
-        return all(rank.shim().waiting for rank in looks.shims())
+        return all(rank.waiting() for rank in looks.shims())
     return False
 
 

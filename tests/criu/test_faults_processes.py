@@ -17,7 +17,8 @@ from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
 from crdebug.debugger.gdb import GdbTarget
 from crdebug.detached import jobs
-from crdebug.job.shims import RankShim, has_ended
+from crdebug.job.holds import has_ended
+from crdebug.job.waitpoint import WaitpointHold
 from crdebug.node import proc
 from crdebug.session import Session
 from harness import looks
@@ -50,7 +51,7 @@ async def ends_well(job: Session, program: Path) -> None:
 def nobody_waits() -> bool:
     """No rank that there is still has a thread in its waitpoint."""
     with contextlib.suppress(CrdebugError, ProcessLookupError):
-        return not any(shim.shim().waiting for shim in looks.shims() if proc.is_alive(shim.pid))
+        return not any(shim.waiting() for shim in looks.shims() if proc.is_alive(shim.pid))
     return True  # the launcher has ended them
 
 
@@ -328,7 +329,7 @@ async def test_who_blocks_the_signal_does_so_again_when_it_could_not_be_queued(
         shim = looks.shims()[1]
         (blocker,) = shim.blockers()
         with monkeypatch.context() as patch:
-            patch.setattr(RankShim, "queue_signal", fail)
+            patch.setattr(WaitpointHold, "queue_signal", fail)
             with pytest.raises(CrdebugError, match="temporarily unavailable"):
                 await job.checkpoint()
         await job.add_breakpoint(job.ranks, "work_step")

@@ -28,6 +28,7 @@ from crdebug.detached import jobs
 from crdebug.detached.checkpoint import Undisturbed
 from crdebug.job import clocks, imaging
 from crdebug.job.directory import JobDirectory
+from crdebug.job.holds import await_held
 from crdebug.node import proc, ptrace, signals
 from crdebug.session import Session
 from harness import looks, mpirun
@@ -360,7 +361,7 @@ async def test_a_job_that_waits_for_a_debugger_is_listed_as_held_until_it_is_rel
             async with ptrace.held(rank.pid, Deadline(30)):
                 rank.close_gate({thread.inner: -1 for thread in proc.threads(rank.pid)})
                 rank.queue_signal()
-            await rank.await_waitpoint(Deadline(30))
+            await await_held(rank, Deadline(30))
         assert state_of(JOB, await jobs.list_jobs()) == "held"
         await says(rf"threads wait for a debugger .*'crdebug release {JOB}'", "checkpoint", JOB)
         count = len(proc.threads(looks.shims()[0].pid))

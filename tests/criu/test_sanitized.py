@@ -24,4 +24,4 @@ async def test_threads_come_out_of_the_waitpoint_under_thread_sanitizer(
             await job.restart()
         (cause,) = (await job.resume(job.ranks)).cause
         assert cause.reason is StopReason.REPORT
-        assert not any(shim.shim().waiting for shim in looks.shims())
+        assert not any(shim.waiting() for shim in looks.shims())

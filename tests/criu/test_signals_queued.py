@@ -12,7 +12,7 @@ import pytest
 from crdebug.attached.gdbs import scripts
 from crdebug.base.deadline import Deadline
 from crdebug.detached import jobs
-from crdebug.job.shims import RankShim
+from crdebug.job.waitpoint import WaitpointHold
 from crdebug.node import proc, ptrace, signals
 from crdebug.session import Session
 from harness import looks
@@ -38,7 +38,7 @@ async def _stop_and_queue(job: Session, numbers: Sequence[int]) -> None:
         _queue(shim, numbers)
 
 
-def _queue(shim: RankShim, numbers: Sequence[int]) -> None:
+def _queue(shim: WaitpointHold, numbers: Sequence[int]) -> None:
     threads = [each for each in proc.threads(shim.pid) if each.name in NAMES]
     assert {each.name for each in threads} == NAMES
     for thread in threads:
@@ -115,7 +115,7 @@ async def test_none_comes_while_a_stock_gdb_has_a_checkpoint_taken(
     assert looks.output().splitlines() == ENDS
 
 
-def _queued(shim: RankShim) -> dict[str, int]:
+def _queued(shim: WaitpointHold) -> dict[str, int]:
     """By thread."""
     threads = proc.threads(shim.pid)
     return {each.name: proc.queued(shim.pid, each.tid) for each in threads if each.name in NAMES}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from crdebug.base.deadline import Deadline
 from crdebug.base.events import Location
 from crdebug.debugger.frames import at_program
-from crdebug.job.shims import RankShim
+from crdebug.job.waitpoint import WaitpointHold
 from crdebug.mi.records import MiTuple
 from crdebug.native.shim import layout
 from crdebug.node import proc
@@ -107,7 +107,7 @@ class Look:
         assert not told, f"after {what}:\n  " + "\n  ".join(told)
 
 
-def own_memory(shim: RankShim) -> tuple[Span, ...]:
+def own_memory(shim: WaitpointHold) -> tuple[Span, ...]:
     """What a checkpoint writes in a rank: the shim's struct and its two variables."""
     return (
         Span(shim.struct, shim.struct + layout.SIZE),

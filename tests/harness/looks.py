@@ -11,8 +11,9 @@ from crdebug.acquire.symbols import find_symbols
 from crdebug.base.deadline import Deadline
 from crdebug.job import clocks
 from crdebug.job.directory import JobDirectory
+from crdebug.job.holds import find_holds, with_shims
 from crdebug.job.launch import await_ranks
-from crdebug.job.shims import RankShim, find_shims
+from crdebug.job.waitpoint import WaitpointHold
 from crdebug.node import proc
 from crdebug.node.ptrace import Held, Traced
 from harness.jobs import JOB
@@ -30,11 +31,11 @@ class Row:
     waiting: bool
 
 
-def look(shims: Sequence[RankShim]) -> Row:
+def look(shims: Sequence[WaitpointHold]) -> Row:
     """The variables of a job whose ranks all have the same. Raises AssertionError."""
     rows = set()
     for shim in shims:
-        waiting = shim.shim().waiting
+        waiting = shim.waiting()
         threads = len(proc.threads(shim.pid))
         assert waiting in (0, threads), f"rank {shim.rank}: {waiting} of {threads} threads wait"
         assert (waiting == 0) or not shim.missing()
@@ -43,19 +44,19 @@ def look(shims: Sequence[RankShim]) -> Row:
     return rows.pop()
 
 
-def shims(job: str = JOB) -> tuple[RankShim, ...]:
+def shims(job: str = JOB) -> tuple[WaitpointHold, ...]:
     """The ranks of the incarnation that there is now."""
     record = JobDirectory(job).read()
-    return find_shims(acquire(record.pid), record.shim)
+    return with_shims(find_holds(acquire(record.pid), record.shim))
 
 
-def address(rank: RankShim, name: str) -> int:
+def address(rank: WaitpointHold, name: str) -> int:
     """Of a global of the program that a rank runs."""
     executable = rank.entry.executable
     return find_symbols(rank.pid, [name], in_file=lambda path: path == executable)[name]
 
 
-def number(rank: RankShim, name: str) -> int:
+def number(rank: WaitpointHold, name: str) -> int:
     """A global `long` of the program that a rank runs."""
     data = proc.read_memory(rank.pid, address(rank, name), 8)
     return int.from_bytes(data, "little", signed=True)
@@ -81,7 +82,7 @@ def end_soon(job: str = JOB, more: int = 50) -> int:
 
 
 @contextmanager
-def standing(ranks: Sequence[RankShim]) -> Iterator[bool]:
+def standing(ranks: Sequence[WaitpointHold]) -> Iterator[bool]:
     """While the block runs no rank does; False: but for those that GDBs hold, which may."""
     held, all_stand = Held(), True
     try:
@@ -105,7 +106,7 @@ async def reach(step: int, job: str = JOB, seconds: float = 60.0) -> None:
     """Wait until every rank of a running job is in a step or beyond it."""
     limit = Deadline(seconds)
     directory = JobDirectory(job)
-    ranks = await await_ranks(directory, directory.read(), limit)
+    ranks = with_shims(await await_ranks(directory, directory.read(), limit))
     await limit.until(lambda: all(number(rank, "step") >= step for rank in ranks), f"step {step}")
 
 

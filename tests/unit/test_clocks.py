@@ -10,7 +10,7 @@ import pytest
 
 from crdebug.base.errors import CrdebugError
 from crdebug.job import clocks
-from crdebug.job.shims import RankShim
+from crdebug.job.waitpoint import WaitpointHold
 
 pytestmark = pytest.mark.unit
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.unit
 def test_of_a_rank_that_is_gone_there_is_a_clock_that_says_so() -> None:
     with subprocess.Popen(["true"]) as gone:
         gone.wait()
-    (clock,) = clocks.find([cast(RankShim, SimpleNamespace(rank=3, pid=gone.pid))], "/pmpi.so")
+    (clock,) = clocks.find([cast(WaitpointHold, SimpleNamespace(rank=3, pid=gone.pid))], "/pmpi.so")
     assert clock.rank == 3
     for look in (clock.read, lambda: clock.set_stop(clocks.NEVER)):
         with pytest.raises(ProcessLookupError) as error:

@@ -1,16 +1,20 @@
-"""The shims of a job's ranks, read and written from outside (crdebug/native/shim/crdebug.h)."""
+"""A rank that its shim can hold in a waitpoint, read and written from outside.
+
+See crdebug/native/shim/crdebug.h.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from crdebug.acquire.mpir import ProcDesc
 from crdebug.acquire.symbols import find_symbols
 from crdebug.base.deadline import Deadline
-from crdebug.base.errors import CrdebugError, NotAvailable, Refused
+from crdebug.base.errors import NotAvailable, Refused
 from crdebug.base.ranks import RankSet
 from crdebug.native.shim import layout
 from crdebug.native.shim.layout import Shim, ThreadEntry
@@ -23,8 +27,8 @@ _DISTURBED = 10.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
-class RankShim:
-    """A rank, with the addresses of what its shim exports.
+class WaitpointHold:
+    """`Hold` by the shim's signal handler, with the addresses of what the shim exports.
 
     blocked: by TID as numbered in the job, the signals that a thread blocks once it runs, while the
     CRS has it block all of them.
@@ -35,9 +39,10 @@ class RankShim:
     gate_address: int
     with_address: int
     blocked: Mapping[int, int] = field(default_factory=dict)
+    has_shim: ClassVar[bool] = True
 
     @classmethod
-    def find(cls, entry: ProcDesc, shim: str) -> RankShim:
+    def find(cls, entry: ProcDesc, shim: str) -> WaitpointHold:
         """Raises NotAvailable when the rank has no shim, ProcessLookupError when it is gone."""
         found = find_symbols(entry.pid, (_STRUCT, _GATE, _WITH), in_file=lambda path: path == shim)
         if len(found) < 3:
@@ -131,23 +136,30 @@ class RankShim:
         bit = 1 << (self.shim().signal - 1)
         return tuple(thread for thread in self.threads() if thread.blocked & bit)
 
-    def who_blocks(self, blockers: Sequence[proc.Thread]) -> str:
-        """``thread 12 (x) blocks SIGRTMAX-2``."""
-        names = ", ".join(f"{thread.tid} ({thread.name})" for thread in blockers)
-        one = len(blockers) == 1
-        name = signals.name_of(self.shim().signal)
-        return f"thread{'' if one else 's'} {names} block{'s' if one else ''} {name}"
-
     def refuse_blockers(self) -> None:
         """Raises Refused, naming the threads that block the signal."""
         blockers = self.blockers()
         if blockers:
+            they = who_blocks(blockers, self.shim().signal)
             raise Refused(
-                f"{self.who_blocks(blockers)}, which only a debugger can have it take",
+                f"{they}, which only a debugger can have it take",
                 ranks=RankSet.of([self.rank]),
                 hint="take the checkpoint under a debugger ('crdebug attach'), "
                 "or choose another signal with 'crdebug run --signal'",
             )
+
+    def close(self, calls: Mapping[int, int], held: Mapping[int, int]) -> tuple[proc.Thread, ...]:
+        self.set_with_checkpoint(1)
+        self.close_gate(calls, held)
+        return self.blockers()
+
+    def lead_in(self) -> None:
+        self.queue_signal()
+
+    def call_off(self, blockers: Sequence[proc.Thread]) -> None:
+        self.open()  # whoever has the signal already passes
+        with contextlib.suppress(ProcessLookupError):
+            self._have_blocked_again(blockers)
 
     def close_gate(self, calls: Mapping[int, int], held: Mapping[int, int] | None = None) -> None:
         """Close the gate and say which system calls are to be made again.
@@ -182,11 +194,9 @@ class RankShim:
             if wanted is None or thread.inner in wanted:
                 signals.tgkill(self.pid, thread.tid, number)
 
-    def have_blocked_again(self, blockers: Iterable[proc.Thread]) -> None:
-        """Have those of these threads that were unblocked, and got no signal, block it again.
-
-        To be called when the gate is open: the shim's handler does it in passing.
-        """
+    def _have_blocked_again(self, blockers: Iterable[proc.Thread]) -> None:
+        """Have those of these threads that were unblocked, and got no signal, block it again: the
+        shim's handler does it in passing, for the gate is open."""
         bit = 1 << (self.shim().signal - 1)
         were = {thread.tid for thread in blockers}
         for thread in proc.threads(self.pid):
@@ -217,6 +227,12 @@ class RankShim:
             )
             self.queue_signal(again)
 
+    def waiting(self) -> int:
+        return self.shim().waiting
+
+    def inside(self) -> frozenset[int]:
+        return frozenset(entry.tid for entry in self.table() if entry.inside)
+
     def expected(self) -> tuple[proc.Thread, ...]:
         """The threads that have the waitpoint signal yet to take."""
         bit = 1 << (self.shim().signal - 1)
@@ -228,20 +244,6 @@ class RankShim:
             entry.tid for entry in self.table() if entry.inside or entry.flags & layout.EXEMPT
         }
         return tuple(thread for thread in proc.threads(self.pid) if thread.inner not in inside)
-
-    async def await_waitpoint(self, deadline: Deadline) -> None:
-        """Until every thread is in the waitpoint and nothing traces the rank.
-
-        Raises DeadlineExpired that names the threads, ProcessLookupError when the rank is gone.
-        """
-        try:
-            await deadline.until(lambda: not self.missing(), "")
-        except CrdebugError:
-            names = ", ".join(f"{thread.tid} ({thread.name})" for thread in self.missing())
-            raise deadline.expired(
-                f"threads to come to the waitpoint: {names}", ranks=RankSet.of([self.rank])
-            ) from None
-        refuse_traced(self.pid, self.rank)
 
     # ---- another's debugger -----------------------------------------------------------------
 
@@ -260,9 +262,12 @@ class RankShim:
 
     # ---- letting go without a debugger ------------------------------------------------------
 
+    def open(self) -> None:
+        self.set_gate(1)
+
     def waits_for_debugger(self) -> bool:
         """Has a debugger led every thread into the waitpoint, and let go?"""
-        return self.with_checkpoint == 1 and self.shim().waiting > 0 and not self.missing()
+        return self.with_checkpoint == 1 and self.waiting() > 0 and not self.missing()
 
     def run_hook(self, state: int) -> None:
         """Have every waiting thread run MPIR_checkpoint_debugger_crs_hook(state).
@@ -271,7 +276,7 @@ class RankShim:
         MPIR_debug_with_checkpoint is set.
         """
         self.set_crs_state(state)
-        self.queue_signal(entry.tid for entry in self.table() if entry.inside)
+        self.queue_signal(self.inside())
 
     async def let_begin(self) -> None:
         """Let the rank come from before main to its main, also while somebody's debugger holds it.
@@ -284,7 +289,7 @@ class RankShim:
             if proc.status(self.pid)["TracerPid"] == "0":
                 return True
             self.set_gate(1)
-            if self.shim().waiting and proc.status(self.pid)["State"][0] != "t":
+            if self.waiting() and proc.status(self.pid)["State"][0] != "t":
                 signals.kill(self.pid, None, signal.SIGURG)
                 return False
             return True
@@ -298,151 +303,20 @@ class RankShim:
                         self.set_gate(1)
 
     async def release(self, deadline: Deadline) -> int:
-        """Let all threads out that wait for a debugger; returns how many there were.
-
-        Raises PermissionError when something traces the rank, DeadlineExpired.
-        """
         async with ptrace.held(self.pid, deadline):
-            waiting = self.shim().waiting
+            waiting = self.waiting()
             self.set_with_checkpoint(0)
             if waiting:
-                if any(entry.inside for entry in self.table()):
+                if self.inside():
                     self.run_hook(layout.CRS_CONTINUE)
                 else:
                     self.set_gate(1)  # held before main: no signal frame, no hook
         return waiting
 
 
-@dataclass(frozen=True, slots=True)
-class StoppedRank(RankShim):
-    """A rank that no shim can be put into: it is held by SIGSTOP instead of in a waitpoint.
-
-    Its threads stand where they were; a system call that the CRS breaks off, and that the kernel
-    does not make again, shows EINTR unless a debugger takes that back.
-    """
-
-    @classmethod
-    def of(cls, entry: ProcDesc) -> StoppedRank:
-        return cls(entry, 0, 0, 0)
-
-    @property
-    def gate(self) -> int:
-        return int(not self._stands())
-
-    def set_gate(self, value: int) -> None:
-        if value:
-            signals.kill(self.pid, None, signals.CONT)
-
-    @property
-    def with_checkpoint(self) -> int:
-        return 0
-
-    def set_with_checkpoint(self, value: int) -> None:
-        """There is nobody to tell."""
-
-    def _stands(self) -> bool:
-        return all(thread.state in "TtZX" for thread in proc.threads(self.pid))
-
-    def shim(self) -> Shim:
-        held = [thread for thread in proc.threads(self.pid) if thread.state == "T"]
-        return Shim(self.rank, 0, len(held), False, 0, 0)
-
-    def table(self) -> tuple[ThreadEntry, ...]:
-        return ()
-
-    def set_table(self, entries: Iterable[ThreadEntry]) -> None:
-        """There is none."""
-
-    def refuse_obstacles(self) -> None:
-        """Nothing can be in the way of SIGSTOP."""
-
-    def blockers(self) -> tuple[proc.Thread, ...]:
-        return ()
-
-    def close_gate(self, calls: Mapping[int, int], held: Mapping[int, int] | None = None) -> None:
-        """The signal does it, see queue_signal."""
-
-    def queue_signal(self, inner_tids: Iterable[int] | None = None) -> None:
-        signals.kill(self.pid, None, signals.STOP)
-
-    def make_calls_again(self, calls: Mapping[int, int]) -> None:
-        """Nobody in the rank could."""
-
-    def expected(self) -> tuple[proc.Thread, ...]:
-        return ()
-
-    def missing(self) -> tuple[proc.Thread, ...]:
-        return tuple(each for each in proc.threads(self.pid) if each.state not in "TZX")
-
-    def run_hook(self, state: int) -> None:
-        self.set_gate(1)
-
-    async def release(self, deadline: Deadline) -> int:
-        waiting = self.shim().waiting
-        self.set_gate(1)
-        return waiting
-
-
-def has_ended(pid: int) -> bool:
-    """Or is about to: one that was killed is there for a moment, without memory to be read."""
-    return not proc.is_alive(pid) or proc.is_ending(pid) or proc.is_killed(pid)
-
-
-@contextlib.contextmanager
-def naming_the_ended(shims: Sequence[RankShim]) -> Iterator[None]:
-    """What goes wrong with a job whose ranks end goes wrong because of that: the error says so."""
-    try:
-        yield
-    except (CrdebugError, OSError) as error:
-        told, ranks = who_ended(shims)
-        if not ranks:
-            raise
-        raise CrdebugError(told, ranks=ranks) from error
-
-
-def who_ended(shims: Sequence[RankShim]) -> tuple[str, RankSet]:
-    """In words, and which ranks. One that was killed may have had the launcher end the others."""
-    ended = [shim for shim in shims if has_ended(shim.pid)]
-    pids = ", ".join(str(shim.pid) for shim in ended)
-    told = f"process {pids} has ended" if len(ended) == 1 else f"processes {pids} have ended"
-    return told, RankSet.of(shim.rank for shim in ended)
-
-
-def refuse_traced(pid: int, rank: int) -> None:
-    """Raises Refused when a debugger, whoever's, holds a thread of the rank."""
-    tracers = {thread.tracer for thread in proc.threads(pid)} - {0}
-    if tracers:
-        raise Refused(
-            f"process {min(tracers)} traces it",
-            ranks=RankSet.of([rank]),
-            hint="detach that debugger first",
-        )
-
-
-def find_shims(
-    entries: Iterable[ProcDesc], shim: str, *, adopted: bool = False
-) -> tuple[RankShim, ...]:
-    """The ranks' shims; of those that are about to end there is none any more. adopted: they were
-    put into a job that runs, where that could be done."""
-    found = []
-    for entry in entries:
-        try:
-            found.append(find_shim(entry, shim, adopted=adopted))
-        except (NotAvailable, ProcessLookupError):
-            if not has_ended(entry.pid):
-                raise
-    return tuple(found)
-
-
-def shim_of(shims: Iterable[RankShim], rank: int) -> RankShim:
-    """That of one rank, which is there."""
-    return next(shim for shim in shims if shim.rank == rank)
-
-
-def find_shim(entry: ProcDesc, shim: str, *, adopted: bool = False) -> RankShim:
-    try:
-        return RankShim.find(entry, shim)
-    except NotAvailable:
-        if not adopted:
-            raise
-        return StoppedRank.of(entry)
+def who_blocks(blockers: Sequence[proc.Thread], signal_number: int) -> str:
+    """``thread 12 (x) blocks SIGRTMAX-2``."""
+    names = ", ".join(f"{thread.tid} ({thread.name})" for thread in blockers)
+    one = len(blockers) == 1
+    name = signals.name_of(signal_number)
+    return f"thread{'' if one else 's'} {names} block{'s' if one else ''} {name}"
