@@ -45,7 +45,7 @@ async def run() -> None:
     )
     await jobs.run_detached(argv, "bench", Settings())
     directory = JobDirectory("bench")
-    shims = await await_ranks(directory, directory.read(), Deadline(60))
+    job = await await_ranks(directory, directory.read(), Deadline(60))
     attaching = Pairs(f"attach to {ranks} ranks", 1.3, 0.0)
     try:
         for _ in range(ROUNDS):
@@ -53,7 +53,7 @@ async def run() -> None:
             session = await Session.attach("bench")
             attaching.ours.append(time.perf_counter() - started)
             await session.detach()
-            attaching.bare.append(await bare_gdbs([shim.pid for shim in shims]))
+            attaching.bare.append(await bare_gdbs([hold.pid for hold in job.holds]))
     finally:
         await jobs.kill("bench")
     report([attaching])

@@ -27,6 +27,7 @@ from crdebug.debugger.target import Target
 from crdebug.job import native_parts
 from crdebug.job.directory import JobRecord, all_jobs, is_of, unused
 from crdebug.job.holds import Hold, SigstopHold
+from crdebug.job.incarnation import Incarnation
 from crdebug.job.waitpoint import WaitpointHold
 from crdebug.native.build import build
 from crdebug.native.shim import layout
@@ -88,7 +89,7 @@ async def adopt(
             directory.remove()
         raise
     tell(JobSays(f"from now on this is job {directory.name}"))
-    return AttendedJob(group, directory, record, holds, settings, tell)
+    return AttendedJob(group, Incarnation(directory, record, holds), settings, tell)
 
 
 def require_tree(found: FoundJob) -> None:

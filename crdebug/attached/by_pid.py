@@ -56,15 +56,15 @@ async def _part_of(directory: JobDirectory, ranks: str, settings: Settings) -> F
     if await is_attended(directory.session_socket):
         raise attended_already(directory)
     record = directory.read()
-    holds = await await_ranks(directory, record, Deadline(settings.attach))
-    held = RankSet.of(hold.rank for hold in holds if hold.waiting())
+    found = await await_ranks(directory, record, Deadline(settings.attach))
+    held = RankSet.of(hold.rank for hold in found.holds if hold.waiting())
     if held:
         raise Refused(
             "threads wait for a debugger",
             ranks=held,
             hint=f"attach to all ranks, or 'crdebug release {directory.name}' first",
         )
-    entries = tuple(hold.entry for hold in holds)
-    ended = directory.ended(record, RankSet.of(hold.rank for hold in holds))
+    entries = tuple(hold.entry for hold in found.holds)
+    ended = found.ended
     size = len(entries) + len(ended)
     return FoundJob(record.pid, f"job {directory.name}", entries, size, ended).only(ranks)

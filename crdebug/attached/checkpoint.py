@@ -21,18 +21,19 @@ from crdebug.debugger import checkpoint_commands
 from crdebug.debugger.group import TargetGroup
 from crdebug.debugger.target import Target, TargetState
 from crdebug.gdbscripts.wire import NO_CALL, Thread, was_interrupted
-from crdebug.job.directory import JobDirectory, JobRecord
+from crdebug.job.directory import JobDirectory
 from crdebug.job.ended_leaders import refuse_undumpable
 from crdebug.job.holds import (
     Hold,
     await_held,
     has_ended,
     hold_of,
-    naming_the_ended,
     refuse_traced,
     who_ended,
 )
-from crdebug.job.imaging import Image, Imaging
+from crdebug.job.imaging import Imaging, Stand
+from crdebug.job.incarnation import Incarnation
+from crdebug.job.taking import Taking
 from crdebug.job.waitpoint import who_blocks
 from crdebug.node import proc, ptrace
 
@@ -123,38 +124,34 @@ def load_herd(directory: JobDirectory) -> dict[int, Whereabouts]:
 
 
 class Operation:
-    """checkpoint.driver.Actions for a job under one GDB a rank.
+    """JobActions and RankActions for a job under one GDB a rank.
 
     launch: starts a GDB for a rank.  manifest: what to restart from, None for a checkpoint.
-    Afterwards `record` and `holds` are the incarnation's that is there, and `checkpoint` is what
-    was published.
+    Afterwards `job` is the incarnation that is there, and `checkpoint` is what was published.
     """
 
     def __init__(
         self,
         group: TargetGroup,
         imaging: Imaging,
-        record: JobRecord,
-        holds: tuple[Hold, ...],
+        job: Incarnation,
         *,
         launch: Launch,
         tell: Callable[[Event], None],
         note: str = "",
         manifest: Manifest | None = None,
     ) -> None:
-        self.record = record
-        self.holds = holds
-        self.checkpoint: Checkpoint | None = None
+        self.job = job
+        self._before = job
         self._group = group
         self._imaging = imaging
         self._settings: Settings = imaging.settings
         self._launch = launch
         self._tell = tell
-        self._note = note
+        self._taking = Taking(imaging, tell, note)
         self._manifest = manifest
         self._where: dict[int, Whereabouts] = {}
         self._stops: dict[int, RankStopped | None] = {}
-        self._image: Image | None = None
         self._herded: set[int] = set()  # the ranks whose threads are where `_where` says
         if manifest is not None:
             self._herded = set(manifest.alive)
@@ -171,7 +168,7 @@ class Operation:
     async def _hold(self, rank: int) -> AsyncIterator[Hold]:
         """What holds the rank, to do something with that. Whatever goes wrong with a rank that has
         ended goes wrong because of that: RankLost is raised then."""
-        hold = hold_of(self.holds, rank)
+        hold = hold_of(self.job.holds, rank)
         try:
             if not proc.is_alive(hold.pid):
                 raise ProcessLookupError
@@ -184,7 +181,7 @@ class Operation:
             with contextlib.suppress(CrdebugError):
                 await target.close(Deadline(self._settings.stop))
             target.mark_ended("")
-            told, ranks = who_ended(self.holds)
+            told, ranks = who_ended(self.job.holds)
             raise RankLost(told, ranks=ranks) from error
 
     # ---- into the waitpoint -------------------------------------------------------------------
@@ -208,7 +205,7 @@ class Operation:
             blockers = hold.close(calls_to_make_again(threads), held)
             try:
                 if blockers:
-                    they = who_blocks(blockers, self.record.signal)
+                    they = who_blocks(blockers, self.job.record.signal)
                     self._tell(
                         JobSays(
                             f"rank {rank}: {they}: unblocked for the checkpoint, and blocked "
@@ -217,7 +214,7 @@ class Operation:
                     )
                     await checkpoint_commands.unblock(
                         self._target(rank),
-                        self.record.signal,
+                        self.job.record.signal,
                         (thread.tid for thread in blockers),
                         Deadline(self._settings.command),
                     )
@@ -244,7 +241,7 @@ class Operation:
                 await target.detach(command)
                 return
             try:
-                await target.lend(self.record.signal, Deadline(self._settings.command))
+                await target.lend(self.job.record.signal, Deadline(self._settings.command))
             except CrdebugError:
                 # Whatever is wrong with it: a GDB that ends lets go, and the rank is herded.
                 await target.close(Deadline(self._settings.stop))
@@ -279,54 +276,38 @@ class Operation:
 
     # ---- the image ----------------------------------------------------------------------------
 
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        return self._taking.checkpoint
+
     async def dump(self) -> None:
-        with naming_the_ended(self.holds):
-            self._image = await self._imaging.dump(self.record, self.holds, running=False)
-        if self._image.told:
-            self._tell(JobSays(self._image.told))
+        await self._taking.dump(self.job, running=False)
 
     async def publish(self) -> None:
-        assert self._image is not None
-        image, self._image = self._image, None
-        locations = {
-            rank: str(stop.location) if stop and stop.location else ""
-            for rank, stop in self._stops.items()
-        }
-        self.checkpoint = await self._imaging.publish(
-            image,
-            self.record,
-            self.holds,
-            note=self._note,
-            threads={rank: where.threads for rank, where in self._where.items()},
-            selected={rank: where.selected for rank, where in self._where.items()},
-            locations=locations,
+        await self._taking.publish(
+            {
+                rank: Stand(where.threads, where.selected, _place(self._stops.get(rank)))
+                for rank, where in self._where.items()
+            }
         )
 
     def close(self) -> None:
-        """An image is discarded that was not to be published: the checkpoint failed before that."""
-        if self._image is not None:
-            self._imaging.store.discard(self._image.draft)
+        self._taking.close()
 
     async def restore(self) -> None:
         assert self._manifest is not None
-        self._old = self.record
-        why = self._imaging.why_end_first(self._manifest, self.record)
-        if why is not None:
-            await self._imaging.before_the_end(self._manifest, self.record)
-            self._tell(why)
-            await self.retire()
-        self.record, self.holds = await self._imaging.restore(
-            self._manifest, self.record, debugger=True
+        self.job = await self._imaging.replace(
+            self._manifest, self.job.record, debugger=True, end=self.retire, tell=self._tell
         )
         save_herd(self._imaging.directory, self._where)
 
     async def retire(self) -> None:
-        await end_job(self._group, self._old)
+        await end_job(self._group, self._before.record)
 
     async def announce(self) -> None:
         assert self._manifest is not None
         mark_gone(self._group, self._manifest.ended, self._tell)
-        for hold in self.holds:
+        for hold in self.job.holds:
             self._tell(RankRestored(hold.rank, hold.entry.host, hold.pid))
 
     # ---- out of it ----------------------------------------------------------------------------
@@ -361,6 +342,10 @@ class Operation:
                 await _find_again(self._target(rank), where, deadline)
                 return
             await lead_out(self._target(rank), hold, where, stop, deadline)
+
+
+def _place(stop: RankStopped | None) -> str:
+    return str(stop.location) if stop is not None and stop.location is not None else ""
 
 
 def refused_operation(

@@ -18,7 +18,7 @@ from crdebug.attached.checkpoint import (
 )
 from crdebug.attached.gdbs import attach_gdb, end_job, launch_gdb, raise_first, replace_gdb
 from crdebug.base.deadline import Deadline
-from crdebug.base.errors import CrdebugError, GdbDied, Interrupted, NotAvailable, Refused
+from crdebug.base.errors import CrdebugError, GdbDied, Interrupted, Refused
 from crdebug.base.events import Event, GroupStopped, JobSays, Progress
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
@@ -30,9 +30,10 @@ from crdebug.debugger.group import Identity, TargetGroup
 from crdebug.debugger.target import Target, TargetState
 from crdebug.job import app_requests, clocks, half_back, hooks, standard_input
 from crdebug.job.control_socket import ControlServer, Request
-from crdebug.job.directory import JobDirectory, JobRecord, is_alive
-from crdebug.job.holds import Hold, find_hold, hold_of, with_shims
+from crdebug.job.directory import JobDirectory, JobRecord
+from crdebug.job.holds import Hold, hold_of, with_shims
 from crdebug.job.imaging import Imaging
+from crdebug.job.incarnation import Incarnation
 from crdebug.job.output import OutputRelay
 from crdebug.job.restoring import OUTPUT
 from crdebug.job.told import told
@@ -48,16 +49,12 @@ class AttendedJob:
     def __init__(
         self,
         group: TargetGroup,
-        directory: JobDirectory,
-        record: JobRecord,
-        holds: tuple[Hold, ...],
+        incarnation: Incarnation,
         settings: Settings,
         tell: Callable[[Event], None],
     ) -> None:
         self.group = group
-        self.directory = directory
-        self.record = record
-        self.holds = holds
+        self.incarnation = incarnation
         self.settings = settings
         self._tell = tell
         self._relay: OutputRelay | None = None
@@ -113,12 +110,24 @@ class AttendedJob:
         return self.directory.name
 
     @property
+    def directory(self) -> JobDirectory:
+        return self.incarnation.directory
+
+    @property
+    def record(self) -> JobRecord:
+        return self.incarnation.record
+
+    @property
+    def holds(self) -> tuple[Hold, ...]:
+        return self.incarnation.holds
+
+    @property
     def run_directory(self) -> Path:
-        return self.directory.run(self.record.incarnation)
+        return self.incarnation.run
 
     @property
     def alive(self) -> bool:
-        return is_alive(self.record)
+        return self.incarnation.alive
 
     @property
     def status(self) -> int | None:
@@ -189,7 +198,7 @@ class AttendedJob:
 
     def leave(self) -> None:
         """No debugger any more: the ranks' variables say so from now on."""
-        now = [hold for hold in map(self._hold_now, self.holds) if hold is not None]
+        now = [hold for hold in map(self.incarnation.hold_now, self.holds) if hold is not None]
         alive = [hold for hold in now if proc.is_alive(hold.pid)]
         for shim in with_shims(alive):
             shim.set_with_checkpoint(0)
@@ -198,35 +207,15 @@ class AttendedJob:
     def _follow_programs(self) -> None:
         """Ranks may have become other programs while they ran."""
         if any(hold.is_elsewhere() for hold in self.holds):
-            self.holds = tuple(self._hold_now(hold) or hold for hold in self.holds)
+            now = self.incarnation
+            holds = tuple(now.hold_now(hold) or hold for hold in now.holds)
+            self.incarnation = replace(now, holds=holds)
             self._identify()
 
     def _identify(self) -> None:
         self.group.identities |= {
             hold.rank: Identity(hold.entry.host, hold.entry.executable) for hold in self.holds
         }
-
-    def _holds_now(self) -> tuple[Hold, ...]:
-        """What holds the ranks, found anew: a process that became another program (execve(2)) has
-        its shim elsewhere. Raises Refused when one has not begun yet."""
-        found = [(hold.rank, self._hold_now(hold)) for hold in self.holds]
-        missing = RankSet.of(rank for rank, hold in found if hold is None)
-        if missing:
-            raise Refused(
-                "it has become another program, which has not begun yet",
-                ranks=missing,
-                hint="let it run on, to its main or further",
-            )
-        return tuple(hold for _, hold in found if hold is not None)
-
-    def _hold_now(self, hold: Hold) -> Hold | None:
-        if not proc.is_alive(hold.pid) or not hold.is_elsewhere():
-            return hold
-        entry = replace(hold.entry, executable=proc.executable(hold.pid))
-        try:
-            return find_hold(entry, self.record.shim, adopted=self.record.adopted)
-        except NotAvailable:
-            return None
 
     async def let_out(self) -> None:
         """Let threads go on that could not be led out of the waitpoint; once no GDB is left."""
@@ -312,7 +301,7 @@ class AttendedJob:
             raise Refused("all ranks have ended", hint="'restart' brings them back")
         self._refuse_doomed(ended)
         with self.directory.lock("checkpoint"):
-            self.holds = self._holds_now()
+            self.incarnation = self.incarnation.with_holds_now()
             app_requests.refuse_quiet(self.apps())
             if store is not None:  # one of crdebug's own, to go back to in this session
                 return await self._take(note, store)
@@ -320,8 +309,8 @@ class AttendedJob:
             if left:
                 why = "the job stands, so that its callbacks before a checkpoint are not called"
                 self._tell(JobSays(f"{left.words}: {why}"))
-            now = (self.record, self._living(), self.settings, self._tell)
-            async with hooks.around_checkpoint(*now) as taken:
+            living = self._living()
+            async with hooks.around_checkpoint(living, self.settings, self._tell) as taken:
                 taken.append(await self._take(note, None))
             return taken[0]
 
@@ -341,10 +330,10 @@ class AttendedJob:
     def _alive(self) -> RankSet:
         return self.group.ranks - self.group.in_state(TargetState.EXITED)
 
-    def _living(self) -> tuple[Hold, ...]:
-        """Those of the ranks that have not ended. The others' tell where they were once they are
-        back."""
-        return tuple(hold for hold in self.holds if hold.rank in self._alive)
+    def _living(self) -> Incarnation:
+        """Without the ranks that have ended meanwhile."""
+        living = tuple(hold for hold in self.holds if hold.rank in self._alive)
+        return replace(self.incarnation, holds=living)
 
     async def _take(self, note: str, store: CheckpointStore | None) -> Checkpoint:
         operation = self._operation(note, store=store)
@@ -378,30 +367,30 @@ class AttendedJob:
         """What it does from now on is of this branch of its history."""
         record = replace(self.record, branch=branch)
         self.directory.write(record)
-        self.record = record
+        self.incarnation = replace(self.incarnation, record=record)
 
     async def restart(self, manifest: Manifest, store: CheckpointStore | None = None) -> None:
         """See Session.restart. store: where the checkpoint is kept, if not with the user's."""
         before = self._points()
         with self.directory.lock("restart"):
-            if self.directory.exists():  # the one beside it (travel.beside) has no record on disk
-                self.record = self.directory.read()  # others may have had it until we attend it
+            record = self.directory.read()  # others may have had it until we attend it
+            self.incarnation = replace(self.incarnation, record=record)
             operation = self._operation(manifest=manifest, store=store)
             machine = Protocol(manifest.alive, restart=True, debugger=True, replaces=self.alive)
             try:
                 await self._drive(machine, operation, "restart")
             finally:
-                if operation.record is not self.record:
-                    await self._follow(operation.record, operation.holds)
+                if operation.job.record is not record:
+                    await self._follow(operation.job)
         if machine.problems:
             raise refused_operation(machine.problems, machine.held, self.name)
         dropped = [each for each in before if each not in self._points()]
         if dropped:
             self._tell(JobSays(f"dropped by the restart: {', '.join(dropped)}"))
         if store is None:
-            now = (self.record, self.holds, self.settings, self._tell)
             handle = f"{self.name}:{manifest.number}"
-            await hooks.after(hooks.When.RESTART, *now, checkpoint=handle)
+            when, now = hooks.When.RESTART, self.incarnation
+            await hooks.after(when, now, self.settings, self._tell, checkpoint=handle)
 
     def _points(self) -> list[str]:
         points = self.group.table.all()
@@ -416,7 +405,6 @@ class AttendedJob:
         return Operation(
             self.group,
             Imaging(self.directory, self.settings, store),
-            self.record,
             self._living(),
             launch=self._launch,
             tell=self._tell,
@@ -431,11 +419,11 @@ class AttendedJob:
         def progress(phase: Phase, ranks: RankSet) -> None:
             self._tell(Progress(what, phase.value, ranks))
 
-        await drive(machine, operation, progress, self._asked)
+        await drive(machine, operation, operation, progress, self._asked)
 
-    async def _follow(self, record: JobRecord, holds: tuple[Hold, ...]) -> None:
+    async def _follow(self, incarnation: Incarnation) -> None:
         """Another incarnation is the job now."""
-        self.record, self.holds = record, holds
+        self.incarnation = incarnation
         self._identify()
         if self._relay is not None:  # else nobody is to be told yet, see `open`
             await self._relay.stop()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from crdebug.base.deadline import FOR_EVER, Deadline
 from crdebug.base.errors import CrdebugError, CrsFailed, StoreError
-from crdebug.checkpoint.crs import Frozen, Whole
+from crdebug.checkpoint.crs import OnceWhole, T, WhileFrozen
 from crdebug.node import container, proc, programs, scratch
 from crdebug.node.broken_dump import Before
 from crdebug.node.criu_program import CriuProgram
@@ -107,13 +107,13 @@ class Criu:
         pid: int,
         images: Path,
         mounts: Mapping[str, str],
-        frozen: Frozen,
+        frozen: WhileFrozen[T],
         deadline: Deadline,
         *,
         container: bool = True,
         track: bool = False,
         base: Path | None = None,
-    ) -> None:
+    ) -> T:
         """When this is cancelled, CRIU is left to come to its end if that is near: to have a
         process make a system call, it puts code in the place of the process's own for some
         microseconds, and killed just then it leaves it there."""
@@ -124,7 +124,12 @@ class Criu:
             arguments.append("--track-mem")
         if base is not None:  # found from the images' directory, wherever that is by then
             arguments += ["--prev-images-dir", os.path.relpath(base, images)]
-        meeting = _Rendezvous({_FROZEN: frozen})
+        found: list[T] = []
+
+        async def note(pid: int) -> None:
+            found.append(await frozen(pid))
+
+        meeting = _Rendezvous({_FROZEN: note})
         work = self._run(arguments, external, images, meeting, deadline)
         running = asyncio.create_task(_or_restored(pid, work))
         try:
@@ -135,22 +140,29 @@ class Criu:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
             raise
+        return found[-1]
 
     async def restore(
         self,
         images: Path,
         mounts: Mapping[str, str],
-        whole: Whole,
+        whole: OnceWhole[T],
         deadline: Deadline,
         instead: Mapping[str, int] | None = None,
         begun: Path | None = None,
-    ) -> int:
+    ) -> T:
         external = [f"mnt[{name}]:{point}" for name, point in mounts.items()]
+        found: list[T] = []
 
         async def mounted(pid: int) -> Path | None:
             return begun
 
-        meeting = _Rendezvous({_MOUNTED: mounted, _WHOLE: whole})
+        async def planned(pid: int) -> Path:
+            plan, value = await whole(pid)
+            found.append(value)
+            return plan
+
+        meeting = _Rendezvous({_MOUNTED: mounted, _WHOLE: planned})
         arguments = ["restore", *_COMMON, *_RESTORE]
         if instead is not None:
             common = (*_COMMON[: -len(_OWN_NETWORK)], *_NO_CONTAINER)
@@ -161,8 +173,7 @@ class Criu:
         for_ever = Deadline(FOR_EVER)
         work = self._run(arguments, external, images, meeting, for_ever, passed)
         await _unless_final(meeting, asyncio.create_task(work), deadline)
-        assert meeting.pid is not None
-        return meeting.pid
+        return found[-1]
 
     async def _run(
         self,

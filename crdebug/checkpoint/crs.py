@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from crdebug.base.deadline import Deadline
 
-Frozen = Callable[[int], Awaitable[None]]
+T = TypeVar("T")
+
+WhileFrozen = Callable[[int], Awaitable[T]]
 """Called while every process of the job is frozen, with the host PID of its first process."""
 
-Whole = Callable[[int], Awaitable[Path]]
+OnceWhole = Callable[[int], Awaitable[tuple[Path, T]]]
 """Called with the host PID of the first process of a job that is restored and has not run yet.
-Returns the plan that makes the restart final (see crdebug.checkpoint.commit): it is carried out by
-a process that needs neither us nor anybody's patience."""
+Returns the plan that makes the restart final (see crdebug.checkpoint.commit), which is carried out
+by a process that needs neither us nor anybody's patience; and what `Crs.restore` is to return."""
 
 
 class Crs(Protocol):
@@ -35,14 +37,14 @@ class Crs(Protocol):
         pid: int,
         images: Path,
         mounts: Mapping[str, str],
-        frozen: Frozen,
+        frozen: WhileFrozen[T],
         deadline: Deadline,
         *,
         container: bool = True,
         track: bool = False,
         base: Path | None = None,
-    ) -> None:
-        """Write the images of the tree under `pid`, which then runs on.
+    ) -> T:
+        """Write the images of the tree under `pid`, which then runs on; what `frozen` returned.
 
         mounts: mount points to leave alone, each with the name to find it by on restore.
         frozen: called once the images are written; if it raises, the tree runs on and there is no
@@ -56,12 +58,12 @@ class Crs(Protocol):
         self,
         images: Path,
         mounts: Mapping[str, str],
-        whole: Whole,
+        whole: OnceWhole[T],
         deadline: Deadline,
         instead: Mapping[str, int] | None = None,
         begun: Path | None = None,
-    ) -> int:
-        """Bring the tree back; returns the host PID of its first process.
+    ) -> T:
+        """Bring the tree back; returns what `whole` did.
 
         mounts: by name, what to put there.  whole: see there; if it raises, or its plan cannot be
         carried out, the new tree is ended. Neither cancellation nor the deadline break the plan

@@ -15,8 +15,20 @@ class RankLost(CrdebugError):
     """A rank ended in the middle of an operation."""
 
 
-class Actions(Seam):
-    """What the driver asks for: one method for each instruction.
+class JobActions(Seam):
+    """What the driver asks for: one method for each instruction about the whole job.
+
+    Each returns when it is done, and raises CrdebugError.
+    """
+
+    async def dump(self) -> None: ...
+    async def publish(self) -> None: ...
+    async def restore(self) -> None: ...
+    async def retire(self) -> None: ...
+
+
+class RankActions(Seam):
+    """What the driver asks for under a debugger: one method for each instruction about ranks.
 
     Each returns when it is done, and raises CrdebugError (RankLost when the rank has ended).
     """
@@ -27,37 +39,44 @@ class Actions(Seam):
     async def await_waitpoint(self, rank: int) -> None: ...
     async def attach(self, rank: int) -> None: ...
     async def walk_out(self, rank: int) -> None: ...
-    async def dump(self) -> None: ...
-    async def publish(self) -> None: ...
-    async def restore(self) -> None: ...
-    async def retire(self) -> None: ...
     async def announce(self) -> None: ...
 
 
-async def _carry_out(actions: Actions, instruction: protocol.Instruction) -> None:
+async def _carry_out(
+    job: JobActions, ranks: RankActions | None, instruction: protocol.Instruction
+) -> None:
+    match instruction:
+        case protocol.Dump():
+            await job.dump()
+        case protocol.Publish():
+            await job.publish()
+        case protocol.Restore():
+            await job.restore()
+        case protocol.Retire():
+            await job.retire()
+        case _:
+            assert ranks is not None, "without a debugger nothing is to be done with ranks"
+            await _carry_out_on(ranks, instruction)
+
+
+async def _carry_out_on(
+    ranks: RankActions, instruction: protocol.RankInstruction | protocol.Announce
+) -> None:
     match instruction:
         case protocol.Record(rank):
-            await actions.record_threads(rank)
+            await ranks.record_threads(rank)
         case protocol.Herd(rank):
-            await actions.herd(rank)
+            await ranks.herd(rank)
         case protocol.Detach(rank):
-            await actions.detach(rank)
+            await ranks.detach(rank)
         case protocol.AwaitWaitpoint(rank):
-            await actions.await_waitpoint(rank)
+            await ranks.await_waitpoint(rank)
         case protocol.Attach(rank):
-            await actions.attach(rank)
+            await ranks.attach(rank)
         case protocol.WalkOut(rank):
-            await actions.walk_out(rank)
-        case protocol.Dump():
-            await actions.dump()
-        case protocol.Publish():
-            await actions.publish()
-        case protocol.Restore():
-            await actions.restore()
-        case protocol.Retire():
-            await actions.retire()
+            await ranks.walk_out(rank)
         case protocol.Announce():
-            await actions.announce()
+            await ranks.announce()
 
 
 _ANY = asyncio.FIRST_COMPLETED
@@ -65,12 +84,14 @@ _ANY = asyncio.FIRST_COMPLETED
 
 async def drive(
     machine: protocol.Protocol,
-    actions: Actions,
+    job: JobActions,
+    ranks: RankActions | None = None,
     progress: Callable[[protocol.Phase, RankSet], None] = lambda phase, ranks: None,
     asked: asyncio.Event | None = None,
 ) -> None:
     """Run a protocol from Start to ENDED; instructions that are pending together run together.
 
+    ranks: None for a machine without a debugger.
     progress: told the phase after each event, and which ranks it waits for.
     asked: set when the user wants it to end, as cancellation does; nothing is raised for it.
     Cancellation waits for a safe end, since a job half in its waitpoints is nobody's: a checkpoint
@@ -78,7 +99,7 @@ async def drive(
     what an action raises is in its problems. Only a fault in the machine or in `progress` is
     raised, after the end.
     """
-    driving = _Driving(machine, actions, progress)
+    driving = _Driving(machine, job, ranks, progress)
     work = asyncio.create_task(driving.loop())
     cancelled: asyncio.CancelledError | None = None
     asking = asyncio.create_task((asked or asyncio.Event()).wait())
@@ -105,11 +126,13 @@ class _Driving:
     def __init__(
         self,
         machine: protocol.Protocol,
-        actions: Actions,
+        job: JobActions,
+        ranks: RankActions | None,
         progress: Callable[[protocol.Phase, RankSet], None],
     ) -> None:
         self._machine = machine
-        self._actions = actions
+        self._job = job
+        self._ranks = ranks
         self._progress = progress
         self._queue: asyncio.Queue[protocol.Event] = asyncio.Queue()
         self._tasks: dict[asyncio.Task[protocol.Event], protocol.Instruction] = {}
@@ -154,7 +177,7 @@ class _Driving:
         phase = protocol.phase_of(instruction).value
         lost = let_go = False
         try:
-            await _carry_out(self._actions, instruction)
+            await _carry_out(self._job, self._ranks, instruction)
             return protocol.Succeeded(instruction)
         except CrdebugError as error:
             failure = error

@@ -160,10 +160,10 @@ class _Attendant:
         directory = JobDirectory(self._job)
         try:
             record = directory.read()
-            holds = await await_ranks(directory, record, Deadline(Settings().stop))
+            job = await await_ranks(directory, record, Deadline(Settings().stop))
         except (CrdebugError, OSError):
             return 0.0  # it has ended meanwhile
-        asks = app_requests.asked(app_requests.find_apps(holds, record.shim))
+        asks = app_requests.asked(app_requests.find_apps(job.holds, record.shim))
         back = app_requests.of_wish(asks, Wish.RESTART)
         if back:
             await self._go_back(directory, back)

@@ -33,6 +33,7 @@ from crdebug.job.ended_leaders import refuse_undumpable
 from crdebug.job.holds import Hold, await_held, refuse_traced, with_shims
 from crdebug.job.holds import has_ended as rank_has_ended
 from crdebug.job.imaging import Imaging, stop_all
+from crdebug.job.incarnation import Incarnation
 from crdebug.job.launch import Given, await_ranks, end, launch, why_ended
 from crdebug.job.output import OutputRelay
 from crdebug.job.recovery import end_remains, recover, take_over
@@ -92,15 +93,11 @@ async def _state(directory: JobDirectory, record: JobRecord) -> str:
     if told(directory.run(record.incarnation) / "events").ranks is None:
         return "running"  # its ranks are not there yet
     try:
-        holds = await _holds(directory, record)
+        holds = (await await_ranks(directory, record, Deadline(1.0))).holds
         waiting = any(map(_held, holds)) or bool(clocks.held(holds, record.layer))
     except (CrdebugError, OSError):
         return "running"  # its ranks are not there any more
     return "held" if waiting else "running"
-
-
-async def _holds(directory: JobDirectory, record: JobRecord) -> tuple[Hold, ...]:
-    return await await_ranks(directory, record, Deadline(1.0))
 
 
 async def run_detached(
@@ -233,25 +230,25 @@ async def take_checkpoint(
         record = directory.read()  # others may have had it until now
         try:
             half_back.require_whole(directory, record)
-            holds = await await_ranks(directory, record, Deadline(settings.launch))
-            await _outlived(directory, record, holds)
+            now = await await_ranks(directory, record, Deadline(settings.launch))
+            await _outlived(now)
         except ProcessLookupError:
             raise has_ended(directory) from None
-        ranks = RankSet.of(hold.rank for hold in holds)
         imaging = Imaging(directory, settings)
-        actions = Undisturbed(imaging, record, holds, progress, note=note, stop=stop)
-        wanted = holds if not (kill or stop) else ()
+        actions = Undisturbed(imaging, now, progress, note=note, stop=stop)
+        wanted = now.holds if not (kill or stop) else ()
         async with (
-            hooks.around_checkpoint(record, holds, settings, progress) as taken,
+            hooks.around_checkpoint(now, settings, progress) as taken,
             foreign_debuggers.let_go(wanted, Deadline(settings.herd)) as let_go,
         ):
-            waiting = ranks if held else let_go
-            await _prepare(job, holds, waiting)
-            now = (directory, record, holds, settings, progress)
-            async with app_requests.around_checkpoint(*now, held=bool(waiting), stop=stop):
-                machine = Protocol(ranks, restart=False, debugger=False)
+            waiting = now.ranks if held else let_go
+            await _prepare(job, now.holds, waiting)
+            async with app_requests.around_checkpoint(
+                now, settings, progress, held=bool(waiting), stop=stop
+            ):
+                machine = Protocol(now.ranks, restart=False, debugger=False)
                 with contextlib.closing(actions):
-                    await drive(machine, actions, _teller("checkpoint", progress))
+                    await drive(machine, actions, progress=_teller("checkpoint", progress))
                 if machine.problems:
                     raise machine.problems[0]
                 assert actions.checkpoint is not None
@@ -261,16 +258,15 @@ async def take_checkpoint(
     return taken[0]
 
 
-async def _outlived(directory: JobDirectory, record: JobRecord, holds: Sequence[Hold]) -> None:
+async def _outlived(job: Incarnation) -> None:
     """Do the others go on without the ranks that have ended? A launcher ends them all when one has
     ended badly, and what it is about to end is of no use in a checkpoint. Raises Refused."""
-    ended = directory.ended(record, RankSet.of(hold.rank for hold in holds))
-    if not ended:
+    if not job.ended:
         return
     with contextlib.suppress(DeadlineExpired):
         limit = Deadline(_REACTION)
-        await limit.until(lambda: any(rank_has_ended(hold.pid) for hold in holds), "")
-        raise Refused("it has ended, and the others are about to", ranks=ended)
+        await limit.until(lambda: any(rank_has_ended(hold.pid) for hold in job.holds), "")
+        raise Refused("it has ended, and the others are about to", ranks=job.ended)
 
 
 async def _prepare(job: str, holds: Sequence[Hold], held: RankSet) -> None:
@@ -281,17 +277,17 @@ async def _prepare(job: str, holds: Sequence[Hold], held: RankSet) -> None:
     could have it make that again; nor could the checkpoint be restarted with a debugger.
     """
     shims = with_shims(holds)
-    bare = RankSet.of(hold.rank for hold in holds if not hold.has_shim)
     # pthread_create(3) blocks all signals for a moment, so one look does not tell.
     with contextlib.suppress(DeadlineExpired):
         limit = Deadline(_BLOCKED_FOR_GOOD)
         await limit.until(lambda: not any(shim.blockers() for shim in shims), "")
-    if bare:
-        raise Refused(
-            "no shim is in it, and without one its system calls would end with EINTR",
-            ranks=bare,
-            hint=f"take the checkpoint under a debugger: 'crdebug attach {job}'",
-        )
+    for hold in holds:
+        if not hold.has_shim:
+            raise Refused(
+                "no shim is in it, and without one its system calls would end with EINTR",
+                ranks=RankSet.of([hold.rank]),
+                hint=f"take the checkpoint under a debugger: 'crdebug attach {job}'",
+            )
     for shim in shims:
         refuse_traced(shim.pid, shim.rank)
         refuse_undumpable(shim.pid, shim.rank)
@@ -329,18 +325,18 @@ async def restart(
         )
     async with directory.lock_within("restart", Deadline(settings.stop)):
         record = await recover(directory, settings)
-        actions = Undisturbed(
-            Imaging(directory, settings), record, (), progress, number=number, held=held
-        )
-        machine = Protocol(RankSet(), restart=True, debugger=False, replaces=is_alive(record))
-        await drive(machine, actions, _teller("restart", progress))
+        before = Incarnation(directory, record)
+        imaging = Imaging(directory, settings)
+        actions = Undisturbed(imaging, before, progress, number=number, held=held)
+        machine = Protocol(RankSet(), restart=True, debugger=False, replaces=before.alive)
+        await drive(machine, actions, progress=_teller("restart", progress))
         if machine.problems:
             raise machine.problems[0]
-        for hold in actions.holds if held else ():
+        for hold in actions.job.holds if held else ():
             await await_held(hold, Deadline(settings.herd))
             progress(RankRestored(hold.rank, hold.entry.host, hold.pid))
-        when, now = hooks.When.RESTART, actions.record
-        await hooks.after(when, now, actions.holds, settings, progress, checkpoint=handle)
+        when = hooks.When.RESTART
+        await hooks.after(when, actions.job, settings, progress, checkpoint=handle)
     return await _info(directory)
 
 
@@ -412,9 +408,10 @@ async def release(job: str, settings: Settings | None = None) -> tuple[str, ...]
         if proc.is_stopped(record.pid):
             stop_all(process_tree.of_job(record.pid), SIGCONT)
             lines.append(f"job '{job}' goes on")
-        record, holds = await take_over(directory, settings)
+        now = await take_over(directory, settings)
+        record, holds = now.record, now.holds
         if half_back.was_on_its_way(directory, record):
-            return (*lines, await make_whole(directory, record, settings))
+            return (*lines, await make_whole(now, settings))
         past = clocks.held(holds, record.layer)
         another = clocks.let_go(holds, record.layer)
         lines += [f"rank {rank} let go" for rank in past]

@@ -58,7 +58,7 @@ class Front:
         reader, writer = await asyncio.open_connection(sock=there)
         limit = Deadline(settings.launch if self.held else FOR_EVER)
         try:
-            holds = await await_ranks(directory, directory.read(), limit)
+            holds = (await await_ranks(directory, directory.read(), limit)).holds
             rows = [f"rank {each.pid} {each.entry.executable}\n" for each in holds]
             writer.write("".join([f"job {job}\n", *rows, "all\n"]).encode())
             await writer.drain()

@@ -20,8 +20,9 @@ from crdebug.base.errors import BadInput, CrdebugError, DeadlineExpired, InQuiet
 from crdebug.base.events import Event, JobSays
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
-from crdebug.job.directory import JobDirectory, JobRecord
+from crdebug.job.directory import JobDirectory
 from crdebug.job.holds import Hold
+from crdebug.job.incarnation import Incarnation
 from crdebug.native.shim import app_layout
 from crdebug.native.shim.app_layout import App, Moment, Status, Wish
 from crdebug.node import proc
@@ -224,9 +225,7 @@ _WHEN = {
 
 @contextlib.asynccontextmanager
 async def around_checkpoint(
-    directory: JobDirectory,
-    record: JobRecord,
-    holds: Sequence[Hold],
+    job: Incarnation,
     settings: Settings,
     tell: Callable[[Event], None],
     *,
@@ -241,13 +240,13 @@ async def around_checkpoint(
     runs: does it, or has a debugger stopped it meanwhile?
     Raises Refused when one of them is against it; those that were called are called after it too.
     """
-    apps = find_apps(holds, record.shim)
+    apps = find_apps(job.holds, job.record.shim)
     if held:
         refuse_quiet(apps)
     if held or not apps:
         yield
         return
-    async with closed_door(directory.door, apps, Deadline(settings.quiet), runs):
+    async with closed_door(job.directory.door, apps, Deadline(settings.quiet), runs):
         try:
             await call_back(apps, Moment.BEFORE, settings.hook, runs)
             yield

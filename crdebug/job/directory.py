@@ -37,7 +37,6 @@ import msgspec
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, CrdebugError, DeadlineExpired, Refused, StoreError
-from crdebug.base.ranks import RankSet
 from crdebug.base.settings import state_home
 from crdebug.checkpoint.staging import numbers
 from crdebug.checkpoint.store import CheckpointStore
@@ -117,10 +116,6 @@ class JobDirectory:
                 os.mkfifo(fifo, 0o600)
             os.link(fifo, path / fifo.name)  # all incarnations have the same
         return path
-
-    def ended(self, record: JobRecord, alive: RankSet) -> RankSet:
-        """The ranks of the job that are none of those that live."""
-        return RankSet.span(told(self.run(record.incarnation) / "events").ranks or 0) - alive
 
     def forget_runs(self, incarnation: int) -> None:
         """Only this incarnation is of interest any more."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from enum import Enum
 from pathlib import Path
 
@@ -18,8 +18,7 @@ from crdebug.base.errors import CrdebugError, Refused
 from crdebug.base.events import Event, JobSays
 from crdebug.base.settings import Settings, hooks_home
 from crdebug.checkpoint.store import Checkpoint
-from crdebug.job.directory import JobRecord
-from crdebug.job.holds import Hold
+from crdebug.job.incarnation import Incarnation
 from crdebug.node import programs
 
 
@@ -53,9 +52,7 @@ def find(when: When) -> tuple[Path, ...]:
     return paths
 
 
-async def run(
-    when: When, record: JobRecord, holds: Sequence[Hold], settings: Settings, **more: str
-) -> None:
+async def run(when: When, job: Incarnation, settings: Settings, **more: str) -> None:
     """Run the hooks for a moment, one after the other, until one fails. Raises Refused.
 
     Environment: CRDEBUG_HOOK (the moment), CRDEBUG_JOB, CRDEBUG_INCARNATION, CRDEBUG_RANKS (words
@@ -65,9 +62,9 @@ async def run(
     environment = {
         **os.environ,
         "CRDEBUG_HOOK": when.value,
-        "CRDEBUG_JOB": record.name,
-        "CRDEBUG_INCARNATION": str(record.incarnation),
-        "CRDEBUG_RANKS": " ".join(f"{hold.rank}:{hold.pid}" for hold in holds),
+        "CRDEBUG_JOB": job.record.name,
+        "CRDEBUG_INCARNATION": str(job.record.incarnation),
+        "CRDEBUG_RANKS": " ".join(f"{hold.rank}:{hold.pid}" for hold in job.holds),
         **{f"CRDEBUG_{name.upper()}": value for name, value in more.items()},
     }
     for path in find(when):
@@ -85,8 +82,7 @@ async def run(
 
 @contextlib.asynccontextmanager
 async def around_checkpoint(
-    record: JobRecord,
-    holds: Sequence[Hold],
+    job: Incarnation,
     settings: Settings,
     tell: Callable[[Event], None],
 ) -> AsyncIterator[list[Checkpoint]]:
@@ -95,26 +91,23 @@ async def around_checkpoint(
     """
     taken: list[Checkpoint] = []
     try:
-        await run(When.BEFORE, record, holds, settings)
+        await run(When.BEFORE, job, settings)
         yield taken
     finally:
         handle = taken[0].handle if taken else ""
         outcome = "taken" if taken else "failed"
-        await after(
-            When.CONTINUE, record, holds, settings, tell, checkpoint=handle, outcome=outcome
-        )
+        await after(When.CONTINUE, job, settings, tell, checkpoint=handle, outcome=outcome)
 
 
 async def after(
     when: When,
-    record: JobRecord,
-    holds: Sequence[Hold],
+    job: Incarnation,
     settings: Settings,
     tell: Callable[[Event], None],
     **more: str,
 ) -> None:
     """`run`, of what is done already: a hook that fails is told, and undoes nothing."""
     try:
-        await run(when, record, holds, settings, **more)
+        await run(when, job, settings, **more)
     except CrdebugError as error:
         tell(JobSays(str(error)))

@@ -16,7 +16,6 @@ from typing import ParamSpec, TypeVar
 from crdebug.acquire.binaries import build_id, mapped_programs
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrsFailed
-from crdebug.base.ranks import RankSet
 from crdebug.checkpoint.crs import Crs
 from crdebug.checkpoint.hashing import RunningHashes
 from crdebug.checkpoint.images import memory
@@ -25,8 +24,9 @@ from crdebug.checkpoint.open_files import SavedFile, copy_ahead, find_open_files
 from crdebug.checkpoint.store import Checkpoint, Draft
 from crdebug.job import clocks, host_resources, saved_logs, standard_input
 from crdebug.job import incremental_parent as bases
-from crdebug.job.directory import JobRecord, is_alive
-from crdebug.job.holds import Hold, with_shims
+from crdebug.job.directory import JobRecord
+from crdebug.job.holds import with_shims
+from crdebug.job.incarnation import Incarnation
 from crdebug.job.restored_variables import broken_calls
 from crdebug.job.restoring import JOB_MOUNT, OUTPUT, Restoring, find_crs, memory_of
 from crdebug.node import container, proc, process_tree, signals
@@ -38,25 +38,47 @@ _MUCH = 256 << 20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
+class Stand:
+    """Where a rank's debugger saw it stand. selected: the debugger's thread, as TID.
+
+    TIDs as numbered in the job.
+    """
+
+    threads: tuple[ThreadRecord, ...]
+    selected: int
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """What is no part of a job's images, and was noted while all of the job was frozen.
+
+    inside: by rank, its PID in the job's namespace.  now: by rank, its clock, if it has one.
+    programs: the files that are mapped as code.
+    """
+
+    inside: Mapping[int, int]
+    now: Mapping[int, int]
+    saved: tuple[SavedFile, ...]
+    programs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Image:
     """What a dump left in a draft, besides the images themselves.
 
-    inside: by rank, its PID in the job's namespace.  now: by rank, its clock, if it has one.
-    ended: the ranks that had ended.
-    programs: the files that are mapped as code.  taken: seconds since 1970; what the job did after
+    ended: the ranks that had ended.  taken: seconds since 1970; what the job did after
     that may be lost.  bases: what the images build on.  tracked: the next ones may build on these.
     memory: bytes that a restart needs.  began: when the CRS did (time.monotonic).  paused: seconds
     that it took.  copied: bytes of files that were copied meanwhile.
     """
 
+    job: Incarnation
     draft: Draft
     mounts: Mapping[str, str]
     crs: str
-    inside: Mapping[int, int]
-    now: Mapping[int, int]
+    frozen: Frozen
     ended: tuple[RankRecord, ...]
-    saved: tuple[SavedFile, ...]
-    programs: tuple[str, ...]
     hashes: Mapping[Path, tuple[int, str]]
     taken: float
     bases: tuple[Base, ...]
@@ -77,13 +99,15 @@ class Image:
         )
 
 
+_NOT_SEEN = Stand((), 0, "")
+
+
 class Imaging(Restoring):
     """Dumps and restores of one job. store: the checkpoints' place, if not the job's usual one."""
 
     async def dump(
         self,
-        record: JobRecord,
-        holds: Sequence[Hold],
+        job: Incarnation,
         *,
         running: bool,
         stop: bool = False,
@@ -94,28 +118,26 @@ class Imaging(Restoring):
         stop: it is stopped by SIGSTOP where the image has it, and goes on at SIGCONT.
         Raises Refused, CrsFailed or StoreError; the draft is gone then.
         """
+        record = job.record
         if record.adopted:
             host_resources.require_dumpable(process_tree.of_job(record.pid))
         crs = await asyncio.to_thread(find_crs, self.directory, record)
         # What crdebug takes of itself comes and goes in another order than it was taken in.
         own = self.store is not self.directory.store
         tracked = crs.tracks and self.settings.full_every > 1 and not own
-        run, every = self.directory.run(record.incarnation), self.settings.full_every
-        base = await asyncio.to_thread(bases.find, run, self.store, every) if tracked else None
-        dump = functools.partial(
-            self._dump, record, holds, crs, running=running, stop=stop, tracked=tracked
-        )
+        every = self.settings.full_every
+        base = await asyncio.to_thread(bases.find, job.run, self.store, every) if tracked else None
+        dump = functools.partial(self._dump, job, crs, running=running, stop=stop, tracked=tracked)
         try:
             return await dump(base)
         except CrsFailed:
-            if base is None or not is_alive(record):
+            if base is None or not job.alive:
                 raise
             return await dump(None)  # a full one does not depend on what it would build on
 
     async def _dump(
         self,
-        record: JobRecord,
-        holds: Sequence[Hold],
+        job: Incarnation,
         crs: Crs,
         base: Manifest | None,
         *,
@@ -123,47 +145,29 @@ class Imaging(Restoring):
         stop: bool,
         tracked: bool,
     ) -> Image:
-        store, run = self.store, self.directory.run(record.incarnation)
+        store, record = self.store, job.record
         pids = process_tree.of_job(record.pid)
         open_now = find_open_files(pids, container=not record.adopted)
         copied = size_of(open_now)
-        elsewhere = self.directory.stage is not None and store is self.directory.store
-        if elsewhere:
-            copied += saved_logs.size_of(run)
+        if self._goes_elsewhere:
+            copied += saved_logs.size_of(job.run)
         store.require_space(memory_of(pids) + copied)
         mounts = {} if record.adopted else _mounts_of(record)
         draft = store.begin()
         ahead: dict[str, Path] = {}
-        saved: tuple[SavedFile, ...] = ()
-        programs: tuple[str, ...] = ()
-        inside: dict[int, int] = {}
-        now: dict[int, int] = {}
 
-        async def frozen(pid: int) -> None:
-            nonlocal saved, programs
+        async def while_frozen(pid: int) -> Frozen:
             pids = process_tree.of_job(pid)
-            files = find_open_files(pids, container=not record.adopted)
-            saved = await _whole(save, files, draft.files, ahead)
-            if record.adopted:
-                host_resources.write(
-                    host_resources.note(pids, [file.path for file in saved]), draft.run
-                )
-            programs = mapped_programs(pids)
-            inside.update((hold.rank, proc.inner_pid(hold.pid)) for hold in holds)
-            now.update((each.rank, each.read().now) for each in clocks.find(holds, record.layer))
-            for name in OUTPUT:
-                shutil.copyfile(run / name, draft.run / name)
-            standard_input.save(run, draft.run)
-            if elsewhere:
-                await _whole(saved_logs.save, run, draft.run)
+            frozen = await self._look(job, pids, draft, ahead)
             if running:
                 # The CRS has broken off system calls in the job itself, not in the image only.
                 calls = broken_calls(draft.images)
-                for shim in with_shims(holds):
+                for shim in with_shims(job.holds):
                     if not shim.waits_for_debugger():
                         shim.make_calls_again(calls)
             if stop:
                 stop_all(pids)
+            return frozen
 
         try:
             if running:  # what is copied before the job stands it does not wait for
@@ -172,13 +176,13 @@ class Imaging(Restoring):
             hashing = RunningHashes(draft.images)
             taken, began = time.time(), time.monotonic()
             if tracked:  # from now on nobody knows what has changed since then
-                bases.forget(run)
+                bases.forget(job.run)
             try:
-                await crs.dump(
+                frozen = await crs.dump(
                     record.pid,
                     draft.images,
                     mounts,
-                    frozen,
+                    while_frozen,
                     Deadline(self.settings.dump),
                     container=not record.adopted,
                     track=tracked,
@@ -193,14 +197,12 @@ class Imaging(Restoring):
             raise
         chain = (Base(base.number, base.identity), *base.bases) if base is not None else ()
         return Image(
+            job=job,
             draft=draft,
             mounts=mounts,
             crs=crs.name,
-            inside=inside,
-            now=now,
-            ended=self._ended(record, holds),
-            saved=saved,
-            programs=programs,
+            frozen=frozen,
+            ended=_ended(job),
             hashes=hashes,
             taken=taken,
             bases=chain,
@@ -211,39 +213,58 @@ class Imaging(Restoring):
             copied=copied,
         )
 
-    def _ended(self, record: JobRecord, holds: Sequence[Hold]) -> tuple[RankRecord, ...]:
-        """What a checkpoint has of the ranks that are not there any more."""
-        logs = clocks.logs(self.directory.run(record.incarnation))
-        return tuple(
-            RankRecord(rank, 0, "", "ended", (), 0, clocks.end(logs / str(rank)))
-            for rank in self.directory.ended(record, RankSet.of(hold.rank for hold in holds))
+    @property
+    def _goes_elsewhere(self) -> bool:
+        """Are the checkpoints to be copied to a second place?"""
+        return self.directory.stage is not None and self.store is self.directory.store
+
+    async def _look(
+        self, job: Incarnation, pids: Sequence[int], draft: Draft, ahead: Mapping[str, Path]
+    ) -> Frozen:
+        """Save what is no part of the images of these processes, which are frozen. ahead: by path,
+        copies that were made of open files while they still ran."""
+        record = job.record
+        files = find_open_files(pids, container=not record.adopted)
+        saved = await _whole(save, files, draft.files, ahead)
+        if record.adopted:
+            noted = host_resources.note(pids, [file.path for file in saved])
+            host_resources.write(noted, draft.run)
+        frozen = Frozen(
+            inside={hold.rank: proc.inner_pid(hold.pid) for hold in job.holds},
+            now={each.rank: each.read().now for each in clocks.find(job.holds, record.layer)},
+            saved=saved,
+            programs=mapped_programs(pids),
         )
+        for name in OUTPUT:
+            shutil.copyfile(job.run / name, draft.run / name)
+        standard_input.save(job.run, draft.run)
+        if self._goes_elsewhere:
+            await _whole(saved_logs.save, job.run, draft.run)
+        return frozen
 
     async def publish(
         self,
         image: Image,
-        record: JobRecord,
-        holds: Sequence[Hold],
         *,
         note: str,
-        threads: Mapping[int, tuple[ThreadRecord, ...]] | None,
-        selected: Mapping[int, int] | None = None,
-        locations: Mapping[int, str] | None = None,
+        stands: Mapping[int, Stand] | None,
     ) -> Checkpoint:
-        """Make a dump a checkpoint. threads: by rank; None without a debugger."""
-        ranks = tuple(
-            RankRecord(
-                rank=hold.rank,
-                pid=image.inside[hold.rank],
-                executable=hold.entry.executable,
-                location=(locations or {}).get(hold.rank, ""),
-                threads=(threads or {}).get(hold.rank, ()),
-                selected=(selected or {}).get(hold.rank, 0),
-                now=image.now.get(hold.rank, 0),
+        """Make a dump a checkpoint. stands: by rank; None without a debugger."""
+        record, frozen = image.job.record, image.frozen
+        ranks = [*image.ended]
+        for hold in image.job.holds:
+            stand = (stands or {}).get(hold.rank, _NOT_SEEN)
+            ranks.append(
+                RankRecord(
+                    rank=hold.rank,
+                    pid=frozen.inside[hold.rank],
+                    executable=hold.entry.executable,
+                    location=stand.location,
+                    threads=stand.threads,
+                    selected=stand.selected,
+                    now=frozen.now.get(hold.rank, 0),
+                )
             )
-            for hold in holds
-        )
-        ranks = tuple(sorted((*ranks, *image.ended), key=lambda each: each.rank))
         system = os.uname()
         manifest = Manifest(
             version=VERSION,
@@ -251,7 +272,7 @@ class Imaging(Restoring):
             number=image.draft.number,
             time=image.taken,
             note=note,
-            debugger=threads is not None,
+            debugger=stands is not None,
             incarnation=record.incarnation,
             argv=record.argv,
             directory=record.directory,
@@ -264,9 +285,9 @@ class Imaging(Restoring):
             signal=record.signal,
             added=record.added,
             mounts=dict(image.mounts),
-            ranks=ranks,
-            binaries=tuple(Binary(path, build_id(path)) for path in image.programs),
-            saved=image.saved,
+            ranks=tuple(sorted(ranks, key=lambda each: each.rank)),
+            binaries=tuple(Binary(path, build_id(path)) for path in frozen.programs),
+            saved=frozen.saved,
             files={},
             bases=image.bases,
             memory=image.memory,
@@ -278,8 +299,16 @@ class Imaging(Restoring):
             store.publish, image.draft, manifest, image.hashes, image.began
         )
         if image.tracked:
-            bases.note(self.directory.run(record.incarnation), taken.number)
+            bases.note(image.job.run, taken.number)
         return taken
+
+
+def _ended(job: Incarnation) -> tuple[RankRecord, ...]:
+    """What a checkpoint has of the ranks that are not there any more."""
+    logs = clocks.logs(job.run)
+    return tuple(
+        RankRecord(rank, 0, "", "ended", (), 0, clocks.end(logs / str(rank))) for rank in job.ended
+    )
 
 
 async def _whole(function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:

@@ -19,7 +19,8 @@ from crdebug.base.errors import BadInput, CrdebugError, NotAvailable, Refused, S
 from crdebug.base.settings import Settings
 from crdebug.job import clocks, native_parts, standard_input
 from crdebug.job.directory import JobDirectory, JobRecord, has_ended, is_alive, unused
-from crdebug.job.holds import Hold, find_holds
+from crdebug.job.holds import find_holds
+from crdebug.job.incarnation import Incarnation
 from crdebug.job.told import told
 from crdebug.native.build import build
 from crdebug.native.recorder.build import build_layer, mpicc_of
@@ -319,9 +320,11 @@ async def await_ranks(
     record: JobRecord,
     deadline: Deadline,
     seen: Callable[[], None] = lambda: None,
-) -> tuple[Hold, ...]:
-    """Wait until all ranks have registered; returns those that have not ended. Raises CrdebugError
-    with the launcher's last words if it ends before that, Refused if it ends then, DeadlineExpired.
+) -> Incarnation:
+    """Wait until all ranks have registered; returns the job, with those that have not ended.
+
+    Raises CrdebugError with the launcher's last words if it ends before that, Refused if it ends
+    then, DeadlineExpired.
     """
     events = directory.run(record.incarnation) / "events"
 
@@ -343,9 +346,9 @@ async def await_ranks(
     await deadline.wait(registered(), "all ranks to start")
     seen()
     try:
-        if record.adopted:
-            return find_holds(find_job(record.pid).entries, record.shim, adopted=True)
-        return find_holds(acquire(record.pid), record.shim)
+        entries = find_job(record.pid).entries if record.adopted else acquire(record.pid)
+        holds = find_holds(entries, record.shim, adopted=record.adopted)
+        return Incarnation(directory, record, holds)
     except ProcessLookupError:
         raise has_ended(directory) from None
 

@@ -19,6 +19,7 @@ from crdebug.checkpoint import ghosts
 from crdebug.checkpoint.open_files import RollBack
 from crdebug.job.directory import BESIDE, JobDirectory, JobRecord
 from crdebug.job.holds import Hold, refuse_traced
+from crdebug.job.incarnation import Incarnation
 from crdebug.job.launch import await_ranks
 from crdebug.node import code, container, proc
 
@@ -67,18 +68,16 @@ def _is_outside(pid: int) -> bool:
         return False
 
 
-async def take_over(
-    directory: JobDirectory, settings: Settings
-) -> tuple[JobRecord, tuple[Hold, ...]]:
+async def take_over(directory: JobDirectory, settings: Settings) -> Incarnation:
     """The ranks of a job that nobody attends, made such that they can be attached to.
 
     Callers hold the job's lock. Raises BadInput, DeadlineExpired, StoreError; Refused when
     somebody's debugger holds a rank of it.
     """
     record = await recover(directory, settings)
-    holds = await await_ranks(directory, record, Deadline(settings.attach))
-    await let_go(holds, settings)
-    return record, holds
+    job = await await_ranks(directory, record, Deadline(settings.attach))
+    await let_go(job.holds, settings)
+    return job
 
 
 async def recover(directory: JobDirectory, settings: Settings) -> JobRecord:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from crdebug.acquire.binaries import build_id
 from crdebug.acquire.mpir import ProcDesc, acquire
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrsFailed, NotAvailable, Refused, StoreError
-from crdebug.base.events import Progress
+from crdebug.base.events import Event, Progress
 from crdebug.base.settings import Settings
 from crdebug.checkpoint import ghosts
 from crdebug.checkpoint.commit import Plan
@@ -34,7 +34,8 @@ from crdebug.job import (
     standard_input,
 )
 from crdebug.job.directory import JobDirectory, JobRecord, is_alive
-from crdebug.job.holds import Hold, find_holds
+from crdebug.job.holds import find_holds
+from crdebug.job.incarnation import Incarnation
 from crdebug.job.restored_variables import set_variables
 from crdebug.node import container, proc, process_tree
 from crdebug.node.criu_program import find_criu
@@ -135,9 +136,26 @@ class Restoring:
             own = is_alive(record)
             await host_resources.require(needed, process_tree.of_job(record.pid) if own else ())
 
+    async def replace(
+        self,
+        manifest: Manifest,
+        record: JobRecord,
+        *,
+        debugger: bool,
+        end: Callable[[], Awaitable[None]],
+        tell: Callable[[Event], None],
+    ) -> Incarnation:
+        """`restore`, after the `end` of the incarnation that is there if both cannot be at once."""
+        why = self.why_end_first(manifest, record)
+        if why is not None:
+            await self.before_the_end(manifest, record)
+            tell(why)
+            await end()
+        return await self.restore(manifest, record, debugger=debugger)
+
     async def restore(
         self, manifest: Manifest, record: JobRecord, *, debugger: bool
-    ) -> tuple[JobRecord, tuple[Hold, ...]]:
+    ) -> Incarnation:
         """Bring a checkpoint back as the next incarnation, in the place of the one that is there.
 
         The old one stands still meanwhile. Once the new one is whole, the old one is ended, its
@@ -155,19 +173,19 @@ class Restoring:
             )
         had_one = is_alive(record)
         try:
-            new, holds = await self._replace(manifest, record, crs, debugger)
+            new = await self._replace(manifest, record, crs, debugger)
         except CrsFailed:
             now = self.directory.read()
             passed = now.incarnation != record.incarnation or (had_one and not is_alive(now))
             if not passed:
                 raise
-            new, holds = await self._replace(manifest, now, crs, debugger)
-        self.directory.forget_runs(new.incarnation)
-        return new, holds
+            new = await self._replace(manifest, now, crs, debugger)
+        self.directory.forget_runs(new.record.incarnation)
+        return new
 
     async def _replace(
         self, manifest: Manifest, record: JobRecord, crs: Crs, debugger: bool
-    ) -> tuple[JobRecord, tuple[Hold, ...]]:
+    ) -> Incarnation:
         async with self._standing_still(record) as old:
             try:
                 return await self._bring_back(manifest, record, crs, debugger)
@@ -185,16 +203,13 @@ class Restoring:
 
     async def _bring_back(
         self, manifest: Manifest, record: JobRecord, crs: Crs, debugger: bool
-    ) -> tuple[JobRecord, tuple[Hold, ...]]:
+    ) -> Incarnation:
         home = self.store.path(manifest.number)
         incarnation = record.incarnation + 1
         run = self.directory.run(incarnation)
         rollback = RollBack(manifest.saved, home / "files", self.directory.made(incarnation))
-        new = record
-        holds: tuple[Hold, ...] = ()
 
-        async def whole(pid: int) -> Path:
-            nonlocal new, holds
+        async def once_whole(pid: int) -> tuple[Path, Incarnation]:
             entries = entries_of(manifest) if record.adopted else acquire(pid)
             holds = find_holds(entries, manifest.shim, adopted=record.adopted)
             set_variables(holds, manifest, home / "images", debugger=debugger)
@@ -214,9 +229,8 @@ class Restoring:
             old = process_tree.of_job(record.pid) if is_alive(record) else ()
             steps = () if self.directory.has_own_files else rollback.steps()
             record_of = self.directory.write_next(new)
-            return Plan({each: proc.started(each) for each in old}, steps, record_of).write(
-                run / "final"
-            )
+            plan = Plan({each: proc.started(each) for each in old}, steps, record_of)
+            return plan.write(run / "final"), Incarnation(self.directory, new, holds)
 
         gone = self._require_mounts(manifest)
         async with contextlib.AsyncExitStack() as undo:
@@ -253,17 +267,17 @@ class Restoring:
                 told = host_resources.read(home / "run").pipes
                 with open(run / "stdout", "ab") as output:
                     instead = dict.fromkeys(told, output.fileno())
-                    await crs.restore(images, mounts, whole, limit, instead)
+                    new = await crs.restore(images, mounts, once_whole, limit, instead)
             else:
-                await crs.restore(images, mounts, whole, limit, begun=begun)
+                new = await crs.restore(images, mounts, once_whole, limit, begun=begun)
             undo.pop_all()
-        for hold in holds if not debugger else ():
+        for hold in new.holds if not debugger else ():
             if not hold.has_shim:  # nobody in it could do so
                 hold.open()
         shutil.rmtree(run / "images", ignore_errors=True)
         for name in ("final", "made"):
             (run / name).unlink(missing_ok=True)
-        return new, holds
+        return new
 
     def _give_up(self, rollback: RollBack, incarnation: int) -> None:
         if not self._is_final(incarnation):
@@ -275,7 +289,7 @@ class Restoring:
 
     def _is_final(self, incarnation: int) -> bool:
         """Has it become the job?"""
-        return self.directory.exists() and self.directory.read().incarnation == incarnation
+        return self.directory.read().incarnation == incarnation
 
 
 def _binds(rollback: RollBack, run: Path) -> Path:

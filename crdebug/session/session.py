@@ -27,13 +27,13 @@ from crdebug.job import app_requests, half_back
 from crdebug.job.control_socket import Request, is_attended
 from crdebug.job.directory import (
     JobDirectory,
-    JobRecord,
     attended_already,
     has_ended,
     is_alive,
     parse_handle,
 )
-from crdebug.job.holds import Hold, with_shims
+from crdebug.job.holds import with_shims
+from crdebug.job.incarnation import Incarnation
 from crdebug.job.launch import Given, await_ranks, end, launch
 from crdebug.job.output import tell_phase
 from crdebug.job.recovery import recover, take_over
@@ -78,9 +78,9 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         given = Given(env or {}, cwd, stdin, more=stdin is None)
         directory, record = await launch(argv, name=name, hold=True, settings=settings, given=given)
         try:
-            holds = await await_ranks(directory, record, Deadline(settings.launch))
+            job = await await_ranks(directory, record, Deadline(settings.launch))
             tell_phase(subscriber, "run", "attach")
-            session = await cls._begin(directory, record, holds, settings, subscriber)
+            session = await cls._begin(job, settings, subscriber)
         except BaseException:
             await end(record, Deadline(settings.stop))
             directory.forget_if_over()
@@ -88,9 +88,9 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         try:
             if stop_at_main:
                 tell_phase(subscriber, "run", "main")
-                await to_main(session._group, with_shims(holds), settings)
+                await to_main(session._group, with_shims(job.holds), settings)
             else:
-                for hold in holds:
+                for hold in job.holds:
                     hold.open()
         except BaseException:
             await session.close()
@@ -128,10 +128,10 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         if await is_attended(directory.session_socket):
             raise attended_already(directory)
         async with directory.lock_within("attach", Deadline(settings.stop)):
-            record, holds = await take_over(directory, settings)
-            session = await cls._begin(directory, record, holds, settings, subscriber)
+            now = await take_over(directory, settings)
+            session = await cls._begin(now, settings, subscriber)
             try:
-                if not half_back.was_on_its_way(directory, record):
+                if not half_back.was_on_its_way(directory, now.record):
                     await session._job("attach").lead_out_all()
                 await session._bring_points_back()
             except BaseException:
@@ -182,7 +182,8 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         ranks = RankSet.of(each.rank for each in manifest.ranks)
         group = await launch_group(ranks, manifest.signal, settings, tell=subscriber)
         session = cls(group, directory.name, settings, subscriber)
-        job = session._attend(AttendedJob(group, directory, record, (), settings, session._tell))
+        before = Incarnation(directory, record)
+        job = session._attend(AttendedJob(group, before, settings, session._tell))
         try:
             await past(session.history).branching.restart(manifest)
             await job.open(session._requested, session._asked)
@@ -200,17 +201,14 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
     @classmethod
     async def _begin(
         cls,
-        directory: JobDirectory,
-        record: JobRecord,
-        holds: tuple[Hold, ...],
+        now: Incarnation,
         settings: Settings,
         subscriber: Callable[[Event], None] | None,
     ) -> Session:
-        entries = [hold.entry for hold in holds]
-        ended = directory.ended(record, RankSet.of(hold.rank for hold in holds))
-        group = await attach_group(entries, record.signal, settings, subscriber, ended)
-        session = cls(group, directory.name, settings, subscriber)
-        job = session._attend(AttendedJob(group, directory, record, holds, settings, session._tell))
+        entries = [hold.entry for hold in now.holds]
+        group = await attach_group(entries, now.record.signal, settings, subscriber, now.ended)
+        session = cls(group, now.directory.name, settings, subscriber)
+        job = session._attend(AttendedJob(group, now, settings, session._tell))
         try:
             await job.open(session._requested, session._asked)
         except BaseException:
@@ -329,8 +327,9 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         if not self._all_run():
             return await self._as_it_stands(request)
         job = self._job("checkpoint")
-        now = (job.directory, job.record, job.holds, self.settings, self._tell)
-        async with app_requests.around_checkpoint(*now, runs=self._all_run):
+        async with app_requests.around_checkpoint(
+            job.incarnation, self.settings, self._tell, runs=self._all_run
+        ):
             return await self._as_it_stands(request)
 
     async def _as_it_stands(self, request: Request) -> int:

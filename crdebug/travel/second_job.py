@@ -23,6 +23,7 @@ from crdebug.checkpoint.store import CheckpointStore
 from crdebug.debugger.group import TargetGroup
 from crdebug.job import branch_files, clocks
 from crdebug.job.directory import BESIDE, JobDirectory
+from crdebug.job.incarnation import Incarnation
 from crdebug.node import owners
 from crdebug.travel.call_sites import show_callers
 from crdebug.travel.replay import Replay
@@ -54,12 +55,13 @@ async def beside(
     async with contextlib.AsyncExitStack() as undo:
         undo.callback(shutil.rmtree, directory.path, ignore_errors=True)
         record = replace(job.record, incarnation=0, pid=0, start=0, boot="")
+        directory.write(record)
         owners.make_private(directory.run(0))
         await asyncio.to_thread(branch_files.copy, logs, directory.run(0))
         ranks = RankSet.of(rank.rank for rank in manifest.ranks)
         group = await launch_group(ranks, manifest.signal, job.settings)
         undo.push_async_callback(group.close)
-        second = AttendedJob(group, directory, record, (), job.settings, _deaf)
+        second = AttendedJob(group, Incarnation(directory, record), job.settings, _deaf)
         undo.push_async_callback(second.end)
         await second.restart(manifest, store)
         await second.give_input_again()

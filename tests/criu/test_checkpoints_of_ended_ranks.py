@@ -47,7 +47,7 @@ async def job_without_one() -> AsyncIterator[None]:
     """A job without a debugger, of which a rank has ended, and the others do their steps."""
     async with bare_job(build("early"), *ENDLESS, ranks=RANKS):
         directory = JobDirectory(JOB)
-        ranks = await await_ranks(directory, directory.read(), Deadline(60))
+        ranks = (await await_ranks(directory, directory.read(), Deadline(60))).holds
         if len(ranks) == RANKS:
             await Deadline(60).until(lambda: not proc.is_alive(ranks[GONE].pid), "a rank to end")
         await looks.reach(1)

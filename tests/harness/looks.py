@@ -106,7 +106,7 @@ async def reach(step: int, job: str = JOB, seconds: float = 60.0) -> None:
     """Wait until every rank of a running job is in a step or beyond it."""
     limit = Deadline(seconds)
     directory = JobDirectory(job)
-    ranks = with_shims(await await_ranks(directory, directory.read(), limit))
+    ranks = with_shims((await await_ranks(directory, directory.read(), limit)).holds)
     await limit.until(lambda: all(number(rank, "step") >= step for rank in ranks), f"step {step}")
 
 

@@ -133,10 +133,11 @@ class Frozen:
         self.pids: list[int] = []
         self.error = error
 
-    async def __call__(self, pid: int) -> None:
+    async def __call__(self, pid: int) -> int:
         self.pids.append(pid)
         if self.error is not None:
             raise self.error
+        return pid
 
 
 class Whole(Frozen):
@@ -147,15 +148,14 @@ class Whole(Frozen):
         self.plan = plan
         plan.write_text(said)
 
-    async def __call__(self, pid: int) -> Path:
-        await super().__call__(pid)
-        return self.plan
+    async def __call__(self, pid: int) -> tuple[Path, int]:
+        return self.plan, await super().__call__(pid)
 
 
 async def test_a_dump(world: World) -> None:
     criu, frozen = world.criu(actions=("post-dump",)), Frozen()
     mounts = {"/run/crdebug": "crdebug-job", "/home": "/home"}
-    await criu.dump(99, world.images, mounts, frozen, soon())
+    assert await criu.dump(99, world.images, mounts, frozen, soon()) == 4711
     assert criu.name == "criu 4.2"
     assert frozen.pids == [4711]
     assert world.argv()[:3] == ["dump", "--tree", "99"]
@@ -220,7 +220,7 @@ async def test_what_makes_it_final_is_not_broken_off(world: World, end: str) -> 
     slow, begun = Whole(world.home / "final"), asyncio.Event()
 
     class Hanging(Whole):
-        async def __call__(self, pid: int) -> Path:
+        async def __call__(self, pid: int) -> tuple[Path, int]:
             begun.set()
             await asyncio.sleep(3600)
             raise AssertionError
@@ -283,7 +283,7 @@ async def test_no_plan_is_given_once_criu_is_killed(world: World) -> None:
     begun, given_up = asyncio.Event(), False
 
     class Hanging(Whole):
-        async def __call__(self, pid: int) -> Path:
+        async def __call__(self, pid: int) -> tuple[Path, int]:
             nonlocal given_up
             begun.set()
             try:

@@ -36,7 +36,7 @@ JOB_STEPS = ("dump", "publish", "restore", "retire", "announce")
 
 
 class FakeActions:
-    """Actions.
+    """JobActions and RankActions.
 
     calls: what was asked, as (name, rank), -1 for the whole job.  done: what has ended.
     faults: by the same key, what a call raises.  gates: what a call waits for first.
@@ -123,7 +123,7 @@ def others() -> set[asyncio.Task[object]]:
 async def test_every_instruction_is_carried_out_and_told(make: Callable[[], Protocol]) -> None:
     machine, actions = make(), FakeActions()
     told: list[tuple[Phase, RankSet]] = []
-    await soon(drive(machine, actions, lambda phase, ranks: told.append((phase, ranks))))
+    await soon(drive(machine, actions, actions, lambda phase, ranks: told.append((phase, ranks))))
     assert machine.taken and not machine.problems
     names = list(dict.fromkeys(name for name, _ in actions.calls))
     assert tuple(names) == (RESTART if machine.restart else CHECKPOINT)
@@ -141,7 +141,7 @@ async def test_ranks_are_asked_at_the_same_time() -> None:
     _, gate = actions.stop_at("record_threads", 0)
     reached = actions.stop_at("record_threads", 2)[0]
     actions.gates.pop(("record_threads", 2))
-    task = asyncio.create_task(drive(machine, actions))
+    task = asyncio.create_task(drive(machine, actions, actions))
     await soon(reached.wait())
     assert ("record_threads", 0) not in actions.done
     gate.set()
@@ -179,7 +179,7 @@ async def test_how_an_action_fails_is_what_the_machine_hears(
     monkeypatch.setattr(Protocol, "handle", listen)
     machine, actions = checkpoint(), FakeActions()
     actions.faults["detach", 1] = error
-    await soon(drive(machine, actions))
+    await soon(drive(machine, actions, actions))
     assert [(e.instruction, e.lost, e.let_go) for e in heard] == [(Detach(1), lost, let_go)]
     assert machine.phase is Phase.ENDED and not machine.taken
     assert machine.problems[0].ranks == RankSet.of([1])
@@ -189,14 +189,14 @@ async def test_how_an_action_fails_is_what_the_machine_hears(
 async def test_an_error_keeps_the_ranks_and_the_phase_that_it_has() -> None:
     machine, actions = checkpoint(), FakeActions()
     actions.faults["record_threads", 1] = Refused("no", ranks=ALL, phase="counting")
-    await soon(drive(machine, actions))
+    await soon(drive(machine, actions, actions))
     assert str(machine.problems[0]) == "ranks 0-2 during counting: no"
 
 
 async def test_what_the_system_says_becomes_a_clause() -> None:
     machine, actions = checkpoint(), FakeActions()
     actions.faults["dump", -1] = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/there/file")
-    await soon(drive(machine, actions))
+    await soon(drive(machine, actions, actions))
     assert str(machine.problems[0]) == "during dump: /there/file: no space left on device"
     assert isinstance(machine.problems[0].__cause__, OSError)
 
@@ -206,7 +206,7 @@ async def test_a_bug_in_any_action_surfaces_with_its_traceback_and_hangs_nothing
     machine, actions = checkpoint(), FakeActions()
     rank = -1 if name in JOB_STEPS else 1
     actions.faults[name, rank] = KeyError("a bug")
-    await soon(drive(machine, actions))
+    await soon(drive(machine, actions, actions))
     assert machine.phase is Phase.ENDED
     problem = machine.problems[0]
     assert problem.problem == "internal error: KeyError('a bug')"
@@ -226,7 +226,7 @@ async def test_a_subscriber_that_raises_is_told_after_the_end() -> None:
             raise RuntimeError("the subscriber's own")
 
     with pytest.raises(RuntimeError, match="the subscriber's own"):
-        await soon(drive(machine, actions, progress))
+        await soon(drive(machine, actions, actions, progress))
     assert machine.taken and set(machine.rungs.values()) == {Rung.OUT}
     assert not others()
 
@@ -244,7 +244,7 @@ async def test_a_machine_that_refuses_an_event_hangs_nothing(
 
     monkeypatch.setattr(Protocol, "handle", refuse)
     with pytest.raises(InvalidTransition):
-        await soon(drive(machine, actions))
+        await soon(drive(machine, actions, actions))
     assert sorted(actions.calls) == sorted(actions.done)
 
 
@@ -256,7 +256,7 @@ async def test_a_checkpoint_that_is_cancelled_ends_first(name: str) -> None:
     machine, actions = checkpoint(), FakeActions()
     call = (name, -1 if name in JOB_STEPS else 1)
     reached, gate = actions.stop_at(*call)
-    task = asyncio.create_task(drive(machine, actions))
+    task = asyncio.create_task(drive(machine, actions, actions))
     await soon(reached.wait())
     task.cancel()
     await asyncio.sleep(0)
@@ -287,7 +287,7 @@ async def test_a_checkpoint_that_the_user_breaks_off_fails_and_nothing_is_raised
     machine, actions, asked = checkpoint(), FakeActions(), asyncio.Event()
     call = (name, -1 if name in JOB_STEPS else 1)
     reached, gate = actions.stop_at(*call)
-    task = asyncio.create_task(drive(machine, actions, asked=asked))
+    task = asyncio.create_task(drive(machine, actions, actions, asked=asked))
     await soon(reached.wait())
     asked.set()
     for _ in range(20):
@@ -307,7 +307,7 @@ async def test_a_restart_that_is_cancelled_is_completed_once_the_job_is_back(nam
     machine, actions = restart(), FakeActions()
     call = (name, -1 if name in JOB_STEPS else 1)
     reached, gate = actions.stop_at(*call)
-    task = asyncio.create_task(drive(machine, actions))
+    task = asyncio.create_task(drive(machine, actions, actions))
     await soon(reached.wait())
     task.cancel()
     for _ in range(20):
@@ -333,7 +333,7 @@ async def test_a_cancellation_that_comes_before_the_first_step_of_a_dump() -> No
         if phase is Phase.DUMP:
             task.cancel()
 
-    task = asyncio.create_task(drive(machine, actions, progress))
+    task = asyncio.create_task(drive(machine, actions, actions, progress))
     with pytest.raises(asyncio.CancelledError):
         await soon(task)
     assert machine.phase is Phase.ENDED and not machine.taken
@@ -355,7 +355,7 @@ async def test_what_is_broken_off_is_told_so_once_and_cleans_up_in_peace() -> No
             cleaned.set()
 
     actions.dump = dump  # type: ignore[method-assign]
-    task = asyncio.create_task(drive(machine, actions))
+    task = asyncio.create_task(drive(machine, actions, actions))
     await soon(reached.wait())
     for _ in range(3):
         task.cancel()
@@ -373,7 +373,7 @@ async def test_cancelled_when_it_is_over() -> None:
         if phase is Phase.ENDED:
             task.cancel()
 
-    task = asyncio.create_task(drive(machine, actions, progress))
+    task = asyncio.create_task(drive(machine, actions, actions, progress))
     with pytest.raises(asyncio.CancelledError):
         await soon(task)
     assert machine.taken and not machine.problems

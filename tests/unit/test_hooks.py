@@ -10,12 +10,14 @@ from crdebug.base.errors import DeadlineExpired, Refused
 from crdebug.base.events import JobSays
 from crdebug.base.settings import Settings
 from crdebug.job import hooks
-from crdebug.job.directory import JobRecord
+from crdebug.job.directory import JobDirectory, JobRecord
 from crdebug.job.hooks import When
+from crdebug.job.incarnation import Incarnation
 
 pytestmark = pytest.mark.unit
 
 RECORD = JobRecord("heat", ("mpirun",), "/", 0.0, 62, "", "", 3, 1, 1, "")
+JOB = Incarnation(JobDirectory("heat"), RECORD)
 
 
 @pytest.fixture
@@ -67,7 +69,7 @@ async def test_the_first_that_fails_is_the_last_and_those_after_are_run_all_the_
     write(directory, "after-continue", f"{say}; exit 1")
     said: list[object] = []
     with pytest.raises(Refused, match=r"hook before-checkpoint.2 ended with status 9: the tape is"):
-        async with hooks.around_checkpoint(RECORD, (), Settings(), said.append):
+        async with hooks.around_checkpoint(JOB, Settings(), said.append):
             raise AssertionError("it was refused")
     log = (directory.parent / "log").read_text().splitlines()
     assert log == ["before-checkpoint 3 ", "after-continue 3 failed"]
@@ -79,4 +81,4 @@ async def test_the_first_that_fails_is_the_last_and_those_after_are_run_all_the_
 async def test_a_hook_has_its_time(directory: Path) -> None:
     write(directory, "before-checkpoint", "sleep 600")
     with pytest.raises(DeadlineExpired, match=r"0.2 s for hook before-checkpoint"):
-        await hooks.run(When.BEFORE, RECORD, (), Settings(hook=0.2))
+        await hooks.run(When.BEFORE, JOB, Settings(hook=0.2))
