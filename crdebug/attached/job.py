@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from crdebug.attached.checkpoint import (
 from crdebug.attached.gdbs import attach_gdb, end_job, launch_gdb, raise_first, replace_gdb
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, GdbDied, Interrupted, Refused
-from crdebug.base.events import Event, GroupStopped, JobSays, Progress
+from crdebug.base.events import Event, JobSays, Progress
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
 from crdebug.checkpoint.driver import drive
@@ -224,11 +224,12 @@ class AttendedJob:
                 if hold.waiting():
                     await hold.release(Deadline(self.settings.herd))
 
-    async def run(self, run: Callable[[], Awaitable[GroupStopped]]) -> GroupStopped:
-        """Let ranks run, whatever their GDBs do; for what that raises see TargetGroup.resume."""
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Around what lets ranks run, whatever their GDBs do."""
         await self.revive()
         try:
-            return await run()
+            yield
         except GdbDied as error:
             # All ranks stand by now, but for those that a GDB let go when it died.
             with contextlib.suppress(CrdebugError):

@@ -21,7 +21,7 @@ from crdebug.commands.after_stop import follow, points_with_commands
 from crdebug.commands.arguments import Argument, Kind, Values, parse
 from crdebug.commands.context import Context
 from crdebug.commands.results import Nothing, Result, Text
-from crdebug.session.independent import StopMode
+from crdebug.session.running import StopMode
 
 T = TypeVar("T")
 

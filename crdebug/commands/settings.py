@@ -31,7 +31,7 @@ from crdebug.commands.setting import (
     switch_text,
 )
 from crdebug.node import signals
-from crdebug.session.independent import StopMode
+from crdebug.session.running import StopMode
 from crdebug.session.waiting import StepOthers
 from crdebug.travel.auto_checkpoints import EVERY, Bound
 from crdebug.travel.history import History

@@ -35,15 +35,8 @@ class Arrays(Looking):
         NoRankAnswered, BadInput.
         """
         found = some(await self.numbers(ranks, expression))
-        errors: dict[int, CrdebugError] = dict(found.errors)
-        values = dict(found.values)
-        along = None
-        if over:
-            others = some(await self.numbers(ranks, over))
-            errors |= others.errors
-            values = {rank: each for rank, each in values.items() if rank in others.values}
-            along = over, others.values
-        return plot(expression, values, along, Answers(values, errors).merged_errors())
+        others = some(await self.numbers(ranks, over)) if over else None
+        return plot_over(expression, found, over, others)
 
     async def image(
         self,
@@ -60,3 +53,15 @@ class Arrays(Looking):
         found = some(await self.numbers(ranks, expression))
         errors = found.merged_errors()
         return image(expression, found.values, ranks, grid=grid, shape=shape, errors=errors)
+
+
+def plot_over(
+    expression: str, found: Answers[Numbers], over: str, others: Answers[Numbers] | None
+) -> Plot:
+    """See Arrays.plot. others: the numbers of `over`; ranks without one are left out."""
+    if others is None:
+        return plot(expression, found.values, None, found.merged_errors())
+    values = {rank: each for rank, each in found.values.items() if rank in others.values}
+    errors: dict[int, CrdebugError] = {**found.errors, **others.errors}
+    merged = Answers(values, errors).merged_errors()
+    return plot(expression, values, (over, others.values), merged)

@@ -18,7 +18,7 @@ from crdebug.debugger.breakpoints import Breakpoint, Kept
 from crdebug.debugger.group import TargetGroup
 from crdebug.debugger.rank_commands import in_memory, symbol_at
 from crdebug.debugger.target import BreakpointRequest, PointKind, Target
-from crdebug.session.pausing import Pausing
+from crdebug.session.core import Core
 from crdebug.session.source_lines import with_file
 
 _WATCHES = (PointKind.WATCH, PointKind.RWATCH, PointKind.AWATCH)
@@ -46,7 +46,7 @@ class _KeptAll(msgspec.Struct, frozen=True):
     displays: tuple[_KeptDisplay, ...] = ()
 
 
-class Points(Pausing):
+class Points(Core):
     """The verbs about where ranks stop, and what is shown then. Ranks that run each for itself are
     stopped for a moment where GDB wants that.
 
@@ -156,7 +156,7 @@ class Points(Pausing):
 
         Ranks that cannot have it are in its `problems`; raises GdbError or Refused if none can.
         """
-        async with self._pause(ranks):
+        async with self._control.pause(ranks):
             if kind is PointKind.BREAK:
                 location = await with_file(self._group, ranks, location)
             request = BreakpointRequest(location, condition, temporary, ignore, kind=kind)
@@ -166,25 +166,25 @@ class Points(Pausing):
 
     async def delete_breakpoint(self, number: int) -> None:
         """Raises BadInput for a number that is not there."""
-        async with self._pause(self.ranks):
+        async with self._control.pause(self.ranks):
             await self._group.delete_breakpoint(number)
         self._keep_points()
 
     async def enable_breakpoint(self, number: int, enabled: bool = True) -> None:
         """Raises BadInput for a number that is not there."""
-        async with self._pause(self.ranks):
+        async with self._control.pause(self.ranks):
             await self._group.enable_breakpoint(number, enabled)
         self._keep_points()
 
     async def set_condition(self, number: int, condition: str) -> None:
         """Stop only where it holds; "" takes it away. Raises BadInput, GdbError."""
-        async with self._pause(self.ranks):
+        async with self._control.pause(self.ranks):
             await self._group.set_condition(number, condition)
         self._keep_points()
 
     async def ignore_hits(self, number: int, count: int) -> None:
         """On each rank, the next `count` hits do not stop. Raises BadInput."""
-        async with self._pause(self.ranks):
+        async with self._control.pause(self.ranks):
             await self._group.ignore_hits(number, count)
         self._keep_points()
 

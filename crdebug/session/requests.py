@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from crdebug.base.errors import CrdebugError, Interrupted
 from crdebug.base.events import GroupStopped, StopReason
-from crdebug.job.control_socket import Request
 
 _AGAIN = 0.1  # seconds
 
@@ -20,17 +19,12 @@ _AGAIN = 0.1  # seconds
 class Interludes:
     """Serves requests between two runs of the job.
 
-    interrupt: stops the running ranks.  serve: what is to be done for a request, while they stand.
+    interrupt: stops the running ranks.
     """
 
-    def __init__(
-        self,
-        interrupt: Callable[[], Awaitable[None]],
-        serve: Callable[[Request], Awaitable[int]],
-    ) -> None:
+    def __init__(self, interrupt: Callable[[], Awaitable[None]]) -> None:
         self._interrupt = interrupt
-        self._serve = serve
-        self._waiting: list[tuple[Request, asyncio.Future[int]]] = []
+        self._waiting: list[tuple[Callable[[], Awaitable[int]], asyncio.Future[int]]] = []
         self._user_asked = False
         self._runs = False  # or is about to
         self.possible = False  # the user's `continue` is under way
@@ -43,10 +37,10 @@ class Interludes:
         """The next stop is the user's: the job does not run on."""
         self._user_asked = True
 
-    async def ask(self, request: Request) -> int:
-        """Have it served while the job stands; only while it is `possible`."""
+    async def ask(self, serve: Callable[[], Awaitable[int]]) -> int:
+        """Have a request served while the job stands; only while it is `possible`."""
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._waiting.append((request, answer))
+        self._waiting.append((serve, answer))
         while not answer.done():
             if self._runs:
                 await self._interrupt()
@@ -112,9 +106,9 @@ class Interludes:
 
     async def _serve_all(self) -> None:
         while self._waiting:
-            request, answer = self._waiting.pop(0)
+            serve, answer = self._waiting.pop(0)
             try:
-                answer.set_result(await self._serve(request))
+                answer.set_result(await serve())
             except CrdebugError as error:
                 answer.set_exception(error)
             finally:

@@ -2,36 +2,56 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Awaitable, Callable
+from enum import Enum
 from signal import SIGCONT, SIGSTOP
 
 from crdebug.base.deadline import Deadline
-from crdebug.base.errors import Refused
+from crdebug.base.errors import BadInput, Refused
 from crdebug.base.events import GroupStopped, Location, RankStopped, StopReason
 from crdebug.base.ranks import RankSet
 from crdebug.debugger import mi_values, moving
 from crdebug.debugger.answers import Answers
 from crdebug.debugger.rank_commands import has_left_mpi
-from crdebug.debugger.target import Motion, Target, TargetState, Verb
+from crdebug.debugger.target import BreakpointRequest, Motion, Target, TargetState, Verb
 from crdebug.node import signals
-from crdebug.session.core import ALIVE
-from crdebug.session.independent import Independent
+from crdebug.session.core import ALIVE, Core
+from crdebug.session.run_control import Waited
 from crdebug.session.source_lines import with_file
-from crdebug.session.waiting import Waiting
+from crdebug.session.waiting import AtBarrier, HeldUp, StepOthers, patiently
 from crdebug.travel.history import heard
 
 
-class Running(Waiting, Independent):
+class StopMode(Enum):
+    """What a rank's stop is to the others."""
+
+    JOB = "job"  # they are stopped too
+    RANK = "rank"  # they run on
+
+
+class Running(Core):
     """The verbs that let ranks run until they stand again, and those that change where they are.
 
     Raise Refused when a rank is not stopped, or when none of them is alive. Those that change a
     rank's state begin another branch of history as soon as the job runs on.
+
+    patience: seconds after which a step that does not end is looked at; 0: never.
+    step_others: what is done then.  ask: asks the user, None if nobody is there.
+    stop_mode: what the verbs that step do with the other ranks of a step when one of them stops
+    for another reason; and what the console's `continue` does.
     """
+
+    patience: float = 10.0
+    step_others: StepOthers = StepOthers.ASK
+    ask: Callable[[str], Awaitable[bool]] | None = None
+    stop_mode: StopMode = StopMode.JOB
 
     async def resume(self, ranks: RankSet) -> GroupStopped:
         """continue: run these ranks until one of them stops; then stop the others."""
-        return await self._resume(ranks, None)
+        self._require_attached()
+        return await self._control.resume(ranks)
 
     async def run_on(self, ranks: RankSet, *, to_end: bool = False) -> GroupStopped:
         """`resume`, and on after each rank that exits with status 0, once all that are left have
@@ -48,7 +68,8 @@ class Running(Waiting, Independent):
             left = ranks & self._group.in_state(TargetState.STOPPED)
             return bool(left) and (to_end or await self._have_left_mpi(left))
 
-        stop = await self._resume(ranks, passes)
+        self._require_attached()
+        stop = await self._control.resume(ranks, passes)
         if to_end and not self._group.in_state(*ALIVE):
             await self.job_end()  # the launcher still has to collect its ranks
         for each in stop.stops:
@@ -63,20 +84,6 @@ class Running(Waiting, Independent):
 
         answers = await self._group.ask(ranks, lambda each: has_left_mpi(each, limit))
         return not answers.errors and all(answers.values.values())
-
-    async def _resume(
-        self, ranks: RankSet, passes: Callable[[GroupStopped], Awaitable[bool]] | None
-    ) -> GroupStopped:
-        history = self.history
-        self._interludes.begin()
-        if self._attended is not None:
-            self._attended.begin()
-        return await self._interludes.run(
-            lambda: self._run(lambda: self._group.resume(ranks)),
-            history.interlude if history else None,
-            await history.begin_run() if history else 0.0,
-            passes,
-        )
 
     async def step(self, ranks: RankSet, count: int = 1) -> GroupStopped:
         """`count` source lines, into functions."""
@@ -112,26 +119,96 @@ class Running(Waiting, Independent):
     async def _by(self, ranks: RankSet, motion: Motion) -> GroupStopped:
         """Until all are done or one stops for another reason than that it is done; a rank that is
         in its past has the others come along."""
-        history, limit = self.history, Deadline(self.settings.command)
+        group, history = self._group, self.history
 
-        async def one(target: Target) -> None:
-            await target.run(motion, limit)
-
-        async def many() -> GroupStopped:
-            async with self._patiently(motion.verb.value, along=True):
-                return await self._group.run(ranks, motion, together=not self.apart)
+        async def start() -> GroupStopped:
+            if history is not None and history.brings_others(ranks):
+                limit = Deadline(self.settings.command)
+                return await history.alongside(ranks, lambda each: each.run(motion, limit))
+            verb = motion.verb.value
+            async with patiently(group, history, verb, self.patience, self._may_run_along):
+                return await group.run(ranks, motion, together=not self.apart)
             raise AssertionError("not reached")
 
-        return await self._run(lambda: history.run(ranks, one, many) if history else many())
+        self._require_attached()
+        return await self._control.run(start)
+
+    async def _may_run_along(self, held_up: HeldUp) -> bool:
+        """May the ranks that others wait for run, too?"""
+        if self.step_others is StepOthers.ASK and self.ask is not None:
+            return await self.ask(f"{held_up.problem}. Run them too?")
+        return self.step_others is StepOthers.RUN
 
     async def interrupt(self, ranks: RankSet | None = None) -> None:
         """Ask running ranks to stop: those of the verb that is under way, which returns then, or if
         none is, all (of `ranks`). A checkpoint or restart that is under way is given up. May be
         called while another verb runs (the one exception to one operation at a time)."""
-        self._interludes.user_interrupts()
-        if self._attended is not None:
-            self._attended.break_off()
-        await self._group.interrupt(self._awaited or ranks)
+        await self._control.interrupt(ranks)
+
+    async def barrier(self, ranks: RankSet, location: str) -> AtBarrier:
+        """Run ranks until each of them has come to a location, where it waits for the others.
+
+        Ends before that when a rank stops for another reason, and when those that are missing wait
+        for those that are there. Somebody who was ahead of the others does so too: they go on to
+        the location once more. Raises BadInput for a location that there is not.
+        """
+        location = await with_file(self._group, ranks, location)
+        point = await self._group.add_breakpoint(ranks, BreakpointRequest(location))
+        try:
+            if not any(point.places.values()):
+                raise BadInput(f"there is no '{location}' that ranks could come to", ranks=ranks)
+            reached = await self._to_barrier(ranks, point.number)
+            if reached.held_up and reached.there:
+                reached = await self._to_barrier(ranks, point.number)
+            return reached
+        finally:
+            with contextlib.suppress(BadInput):  # somebody else has taken it away
+                await self._group.delete_breakpoint(point.number)
+
+    async def _to_barrier(self, ranks: RankSet, number: int) -> AtBarrier:
+        held_up: list[HeldUp] = []
+        stopped: list[GroupStopped] = []
+
+        async def gathered() -> GroupStopped:
+            try:
+                async with patiently(self._group, self.history, "the barrier", self.patience, None):
+                    stopped.append(await self._group.gather(ranks, number))
+            except HeldUp as error:  # who is missing, and where, is the answer
+                held_up.append(error)
+            return stopped[0]
+
+        self._require_attached()
+        stop = await self._control.run(gathered)
+        there = RankSet.of(each.rank for each in stop.stops if each.detail == str(number))
+        return AtBarrier(there, ranks - there, stop, bool(held_up))
+
+    # ---- each for itself ----------------------------------------------------------------------
+
+    @property
+    def apart(self) -> bool:
+        """May ranks run each for itself now? Not in the past: there they need each other."""
+        in_the_past = self.history is not None and self.history.in_the_past
+        return self.stop_mode is StopMode.RANK and not in_the_past
+
+    @property
+    def alone(self) -> RankSet:
+        """The ranks that run each for itself now."""
+        return self._control.alone
+
+    async def let_run(self, ranks: RankSet) -> RankSet:
+        """Let stopped ranks run; returns, with those that do, as soon as they run.
+
+        Each stop is an event (GroupStopped, of one rank), unless `wait` is waiting for it. Raises
+        Refused when none of the ranks is stopped, and the first error if none could be let run.
+        """
+        return await self._control.let_run(ranks)
+
+    async def wait(self, ranks: RankSet, seconds: float | None = None) -> Waited:
+        """Until all of these ranks have stopped or ended, or so many seconds have passed (None:
+        without a limit; `interrupt` stops those that are waited for)."""
+        return await self._control.wait(ranks, seconds)
+
+    # ---- the job's end and its input ----------------------------------------------------------
 
     async def job_end(self) -> int:
         """Wait until the launcher has ended, which it does soon after its last rank; returns its

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from crdebug.base.errors import Ended
-from crdebug.base.events import JobSays
+from crdebug.base.events import Event, JobSays
 from crdebug.base.gdb_values import not_a_number, number
 from crdebug.base.rank_expressions import resolve
 from crdebug.base.ranks import RankSet
@@ -37,23 +39,31 @@ class Selecting(Looking):
 
     async def where(self, expression: str, ranks: RankSet) -> RankSet:
         """Those of `ranks` on which an expression is true; see `select`."""
-        answers = some(await self.truth(ranks, expression))
-        for failed, text in answers.merged_errors():
-            if isinstance(answers.errors[failed.first], Ended):
-                self._tell(JobSays(f"[{failed}] {text}, so not in 'where {expression}'"))
-            else:
-                self._tell(JobSays(f"[{failed}] error, so not in 'where {expression}': {text}"))
-        return RankSet.of(rank for rank, true in answers.values.items() if true)
+        return true_ranks(expression, some(await self.truth(ranks, expression)), self._tell)
 
     async def truth(self, ranks: RankSet, expression: str) -> Answers[bool]:
         """Is an expression true? As C has it: not 0. What is no number is an error of its rank."""
-        answers = await self.evaluate(ranks, expression)
-        values: dict[int, bool] = {}
-        errors = dict(answers.errors)
-        for rank, text in answers.values.items():
-            found = number(text)
-            if found is None:
-                errors[rank] = not_a_number(expression, text, rank)
-            else:
-                values[rank] = bool(found)
-        return Answers(values, errors)
+        return truths(expression, await self.evaluate(ranks, expression))
+
+
+def truths(expression: str, answers: Answers[str]) -> Answers[bool]:
+    """See Selecting.truth."""
+    values: dict[int, bool] = {}
+    errors = dict(answers.errors)
+    for rank, text in answers.values.items():
+        found = number(text)
+        if found is None:
+            errors[rank] = not_a_number(expression, text, rank)
+        else:
+            values[rank] = bool(found)
+    return Answers(values, errors)
+
+
+def true_ranks(expression: str, answers: Answers[bool], tell: Callable[[Event], None]) -> RankSet:
+    """The ranks on which it is true. tell: hears why it failed on others."""
+    for failed, text in answers.merged_errors():
+        if isinstance(answers.errors[failed.first], Ended):
+            tell(JobSays(f"[{failed}] {text}, so not in 'where {expression}'"))
+        else:
+            tell(JobSays(f"[{failed}] error, so not in 'where {expression}': {text}"))
+    return RankSet.of(rank for rank, true in answers.values.items() if true)

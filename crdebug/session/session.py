@@ -17,12 +17,11 @@ from crdebug.attached.by_pid import attach_found, choose
 from crdebug.attached.gdbs import attach_group, launch_group, to_main
 from crdebug.attached.job import AttendedJob
 from crdebug.base.deadline import Deadline
-from crdebug.base.errors import CrdebugError, DeadlineExpired, Refused, StoreError
+from crdebug.base.errors import CrdebugError, Refused, StoreError
 from crdebug.base.events import Event, JobSays
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
 from crdebug.checkpoint.store import Checkpoint, describe
-from crdebug.debugger.target import TargetState
 from crdebug.job import app_requests, half_back
 from crdebug.job.control_socket import Request, is_attended
 from crdebug.job.directory import (
@@ -148,7 +147,7 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         """After a way back in memory that a crdebug before us did not come to the end of."""
         job = self._job("attach")
         if half_back.was_on_its_way(job.directory, job.record):
-            async with self._busy:
+            async with self._control.busy:
                 brought = await past(self.history).branching.make_whole()
             self._tell(
                 JobSays(
@@ -219,7 +218,8 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
 
     def _attend(self, job: AttendedJob) -> AttendedJob:
         self._attended = job
-        self.history = History(job, self._tell, self._busy)
+        self.history = History(job, self._tell, self._control.busy)
+        self._control.attend(job, self.history)
         return job
 
     async def _adopt(self) -> None:
@@ -237,7 +237,7 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         or releases it.
         """
         await self._group.stop_all()
-        await self._end_following()
+        await self._control.close()
         self._keep_points()
         if self._attended is not None and self.ended is None and self._attended.is_half_back:
             self._tell(JobSays(str(half_back.refused(self._name))))
@@ -262,7 +262,7 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         """End every GDB and all else that the session owns. Kills a job still attached."""
         job = self._attended
         try:
-            await self._end_following()
+            await self._control.close()
             if job is not None and not self._over:
                 self._keep_points()
                 await job.end()
@@ -280,7 +280,7 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         Raises Refused, naming ranks and threads, when it cannot be taken now; CrsFailed or
         StoreError when it failed. The job is as before then.
         """
-        async with self._busy:
+        async with self._control.busy:
             await self._adopt()
             job = self._job("checkpoint")
             job.begin()
@@ -293,7 +293,7 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
 
         When it fails before the checkpoint is back, the job is as before.
         """
-        async with self._busy:
+        async with self._control.busy:
             if self.running:
                 raise Refused("cannot restart: the job runs", ranks=self.running)
             self._job("restart").begin()
@@ -321,40 +321,19 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         if request.kill:
             await self.kill()
             return 0
-        if self._interludes.possible:  # between two runs of it none is under way
-            with contextlib.suppress(DeadlineExpired):
-                await Deadline(self.settings.stop).until(self._begun_or_over, "the ranks to run")
-        if not self._all_run():
-            return await self._as_it_stands(request)
-        job = self._job("checkpoint")
-        async with app_requests.around_checkpoint(
-            job.incarnation, self.settings, self._tell, runs=self._all_run
-        ):
-            return await self._as_it_stands(request)
 
-    async def _as_it_stands(self, request: Request) -> int:
-        """Or runs by the user's `continue`, and is stopped for it."""
-        if self._interludes.possible:
-            return await self._interludes.ask(request)
-        if not self.running:
+        async def take() -> int:
             return (await self.checkpoint(request.note)).number
-        raise Refused(
-            "at the debugger a step is under way, or ranks run each for itself",
-            ranks=self.running,
-            hint="try again when all of them stand",
-        )
 
-    def _begun_or_over(self) -> bool:
-        run = self._group.under_way
-        return not self._interludes.possible or (run is not None and not run.pending - self.running)
-
-    def _all_run(self) -> bool:
-        """By the user's `continue`: what the program has to do for a checkpoint, it can do."""
-        stopped = self._group.in_state(TargetState.STOPPED)
-        return self._interludes.possible and bool(self.running) and not stopped
-
-    async def _serve(self, request: Request) -> int:
-        return (await self.checkpoint(request.note)).number
+        control = self._control
+        await control.settled()
+        if not control.all_run():
+            return await control.while_it_stands(take)
+        job = self._job("checkpoint").incarnation
+        async with app_requests.around_checkpoint(
+            job, self.settings, self._tell, runs=control.all_run
+        ):
+            return await control.while_it_stands(take)
 
     # ---- what the program asks for ------------------------------------------------------------
 

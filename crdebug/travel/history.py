@@ -96,13 +96,8 @@ class History:
     # ---- while the user lets the job run ----------------------------------------------------
 
     @contextlib.contextmanager
-    def forward(self) -> Iterator[Callable[[GroupStopped], GroupStopped]]:
-        """Around every run that the user asks for; gives what is to be told how it ended."""
-
-        def stopped(stop: GroupStopped) -> GroupStopped:
-            self._last = stop.cause[0].rank if stop.cause else self._last
-            return stop
-
+    def forward(self) -> Iterator[None]:
+        """Around every run that the user asks for. Tell `stopped` how it ended."""
         self.traveller.release()
         before, start = self._place(), time.monotonic()
         beside = None
@@ -110,7 +105,7 @@ class History:
             behind = self.traveller.behind(before)
             beside = asyncio.create_task(self._guard() if behind else self._read_on())
         try:
-            yield stopped
+            yield
         finally:
             if beside is not None:
                 beside.cancel()
@@ -122,18 +117,20 @@ class History:
                 self._reverse.moved(now)
             self.automatic.elapsed.ran(before, now, time.monotonic() - start)
 
-    async def run(
-        self,
-        ranks: RankSet,
-        one: Callable[[Target], Awaitable[None]],
-        many: Callable[[], Awaitable[GroupStopped]],
-    ) -> GroupStopped:
-        """A forward command. one: has one rank go; in its past the others come along. many: how
-        it is done otherwise."""
+    def stopped(self, stop: GroupStopped) -> None:
+        """Ranks have run, and stand again."""
+        self._last = stop.cause[0].rank if stop.cause else self._last
+
+    def brings_others(self, ranks: RankSet) -> bool:
+        """Is this one rank in its past? The others come along with it, see `alongside`."""
         past = len(ranks) == 1 and self.in_the_past
-        if past and self.traveller.cut()[ranks.first] < self.traveller.frontier[ranks.first]:
-            return await self.traveller.alongside(ranks.first, one)
-        return await many()
+        return past and self.traveller.cut()[ranks.first] < self.traveller.frontier[ranks.first]
+
+    async def alongside(
+        self, ranks: RankSet, go: Callable[[Target], Awaitable[None]]
+    ) -> GroupStopped:
+        """Have that one rank go; the others come along."""
+        return await self.traveller.alongside(ranks.first, go)
 
     async def _read_on(self) -> None:
         """Read the record while it is made: the first way back has little to read then."""

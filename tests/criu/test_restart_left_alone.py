@@ -86,7 +86,7 @@ async def test_who_comes_next_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> N
     beside: list[tuple[int, ...]] = []
     restore = Criu.restore
 
-    async def noting(*arguments: object, **named: object) -> int:
+    async def noting(*arguments: object, **named: object) -> object:
         beside.append(container.scripts_at_work(JobDirectory(JOB).path))
         return await restore(*arguments, **named)  # type: ignore[arg-type]
 

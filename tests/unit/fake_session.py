@@ -19,19 +19,19 @@ from crdebug.base.events import (
     RankStopped,
     StopReason,
 )
-from crdebug.base.rank_expressions import NamedSets
+from crdebug.base.rank_expressions import NamedSets, resolve
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
 from crdebug.checkpoint.store import Checkpoint
-from crdebug.debugger.answers import Answers
+from crdebug.debugger.answers import Answers, comparable, same_places, some
 from crdebug.debugger.breakpoints import Breakpoint
 from crdebug.debugger.group import RankInfo
+from crdebug.debugger.stacktree import StackTree, merge
+from crdebug.debugger.summary import deviating
 from crdebug.debugger.target import Frame, PointKind, ThreadInfo
-from crdebug.session.arrays import Arrays
-from crdebug.session.independent import StopMode
 from crdebug.session.points import Display
-from crdebug.session.selecting import Selecting
-from crdebug.session.stacks import Stacks
+from crdebug.session.running import StopMode
+from crdebug.session.selecting import true_ranks, truths
 from crdebug.session.waiting import StepOthers
 
 MAIN = Location(0x1000, "main", "heat.c", 80)
@@ -64,7 +64,7 @@ def a_checkpoint(number: int, job: str = "heat", note: str = "") -> Checkpoint:
     )
 
 
-class FakeSession(Selecting, Stacks, Arrays):
+class FakeSession:
     """The public face of crdebug.session.Session.
 
     coming: what the next runs end with (a stop, or an error to raise), in order; a test that runs
@@ -72,9 +72,6 @@ class FakeSession(Selecting, Stacks, Arrays):
     error is that rank's error.  asked: every verb with what it was given.
     hold: while it is not set, a run does not end; interrupt sets it.
     """
-
-    # where a Session has properties
-    job = group = ranks = running = ended = incarnation = None
 
     def __init__(self, job: str = "heat", size: int = 4) -> None:
         self.sets = NamedSets()
@@ -112,9 +109,6 @@ class FakeSession(Selecting, Stacks, Arrays):
         self._checkpoints: list[Checkpoint] = []
 
     # ---- beginning and end
-
-    def _tell(self, event: Event) -> None:
-        self.tell(event)
 
     def tell(self, event: Event) -> None:
         for subscriber in tuple(self._subscribers):
@@ -185,6 +179,27 @@ class FakeSession(Selecting, Stacks, Arrays):
         default = (Frame(0, RELAX, "n=4"), Frame(1, MAIN, ""))
         frames = {rank: self.frames.get(rank, default) for rank in ranks}
         return Answers({rank: each[: limit or None] for rank, each in frames.items()}, {})
+
+    async def stack_tree(
+        self, ranks: RankSet, *, depth: int = 0, function_only: bool = False, **_: object
+    ) -> StackTree:
+        found = some(await self.backtrace(ranks))
+        stacks = {rank: (frames,) for rank, frames in found.values.items()}
+        branches = merge(stacks, depth=depth, function_only=function_only)
+        return StackTree(branches, False, found.merged_errors())
+
+    async def select(self, text: str) -> RankSet:
+        return await resolve(text, self)
+
+    async def where(self, expression: str, ranks: RankSet) -> RankSet:
+        return true_ranks(expression, some(await self.truth(ranks, expression)), self.tell)
+
+    async def truth(self, ranks: RankSet, expression: str) -> Answers[bool]:
+        return truths(expression, await self.evaluate(ranks, expression))
+
+    async def compare(self, ranks: RankSet, expression: str) -> tuple[Answers[str], RankSet]:
+        answers = comparable(expression, same_places(await self.evaluate(ranks, expression)))
+        return answers, deviating(answers)
 
     async def complete(self, rank: int, line: str) -> tuple[str, ...]:
         self.asked.append(("complete", rank, line))

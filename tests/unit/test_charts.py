@@ -12,16 +12,19 @@ from hypothesis import strategies as st
 
 from crdebug.base.errors import BadInput
 from crdebug.base.ranks import RankSet
-from crdebug.charts.images import image, save_image
-from crdebug.charts.plots import LINES, plot, save_plot
+from crdebug.charts.images import Image, image, save_image
+from crdebug.charts.plots import LINES, Plot, plot, save_plot
 from crdebug.commands.context import Context
 from crdebug.commands.standard import standard
 from crdebug.debugger.answers import Answers
 from crdebug.debugger.arrays import Numbers
+from crdebug.session.arrays import plot_over
 from crdebug.ui.charts import pictured, plotted
 from crdebug.ui.render import render
 
 pytestmark = pytest.mark.unit
+
+Layout = tuple[int, int] | None
 
 
 def row(*values: float) -> Numbers:
@@ -201,6 +204,15 @@ class WithNumbers(FakeSession):
         self.asked.append((str(ranks), expression))
         found = {"u": row(1, 2), "t": row(3, 4), "x": one(5)}[expression]
         return Answers(dict.fromkeys((r for r in ranks if r != 3), found), {3: BadInput("gone")})
+
+    async def plot(self, ranks: RankSet, expression: str, over: str = "") -> Plot:
+        found = await self.numbers(ranks, expression)
+        others = await self.numbers(ranks, over) if over else None
+        return plot_over(expression, found, over, others)
+
+    async def image(self, ranks: RankSet, expression: str, **layout: Layout) -> Image:
+        found = await self.numbers(ranks, expression)
+        return image(expression, found.values, ranks, errors=found.merged_errors(), **layout)
 
 
 async def test_the_commands(tmp_path: Path) -> None:

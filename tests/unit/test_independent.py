@@ -111,7 +111,7 @@ async def test_waiting(job: Job) -> None:
     job.rank[0].stops(StopReason.BREAKPOINT, "12")
     await job.until_told(1)
     waits = asyncio.create_task(job.talk("[0-1] wait"))
-    while not job.session._awaited:
+    while not job.session._control._awaited:
         await asyncio.sleep(0)
     job.rank[1].stops(StopReason.EXITED, "3")
     shown = await waits
@@ -183,7 +183,7 @@ async def test_an_interrupt_stops_those_that_are_meant(job: Job) -> None:
         await job.talk("[1] interrupt")
     # Ctrl-C while somebody waits
     waits = asyncio.create_task(job.talk("[2] wait"))
-    while not job.session._awaited:
+    while not job.session._control._awaited:
         await asyncio.sleep(0)
     await job.session.interrupt()
     assert "rank 2 was interrupted" in await waits

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 
 from crdebug.base.errors import Interrupted
 from crdebug.base.events import GroupStopped, RankStopped, StopReason
-from crdebug.job.control_socket import Request
 from crdebug.session.requests import Interludes
 
 INTERRUPT, BREAKPOINT = StopReason.INTERRUPT, StopReason.BREAKPOINT
@@ -22,13 +22,10 @@ class Runs:
         self.ends = list(ends)
         self.own = 0
         self._stop = asyncio.Event()
-        self.interludes = Interludes(self.interrupt, self.serve)
+        self.interludes = Interludes(self.interrupt)
 
     async def interrupt(self) -> None:
         self._stop.set()
-
-    async def serve(self, request: Request) -> int:
-        raise AssertionError
 
     async def take(self) -> float:
         self.own += 1
@@ -70,15 +67,15 @@ class Slow:
         self.begun = False
         self.stopped = asyncio.Event()
         self.served: list[str] = []
-        self.interludes = Interludes(self.interrupt, self.serve)
+        self.interludes = Interludes(self.interrupt)
 
     async def interrupt(self) -> None:
         if self.begun:
             self.stopped.set()
 
-    async def serve(self, request: Request) -> int:
+    async def serve(self, note: str) -> int:
         assert not self.begun
-        self.served.append(request.note)
+        self.served.append(note)
         return len(self.served)
 
     async def run(self) -> GroupStopped:
@@ -94,7 +91,8 @@ async def test_a_request_that_comes_before_the_run_has_begun_is_served_all_the_s
     job = Slow()
     job.interludes.begin()
     running = asyncio.create_task(job.interludes.run(job.run, None, 0.0))
-    asked = [asyncio.create_task(job.interludes.ask(Request(note))) for note in ("a", "b")]
+    serve = (partial(job.serve, note) for note in ("a", "b"))
+    asked = [asyncio.create_task(job.interludes.ask(each)) for each in serve]
     await asyncio.wait(asked, timeout=0)
     job.may_begin.set()
     assert await asyncio.gather(*asked) == [1, 2]

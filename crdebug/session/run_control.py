@@ -1,0 +1,324 @@
+"""Letting ranks run until they stand again: one run at a time, whoever asked for it.
+
+While the user's `continue` lasts, the job is stopped for what others ask, and runs on. Ranks that
+run each for itself are stopped for what their GDBs can do only then, and run on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from crdebug.attached.job import AttendedJob
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError, DeadlineExpired, Refused
+from crdebug.base.events import Event, GroupStopped, JobSays, RankStopped, StopReason
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
+from crdebug.debugger.answers import Answers
+from crdebug.debugger.group import TargetGroup
+from crdebug.debugger.rank_commands import heed_endings
+from crdebug.debugger.target import Target, TargetState
+from crdebug.native.recorder.clock import INITIALIZED_OFFSET
+from crdebug.session.requests import Interludes
+from crdebug.travel.history import History
+
+_PATIENCE = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """How waiting for ranks ended.
+
+    stop: those that stand or have ended, by how they came to that; its cause are those that had
+    been let run and for which nobody had waited yet.  missing: those that still run.
+    """
+
+    stop: GroupStopped
+    missing: RankSet
+
+
+class RunControl:
+    """Who lets the ranks of a session run. tell: hears of ranks that run each for itself.
+
+    busy: held by what has the job to itself.
+    stop_at_failure: does a rank that calls MPI_Abort, or exits with a status that is not 0 or
+    without MPI_Finalize, stop before it ends?
+    """
+
+    def __init__(
+        self,
+        group: TargetGroup,
+        settings: Settings,
+        tell: Callable[[Event], None],
+    ) -> None:
+        self.busy = asyncio.Lock()
+        self._interludes = Interludes(self._stop_a_while)
+        self.stop_at_failure = True
+        self._group = group
+        self._settings = settings
+        self._tell = tell
+        self._job: AttendedJob | None = None  # None: not started by crdebug
+        self._history: History | None = None
+        self._heeds: WeakKeyDictionary[Target, bool] = WeakKeyDictionary()  # as the GDBs have it
+        # Ranks that were let run each for itself: who looks after them, those that run or whose
+        # stop is yet to be told, those that stand for a moment, those for which nobody has waited
+        # since, and those for which somebody waits now.
+        self._following: set[asyncio.Task[None]] = set()
+        self._alone = RankSet()
+        self._paused = RankSet()
+        self._resumed = asyncio.Event()
+        self._unmet = RankSet()
+        self._awaited = RankSet()
+
+    def attend(self, job: AttendedJob, history: History) -> None:
+        """The ranks are those of a job of ours."""
+        self._job, self._history = job, history
+
+    # ---- together -----------------------------------------------------------------------------
+
+    async def run(self, start: Callable[[], Awaitable[GroupStopped]]) -> GroupStopped:
+        """Let ranks run by `start`, which returns how they came to stand again."""
+        async with self.busy:
+            ranks = self._group.ranks - self._group.running
+            await self._before_running(ranks)
+            async with contextlib.AsyncExitStack() as around:
+                if self._history is not None:
+                    around.enter_context(self._history.forward())
+                if self._job is not None:
+                    await around.enter_async_context(self._job.running())
+                await self._arrive(ranks)
+                stop = await start()
+                self._note(stop)
+                return stop
+
+    async def resume(
+        self, ranks: RankSet, passes: Callable[[GroupStopped], Awaitable[bool]] | None = None
+    ) -> GroupStopped:
+        """The user's `continue`. passes: does the job run on by itself after such a stop?"""
+        self._interludes.begin()
+        if self._job is not None:
+            self._job.begin()
+        history = self._history
+        after = await history.begin_run() if history is not None else 0.0
+        own = history.interlude if history is not None else None
+
+        async def once() -> GroupStopped:
+            return await self.run(lambda: self._group.resume(ranks))
+
+        return await self._interludes.run(once, own, after, passes)
+
+    async def settled(self) -> None:
+        """Until the next run of the user's `continue` has begun: between two runs of it none is
+        under way."""
+        with contextlib.suppress(DeadlineExpired):
+            limit = Deadline(self._settings.stop)
+            await limit.until(self._begun_or_over, "the ranks to run")
+
+    def _begun_or_over(self) -> bool:
+        run = self._group.under_way
+        begun = run is not None and not run.pending - self._group.running
+        return begun or not self._interludes.possible
+
+    def all_run(self) -> bool:
+        """By the user's `continue`: what the program has to do for a checkpoint, it can do."""
+        stopped = self._group.in_state(TargetState.STOPPED)
+        return self._interludes.possible and bool(self._group.running) and not stopped
+
+    async def while_it_stands(self, work: Callable[[], Awaitable[int]]) -> int:
+        """Do something for which the ranks have to stand: they are stopped for it if they run by
+        the user's `continue`. Raises Refused if they run otherwise."""
+        if self._interludes.possible:
+            return await self._interludes.ask(work)
+        if not self._group.running:
+            return await work()
+        raise Refused(
+            "at the debugger a step is under way, or ranks run each for itself",
+            ranks=self._group.running,
+            hint="try again when all of them stand",
+        )
+
+    async def interrupt(self, ranks: RankSet | None = None) -> None:
+        """The user wants an end of what is under way; of ranks that run each for itself, those that
+        are waited for, else `ranks`."""
+        self._interludes.user_interrupts()
+        if self._job is not None:
+            self._job.break_off()
+        await self._group.interrupt(self._awaited or ranks)
+
+    async def _before_running(self, ranks: RankSet) -> None:
+        if self._job is None or self._history is None:
+            return
+        self._job.begin()
+        self._job.require_whole()
+        await self._history.branching.before_running()
+        await self._job.give_input_again()
+        await self._heed_endings(ranks)
+
+    async def _arrive(self, ranks: RankSet) -> None:
+        """Have the GDBs of ranks that were put at a breakpoint know that they stand there."""
+        limit = Deadline(self._settings.command)
+        await asyncio.gather(
+            *(
+                target.arrive(limit)
+                for target in map(self._group.__getitem__, ranks)
+                if self._at_breakpoint(target)
+            )
+        )
+
+    def _at_breakpoint(self, target: Target) -> bool:
+        stop = target.last_stop
+        at = stop.location.address if stop is not None and stop.location is not None else None
+        points = self._group.table.all()
+        return any(at == place.address for p in points for place in p.places.get(target.rank, ()))
+
+    async def _heed_endings(self, ranks: RankSet) -> None:
+        """Have the ranks' GDBs do about ranks that are about to end what is wanted."""
+        wanted = self.stop_at_failure
+        for rank in ranks:
+            target = self._group[rank]
+            if self._heeds.get(target) is not wanted:
+                limit = Deadline(self._settings.command)
+                await heed_endings(target, wanted, INITIALIZED_OFFSET, limit)
+                self._heeds[target] = wanted
+
+    def _note(self, stop: GroupStopped) -> None:
+        if self._history is not None:
+            self._history.stopped(stop)
+
+    async def _stop_a_while(self) -> None:
+        """Stop the ranks for something after which they go on. Nobody waits for that, so they may
+        take long, on a machine that has too much to do."""
+        await self._group.interrupt(patience=_PATIENCE)
+
+    # ---- each for itself ----------------------------------------------------------------------
+
+    @property
+    def alone(self) -> RankSet:
+        """The ranks that run each for itself now."""
+        return self._alone & self._group.running
+
+    def follows(self, rank: int) -> bool:
+        """Does this tell of the rank's stop, once it knows that the stop is the rank's own?"""
+        return rank in self._alone
+
+    async def let_run(self, ranks: RankSet) -> RankSet:
+        """See Session.let_run."""
+        group = self._group
+        chosen = ranks & group.in_state(TargetState.STOPPED)
+        if not chosen:
+            raise Refused("cannot continue: not stopped", ranks=ranks)
+        if self._job is not None:
+            self._job.begin()
+        if self._history is not None and not group.running:
+            await self._history.begin_run()
+        async with self.busy:
+            await self._before_running(chosen)
+            await self._arrive(chosen)
+            limit = Deadline(self._settings.command)
+            self._alone |= chosen
+            answers = await group.ask(chosen, lambda each: each.resume(limit))
+            started = RankSet.of(answers.values)
+            self._alone -= chosen - started
+            self._unmet |= started
+            if started:
+                following = asyncio.create_task(self._follow(started))
+                self._following.add(following)
+                following.add_done_callback(self._following.discard)
+        for error in answers.errors.values():
+            if not started:
+                raise error
+            self._tell(JobSays(str(error)))
+        return started
+
+    async def _follow(self, ranks: RankSet) -> None:
+        """Note and tell the stops of ranks that were let run."""
+        history = self._history
+        with history.forward() if history is not None else contextlib.nullcontext():
+            await asyncio.gather(*map(self._follow_one, ranks))
+
+    async def _follow_one(self, rank: int) -> None:
+        try:
+            stop = self._group.table.translate(await self._own_stop(rank))
+        except CrdebugError as error:
+            self._tell(JobSays(str(error)))
+            return
+        finally:
+            self._alone -= RankSet.of([rank])
+        alone = GroupStopped((stop,), (stop,))
+        self._note(alone)
+        if rank not in self._awaited:
+            self._tell(alone)
+
+    async def wait(self, ranks: RankSet, seconds: float | None = None) -> Waited:
+        """See Session.wait."""
+        self._awaited = ranks
+        try:
+            runs = [
+                asyncio.ensure_future(self._stands(rank)) for rank in ranks & self._group.running
+            ]
+            if runs:
+                _, pending = await asyncio.wait(runs, timeout=seconds)
+                for each in pending:
+                    each.cancel()
+        finally:
+            self._awaited = RankSet()
+        missing = ranks & self._group.running
+        stops = [stop for rank in ranks - missing if (stop := self._how(rank)) is not None]
+        met = ranks & self._unmet - missing
+        self._unmet -= met
+        cause = tuple(stop for stop in stops if stop.rank in met)
+        return Waited(GroupStopped(cause, tuple(stops)), missing)
+
+    async def _stands(self, rank: int) -> None:
+        with contextlib.suppress(CrdebugError):  # who follows the rank tells
+            await self._own_stop(rank)
+
+    def _how(self, rank: int) -> RankStopped | None:
+        stop = self._group[rank].last_stop
+        return None if stop is None else self._group.table.translate(stop)
+
+    async def close(self) -> None:
+        """Nobody looks after ranks that run any more."""
+        for each in self._following:
+            each.cancel()
+        await asyncio.gather(*self._following, return_exceptions=True)
+
+    # ---- a pause of those -----------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def pause(self, ranks: RankSet) -> AsyncIterator[None]:
+        """Around what needs ranks to stand. Those that stop for a reason of their own just then
+        have stopped, as if nothing had been done."""
+        if not ranks & self.alone:
+            yield
+            return
+        async with self.busy:
+            limit = Deadline(self._settings.stop)
+            self._paused, self._resumed = ranks & self.alone, asyncio.Event()
+            stops = await self._group.stop_all(StopReason.FOLLOWED, limit, self._paused)
+            try:
+                yield
+            finally:
+                await self._go_on(stops)
+                self._paused = RankSet()
+                self._resumed.set()
+
+    async def _go_on(self, stops: Answers[RankStopped]) -> None:
+        limit = Deadline(self._settings.stop)
+        stopped = stops.values.items()
+        ranks = RankSet.of(r for r, stop in stopped if stop.reason is StopReason.FOLLOWED)
+        told = await self._group.ask(ranks, lambda each: each.resume(limit))
+        for error in (*stops.errors.values(), *told.errors.values()):
+            self._tell(JobSays(str(error)))
+
+    async def _own_stop(self, rank: int) -> RankStopped:
+        """How a rank that runs apart stops for a reason of its own."""
+        while True:
+            stop = await self._group[rank].stopped()
+            if rank not in self._paused:
+                return stop
+            await self._resumed.wait()
