@@ -192,7 +192,7 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
             await session.close()
             raise
         except BaseException:
-            session._over = job.record is record  # not ours to end
+            session._over = job.record.incarnation == record.incarnation  # not ours to end
             await session.close()
             raise
         return session
