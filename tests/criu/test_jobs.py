@@ -86,8 +86,10 @@ async def test_a_life_with_two_checkpoints_and_a_handle_that_is_usable_as_it_sta
     tmp_path: Path,
 ) -> None:
     program = build("threads")
-    command = mpirun.command(program, *THREADS, ranks=RANKS)
-    expected = reference(program, *THREADS, ranks=RANKS)
+    # On a busy machine two commands of ours take seconds to start, and it is not to end meanwhile.
+    slowly = ("--steps", 150, "--delay-us", 40000)
+    command = mpirun.command(program, *slowly, ranks=RANKS)
+    expected = reference(program, *slowly, ranks=RANKS)
     with started("run", "--no-debugger", "--name", JOB, "--", *command) as running:
         await there()
         await looks.reach(20)
