@@ -21,7 +21,7 @@ from crdebug.session import Session
 from crdebug.travel.restore_points import Base
 from harness import looks
 from harness.faults import gone, kill, moves_on, victim
-from harness.goes_back import BY_STEPS, STEPS, snapshot
+from harness.goes_back import BY_STEPS, STEPS, go_on, snapshot
 from harness.jobs import JOB, Heard, bare_job
 from harness.lines import require_nothing_lost
 from harness.programs import build
@@ -151,7 +151,7 @@ async def gone_back_half(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple
         await session.add_breakpoint(session.ranks, "work_step")
         base = await snapshot(session)
         for _ in range(5):
-            await session.resume(session.ranks)
+            await go_on(session)
         monkeypatch.setattr(GdbTarget, "put_memory_back", one)
         yield session, base
     finally:
