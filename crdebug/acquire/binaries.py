@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable
 from functools import lru_cache
 
-from elftools.common.exceptions import ELFError
-from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import NoteSection
-
+from crdebug.acquire.elf import Elf
 from crdebug.node import proc
 
 
 @lru_cache(maxsize=4096)
 def _build_id(path: str, size: int, modified: int) -> str:
-    try:
-        with open(path, "rb") as file:
-            section = ELFFile(file).get_section_by_name(".note.gnu.build-id")
-            if isinstance(section, NoteSection):
-                for note in section.iter_notes():
-                    if note["n_type"] == "NT_GNU_BUILD_ID":
-                        return str(note["n_desc"])
-    except (ELFError, OSError, ValueError):
-        pass
+    with contextlib.suppress(OSError, ValueError), open(path, "rb") as file:
+        if known := Elf(file).build_id:
+            return known
     return f"{size}:{modified}"
 
 
@@ -38,15 +30,10 @@ def build_id(path: str) -> str:
 
 def is_static_mpi(path: str) -> bool:
     """Is it an MPI program that is linked statically, so that nothing can be preloaded into it?"""
-    try:
-        with open(path, "rb") as file:
-            elf = ELFFile(file)
-            if any(segment["p_type"] == "PT_INTERP" for segment in elf.iter_segments()):
-                return False
-            names = elf.get_section_by_name(".strtab")
-            return names is not None and b"MPI_Init" in names.data()
-    except (ELFError, OSError, ValueError):
-        return False
+    with contextlib.suppress(OSError, ValueError), open(path, "rb") as file:
+        elf = Elf(file)
+        return not elf.is_dynamic and elf.names("MPI_Init")
+    return False
 
 
 def mapped_programs(pids: Iterable[int]) -> tuple[str, ...]:

@@ -7,10 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from elftools.common.exceptions import ELFError
-from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
-
+from crdebug.acquire.elf import Elf
 from crdebug.node import proc
 
 
@@ -27,19 +24,9 @@ class _Key:
 @lru_cache(maxsize=256)
 def _symbols_of(key: _Key, names: frozenset[str]) -> tuple[dict[str, int], int]:
     """The values of defined symbols, and the lowest address of a loaded segment."""
-    found: dict[str, int] = {}
     with open(key.path, "rb") as file:
-        elf = ELFFile(file)
-        base = min(s["p_vaddr"] for s in elf.iter_segments("PT_LOAD"))
-        for section in (".dynsym", ".symtab"):
-            table = elf.get_section_by_name(section)
-            if not isinstance(table, SymbolTableSection):
-                continue
-            for name in names - found.keys():
-                for symbol in table.get_symbol_by_name(name) or ():
-                    if symbol["st_shndx"] != "SHN_UNDEF":
-                        found[name] = symbol["st_value"]
-    return found, base
+        elf = Elf(file)
+        return elf.symbols(names), elf.lowest
 
 
 def _loaded(mappings: Iterable[proc.Mapping]) -> dict[str, int]:
@@ -78,7 +65,7 @@ def find_symbols(
                 details = os.stat(file)
                 key = _Key(file, details.st_dev, details.st_ino, details.st_mtime_ns)
                 found, lowest = _symbols_of(key, wanted)
-            except (OSError, ELFError, ValueError):
+            except (OSError, ValueError):
                 continue  # deleted, or no ELF file
             for name, value in found.items():
                 addresses.setdefault(name, start - lowest + value if lowest < start else value)
