@@ -12,7 +12,7 @@ from crdebug.base.deadline import Deadline
 from crdebug.base.settings import Settings
 from crdebug.detached import jobs
 from crdebug.job.directory import JobDirectory
-from crdebug.job.launch import await_ranks
+from crdebug.job.ranks_there import await_ranks
 from crdebug.session import Session
 from harness import mpirun
 from harness.programs import build

@@ -343,10 +343,8 @@ def checkpoint(
     care: Keep,
 ) -> None:
     """Take a checkpoint of a job, whether a debugger is attached or not."""
-    from crdebug.commands.results import CheckpointTaken
     from crdebug.detached import batch
-    from crdebug.ui.listing import checkpoint_json
-    from crdebug.ui.render import render
+    from crdebug.ui.listing import checkpoint_json, checkpoint_taken
 
     screen = _screen()
     with screen.busy():
@@ -358,7 +356,7 @@ def checkpoint(
         _wait(batch.prune(taken.job, care))
     # The line that MPIR debuggers look for: the argument of MPIR_restart_command.
     click.echo(f"MPIR_checkpoint_handle) {taken.handle}", err=True)
-    click.echo(checkpoint_json(taken) if as_json else render(CheckpointTaken(taken)))
+    click.echo(checkpoint_json(taken) if as_json else checkpoint_taken(taken))
 
 
 @main.command()
@@ -368,8 +366,7 @@ def checkpoint(
 def checkpoints(job: str | None, as_json: bool, long: bool) -> None:
     """List the checkpoints of a job, or of all jobs."""
     from crdebug.detached import jobs
-    from crdebug.ui.listing import checkpoints_json
-    from crdebug.ui.render import checkpoint_table
+    from crdebug.ui.listing import checkpoint_table, checkpoints_json
 
     found = _wait(jobs.list_checkpoints(job))
     click.echo(checkpoints_json(found) if as_json else checkpoint_table(found, long=long))
@@ -411,12 +408,11 @@ def keep_(handle: str, free: bool) -> None:
 @click.argument("job", shell_complete=job_names)
 def kill(job: str) -> None:
     """End a job. Its checkpoints stay."""
-    from crdebug.commands.results import Killed
     from crdebug.detached import jobs
-    from crdebug.ui.render import render
+    from crdebug.ui.listing import killed
 
     _wait(jobs.kill(job, _preferences()[1]))
-    click.echo(render(Killed(job)))
+    click.echo(killed(job))
 
 
 @main.command()

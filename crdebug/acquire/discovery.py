@@ -16,7 +16,7 @@ from crdebug.acquire.symbols import find_symbols
 from crdebug.base.errors import BadInput, NotAvailable, Refused
 from crdebug.base.ranks import RankSet
 from crdebug.node import owners, proc, process_tree
-from crdebug.node.probes import LAUNCHERS
+from crdebug.node.launchers import LAUNCHERS
 
 # "Which rank am I", and "how many are there": Open MPI (mpirun(1), "Exported environment
 # variables"), PMI-1 launchers (MPICH's hydra), any PMIx launcher, Slurm (srun(1)). An Open MPI or

@@ -15,7 +15,7 @@ from crdebug.debugger.group import TargetGroup
 from crdebug.job.control_socket import is_attended
 from crdebug.job.directory import JobDirectory, all_jobs, attended_already, is_of
 from crdebug.job.holds import refuse_traced
-from crdebug.job.launch import await_ranks
+from crdebug.job.ranks_there import await_ranks
 
 
 async def attach_found(

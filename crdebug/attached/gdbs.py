@@ -23,7 +23,7 @@ from crdebug.debugger.startup import index_cache, unpacked_debug_files
 from crdebug.debugger.target import BreakpointRequest, Target, TargetState
 from crdebug.job.directory import JobRecord
 from crdebug.job.ended_leaders import refuse_unattachable
-from crdebug.job.launch import end
+from crdebug.job.ending import end
 from crdebug.job.waitpoint import WaitpointHold
 from crdebug.node import proc
 from crdebug.node.ask import gdb_program

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from crdebug.base.settings import Settings
-from crdebug.job.launch import NEEDED
+from crdebug.job.launch_environment import NEEDED
 from crdebug.node import probes
 from crdebug.node.criu_program import CriuAttempt
 from crdebug.node.probes import Answer, Machine

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import re
-import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from crdebug.base.errors import BadInput, CrdebugError, Refused
 from crdebug.base.settings import Settings
-from crdebug.commands.context import Context
-from crdebug.commands.setting import Setting
-from crdebug.commands.settings import find
+
+if TYPE_CHECKING:
+    from crdebug.commands.context import Context
+    from crdebug.commands.setting import Setting
 
 _AT_LINE = re.compile(r" \(at line (\d+), column \d+\)$")
 
@@ -37,6 +38,8 @@ def read_preferences(file: Path) -> tuple[Preference, ...]:
         raise BadInput(f"settings in {file} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise BadInput(f"settings in {file} are not UTF-8 text") from error
+    import tomllib  # few have such a file
+
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -52,6 +55,8 @@ _FORM = "settings are lines like 'on-hangup = \"kill\"', see 'help set'"
 
 
 def _preference(file: Path, text: str, name: str, value: object) -> Preference:
+    from crdebug.commands.settings import find
+
     where = f"{file}:{_line_of(name, text)}"
     try:
         setting = find(name, whole=True)

@@ -31,7 +31,8 @@ from crdebug.checkpoint.store import Checkpoint, CheckpointStore, none_yet
 from crdebug.detached import jobs
 from crdebug.job import app_requests, second_place
 from crdebug.job.directory import JobDirectory, is_alive, parse_handle
-from crdebug.job.launch import Given, await_ranks
+from crdebug.job.launch import Given
+from crdebug.job.ranks_there import await_ranks
 from crdebug.native.shim.app_layout import Status, Wish
 from crdebug.node import signals
 

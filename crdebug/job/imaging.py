@@ -6,7 +6,6 @@ import asyncio
 import functools
 import os
 import shutil
-import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -166,7 +165,7 @@ class Imaging(Restoring):
                     if not shim.waits_for_debugger():
                         shim.make_calls_again(calls)
             if stop:
-                stop_all(pids)
+                signals.kill_all(pids, signals.STOP)
             return frozen
 
         try:
@@ -319,12 +318,6 @@ async def _whole(function: Callable[P, T], *arguments: P.args, **options: P.kwar
         return await asyncio.shield(work)
     finally:
         await asyncio.wait({work})
-
-
-def stop_all(pids: Sequence[int], number: int = signal.SIGSTOP) -> None:
-    """Stop processes, or have them go on (SIGCONT)."""
-    for pid in pids:
-        signals.kill(pid, None, number)
 
 
 def _mounts_of(record: JobRecord) -> dict[str, str]:

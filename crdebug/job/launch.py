@@ -1,57 +1,26 @@
-"""Starting a job in its container, and knowing when its ranks are there."""
+"""Starting a job in its container."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from crdebug.acquire.binaries import is_static_mpi
-from crdebug.acquire.discovery import find_job
-from crdebug.acquire.mpir import acquire
 from crdebug.base.deadline import Deadline
-from crdebug.base.errors import BadInput, CrdebugError, NotAvailable, Refused, StoreError
+from crdebug.base.errors import BadInput, NotAvailable, Refused
 from crdebug.base.settings import Settings
 from crdebug.job import clocks, native_parts, standard_input
-from crdebug.job.directory import JobDirectory, JobRecord, has_ended, is_alive, unused
-from crdebug.job.holds import find_holds
-from crdebug.job.incarnation import Incarnation
-from crdebug.job.told import told
+from crdebug.job.directory import JobDirectory, JobRecord, is_alive, unused
+from crdebug.job.launch_environment import added_to
 from crdebug.native.build import build
 from crdebug.native.recorder.build import build_layer, mpicc_of
 from crdebug.native.shim import layout
-from crdebug.node import broken_dump, container, file_watch, proc, process_tree, signals
-
-_CARDS = "network cards that are reached past the kernel cannot be dumped"
-_NETWORK = "the container has no other network, which spawned processes are reached by"
-_SESSION = "its session directory belongs to this job alone, and into the image"
-_BY_SLURM = "in Slurm's allocations MPICH would have it start the ranks, outside of the container"
-_SIZE = "prterun tells its ranks how many they are, as mpirun does, only with it"
-_ROOT = "mpirun refuses to run as root without it, and the container needs root"
-# What a launcher or a transport needs so that the job can be dumped, and why. Other MPIs do not
-# look at it. Only what the user has not set already.
-NEEDED: Mapping[str, tuple[str, str]] = {
-    "OMPI_MCA_orte_tmpdir_base": ("/dev/shm", _SESSION),
-    "PRTE_MCA_prte_tmpdir_base": ("/dev/shm", _SESSION),
-    "PMIX_SYSTEM_TMPDIR": ("/dev/shm", _SESSION),
-    "OMPI_MCA_pml": ("ob1", _CARDS),
-    "OMPI_MCA_btl": ("self,vader,tcp", _CARDS),
-    "OMPI_MCA_btl_tcp_if_include": ("lo", _NETWORK),
-    "UCX_TLS": ("self,sm,tcp", _CARDS),
-    "HYDRA_LAUNCHER": ("fork", _BY_SLURM),
-    "PRTE_MCA_schizo_proxy": ("ompi", _SIZE),
-}
-_AS_ROOT: Mapping[str, tuple[str, str]] = {
-    "OMPI_ALLOW_RUN_AS_ROOT": ("1", _ROOT),
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": ("1", _ROOT),
-    "PRTE_ALLOW_RUN_AS_ROOT": ("1", _ROOT),
-    "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": ("1", _ROOT),
-}
+from crdebug.node import container, proc, signals
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,38 +47,6 @@ class Given:
         if self.stdin is not None:
             return str(self.stdin)
         return "what 'send' gives it" if self.more else "empty"
-
-
-# Of programs that are built with a sanitizer; only where ranks wait for a debugger.
-_DEBUGGED: Mapping[str, tuple[str, str]] = {
-    "LSAN_OPTIONS": ("detect_leaks=0", "LeakSanitizer ends a program that a debugger holds"),
-}
-
-
-_RECORDED: Mapping[str, tuple[str, str]] = {
-    "PYTHONHASHSEED": ("0", "a replay repeats the order of Python's sets only with a fixed seed"),
-}
-
-
-def added_to(
-    environment: Mapping[str, str], *, debugged: bool = False, recorded: bool = False
-) -> dict[str, str]:
-    """What is set besides the user's environment, so that the job can be dumped, debugged, and
-    replayed."""
-    needed = {
-        **NEEDED,
-        **(_AS_ROOT if os.geteuid() == 0 else {}),
-        **(_DEBUGGED if debugged else {}),
-        **(_RECORDED if recorded else {}),
-    }
-    if "OMPI_MCA_btl_tcp_if_exclude" in environment:  # Open MPI refuses to have both
-        del needed["OMPI_MCA_btl_tcp_if_include"]
-    return {name: value for name, (value, _) in needed.items() if name not in environment}
-
-
-def why_added(name: str) -> str:
-    """The reason for a variable of `added_to`."""
-    return {**NEEDED, **_AS_ROOT, **_DEBUGGED, **_RECORDED}.get(name, ("", ""))[1]
 
 
 async def launch(
@@ -267,113 +204,3 @@ def _refuse_in_use(directory: JobDirectory) -> None:
             f"job '{directory.name}' has {count}: {handles}",
             hint="choose another --name, or remove them with 'crdebug delete'",
         )
-
-
-# What Open MPI's and MPICH's launchers say: why they could not start the ranks, in other words, and
-# what to do; and that a rank has ended.
-_WHY_NOT_STARTED = (
-    (
-        "not enough slots",
-        "more of them than slots",
-        "with Open MPI 'mpirun --oversubscribe' starts more ranks than there are processors",
-    ),
-    (
-        r"execvp error|could not access\s+or execute an executable|find the specified executable"
-        r"|permissions to execute an executable",
-        "the program cannot be run",
-        "is it there, and executable? a relative path is looked for where mpirun runs",
-    ),
-)
-_RANK_ENDED = r"process rank \d+ .*exited on signal|non-zero (status|exit code)|BAD TERMINATION"
-
-
-def why_ended(directory: JobDirectory, record: JobRecord) -> CrdebugError:
-    """The error for a job that ended before it was of use: with its last words."""
-    run = directory.run(record.incarnation)
-    said = told(run / "events")
-    # PRRTE's mpirun says on its standard output what is wrong with its options.
-    words = _text(run / "stderr") or _text(run / "stdout")
-    tail = "\n".join(line for line in words.strip().splitlines()[-30:])
-    if said.failure:
-        return NotAvailable(f"the job could not be started: {said.failure}")
-    if said.status == 0:
-        return CrdebugError(
-            "the command has ended, and none of its processes was a rank of MPI",
-            hint="name a launcher and an MPI program: crdebug run -- mpirun -n 4 PROGRAM",
-        )
-    status = "" if said.status is None else f" with status {said.status}"
-    below = f":\n{tail}" if tail else ""
-    for words_of_it, reason, hint in _WHY_NOT_STARTED:
-        if re.search(words_of_it, words):
-            what = f"the launcher could not start the ranks: {reason}"
-            return CrdebugError(f"{what}; it ended{status} ({hint}){below}")
-    what = "a rank ended, and so " if re.search(_RANK_ENDED, words) else ""
-    return CrdebugError(f"{what}the launcher ended{status} before all ranks were there{below}")
-
-
-def _text(path: Path) -> str:
-    return path.read_text(errors="replace") if path.exists() else ""
-
-
-async def await_ranks(
-    directory: JobDirectory,
-    record: JobRecord,
-    deadline: Deadline,
-    seen: Callable[[], None] = lambda: None,
-) -> Incarnation:
-    """Wait until all ranks have registered; returns the job, with those that have not ended.
-
-    Raises CrdebugError with the launcher's last words if it ends before that, Refused if it ends
-    then, DeadlineExpired.
-    """
-    events = directory.run(record.incarnation) / "events"
-
-    async def registered() -> None:
-        try:
-            follower = file_watch.Follower({events: 0})
-        except FileNotFoundError:
-            raise StoreError(f"{events.parent} is missing") from None
-        try:
-            async for _ in follower.changes():
-                said = told(events)
-                if said.status is not None or said.failure:
-                    raise why_ended(directory, record)
-                if said.ranks is not None:
-                    return
-        finally:
-            follower.close()
-
-    await deadline.wait(registered(), "all ranks to start")
-    seen()
-    try:
-        entries = find_job(record.pid).entries if record.adopted else acquire(record.pid)
-        holds = find_holds(entries, record.shim, adopted=record.adopted)
-        return Incarnation(directory, record, holds)
-    except ProcessLookupError:
-        raise has_ended(directory) from None
-
-
-async def end(
-    record: JobRecord,
-    deadline: Deadline,
-    note: Callable[[], Awaitable[object]] | None = None,
-) -> None:
-    """End all processes of a job: by ending PID 1 of its container (pid_namespaces(7)), or each.
-
-    note: has debuggers take note that what they hold was killed; it does not end before.
-    """
-    what = f"job '{record.name}' to end"
-    members: tuple[int, ...] = ()
-    with contextlib.ExitStack() as stack:
-        if is_alive(record) and record.adopted:
-            members = process_tree.of_job(record.pid)
-            stack.enter_context(broken_dump.forgetting_connections(record.pid))
-            for pid in members:
-                signals.kill(pid, None)
-        elif is_alive(record):
-            members = (record.pid,)
-            signals.kill(record.pid, record.start)
-        if note is not None:
-            await note()
-        for pid in members:
-            await signals.ended(pid, deadline, what)

@@ -20,7 +20,7 @@ from crdebug.checkpoint.open_files import RollBack
 from crdebug.job.directory import BESIDE, JobDirectory, JobRecord
 from crdebug.job.holds import Hold, refuse_traced
 from crdebug.job.incarnation import Incarnation
-from crdebug.job.launch import await_ranks
+from crdebug.job.ranks_there import await_ranks
 from crdebug.node import code, container, proc
 
 # What every GDB of ours has sourced (crdebug.attached.gdbs).

@@ -23,9 +23,7 @@ from crdebug.node.ask import find_program, first_line, gdb_program, not_found, r
 from crdebug.node.criu_program import CriuAttempt, probe_criu, probe_criu_features
 from crdebug.node.criu_program import CriuProgram as CriuProgram
 from crdebug.node.criu_program import find_criu as find_criu
-
-LAUNCHERS = ("mpirun", "mpiexec")
-LAUNCHER_VARIANTS = ("", ".openmpi", ".mpich", ".hydra")
+from crdebug.node.launchers import LAUNCHER_VARIANTS, LAUNCHERS
 
 # (name, bit), include/uapi/linux/capability.h
 CAPABILITIES = (

@@ -8,7 +8,7 @@ import ctypes
 import os
 import re
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput
@@ -36,6 +36,12 @@ def kill(pid: int, start: int | None, number: int = signal.SIGKILL) -> None:
                 signal.pidfd_send_signal(descriptor, number)
         finally:
             os.close(descriptor)
+
+
+def kill_all(pids: Iterable[int], number: int) -> None:
+    """`kill`, of each of these processes that is there."""
+    for pid in pids:
+        kill(pid, None, number)
 
 
 async def ended(pid: int, deadline: Deadline, what: str) -> None:

@@ -16,7 +16,7 @@ from crdebug.debugger.group import RankInfo, TargetGroup
 from crdebug.debugger.target import TargetState
 from crdebug.job.app_requests import Answer
 from crdebug.job.directory import JobRecord
-from crdebug.job.launch import why_added
+from crdebug.job.launch_environment import why_added
 from crdebug.session.run_control import RunControl
 from crdebug.travel.history import History
 

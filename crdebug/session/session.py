@@ -31,10 +31,12 @@ from crdebug.job.directory import (
     is_alive,
     parse_handle,
 )
+from crdebug.job.ending import end
 from crdebug.job.holds import with_shims
 from crdebug.job.incarnation import Incarnation
-from crdebug.job.launch import Given, await_ranks, end, launch
+from crdebug.job.launch import Given, launch
 from crdebug.job.output import tell_phase
+from crdebug.job.ranks_there import await_ranks
 from crdebug.job.recovery import recover, take_over
 from crdebug.native.shim.app_layout import Status, Wish
 from crdebug.session.arrays import Arrays

@@ -1,4 +1,4 @@
-"""Jobs and checkpoints as the command line shows them: for people, and for programs."""
+"""Jobs and checkpoints, with or without a session: for people, and for programs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import json
 import shlex
 from collections.abc import Iterable
 from dataclasses import asdict
+from datetime import datetime
 from typing import TYPE_CHECKING
 
-from crdebug.ui.render import moment
+from crdebug.debugger.answers import classes
+from crdebug.ui.printable import printable
 from crdebug.ui.tables import table
 
 if TYPE_CHECKING:
@@ -40,6 +42,76 @@ def job_table(jobs: Iterable[JobInfo]) -> str:
         for name in held
     ]
     return "\n".join([table(headers, rows), *hints]) if rows else "there are no jobs"
+
+
+def size(count: int) -> str:
+    """A number of bytes for people."""
+    from rich.filesize import decimal
+
+    return decimal(count)
+
+
+def moment(time: float) -> str:
+    """A time since 1970 as local date and time."""
+    return datetime.fromtimestamp(time).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def checkpoint_taken(checkpoint: Checkpoint) -> str:
+    """The sentence for one that was taken."""
+    since = f", changed since {checkpoint.bases[0]}" if checkpoint.bases else ""
+    return f"checkpoint {checkpoint.handle} taken ({size(checkpoint.size)}{since})"
+
+
+def checkpoint_table(
+    checkpoints: tuple[Checkpoint, ...], width: int = 0, *, long: bool = False
+) -> str:
+    """Checkpoints as a table; below it, why some are of no use. long: with their times."""
+    if not checkpoints:
+        return "there are no checkpoints"
+    staged = any("staged" in each.places for each in checkpoints)
+    place = ("place",) if staged else ()
+    built = any(each.bases for each in checkpoints)
+    on = ("on",) if built else ()
+    times = ("stood", "safe after") if long else ()
+    headers = ("checkpoint", "taken", *times, "size", *on, "incarnation", "debugger", *place)
+    rows = (
+        (
+            each.handle,
+            moment(each.time),
+            *((_seconds(each.paused), _seconds(each.latency)) if long else ()),
+            size(each.size),
+            *((str(each.bases[0]) if each.bases else "",) if built else ()),
+            "-" if each.problem else str(each.incarnation),
+            "-" if each.problem else "yes" if each.debugger else "no",
+            *((", ".join(each.places),) if staged else ()),
+            "cannot be restarted" if each.problem else _taken_at(each.locations),
+            each.note,
+        )
+        for each in checkpoints
+    )
+    why = (f"{each.handle}: {each.problem}" for each in checkpoints if each.problem)
+    return printable("\n".join((table((*headers, "where", "note"), rows, width), *why)))
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2f} s" if value else "-"
+
+
+def _taken_at(locations: tuple[str, ...]) -> str:
+    known = classes((rank, place) for rank, place in enumerate(locations) if place)
+    if not known:
+        return ""
+    ranks, place = known[0]
+    more = f" and {len(known) - 1} other places" if len(known) > 1 else ""
+    return f"[{ranks}] {place}{more}"
+
+
+def killed(job: str) -> str:
+    """The sentence for a job that was ended."""
+    return f"job {job} was killed; its checkpoints stay"
+
+
+# ---- for programs ------------------------------------------------------------------------------
 
 
 def jobs_json(jobs: Iterable[JobInfo]) -> str:

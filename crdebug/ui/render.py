@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
-from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
 from crdebug.base.ranks import RankSet
@@ -48,7 +47,7 @@ from crdebug.debugger.target import PointKind
 from crdebug.ui.answers import compared, errors, values
 from crdebug.ui.charts import pictured, plotted
 from crdebug.ui.history import message_table, timeline, when
-from crdebug.ui.printable import printable
+from crdebug.ui.listing import checkpoint_table, checkpoint_taken, killed
 from crdebug.ui.source import SourceLines
 from crdebug.ui.stacks import tree
 from crdebug.ui.stops import describe, describe_places, gathered
@@ -56,7 +55,6 @@ from crdebug.ui.tables import table
 
 if TYPE_CHECKING:
     from crdebug.base.events import Location
-    from crdebug.checkpoint.store import Checkpoint
     from crdebug.debugger.answers import Answers
     from crdebug.debugger.breakpoints import Breakpoint
     from crdebug.debugger.group import RankInfo
@@ -123,7 +121,7 @@ def _lines(result: Result, width: int) -> Iterator[str]:  # noqa: C901 - a case 
         case Breakpoints():
             yield _breakpoints(result.breakpoints, width)
         case CheckpointTaken():
-            yield _taken(result.checkpoint)
+            yield checkpoint_taken(result.checkpoint)
         case Restarted():
             handle = result.checkpoint.handle
             yield f"back at checkpoint {handle} (incarnation {result.incarnation})"
@@ -145,7 +143,7 @@ def _lines(result: Result, width: int) -> Iterator[str]:  # noqa: C901 - a case 
         case Text():
             yield result.text
         case Killed():
-            yield f"job {result.job} was killed; its checkpoints stay"
+            yield killed(result.job)
         case Left():
             if result.held:
                 yield (
@@ -307,67 +305,3 @@ def _breakpoint_rows(each: Breakpoint) -> Iterator[tuple[str, ...]]:
         yield first[0], f"[{ranks}]", place, first[1], first[2]
         first = ("", "", "")
     yield from (("", "", f"  {line}", "", "") for line in each.commands)
-
-
-# ---- checkpoints ----------------------------------------------------------------------------
-
-
-def size(count: int) -> str:
-    """A number of bytes for people."""
-    from rich.filesize import decimal
-
-    return decimal(count)
-
-
-def moment(time: float) -> str:
-    """A time since 1970 as local date and time."""
-    return datetime.fromtimestamp(time).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _taken(checkpoint: Checkpoint) -> str:
-    since = f", changed since {checkpoint.bases[0]}" if checkpoint.bases else ""
-    return f"checkpoint {checkpoint.handle} taken ({size(checkpoint.size)}{since})"
-
-
-def checkpoint_table(
-    checkpoints: tuple[Checkpoint, ...], width: int = 0, *, long: bool = False
-) -> str:
-    """Checkpoints as a table; below it, why some are of no use. long: with their times."""
-    if not checkpoints:
-        return "there are no checkpoints"
-    staged = any("staged" in each.places for each in checkpoints)
-    place = ("place",) if staged else ()
-    built = any(each.bases for each in checkpoints)
-    on = ("on",) if built else ()
-    times = ("stood", "safe after") if long else ()
-    headers = ("checkpoint", "taken", *times, "size", *on, "incarnation", "debugger", *place)
-    rows = (
-        (
-            each.handle,
-            moment(each.time),
-            *((_seconds(each.paused), _seconds(each.latency)) if long else ()),
-            size(each.size),
-            *((str(each.bases[0]) if each.bases else "",) if built else ()),
-            "-" if each.problem else str(each.incarnation),
-            "-" if each.problem else "yes" if each.debugger else "no",
-            *((", ".join(each.places),) if staged else ()),
-            "cannot be restarted" if each.problem else _taken_at(each.locations),
-            each.note,
-        )
-        for each in checkpoints
-    )
-    why = (f"{each.handle}: {each.problem}" for each in checkpoints if each.problem)
-    return printable("\n".join((table((*headers, "where", "note"), rows, width), *why)))
-
-
-def _seconds(value: float) -> str:
-    return f"{value:.2f} s" if value else "-"
-
-
-def _taken_at(locations: tuple[str, ...]) -> str:
-    known = classes((rank, place) for rank, place in enumerate(locations) if place)
-    if not known:
-        return ""
-    ranks, place = known[0]
-    more = f" and {len(known) - 1} other places" if len(known) > 1 else ""
-    return f"[{ranks}] {place}{more}"

@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TextIO, assert_never
+from typing import TYPE_CHECKING, TextIO, assert_never
 
 import click
 
@@ -28,14 +28,15 @@ from crdebug.base.events import (
     StopReason,
 )
 from crdebug.base.ranks import RankSet
-from crdebug.commands.results import Result, Text
 from crdebug.commands.transcript import Transcript
 from crdebug.ui import failures
 from crdebug.ui.output import OutputMarks
 from crdebug.ui.printable import for_stream, printable
 from crdebug.ui.progress import PlainProgress, ProgressView, StatusLine
-from crdebug.ui.render import render
 from crdebug.ui.stops import describe
+
+if TYPE_CHECKING:
+    from crdebug.commands.results import Result
 
 BLOCK_PROMPT = "> "
 _FOCUS = 30  # characters of a focus in the prompt
@@ -100,6 +101,8 @@ class Screen:
             await asyncio.to_thread(click.echo_via_pager, shown, color=False)
 
     def _text(self, result: Result) -> str:
+        from crdebug.ui.render import render  # which jobs without a debugger do without
+
         return render(result, _terminal_size().columns if self.terminal else 0)
 
     def _is_long(self, text: str) -> bool:
@@ -109,6 +112,8 @@ class Screen:
 
     def result(self, result: Result) -> None:
         """A command's answer."""
+        from crdebug.commands.results import Text
+
         self.note(self._text(result))
         if result == Text(""):  # a bare echo: an empty line
             self._put(self._out(), "")

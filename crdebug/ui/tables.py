@@ -10,7 +10,22 @@ _UNLIMITED = 10_000
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], width: int = 0) -> str:
     """Aligned columns, without a frame. width: of the terminal; 0 never folds a line."""
-    from rich.console import Console
+    lines = (headers, *rows)
+    if all(cell.isascii() and cell.isprintable() for line in lines for cell in line):
+        text = _aligned(lines)
+        if not width or all(len(line) <= width for line in text):
+            return "\n".join(text)
+    return _folded(headers, lines[1:], width)
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Of cells in which each character takes one place."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+
+
+def _folded(headers: Sequence[str], rows: Iterable[Sequence[str]], width: int) -> str:
+    from rich.console import Console  # takes longer to load than most commands take
     from rich.table import Table
     from rich.text import Text
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from crdebug.base.errors import CrdebugError
 from crdebug.base.ranks import RankSet
-from crdebug.ui.render import size
+from crdebug.ui.listing import size
 
 if TYPE_CHECKING:
     from crdebug.base.events import Event

@@ -15,7 +15,7 @@ from crdebug.base.events import JobSays, StopReason
 from crdebug.base.ranks import RankSet
 from crdebug.detached import jobs
 from crdebug.job.directory import JobDirectory
-from crdebug.job.launch import await_ranks
+from crdebug.job.ranks_there import await_ranks
 from crdebug.node import proc
 from crdebug.session import Session
 from harness import looks, mpirun, mpis, plain

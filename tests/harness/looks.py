@@ -12,7 +12,7 @@ from crdebug.base.deadline import Deadline
 from crdebug.job import clocks
 from crdebug.job.directory import JobDirectory
 from crdebug.job.holds import find_holds, with_shims
-from crdebug.job.launch import await_ranks
+from crdebug.job.ranks_there import await_ranks
 from crdebug.job.waitpoint import WaitpointHold
 from crdebug.node import proc
 from crdebug.node.ptrace import Held, Traced

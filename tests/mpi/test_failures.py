@@ -18,7 +18,7 @@ from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
 from crdebug.detached import jobs
 from crdebug.job.directory import JobDirectory, all_jobs
-from crdebug.job.launch import await_ranks
+from crdebug.job.ranks_there import await_ranks
 from crdebug.node import proc, signals
 from crdebug.session import Session
 from harness.faults import dead_slow

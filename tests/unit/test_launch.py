@@ -26,7 +26,9 @@ from crdebug.base.settings import Settings
 from crdebug.job import launch as launching
 from crdebug.job import standard_input
 from crdebug.job.directory import JobDirectory
-from crdebug.job.launch import Given, added_to, await_ranks, launch, why_ended
+from crdebug.job.launch import Given, launch
+from crdebug.job.launch_environment import added_to
+from crdebug.job.ranks_there import await_ranks, why_ended
 from crdebug.native.build import Native
 from crdebug.node import container as containers
 

@@ -20,7 +20,7 @@ from crdebug.checkpoint.manifest import NAME, VERSION, Manifest, RankRecord
 from crdebug.checkpoint.retention import Keep, expendable
 from crdebug.checkpoint.staging import everywhere, stage
 from crdebug.checkpoint.store import Checkpoint, CheckpointStore, Draft
-from crdebug.ui.render import checkpoint_table
+from crdebug.ui.listing import checkpoint_table
 
 pytestmark = pytest.mark.unit
 

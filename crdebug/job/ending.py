@@ -1,0 +1,36 @@
+"""Ending a job."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable
+
+from crdebug.base.deadline import Deadline
+from crdebug.job.directory import JobRecord, is_alive
+from crdebug.node import broken_dump, process_tree, signals
+
+
+async def end(
+    record: JobRecord,
+    deadline: Deadline,
+    note: Callable[[], Awaitable[object]] | None = None,
+) -> None:
+    """End all processes of a job: by ending PID 1 of its container (pid_namespaces(7)), or each.
+
+    note: has debuggers take note that what they hold was killed; it does not end before.
+    """
+    what = f"job '{record.name}' to end"
+    members: tuple[int, ...] = ()
+    with contextlib.ExitStack() as stack:
+        if is_alive(record) and record.adopted:
+            members = process_tree.of_job(record.pid)
+            stack.enter_context(broken_dump.forgetting_connections(record.pid))
+            for pid in members:
+                signals.kill(pid, None)
+        elif is_alive(record):
+            members = (record.pid,)
+            signals.kill(record.pid, record.start)
+        if note is not None:
+            await note()
+        for pid in members:
+            await signals.ended(pid, deadline, what)

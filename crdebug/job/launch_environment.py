@@ -1,0 +1,60 @@
+"""What is set in a launcher's environment besides what the user has there, and why."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+_CARDS = "network cards that are reached past the kernel cannot be dumped"
+_NETWORK = "the container has no other network, which spawned processes are reached by"
+_SESSION = "its session directory belongs to this job alone, and into the image"
+_BY_SLURM = "in Slurm's allocations MPICH would have it start the ranks, outside of the container"
+_SIZE = "prterun tells its ranks how many they are, as mpirun does, only with it"
+_ROOT = "mpirun refuses to run as root without it, and the container needs root"
+# What a launcher or a transport needs so that the job can be dumped, and why. Other MPIs do not
+# look at it. Only what the user has not set already.
+NEEDED: Mapping[str, tuple[str, str]] = {
+    "OMPI_MCA_orte_tmpdir_base": ("/dev/shm", _SESSION),
+    "PRTE_MCA_prte_tmpdir_base": ("/dev/shm", _SESSION),
+    "PMIX_SYSTEM_TMPDIR": ("/dev/shm", _SESSION),
+    "OMPI_MCA_pml": ("ob1", _CARDS),
+    "OMPI_MCA_btl": ("self,vader,tcp", _CARDS),
+    "OMPI_MCA_btl_tcp_if_include": ("lo", _NETWORK),
+    "UCX_TLS": ("self,sm,tcp", _CARDS),
+    "HYDRA_LAUNCHER": ("fork", _BY_SLURM),
+    "PRTE_MCA_schizo_proxy": ("ompi", _SIZE),
+}
+_AS_ROOT: Mapping[str, tuple[str, str]] = {
+    "OMPI_ALLOW_RUN_AS_ROOT": ("1", _ROOT),
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": ("1", _ROOT),
+    "PRTE_ALLOW_RUN_AS_ROOT": ("1", _ROOT),
+    "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": ("1", _ROOT),
+}
+# Of programs that are built with a sanitizer; only where ranks wait for a debugger.
+_DEBUGGED: Mapping[str, tuple[str, str]] = {
+    "LSAN_OPTIONS": ("detect_leaks=0", "LeakSanitizer ends a program that a debugger holds"),
+}
+_RECORDED: Mapping[str, tuple[str, str]] = {
+    "PYTHONHASHSEED": ("0", "a replay repeats the order of Python's sets only with a fixed seed"),
+}
+
+
+def added_to(
+    environment: Mapping[str, str], *, debugged: bool = False, recorded: bool = False
+) -> dict[str, str]:
+    """What is set besides the user's environment, so that the job can be dumped, debugged, and
+    replayed."""
+    needed = {
+        **NEEDED,
+        **(_AS_ROOT if os.geteuid() == 0 else {}),
+        **(_DEBUGGED if debugged else {}),
+        **(_RECORDED if recorded else {}),
+    }
+    if "OMPI_MCA_btl_tcp_if_exclude" in environment:  # Open MPI refuses to have both
+        del needed["OMPI_MCA_btl_tcp_if_include"]
+    return {name: value for name, (value, _) in needed.items() if name not in environment}
+
+
+def why_added(name: str) -> str:
+    """The reason for a variable of `added_to`."""
+    return {**NEEDED, **_AS_ROOT, **_DEBUGGED, **_RECORDED}.get(name, ("", ""))[1]
