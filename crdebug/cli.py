@@ -398,9 +398,9 @@ def delete(handle: str) -> None:
 @click.argument("handle", metavar="JOB:N", shell_complete=job_names)
 def keep_(handle: str, free: bool) -> None:
     """Have a checkpoint stay, whatever --keep, --keep-for and --keep-disk say."""
-    from crdebug.detached import batch
+    from crdebug.detached import jobs
 
-    batch.set_kept(handle, not free)
+    jobs.set_kept(handle, not free)
     click.echo(f"checkpoint {handle} {'may go' if free else 'stays'}")
 
 

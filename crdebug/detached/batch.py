@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import (
@@ -31,10 +32,12 @@ from crdebug.checkpoint.store import Checkpoint, CheckpointStore, none_yet
 from crdebug.detached import jobs
 from crdebug.job import app_requests, second_place
 from crdebug.job.directory import JobDirectory, is_alive, parse_handle
-from crdebug.job.launch import Given
 from crdebug.job.ranks_there import await_ranks
 from crdebug.native.shim.app_layout import Status, Wish
 from crdebug.node import signals
+
+if TYPE_CHECKING:
+    from crdebug.job.launch import Given
 
 EXIT_AGAIN = 75  # EX_TEMPFAIL of sysexits.h: ended with a checkpoint to go on from
 _RECENT = 3
@@ -325,13 +328,6 @@ async def prune(job: str, keep: Keep) -> tuple[str, ...]:
         for number in gone:
             jobs.remove(directory, number)
     return tuple(f"{job}:{number}" for number in gone)
-
-
-def set_kept(handle: str, kept: bool) -> None:
-    """Have a checkpoint stay whatever else goes, or not any more. Raises BadInput, StoreError."""
-    directory, number = parse_handle(handle)
-    directory.read()
-    directory.store.keep(number, kept)
 
 
 async def take_checkpoint(

@@ -287,6 +287,13 @@ def remove(directory: JobDirectory, number: int) -> None:
         staging.forget(directory.name, number, place)
 
 
+def set_kept(handle: str, kept: bool) -> None:
+    """Have a checkpoint stay whatever else goes, or not any more. Raises BadInput, StoreError."""
+    directory, number = parse_handle(handle)
+    directory.read()
+    directory.store.keep(number, kept)
+
+
 async def kill(job: str, settings: Settings | None = None) -> None:
     """End a job; its checkpoints stay. A job that has ended already and left no checkpoint is
     forgotten."""

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from crdebug.base.events import Progress
-from crdebug.checkpoint.protocol import Phase
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -67,6 +66,8 @@ class StatusLine:
 
     def show(self, progress: Progress) -> None:
         from rich.text import Text
+
+        from crdebug.checkpoint.protocol import Phase
 
         if progress.phase == Phase.ENDED.value:  # what goes on now has nothing to do with it
             self.end()

@@ -102,7 +102,7 @@ async def test_a_warning_takes_a_last_checkpoint_and_the_same_command_goes_on_fr
         await looks.reach(5)
         for note in ("", "", "mine"):
             await jobs.take_checkpoint(JOB, note, False, heard)
-        batch.set_kept(f"{JOB}:1", True)
+        jobs.set_kept(f"{JOB}:1", True)
         await crdebug("checkpoint", JOB, "--stop", "--keep", 1)
         assert numbers() == [1, 3, 4]  # kept, noted, and the newest
         assert [info.state for info in await jobs.list_jobs()] == ["stopped"]
@@ -125,7 +125,7 @@ async def test_a_warning_takes_a_last_checkpoint_and_the_same_command_goes_on_fr
         status, stdout, stderr = await finish(second)
         assert (status, stdout) == (0, expected(last)), stderr
 
-    batch.set_kept(f"{JOB}:1", False)
+    jobs.set_kept(f"{JOB}:1", False)
     assert await batch.prune(JOB, Keep(count=1)) == (f"{JOB}:1", f"{JOB}:4")
     # The newest that is damaged is passed over; what the stopped job's image holds is no stop.
     (JobDirectory(JOB).store.path(5) / "images" / "inventory.img").unlink()
