@@ -48,7 +48,8 @@ class Elf:
         if (count and step != _SEGMENT.size) or (section_count and section_step != _SECTION.size):
             raise ValueError("an ELF file whose headers have another size")
         table = self._exactly(segments, count * _SEGMENT.size)
-        self._segments = tuple(_SEGMENT.iter_unpack(table))  # kind and address of each
+        # kind and address of each
+        self._segments: tuple[tuple[int, int], ...] = tuple(_SEGMENT.iter_unpack(table))
         table = self._exactly(sections, section_count * _SECTION.size)
         self._sections = tuple(map(_Section._make, _SECTION.iter_unpack(table)))
 
