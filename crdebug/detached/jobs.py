@@ -328,9 +328,6 @@ async def release(job: str, settings: Settings | None = None) -> tuple[str, ...]
     leaves its waitpoint by itself and goes on where it was, and so does a rank that SIGSTOP had
     stopped; a job half back in memory does from a checkpoint. Raises Refused under a debugger.
     """
-    from crdebug.job import clocks
-    from crdebug.job.recovery import take_over
-
     settings = settings or Settings()
     directory = JobDirectory(job)
     record = directory.read()
@@ -338,6 +335,9 @@ async def release(job: str, settings: Settings | None = None) -> tuple[str, ...]
         raise has_ended(directory)
     if await is_attended(directory.session_socket):
         raise Refused(f"job '{job}' is under a debugger", hint="use 'continue' or 'detach' there")
+    from crdebug.job import clocks
+    from crdebug.job.recovery import take_over
+
     lines = []
     async with directory.lock_within("release it", Deadline(settings.stop)):
         record = directory.read()  # others may have had it until now
