@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterable
 from functools import lru_cache
 
-from crdebug.acquire.elf import Elf
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import NoteSection
+
 from crdebug.node import proc
 
 
 @lru_cache(maxsize=4096)
 def _build_id(path: str, size: int, modified: int) -> str:
-    with contextlib.suppress(OSError, ValueError), open(path, "rb") as file:
-        if known := Elf(file).build_id:
-            return known
+    try:
+        with open(path, "rb") as file:
+            section = ELFFile(file).get_section_by_name(".note.gnu.build-id")
+            if isinstance(section, NoteSection):
+                for note in section.iter_notes():
+                    if note["n_type"] == "NT_GNU_BUILD_ID":
+                        return str(note["n_desc"])
+    except (ELFError, OSError, ValueError):
+        pass
     return f"{size}:{modified}"
 
 
@@ -30,10 +38,15 @@ def build_id(path: str) -> str:
 
 def is_static_mpi(path: str) -> bool:
     """Is it an MPI program that is linked statically, so that nothing can be preloaded into it?"""
-    with contextlib.suppress(OSError, ValueError), open(path, "rb") as file:
-        elf = Elf(file)
-        return not elf.is_dynamic and elf.names("MPI_Init")
-    return False
+    try:
+        with open(path, "rb") as file:
+            elf = ELFFile(file)
+            if any(segment["p_type"] == "PT_INTERP" for segment in elf.iter_segments()):
+                return False
+            names = elf.get_section_by_name(".strtab")
+            return names is not None and b"MPI_Init" in names.data()
+    except (ELFError, OSError, ValueError):
+        return False
 
 
 def mapped_programs(pids: Iterable[int]) -> tuple[str, ...]:

@@ -13,7 +13,10 @@ import os
 import tempfile
 from pathlib import Path
 
-from crdebug.acquire.elf import Elf
+from elftools.common.exceptions import ELFError
+from elftools.elf.constants import SH_FLAGS
+from elftools.elf.elffile import ELFFile
+
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError
 from crdebug.node import owners, programs
@@ -45,9 +48,12 @@ def _place(build_id: str) -> str:
 
 
 def _is_packed(path: Path) -> bool:
-    with contextlib.suppress(OSError, ValueError), path.open("rb") as file:
-        return Elf(file).is_packed
-    return False
+    try:
+        with path.open("rb") as file:
+            sections = ELFFile(file).iter_sections()
+            return any(each["sh_flags"] & SH_FLAGS.SHF_COMPRESSED for each in sections)
+    except (ELFError, OSError, ValueError):
+        return False
 
 
 async def _unpack(source: Path, target: Path, deadline: Deadline) -> None:

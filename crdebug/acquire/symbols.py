@@ -3,30 +3,60 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import lru_cache
 
-from crdebug.acquire.elf import Elf
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import Symbol, SymbolTableSection
+
 from crdebug.node import proc
 
 
 @dataclass(frozen=True, slots=True)
-class _Key:
-    """Names the content of a file, so that it is read once."""
+class _Content:
+    """Of a file, to be read once. path: one of those by which it can be read."""
 
-    path: str
+    path: str = field(compare=False)  # below /proc/PID/root, another one for each process
     device: int
     inode: int
     modified: int
 
 
-@lru_cache(maxsize=256)
-def _symbols_of(key: _Key, names: frozenset[str]) -> tuple[dict[str, int], int]:
+def _named(table: SymbolTableSection, name: str) -> Iterator[Symbol]:
+    """The symbols of that name. (get_symbol_by_name() makes an object of each symbol that there is,
+    tens of thousands in the libraries of an MPI.)"""
+    names, entries, size = table.stringtable.data(), table.data(), table["sh_entsize"]
+    sought = name.encode() + b"\0"
+    place = names.find(sought)
+    while place >= 0:  # also the end of a longer name may be one
+        word = struct.pack("<I", place)  # st_name, with which an entry begins
+        at = entries.find(word)
+        while at >= 0:
+            if at % size == 0:
+                yield table.get_symbol(at // size)
+            at = entries.find(word, at + 1)
+        place = names.find(sought, place + 1)
+
+
+@lru_cache(maxsize=1024)
+def _symbols_of(content: _Content, names: frozenset[str]) -> tuple[dict[str, int], int]:
     """The values of defined symbols, and the lowest address of a loaded segment."""
-    with open(key.path, "rb") as file:
-        elf = Elf(file)
-        return elf.symbols(names), elf.lowest
+    found: dict[str, int] = {}
+    with open(content.path, "rb") as file:
+        elf = ELFFile(file)
+        base = min(s["p_vaddr"] for s in elf.iter_segments("PT_LOAD"))
+        for section in (".dynsym", ".symtab"):
+            table = elf.get_section_by_name(section)
+            if not isinstance(table, SymbolTableSection):
+                continue
+            for name in names - found.keys():
+                for symbol in _named(table, name):
+                    if symbol["st_shndx"] != "SHN_UNDEF":
+                        found[name] = symbol["st_value"]
+    return found, base
 
 
 def _loaded(mappings: Iterable[proc.Mapping]) -> dict[str, int]:
@@ -59,13 +89,15 @@ def find_symbols(
     bases = _loaded(each for each in proc.maps(pid) if each.path[:1] == "/" and in_file(each.path))
     addresses: dict[str, int] = {}
     for path, start in bases.items():
+        if wanted <= addresses.keys():
+            break
         for _ in range(2):  # the thread by which the file is seen may end between two looks
             file = f"{proc.root(pid)}{path}"
             try:
                 details = os.stat(file)
-                key = _Key(file, details.st_dev, details.st_ino, details.st_mtime_ns)
-                found, lowest = _symbols_of(key, wanted)
-            except (OSError, ValueError):
+                content = _Content(file, details.st_dev, details.st_ino, details.st_mtime_ns)
+                found, lowest = _symbols_of(content, wanted)
+            except (OSError, ELFError, ValueError):
                 continue  # deleted, or no ELF file
             for name, value in found.items():
                 addresses.setdefault(name, start - lowest + value if lowest < start else value)

@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections import defaultdict
+import psutil
 
 from crdebug.node import proc
 
 
 def descendants(pid: int) -> tuple[int, ...]:
     """The live processes below one, by age; empty if there is no such process."""
-    below = defaultdict(list)
-    for each in proc.pids():
-        with contextlib.suppress(OSError):
-            below[proc.parent(each)].append(each)
-    found = list(below[pid])
-    for each in found:  # which grows meanwhile
-        found += below[each]
-    ages = {}
-    for each in found:
-        with contextlib.suppress(ProcessLookupError):
-            ages[each] = proc.started(each), each
-    return tuple(each for each in sorted(ages, key=ages.__getitem__) if proc.is_alive(each))
+    try:
+        below = psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return ()
+    return tuple(each.pid for each in below if proc.is_alive(each.pid))
 
 
 def ancestors(pid: int) -> tuple[int, ...]:
     """The processes above one, the nearest first."""
-    found = []
-    with contextlib.suppress(ProcessLookupError):
-        while pid := proc.parent(pid):
-            found.append(pid)
-    return tuple(found)
+    try:
+        return tuple(each.pid for each in psutil.Process(pid).parents())
+    except psutil.NoSuchProcess:
+        return ()
 
 
 def of_job(root: int) -> tuple[int, ...]:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from typing import BinaryIO
 
 import pytest
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
 
+from crdebug.acquire import symbols
 from crdebug.acquire.symbols import find_symbols
+from crdebug.node import proc
 
 pytestmark = pytest.mark.unit
 
@@ -20,6 +26,49 @@ again = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
 print(ctypes.cast(ctypes.CDLL(None).nice, ctypes.c_void_p).value, flush=True)
 input()
 """
+
+
+def test_all_symbols_of_a_library_are_found_by_name() -> None:
+    """Also those whose names are the ends of others', which linkers keep once."""
+    pid = os.getpid()
+    names = (each for each in proc.maps(pid) if "libc.so" in each.path)
+    path, shared = next(names).path, 0
+    with open(path, "rb") as file:
+        table = ELFFile(file).get_section_by_name(".dynsym")
+        assert isinstance(table, SymbolTableSection)
+        text = table.stringtable.data()
+        defined: dict[str, set[int]] = {}
+        for symbol in table.iter_symbols():
+            if symbol["st_shndx"] != "SHN_UNDEF" and symbol.name:
+                defined.setdefault(symbol.name, set()).add(symbol["st_value"])
+                shared += text[symbol["st_name"] - 1] != 0
+    assert shared  # the ends of others
+    base = find_symbols(pid, ["nice"])["nice"] - min(defined["nice"])
+    found = find_symbols(pid, defined, in_file=lambda each: each == path)
+    assert found.keys() == defined.keys()
+    assert all(address - base in defined[name] for name, address in found.items())
+
+
+def test_a_file_is_read_once_for_all_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    real = symbols.ELFFile
+
+    def reading(file: BinaryIO) -> ELFFile:
+        read.append(file.name)
+        return real(file)
+
+    monkeypatch.setattr(symbols, "ELFFile", reading)
+    symbols._symbols_of.cache_clear()
+    for _ in range(2):
+        with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            process.stdout.read(1)  # its libraries are loaded
+            found = find_symbols(process.pid, ["nice"], in_file=lambda path: "libc" in path)
+            assert found.keys() == {"nice"}
+            process.communicate()
+    assert len(read) == 1
 
 
 def test_a_library_is_where_its_code_is() -> None:
