@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import signal
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,6 +95,11 @@ def status(pid: int, tid: int | None = None) -> dict[str, str]:
     return {name: value.strip() for name, _, value in pairs}
 
 
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the state on; asking for these costs less than `status`."""
+    return _read(pid, "stat").rpartition(")")[2].split()
+
+
 def queued(pid: int, tid: int) -> int:
     """The signals in a thread's own queue, bit n - 1 for signal n."""
     return int(status(pid, tid)["SigPnd"], 16)
@@ -133,14 +139,14 @@ def threads(pid: int) -> tuple[Thread, ...]:
 
 def processor_time(pid: int) -> int:
     """What all its threads have had of processors, in clock ticks (proc(5): utime, stime)."""
-    fields = _read(pid, "stat").rpartition(")")[2].split()
+    fields = _stat(pid)
     return int(fields[11]) + int(fields[12])
 
 
 def started(pid: int) -> int:
     """When the process started, in clock ticks after the machine's start: PID and this name a
     process once and for all."""
-    return int(_read(pid, "stat").rpartition(")")[2].split()[19])
+    return int(_stat(pid)[19])
 
 
 def parent(pid: int) -> int:
@@ -151,10 +157,11 @@ def parent(pid: int) -> int:
 def is_alive(pid: int, start: int | None = None) -> bool:
     """Is there such a process (and no zombie), with this start if given?"""
     try:
-        if start is not None and started(pid) != start:
+        fields = _stat(pid)
+        if start is not None and int(fields[19]) != start:
             return False
-        return status(pid)["State"][:1] not in "ZX" or not is_zombie(pid)
-    except (ProcessLookupError, PermissionError, KeyError):
+        return fields[0] not in "ZX" or not is_zombie(pid)
+    except (ProcessLookupError, PermissionError):
         return False
 
 
@@ -164,7 +171,7 @@ def is_zombie(pid: int) -> bool:
     The first thread alone may end before the others (pthread_exit(3)).
     """
     try:
-        if _read(pid, "stat").rpartition(")")[2].split()[0] not in "ZX":
+        if _stat(pid)[0] not in "ZX":
             return False  # the first thread lives
         found = threads(pid)
     except ProcessLookupError:
@@ -175,8 +182,8 @@ def is_zombie(pid: int) -> bool:
 def is_stopped(pid: int) -> bool:
     """Has SIGSTOP stopped it, with nobody tracing it? False if it is gone."""
     try:
-        return status(pid)["State"][:1] == "T"
-    except (ProcessLookupError, KeyError):
+        return _stat(pid)[0] == "T"
+    except ProcessLookupError:
         return False
 
 
@@ -195,7 +202,7 @@ def reads_input(pid: int) -> bool:
 def is_ending(pid: int) -> bool:
     """Is the process on its way out? PID 1 of a namespace is, until all others of it are gone."""
     try:
-        exiting = int(_read(pid, "stat").rpartition(")")[2].split()[6]) & _EXITING
+        exiting = int(_stat(pid)[6]) & _EXITING
     except ProcessLookupError:
         return True
     return bool(exiting) and living_thread(pid) == pid
@@ -297,15 +304,17 @@ def files_open_for_writing(pid: int) -> tuple[OpenFile, ...]:
     found = []
     for number in numbers:
         try:
-            info = directory / number
-            details = os.stat(info)
+            link = f"{directory}/{number}"
+            details = os.stat(link)
+            if not stat.S_ISREG(details.st_mode):
+                continue
             fields = _read(pid, f"fdinfo/{number}")
-            path = os.readlink(info)
+            path = os.readlink(link)
         except OSError:
             continue  # closed meanwhile
         flags = int(re.search(r"^flags:\s*(\d+)", fields, re.M)[1], 8)  # type: ignore[index]
         mount = int(re.search(r"^mnt_id:\s*(\d+)", fields, re.M)[1])  # type: ignore[index]
-        if flags & os.O_ACCMODE == os.O_RDONLY or details.st_mode & 0o170000 != 0o100000:
+        if flags & os.O_ACCMODE == os.O_RDONLY:
             continue
         found.append(
             OpenFile(
