@@ -66,6 +66,7 @@ from .rank_state import (
     Selection,
     awaiting,
     is_caught,
+    read_registers,
     saved_frame,
     set_gate,
     signalled,
@@ -166,15 +167,15 @@ def lead_out(tid: int, sp: int) -> UserRegisters:
         now = run_to_sigreturn(tid)
 
 
-def show_inside(tid: int, before: Thread, now: UserRegisters) -> None:
-    """Have GDB show a thread inside the call that it is going to make again; see above."""
+def shown_inside(tid: int, before: Thread, now: UserRegisters) -> UserRegisters:
+    """What GDB is to show of a thread inside the call that it is going to make again; see above."""
     shown = UserRegisters.from_buffer_copy(now)
     shown.rip, shown.rax, shown.orig_rax = before.pc, before.rax, before.orig_rax
-    set_registers(tid, shown)
     unsettled[tid] = before.orig_rax
     held = before.signal and is_caught(tid, signal_number(before.signal))
     if held or ends_call(tid):
         awaiting[tid] = now, shown
+    return shown
 
 
 def have_signal_back(tid: int, before: Thread) -> None:
@@ -213,7 +214,7 @@ def stack_pointers(before: Mapping[int, Thread]) -> dict[int, int]:
 def walk_out_all(before: Mapping[int, Thread]) -> dict[int, str]:
     """Returns what went wrong, by TID."""
     problems: dict[int, str] = {}
-    settled: dict[int, UserRegisters] = {}  # registers of threads that GDB is to show otherwise
+    shown: dict[int, tuple[UserRegisters, UserRegisters]] = {}
     with Selection():
         goals = stack_pointers(before)
     set_gate(1)
@@ -231,8 +232,7 @@ def walk_out_all(before: Mapping[int, Thread]) -> dict[int, str]:
         if now.rsp != was.sp or not (again or now.rip == was.pc):
             problems[tid] = f"was at {was.pc:#x} before and is at {now.rip:#x}"
         elif again:
-            settled[tid] = now
-            show_inside(tid, was, now)
+            shown[tid] = now, shown_inside(tid, was, now)
         elif now.orig_rax != was.orig_rax:
             # It had come out of a call by itself; the number stays until the next one.
             now.orig_rax = was.orig_rax
@@ -240,12 +240,8 @@ def walk_out_all(before: Mapping[int, Thread]) -> dict[int, str]:
     set_gate(0)
     gdb.execute("maint flush register-cache", to_string=True)
     with Selection():
-        for thread in threads():
-            thread.switch()
-            gdb.newest_frame().pc()  # now it is in GDB's cache
+        read_registers(shown)
         queue_signals(before)
-    for tid, now in settled.items():
-        set_registers(tid, now)
     if lent.taken:
         for tid in lent.stops:
             send_stop(tid)

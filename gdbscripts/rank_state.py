@@ -49,7 +49,7 @@ from .wire import EINTR, RESTART_CODES, Command, Thread, gdb_signal_name, is_ins
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from .ptrace import UserRegisters
     from .wire import Answer
@@ -144,6 +144,30 @@ def held_signal(tid: int) -> bytes:
 
 def is_caught(tid: int, number: int) -> bool:
     return bool(signal_set(tid, "SigCgt") >> (number - 1) & 1)
+
+
+def read_registers(shown: Mapping[int, tuple[UserRegisters, UserRegisters]]) -> None:
+    """Into GDB's cache, of each thread; for some, by TID: what they have, and what is to be shown.
+
+    A GDB that is killed while a thread has what is to be shown lets it go on like that, and the
+    kernel would end a call of those that it does not make again by itself (restart_syscall(2)):
+    that is for one thread at a time, and for no longer than it takes to read registers.
+    """
+    for thread in threads():
+        thread.switch()
+        gdb.newest_frame().pc()  # it has read by then what it needs besides, of files too
+    gdb.execute("maint flush register-cache", to_string=True)
+    for thread in threads():
+        tid = thread.ptid[1]
+        now, other = shown.get(tid, (None, None))
+        if other is not None:
+            set_registers(tid, other)
+        try:
+            thread.switch()
+            gdb.newest_frame().pc()
+        finally:
+            if now is not None:
+                set_registers(tid, now)
 
 
 def settle_thread(tid: int) -> bool:

@@ -52,6 +52,7 @@ from ..ptrace import (
 from ..rank_state import (
     hit,
     preparations,
+    read_registers,
     register,
     signalled,
     unsettled,
@@ -262,16 +263,11 @@ class Snapshot:
     def show(self) -> None:
         """Have GDB show threads inside the calls that they are going to make again."""
         inside = {tid: state for tid, state in self.threads.items() if state.was_inside}
-        for tid, state in inside.items():
-            set_registers(tid, state.registers)
-            unsettled[tid] = state.registers.orig_rax
-        flush()
-        for thread in threads():
-            thread.switch()
-            gdb.newest_frame().pc()  # now it is in GDB's cache
         with Memory(self.process[0]) as memory:
-            for tid, state in inside.items():
-                set_registers(tid, state.settled(memory))
+            shown = {tid: (each.settled(memory), each.registers) for tid, each in inside.items()}
+        unsettled.update({tid: each.registers.orig_rax for tid, each in inside.items()})
+        flush()
+        read_registers(shown)
         self.thread.switch()
         frame = gdb.newest_frame()
         for _ in range(self.level):
