@@ -248,7 +248,7 @@ SHIM_HEADER = struct.Struct("<IIiiIIiI")
 CRS_STATE_OFFSET, ASKER_OFFSET = 24, 28
 SHIM_THREAD = struct.Struct("<iiII")  # tid, syscall, flags, inside
 EXEMPT, BLOCKED, ASKED, HELD_SHIFT = 1, 2, 4, 8  # flags; from HELD_SHIFT on a signal's number
-NO_CALL = -1
+NO_CALL, UNKNOWN_CALL = -1, -2  # in place of a system call's number
 DEFAULT_SIGNAL = 62
 
 # ---- on the console ---------------------------------------------------------------------------

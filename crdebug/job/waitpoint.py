@@ -157,6 +157,7 @@ class WaitpointHold:
         self.queue_signal()
 
     def call_off(self, blockers: Sequence[proc.Thread]) -> None:
+        self._forget_calls()
         self.open()  # whoever has the signal already passes
         with contextlib.suppress(ProcessLookupError):
             self._have_blocked_again(blockers)
@@ -185,6 +186,12 @@ class WaitpointHold:
         coming |= 1 << (held - 1) if held else 0
         handled = coming & thread.caught
         return (handled & -handled).bit_length()
+
+    def _forget_calls(self) -> None:
+        """Its threads may have run since their system calls were noted, as when their GDB was
+        killed: the handler is to find out by itself."""
+        for number, _ in enumerate(self.table()):
+            self._set_word(self.struct + layout.call_offset(number), layout.UNKNOWN_CALL)
 
     def queue_signal(self, inner_tids: Iterable[int] | None = None) -> None:
         """Queue the waitpoint signal to the threads, all or those with these inner TIDs."""

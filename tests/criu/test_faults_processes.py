@@ -7,10 +7,13 @@ import errno
 import functools
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from crdebug.attached.checkpoint import Operation
+from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, GdbDied, Refused
 from crdebug.base.events import JobSays, StopReason
 from crdebug.base.ranks import RankSet
@@ -225,6 +228,42 @@ async def test_a_gdb_is_killed_at_each_phase_of_a_checkpoint() -> None:
         await ends_well(job, program)
 
 
+async def test_no_call_is_cut_short_in_a_rank_that_runs_on_without_its_gdb(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The GDB is killed when it has told where the threads are: none was in a call then, but one
+    rests when the waitpoint's signal comes."""
+    program = build("threads")
+    async with session(program, *ENDLESS, "--rest-us", 20000, ranks=RANKS) as job:
+        await interrupted(job, 0)
+        real = Operation.herd
+
+        async def herd(operation: Operation, rank: int) -> None:
+            if rank == 0:
+                seen = operation._where[0]
+                in_none = tuple(replace(each, orig_rax=-1) for each in seen.threads)
+                operation._where[0] = replace(seen, threads=in_none)
+                pid = looks.shims()[0].pid
+                kill(gdb_of(job, 0))
+                limit = Deadline(30)
+                await limit.until(lambda: not any(each.tracer for each in proc.threads(pid)), "GDB")
+                await limit.until(lambda: rests(pid), "a thread to rest")
+            await real(operation, rank)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Operation, "herd", herd)
+            with pytest.raises(CrdebugError, match="gdb"):
+                await job.checkpoint()
+        await goes_on(job)
+        await ends_well(job, program)
+
+
+def rests(pid: int) -> bool:
+    """Is a thread in a sleep that no handler's end takes up again?"""
+    calls = (Path(f"/proc/{pid}/task/{each.tid}/syscall") for each in proc.threads(pid))
+    return any(call.read_text().startswith("230 ") for call in calls)  # clock_nanosleep(2)
+
+
 async def test_a_gdb_is_killed_at_each_phase_of_a_restart() -> None:
     program = build("threads")
     async with session(program, *ENDLESS, ranks=RANKS) as job:
@@ -323,7 +362,7 @@ async def test_who_blocks_the_signal_does_so_again_when_it_could_not_be_queued(
     def fail(*_: object) -> None:
         raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
 
-    async with session(build("blocker"), "--steps", 30, "--rank", 1, ranks=RANKS) as job:
+    async with session(build("blocker"), "--steps", 10**6, "--rank", 1, ranks=RANKS) as job:
         await job.add_breakpoint(job.ranks, "pause_us")
         await job.resume(job.ranks)
         shim = looks.shims()[1]
@@ -333,11 +372,11 @@ async def test_who_blocks_the_signal_does_so_again_when_it_could_not_be_queued(
             with pytest.raises(CrdebugError, match="temporarily unavailable"):
                 await job.checkpoint()
         await job.add_breakpoint(job.ranks, "work_step")
-        for _ in range(10):  # it may not have run at the first stop
-            await job.resume(job.ranks)
-            if shim.blockers():
-                break
+        limit = Deadline(60)
+        while not shim.blockers():  # on a busy machine it does not run between any two stops
+            await limit.wait(job.resume(job.ranks), "the thread to block the signal again")
         assert [each.tid for each in shim.blockers()] == [blocker.tid]
+        looks.end_soon()
         assert await run_to_end(job) == 0
 
 

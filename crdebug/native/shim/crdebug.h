@@ -29,10 +29,13 @@ enum crdebug_thread_flags {
                                queue from outside; should it come now, it ends the system call */
 };
 
+#define CRDEBUG_NO_CALL (-1)
+#define CRDEBUG_UNKNOWN_CALL (-2) /* it has run since somebody looked */
+
 /* One thread that is to be herded. Written from outside while the thread is stopped. */
 struct crdebug_thread {
     int32_t tid; /* in the job's PID namespace; 0 ends the list */
-    int32_t syscall; /* number of the system call it was stopped in, or -1 */
+    int32_t syscall; /* number of the system call it was stopped in, or one of those below */
     uint32_t flags; /* enum crdebug_thread_flags */
     uint32_t inside; /* written by the thread: 1 while it is in the waitpoint */
 };

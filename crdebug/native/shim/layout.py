@@ -23,6 +23,7 @@ from crdebug.gdbscripts.wire import (
     SHIM_ABI,
     SHIM_HEADER,
     SHIM_THREAD,
+    UNKNOWN_CALL,
 )
 
 __all__ = (
@@ -40,8 +41,10 @@ __all__ = (
     "NO_CALL",
     "SHIM_ABI",
     "SIZE",
+    "UNKNOWN_CALL",
     "Shim",
     "ThreadEntry",
+    "call_offset",
     "pack_threads",
     "unpack_threads",
 )
@@ -54,7 +57,8 @@ SIZE = SHIM_HEADER.size + MAX_THREADS * SHIM_THREAD.size
 
 @dataclass(frozen=True, slots=True)
 class ThreadEntry:
-    """A thread that is to be herded. tid: in the job's namespace. syscall: NO_CALL if in none.
+    """A thread that is to be herded. tid: in the job's namespace. syscall: NO_CALL if in none,
+    UNKNOWN_CALL if it may have run since somebody looked: the handler tells by the code.
 
     flags: EXEMPT, BLOCKED, ASKED, and a signal's number from bit HELD_SHIFT. inside: it is in the
     waitpoint.
@@ -86,6 +90,11 @@ class Shim:
                 hint="use the crdebug that started the job",
             )
         return cls(rank, signal, waiting, bool(clash), crs_state, asker)
+
+
+def call_offset(number: int) -> int:
+    """Of the system call in the table's entry, from the beginning of the struct."""
+    return HEADER_SIZE + number * SHIM_THREAD.size + 4
 
 
 def pack_threads(entries: Iterable[ThreadEntry]) -> bytes:

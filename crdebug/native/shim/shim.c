@@ -135,9 +135,11 @@ static int original_call(const greg_t *registers) {
  * instruction, so that the call is made again and the application never sees it. */
 static void undo_eintr(ucontext_t *context, int number) {
     greg_t *registers = context->uc_mcontext.gregs;
-    if (number < 0 || registers[REG_RAX] != -EINTR) return;
+    if (number == CRDEBUG_NO_CALL || registers[REG_RAX] != -EINTR) return;
     const unsigned char *before = (const unsigned char *)(registers[REG_RIP] - 2);
     if (before[0] != 0x0f || before[1] != 0x05) return;
+    if (number == CRDEBUG_UNKNOWN_CALL) number = loaded_call(before, is_a_call);
+    if (number < 0) return;
     registers[REG_RAX] = number == SYS_restart_syscall ? original_call(registers) : number;
     registers[REG_RIP] -= 2;
 }
@@ -159,10 +161,7 @@ static void ask_debugger(ucontext_t *context) {
         own->flags = 0;
         __atomic_store_n(&crdebug_shim.asker, 0, __ATOMIC_RELEASE);
     }
-    /* Nobody could see before which call we were in. */
-    const unsigned char *before = (const unsigned char *)(context->uc_mcontext.gregs[REG_RIP] - 2);
-    if (context->uc_mcontext.gregs[REG_RAX] == -EINTR && before[0] == 0x0f && before[1] == 0x05)
-        undo_eintr(context, loaded_call(before, is_a_call));
+    undo_eintr(context, CRDEBUG_UNKNOWN_CALL);
 }
 
 static void on_signal(int number, siginfo_t *info, void *context) {
@@ -174,10 +173,14 @@ static void on_signal(int number, siginfo_t *info, void *context) {
     }
     MPIR_checkpoint_debugger_signal_handler(number);
     own = own_entry();
-    if (own == NULL || own->inside) return; /* the signal once more, in the waitpoint itself */
+    if (own == NULL) { /* a thread that began after the others were seen */
+        undo_eintr(context, CRDEBUG_UNKNOWN_CALL);
+        return;
+    }
+    if (own->inside) return; /* the signal once more, in the waitpoint itself */
     if (!comes_next(context, own->flags >> CRDEBUG_HELD_SHIFT & 127))
         undo_eintr(context, own->syscall);
-    own->syscall = -1;
+    own->syscall = CRDEBUG_NO_CALL;
     if (own->flags & CRDEBUG_BLOCKED) /* what sigaddset() does */
         ((ucontext_t *)context)->uc_sigmask.__val[0] |= 1ul << (number - 1);
     own->flags = 0;
