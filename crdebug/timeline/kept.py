@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,7 @@ from crdebug.timeline.functions import table
 from crdebug.timeline.matching import Matching
 
 _NAME = "kept"
-_VERSION = 1
+_VERSION = 2
 _FIELDS = (
     *("tick", "repeats", "bytes", "place", "function", "kind", "peer", "tag", "wild", "odd"),
     *("mode", "older", "slot", "low", "high"),
@@ -106,8 +107,12 @@ def load(directory: Path) -> Kept | None:
 
 @functools.lru_cache(maxsize=4)
 def _load(path: Path, _file: int, _time: int) -> Kept:
+    checksum, _, text = path.read_bytes().partition(b"\n")
+    if checksum != _checksum(text):
+        # Its numbers go to the matcher's tables, which believe them.
+        raise NotAvailable(f"{path} is damaged: its checksum does not fit")
     try:
-        kept = msgspec.json.decode(path.read_bytes(), type=Kept)
+        kept = msgspec.json.decode(text, type=Kept)
     except msgspec.MsgspecError as error:
         raise NotAvailable(f"{path} is damaged: {error}") from None
     if kept.version != _VERSION:
@@ -115,11 +120,16 @@ def _load(path: Path, _file: int, _time: int) -> Kept:
     return kept
 
 
+def _checksum(text: bytes) -> bytes:
+    return hashlib.sha256(text).hexdigest().encode()
+
+
 def save(kept: Kept, directory: Path) -> None:
     """In one step. Raises OSError."""
     unfinished = directory / f".{_NAME}"
     try:
-        unfinished.write_bytes(msgspec.json.encode(kept))
+        text = msgspec.json.encode(kept)
+        unfinished.write_bytes(_checksum(text) + b"\n" + text)
         unfinished.rename(directory / _NAME)
     finally:
         with contextlib.suppress(OSError):

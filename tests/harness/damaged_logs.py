@@ -2,8 +2,9 @@
 
     python damaged_logs.py LOGS WORK SEED COUNT
 
-LOGS: a directory of logs, named by rank. A wild store of the program can reach its rank's log, so
-each damage is a few bits or bytes of one of them, mostly where something is. Memory and the
+LOGS: a directory of logs, named by rank, perhaps with `kept` beside them. A wild store of the
+program can reach its rank's log, so each damage is a few bits or bytes of one of them, mostly where
+something is; or of `kept` some of its values are others, more or fewer. Memory and the
 processor time of each have a bound, beyond which the kernel ends this process. It prints what came
 of each: "read", or an error's class.
 """
@@ -21,6 +22,7 @@ from pathlib import Path
 
 MEMORY = 768 << 20  # bytes, of which Python and the modules take some 60 MB
 SECONDS = 8  # of processor time, for one damage
+KEPT = "kept"
 _ODD = (0, 1, 2, 0x7F, 0xFF, 1 << 31, (1 << 31) - 1, (1 << 32) - 1, 1 << 20, 1 << 28, 1 << 16)
 
 
@@ -34,7 +36,10 @@ class Logs:
         self._work = work
         self._whole: dict[int, bytes] = {}
         self._size = 0  # of each
-        for log in logs.iterdir():
+        kept = logs / KEPT
+        self._kept = kept.read_bytes() if kept.exists() else b""
+        self._mend_kept()
+        for log in (each for each in logs.iterdir() if each.name != KEPT):
             with open(log, "rb") as file:
                 head = file.read(clock.LOG_SIZE)
                 file.seek(0)
@@ -48,12 +53,19 @@ class Logs:
             file.write(data)
             file.truncate(self._size)
 
+    def _mend_kept(self) -> None:
+        if self._kept:
+            (self._work / KEPT).write_bytes(self._kept)
+
     @property
     def paths(self) -> list[Path]:
-        return sorted(self._work.iterdir())
+        return sorted(path for path in self._work.iterdir() if path.name != KEPT)
 
-    def damage(self, chance: random.Random) -> int:
-        """One of them; the rank that it is of."""
+    def damage(self, chance: random.Random) -> int | None:
+        """One of them; the rank that it is of, None of `kept`."""
+        if self._kept and chance.random() < 0.8:
+            (self._work / KEPT).write_bytes(damaged_text(self._kept, chance))
+            return None
         rank = chance.choice(sorted(self._whole))
         data = bytearray(self._whole[rank])
         for _ in range(chance.choice((1, 1, 1, 2, 8))):
@@ -76,8 +88,41 @@ class Logs:
         self._write(rank, bytes(data))
         return rank
 
-    def mend(self, rank: int) -> None:
-        self._write(rank, self._whole[rank])
+    def mend(self, rank: int | None) -> None:
+        if rank is None:
+            self._mend_kept()
+        else:
+            self._write(rank, self._whole[rank])
+
+
+def damaged_text(text: bytes, chance: random.Random) -> bytes:
+    """A checksum, and JSON with some values changed, missing or doubled, or not even JSON."""
+    if chance.random() < 0.05:
+        return text[: chance.randrange(len(text))]
+    checksum, _, body = text.partition(b"\n")
+    whole = json.loads(body)
+    for _ in range(chance.choice((1, 1, 1, 2, 8))):
+        inside = whole
+        while True:
+            places = list(inside) if isinstance(inside, dict) else list(range(len(inside)))
+            if not places:
+                break
+            at = chance.choice(places)
+            if isinstance(inside[at], (dict, list)) and chance.random() < 0.9:
+                inside = inside[at]
+                continue
+            match chance.randrange(6):
+                case 0 | 1 if isinstance(inside[at], int):
+                    inside[at] += chance.choice((-1, 1))
+                case 0 | 1 | 2 | 3:
+                    inside[at] = chance.choice((*_ODD, -1, -2, -(1 << 31), 1 << 62, 1 << 70, "x"))
+                case 4:
+                    del inside[at]
+                case _:
+                    other = chance.choice(places)
+                    inside[at] = inside[other]
+            break
+    return checksum + b"\n" + json.dumps(whole).encode()
 
 
 def ask_all(paths: list[Path]) -> None:

@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from crdebug.job import beginning, clocks
+from crdebug.timeline.cuts import latest_cut
+from crdebug.timeline.kept import keep
+from crdebug.timeline.recorded import Recorded
 from harness import damaged_logs
 from harness.layered import Layered
 from harness.mpis import MPIS
@@ -41,6 +45,33 @@ def test_a_damaged_log_is_refused_or_read(tmp_path: Path, program: str) -> None:
     job = Layered(tmp_path / "time", program, "--rounds", 2)
     job.run(SMALL)
     require_read_or_refused(job.directory, tmp_path / "damaged", 100)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "wildcard",
+        *(pytest.param(each, marks=pytest.mark.sweep) for each in ("persistent", "collectives")),
+    ],
+)
+def test_so_is_damage_to_what_is_kept_of_calls_that_were_given_up(
+    tmp_path: Path, program: str
+) -> None:
+    job = Layered(tmp_path / "time", program, "--rounds", 4)
+    job.run(SMALL)
+    given_up(tmp_path)
+    require_read_or_refused(job.directory, tmp_path / "damaged", 500)
+
+
+def given_up(run: Path) -> None:
+    """The first half of a record."""
+    recorded = Recorded()
+    recorded.read(clocks.logs(run).iterdir())
+    last = [log.tail_now for _, log in sorted(recorded.logs.items())]
+    cut = tuple(latest_cut(recorded.matching, 0, last[0] // 2, last))
+    kept = keep(recorded.matching, recorded.logs, cut)
+    assert kept is not None
+    beginning.begin_at(run, kept)
 
 
 @pytest.mark.sweep
