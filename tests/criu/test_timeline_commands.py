@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,6 +18,7 @@ from crdebug.timeline.text import clock_text
 from crdebug.ui.render import render
 from harness.browser import browser, document_after_loading
 from harness.jobs import Heard, run_to_end
+from harness.page import data_of
 from harness.programs import build, source
 from harness.travel import history, recorded, run_to
 
@@ -41,14 +40,6 @@ ARGUMENTS = ("--rounds", ROUNDS, "--jitter-us", 2000)
 
 async def said(job: Session, line: str) -> list[str]:
     return render(await standard().run(Context(job), line)).splitlines()
-
-
-def data_of(page: Path) -> dict[str, Any]:
-    text = page.read_text()
-    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
-    assert match is not None
-    found: dict[str, Any] = json.loads(match[1])
-    return found
 
 
 async def test_the_history_is_shown_as_it_was(tmp_path: Path) -> None:

@@ -7,11 +7,16 @@ from pathlib import Path
 import pytest
 
 from crdebug.base.events import JobSays
+from crdebug.commands.context import Context
+from crdebug.commands.standard import standard
 from crdebug.native.recorder.clock import LogHeader
 from crdebug.session import Session
+from crdebug.timeline.branches import MAIN
 from crdebug.timeline.kept import load
 from crdebug.travel.restore_points import StartOfHistory
+from crdebug.ui.render import render
 from harness.jobs import Heard, run_to_end
+from harness.page import data_of
 from harness.programs import build
 from harness.travel import Place, history, place, recorded, run_to
 
@@ -89,3 +94,50 @@ async def test_a_checkpoint_of_the_users_holds_the_record(monkeypatch: pytest.Mo
         assert (await job.evaluate(job.ranks, "step")).values[1] == str(step)
         middle = history(job).traveller.tails()[1] // 4
         assert (await history(job).goto_tick(1, middle)).tick == middle
+
+
+async def test_marks_branches_last_and_the_page_where_the_beginning_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CRDEBUG_TIME_RECORDS", str(RECORDS))
+    async with recorded(build("longrun"), "--steps", STEPS, ranks=3) as job:
+        past = history(job)
+        await _on(job)
+        await past.mark("early", 1)
+        for _ in range(STEPS // 60 - 1):
+            await _on(job)
+            if min(past.traveller.beginning) > past.marks["early"].cut[1]:
+                break
+        begin = past.traveller.beginning
+        with pytest.raises(StartOfHistory, match=f"its record begins at tick {begin[1] // 2}"):
+            await past.goto_mark("early")
+        step, here = await _on(job)
+        await past.mark("late", 1)
+
+        async def as_it_was() -> None:
+            await past.goto_mark("late")
+            assert not (await place(job, 1, ("step", "in[1]"))).differences(here)
+
+        # The variable was last written by the receive of this step, whose message rank 0 sent.
+        moment = await past.last("in[1]", 1)
+        assert moment.tick < here.cut[1] // 2
+        assert (await job.evaluate(job.ranks, "in[1]")).values[1] == str(step - 1)
+        await as_it_was()
+
+        await past.goto_tick(1, begin[1] // 2 + 20)
+        name = await past.branch("aside")
+        await run_to(job, 1, "now_and_then")
+        assert past.branching.current == name
+        await as_it_was()
+        assert past.branching.current == MAIN
+        await past.switch(name, 1)
+        assert past.now(1).cut[1] < here.cut[1]
+        await as_it_was()
+
+        page = tmp_path / "page.html"
+        context = Context(job)
+        told = render(await standard().run(context, "when"))
+        assert f"history begins at tick {begin[1] // 2}" in told, told
+        await standard().run(context, f"timeline --html {page}")
+        calls = data_of(page)["calls"]
+        assert all(rank[0][0] > first // 2 for rank, first in zip(calls, begin, strict=True))
