@@ -86,10 +86,7 @@ async def test_a_life_with_two_checkpoints_and_a_handle_that_is_usable_as_it_sta
     tmp_path: Path,
 ) -> None:
     program = build("threads")
-    # On a busy machine two commands of ours take seconds to start, and it is not to end meanwhile.
-    slowly = ("--steps", 150, "--delay-us", 40000)
-    command = mpirun.command(program, *slowly, ranks=RANKS)
-    expected = reference(program, *slowly, ranks=RANKS)
+    command = mpirun.command(program, "--steps", 10**6, "--delay-us", 40000, ranks=RANKS)
     with started("run", "--no-debugger", "--name", JOB, "--", *command) as running:
         await there()
         await looks.reach(20)
@@ -98,12 +95,15 @@ async def test_a_life_with_two_checkpoints_and_a_handle_that_is_usable_as_it_sta
         assert (info["argv"], info["checkpoints"], info["status"]) == (command, 0, None)
         assert proc.is_alive(info["pid"])
 
+        # Far enough off for a command to start on a busy machine.
+        last = looks.end_soon(more=120)
         first = await crdebug("checkpoint", JOB, "--note", "one", "--json")
         handle = re.search(r"^MPIR_checkpoint_handle\) (.*)$", first.stderr, re.M)
         assert handle is not None and handle[1] == HANDLE
         told = json.loads(first.stdout)
         assert (told["handle"], told["note"], told["debugger"]) == (HANDLE, "one", False)
         status, stdout, stderr = await finish(running)
+        expected = reference(program, "--steps", last, ranks=RANKS)
         assert (status, stdout) == (0, expected), stderr
 
     listed = json.loads((await crdebug("checkpoints", JOB, "--json")).stdout)
