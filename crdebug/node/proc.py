@@ -151,7 +151,7 @@ def started(pid: int) -> int:
 
 def parent(pid: int) -> int:
     """The PID of the process's parent."""
-    return int(_read(pid, "stat").rpartition(")")[2].split()[1])
+    return int(_stat(pid)[1])
 
 
 def is_alive(pid: int, start: int | None = None) -> bool:
