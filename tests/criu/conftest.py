@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -74,12 +74,16 @@ def mpi(request: pytest.FixtureRequest) -> Iterator[Mpi | None]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):  # type: ignore[no-untyped-def]
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """What docs/mpis.md says of each MPI, by the marker's argument."""
-    report: pytest.TestReport = yield
+    report = yield
     mark = item.get_closest_marker("every_mpi")
     if mark and isinstance(item, pytest.Function):
         tried = item.callspec.params
-        of = (tried["mpi"].name, tried.get("language", *mark.args))
+        with_mpi = tried["mpi"]
+        assert isinstance(with_mpi, Mpi)
+        of = (with_mpi.name, tried.get("language", *mark.args))
         report.user_properties.append((works_with.PROPERTY, of))
     return report

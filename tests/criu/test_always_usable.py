@@ -11,7 +11,7 @@ import pytest
 from crdebug.base.deadline import Deadline
 from crdebug.base.events import Event, RankRestored
 from crdebug.detached import jobs
-from crdebug.job import restoring
+from crdebug.job import restored_variables, restoring
 from crdebug.job.waitpoint import WaitpointHold
 from crdebug.session import Session
 from harness import looks
@@ -44,7 +44,7 @@ TABLE = {
 def in_image(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
     """The variables of each incarnation as the CRS restored them, before anybody touched them."""
     seen: list[Row] = []
-    real = restoring.set_variables
+    real = restored_variables.set_variables
 
     def looking(shims: Sequence[WaitpointHold], *arguments: object, **options: object) -> None:
         seen.append(looks.look(shims))

@@ -9,9 +9,8 @@ import re
 import shutil
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-
-from test_jobs import finish, started, there
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.events import JobSays
@@ -22,8 +21,8 @@ from crdebug.detached import batch, jobs
 from crdebug.job.directory import JobDirectory, is_alive
 from crdebug.node import signals
 from harness import looks, mpirun
-from harness.cli import complaint, crdebug
-from harness.jobs import JOB, Heard, bare_job
+from harness.cli import complaint, crdebug, finish, started
+from harness.jobs import JOB, Heard, bare_job, there
 from harness.mpirun import reference
 from harness.programs import build
 
@@ -43,6 +42,10 @@ def taken() -> tuple[Checkpoint, ...]:
 
 def numbers() -> list[int]:
     return [each.number for each in taken()]
+
+
+def any_after(number: int) -> bool:
+    return max(numbers(), default=0) > number
 
 
 def expected(last: int) -> str:
@@ -71,7 +74,7 @@ async def test_a_job_that_is_killed_again_and_again_ends_with_the_right_result(
             await looks.reach(5)
             record, before, seen = directory.read(), max(numbers(), default=0), looks.steps()
             attended = asyncio.create_task(batch.attend(JOB, care, heard))
-            await come("a checkpoint", lambda before=before: max(numbers(), default=0) > before)
+            await come("a checkpoint", partial(any_after, before))
             await asyncio.sleep(chance.uniform(0, EVERY))
             signals.kill(record.pid, record.start)
             assert await attended == 128 + 9

@@ -60,7 +60,7 @@ _SESSIONS = {
 }
 
 
-def _program(mpi: Mpi, language: str) -> list[str | Path]:
+def _program(mpi: Mpi, language: str) -> list[str | Path | int]:
     if language == "mpi4py":
         return [mpi.python, Path(programs.__file__).parents[1] / "programs" / "anyone.py", 3]
     if language == "C":

@@ -353,7 +353,9 @@ async def test_too_little_space_is_refused_beforehand(home: Path) -> None:
             before = await look(job)
             with pytest.raises(StoreError, match=words) as caught:
                 await job.checkpoint()
-            needed, free = map(int, re.search(words, str(caught.value)).groups())  # type: ignore[union-attr]
+            said = re.search(words, str(caught.value))
+            assert said is not None
+            needed, free = map(int, said.groups())
             assert needed + 64 > free
             assert 70 <= free <= 80
             before.expect_same(await look(job), "a checkpoint that there is no space for")

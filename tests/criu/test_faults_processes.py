@@ -51,6 +51,10 @@ async def ends_well(job: Session, program: Path) -> None:
     assert (looks.output(), status) == (reference(program, "--steps", last, ranks=RANKS), 0)
 
 
+def kill_rank(rank: int) -> None:
+    kill(looks.shims()[rank].pid)
+
+
 def nobody_waits() -> bool:
     """No rank that there is still has a thread in its waitpoint."""
     with contextlib.suppress(CrdebugError, ProcessLookupError):
@@ -111,7 +115,7 @@ async def test_a_rank_is_killed_at_each_phase_of_a_restart() -> None:
         await job.checkpoint()
         for number, phase in enumerate(RESTART):
             victim = number % RANKS
-            at = At("restart", phase, lambda rank=victim: kill(looks.shims()[rank].pid))  # type: ignore[misc]
+            at = At("restart", phase, functools.partial(kill_rank, victim))
             unsubscribe = job.subscribe(at)
             try:
                 await job.restart()
@@ -134,7 +138,7 @@ async def test_a_rank_is_killed_at_each_phase_without_a_debugger() -> None:
         await jobs.take_checkpoint(JOB, "", False, Heard())
         for number, phase in enumerate(("dump", "publish")):
             victim = number % RANKS
-            at = At("checkpoint", phase, lambda rank=victim: kill(looks.shims()[rank].pid))  # type: ignore[misc]
+            at = At("checkpoint", phase, functools.partial(kill_rank, victim))
             there = len(await jobs.list_checkpoints(JOB))
             try:
                 await jobs.take_checkpoint(JOB, "", False, at)
@@ -197,6 +201,10 @@ def gdb_of(job: Session, rank: int) -> int:
     return target.gdb_pid
 
 
+def kill_gdb(job: Session, rank: int) -> None:
+    kill(gdb_of(job, rank))
+
+
 async def test_a_gdb_is_killed_at_each_phase_of_a_checkpoint() -> None:
     program = build("threads")
     async with session(program, *ENDLESS, ranks=RANKS) as job:
@@ -204,7 +212,7 @@ async def test_a_gdb_is_killed_at_each_phase_of_a_checkpoint() -> None:
             victim = number % RANKS
             await interrupted(job, victim)
             there = len(job.checkpoints())
-            kills = functools.partial(lambda rank: kill(gdb_of(job, rank)), victim)
+            kills = functools.partial(kill_gdb, job, victim)
             with at_phase(job, "checkpoint", phase, kills):
                 try:
                     await job.checkpoint()
@@ -271,7 +279,7 @@ async def test_a_gdb_is_killed_at_each_phase_of_a_restart() -> None:
         await job.checkpoint()
         for number, phase in enumerate(RESTART):
             victim = number % RANKS
-            at = At("restart", phase, lambda rank=victim: kill(gdb_of(job, rank)))  # type: ignore[misc]
+            at = At("restart", phase, functools.partial(kill_gdb, job, victim))
             unsubscribe = job.subscribe(at)
             try:
                 await job.restart()

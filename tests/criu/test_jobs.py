@@ -11,16 +11,15 @@ import re
 import shutil
 import signal
 import socket
-import subprocess
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import StoreError
+from crdebug.base.events import RankRestored
 from crdebug.base.settings import Settings, state_home
 from crdebug.checkpoint.manifest import NAME
 from crdebug.checkpoint.open_files import SavedFile
@@ -32,42 +31,15 @@ from crdebug.job.holds import await_held
 from crdebug.node import proc, ptrace, signals
 from crdebug.session import Session
 from harness import looks, mpirun
-from harness.cli import argv, complaint, crdebug
+from harness.cli import complaint, crdebug, finish, started
 from harness.faults import half_checkpoints
-from harness.jobs import JOB, Heard, bare_job, session
+from harness.jobs import JOB, Heard, bare_job, session, there
 from harness.mpirun import reference
 from harness.programs import build
 
 RANKS = 2
 THREADS = ("--steps", 400, "--delay-us", 4000)
 HANDLE = f"{JOB}:1"
-
-
-@contextmanager
-def started(*arguments: object) -> Iterator[subprocess.Popen[str]]:
-    """crdebug in the background; ended in the end, if it has not."""
-    with subprocess.Popen(
-        argv(*arguments),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=mpirun.environment(),
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.terminate()
-
-
-async def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    stdout, stderr = await asyncio.to_thread(process.communicate)
-    return process.returncode, stdout, stderr
-
-
-async def there(job: str = JOB) -> None:
-    """Wait until a job has its record."""
-    await Deadline(60).until(JobDirectory(job).exists, f"job {job}")
 
 
 def everything() -> dict[str, str]:
@@ -182,9 +154,9 @@ async def test_a_restart_is_announced_when_every_thread_waits_and_nobody_traces(
     seen = []
 
     def look(event: object) -> None:
-        if type(event).__name__ == "RankRestored":
+        if isinstance(event, RankRestored):
             ranks = looks.shims()
-            assert (event.host, event.pid) in {(r.entry.host, r.pid) for r in ranks}  # type: ignore[attr-defined]
+            assert (event.host, event.pid) in {(r.entry.host, r.pid) for r in ranks}
             assert not {t.tracer for rank in ranks for t in proc.threads(rank.pid)} - {0}
             seen.append(looks.look(ranks))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -52,12 +53,16 @@ def lammps() -> str:
     return program
 
 
+def is_after(step: int) -> bool:
+    return last_step(looks.output()) > step
+
+
 async def run_into(job: Session, step: int) -> None:
     """Run until LAMMPS has told of a step; then stop it wherever it is."""
     running = asyncio.create_task(job.resume(job.ranks))
     while (told := last_step(looks.output())) < step:
         more = f"LAMMPS to tell of more than step {told}"
-        await Deadline(60).until(lambda told=told: last_step(looks.output()) > told, more)  # type: ignore[misc]
+        await Deadline(60).until(partial(is_after, told), more)
     await job.interrupt()
     stop = await running
     assert {each.reason for each in stop.cause} == {StopReason.INTERRUPT}

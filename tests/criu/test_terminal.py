@@ -69,6 +69,7 @@ class Terminal:
         return [text for text in told if not PROGRESS.search(text)]
 
     def resize(self, rows: int, columns: int) -> None:
+        assert isinstance(self._child, pexpect.spawn)
         self._child.setwinsize(rows, columns)
 
     def end(self) -> int | None:

@@ -105,8 +105,8 @@ async def test_the_history_is_shown_as_it_was(tmp_path: Path) -> None:
     page.write_text(page.read_text().replace("</body>", LOOK))
     document = document_after_loading(page, tmp_path / "profile")
     assert 'data-ready="yes"' in document
-    told = re.search(r'data-told="(rank 0, tick \d+: MPI_\w+)\n[^"]*master\.c:\d+\n', document)
-    assert told is not None, document[-2000:]
+    shown = re.search(r'data-told="(rank 0, tick \d+: MPI_\w+)\n[^"]*master\.c:\d+\n', document)
+    assert shown is not None, document[-2000:]
     drawn = re.search(r'data-arrow="message from rank \d to rank 0: tag \d+, \d+ bytes', document)
     assert drawn is not None, document[-2000:]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -78,6 +79,17 @@ async def test_next_undoes_reverse_next() -> None:
             assert (now.cut, after.differences(now)) == (after.cut, ())
 
 
+class Stop(NamedTuple):
+    """Where the rank is, and what it had printed and written by then."""
+
+    now: int
+    function: str
+    line: int | None
+    total: str
+    output: tuple[str, ...]
+    written: str
+
+
 async def test_reverse_continue_meets_the_stops_of_the_way_forward(tmp_path: Path) -> None:
     """Of all kinds: also inside an MPI call, and where the rank writes. What it has written, to a
     file and to standard output, is always what it had written there."""
@@ -89,28 +101,28 @@ async def test_reverse_continue_meets_the_stops_of_the_way_forward(tmp_path: Pat
             for line in lines:
                 assert not (await job.group.console(one, line)).errors
 
-        async def here() -> tuple[object, ...]:
+        async def here() -> Stop:
             await past.traveller.near.drained()
             stack = (await job.backtrace(one)).values[0]
             total = (await job.evaluate(one, "total")).values[0]
             output = [line for line in text().splitlines() if line.startswith("rank 0")]
             written = log.read_text() if log.exists() else ""
-            now = past.traveller.cut()[0]
-            return now, stack[0].location.function, stack[0].location.line, total, output, written
+            now, at = past.traveller.cut()[0], stack[0].location
+            return Stop(now, at.function, at.line, total, tuple(output), written)
 
         await typed("handle SIGUSR1 nostop noprint pass", "catch signal SIGUSR1")
         await typed("watch total if total > 8")
         await job.group.console(RankSet.of([1]), "handle SIGUSR1 nostop noprint pass")
         await job.add_breakpoint(one, "add_up", condition="step % 2")
-        forward = []
-        while not forward or forward[-1][3] != "1028":
+        forward: list[Stop] = []
+        while not forward or forward[-1].total != "1028":
             await job.resume(job.ranks)
             forward.append(await here())
-        functions = [each[1] for each in forward]
+        functions = [each.function for each in forward]
         assert functions.count("add_up") == 2, functions
-        assert sum(now % 2 for now, *_ in forward) == 2
+        assert sum(each.now % 2 for each in forward) == 2
         assert "on_signal" in functions
-        assert len({tuple(each[4]) for each in forward}) > 3, "it writes between them"
+        assert len({each.output for each in forward}) > 3, "it writes between them"
         hits = [each.hits for each in job.breakpoints()]
         for there in reversed(forward[:-1]):
             await past.reverse("continue", 0)
@@ -125,8 +137,8 @@ async def test_reverse_continue_meets_the_stops_of_the_way_forward(tmp_path: Pat
         step_2 = []
         for _ in range(8):
             await past.reverse("continue", 0)
-            *_, output, written = await here()
-            step_2.append((str(output).count("step 2."), str(written).count("step 2.")))
+            at = await here()
+            step_2.append((str(at.output).count("step 2."), at.written.count("step 2.")))
         assert step_2 == [(2, 2), (2, 1), (2, 1), (1, 1), (1, 1), (1, 0), (1, 0), (0, 0)]
         await typed("delete", "tbreak after_parts")
         await job.resume(job.ranks)
@@ -134,7 +146,7 @@ async def test_reverse_continue_meets_the_stops_of_the_way_forward(tmp_path: Pat
         totals = []
         for lines in ((), ("delete", "tbreak work"), ()):
             await past.reverse("continue", 0)
-            totals.append((await here())[3])
+            totals.append((await here()).total)
             await typed(*lines)
         assert totals == ["6", "3", "2"]
         told = (await job.group.console(one, "info breakpoints")).values[0]

@@ -1,19 +1,25 @@
-"""A process to debug, seen from outside."""
+"""Processes to debug, seen from outside, and GDBs to debug them with."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
+
+import pytest
+import pytest_asyncio
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.events import RankStopped
 from crdebug.debugger.gdb import GdbTarget
-from crdebug.debugger.target import BreakpointRequest
+from crdebug.debugger.target import BreakpointRequest, Notice, Target
 from crdebug.node import proc
+
+PROGRAMS = Path(__file__).parent / "programs"
 
 
 def soon() -> Deadline:
@@ -92,7 +98,56 @@ Spawn = Callable[..., Process]
 Launch = Callable[..., Awaitable[GdbTarget]]
 
 
-def kill_gdb(target: GdbTarget) -> None:
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """programs/rank.c, compiled."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    assert compiler is not None
+    executable = tmp_path_factory.mktemp("programs") / "rank"
+    source = PROGRAMS / "rank.c"
+    argv = [compiler, "-g", "-O0", "-Wall", "-Wextra", "-pthread", "-o"]
+    subprocess.run([*argv, executable, source], check=True)
+    return executable
+
+
+@pytest.fixture
+def spawn(program: Path) -> Iterator[Spawn]:
+    """Start rank.c with arguments; it is ended after the test."""
+    processes: list[Process] = []
+
+    def start(*arguments: str) -> Process:
+        processes.append(Process(program, *arguments))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.end()
+
+
+@pytest_asyncio.fixture
+async def launch(spawn: Spawn) -> AsyncIterator[Launch]:
+    """Start a GDB for a rank; it is closed after the test. told: gets its notices. scripts: that it
+    sources; crdebug's own stop a rank before its end, among other things.
+
+    It ends before the processes do: the end of a process that a stopped GDB holds is not seen by
+    its parent until GDB has seen it (ptrace(2), "Death under ptrace").
+    """
+    targets: list[GdbTarget] = []
+
+    async def start(
+        rank: int = 0,
+        told: Callable[[Notice], None] = lambda notice: None,
+        scripts: Sequence[Path] = (),
+    ) -> GdbTarget:
+        targets.append(await GdbTarget.launch(rank, soon(), scripts=scripts, subscriber=told))
+        return targets[-1]
+
+    yield start
+    for target in targets:
+        await target.close(soon())
+
+
+def kill_gdb(target: Target) -> None:
     os.kill(target.gdb_pid, signal.SIGKILL)
 
 

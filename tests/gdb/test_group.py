@@ -102,7 +102,7 @@ async def test_a_gdb_that_is_killed_leaves_the_others_usable(job: Job) -> None:
     while job.group.running != ALL:
         await asyncio.sleep(0)
     target = job.group[2]
-    kill_gdb(target)  # type: ignore[arg-type]
+    kill_gdb(target)
     with pytest.raises(GdbDied, match="rank 2: gdb ended"):
         await soon().wait(run, "the news")
     rest = ALL - RankSet.of([2])
@@ -114,7 +114,7 @@ async def test_a_gdb_that_is_killed_leaves_the_others_usable(job: Job) -> None:
 
 async def test_a_new_gdb_in_the_place_of_a_dead_one(job: Job, launch: Launch) -> None:
     await job.group.add_breakpoint(ALL, BreakpointRequest("hot", "n > 0"))
-    kill_gdb(job.group[1])  # type: ignore[arg-type]
+    kill_gdb(job.group[1])
     answers = await job.group.console(RankSet.of([1]), "info line")
     assert set(answers.errors) == {1}
     assert await job.group.adopt(await launch(1)) == ()

@@ -24,6 +24,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     compiler, where = shutil.which("cc"), tmp_path_factory.mktemp("nameless")
     assert compiler is not None
     library, executable = where / "libnameless.so", where / "waits"
+    argv: list[str | Path]
     argv = [compiler, *FLAGS.split(), "-s", "-o", library, PROGRAMS / "nameless.c"]
     subprocess.run(argv, check=True)
     argv = [compiler, "-g", "-O0", "-o", executable, PROGRAMS / "waits.c", library]

@@ -35,6 +35,7 @@ class Again:
         if len(self.failed) > MOST:
             return
         terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+        assert isinstance(terminal, pytest.TerminalReporter)
         for nodeid, reports in self.failed.items():
             terminal.ensure_newline()
             terminal.write_line(f"once more, alone: {nodeid}")

@@ -6,7 +6,10 @@ import asyncio
 import os
 import re
 import shlex
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -34,6 +37,28 @@ async def crdebug(*arguments: object, status: int = 0, seconds: float = 120.0) -
     """Run it to its end beside the event loop, which may have a session. Raises AssertionError."""
     ran = await asyncio.to_thread(mpirun.run, argv(*arguments), seconds=seconds)
     return ran.expect(status)
+
+
+@contextmanager
+def started(*arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """crdebug in the background; ended in the end, if it has not."""
+    with subprocess.Popen(
+        argv(*arguments),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=mpirun.environment(),
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+async def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    stdout, stderr = await asyncio.to_thread(process.communicate)
+    return process.returncode, stdout, stderr
 
 
 def complaint(ran: Finished) -> str:

@@ -151,10 +151,10 @@ def ask_all(paths: list[Path]) -> None:
         log.goes_one_sided(0, ends[rank])
         latest_cut(matching, rank, ends[rank] // 2, ends)
         latest_cut(matching, rank, ends[rank], ends)
-    for find in (messages, unmatched):
-        list(find(matching))
-    for find in (pending, in_flight):
-        list(find(matching, ends))
+    list(messages(matching))
+    list(unmatched(matching))
+    list(pending(matching, ends))
+    list(in_flight(matching, ends))
     for log in recorded.logs.values():
         for call in log.calls[:: max(1, len(log.calls) // 50)]:
             received_by(matching, call), sent_by(matching, call)

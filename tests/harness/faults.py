@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -213,11 +214,15 @@ def kill(pid: int | None) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
+def has_ended(pid: int) -> bool:
+    return not proc.is_alive(pid)
+
+
 async def gone(pids: Sequence[int]) -> None:
     """Wait until these processes have ended, whose children they may be."""
     limit = Deadline(_SECONDS)
     for pid in pids:
-        await limit.until(lambda pid=pid: not proc.is_alive(pid), f"process {pid} to end")  # type: ignore[misc]
+        await limit.until(partial(has_ended, pid), f"process {pid} to end")
 
 
 # ---- a crdebug that dies ------------------------------------------------------------------------

@@ -19,6 +19,8 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+import pytest
+
 from crdebug.attached.job import AttendedJob
 from crdebug.debugger.gdb import GdbTarget
 from crdebug.job import half_back
@@ -41,6 +43,7 @@ class Victim:
         self.plan, self.session = plan, session
         self.done = 0
         self.turn = asyncio.Lock()
+        self.patch = pytest.MonkeyPatch()
 
     def die(self) -> None:
         group = self.session.group
@@ -70,10 +73,11 @@ class Victim:
 
     def prepare(self) -> None:
         for step, name in _OF_RANKS.items():
-            setattr(GdbTarget, name, self.of_rank(step, getattr(GdbTarget, name)))
-        AttendedJob.rewind_output = self.of_rank("output", AttendedJob.rewind_output)  # type: ignore[assignment, method-assign]
+            self.patch.setattr(GdbTarget, name, self.of_rank(step, getattr(GdbTarget, name)))
+        rewinds = self.of_rank("output", AttendedJob.rewind_output)
+        self.patch.setattr(AttendedJob, "rewind_output", rewinds)
         for step, name in (("marked", "begin"), ("whole", "done")):
-            setattr(half_back, name, self.whole_job(step, getattr(half_back, name)))
+            self.patch.setattr(half_back, name, self.whole_job(step, getattr(half_back, name)))
 
     def die_by_steps(self) -> None:
         real = Reverse._take_back_output
@@ -83,7 +87,7 @@ class Victim:
             self.step_done(BY_STEPS)
             return await real(reverse)
 
-        Reverse._take_back_output = taken_back  # type: ignore[method-assign]
+        self.patch.setattr(Reverse, "_take_back_output", taken_back)
 
     def whole_job(self, step: str, real: Callable[..., None]) -> Callable[..., None]:
         def all_ranks(*arguments: object) -> None:

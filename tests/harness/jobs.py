@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError
 from crdebug.base.events import Event, JobOutput, RankRunning
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
 from crdebug.detached import jobs
+from crdebug.job.directory import JobDirectory
 from crdebug.session import Session
 from harness import mpirun
 
@@ -70,7 +72,7 @@ def as_by_default() -> Settings:
 
 @asynccontextmanager
 async def session(
-    program: Path,
+    program: str | Path,
     *arguments: object,
     ranks: int | None = None,
     name: str = JOB,
@@ -133,3 +135,8 @@ async def interrupt_after(job: Session, seconds: float) -> None:
     await job.interrupt()
     await running
     unsubscribe()
+
+
+async def there(job: str = JOB) -> None:
+    """Wait until a job has its record."""
+    await Deadline(60).until(JobDirectory(job).exists, f"job {job}")

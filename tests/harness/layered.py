@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
 
 from crdebug.base.deadline import Deadline
 from crdebug.native.recorder import clock
@@ -34,6 +35,13 @@ class Rank:
     def clock(self) -> Clock:
         with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as memory:
             return Clock.parse(os.pread(memory.fileno(), clock.SIZE, self.address))
+
+    def holds(self) -> bool:
+        """Where it is told to."""
+        return self.clock().held == clock.Held.AT_STOP
+
+    def holds_at(self, now: int) -> bool:
+        return self.holds() and self.clock().now == now
 
     def write(self, offset: int, value: int, size: int = 8) -> None:
         with open(f"/proc/{self.pid}/mem", "r+b", buffering=0) as memory:
@@ -81,7 +89,7 @@ class Running:
         return len(found) == self._count and all(rank.clock().now > 0 for rank in self.ranks)
 
     def held(self) -> bool:
-        return all(rank.clock().held == clock.Held.AT_STOP for rank in self.ranks)
+        return all(rank.holds() for rank in self.ranks)
 
     def finish(self, seconds: float = 200.0) -> str:
         out, err = self._process.communicate(timeout=seconds)
@@ -94,8 +102,11 @@ class Running:
 
 def symbol(library: Path, name: str) -> int:
     with library.open("rb") as file:
-        (found,) = ELFFile(file).get_section_by_name(".dynsym").get_symbol_by_name(name)
-        return int(found["st_value"])
+        section = ELFFile(file).get_section_by_name(".dynsym")
+        assert isinstance(section, SymbolTableSection)
+        found = section.get_symbol_by_name(name)
+        assert found is not None and len(found) == 1
+        return int(found[0]["st_value"])
 
 
 class Layered:

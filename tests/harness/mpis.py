@@ -38,6 +38,7 @@ class Mpi:
 
     @property
     def languages(self) -> tuple[str, ...]:
+        has: dict[str, str | Path]
         has = {"C": self.tool("mpicc"), "Fortran": self.tool("mpifort"), "mpi4py": self.python}
         return tuple(each for each, path in has.items() if os.access(path, os.X_OK))
 

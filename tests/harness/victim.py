@@ -21,6 +21,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import pytest
+
 from crdebug.attached.checkpoint import Operation
 from crdebug.base.events import Event, Progress, RankRunning
 from crdebug.job.directory import JobDirectory
@@ -38,11 +40,9 @@ def publish_when(last: asyncio.Event) -> Callable[[], None]:
         await last.wait()
         await publish(operation)
 
-    def undo() -> None:
-        Operation.publish = publish  # type: ignore[method-assign]
-
-    Operation.publish = after_all  # type: ignore[method-assign]
-    return undo
+    patch = pytest.MonkeyPatch()
+    patch.setattr(Operation, "publish", after_all)
+    return patch.undo
 
 
 class Victim:

@@ -119,7 +119,8 @@ class WorksWith:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for name, value in report.user_properties:
             if name == PROPERTY and not report.skipped:
-                mpi, column = value  # type: ignore[misc]
+                assert isinstance(value, tuple | list)  # a list of what an xdist worker sent
+                mpi, column = value
                 key = (report.nodeid, mpi, column)
                 self.outcomes.setdefault(key, set()).add(report.outcome)
 

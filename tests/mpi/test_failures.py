@@ -102,7 +102,7 @@ async def test_a_program_that_ends_before_mpi_init(
 
 
 async def test_a_program_that_is_no_mpi_program_is_a_rank_too() -> None:
-    async with session("true", ranks=2) as job:  # type: ignore[arg-type]
+    async with session("true", ranks=2) as job:
         assert await run_to_end(job) == 0
 
 
@@ -245,7 +245,7 @@ async def test_a_launcher_that_is_killed_while_the_ranks_run() -> None:
         await job.resume(job.ranks)
         for each in job.breakpoints():
             await job.delete_breakpoint(each.number)
-        launcher = launcher_of("job")
+        launcher, ended = launcher_of("job"), False
 
         def end_it(event: object) -> None:
             nonlocal ended
@@ -253,7 +253,6 @@ async def test_a_launcher_that_is_killed_while_the_ranks_run() -> None:
                 ended = True
                 signals.kill(launcher, None, signal.SIGKILL)
 
-        ended = False
         job.subscribe(end_it)
         stop = await job.resume(job.ranks)
         assert {each.reason for each in stop.stops} == {StopReason.KILLED}
@@ -275,7 +274,7 @@ async def test_a_signal_for_the_job_reaches_its_launcher(number: int) -> None:
 
 async def test_python_is_taken_for_the_rank_that_it_becomes() -> None:
     """It may load an MPI library at any time, so it is held before its main."""
-    async with session(sys.executable, "-c", "pass", ranks=1) as job:  # type: ignore[arg-type]
+    async with session(sys.executable, "-c", "pass", ranks=1) as job:
         # Debian's python3 has no symbols: main is called with argc, argv (System V ABI)
         assert (await job.evaluate(job.ranks, "$rdi")).values == {0: "3"}
         assert "pass" in (await job.evaluate(job.ranks, "((char**)$rsi)[2]", "/s")).values[0]

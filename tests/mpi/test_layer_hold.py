@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -40,9 +41,9 @@ def test_a_held_rank_takes_large_messages(tmp_path: Path) -> None:
     with job.running() as running:
         first, second = running.find()
         # rank 0 posts a receive (its third call), and holds before it waits for it
-        running.wait(lambda: first.clock().held == 1 and first.clock().now == 6, "rank 0 holds")
+        running.wait(partial(first.holds_at, 6), "rank 0 holds")
         running.wait(lambda: second.clock().now >= 8, "rank 1 has sent it all")
-        assert first.clock().held == 1
+        assert first.holds()
         first.stop_at(NEVER)
         assert running.finish() == "received\n"
 
@@ -54,7 +55,7 @@ def test_a_run_goes_on_where_the_log_ends(tmp_path: Path, program: str) -> None:
         job = Layered(tmp_path / f"time{stop}", program, "--rounds", 12, "--jitter-us", 500)
         with job.running(stop) as running:
             rank = running.find()[0]
-            running.wait(lambda rank=rank: rank.clock().held == 1, "rank 0 holds")
+            running.wait(rank.holds, "rank 0 holds")
             calls = job.log(0).calls[:]
         job.run()  # checks itself
         again = job.log(0)
@@ -75,15 +76,16 @@ def test_a_receive_that_is_cancelled_where_the_log_ends(tmp_path: Path) -> None:
             other.stop_at(NEVER)
         for stop in range(2, 100, 2):
             rank.stop_at(stop)
-            running.wait(
-                lambda stop=stop: rank.clock().held == 1 and rank.clock().now == stop,  # type: ignore[misc]
-                f"rank 0 holds at {stop}",
-            )
+            running.wait(partial(rank.holds_at, stop), f"rank 0 holds at {stop}")
             if job.log(0).calls[-1].name == "MPI_Cancel":
                 break
     assert job.log(0).calls[-1].name == "MPI_Cancel"
     job.run()  # checks itself
     assert job.log(0).calls[-1].name == "MPI_Finalize"
+
+
+def all_replay(ranks: Sequence[Rank]) -> bool:
+    return all(rank.clock().replaying for rank in ranks)
 
 
 def written(path: Path) -> bytes:
@@ -118,7 +120,7 @@ SENDS: dict[str, Callable[[RankLog, int], int]] = {
 def settled(job: Layered, program: str, running: Running) -> tuple[int, ...]:
     """The clocks once rank 0 holds, and nobody gets any further."""
     first, *others = running.ranks
-    running.wait(lambda: first.clock().held == 1, "rank 0 holds")
+    running.wait(first.holds, "rank 0 holds")
     if program not in SENDS:
         running.wait(running.held, "all ranks hold")
     else:
@@ -168,7 +170,7 @@ def test_receives_that_were_open_when_we_went_back(
             for log, data in zip(logs, late, strict=True):
                 put(log, data, size)
             held = [rank for rank in running.ranks if rank.clock().held]
-            running.wait(lambda held=held: all(r.clock().replaying for r in held), "they know")
+            running.wait(partial(all_replay, held), "they know")
             for rank in running.ranks:
                 rank.stop_at(NEVER)
             assert running.finish() == recorded

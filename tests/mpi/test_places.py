@@ -42,8 +42,8 @@ async def test_a_line_is_in_the_file_that_the_ranks_are_in() -> None:
         await talk("delete")
         late = next(n for n, text in enumerate(SOURCE, 1) if "dlopen(" in text)
         # as in GDB, it ends at each return on the way: to children(), and to main()
-        said = [await talk(f"advance {late}") for _ in range(3)]
-        assert f"[0-1] late at {STOPS}:{late}" in said[-1]
+        stops = [await talk(f"advance {late}") for _ in range(3)]
+        assert f"[0-1] late at {STOPS}:{late}" in stops[-1]
 
 
 async def test_crdebug_s_own_code_is_no_place() -> None:

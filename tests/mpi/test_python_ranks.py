@@ -54,15 +54,15 @@ async def test_the_stacks_of_python(mpi: Mpi, tmp_path: Path) -> None:
         with pytest.raises(NoRankAnswered, match="cannot read its Python stacks: "):
             await talk("pybt")  # Python's main has not begun
         await talk("barrier MPI_Barrier")
-        ways = (r"\[1-2\]", _MEETS, _RELAXES, _MAIN, _MODULE)
-        ways += (r"\[0\]", _MEETS, _RELAXES, _FIRST, _MAIN, _MODULE)
-        assert _are(await talk("pybt"), *ways)
+        others = (r"\[1-2\]", _MEETS, _RELAXES, _MAIN, _MODULE)
+        first = (r"\[0\]", _MEETS, _RELAXES, _FIRST, _MAIN, _MODULE)
+        assert _are(await talk("pybt"), *others, *first)
         assert _are(await talk("[1] pybt 2"), r"\[1\]", _MEETS, _RELAXES)
         # where they part, and all that runs Python
         tree = await talk("pybt --tree --function-only")
         assert re.search(r"^\[0-2\] 3 ranks\n +<module>\n +main\n├ \[1-2\]", tree), tree
-        threads = await talk("pybt --threads")
-        assert re.search(r"^\[0-2\] 3 threads\n( .*\n)* +helps at nested.py:", threads), threads
+        text = await talk("pybt --threads")
+        assert re.search(r"^\[0-2\] 3 threads\n( .*\n)* +helps at nested.py:", text), text
         # each C function that runs Python, with what it runs
         both = _frames(await talk("[1] pybt --both"))
         assert both[1].startswith("#0 ") and "MPI_Barrier" in both[1]
@@ -90,7 +90,7 @@ async def test_the_stacks_of_python(mpi: Mpi, tmp_path: Path) -> None:
         threads = (await job.info_threads(RankSet.of([1]))).values[1]
         said = [await _said(talk, each.number) for each in threads]
         assert sum("helps () at nested.py:" in each for each in said) == 1
-        assert sum(_are(each, r"\[1\]", *ways[1:5]) for each in said) == len(said) - 1
+        assert sum(_are(each, r"\[1\]", *others[1:]) for each in said) == len(said) - 1
         await talk(f"[1] thread {threads[-1].number}")  # the MPI library's, or the helper's
         assert "_PyEval_EvalFrameDefault" in await talk("[1] pybt --both")
     finally:

@@ -45,9 +45,9 @@ def say(what: str, status: int, number: int = 0) -> None:
 def ask(what: str) -> int:
     comm.barrier()
     status, number = app.checkpoint(what) if rank == 0 else (0, 0)
-    status = comm.bcast(int(status))
-    say(what, status, number)
-    return status
+    told: int = comm.bcast(int(status))
+    say(what, told, number)
+    return told
 
 
 app.register(callback("inner"))

@@ -14,7 +14,8 @@ ready, held = threading.Lock(), threading.Lock()
 
 
 def helps() -> None:
-    ready.release(), held.acquire()
+    ready.release()
+    held.acquire()
 
 
 class Solver:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
+import pytest_asyncio
 from fake_mi import FakeGdb
 
 from crdebug.base.deadline import Deadline
@@ -47,6 +48,19 @@ class Rank:
 
     def stops(self) -> list[RankStopped]:
         return [each for each in self.told if isinstance(each, RankStopped)]
+
+
+@pytest_asyncio.fixture
+async def rank() -> AsyncIterator[Rank]:
+    rank = Rank()
+    yield rank
+    await rank.target.close(soon())
+
+
+@pytest_asyncio.fixture
+async def attached(rank: Rank) -> Rank:
+    await rank.attach()
+    return rank
 
 
 VERBS: dict[str, Callable[[GdbTarget], Awaitable[object]]] = {

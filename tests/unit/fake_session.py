@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from fake_history import FakeHistory
 
@@ -29,6 +30,7 @@ from crdebug.debugger.group import RankInfo
 from crdebug.debugger.stacktree import StackTree, merge
 from crdebug.debugger.summary import deviating
 from crdebug.debugger.target import Frame, PointKind, ThreadInfo
+from crdebug.session import Session
 from crdebug.session.points import Display
 from crdebug.session.running import StopMode
 from crdebug.session.selecting import true_ranks, truths
@@ -39,7 +41,9 @@ RELAX = Location(0x2000, "relax", "heat.c", 41)
 POLL = Location(0x7F00, "poll")
 
 
-def stops(ranks: RankSet, reason: StopReason, detail: str = "", at: Location | None = RELAX):
+def stops(
+    ranks: RankSet, reason: StopReason, detail: str = "", at: Location | None = RELAX
+) -> tuple[RankStopped, ...]:
     """One stop for each rank."""
     return tuple(RankStopped(rank, reason, detail, 1, at) for rank in ranks)
 
@@ -169,9 +173,10 @@ class FakeSession:
         if found is None:
             text = f'No symbol "{expression}" in current context.'
             return Answers({}, {rank: GdbError(text, expression) for rank in ranks})
+        answers = {rank: found[rank] for rank in ranks}
         return Answers(
-            {r: found[r] for r in ranks if isinstance(found[r], str)},
-            {r: found[r] for r in ranks if isinstance(found[r], CrdebugError)},
+            {rank: each for rank, each in answers.items() if isinstance(each, str)},
+            {rank: each for rank, each in answers.items() if isinstance(each, CrdebugError)},
         )
 
     async def backtrace(self, ranks: RankSet, limit: int = 0) -> Answers[tuple[Frame, ...]]:
@@ -321,3 +326,8 @@ class FakeSession:
 
     def checkpoints(self) -> tuple[Checkpoint, ...]:
         return tuple(self._checkpoints)
+
+
+def as_session(fake: FakeSession) -> Session:
+    """For what is declared to work on a real one."""
+    return cast(Session, fake)

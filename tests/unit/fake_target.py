@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from crdebug.base.deadline import Deadline
@@ -16,13 +16,15 @@ from crdebug.debugger.target import (
     BreakpointRequest,
     Frame,
     Inserted,
+    KeptInfo,
     Motion,
     Notice,
     Selection,
     TargetState,
     ThreadInfo,
 )
-from crdebug.mi.records import Result
+from crdebug.gdbscripts.wire import Thread
+from crdebug.mi.records import MiTuple, Result
 
 HERE = Location(0x1000, "main", "ring.c", 7)
 
@@ -87,8 +89,16 @@ class FakeTarget:
         return self._pid
 
     @property
+    def gdb_pid(self) -> int:
+        return 1000 + self._rank
+
+    @property
     def dead(self) -> bool:
         return self._state is TargetState.DEAD
+
+    @property
+    def lent(self) -> bool:
+        return False
 
     @property
     def last_stop(self) -> RankStopped | None:
@@ -121,6 +131,20 @@ class FakeTarget:
         await self._call("detach held" if hold else "detach")
         self._pid, self._state, self._last = None, TargetState.IDLE, None
 
+    async def lend(self, signal: int, deadline: Deadline) -> None:
+        await self._call("lend")
+
+    async def take_back(self, deadline: Deadline) -> None:
+        await self._call("take back")
+
+    async def walk_out(
+        self, before: Sequence[Thread], selected: int, stop: RankStopped | None, deadline: Deadline
+    ) -> None:
+        await self._call("walk out")
+
+    def mark_ended(self, detail: str | None) -> None:
+        self._state, self._pid = TargetState.EXITED, None
+
     async def resume(self, deadline: Deadline) -> None:
         await self._run("resume")
 
@@ -137,6 +161,9 @@ class FakeTarget:
         await self._run(motion.verb.value)
 
     async def arrive(self, deadline: Deadline) -> None:
+        pass
+
+    async def settle(self, deadline: Deadline) -> None:
         pass
 
     async def stopped(self) -> RankStopped:
@@ -194,6 +221,33 @@ class FakeTarget:
 
     async def delete_breakpoint(self, gdb_number: int, deadline: Deadline) -> None:
         await self._call(f"delete {gdb_number}")
+
+    async def keep(self, name: str, ranges: Sequence[str], deadline: Deadline) -> KeptInfo:
+        await self._call(f"keep {name}")
+        return KeptInfo(0, 0)
+
+    async def put_back_obstacles(self, name: str, deadline: Deadline) -> tuple[str, ...]:
+        return ()
+
+    async def hold(self, deadline: Deadline) -> None:
+        await self._call("hold")
+
+    async def put_memory_back(self, name: str, deadline: Deadline) -> None:
+        await self._call(f"put back {name}")
+
+    async def show_put_back(
+        self, name: str, deadline: Deadline, stop: RankStopped | None = None
+    ) -> RankStopped:
+        await self._call(f"show {name}")
+        self._last = stop or RankStopped(self._rank, StopReason.OTHER, "", 1, HERE)
+        return self._last
+
+    async def forget(self, name: str, deadline: Deadline) -> None:
+        await self._call(f"forget {name}")
+
+    async def walk(self, command: str, deadline: Deadline) -> MiTuple:
+        await self._call(command)
+        return MiTuple()
 
     async def kill(self, deadline: Deadline) -> None:
         await self._call("kill")

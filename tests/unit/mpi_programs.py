@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from dataclasses import dataclass
+from typing import Protocol
 
 ANY = -1
 
@@ -26,6 +27,12 @@ class Op:
     tag2: int = 0
     group: tuple[int, ...] = ()
     opens: bool = False
+
+
+class Add(Protocol):
+    """Appends a call to a rank's program. posts: it posts an operation, to be waited for."""
+
+    def __call__(self, rank: int, op: Op, posts: bool = False) -> None: ...
 
 
 COLLECTIVES = ("MPI_Bcast", "MPI_Reduce", "MPI_Barrier", "MPI_Allreduce", "MPI_Scan")
@@ -75,7 +82,7 @@ def random_programs(chooser: random.Random, size: int, length: int) -> list[list
     return programs
 
 
-def _window(chooser: random.Random, size: int, add) -> None:  # type: ignore[no-untyped-def]
+def _window(chooser: random.Random, size: int, add: Add) -> None:
     if chooser.random() < 0.4:
         opens = chooser.random() < 0.5
         for rank in range(size):
@@ -97,7 +104,7 @@ def _window(chooser: random.Random, size: int, add) -> None:  # type: ignore[no-
                 add(rank, Op(f"MPI_Win_{name}", group=group))
 
 
-def _message(chooser: random.Random, size: int, add) -> None:  # type: ignore[no-untyped-def]
+def _message(chooser: random.Random, size: int, add: Add) -> None:
     source, target = chooser.randrange(size), chooser.randrange(size)
     tag, bytes_ = chooser.randrange(2), chooser.choice((8, 8, 5000))
     seen_source = ANY if chooser.random() < 0.3 else source

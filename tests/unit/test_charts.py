@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
-from fake_session import FakeSession
+from fake_session import FakeSession, as_session
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -219,7 +219,7 @@ async def test_the_commands(tmp_path: Path) -> None:
     session = WithNumbers()
 
     async def said(line: str) -> list[str]:
-        return render(await standard().run(Context(session), line)).splitlines()
+        return render(await standard().run(Context(as_session(session)), line)).splitlines()
 
     assert (await said("plot u over t"))[0] == "u (Y) over t (X)"
     assert (await said("[0-1] plot x"))[0] == "x (Y) over rank (X)"

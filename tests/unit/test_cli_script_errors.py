@@ -35,7 +35,7 @@ def test_what_becomes_of_the_job_when_a_script_fails(
     script.write_text(lines)
     result = crdebug_(kind, "--batch", "-x", str(script), *what)
     assert result.exit_code == ("frob" in lines), result.output
-    left = [" ".join(each) for each in world.session.asked if each[0] == "detach"]
+    left = [" ".join(map(str, each)) for each in world.session.asked if each[0] == "detach"]
     assert left == ([asked] if asked else [])
     followed = [each for each in world.asked if each[0] == "follow"]
     assert followed == ([("follow", "heat", True)] if (kind, asked) == ("run", "detach") else [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 
 import pytest
-from fake_session import FakeSession, a_checkpoint, stops, together
+from fake_session import FakeSession, a_checkpoint, as_session, stops, together
 
 from crdebug.base.errors import BadInput, CrdebugError, GdbError, Refused, StoreError
 from crdebug.base.events import GroupStopped, StopReason
@@ -26,7 +26,7 @@ def session() -> FakeSession:
 
 @pytest.fixture
 def context(session: FakeSession) -> Context:
-    return Context(session)
+    return Context(as_session(session))
 
 
 REGISTRY = standard()
@@ -306,7 +306,7 @@ async def test_a_checkpoint_that_is_not_there(context: Context) -> None:
 async def test_quit_says_what_becomes_of_the_job(
     session: FakeSession, owns_job: bool, question: str, asked: list[tuple[str]]
 ) -> None:
-    context = Context(session, owns_job=owns_job)
+    context = Context(as_session(session), owns_job=owns_job)
     questions: list[str] = []
     answers = [False, True]
 
@@ -328,7 +328,7 @@ async def test_quit_after_the_end_asks_nothing(session: FakeSession) -> None:
         raise AssertionError(question)
 
     session.ended = 0
-    context = Context(session, confirm=confirm)
+    context = Context(as_session(session), confirm=confirm)
     assert await run(context, "quit") == results.Left("heat", detached=False)
 
 
@@ -362,7 +362,7 @@ async def test_commands_run_for_those_that_hit_and_as_often_as_they_let_the_job_
     session: FakeSession,
 ) -> None:
     shown: list[results.Result] = []
-    context = Context(session, show=shown.append)
+    context = Context(as_session(session), show=shown.append)
     session.values["x"] = ("1",) * 4
     await run(context, "break relax")
     await REGISTRY.run(context, "commands 1", ("silent", "print x", "continue"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fake_session import FakeSession
+from fake_session import FakeSession, as_session
 
 from crdebug.base.errors import BadInput, GdbError, NotAvailable
 from crdebug.commands.arguments import flag, option, parse, rest, word
@@ -26,7 +26,7 @@ def session() -> FakeSession:
 
 
 async def said(session: FakeSession, line: str) -> list[str]:
-    return render(await REGISTRY.run(Context(session), line)).splitlines()
+    return render(await REGISTRY.run(Context(as_session(session)), line)).splitlines()
 
 
 async def test_print_sums_up_and_each_does_not(session: FakeSession) -> None:

@@ -6,7 +6,7 @@ import difflib
 import re
 
 import pytest
-from fake_session import FakeSession
+from fake_session import FakeSession, as_session
 
 from crdebug.base.errors import BadInput
 from crdebug.commands.completion import complete
@@ -24,7 +24,7 @@ SUBJECTS = [
 
 
 async def text_of(line: str) -> str:
-    result = await REGISTRY.run(Context(FakeSession()), line)
+    result = await REGISTRY.run(Context(as_session(FakeSession())), line)
     assert isinstance(result, Text)
     return result.text
 
@@ -65,7 +65,7 @@ def test_every_command_is_worth_reading_about() -> None:
 
 @pytest.fixture
 async def context() -> Context:
-    context = Context(FakeSession())
+    context = Context(as_session(FakeSession()))
     for line in ("break relax", "break main", "checkpoint", "define-set edge 0,3"):
         await REGISTRY.run(context, line)
     return context
@@ -108,7 +108,7 @@ def test_completion_replaces_what_was_typed(context: Context) -> None:
 
 
 async def test_apropos_finds_commands_by_any_word_of_their_help() -> None:
-    registry, context = standard(), Context(FakeSession())
+    registry, context = standard(), Context(as_session(FakeSession()))
 
     async def found(line: str) -> list[str]:
         result = await registry.run(context, line)

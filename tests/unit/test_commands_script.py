@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fake_session import FakeSession
+from fake_session import FakeSession, as_session
 
 from crdebug.base.errors import BadInput
 from crdebug.commands.context import Context
@@ -33,7 +33,7 @@ def write(directory: Path, text: str) -> str:
 
 
 async def run(lines: tuple[ScriptLine, ...]) -> tuple[list[str], list[Result]]:
-    registry, context = standard(), Context(FakeSession())
+    registry, context = standard(), Context(as_session(FakeSession()))
     shown: list[str] = []
     got: list[Result] = []
     await play(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fake_session import FakeSession
+from fake_session import FakeSession, as_session
 
 from crdebug.base.errors import BadInput, GdbError
 from crdebug.base.events import JobSays
@@ -31,7 +31,7 @@ async def play(context: Context, *lines: str) -> list[str]:
 
 
 async def test_names_states_and_the_focus(session: FakeSession) -> None:
-    context = Context(session)
+    context = Context(as_session(session))
     said = await play(
         context, "define-set edge 0,3", "define-set big where x > 2", "[all - edge] print x"
     )
@@ -63,17 +63,17 @@ async def test_a_predicate_that_fails_on_some_ranks_tells_gdbs_own_message(
     session.subscribe(lambda event: told.append(event.text) if isinstance(event, JobSays) else None)
     bad = GdbError("Cannot access memory at address 0x0", "print *p > 2")
     session.values["*p > 2"] = ["1", bad, "{a = 1}", "0"]
-    assert await play(Context(session), "[where *p > 2] print x") == ["[0] = 1"]
+    assert await play(Context(as_session(session)), "[where *p > 2] print x") == ["[0] = 1"]
     assert told == [
         "[1] error, so not in 'where *p > 2': Cannot access memory at address 0x0",
         "[2] error, so not in 'where *p > 2': '*p > 2' is {a = 1}, not a number",
     ]
     with pytest.raises(NoRankAnswered, match='No symbol "nothing" in current context'):
-        await play(Context(session), "[where nothing] print x")
+        await play(Context(as_session(session)), "[where nothing] print x")
 
 
 async def test_a_set_may_be_empty_but_is_not_addressed(session: FakeSession) -> None:
-    context = Context(session)
+    context = Context(as_session(session))
     assert await play(context, "define-set none @running", "info sets") != []
     for line in ("[none] print x", "focus none", "[where x > 2 - 5] print x"):
         session.values["x > 2 - 5"] = ["0"] * 4

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from fake_history import VIEW
-from fake_session import FakeSession
+from fake_session import FakeSession, as_session
 
 from crdebug.base.errors import BadInput, Refused
 from crdebug.base.ranks import RankSet
@@ -33,7 +33,7 @@ def session() -> FakeSession:
 
 @pytest.fixture
 def context(session: FakeSession) -> Context:
-    return Context(session)  # type: ignore[arg-type]
+    return Context(as_session(session))
 
 
 async def said(context: Context, line: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fake_session import FakeSession
+from fake_session import FakeSession, as_session
 
 from crdebug.base.errors import DeadlineExpired
 from crdebug.base.events import RankRunning
@@ -28,7 +28,7 @@ def session() -> FakeSession:
 
 @pytest.fixture
 def context(session: FakeSession) -> Context:
-    return Context(session)  # type: ignore[arg-type]
+    return Context(as_session(session))
 
 
 NAMES = [
@@ -101,12 +101,12 @@ async def test_the_focus_is_asked_and_nobody_when_all_have_ended(
 
 
 async def test_a_gdb_that_takes_too_long_offers_nothing(
-    session: FakeSession, context: Context
+    session: FakeSession, context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def slow(rank: int, line: str) -> tuple[str, ...]:
         raise DeadlineExpired("gdb's answer", 1.0)
 
-    session.complete = slow  # type: ignore[method-assign]
+    monkeypatch.setattr(session, "complete", slow)
     assert await Names(REGISTRY, context).complete("print resid") == ()
 
 

@@ -18,9 +18,10 @@ import pytest
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrsFailed, DeadlineExpired, NotAvailable, StoreError
-from crdebug.checkpoint.criu import Criu, errors_in
+from crdebug.checkpoint.criu import Criu
 from crdebug.node import container
 from crdebug.node.criu_program import CriuProgram
+from crdebug.node.criu_trial import errors_in
 from harness.scripts import BY_PATH
 
 pytestmark = pytest.mark.unit
@@ -126,21 +127,28 @@ def soon() -> Deadline:
     return Deadline(60.0)
 
 
-class Frozen:
-    """What is to happen while the job is frozen."""
+class Called:
+    """Notes what it is called with, or fails."""
 
     def __init__(self, error: BaseException | None = None) -> None:
         self.pids: list[int] = []
         self.error = error
 
-    async def __call__(self, pid: int) -> int:
+    def noted(self, pid: int) -> int:
         self.pids.append(pid)
         if self.error is not None:
             raise self.error
         return pid
 
 
-class Whole(Frozen):
+class Frozen(Called):
+    """What is to happen while the job is frozen."""
+
+    async def __call__(self, pid: int) -> int:
+        return self.noted(pid)
+
+
+class Whole(Called):
     """What is to happen once a restored job is whole. said: of the plan, by the action script."""
 
     def __init__(self, plan: Path, said: str = "done", error: BaseException | None = None) -> None:
@@ -149,7 +157,7 @@ class Whole(Frozen):
         plan.write_text(said)
 
     async def __call__(self, pid: int) -> tuple[Path, int]:
-        return self.plan, await super().__call__(pid)
+        return self.plan, self.noted(pid)
 
 
 async def test_a_dump(world: World) -> None:

@@ -17,10 +17,12 @@ from crdebug.checkpoint.protocol import (
     AwaitWaitpoint,
     Detach,
     Failed,
+    Instruction,
     Phase,
     Protocol,
     Rung,
 )
+from crdebug.checkpoint.protocol import Event as ProtocolEvent
 
 pytestmark = pytest.mark.unit
 
@@ -171,10 +173,10 @@ async def test_how_an_action_fails_is_what_the_machine_hears(
     heard: list[Failed] = []
     handle = Protocol.handle
 
-    def listen(machine: Protocol, event: object) -> object:
+    def listen(machine: Protocol, event: ProtocolEvent) -> list[Instruction]:
         if isinstance(event, Failed):
             heard.append(event)
-        return handle(machine, event)  # type: ignore[arg-type]
+        return handle(machine, event)
 
     monkeypatch.setattr(Protocol, "handle", listen)
     machine, actions = checkpoint(), FakeActions()
@@ -237,10 +239,10 @@ async def test_a_machine_that_refuses_an_event_hangs_nothing(
     machine, actions = checkpoint(), FakeActions()
     handle = Protocol.handle
 
-    def refuse(self: Protocol, event: object) -> object:
+    def refuse(self: Protocol, event: ProtocolEvent) -> list[Instruction]:
         if getattr(event, "instruction", None) == AwaitWaitpoint(1):
             raise InvalidTransition("refused", story=("a", "b"))
-        return handle(self, event)  # type: ignore[arg-type]
+        return handle(self, event)
 
     monkeypatch.setattr(Protocol, "handle", refuse)
     with pytest.raises(InvalidTransition):
@@ -341,7 +343,9 @@ async def test_a_cancellation_that_comes_before_the_first_step_of_a_dump() -> No
     assert not others()
 
 
-async def test_what_is_broken_off_is_told_so_once_and_cleans_up_in_peace() -> None:
+async def test_what_is_broken_off_is_told_so_once_and_cleans_up_in_peace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     machine, actions = checkpoint(), FakeActions()
     reached, cleaned = asyncio.Event(), asyncio.Event()
 
@@ -354,7 +358,7 @@ async def test_what_is_broken_off_is_told_so_once_and_cleans_up_in_peace() -> No
                 await asyncio.sleep(0)
             cleaned.set()
 
-    actions.dump = dump  # type: ignore[method-assign]
+    monkeypatch.setattr(actions, "dump", dump)
     task = asyncio.create_task(drive(machine, actions, actions))
     await soon(reached.wait())
     for _ in range(3):

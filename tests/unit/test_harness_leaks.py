@@ -117,18 +117,19 @@ def test_a_mount_is_told_and_those_of_others_are_not(machine: Path, tmp_path: Pa
     with subprocess.Popen(
         argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
     ) as watcher:
-        assert watcher.stdin is not None and watcher.stdout is not None
+        asks, answers = watcher.stdin, watcher.stdout
+        assert asks is not None and answers is not None
 
         def look() -> str:
-            watcher.stdin.write("look\n")
-            watcher.stdin.flush()
-            return watcher.stdout.readline()
+            asks.write("look\n")
+            asks.flush()
+            return answers.readline()
 
         assert look() == "\n"
         (machine / "theirs").mkdir()
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(machine / "theirs")], check=True)
         assert look() == "\n"
-        watcher.stdin.close()
+        asks.close()
     assert take(tmp_path / "home").left_since(before) == (f"mount {machine / 'theirs'}",)
 
 

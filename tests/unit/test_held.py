@@ -10,7 +10,7 @@ import pytest
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import Refused
-from crdebug.node import proc, process_tree, ptrace
+from crdebug.node import proc, process_tree
 from crdebug.node.ptrace import Held, Traced, held_container
 
 pytestmark = pytest.mark.unit
@@ -29,7 +29,8 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 def traced_at_first(monkeypatch: pytest.MonkeyPatch, tracer: int) -> None:
     """The kernel says once that somebody has it."""
-    real, told = Held.seize, []
+    real = Held.seize
+    told: list[int] = []
 
     def seize(self: Held, pid: int) -> bool:
         if not told:
@@ -63,7 +64,7 @@ async def test_one_that_is_on_its_way_out_is_waited_for(
             ending.kill()
             return pid == ending.pid
 
-        monkeypatch.setattr(ptrace.proc, "is_ending", is_ending)
+        monkeypatch.setattr(proc, "is_ending", is_ending)
         async with held_container(INIT, Deadline(60)):
             assert asked == [ending.pid] and not proc.is_alive(ending.pid)
             assert {thread.tracer for thread in proc.threads(process)} == {os.getpid()}

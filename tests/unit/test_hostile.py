@@ -12,6 +12,7 @@ from test_staging import take
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import Refused, StoreError
+from crdebug.base.settings import cache_home
 from crdebug.checkpoint import staging
 from crdebug.checkpoint.store import CheckpointStore
 from crdebug.detached import batch
@@ -34,7 +35,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def a_job(home: Path) -> JobDirectory:
     """One that has ended and left a checkpoint, with a starter in the cache."""
     directory = JobDirectory("heat")
-    starter = owners.settings.cache_home() / "native" / "0123" / "starter"
+    starter = cache_home() / "native" / "0123" / "starter"
     owners.make_readable(starter.parent)
     starter.touch(0o755)
     starter.chmod(0o755)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 
 import pytest
 from fake_target import FakeTarget
@@ -46,7 +47,7 @@ class Job:
 
 
 @pytest.fixture
-async def job():
+async def job() -> AsyncIterator[Job]:
     made = Job()
     await made.talk("set stop-mode rank")
     yield made

@@ -29,7 +29,7 @@ from crdebug.job.directory import JobDirectory
 from crdebug.job.launch import Given, launch
 from crdebug.job.launch_environment import added_to
 from crdebug.job.ranks_there import await_ranks, why_ended
-from crdebug.native.build import Native
+from crdebug.native.build import Native, build
 from crdebug.node import container as containers
 
 pytestmark = pytest.mark.unit
@@ -361,7 +361,7 @@ async def test_four_at_once_with_an_empty_cache_get_four_names(
     container: Container, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The compiler takes longer than it takes the others to look for a name."""
-    all_wait, built = asyncio.Barrier(4), launching.build
+    all_wait, built = asyncio.Barrier(4), build
 
     async def slow(compiler: str, deadline: Deadline) -> Native:
         await all_wait.wait()

@@ -255,9 +255,9 @@ def speaks_to_gdb(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
     for node in strings(tree):
         if MI_COMMAND.match(node.value):
             yield node.lineno, f"says {node.value!r}: {hint}"
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and node.attr == "mi":
-            yield node.lineno, f"uses .mi: {hint}"
+    for each in ast.walk(tree):
+        if isinstance(each, ast.Attribute) and each.attr == "mi":
+            yield each.lineno, f"uses .mi: {hint}"
     for line, name in imported(tree, module):
         if name == "crdebug.debugger.gdb.GdbTarget" and module != LAUNCHES:
             yield line, f"imports {name}: a rank under a debugger is a Target to all but {LAUNCHES}"

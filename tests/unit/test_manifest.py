@@ -170,7 +170,18 @@ def test_any_damage_is_refused_in_one_sentence(tmp_path: Path, count: int) -> No
 def test_what_is_sealed_anew_is_a_manifest_or_refused(tmp_path: Path, count: int) -> None:
     """By whoever may write there; what is accepted leads nowhere but into the checkpoint."""
     chance = random.Random(count)
-    odd = (*ODD, "", "../../x", "/etc/passwd", "files/../../x", "\0", None, [], {}, "é" * 300)
+    odd: tuple[object, ...] = (
+        *ODD,
+        "",
+        "../../x",
+        "/etc/passwd",
+        "files/../../x",
+        "\0",
+        None,
+        [],
+        {},
+        "é" * 300,
+    )
     accepted = 0
     for _ in range(count):
         path, value = chance.choice(PATHS), chance.choice(odd)

@@ -12,7 +12,7 @@ import pytest
 
 from crdebug.native.recorder import build, clock, mpi_errors, mpi_four, mpi_wrappers
 from crdebug.native.recorder.build import mpicc_of
-from crdebug.native.recorder.mpi_calls import BY_NAME, FUNCTIONS
+from crdebug.native.recorder.mpi_calls import BY_NAME, DIGEST, FUNCTIONS
 from crdebug.timeline.calls import Kind
 from harness.mpis import MPIS, Mpi
 
@@ -121,7 +121,7 @@ def test_every_field_of_the_clock_is_read_where_it_is() -> None:
     """Each field in its place: a number of its own comes back."""
     data = clock._CLOCK.pack(
         *(clock.ABI, clock.SIZE, 3, 4, 5, 6, 1, 1, 9, 10, 1, 2, 13, 3, 1, 1, 17),
-        *(18, 19, 20, 21, 22, clock.DIGEST, 1, 1, 2, 23, 0, *range(24, 32)),
+        *(18, 19, 20, 21, 22, DIGEST, 1, 1, 2, 23, 0, *range(24, 32)),
         *(0x1000, 8, 1, 32, 33),
     )
     found = clock.Clock.parse(data)

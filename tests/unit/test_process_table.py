@@ -26,6 +26,7 @@ HERE = os.uname().nodename
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
     made = tmp_path / "launcher"
+    command: list[str | Path]
     command = ["cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-o", made, SOURCE]
     subprocess.run(command, check=True, timeout=60)
     return made

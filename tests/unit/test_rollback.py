@@ -43,13 +43,13 @@ class World:
         self.here, self.source, self.made = (tmp_path / name for name in ("data", "saved", "made"))
         self.here.mkdir()
         self.put(THEN)
-        self.saved = (
+        files = (
             SavedFile(str(self.here / "log"), 4),
             SavedFile(str(self.here / "table"), 6, "1"),
             SavedFile(str(self.here / "gone"), 4, "2"),
             SavedFile(str(self.here / "empty"), 0),
         )
-        self.saved = save(self.saved, self.source)
+        self.saved = save(files, self.source)
         self.put(NOW)
         (self.here / "gone").unlink()
 
@@ -224,7 +224,7 @@ def test_too_little_room_is_refused_beforehand(
 ) -> None:
     (world.here / "table").write_bytes(b"")
     before = world.contents()
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(9, 9, 0))  # type: ignore[attr-defined]
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(9, 9, 0))
     with pytest.raises(StoreError, match=r"cannot roll back .*/table: that takes \d+ KiB more"):
         world.roll_back().prepare()
     assert world.contents() == before

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fake_session import FakeSession
+from fake_session import FakeSession, as_session
 
 from crdebug.base.errors import BadInput, Refused
 from crdebug.base.settings import Settings
@@ -30,7 +30,7 @@ def session() -> FakeSession:
 
 @pytest.fixture
 def context(session: FakeSession) -> Context:
-    return Context(session)  # type: ignore[arg-type]
+    return Context(as_session(session))
 
 
 async def run(context: Context, line: str) -> str:

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from fake_session import FakeSession
+from fake_session import FakeSession, as_session
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -146,7 +146,7 @@ def session() -> FakeSession:
 
 
 async def said(session: FakeSession, line: str) -> list[str]:
-    return render(await REGISTRY.run(Context(session), line)).splitlines()
+    return render(await REGISTRY.run(Context(as_session(session)), line)).splitlines()
 
 
 async def test_backtrace_as_a_tree(session: FakeSession) -> None:

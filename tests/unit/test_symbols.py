@@ -51,7 +51,7 @@ def test_all_symbols_of_a_library_are_found_by_name() -> None:
 
 def test_a_file_is_read_once_for_all_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    real = symbols.ELFFile
+    real = ELFFile
 
     def reading(file: BinaryIO) -> ELFFile:
         read.append(file.name)

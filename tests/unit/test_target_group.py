@@ -296,11 +296,13 @@ async def test_interrupt_stops_what_a_failed_run_left() -> None:
     assert job.group.running == RankSet()
 
 
-async def test_a_fault_of_ours_is_not_taken_for_a_ranks(job: Job) -> None:
+async def test_a_fault_of_ours_is_not_taken_for_a_ranks(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def fault(deadline: Deadline) -> None:
         raise RuntimeError("a bug")
 
-    job[1].resume = fault  # type: ignore[method-assign]
+    monkeypatch.setattr(job[1], "resume", fault)
     run = await job.start(job.group.resume(ALL))
     with pytest.raises(RuntimeError, match="a bug"):
         await run

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import pytest
 from mpi_programs import Op
@@ -362,17 +363,17 @@ def barrier(rank: int, tick: int) -> Call:
 
 def test_an_access_that_began_without_its_post_cannot_end_without_it() -> None:
     """A start that did not wait: what rank 2 received says so, and complete is left to wait."""
-    window = {"comm": "window(world)", "kind": Kind.RMA}
+    rma = partial(Call, comm="window(world)", kind=Kind.RMA)
     logs = {
         0: [
-            Call(0, 1, "MPI_Win_start", group=(1,), **window),  # type: ignore[arg-type]
+            rma(0, 1, "MPI_Win_start", group=(1,)),
             Call(0, 2, "MPI_Send", Kind.SEND, comm="world", peer=2, tag=0),
-            Call(0, 3, "MPI_Win_complete", **window),  # type: ignore[arg-type]
+            rma(0, 3, "MPI_Win_complete"),
         ],
         1: [
             Call(1, 1, "MPI_Recv", Kind.RECV, comm="world", peer=2, tag=0),
-            Call(1, 2, "MPI_Win_post", group=(0,), **window),  # type: ignore[arg-type]
-            Call(1, 3, "MPI_Win_wait", **window),  # type: ignore[arg-type]
+            rma(1, 2, "MPI_Win_post", group=(0,)),
+            rma(1, 3, "MPI_Win_wait"),
         ],
         2: [
             Call(2, 1, "MPI_Recv", Kind.RECV, comm="world", peer=0, tag=0),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crdebug.native.recorder import clock
-from crdebug.native.recorder.mpi_calls import BY_NAME
+from crdebug.native.recorder.mpi_calls import BY_NAME, DIGEST
 from crdebug.timeline.differing import difference
 
 WILD_SOURCE, WILD_TAG, NO = 2, 4, 16
@@ -30,7 +30,7 @@ def told(
 ) -> str:
     """words: four of the recorded call, four of the other."""
     head = (clock.ABI, clock.SIZE, 0, 2, 5, clock.NEVER, 2, 1, 9, 0, 1, 0, 0, 0, 1, 1, 5)
-    more = (0, clock.DIGEST, 1, *failed, 0, 0, *(words or (0,) * 8), *(0,) * 5)
+    more = (0, DIGEST, 1, *failed, 0, 0, *(words or (0,) * 8), *(0,) * 5)
     state = clock.Clock.parse(clock._CLOCK.pack(*head, *expected, *actual, *more))
     return difference(state, {1: "world", 2: "0-1", 3: "window(world)"}.get)  # type: ignore[arg-type]
 

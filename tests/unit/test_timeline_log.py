@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -290,11 +291,11 @@ def test_a_window_is_told_from_its_communicator_and_has_groups(tmp_path: Path) -
     log.call("MPI_Put", comm=3, peer=1, size=8)
     recorded = Recorded()
     recorded.read(tmp_path.iterdir())
-    window = {"kind": Kind.RMA, "site": BY, "comm": "window(world)"}
+    rma = partial(Call, kind=Kind.RMA, site=BY, comm="window(world)")
     assert recorded.logs[1].calls[2:] == [
-        Call(1, 3, "MPI_Win_fence", opens=True, **window),  # type: ignore[arg-type]
-        Call(1, 4, "MPI_Win_post", group=(0, 1), **window),  # type: ignore[arg-type]
-        Call(1, 5, "MPI_Put", peer=1, bytes=8, **window),  # type: ignore[arg-type]
+        rma(1, 3, "MPI_Win_fence", opens=True),
+        rma(1, 4, "MPI_Win_post", group=(0, 1)),
+        rma(1, 5, "MPI_Put", peer=1, bytes=8),
     ]
     fences = recorded.matching.successions["window(world)"]
     assert fences.shape(0) is Shape.NOBODY

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 import random
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
@@ -106,7 +108,7 @@ def ticks(low: int, high: int) -> range:
 def test_the_first_moment_is_found_wherever_it_is() -> None:
     coarse = [0, 7, 8, 30, 31, 64]
     for moment in range(1, 65):
-        found, looked = search(lambda place, at=moment: place >= at, coarse, ticks)  # type: ignore[misc]
+        found, looked = search(partial(operator.le, moment), coarse, ticks)
         assert (found.outcome, found.at, found.before) == (Outcome.FOUND, moment, moment - 1)
         assert found.note is None
         first_fine = next((n for n, place in enumerate(looked) if place not in coarse), len(looked))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from fake_session import FakeSession, together
+from fake_session import FakeSession, as_session, together
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import PipeInput, create_pipe_input
@@ -22,6 +22,7 @@ from crdebug.base.events import Event, StopReason
 from crdebug.commands.context import Context
 from crdebug.commands.registry import Registry
 from crdebug.commands.results import Nothing
+from crdebug.session import Session
 from crdebug.ui import console
 from crdebug.ui.conversation import Plan, TerminalGone, converse
 from crdebug.ui.screen import Screen
@@ -49,9 +50,9 @@ class Desk:
         self.status = await converse(self.begin, plan or Plan(), screen, self.open)
         return self.out.getvalue().splitlines()
 
-    async def begin(self, subscriber: Callable[[Event], None]) -> FakeSession:
+    async def begin(self, subscriber: Callable[[Event], None]) -> Session:
         self.session.subscribe(subscriber)
-        return self.session
+        return as_session(self.session)
 
     def open(self, registry: Registry, context: Context) -> console.Prompt:
         self.prompt = console.Prompt(registry, context, patched=False)
@@ -107,13 +108,13 @@ async def test_ctrl_c_clears_the_line() -> None:
         assert user.err.getvalue() == ""
 
 
-async def test_errors_are_shown_and_the_console_stays() -> None:
+async def test_errors_are_shown_and_the_console_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     async with desk() as user:
 
         async def broken(*args: object) -> None:
             raise KeyError("x")
 
-        user.session.backtrace = broken  # type: ignore[assignment]
+        monkeypatch.setattr(user.session, "backtrace", broken)
         shown = await user.talk(typed=f"frob{ENTER}bt{ENTER}echo here{ENTER}q{ENTER}y{ENTER}")
         assert shown[-1] == "here"
         first, second, *trace = user.err.getvalue().splitlines()
@@ -166,7 +167,7 @@ async def test_ctrl_c_interrupts_the_job_and_the_console_stays() -> None:
         ]
 
 
-async def test_the_third_ctrl_c_gives_up_waiting() -> None:
+async def test_the_third_ctrl_c_gives_up_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     async with desk() as user:
         user.session.hold.clear()
         asked: list[int] = []
@@ -176,7 +177,7 @@ async def test_the_third_ctrl_c_gives_up_waiting() -> None:
             asked.append(1)
             reached.set()
 
-        user.session.interrupt = deaf  # type: ignore[method-assign]
+        monkeypatch.setattr(user.session, "interrupt", deaf)
         talking = asyncio.create_task(user.talk(typed=f"continue{ENTER}"))
         await user.session.started.wait()
         for _ in range(2):
@@ -289,7 +290,9 @@ async def test_a_script_that_leaves_opens_no_console(tmp_path: Path) -> None:
         assert user.session.asked == [("detach",)]
 
 
-async def test_the_session_is_closed_when_the_detach_fails(tmp_path: Path) -> None:
+async def test_the_session_is_closed_when_the_detach_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with desk() as user:
 
         async def refuse(*, hold: bool) -> None:
@@ -297,7 +300,7 @@ async def test_the_session_is_closed_when_the_detach_fails(tmp_path: Path) -> No
 
             raise Refused("no")
 
-        user.session.detach = refuse  # type: ignore[method-assign]
+        monkeypatch.setattr(user.session, "detach", refuse)
         await user.talk(Plan([script(tmp_path, "bt\n")], batch=True, owns_job=False))
         assert user.err.getvalue() == "no\n"
         assert user.session.closed

@@ -8,7 +8,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from fake_session import MAIN, POLL, RELAX, FakeSession, a_checkpoint, stops, together
+from fake_session import MAIN, POLL, RELAX, FakeSession, a_checkpoint, as_session, stops, together
 
 from crdebug.base.errors import BadInput, DeadlineExpired, GdbError
 from crdebug.base.events import (
@@ -137,7 +137,7 @@ def test_stacks_are_equal_by_function_and_line() -> None:
 
 
 async def shown(*lines: str) -> str:
-    registry, context = standard(), Context(FakeSession())
+    registry, context = standard(), Context(as_session(FakeSession()))
     for line in lines:
         result = await registry.run(context, line)
     return render(result)
@@ -322,7 +322,7 @@ def test_a_stop_is_told_once() -> None:
 def test_what_the_terminal_cannot_show_is_escaped_and_a_closed_pipe_is_no_error() -> None:
     ascii_only = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     Screen(terminal=False, out=lambda: ascii_only).note("Grüße \udcff")
-    assert ascii_only.buffer.getvalue() == b"Gr\\xfc\\xdfe \\udcff\n"  # type: ignore[attr-defined]
+    assert ascii_only.buffer.getvalue() == b"Gr\\xfc\\xdfe \\udcff\n"
 
     class Closed(io.StringIO):
         def write(self, text: str) -> int:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import click
 import pytest
-from fake_session import FakeSession, a_checkpoint
+from fake_session import FakeSession, a_checkpoint, as_session
 from test_ui_console import CTRL_D, ENTER, INTRODUCTION, desk, home, script
 
 from crdebug.base.events import RankRunning
 from crdebug.commands.results import Text
+from crdebug.debugger.group import RankInfo
 from crdebug.ui.conversation import Plan
 from crdebug.ui.screen import Screen
 from crdebug.ui.toolbar import Toolbar
@@ -133,21 +134,21 @@ async def test_only_what_is_longer_than_the_terminal_is_paged(
 # ---- the toolbar ---------------------------------------------------------------------------------
 
 
-def counted(session: FakeSession) -> Callable[[], int]:
+def counted(session: FakeSession, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     asked: list[int] = []
     before = session.info_ranks
 
-    def info_ranks():
+    def info_ranks() -> tuple[RankInfo, ...]:
         asked.append(1)
         return before()
 
-    session.info_ranks = info_ranks  # type: ignore[method-assign]
+    monkeypatch.setattr(session, "info_ranks", info_ranks)
     return lambda: len(asked)
 
 
 def test_the_toolbar_tells_where_everything_is() -> None:
     session = FakeSession()
-    toolbar = Toolbar(session)  # type: ignore[arg-type]
+    toolbar = Toolbar(as_session(session))
     assert toolbar() == " job heat | [0-3] stopped | rank 0 at tick 10 "
     session._checkpoints += [a_checkpoint(1), a_checkpoint(2)]
     session.incarnation = 2
@@ -158,10 +159,10 @@ def test_the_toolbar_tells_where_everything_is() -> None:
     assert " | ended with status 3 | " in toolbar()
 
 
-def test_keys_cost_nothing_but_events_are_seen() -> None:
+def test_keys_cost_nothing_but_events_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     session = FakeSession()
-    asked = counted(session)
-    toolbar = Toolbar(session)  # type: ignore[arg-type]
+    asked = counted(session, monkeypatch)
+    toolbar = Toolbar(as_session(session))
     for _ in range(100):
         toolbar()
     assert asked() == 1
