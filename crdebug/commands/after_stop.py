@@ -1,4 +1,4 @@
-"""What follows a stop: displays, and the commands of the breakpoint."""
+"""After a stop: show the displays, and run the breakpoint's commands."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ def points_with_commands(context: Context) -> Points:
 
 
 async def follow(registry: Registry, context: Context, points: Points, result: Result) -> Result:
-    """The result of a command, with what the user wants to have after a stop.
+    """The result of a command; if that was a stop, with the displays and the breakpoint's commands
+    after it.
 
-    points: as they were before; a temporary one is gone after it. A breakpoint's commands may let
-    the job run on, to a breakpoint that has commands: of all those results but the last
-    `context.show` is told.
+    points: the breakpoints before the stop, which deletes temporary ones. A breakpoint's commands
+    may resume the job, up to another breakpoint with commands: all of the results but the last go
+    to `context.show`.
     """
     while True:
         point, ranks = _point(points, result)
@@ -53,7 +54,7 @@ async def follow(registry: Registry, context: Context, points: Points, result: R
 
 
 async def displayed(context: Context) -> Displayed:
-    """What the displays are now, each on its ranks as far as they stand."""
+    """The displays' present values, each on those of its ranks that are stopped."""
     session = context.session
     standing = RankSet.of(info.rank for info in session.info_ranks() if info.location is not None)
     found = []
@@ -78,9 +79,9 @@ def _point(points: Points, result: Result) -> tuple[Breakpoint | None, RankSet]:
 async def _commands(
     registry: Registry, context: Context, point: Breakpoint, ranks: RankSet
 ) -> Result:
-    """Run them for the ranks that have stopped there; those that let the job run are for all.
+    """Run them for the ranks that stopped there; commands that resume the job are for all ranks.
 
-    Ends with the first after which the job has run: what follows would be about another place.
+    Ends after the first one that resumed the job: the rest would be about another place.
     """
     result: Result = Several(())
     focus = context.focus

@@ -25,13 +25,13 @@ class Kind(Enum):
 
     WORD = "word"
     REST = "rest"  # of the line, as typed
-    FLAG = "flag"  # --name, in front of the others or behind them
+    FLAG = "flag"  # --name, before the others or after them
     OPTION = "option"  # --name VALUE, likewise
     FORMAT = "format"  # /letters, on the command's name
 
 
 class Completes(Enum):
-    """Who else knows how an argument could go on."""
+    """Who else can complete an argument."""
 
     NOBODY = "nobody"
     EXPRESSION = "GDB, as after its print"
@@ -177,9 +177,9 @@ Values = Mapping[Argument[object], object]
 
 
 def parse(arguments: Sequence[Argument[object]], usage: str, format: str, text: str) -> Values:
-    """The values of all arguments, from the text behind a command's name.
+    """The values of all arguments, from the text after a command's name.
 
-    format: the letters behind a slash on the name.  usage: for the error's hint.
+    format: the letters after a slash on the name.  usage: for the error's hint.
     Raises BadInput for one that is missing, unreadable, or not expected.
     """
     values, text = _options(arguments, usage, text.strip())
@@ -211,7 +211,7 @@ def parse(arguments: Sequence[Argument[object]], usage: str, format: str, text: 
 def _options(
     arguments: Sequence[Argument[object]], usage: str, text: str
 ) -> tuple[dict[Argument[object], object], str]:
-    """Take flags and options off the ends of a text; one in its middle is the program's."""
+    """Take flags and options off the ends of a text; one in the middle belongs to the program."""
     named = {a.name: a for a in arguments if a.kind in (Kind.FLAG, Kind.OPTION)}
     flags, options = (
         "|".join(re.escape(a.name) for a in named.values() if a.kind is kind) or "(?!)"

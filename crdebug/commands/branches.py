@@ -30,9 +30,10 @@ COMPARISON = rest("EXPR [BRANCH1 BRANCH2]", "an expression, and two branches", c
     """
 Begin a new branch of history here.
 
-The recorded future stays as the branch that the job was on, and from here on MPI is asked anew: the
-messages may come in another order. After a change of the state (an assignment, a function called)
-that happens of itself when the job runs on. A checkpoint is taken, to come back to here.
+The recorded future is kept as the branch that the job was on. From here on the job no longer
+repeats it: messages may come in another order. After a change of state (an assignment, a function
+call) a branch begins by itself when the job runs on. A checkpoint is taken, so that you can come
+back here.
 """,
     arguments=(NAME,),
 )
@@ -47,8 +48,8 @@ async def branch(call: Call) -> Result:
     """
 Show the branches of history.
 
-Each below the one that it left, with where it left it, and what was changed there. The job is on
-the one with the star.
+Each is shown below the branch that it left, with the place where it left and what was changed
+there. A star marks the one that the job is on.
 """,
     requires=Requires.ANY,
 )
@@ -62,8 +63,8 @@ async def info_branches(call: Call) -> Result:
     """
 Go to the end of another branch of history.
 
-It is brought back from a checkpoint and repeated as it was recorded; ranks that had ended are then
-before they left MPI.
+The job is brought back from a checkpoint and repeats the branch as it was recorded; ranks that had
+ended stop just before they leave MPI.
 """,
     arguments=(BRANCH,),
     requires=Requires.ANY,
@@ -76,14 +77,15 @@ async def switch(call: Call) -> Result:
 @HISTORY.command(
     "compare",
     """
-Compare an expression's values: of the ranks, or at the ends of two branches.
+Compare an expression's values across ranks, or at the ends of two branches.
 
-Of the ranks: the ones whose value is unlike the others' are named. If more than half of them agree,
-those are all the others; if not, of numbers, those that are far from the median. Strings are
-compared as texts; addresses are not compared, but for null pointers among others.
+Across ranks: the ranks whose value is unlike the others' are named. If more than half of the ranks
+agree, these are all the rest; if not, and the values are numbers, these are the ones far from the
+median. Strings are compared as text. Addresses are not compared, except that a null pointer differs
+from any other.
 
-With two branches: a branch that the job is not at the end of is brought back beside it, in a
-container and with GDBs of its own, for as long as this takes; the job stays where it is.
+With two branches: unless the job is already at the end of a branch, a second job is brought there
+for the comparison, in a container and with GDBs of its own; your job stays where it is.
 
     compare total
     [all - edge] compare u[1]

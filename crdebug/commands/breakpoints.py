@@ -35,13 +35,13 @@ NUMBERS = integers("N...", "numbers of breakpoints, and ranges of them", candida
 
 WATCHED = rest(
     "[-location] EXPR [if CONDITION]",
-    "a variable, or what else has a place in memory",
+    "a variable, or anything else that has a place in memory",
     completes=Completes.EXPRESSION,
 )
 EVENT = rest("EVENT", "throw, catch, exec, fork, load, signal, syscall, ...; as GDB takes them")
 NUMBER = integer("N", "a breakpoint's number", candidates=_numbers)
 LAST = integer("N", "a breakpoint's number", default=0, candidates=_numbers)
-COUNT = natural("COUNT", "how many times; 0: no more")
+COUNT = natural("COUNT", "how many hits to skip; 0 for none")
 CONDITION = rest("EXPR", "an expression in the program's language", default="")
 
 _IF = re.compile(r"(?:^|\s+)if\b\s*")
@@ -75,8 +75,8 @@ def split_condition(text: str) -> tuple[str, str]:
 Set a breakpoint on the ranks.
 
 It is one breakpoint, with a place in each of the ranks. It survives checkpoint and restart, and is
-set again when somebody attaches to the job later, or restarts it from the shell. Ranks that run
-each for itself ('set stop-mode rank') are stopped for it for a moment, and run on.
+set again when you attach to the job later or restart it from the shell. Ranks that run
+independently ('set stop-mode rank') are stopped briefly to set it, and run on.
 
     break relax
     [0] break heat.c:41 if step > 10
@@ -92,9 +92,9 @@ async def break_(call: Call) -> Result:
 @BREAKPOINTS.command(
     "tbreak",
     """
-Set a breakpoint that is deleted, on all its ranks, when one of them hits it.
+Set a breakpoint that is deleted on all its ranks once one of them hits it.
 
-Where each rank runs for itself ('set stop-mode rank'), each has it until its own first hit.
+Where ranks run independently ('set stop-mode rank'), each keeps it until its own first hit.
 """,
     aliases=("tb",),
     arguments=(LOCATION,),
@@ -107,11 +107,12 @@ async def tbreak(call: Call) -> Result:
 @BREAKPOINTS.command(
     "watch",
     """
-Stop the ranks when a value changes, wherever that is done.
+Stop the ranks when a value changes, whichever code changes it.
 
-The processor watches it: at most four at a time on a rank, of up to eight bytes each. One of a
-local variable goes when its block ends, or at a restart; with -location it is the memory that
-counts. In another session only those of global variables are set again.
+The processor watches it: a rank can have up to four at a time, of up to eight bytes each. The
+watchpoint of a local variable goes away when its block ends, or at a restart; with -location the
+memory is watched instead, whatever becomes of the name. A later session sets only those of global
+variables again.
 
     watch residual
     [1] watch -location u[3] if step > 10
@@ -172,7 +173,7 @@ def _known(call: Call, numbers: Iterable[int]) -> tuple[int, ...]:
 
 @BREAKPOINTS.command(
     "enable",
-    "Have breakpoints stop again; without numbers, all.",
+    "Enable breakpoints; without numbers, all of them.",
     arguments=(NUMBERS,),
 )
 async def enable(call: Call) -> Result:
@@ -183,7 +184,7 @@ async def enable(call: Call) -> Result:
 
 @BREAKPOINTS.command(
     "disable",
-    "Have breakpoints not stop for now; without numbers, all.",
+    "Disable breakpoints, but keep them; without numbers, all of them.",
     arguments=(NUMBERS,),
 )
 async def disable(call: Call) -> Result:
@@ -195,7 +196,7 @@ async def disable(call: Call) -> Result:
 @BREAKPOINTS.command(
     "condition",
     """
-Have a breakpoint stop only where something holds; without EXPR, always.
+Make a breakpoint stop only where EXPR is true; without EXPR, always.
 
     condition 2 step > 10
 """,
@@ -209,7 +210,7 @@ async def condition(call: Call) -> Result:
 @BREAKPOINTS.command(
     "ignore",
     """
-Have a breakpoint not stop the next COUNT times, on each rank.
+Skip the next COUNT hits of a breakpoint, on each rank.
 
     ignore 2 1000
 """,
@@ -223,11 +224,11 @@ async def ignore(call: Call) -> Result:
 @BREAKPOINTS.command(
     "commands",
     """
-Have commands run after every stop at a breakpoint.
+Run commands after every stop at a breakpoint.
 
-They are on the lines that follow, up to 'end', and are for the ranks that have hit it; those that
-let the job run are for all. With 'silent' as the first, the stop itself is not shown. Without N it
-is the last breakpoint; no lines, no commands.
+They are the lines that follow, up to 'end', and are for the ranks that hit the breakpoint; commands
+that resume the job are for all ranks. If the first is 'silent', the stop itself is not shown.
+Without N they are for the newest breakpoint. An empty list takes a breakpoint's commands away.
 
     commands 2
     silent

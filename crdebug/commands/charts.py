@@ -25,18 +25,18 @@ def _by(text: str) -> tuple[int, int] | None:
 
 
 PLOTTED = rest("EXPR [over EXPR]", "what to plot, and over what")
-ARRAY = rest("EXPR", "an array with two indices, or one; with --shape also a pointer's *u@N")
+ARRAY = rest("EXPR", "an array of two dimensions, or one; with --shape also a pointer's *u@N")
 GRID = option(
     "--grid",
     "PxQ",
-    "rows and columns of ranks; without, one below the other",
+    "rows and columns of ranks; without it, one below the other",
     read=_by,
     default=None,
 )
 SHAPE = option(
     "--shape",
     "MxN",
-    "rows and columns of each rank's array, if not its type's",
+    "rows and columns of each rank's array, if its type has others",
     read=_by,
     default=None,
 )
@@ -47,9 +47,9 @@ SHAPE = option(
     """
 Show numbers as a chart.
 
-Where EXPR is one number on each rank, a point for each over the ranks; where it is an array, a line
-for each rank over the index (equal ones as one; more than eight as their least, mean and greatest).
-With 'over', that is on the other axis: a number for a number, or as many as EXPR has.
+If EXPR is one number on each rank, it is drawn over the ranks, a point for each; if it is an array,
+over its index, a line for each rank (equal lines as one; more than eight as their minimum, mean and
+maximum). With 'over', the second EXPR is the other axis, with as many numbers as the first.
 
     plot residual
     [0] plot u[5]
@@ -71,7 +71,7 @@ async def plot(call: Call) -> Result:
 Show an array that is distributed over the ranks as one picture.
 
 Each rank's array is shown whole, with its halo; the ranks are laid out by rows, as MPI_Cart_create
-does it. A wrong halo is where the picture does not go on beyond the line between two ranks.
+does. Where the picture is broken at the line between two ranks, a halo is wrong.
 
     image u --grid 2x2
     image *u@60 --shape 6x10 --grid 2x2 --png u.png

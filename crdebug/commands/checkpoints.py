@@ -17,7 +17,7 @@ def _numbers(context: Context) -> Iterable[str]:
     return (str(each.number) for each in context.session.checkpoints() if not each.problem)
 
 
-NOTE = rest("NOTE", "a text to recognise it by", default="")
+NOTE = rest("NOTE", "a note to recognise it by", default="")
 HANDLE = word("N", "the checkpoint's number, or its handle JOB:N", default="", candidates=_numbers)
 
 

@@ -1,7 +1,7 @@
-"""What could be typed next: the console turns it into a menu.
+"""Completion: what could be typed next, for the console's menu.
 
-What crdebug and the file system know is there at once (`complete`); for the program's names a
-rank's GDB is asked (`Names`).
+crdebug and the file system answer at once (`complete`); the program's names come from a rank's GDB
+(`Names`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from crdebug.commands.settings import VALUE, find
 _WORD = re.compile(r"@?\w*\Z")
 
 
-# How the line begins for which GDB is to say how it goes on.
+# The beginning of the line that GDB is to complete.
 _GDB = {Completes.EXPRESSION: "print ", Completes.LOCATION: "break ", Completes.COMMAND: ""}
 
 
@@ -120,7 +120,8 @@ def _arguments(
 
 
 def _setting_values(before: str, typed: str) -> Iterator[Candidate]:
-    """Of a setting that is one of some words; before: the line, without a rank set."""
+    """The values of a setting that takes one of a few words. before: the line, without a rank
+    set."""
     try:
         setting = find(before.split()[1])
     except (BadInput, IndexError):
@@ -179,14 +180,15 @@ class Names:
         )
 
     def _question(self, before: str) -> tuple[Argument[object], str, str] | None:
-        """The argument that is being typed, how GDB's line begins, and what is typed of it."""
+        """The argument being typed, the beginning of the line for GDB, and what is typed of the
+        argument."""
         try:
             line = self._registry.read(before)
         except BadInput:
             return None
         asked = [each for each in line.command.arguments if each.completes in _GDB]
         if not asked or not line.rest or before[-1].isspace():
-            return None  # nothing is typed yet of what could be looked for
+            return None  # nothing to look for is typed yet
         typed = line.rest
         for argument in line.command.arguments:
             if argument in asked:
@@ -196,8 +198,8 @@ class Names:
         return None
 
     def _rank(self, before: str) -> int | None:
-        """Whom to ask: the first stopped one of those that the line is for, as far as that is a
-        matter of numbers; else of all."""
+        """The rank to query: the first stopped one of the line's literal rank set, or of all
+        ranks."""
         session = self._context.session
         stopped = RankSet.of(each.rank for each in session.info_ranks() if each.state == "stopped")
         named = self._context.addressed
@@ -206,7 +208,7 @@ class Names:
         if end is not None:
             try:
                 named = RankSet.parse(text[1:end], session.ranks)
-            except BadInput:  # a set with a name, or one that is to be asked for
+            except BadInput:  # a set with a name, or one that ranks would have to evaluate
                 named = session.ranks
         chosen = stopped & named or stopped
         return chosen.first if chosen else None

@@ -32,7 +32,7 @@ class Hangup(Enum):
 class OnError(Enum):
     """What becomes of the job when a script of --batch fails."""
 
-    AUTO = "auto"  # it is let go, unless the session started it and the script has changed it
+    AUTO = "auto"  # it runs on, unless the session started it and the script has changed it
     LET_GO = "let-go"
     HOLD = "hold"
     KILL = "kill"
@@ -56,18 +56,18 @@ class Context:
     """The state of a conversation: it outlives a command, and is not the job's.
 
     focus: the ranks a command addresses when it names none; None is all of them.
-    owns_job: the job was started (or restarted) here, so it ends with the session; a job that
-    was only attached to is let go instead.
+    owns_job: the job was started (or restarted) here, so it ends with the session; a job that was
+    only attached to runs on instead.
     confirm: asks the user before something is lost.
     repeat: the line that an empty line stands for.
-    show: told the results of lines that run before a command's own result: those that a breakpoint
-    has had before the last.
-    echo: told the lines of a script before they run.  interrupted: the user pressed Ctrl-C while
-    the present command ran.  changed: a command may have changed what the program does.
-    sourcing: the scripts that the present line is of, outermost first.
-    over: the session has ended, no command can run any more.
+    show: called with the results of a breakpoint's commands that come before the last one's, which
+    is the result of the whole.
+    echo: called with each line of a script before it runs.  interrupted: the user pressed Ctrl-C
+    while the current command ran.  changed: a command may have changed what the program does.
+    sourcing: the scripts that are being run, outermost first.
+    over: the session has ended; no command can run any more.
     transcript: keeps what is typed and shown.
-    origins: who chose a setting that has not its default value, by the setting's name.
+    origins: who chose a setting that does not have its default value, by the setting's name.
     """
 
     session: Session
@@ -91,8 +91,8 @@ class Context:
         return self.session.ranks if self.focus is None else self.focus
 
     async def rank_set(self, text: str) -> RankSet:
-        """Read a rank set, as it stands in front of a command. Raises BadInput, also for an empty
-        one, and NoRankAnswered when a `where` fails."""
+        """Read a rank set, as it is written in front of a command. Raises BadInput, also for an
+        empty one, and NoRankAnswered when a `where` fails."""
         ranks = await self.session.select(text)
         if not ranks:
             raise BadInput(f"no rank is in '{text.strip()}'")

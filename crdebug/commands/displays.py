@@ -17,7 +17,7 @@ def _numbers(context: Context) -> Iterable[str]:
     return (str(each.number) for each in context.session.displays)
 
 
-EXPRESSION = rest("EXPR", "an expression; without it, all are shown now", default="")
+EXPRESSION = rest("EXPR", "an expression; without one, all displays are shown now", default="")
 FORMAT = letters("f", "GDB's format letter, as for print")
 NUMBERS = integers("N...", "numbers of displays, and ranges of them", candidates=_numbers)
 
@@ -45,7 +45,7 @@ async def display(call: Call) -> Result:
 
 @LOOKING.command(
     "undisplay",
-    "Show an expression no more; without numbers, none.",
+    "Stop showing an expression; without numbers, all of them.",
     arguments=(NUMBERS,),
     requires=Requires.ANY,
 )
@@ -59,7 +59,7 @@ async def undisplay(call: Call) -> Result:
     return Nothing()
 
 
-@LOOKING.command("info display", "List the expressions of display.", requires=Requires.ANY)
+@LOOKING.command("info display", "List the displays.", requires=Requires.ANY)
 async def info_display(call: Call) -> Result:
     lines = [
         f"{each.number}: [{each.ranks}] display{each.format} {each.expression}"

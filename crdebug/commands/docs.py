@@ -22,8 +22,8 @@ a comment line). Names may be shortened while they are unambiguous. An empty lin
 repeats `step`, `next` and `continue`.
 
 A command marked *ranks* takes a rank set in front: `[0,2-3] print x`, `[where x > 3] backtrace`;
-[`focus`](#focus) tells how sets are written. Without one it is for the ranks of the focus, which
-are all at first. Equal answers are shown as one: `[0-3] = 5`.
+[`focus`](#focus) explains how sets are written. Without one it is for the ranks of the focus: at
+first, all of them. Equal answers are shown as one: `[0-3] = 5`.
 """
 
 

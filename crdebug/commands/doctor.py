@@ -60,16 +60,16 @@ def main_job_can_run(findings: Iterable[Finding]) -> bool:
 
 
 def judge(machine: Machine, environment: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
-    """What the answers mean, in the order in which a user would mend things.
+    """The findings, in the order in which a user would fix things.
 
-    environment: the user's, where what is set stays as it is.
+    environment: the user's; variables that are set in it are left alone.
     """
     return (
         _of_answer("python", machine.python, "crdebug runs in it", "use Python 3.11 or newer"),
         _gdb(machine),
         _ptrace(machine),
         _of_answer("cc", machine.cc, "compiles crdebug's native part", _SETUP),
-        _of_answer("mpicc", machine.mpicc, "compiles the part that knows MPI", _SETUP),
+        _of_answer("mpicc", machine.mpicc, "compiles the part that records MPI calls", _SETUP),
         *_launchers(machine),
         *_settings(environment or {}),
         _of_answer(
@@ -82,7 +82,7 @@ def judge(machine: Machine, environment: Mapping[str, str] | None = None) -> tup
         *_criu(machine),
         _namespaces(machine),
         _capabilities(machine),
-        _of_answer("tar", machine.tar, "CRIU stores the contents of tmpfs by it", _SETUP),
+        _of_answer("tar", machine.tar, "CRIU stores the contents of tmpfs with it", _SETUP),
         _space(machine),
     )
 
@@ -106,7 +106,7 @@ def _words(what: str, path: str | None) -> str:
 
 def _gdb(machine: Machine) -> Finding:
     gdb = machine.gdb
-    why = "one of it debugs each rank, with Python inside"
+    why = "one debugs each rank; it needs Python inside"
     if gdb.works:
         detail = _words(f"{gdb.version} with Python {gdb.python}", gdb.path)
         return Finding("gdb", "ok", why, "", detail)
@@ -122,7 +122,7 @@ def _ptrace(machine: Machine) -> Finding:
     if ptrace.works:
         return Finding("ptrace", "ok", why, "", scope)
     if ptrace.scope == 3:
-        mend = "ptrace_scope 3 stays until the machine is started anew without it"
+        mend = "ptrace_scope 3 stays until the machine is rebooted without it"
     elif ptrace.scope:
         mend = "run as root, or set kernel.yama.ptrace_scope to 0 by sysctl"
     else:
@@ -147,7 +147,7 @@ def _launchers(machine: Machine) -> tuple[Finding, ...]:
 
 
 def _settings(environment: Mapping[str, str]) -> tuple[Finding, ...]:
-    """What is set for launchers and transports, by the reason."""
+    """The variables that are set for launchers and transports, by the reason."""
     found: dict[str, list[str]] = {}
     for name, (value, reason) in NEEDED.items():
         yours = environment.get(name)
@@ -171,7 +171,7 @@ def _criu(machine: Machine) -> tuple[Finding, ...]:
             mend = "set CRDEBUG_CRIU to a CRIU that works; or unset it and run 'crdebug setup'"
         else:
             mend = _SETUP
-        # that there is no private CRIU is the usual case, unless there is none at all
+        # usually there is no private CRIU; that counts only where there is no CRIU at all
         told = [attempt for attempt in failed if attempt.there] or failed
         detail = f"on kernel {machine.kernel}: {_failures(told)}"
         return (Finding("criu", "missing", why, mend, detail),)
@@ -195,7 +195,7 @@ def _failures(attempts: Iterable[CriuAttempt]) -> str:
 
 def _namespaces(machine: Machine) -> Finding:
     namespaces = machine.namespaces
-    why = "a job has its own PIDs, network, IPC and mounts, to be restarted with the same"
+    why = "a job has its own PIDs, network, IPC and mounts, so that a restart can have the same"
     if namespaces.works:
         return Finding("namespaces", "ok", why, "", "pid, net, ipc, uts, mount with its own /proc")
     refused = f"refused: {', '.join(namespaces.refused)}" if namespaces.refused else ""
@@ -232,7 +232,7 @@ def _space(machine: Machine) -> Finding:
 def as_text(findings: Sequence[Finding], *, verbose: bool = False) -> str:
     """One line for each finding, what to do below it, and the answer as the last line.
 
-    verbose: also what nobody has to do anything about: crdebug's settings of launchers.
+    verbose: also findings that need no action: crdebug's settings for launchers.
     """
     findings = [each for each in findings if verbose or each.name != _LAUNCH]
     width = max((len(finding.name) for finding in findings), default=0)

@@ -50,7 +50,7 @@ LOOKS = (
     ),
     Look(
         "list",
-        "Show source lines: around where the ranks are, then on, or around a location.",
+        "Show source lines: around where the ranks are, then the next ones; or around a location.",
         "[LOCATION]",
         aliases=("l",),
         repeats=True,
@@ -68,18 +68,18 @@ LOOKS = (
     Look("info frame", "Show all about the selected frame.", aliases=("info f",), places=True),
     Look("info registers", "Show registers, all or those that are named.", "[NAME...]"),
     Look("info all-registers", "Show also the registers of vectors and floating point.", "[NAME]"),
-    Look("info line", "Show which instructions a source line is.", "[LOCATION]", places=True),
+    Look("info line", "Show where the code of a source line is.", "[LOCATION]", places=True),
     Look("info symbol", "Show which symbol is at an address.", "ADDRESS", places=True),
     Look("info address", "Show where a symbol is.", "SYMBOL", places=True),
-    Look("info scope", "Show which variables there are at a location.", "LOCATION", places=True),
+    Look("info scope", "Show the variables in scope at a location.", "LOCATION", places=True),
     Look("info source", "Show which source file the ranks are in."),
     Look("info sources", "Show the source files of the program.", "[REGEX]"),
-    Look("info functions", "Show the functions that a regular expression matches.", "[REGEX]"),
-    Look("info variables", "Show the global variables that one matches.", "[REGEX]"),
-    Look("info types", "Show the types that one matches.", "[REGEX]"),
+    Look("info functions", "Show the functions that match a regular expression.", "[REGEX]"),
+    Look("info variables", "Show the global variables that match one.", "[REGEX]"),
+    Look("info types", "Show the types that match one.", "[REGEX]"),
     Look("info macro", "Show the definition of a macro.", "NAME"),
     Look("info sharedlibrary", "Show the libraries that are loaded.", "[REGEX]", places=True),
-    Look("info signals", "Show what is done at which signal; see 'handle'.", "[SIGNAL]"),
+    Look("info signals", "Show what is done on each signal; see 'handle'.", "[SIGNAL]"),
     Look("info proc", "Show the process: its command line, or 'mappings'.", "[WHAT]"),
 )
 
@@ -118,7 +118,7 @@ for _look in LOOKS:
 
 # ---- frames ------------------------------------------------------------------------------------
 
-LEVEL = rest("N", "its number in a backtrace; without it, the present one", default="")
+LEVEL = rest("N", "its number in a backtrace; without it, the selected one", default="")
 STEPS = integer("N", "how many", default=1)
 
 

@@ -43,7 +43,7 @@ async def help_(call: Call) -> Result:
 
 @HELP.command(
     "apropos",
-    "Show the commands in whose help a word, or a part of one, stands.",
+    "Show the commands whose help contains a word, or a part of one.",
     arguments=(WORD,),
     requires=Requires.ANY,
 )

@@ -56,11 +56,11 @@ MARK = word("NAME", "a name for this place")
 @HISTORY.command(
     "goto",
     """
-Go to a checkpoint, a mark, or a tick of a rank, back or forth.
+Go to a checkpoint, a mark, or a tick of a rank, backward or forward.
 
 'goto tick N on RANK' goes to where the rank's N-th MPI call has just returned; without 'on' the
-rank is the one in brackets, or the one that stopped last. The other ranks are where they can have
-been then.
+rank is the one in brackets, or the one that stopped last. The other ranks go to where they can have
+been at that moment.
 """,
     arguments=(PLACE,),
     ranks=True,
@@ -110,8 +110,8 @@ async def mark(call: Call) -> Result:
 TIMES = integer("N", "how many times", default=1)
 _ABOUT = """
 
-The rank is the one in brackets, or the one that stopped last. The others are taken back with it as
-little as possible: to where they had nothing yet from its future.
+The rank is the one in brackets, or the one that stopped last. The others go back with it as little
+as possible: until they have nothing from its future.
 """
 
 
@@ -131,8 +131,8 @@ def _reverse(kind: str, help: str, *aliases: str) -> None:
         return moved(call, await past.reverse(kind, past.focus(call.ranks), call[TIMES]))
 
 
-_reverse("step", "Go back to the beginning of the source line before, into functions.", "rs")
-_reverse("next", "Go back to the beginning of the source line before, over functions.", "rn")
+_reverse("step", "Go back to the beginning of the previous source line, into functions.", "rs")
+_reverse("next", "Go back to the beginning of the previous source line, over functions.", "rn")
 _reverse("stepi", "Go back one instruction.", "rsi")
 _reverse("nexti", "Go back one instruction; a called function counts as one.", "rni")
 _reverse(
@@ -149,11 +149,11 @@ _reverse("finish", "Go back to where the innermost function was called.", "rfin"
 @HISTORY.command(
     "goto-sender",
     """
-Go to the send of what the rank received last.
+Go to where the message that the rank received last was sent.
 
 The rank is the one in brackets, or the one that stopped last; the receive is the last one at or
-before its place, on which it may still wait. After a collective operation: to the rank that came to
-it last, if messages tell. The sender is the rank that later commands are about.
+before its place, and may still be waiting. After a collective operation, go to the rank that
+entered it last, if messages show which. Later commands are about the sender.
 """,
     ranks=True,
 )
@@ -165,7 +165,7 @@ async def goto_sender(call: Call) -> Result:
 @HISTORY.command(
     "goto-receiver",
     """
-Go to where another rank received what the rank sent last.
+Go to where the message that the rank sent last was received.
 
 The counterpart of 'goto-sender'.
 """,
@@ -198,11 +198,11 @@ EXPRESSION = rest(
     """
 Go back to where EXPR was last changed.
 
-The job then stands just behind the instruction that did it; or inside the MPI call that did, which
-is named with where it came from ('goto-sender' goes there). The rank is the one in brackets, or the
-one that stopped last. It is the memory that EXPR stands for here that counts, also where the name
-is not known. Of a rank that has ended it is what EXPR stands for behind its last MPI call, and what
-it did after that counts too.
+The job is then just after the instruction that changed it; or inside the MPI call that did, which
+is named with the origin of the data ('goto-sender' goes there). The rank is the one in brackets, or
+the one that stopped last. EXPR is evaluated here once, and the memory that it stands for is
+followed back, also to places where the name is not known. For a rank that has ended, EXPR is
+evaluated after its last MPI call, and changes after that call count too.
 """,
     arguments=(EXPRESSION,),
     ranks=True,
@@ -225,11 +225,11 @@ PREDICATE = rest("PREDICATE", "like 'rank 3: p != 0', 'sum(x) > 1', 'max(x)-min(
 Find the first moment at which a predicate holds, and go there.
 
 The predicate is over ranks: 'rank 3: p != 0', 'any(x < 0)', 'all(x == y)', 'sum(n) == 12',
-'max(x) - min(x) > 1e-9'; inside the brackets stand expressions for the ranks' GDBs, which each rank
-evaluates where it stands, for a rank inside MPI in the code that called it. One that cannot be
-evaluated counts as not. Moments are the returns of the MPI calls of one rank (the one in brackets,
-or of 'rank N:', or the one that stopped last), searched by halves: right if what holds once holds
-from then on. Also of a job that has ended.
+'max(x) - min(x) > 1e-9'; inside the parentheses are expressions for the ranks' GDBs, which each
+rank evaluates where it is; a rank inside MPI, in the code that called it. An expression that cannot
+be evaluated counts as false. Moments are the returns of one rank's MPI calls (of the rank in
+brackets, or of 'rank N:', or of the one that stopped last). The search is by halves: the answer is
+right if the predicate stays true once it is. A job that has ended can be searched too.
 """,
     arguments=(PREDICATE,),
     ranks=True,

@@ -38,7 +38,7 @@ async def detach(call: Call) -> Result:
     """
 Show how the job was started, and what was set for it, and why.
 
-That is variables in the launcher's environment; what you have set yourself stays as it is.
+These are variables in the launcher's environment; those that you set yourself are left alone.
 """,
     requires=Requires.ANY,
 )
@@ -53,7 +53,7 @@ async def info_launch(call: Call) -> Result:
 
 
 TEXT = rest("TEXT", "a line of input", default="")
-EOF = flag("--eof", "that is all: its standard input ends")
+EOF = flag("--eof", "no more follows: end its standard input")
 
 
 @JOB.command(
@@ -64,11 +64,11 @@ Send the job a line on its standard input, which the launcher passes to rank 0.
     send 42
     send --eof
 
-What is sent waits until it is read, so send it before 'continue'. In GDB that is 'run < FILE';
-here it is 'crdebug run --stdin FILE', after which nothing more can be sent.
+Input waits until it is read, so send it before 'continue'. For GDB's 'run < FILE' there is
+'crdebug run --stdin FILE', after which nothing more can be sent.
 
-Going back in time has the job read again what it was sent. What is sent after 'restart', before
-the job runs, takes the place of what was sent after that checkpoint: a new branch of history.
+A job that goes back in time reads the same input again. Input that is sent after 'restart', before
+the job runs, replaces what was sent after that checkpoint: a new branch of history begins.
 """,
     arguments=(EOF, TEXT),
     requires=Requires.ALIVE,
@@ -100,18 +100,18 @@ async def kill(call: Call) -> Result:
     return Killed(job)
 
 
-PATH = rest("FILE|off", "where to, or that it ends", default="", completes=Completes.FILE)
+PATH = rest("FILE|off", "the file, or an end to it", default="", completes=Completes.FILE)
 
 
 @JOB.command(
     "log",
     """
-Append what is typed and what is shown to a file.
+Append everything typed and shown to a file.
 
     log heat.log
     log off
 
-Without FILE, it is said where it goes.
+Without FILE, show which file that is.
 """,
     arguments=(PATH,),
     requires=Requires.ANY,
@@ -137,7 +137,7 @@ SCRIPT = rest("FILE", "a file of commands", completes=Completes.FILE)
     """
 Run the commands of a file, one a line, up to the first error.
 
-Lines that begin with # are passed over; one that ends with a backslash goes on in the next.
+Lines that begin with # are skipped; one that ends with a backslash continues on the next.
 """,
     arguments=(SCRIPT,),
     requires=Requires.ANY,
@@ -145,7 +145,8 @@ Lines that begin with # are passed over; one that ends with a backslash goes on 
 async def source(call: Call) -> Result:
     context, file = call.context, call[SCRIPT]
     if file in context.sourcing:
-        raise BadInput(f"script {file} runs already", hint=" -> ".join((*context.sourcing, file)))
+        way = " -> ".join((*context.sourcing, file))
+        raise BadInput(f"script {file} is already running", hint=way)
 
     async def run(line: str, block: Sequence[str]) -> Result:
         result = await call.registry.run(context, line, block)
@@ -181,9 +182,9 @@ async def quit_(call: Call) -> Result:
 @JOB.command(
     "shell",
     """
-Have your shell ($SHELL, else sh) carry out a line, as !LINE does.
+Run a line in your shell ($SHELL, else sh), as !LINE does.
 
-It is not for the ranks, and what it shows is not in the transcript.
+It does not concern the ranks, and its output is not in the transcript.
 
     shell make heat
     !ls -l

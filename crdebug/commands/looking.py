@@ -51,13 +51,13 @@ async def info_threads(call: Call) -> Result:
     """
 Evaluate an expression on each rank; equal values are shown as one.
 
-The most frequent value comes first. Where there are many different numbers, their range is shown,
-with the ranks that are at its ends, and those with nan and infinities. Where the expression cannot
-be evaluated, GDB's own message follows the values.
+The most frequent value comes first. If there are many different numbers, their range is shown, with
+the ranks at its ends and those with nan and infinities. Where the expression cannot be evaluated,
+GDB's own message follows the values.
 
-Each rank's GDB numbers values for itself, and so no number is shown: '$' is what the rank was asked
-last, '$$' what before that. What displays, 'compare' and conditions evaluate counts too; a variable
-of GDB's own ('set var $x = n') keeps a value.
+Each rank's GDB numbers its own values, so no numbers are shown: '$' is the rank's last value, and
+'$$' the one before it. Values of displays, 'compare' and conditions count too; to keep one, put it
+into a variable of GDB's ('set var $x = n').
 
     [0,2-3] print x
     print/x flags
@@ -74,7 +74,7 @@ async def print_(call: Call) -> Result:
         return Printed(some(answers if call[EACH] else same_places(answers)), call[EACH])
     except NoRankAnswered as failed:
         if failed.problem.startswith("No symbol"):
-            failed.hint = "'backtrace' shows where ranks are, 'info locals' what has a name there"
+            failed.hint = "'backtrace' shows where ranks are, 'info locals' the variables there"
         raise
 
 

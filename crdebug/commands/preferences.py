@@ -94,7 +94,7 @@ def begin_with(preferences: Iterable[Preference], settings: Settings) -> Setting
 
 
 def prefer(preferences: Iterable[Preference], context: Context) -> None:
-    """Have a session that has begun follow them, as far as it has what they are about."""
+    """Apply the settings that a session does not begin with; those that it refuses are left out."""
     for each in preferences:
         if each.setting.begin is None:
             with contextlib.suppress(Refused):

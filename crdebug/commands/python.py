@@ -29,14 +29,15 @@ TREE_OPTIONS = (THREADS, FUNCTION_ONLY, DEPTH, PNG, SVG)
     """
 Show the Python call stack of each rank, innermost first; or a tree of all.
 
-It is of the selected thread, or if that runs no Python, of the oldest that does; merged as
-'backtrace' does it. Nothing has to be installed for it: py-spy reads the stack from outside, of
-any CPython, with or without debug symbols. With --both the C frames are shown too: Python's stand
-above the C function that runs them.
+It is the stack of the selected thread or, if that runs no Python, of the oldest one that does;
+equal stacks are merged as 'backtrace' does. Nothing has to be installed for it: py-spy reads the
+stack from outside, of any CPython, with or without debug symbols. With --both the C frames are
+shown too: Python's frames are above the C function that runs them.
 
-CPython's own helpers do more where they are there ('gdb py-bt', 'gdb py-print x', 'gdb py-locals').
-They need its debug symbols: of Debian's Python both are in python3-dbg; of another one that was
-built with -g the helpers are Tools/gdb/libpython.py of its sources, loaded by 'gdb source FILE'.
+CPython's own helpers for GDB do more where they are installed ('gdb py-bt', 'gdb py-print x',
+'gdb py-locals'). They need its debug symbols. For Debian's Python both are in python3-dbg; for
+another one that was built with -g the helpers are Tools/gdb/libpython.py in its sources, loaded by
+'gdb source FILE'.
 
     pybt
     [0-3] pybt --both
@@ -67,9 +68,9 @@ async def pybt(call: Call) -> Result:
     """
 Show a local variable of Python on each rank; equal values are shown as one.
 
-It is that of the innermost function, or of the nearest of its callers that has one of this name.
-Numbers, texts, lists and the like are shown as Python shows them, long ones in part; of other
-objects, the class. Variables of a module are not looked at.
+It is the innermost function's, or that of the nearest caller that has one of this name. Numbers,
+strings, lists and the like are shown as Python shows them, long ones in part; of other objects, the
+class is shown. Variables of a module are not searched.
 
     pyprint step
     [0] pyprint u --frame 2

@@ -29,9 +29,9 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _FORMAT = re.compile(r"\s*/(\S+)")
 
 
-_ALIKE = 0.75  # of difflib: below it, what is alike is so by chance
+_ALIKE = 0.75  # of difflib: names less alike than this are so by chance
 _STARTED = "the job has been started: 'continue' lets it run, 'restart' brings a checkpoint back"
-# Commands of GDB's and other debuggers' that are something else here.
+# Commands of GDB and other debuggers that are something else here.
 _ELSEWHERE = {
     **dict.fromkeys(("run", "r", "start", "starti"), _STARTED),
     **dict.fromkeys(("tui", "layout"), "'list' shows source lines, and so does each stop"),
@@ -47,7 +47,7 @@ class Requires(Enum):
     """What must hold before a command may run."""
 
     STOPPED = "the addressed ranks are stopped"
-    PAUSED = "the addressed ranks are stopped, or run each for itself and are stopped for it"
+    PAUSED = "the addressed ranks are stopped, or run independently and are stopped for it"
     ALIVE = "the job has not ended"
     ANY = "nothing"
 
@@ -290,10 +290,9 @@ class Registry:
     async def run(self, context: Context, line: str, block: Sequence[str] = ()) -> Result:
         """Run one line. An empty one repeats the last command that can be repeated.
 
-        block: the lines that belong to it. After a stop follow what the user has asked to see then
-        (displays), and what is to be done at that breakpoint (commands). Raises CrdebugError:
-        BadInput for a line that cannot be read, Refused when the command's precondition does not
-        hold, or what the command raises.
+        block: the lines that belong to it. After a stop the displays are shown, and the
+        breakpoint's commands run. Raises CrdebugError: BadInput for a line that cannot be read,
+        Refused when the command's precondition does not hold, or what the command raises.
         """
         points = points_with_commands(context)
         return await follow(self, context, points, await self.run_one(context, line, block))
@@ -346,7 +345,7 @@ class Registry:
         running = session.running & ranks
         if command.requires is Requires.PAUSED:
             running -= session.alone
-        # where ranks run each for itself, a command is for those that stand, see `_standing`
+        # where ranks run independently, a command is for the stopped ones, see `_standing`
         some = command.takes_ranks and session.stop_mode is StopMode.RANK and ranks - running
         stands = command.requires in (Requires.STOPPED, Requires.PAUSED)
         if stands and running and not some:
@@ -358,7 +357,7 @@ class Registry:
 
 
 def _standing(context: Context, ranks: RankSet) -> RankSet:
-    """Those of a command's ranks that do not run; of the others it is said."""
+    """The ranks of a command that are not running; the user is shown the others."""
     running = context.session.running & ranks
     if running:
         context.show(Text(f"[{running}] running"))

@@ -29,7 +29,7 @@ T = TypeVar("T", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The job ran, and stands again."""
+    """The job ran, and is stopped again."""
 
     stop: GroupStopped
 
@@ -44,9 +44,9 @@ class Printed:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """The value of one expression on each rank, to see who is unlike the others.
+    """The value of one expression on each rank, to see which are unlike the others.
 
-    deviating: they are; see crdebug.debugger.summary.
+    deviating: those ranks; see crdebug.debugger.summary.
     """
 
     answers: Answers[str]
@@ -112,14 +112,14 @@ class Frames:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """Ranks were to come to a barrier."""
+    """The ranks were to come to a barrier."""
 
     barrier: AtBarrier
 
 
 @dataclass(frozen=True, slots=True)
 class Displayed:
-    """What the user wants to see after every stop, with the values of now."""
+    """The displays, with their present values."""
 
     values: tuple[tuple[Display, Answers[str]], ...]
 
@@ -201,7 +201,7 @@ class Moved:
     """The job is at another place of its history.
 
     focus: the rank that it was about.  tick: how many MPI calls it has completed there; recorded:
-    how many in all.  note: what else is to be said, or "".  ranks: where everybody is now.
+    how many in all.  note: anything else worth saying, or "".  ranks: where everybody is now.
     """
 
     focus: int
@@ -256,7 +256,8 @@ class Killed:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The conversation is over. detached: the job lives on without a debugger.  held: it stands."""
+    """The conversation is over. detached: the job lives on without a debugger.  held: it stays
+    stopped."""
 
     job: str
     detached: bool

@@ -44,10 +44,10 @@ TO_END = flag("--to-end", "run on when ranks exit with status 0, until the job h
     """
 Run the ranks until one of them stops; then the others are stopped too.
 
-Where a rank exits normally (status 0), and the others have called MPI_Finalize, those run on to the
-end. With --to-end they do wherever they are, and the command returns when the job has ended. Any
-other stop ends it as usual. After 'set stop-mode rank' it returns at once:
-each rank's stop is told when it comes, and 'wait' waits for it.
+If a rank exits normally (status 0) and the others have called MPI_Finalize, those run on to the
+end. With --to-end they do so wherever they are, and the command returns when the job has ended; any
+other stop ends it as usual. After 'set stop-mode rank' it returns at once: each rank's stop is
+shown when it happens, and 'wait' waits for it.
 """,
     aliases=("c", "fg"),
     arguments=(TO_END,),
@@ -82,8 +82,8 @@ async def step(call: Call) -> Result:
     """
 Run the ranks to the next source line of the same function.
 
-An empty line does it again. The other ranks stay where they are. If a rank waits in MPI for one
-of them, that is said after a while (set step-patience), and they may run along (set step-others).
+An empty line does it again. The other ranks stay where they are. If a rank waits in MPI for one of
+them, you are told after a while (set step-patience), and they may run along (set step-others).
 """,
     aliases=("n",),
     arguments=(TIMES,),
@@ -131,9 +131,9 @@ async def nexti(call: Call) -> Result:
 @RUNNING.command(
     "until",
     """
-Run the ranks to a line behind the present one, or to a location.
+Run the ranks to a line after the current one, or to a location.
 
-Without a location it is 'next' that does not go back in a loop; with one it also ends where the
+Without a location it is a 'next' that does not go back in a loop; with one it also ends where the
 function returns.
 """,
     aliases=("u",),
@@ -158,9 +158,9 @@ async def advance(call: Call) -> Result:
 @RUNNING.command(
     "jump",
     """
-Run the ranks on from elsewhere in the function, without what is in between.
+Run the ranks on from elsewhere in the function, skipping the code in between.
 
-What comes is another future than the recorded one: a new branch of history begins.
+Their future is not the recorded one any more: a new branch of history begins.
 """,
     aliases=("j",),
     arguments=(PLACE,),
@@ -174,9 +174,9 @@ async def jump(call: Call) -> Result:
 @RUNNING.command(
     "return",
     """
-Have the selected function return at once, without the rest of it.
+Make the selected function return at once, skipping the rest of it.
 
-The ranks do not run. When they do, a new branch of history begins.
+The ranks do not run yet. When they do, a new branch of history begins.
 """,
     arguments=(VALUE,),
     ranks=True,
@@ -190,7 +190,7 @@ async def return_(call: Call) -> Result:
 
 @RUNNING.command(
     "call",
-    "Evaluate an expression on each rank for what it does; show its value, if any.",
+    "Evaluate an expression on each rank for its side effects; show any value.",
     arguments=(EXPRESSION,),
     ranks=True,
     changes=True,
@@ -222,7 +222,7 @@ async def set_variable(call: Call) -> Result:
 @RUNNING.command(
     "handle",
     """
-Choose what the ranks' GDBs do at a signal.
+Choose what the ranks' GDBs do on a signal.
 
     handle SIGUSR1 nostop noprint pass
     handle SIGFPE stop
@@ -237,10 +237,10 @@ async def handle(call: Call) -> Result:
 @RUNNING.command(
     "barrier",
     """
-Run the ranks until every one of them has come to a location, where it waits.
+Run the ranks until each of them has come to a location, where it waits.
 
-Where one was ahead and waits for the others, those go on to the location once more. If not all can
-come, it is said who is there, who is not, and where that is.
+If one was ahead and waits for the others, they run to the location once more. If not all of them
+can get there, the command shows which did, which did not, and where those are.
 
     barrier exchange
     [0-1] barrier heat.c:41
@@ -255,10 +255,10 @@ async def barrier(call: Call) -> Result:
 @RUNNING.command(
     "wait",
     """
-Wait until the ranks have stopped or ended, and tell how they came to that.
+Wait until the ranks have stopped or ended, and show why.
 
-For ranks that run each for itself ('set stop-mode rank'). Ctrl-C stops those that are waited for;
-after so much TIME it is said who still runs.
+For ranks that run independently ('set stop-mode rank'). Ctrl-C stops the ranks that are waited for;
+after TIME, the command shows which still run.
 
     wait
     [0,2] wait 10
@@ -279,7 +279,7 @@ async def wait(call: Call) -> Result:
     """
 Stop the running ranks.
 
-At the prompt Ctrl-C does it while a command has the ranks run.
+At the prompt, Ctrl-C does this while a command runs the ranks.
 """,
     requires=Requires.ALIVE,
     ranks=True,

@@ -13,7 +13,7 @@ from crdebug.commands.results import Left, Result
 
 @dataclass(frozen=True, slots=True)
 class ScriptLine:
-    """A command and where it stands. file: as the user named it."""
+    """A command and its place. file: as the user named it."""
 
     file: str
     number: int
@@ -87,8 +87,8 @@ async def play(
 ) -> None:
     """Run lines until one fails or ends the session.
 
-    run: runs one, with the lines of its block.  before: told each line that is worth
-    showing.  after: told each result.
+    run: runs one, with the lines of its block.  before: called with each line that is worth
+    showing.  after: called with each result.
     Raises ScriptFailed at the first error.
     """
     rest = iter(lines)

@@ -31,9 +31,9 @@ NAME = word("NAME", "the set's name", candidates=_names)
 @SETS.command(
     "focus",
     """
-Choose the ranks that commands are for when no set stands in front of them.
+Choose the ranks that commands are for when no set is written in front of them.
 
-The prompt shows them; 'focus all' takes it back. A rank set is one of
+The prompt shows them; 'focus all' undoes it. A rank set is one of
 
     0,3-7                   ranks
     all                     every rank
@@ -43,9 +43,9 @@ The prompt shows them; 'focus all' takes it back. A rank set is one of
     where x > 3             the ranks on which an expression is true
     all - edge              without; also a & b (both), a | b or a,b (either), and brackets
 
-A comma joins first, then - and & from the left, then |. What comes after 'where' is the program's
-language, to the end of the set or to the bracket around it: (where x > 3) - 0. States and
-expressions are looked at once, when the command is typed.
+A comma binds tightest, then - and & from the left, then |. What comes after 'where' is in the
+program's language, up to the end of the set or the bracket around it: (where x > 3) - 0. States and
+expressions are evaluated once, when the command is typed.
 """,
     arguments=(FOCUS,),
     requires=Requires.ANY,
@@ -61,9 +61,9 @@ async def focus(call: Call) -> Result:
 @SETS.command(
     "define-set",
     """
-Give a rank set a name, to be used wherever a set stands.
+Give a rank set a name, to use wherever a set can be written.
 
-It holds the ranks that the set stands for now; 'focus' tells how sets are written.
+The name keeps the ranks that the set stands for now; 'help focus' explains how sets are written.
 
     define-set edge 0,3
     define-set bad where x != x
@@ -91,7 +91,7 @@ async def undefine_set(call: Call) -> Result:
 
 @SETS.command(
     "info sets",
-    "Show the rank sets that have a name, and who is in which state.",
+    "Show the rank sets that have a name, and which ranks are in which state.",
     requires=Requires.ANY,
 )
 async def info_sets(call: Call) -> Result:

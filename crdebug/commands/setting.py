@@ -18,11 +18,13 @@ E = TypeVar("E", bound=Enum)
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Something to choose. values: what can be, as a usage line shows it.  help: a clause.
+    """Something to choose. values: the possible ones, as a usage line shows them.  help: a clause.
 
-    check: read a value, for what is wrong about it.  assign: keep one.  Both raise CrdebugError.
+    check: reads a value, to find what is wrong with it. assign: keeps one.  Both raise
+    CrdebugError.
     show: the present value, for people.
-    begin: keep it for a session that is about to begin; None for what only a session has.
+    begin: keeps it for a session that is about to begin; None for a setting that only a session
+    has.
     """
 
     name: str
@@ -44,7 +46,7 @@ def setting(
     get: Callable[[Context], T],
     put: Callable[[Context, T], None],
 ) -> Setting:
-    """Declare one. read: raises BadInput, with what is wrong about the text."""
+    """Declare one. read: raises BadInput, with what is wrong with the text."""
 
     def assign(context: Context, word: str) -> None:
         put(context, read(word))

@@ -202,9 +202,9 @@ SETTINGS = (
     setting(
         "on-script-error",
         "auto|let-go|hold|kill",
-        "what becomes of the job when a script of --batch fails: 'auto' lets it go on, but ends "
-        "one that this crdebug started if the script has changed it before (set var, call, return, "
-        "jump, send, gdb) or was interrupted; crdebug waits for the end of one that it started",
+        "what becomes of the job when a script of --batch fails: 'auto' lets it run on, but ends "
+        "a job that this crdebug started if the script had changed it (set var, call, return, "
+        "jump, send, gdb) or was interrupted; crdebug waits for a job that it started to end",
         read=reader(OnError),
         text=lambda choice: choice.value,
         get=lambda context: context.preferences.on_script_error,
@@ -223,8 +223,7 @@ SETTINGS = (
         "stop-mode",
         "job|rank",
         "what happens when one rank stops: the others are stopped too, or run on; 'continue' then "
-        "returns at once, 'wait' waits, and a command for ranks of which some run is for those "
-        "that stand",
+        "returns at once, 'wait' waits, and a command skips those of its ranks that are running",
         read=reader(StopMode),
         text=lambda mode: mode.value,
         get=lambda context: context.session.stop_mode,
@@ -243,8 +242,8 @@ SETTINGS = (
     setting(
         "step-patience",
         "off|TIME",
-        "after how long a step that does not end is looked at: it may wait in MPI for ranks that "
-        "stand still",
+        "how long a step may take until crdebug checks whether it waits in MPI for ranks that are "
+        "stopped",
         read=read_patience,
         text=lambda seconds: seconds_text(seconds) if seconds else "off",
         get=lambda context: context.session.patience,
@@ -253,7 +252,7 @@ SETTINGS = (
     setting(
         "step-others",
         "ask|run|stop",
-        "what is done about such a step: the user is asked (a script is stopped), the others run "
+        "what is done about such a step: you are asked (a script is stopped), the other ranks run "
         "along with it, or it is stopped",
         read=reader(StepOthers),
         text=lambda choice: choice.value,
@@ -263,8 +262,8 @@ SETTINGS = (
     setting(
         "auto-checkpoint",
         "on|off|TIME",
-        "how often checkpoints are taken while the job runs, to go back in time from; of the older "
-        "ones fewer are kept",
+        "how often checkpoints for going back in time are taken while the job runs; older ones are "
+        "thinned out",
         read=read_interval,
         text=interval_text,
         get=lambda context: _history(context).every,
@@ -283,7 +282,7 @@ SETTINGS = (
         "full-every",
         "N",
         "of N checkpoints in a row one is full, and the others hold only what changed since the "
-        "one before; 1: all are full, as they are where the kernel does not tell what changed",
+        "one before; with 1, or where the kernel does not track changes, all are full",
         read=read_count,
         text=str,
         get=lambda settings: settings.full_every,
@@ -310,7 +309,7 @@ SETTINGS = (
         fixed="'crdebug run --signal', or the config file",
     ),
     _program("gdb", "the GDB of each rank, for those that are started from now on"),
-    _program("compiler", "what compiles crdebug's native part, with options if need be"),
+    _program("compiler", "the C compiler for crdebug's native part, with options if need be"),
     _limit("launch", "the start of all ranks"),
     _limit("attach", "attaching to all ranks"),
     _limit("stop", "stopping the job"),
@@ -374,8 +373,8 @@ Choose how crdebug does something, while this session lasts.
 
 A TIME is a number of seconds, or has a unit: 500ms, 5s, 10m, 1.5h, 2d.
 
-What is to hold in every session stands in $XDG_CONFIG_HOME/crdebug/config.toml (or in
-$CRDEBUG_CONFIG), a line each: pager = false, limit-stop = "2m", on-hangup = "kill".
+Settings for every session go into $XDG_CONFIG_HOME/crdebug/config.toml (or $CRDEBUG_CONFIG), one a
+line: pager = false, limit-stop = "2m", on-hangup = "kill".
 
 The program's variables are set with 'set var', GDB's own settings with 'gdb set ...'.
 """,

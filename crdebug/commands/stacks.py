@@ -19,7 +19,7 @@ from crdebug.debugger.stacktree import StackTree
 FRAMES = integer("N", "show the innermost N frames only", default=0)
 TREE = flag("--tree", "merge them into one tree of calls")
 ALL_THREADS = flag("--threads", "of all threads; implies --tree")
-FUNCTION_ONLY = flag("--function-only", "merge whatever the line; implies --tree")
+FUNCTION_ONLY = flag("--function-only", "merge frames whatever their line; implies --tree")
 DEPTH = option(
     "--depth", "N", "the outermost N frames only; implies --tree", read=FRAMES.read, default=0
 )
@@ -94,8 +94,8 @@ def shown(call: Call, tree: StackTree) -> Result:
     """
 Choose the thread that commands look at, or pass a command to GDB for several.
 
-A rank that runs chooses again: the thread that stops it. COMMAND is GDB's, and LIST is 'all', or
-threads by GDB's numbers ('info threads' shows them).
+When a rank runs, the thread that stops it is chosen instead. COMMAND is GDB's, and LIST is 'all',
+or threads by GDB's numbers ('info threads' shows them).
 
     [3] thread 2
     thread apply all backtrace 3

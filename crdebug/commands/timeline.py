@@ -17,10 +17,11 @@ FILE = rest("FILE", "where to write it", default="", completes=Completes.FILE)
 @HISTORY.command(
     "when",
     """
-Say where the job is in its history.
+Show where the job is in its history.
 
-That is each rank's tick: a tick is a counted MPI call that the rank has completed. Shown as well:
-the marks, the nearest checkpoint before, and how far back one can go. 'info timeline' shows all.
+That is each rank's tick: the number of counted MPI calls that it has completed. Also shown are the
+marks, the nearest checkpoint before this place, and how far back you can go. 'info timeline' shows
+everything.
 """,
     requires=Requires.ANY,
     ranks=True,
@@ -35,7 +36,7 @@ async def when(call: Call) -> Result:
     """
 Show the history, a line for each rank.
 
-On it are the checkpoints, the marks, and where the job is. Checkpoints that crdebug takes of itself
+On it are the checkpoints, the marks, and where the job is. Checkpoints that crdebug takes by itself
 are a1, a2, ...; see 'help set'.
 """,
     requires=Requires.ANY,
@@ -51,8 +52,7 @@ async def info_timeline(call: Call) -> Result:
 Show the history; with --html FILE, write it as a page for a browser.
 
 The page has each rank's calls with their source lines, messages as arrows, collective operations,
-checkpoints, marks, and where the job is. A file that is there already is overwritten only if it is
-such a page.
+checkpoints, marks, and where the job is. An existing file is overwritten only if it is such a page.
 """,
     arguments=(HTML, FILE),
     requires=Requires.ANY,

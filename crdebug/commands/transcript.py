@@ -9,7 +9,7 @@ from crdebug.base.errors import BadInput
 
 
 class Transcript:
-    """Keeps one file at a time; each line is in it as soon as it was shown."""
+    """Keeps one file at a time; each line is in it as soon as it is shown."""
 
     def __init__(self) -> None:
         self._file: TextIO | None = None
@@ -33,7 +33,7 @@ class Transcript:
         self._file = file
 
     def end(self) -> None:
-        """Keep none any more. Idempotent."""
+        """Stop keeping one. Idempotent."""
         if self._file is not None:
             self._file.close()
             self._file = None

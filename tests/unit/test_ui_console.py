@@ -254,7 +254,7 @@ async def test_batch_ends_at_the_first_error_and_a_changed_job_with_it(tmp_path:
         assert user.status == 1
         assert user.err.getvalue() == (
             f'{file}:2: ranks 0-3: No symbol "nosuch" in current context. '
-            "('backtrace' shows where ranks are, 'info locals' what has a name there)\n"
+            "('backtrace' shows where ranks are, 'info locals' the variables there)\n"
         )
         assert shown[-1] == "the session is over: job heat is killed"
         assert user.session.closed

@@ -55,7 +55,7 @@ async def test_a_file_that_sources_itself_is_refused(tmp_path: Path) -> None:
         script(tmp_path, f"source {file}\n")
         await user.talk(typed=f"source {file}{ENTER}source nosuch{ENTER}{END}")
         first, second = user.err.getvalue().splitlines()
-        assert f"script {file} runs already" in first
+        assert f"script {file} is already running" in first
         assert second == "script nosuch cannot be read: No such file or directory"
 
 
