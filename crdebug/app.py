@@ -1,4 +1,4 @@
-"""What a Python program may ask of crdebug: crdebug_app.h for Python. See docs/app.md.
+"""Requests that a Python program can make of crdebug: crdebug_app.h for Python. See docs/app.md.
 
 Imports nothing of crdebug: where that is not installed, a copy of this file serves.
 """
@@ -31,11 +31,11 @@ class Moment(IntEnum):
 
 
 class Refusal(Exception):
-    """For a callback to raise before a checkpoint that is not to be; its text is the reason."""
+    """A callback raises it to prevent a checkpoint; its text is the reason."""
 
 
 _Callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p)
-_kept: list[object] = []  # what C calls must not be collected
+_kept: list[object] = []  # callbacks that C has must not be collected
 
 
 @functools.cache
@@ -66,7 +66,7 @@ def restart(number: int = 0) -> int:
 
 
 def quiet_start() -> int:
-    """No checkpoint from now on, until `quiet_end`; whoever wants one waits, or is refused."""
+    """No checkpoint from now on, until `quiet_end`; a request for one waits, or is refused."""
     return _call("quiet_start")
 
 
@@ -86,8 +86,8 @@ def quiet() -> Iterator[None]:
 
 
 def register(callback: Callable[[Moment], None]) -> int:
-    """Have it called around every checkpoint, in a thread of its own: last registered first before,
-    first registered first afterwards. It raises Refusal before a checkpoint that is not to be."""
+    """Call it around every checkpoint, in a thread of its own: those registered last come first
+    before a checkpoint, and last after it. Raising Refusal before a checkpoint prevents it."""
 
     def called(moment: int, _: object) -> int:
         try:

@@ -122,7 +122,7 @@ def main() -> None:
 )
 @batch_options
 @click.option("--front", type=int, hidden=True, help="The starter's socket, see front.c.")
-@click.option("--held", is_flag=True, hidden=True, help="And it says when the ranks may begin.")
+@click.option("--held", is_flag=True, hidden=True, help="It also says when ranks may begin.")
 @click.option(
     "--record/--no-record",
     default=None,
@@ -199,8 +199,8 @@ def run(
 
 
 def _given(env: dict[str, str], cwd: Path | None, stdin: Path | int | None, *, ours: bool) -> Given:
-    """What a job without a debugger gets. ours: crdebug's own standard input, if that is no
-    terminal, as launchers pass theirs on."""
+    """What a job without a debugger is started with. ours: it may read crdebug's own standard
+    input, unless that is a terminal, as a launcher passes on its own."""
     from crdebug.job import standard_input
     from crdebug.job.launch import Given
 
@@ -250,7 +250,7 @@ def restart(
 ) -> None:
     """Bring a job back from a checkpoint; of a job's name alone, from the newest whole one.
 
-    --held, and --batch, tell `MPIR_debug_info) HOST:PID` of each rank as soon as it is back.
+    With --held or --batch, each rank that is back is announced as `MPIR_debug_info) HOST:PID`.
     """
     if held:
         from crdebug.detached import jobs
@@ -324,10 +324,10 @@ def _screen(*, batch: bool = False, announce: bool = False) -> Screen:
 
 
 @main.command()
-@click.option("--note", default="", metavar="TEXT", help="To recognise it by.")
+@click.option("--note", default="", metavar="TEXT", help="A note to recognise it by.")
 @click.option("--kill", is_flag=True, help="End the job when its checkpoint is whole.")
 @click.option("--held", is_flag=True, help="For debuggers: ranks that they hold stay held.")
-@click.option("--stop", is_flag=True, help="The job stands there until `crdebug release JOB`.")
+@click.option("--stop", is_flag=True, help="Leave the job stopped, until `crdebug release JOB`.")
 @STAGE
 @keep_options
 @_JSON
@@ -394,10 +394,10 @@ def delete(handle: str) -> None:
 
 
 @main.command("keep")
-@click.option("--no", "free", is_flag=True, help="Not any more.")
+@click.option("--no", "free", is_flag=True, help="Stop keeping it.")
 @click.argument("handle", metavar="JOB:N", shell_complete=job_names)
 def keep_(handle: str, free: bool) -> None:
-    """Have a checkpoint stay, whatever --keep, --keep-for and --keep-disk say."""
+    """Keep a checkpoint, whatever --keep, --keep-for and --keep-disk say."""
     from crdebug.detached import jobs
 
     jobs.set_kept(handle, not free)
@@ -418,7 +418,7 @@ def kill(job: str) -> None:
 @main.command()
 @click.argument("job", shell_complete=job_names)
 def release(job: str) -> None:
-    """Let a job run on that was stopped (`checkpoint --stop`), or whose debugger died."""
+    """Let a job run on after `checkpoint --stop`, or after its debugger died."""
     from crdebug.detached import jobs
 
     for line in _wait(jobs.release(job, _preferences()[1])):
@@ -427,7 +427,7 @@ def release(job: str) -> None:
 
 @main.command()
 def starter() -> None:
-    """Say which program a debugger that knows MPIR starts as the launcher; see docs/gdb.md."""
+    """Print the program that a debugger with MPIR starts as the launcher; see docs/gdb.md."""
     from crdebug.detached.mpir_frontend import program
 
     click.echo(_wait(program(_preferences()[1])))
@@ -438,7 +438,7 @@ def starter() -> None:
 @click.option("--verbose", is_flag=True, help="Also how launchers are set up, and why.")
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool, verbose: bool) -> None:
-    """Say what this machine has, what is missing, and what to do; status 0 if jobs can run."""
+    """Show what this machine has, what is missing, and what to do; status 0 if jobs can run."""
     from crdebug.commands import doctor as doctors
 
     report = doctors.diagnose()

@@ -16,7 +16,7 @@ MANY = 8  # different values that are still listed one by one
 
 
 def errors(answers: Answers[T]) -> Iterator[str]:
-    """What went wrong, in the debugger's own words, by ranks; and who has ended."""
+    """Errors in the debugger's own words, by ranks; and the ranks that have ended."""
     for ranks, text in answers.merged_errors():
         error = "" if isinstance(answers.errors[ranks.first], Ended) else "error: "
         yield f"[{ranks}] {error}{text}"
@@ -50,7 +50,7 @@ def _merged(answers: Answers[str]) -> Iterator[str]:
 
 
 def summary(numbers: Summary) -> Iterator[str]:
-    """Where numbers lie, and who is at the ends."""
+    """The range of the numbers, and the ranks at its ends."""
     least, greatest = numbers.least, numbers.greatest
     yield (
         f"[{numbers.ranks}] {numbers.different} values, min {least.text} [{least.ranks}], "

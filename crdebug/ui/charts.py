@@ -60,15 +60,15 @@ def _ends(shown: Plot) -> tuple[int, int]:
 
 
 def _label(value: Number, chars: int, delta: Number, left: bool = False) -> str:
-    """A number at an axis; plotille's own have zeros to fill their room."""
+    """A number at an axis; plotille pads its own with zeros."""
     return f"{value:.{max(chars - 6, 2)}g}".ljust(chars) if left else f"{value:.4g}".rjust(chars)
 
 
 def pictured(shown: Image, width: int = 0) -> Iterator[str]:
     """A distributed array: a character, or two, for an element, and lines between ranks.
 
-    Where there is no room, a character stands for several elements: for the one that is furthest
-    from the mean of all, so that what is odd stays visible.
+    Where there is no room, a character stands for several elements and shows the one furthest from
+    the mean of all, so that outliers stay visible.
     """
     cells = shown.cells()
     finite = [v for row in cells for v in row if v is not None and math.isfinite(v)]
@@ -110,7 +110,8 @@ def _steps(begin: int, end: int, step: int) -> list[range]:
 
 
 def _odd(values: Iterable[Number | None], middle: float) -> Number | None:
-    """The one to be shown for all: what is no number, else what is furthest from the middle."""
+    """The one to be shown for all: one that is not a number, else the one furthest from the
+    middle."""
     there = [value for value in values if value is not None]
     if not there:
         return None

@@ -48,7 +48,7 @@ class CommandCompleter(Completer):
     async def get_completions_async(
         self, document: Document, event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
-        """Also what GDB has to say; keys are taken meanwhile."""
+        """With those of GDB; keys are taken while it thinks."""
         for completion in self.get_completions(document, event):
             yield completion
         for each in await self._names.complete(document.text_before_cursor):
@@ -170,8 +170,8 @@ def open_source(registry: Registry, context: Context) -> LineSource:
 
 
 def is_gone(stream: TextIO) -> bool:
-    """Was it a terminal that is not there any more? One that is left tells nothing but the end of
-    its input."""
+    """Was it a terminal, and has that gone? Reading from one that has gone gives no more than end
+    of file."""
     try:
         termios.tcgetattr(stream.fileno())
     except termios.error as error:
@@ -183,7 +183,8 @@ def is_gone(stream: TextIO) -> bool:
 
 def _bindings() -> KeyBindings:
     """A Ctrl-D that was typed while a command ran comes as NUL: the kernel took it for the end of a
-    line, and shows that so to whoever reads keys from then on (n_tty.c, n_tty_set_termios)."""
+    line, and that is how it shows one to a program that reads single keys (n_tty.c,
+    n_tty_set_termios)."""
     bindings = KeyBindings()
 
     @bindings.add(Keys.ControlAt, filter=Condition(lambda: not get_app().current_buffer.text))

@@ -57,8 +57,8 @@ class Plan:
     """What a conversation is to do.
 
     scripts: files, played in order.  batch: end at the first error, and after the scripts.
-    owns_job: see Context.  preferences: of the config file.  given: the settings that the command
-    line chose, which it then comes from.
+    owns_job: see Context.  preferences: of the config file.  given: the settings that were chosen
+    on the command line.
     """
 
     scripts: Sequence[str] = ()
@@ -77,7 +77,7 @@ async def converse(
 ) -> int:
     """Hold a whole conversation; returns the exit status.
 
-    told: the signal that ends it, if one does; it is cancelled then.
+    told: has the signal that ends it, if one does; this is cancelled then.
 
     Raises CrdebugError for what goes wrong at the start; a script that cannot be read is found
     before the job is started.
@@ -100,8 +100,8 @@ async def converse(
 
 
 async def _to_its_end(session: Session, screen: Screen) -> None:
-    """Show what a job that was let go writes, as `crdebug run --no-debugger` does; whoever ends
-    this crdebug ends the job."""
+    """Show the output of a job that was let go, as `crdebug run --no-debugger` does; ending this
+    crdebug then ends the job."""
     from crdebug.detached import jobs
 
     try:
@@ -173,7 +173,7 @@ class Conversation:
             await self.execute(line, block)
 
     async def _line(self, source: LineSource, shown: str) -> str:
-        """The next one; it goes on after a backslash at its end."""
+        """The next one; with a backslash at its end it continues."""
         line = await source.line(shown)
         self._screen.typed(shown + line)
         while line.endswith("\\"):
@@ -198,7 +198,7 @@ class Conversation:
         """One line at the console: whatever goes wrong is shown, and the console stays."""
         try:
             result = await self._run(line, block)
-        except TerminalGone:  # while something was asked
+        except TerminalGone:  # during a question
             self.hung_up = True
             raise
         except Exception as error:  # also a bug must not end the session, and so the job
@@ -217,7 +217,7 @@ class Conversation:
             if self._presses < _PATIENCE:
                 raise
             raise Refused(
-                f"gave up waiting for '{line.strip()}'", hint="'info ranks' says who still runs"
+                f"gave up waiting for '{line.strip()}'", hint="'info ranks' shows which still run"
             ) from None
         finally:
             self._command = None
@@ -269,7 +269,7 @@ class Conversation:
         """Leave the job as promised: let go if it was attached to, else ended.
 
         hangup: the terminal has gone; the setting says what becomes of the job.
-        following: what is open until the output of a job that goes on has been shown.
+        following: stays open until the output of a job that runs on has been shown.
         """
         session = self.context.session
         try:

@@ -44,8 +44,8 @@ async def run_detached(
 
 @contextlib.asynccontextmanager
 async def _relayed(job: jobs.JobInfo, wanted: bool) -> AsyncIterator[None]:
-    """While the block runs, what crdebug gets on its own standard input goes to the job; not to one
-    that was brought back."""
+    """Inside the block, crdebug's own standard input is passed on to the job; not to one that was
+    brought back."""
     if not wanted or job.incarnation > 1:
         yield
         return

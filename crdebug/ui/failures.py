@@ -13,9 +13,9 @@ EXIT_ERROR = 1
 EXIT_BUG = 70  # EX_SOFTWARE of sysexits.h
 
 
-_OWNER = "run crdebug as the owner of it, or set CRDEBUG_HOME to a directory of yours"
+_OWNER = "run crdebug as its owner, or set CRDEBUG_HOME to a directory of yours"
 _ROOM = "make room, or set CRDEBUG_HOME to a directory elsewhere"
-# What a machine may refuse of any file that we use; that is no bug of ours.
+# Any file that we use may fail with these; that is no bug of ours.
 _REFUSALS: Mapping[int, str] = {
     errno.EACCES: _OWNER,
     errno.EPERM: _OWNER,
@@ -26,7 +26,7 @@ _REFUSALS: Mapping[int, str] = {
 
 
 def expected(error: BaseException) -> tuple[CrdebugError, ...]:
-    """The errors that a user is meant to read, if it is nothing but those; else none."""
+    """The errors that a user is meant to read, if there are no others in it; else none."""
     leaves = tuple(map(_readable, _leaves(error)))
     wanted = tuple(leaf for leaf in leaves if isinstance(leaf, CrdebugError))
     return wanted if len(wanted) == len(leaves) else ()
@@ -41,7 +41,8 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def _readable(error: BaseException) -> BaseException:
-    """An error of the operating system that names a file and what to do, if it is such a one."""
+    """An error of the operating system about a file becomes one that names it and says what to
+    do."""
     if not isinstance(error, OSError) or error.filename is None:
         return error
     path, number = os.fsdecode(error.filename), error.errno

@@ -31,7 +31,7 @@ def when(overview: Overview, ranks: RankSet) -> str:
 
 
 def timeline(overview: Overview, width: int = 0) -> str:
-    """The history as a line for each rank, and what the signs in it are. width: of a terminal."""
+    """The history as a line for each rank, and a legend. width: of a terminal."""
     return timeline_text(
         overview.ends,
         overview.here,
@@ -48,7 +48,7 @@ def message_table(on_the_way: OnTheWay, width: int = 0) -> str:
     """Messages that were sent and not received, then receives that wait."""
     rows = [*_sent(on_the_way), *_awaited(on_the_way)]
     if not rows:
-        return "nothing is on its way, and nobody waits for a message"
+        return "no message is on its way, and no receive waits"
     return table(("what", "from", "to", "tag", "bytes", "communicator", "where"), rows, width)
 
 

@@ -11,7 +11,7 @@ _SHELLS = ("bash", "zsh", "fish")
 @click.command("setup")
 @click.option("--gdb", is_flag=True, help="Install the newer GDB even if the machine's works.")
 def setup(gdb: bool) -> None:
-    """Install what this machine lacks, as far as that takes no administrator.
+    """Install what this machine lacks, as far as that needs no administrator.
 
     A CRIU that works on this kernel, and a newer GDB where there is none with Python, go into your
     data directory. Debian packages that are missing are printed as one line for apt.

@@ -1,4 +1,4 @@
-"""`crdebug app`: how programs are linked with what they ask of crdebug."""
+"""`crdebug app`: how to link a program that makes requests of crdebug."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from crdebug.ui.waiting import wait
 @click.command("app")
 @click.option("--cflags", is_flag=True, help="What the compiler needs.")
 @click.option("--libs", is_flag=True, help="What the linker needs, after the program's own files.")
-@click.option("--python", "module", is_flag=True, help="The file that is crdebug.app.")
+@click.option("--python", "module", is_flag=True, help="The path of crdebug.app.")
 @click.option(
     "--fortran",
     metavar="COMPILER",
     default=None,
-    help="Which the Fortran module is for; by default gfortran, if it is there.",
+    help="The compiler that the Fortran module is for; by default gfortran, if it is there.",
 )
 def app(cflags: bool, libs: bool, module: bool, fortran: str | None) -> None:
-    """How a program is linked with crdebug_app.h: `mpicc x.c $(crdebug app --cflags --libs)`."""
+    """Print how to link a program with crdebug_app.h:
+    `mpicc x.c $(crdebug app --cflags --libs)`."""
     from crdebug import app as for_python
     from crdebug.base.deadline import Deadline
     from crdebug.base.settings import Settings

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def job_table(jobs: Iterable[JobInfo]) -> str:
-    """Jobs as a table; below it, what opens those that are held."""
+    """Jobs as a table; below it, how to let those go on that are held."""
     jobs = tuple(jobs)
     headers = ("job", "state", "ranks", "incarnation", "checkpoints", "pid", "started", "command")
     rows = [
@@ -65,7 +65,7 @@ def checkpoint_taken(checkpoint: Checkpoint) -> str:
 def checkpoint_table(
     checkpoints: tuple[Checkpoint, ...], width: int = 0, *, long: bool = False
 ) -> str:
-    """Checkpoints as a table; below it, why some are of no use. long: with their times."""
+    """Checkpoints as a table; below it, why some cannot be used. long: with their times."""
     if not checkpoints:
         return "there are no checkpoints"
     staged = any("staged" in each.places for each in checkpoints)

@@ -1,4 +1,4 @@
-"""What the command line's options take: signals, times, sizes, and a batch job's upkeep."""
+"""Values of the command line's options: signals, times, sizes, and a batch job's upkeep."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ SIZE = Amount("size", units.read_bytes, units.SIZES)
 
 _KEEP = (
     click.option("--keep", type=click.IntRange(1), metavar="N", help="Keep N of them."),
-    click.option("--keep-for", type=TIME, metavar="TIME", help="Keep them so long."),
-    click.option("--keep-disk", type=SIZE, metavar="SIZE", help="Keep what fits, in all."),
+    click.option("--keep-for", type=TIME, metavar="TIME", help="Keep them for this long."),
+    click.option("--keep-disk", type=SIZE, metavar="SIZE", help="Keep as many as fit, in all."),
 )
 STAGE = click.option(
     "--stage",
@@ -138,13 +138,14 @@ _START = (
         type=click.Path(exists=True, dir_okay=False, allow_dash=True),
         callback=_source,
         metavar="FILE",
-        help="What rank 0 reads; '-' is crdebug's own. Else what `send` sends it.",
+        help="A file that rank 0 reads; '-' is crdebug's own input. Else `send` is its input.",
     ),
 )
 
 
 def start_options(function: F) -> F:
-    """What a job is started with besides its command line: `env`, `cwd`, `stdin`."""
+    """The options for what a job is started with besides its command line: `env`, `cwd`,
+    `stdin`."""
     for option in reversed(_START):
         function = option(function)
     return function

@@ -44,8 +44,8 @@ class OutputMarks:
 
 
 class Relay:
-    """What a job without a debugger writes goes where its launcher would have written it; what
-    crdebug says of it goes to standard error, on lines of its own."""
+    """The output of a job without a debugger goes where its launcher would have written it;
+    crdebug's messages about it go to standard error, on lines of their own."""
 
     def __init__(self) -> None:
         self._midline = False  # the job's last line on standard error has no end yet

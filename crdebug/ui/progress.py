@@ -34,7 +34,7 @@ def words(progress: Progress) -> str:
 
 
 class PlainProgress:
-    """A line for each phase; a phase that is told again is not."""
+    """A line for each phase, and none when the same phase is told again."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
@@ -69,7 +69,7 @@ class StatusLine:
 
         from crdebug.checkpoint.protocol import Phase
 
-        if progress.phase == Phase.ENDED.value:  # what goes on now has nothing to do with it
+        if progress.phase == Phase.ENDED.value:  # it has no part in what goes on now
             self.end()
             return
         self._progress = progress

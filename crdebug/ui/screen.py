@@ -77,7 +77,8 @@ class Screen:
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """While an operation runs: its own result will tell the stops, progress has a place."""
+        """While an operation runs: its result will show the stops, and its progress may be
+        shown."""
         self._busy += 1
         try:
             yield
@@ -194,7 +195,7 @@ class Screen:
         return click.style(text, fg=colour) if self._colours else text
 
     def _put(self, stream: TextIO, text: str, *, mark: str = "", colour: str = "") -> None:
-        """mark: what stands before it, and is ours."""
+        """mark: put before it, and our own text."""
         self.transcript.add(click.unstyle(mark) + text)
         shown = for_stream(text, stream)
         text = mark + (self._coloured(shown, colour) if colour else shown)
@@ -232,7 +233,7 @@ def ranks_line(job: str, ranks: RankSet) -> str:
 
 
 def prompt(focus: RankSet | None = None) -> str:
-    """What stands before a line. focus: the ranks that it is for, if not for all."""
+    """The text of the prompt. focus: the ranks that it is for, if not for all."""
     if focus is None:
         return "(crdebug) "
     shown = str(focus)

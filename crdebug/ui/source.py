@@ -27,7 +27,7 @@ def read_line(path: str, number: int) -> str | None:
         return None
     if text is None:
         return None
-    # What a terminal would take for a command is none of the text.
+    # Whatever a terminal would take for a command is no part of the text.
     return "".join(c for c in text.rstrip() if c == "\t" or c.isprintable())
 
 

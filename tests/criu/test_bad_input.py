@@ -253,7 +253,7 @@ async def test_another_user_is_refused_in_words_and_disturbs_nobody(
         ):
             said = complaint(nobody.crdebug(*verb))
             assert (
-                "permission denied (run crdebug as the owner" in said and str(home / "jobs") in said
+                "permission denied (run crdebug as its owner" in said and str(home / "jobs") in said
             )
         own = nobody.home / "own"
         said = complaint(nobody.crdebug(*run, CRDEBUG_HOME=own))

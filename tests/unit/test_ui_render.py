@@ -351,8 +351,8 @@ def test_a_group_of_expected_errors_is_their_sentences() -> None:
 @pytest.mark.parametrize(
     ("number", "word", "hint"),
     [
-        (errno.EACCES, "permission denied", "as the owner"),
-        (errno.EROFS, "read-only file system", "as the owner"),
+        (errno.EACCES, "permission denied", "as its owner"),
+        (errno.EROFS, "read-only file system", "as its owner"),
         (errno.ENOSPC, "no space left on device", "make room"),
     ],
 )
