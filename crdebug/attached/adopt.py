@@ -34,15 +34,15 @@ from crdebug.native.shim import layout
 from crdebug.node import proc, process_tree
 
 _LOST = (
-    "it is held by SIGSTOP at checkpoints: threads in system calls are shown in front of them "
-    "afterwards, a signal that it stands at cannot be kept, and whoever sends it SIGCONT lets it go"
+    "it is held by SIGSTOP at checkpoints: afterwards threads in system calls are shown before "
+    "them, a signal that it has stopped at cannot be kept, and any SIGCONT lets it go"
 )
 
 
 async def adopt(
     found: FoundJob, group: TargetGroup, settings: Settings, tell: Callable[[Event], None]
 ) -> AttendedJob:
-    """Make the job of these debuggers, which stands, one of crdebug's; says what cannot be had.
+    """Make the stopped job of these debuggers one of crdebug's; tells what such a job cannot have.
 
     Raises Refused when not all of its ranks are attached, or they are not below its launcher,
     NotAvailable.
@@ -93,8 +93,9 @@ async def adopt(
 
 
 def require_tree(found: FoundJob) -> None:
-    """Raises Refused unless the ranks are below the launcher: what is dumped, and ended before a
-    restart, is it and what is below it. Slurm's daemon is no launcher that could be brought back.
+    """Raises Refused unless the ranks are below the launcher: a dump takes the launcher and
+    everything below it, and so does the end before a restart. Slurm's daemon is no launcher that
+    could be brought back.
     """
     tree, name = process_tree.of_job(found.root), proc.status(found.root)["Name"]
     strangers = RankSet.of(entry.rank for entry in found.entries if entry.pid not in tree)
@@ -140,7 +141,7 @@ async def _enter(
 
 
 def _addresses(pid: int) -> tuple[int, int]:
-    """Of dlopen and __errno_location. Raises NotAvailable when there is no way in."""
+    """The addresses of dlopen and __errno_location. Raises NotAvailable when there is no way in."""
     if proc.status(pid).get("Seccomp", "0") != "0":
         raise NotAvailable("seccomp(2) restricts its system calls")
     names = ("dlopen", "__errno_location")

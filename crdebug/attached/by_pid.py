@@ -52,7 +52,8 @@ async def choose(job: str, ranks: str, settings: Settings) -> tuple[str, FoundJo
 
 
 async def _part_of(directory: JobDirectory, ranks: str, settings: Settings) -> FoundJob:
-    """A part of the ranks of a job of ours. Raises BadInput; Refused when it is attended."""
+    """A part of the ranks of a job of ours. Raises BadInput; Refused when a debugger is attached to
+    it."""
     if await is_attended(directory.session_socket):
         raise attended_already(directory)
     record = directory.read()

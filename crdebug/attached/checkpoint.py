@@ -97,7 +97,7 @@ async def lead_out(
 
 
 async def _find_again(target: Target, before: Whereabouts, deadline: Deadline) -> None:
-    """A rank that SIGSTOP has held: is every thread where it was, or in front of its call?"""
+    """A rank that SIGSTOP has held: is every thread where it was, or just before its call?"""
     now = {each.tid: each for each in (await note_threads(target, deadline)).threads}
     for was in before.threads:
         thread = now.get(was.tid)
@@ -116,7 +116,7 @@ def save_herd(directory: JobDirectory, herd: Mapping[int, Whereabouts]) -> None:
 
 
 def load_herd(directory: JobDirectory) -> dict[int, Whereabouts]:
-    """What a crdebug that died had noted; empty if there is nothing to be read."""
+    """The threads that a crdebug had noted before it died; empty if none can be read."""
     try:
         return msgspec.json.decode(directory.herd.read_bytes(), type=dict[int, Whereabouts])
     except (FileNotFoundError, msgspec.MsgspecError):
@@ -166,8 +166,8 @@ class Operation:
 
     @contextlib.asynccontextmanager
     async def _hold(self, rank: int) -> AsyncIterator[Hold]:
-        """What holds the rank, to do something with that. Whatever goes wrong with a rank that has
-        ended goes wrong because of that: RankLost is raised then."""
+        """The rank's hold, for the block. If the rank has ended, that is why anything in the block
+        fails: RankLost is raised then."""
         hold = hold_of(self.job.holds, rank)
         try:
             if not proc.is_alive(hold.pid):
@@ -226,8 +226,8 @@ class Operation:
             self._herded.add(rank)
 
     def _require_held(self, rank: int, hold: Hold) -> None:
-        """Raises GdbDied unless the rank has stood ever since its threads were noted: what was
-        noted is wrong otherwise, and nobody could lead them there."""
+        """Raises GdbDied unless the rank has been stopped ever since its threads were noted: what
+        was noted is wrong otherwise, and nobody could lead them there."""
         held_by = self._target(rank).gdb_pid
         if any(thread.tracer != held_by for thread in proc.threads(hold.pid)):
             raise GdbDied("gdb has let the rank go", "checkpoint", None, ranks=RankSet.of([rank]))
@@ -254,11 +254,11 @@ class Operation:
                 await self._queue_signals(rank, hold)
 
     async def _queue_signals(self, rank: int, hold: Hold) -> None:
-        """Signals that the rank's GDB holds belong into the image. In the waitpoint they are
+        """Signals that the rank's GDB holds back belong in the image. In the waitpoint they are
         blocked, and whatever leads a thread out of there finds its own.
 
-        But for faults: the kernel prefers those to other traps, blocked or not (kernel/signal.c,
-        dequeue_synchronous_signal), and the CRS waits for a trap of its own.
+        Faults are an exception: the kernel prefers them to other traps, blocked or not
+        (kernel/signal.c, dequeue_synchronous_signal), and the CRS waits for a trap of its own.
         """
         threads = self._where[rank].threads
         held = {each.tid: each for each in threads if each.signal and not each.is_fault}
@@ -317,7 +317,7 @@ class Operation:
             await self._attached(rank, hold)
 
     async def _attached(self, rank: int, hold: Hold) -> Target:
-        """The rank's debugger, which holds the rank: another one if it must be."""
+        """The rank's debugger, attached to the rank: another one if there is no other way."""
         target = self._target(rank)
         if target.lent and not target.dead:
             # One that cannot does not know what became of its process; a new one will.
@@ -352,7 +352,7 @@ def refused_operation(
     problems: list[CrdebugError], held: RankSet, job: str, taken: Checkpoint | None = None
 ) -> CrdebugError:
     """One error for an operation that failed: the first problem, which is the cause of the others;
-    what came of it all the same, and who is held."""
+    what was achieved all the same, and which ranks are held."""
     error = problems[0]
     outcomes = []
     if taken is not None:

@@ -34,7 +34,7 @@ Launch = Callable[[int], Awaitable[Target]]  # starts a GDB for a rank, attached
 
 
 def scripts() -> tuple[Path, ...]:
-    """What a rank's GDB sources: crdebug's part inside it."""
+    """The scripts that a rank's GDB sources: crdebug's part inside it."""
     return (Path(str(resources.files("crdebug.gdbscripts") / "rank_gdb.py")),)
 
 

@@ -89,7 +89,7 @@ class AttendedJob:
                         await answer_ranks(asks)
 
     def apps(self) -> tuple[app_requests.RankApp, ...]:
-        """The ranks' parts that their program asks by."""
+        """The part of each rank through which its program makes requests."""
         return app_requests.find_apps(self.holds, self.record.shim)
 
     async def close(self) -> None:
@@ -138,7 +138,7 @@ class AttendedJob:
         return status
 
     def catch_up(self) -> None:
-        """Tell what has been written by now."""
+        """Pass on what has been written by now."""
         if self._relay is not None:
             self._relay.catch_up()
 
@@ -163,11 +163,11 @@ class AttendedJob:
 
     @property
     def has_later_input(self) -> bool:
-        """Is there input that was sent behind the checkpoint that it is back at?"""
+        """Was input sent after the checkpoint that the job was restored from?"""
         return standard_input.has_later(self.run_directory)
 
     def drop_later_input(self) -> None:
-        """It gets something else instead."""
+        """Drop that input: other input replaces it."""
         standard_input.drop_later(self.run_directory)
 
     def require_input(self) -> None:
@@ -180,7 +180,8 @@ class AttendedJob:
         await standard_input.send(self.directory, data, Deadline(self.settings.stop))
 
     async def give_input_again(self) -> None:
-        """Before ranks run: what was sent behind the checkpoint that the job is back at."""
+        """Before ranks run: give the job the input again that was sent after the checkpoint it was
+        restored from."""
         if self.has_later_input:
             limit = Deadline(self.settings.stop)
             async with self.directory.lock_within("give its input again", limit):
@@ -226,12 +227,12 @@ class AttendedJob:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Around what lets ranks run, whatever their GDBs do."""
+        """For the block that lets ranks run: GDBs that die are replaced, before and after."""
         await self.revive()
         try:
             yield
         except GdbDied as error:
-            # All ranks stand by now, but for those that a GDB let go when it died.
+            # All ranks are stopped by now, except those that a GDB let go when it died.
             with contextlib.suppress(CrdebugError):
                 await self.revive()
                 error.hint = "another gdb stopped the rank where it is now"
@@ -308,7 +309,7 @@ class AttendedJob:
                 return await self._take(note, store)
             left = app_requests.left_out(self.apps())
             if left:
-                why = "the job stands, so that its callbacks before a checkpoint are not called"
+                why = "the job is stopped, so its callbacks before a checkpoint are not called"
                 self._tell(JobSays(f"{left.words}: {why}"))
             living = self._living()
             async with hooks.around_checkpoint(living, self.settings, self._tell) as taken:
@@ -346,26 +347,27 @@ class AttendedJob:
         return operation.checkpoint
 
     def begin(self) -> None:
-        """Something that the user wants begins: nobody has asked for its end yet."""
+        """An operation begins: nobody has asked for its end yet."""
         self._asked.clear()
 
     def break_off(self) -> None:
-        """The user wants what is under way to end. A checkpoint or restart then fails, and the job
-        is as before, unless the restart has come too far for that."""
+        """End the operation that is under way, as the user wants. A checkpoint or restart then
+        fails, and the job is as before, unless the restart has come too far for that."""
         self._asked.set()
 
     @property
     def broken_off(self) -> bool:
-        """Has the user asked for the end of what is under way?"""
+        """Has the user asked for the end of the operation that is under way?"""
         return self._asked.is_set()
 
     def go_on(self) -> None:
-        """Between two parts of something long. Raises Interrupted if the user wants its end."""
+        """Call it between two parts of something long. Raises Interrupted if the user wants its
+        end."""
         if self.broken_off:
             raise Interrupted.on_the_way()
 
     def goes_on(self, branch: str) -> None:
-        """What it does from now on is of this branch of its history."""
+        """From now on it is on this branch of its history."""
         record = replace(self.record, branch=branch)
         self.directory.write(record)
         self.incarnation = replace(self.incarnation, record=record)

@@ -1,4 +1,4 @@
-"""What every verb of a session works with: its ranks, its job, who listens."""
+"""The state that all verbs of a session share: its ranks, its job, its subscribers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Core:
         self.history: History | None = None  # None: not started by crdebug
         self.sets = NamedSets()
         self._sizes: dict[int, int] = {}  # of checkpoints
-        # What the program was answered, by rank and which of its questions it was.
+        # The answers that the program was given, by rank and number of the request.
         self._answered: dict[tuple[int, int], Answer] = {}
         self._control = RunControl(group, settings, self._tell)
         group.subscriber = self._tell
@@ -65,8 +65,8 @@ class Core:
 
     @property
     def ended(self) -> int | None:
-        """The launcher's exit status once the job has ended, else None. All that it wrote has been
-        told to subscribers by then."""
+        """The launcher's exit status once the job has ended, else None. By then subscribers have
+        had all of its output."""
         if self._attended is not None:
             status = self._attended.status
             if status is not None:
@@ -76,8 +76,8 @@ class Core:
 
     @property
     def output_told(self) -> Mapping[Path, int]:
-        """Up to where the files that the job writes its output to have been told to subscribers,
-        once the session is closed."""
+        """How much of each of the job's output files subscribers have had, once the session is
+        closed."""
         return self._attended.output_told if self._attended is not None else {}
 
     @property
@@ -93,7 +93,7 @@ class Core:
     @property
     def stop_at_failure(self) -> bool:
         """Does a rank that calls MPI_Abort, or exits with a status that is not 0 or without
-        MPI_Finalize, stop before it ends? As it is set when ranks are let run."""
+        MPI_Finalize, stop before it ends? It holds for ranks that are let run after it is set."""
         return self._control.stop_at_failure
 
     @stop_at_failure.setter
@@ -112,7 +112,7 @@ class Core:
 
     def _tell(self, event: Event) -> None:
         if isinstance(event, RankStopped) and self._control.follows(event.rank):
-            return  # it is told by who follows the rank
+            return  # it is told by the task that follows the rank
         for subscriber in tuple(self._subscribers):
             subscriber(event)
 

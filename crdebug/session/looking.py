@@ -58,7 +58,7 @@ class Looking(Core):
         return told
 
     async def complete(self, rank: int, line: str) -> tuple[str, ...]:
-        """How GDB would go on with a line at its own prompt: whole lines, the frame's and the
+        """GDB's completions of a line at its own prompt: whole lines, with the frame's and the
         program's names before those of libraries.
 
         A big program has many names: GDB has some seconds for it. Raises CrdebugError.
@@ -67,7 +67,7 @@ class Looking(Core):
 
     async def gdb(self, ranks: RankSet, command: str) -> Answers[str]:
         """A command for the ranks' GDBs as typed; the answer is what GDB printed. Ranks that have
-        ended answer only what their files tell as well, and settings."""
+        ended answer only settings, and questions that their files can answer."""
         of_files = _OF_FILES.match(command) is not None
         limit = Deadline(self.settings.command)
         told = await self._group.look(

@@ -47,8 +47,8 @@ class _KeptAll(msgspec.Struct, frozen=True):
 
 
 class Points(Core):
-    """The verbs about where ranks stop, and what is shown then. Ranks that run each for itself are
-    stopped for a moment where GDB wants that.
+    """The verbs about where ranks stop, and what is shown then. Ranks that run independently are
+    stopped briefly where GDB needs that.
 
     displays: what a console shows after every stop.
     """
@@ -67,7 +67,7 @@ class Points(Core):
     # ---- displays -----------------------------------------------------------------------------
 
     def display(self, ranks: RankSet, expression: str, format: str = "") -> Display:
-        """Have an expression shown after every stop."""
+        """Show an expression after every stop."""
         self._last_display += 1
         made = Display(self._last_display, expression, format, ranks)
         self.displays.append(made)
@@ -75,14 +75,14 @@ class Points(Core):
         return made
 
     def undisplay(self, numbers: Collection[int]) -> None:
-        """Show these no more."""
+        """Stop showing these."""
         self.displays[:] = [each for each in self.displays if each.number not in numbers]
         self._keep_points()
 
     # ---- for the next session -----------------------------------------------------------------
 
     def _keep_points(self) -> None:
-        """Write all that there is now into the job's directory, for the next session."""
+        """Write all present ones into the job's directory, for the next session."""
         job = self._attended
         if job is None or not job.directory.exists():
             return
@@ -97,7 +97,7 @@ class Points(Core):
             unfinished.rename(job.directory.points)
 
     async def _bring_points_back(self) -> None:
-        """Set what the last session had; what cannot be is told."""
+        """Set the points of the last session again; tell of those that cannot be set."""
         job = self._attended
         kept = _KeptAll()
         if job is not None:
@@ -128,7 +128,7 @@ class Points(Core):
         return await self._group.put_breakpoint(kept, ranks)
 
     async def _is_global(self, target: Target, kept: Kept) -> bool:
-        """Does what is watched lie where it has been, whatever frame the rank is in?"""
+        """Does the watched memory stay where it is, whatever frame the rank is in?"""
         expression = re.sub(r"^-l(ocation)?\s+", "", kept.location)
         limit = Deadline(self.settings.command)
         try:

@@ -64,7 +64,7 @@ class Python(Core):
                     return there[name]
             raise Refused(
                 f"no Python function here has a local variable '{name}'",
-                hint="'pyprint' shows those of the innermost; global ones are not looked at",
+                hint="'pyprint' shows those of the innermost; global ones are not searched",
             )
 
         return await self._group.look(ranks, one)

@@ -1,6 +1,7 @@
-"""What happens while the user's `continue` lasts: the job is stopped for it, and runs on.
+"""Requests that are served while the user's `continue` lasts: the job is stopped for them, and runs
+on.
 
-Another crdebug asks for a checkpoint, or it is time for one of our own.
+They are for a checkpoint: another crdebug asks for one, or one of our own is due.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Interludes:
         self._user_asked = True
 
     async def ask(self, serve: Callable[[], Awaitable[int]]) -> int:
-        """Have a request served while the job stands; only while it is `possible`."""
+        """Serve a request while the job is stopped; only while that is `possible`."""
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.append((serve, answer))
         while not answer.done():
@@ -55,7 +56,7 @@ class Interludes:
         after: float,
         passes: Callable[[GroupStopped], Awaitable[bool]] | None = None,
     ) -> GroupStopped:
-        """Run until a stop that is no interlude. own: done `after` so many seconds of it,
+        """Run until a stop that is no interlude. own: called when it has run for `after` seconds,
         and again after as many as it returns; 0: never.  passes: does the job run on by itself
         after such a stop?
 

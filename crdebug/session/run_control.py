@@ -1,7 +1,7 @@
-"""Letting ranks run until they stand again: one run at a time, whoever asked for it.
+"""Run ranks until they stop: one run at a time, whoever asked for it.
 
-While the user's `continue` lasts, the job is stopped for what others ask, and runs on. Ranks that
-run each for itself are stopped for what their GDBs can do only then, and run on.
+While the user's `continue` lasts, the job is stopped to serve requests of others, and resumed.
+Ranks that run independently are paused for GDB operations that need a stopped process, and resumed.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _PATIENCE = 10
 class Waited:
     """How waiting for ranks ended.
 
-    stop: those that stand or have ended, by how they came to that; its cause are those that had
-    been let run and for which nobody had waited yet.  missing: those that still run.
+    stop: the ranks that have stopped or ended, and how; its cause are the ones among them that
+    nobody had waited for yet. missing: those that still run.
     """
 
     stop: GroupStopped
@@ -42,9 +42,9 @@ class Waited:
 
 
 class RunControl:
-    """Who lets the ranks of a session run. tell: hears of ranks that run each for itself.
+    """Runs a session's ranks. tell: called with the events of ranks that run independently.
 
-    busy: held by what has the job to itself.
+    busy: held by the operation that has the job to itself.
     stop_at_failure: does a rank that calls MPI_Abort, or exits with a status that is not 0 or
     without MPI_Finalize, stop before it ends?
     """
@@ -64,9 +64,9 @@ class RunControl:
         self._job: AttendedJob | None = None  # None: not started by crdebug
         self._history: History | None = None
         self._heeds: WeakKeyDictionary[Target, bool] = WeakKeyDictionary()  # as the GDBs have it
-        # Ranks that were let run each for itself: who looks after them, those that run or whose
-        # stop is yet to be told, those that stand for a moment, those for which nobody has waited
-        # since, and those for which somebody waits now.
+        # Ranks that were let run independently: the tasks that follow them; those that run, or
+        # whose stop is yet to be told; those that are paused; those that nobody has waited for
+        # since; and those that are being waited for.
         self._following: set[asyncio.Task[None]] = set()
         self._alone = RankSet()
         self._paused = RankSet()
@@ -81,7 +81,7 @@ class RunControl:
     # ---- together -----------------------------------------------------------------------------
 
     async def run(self, start: Callable[[], Awaitable[GroupStopped]]) -> GroupStopped:
-        """Let ranks run by `start`, which returns how they came to stand again."""
+        """Let ranks run by `start`, which returns how they stopped."""
         async with self.busy:
             ranks = self._group.ranks - self._group.running
             await self._before_running(ranks)
@@ -112,8 +112,8 @@ class RunControl:
         return await self._interludes.run(once, own, after, passes)
 
     async def settled(self) -> None:
-        """Until the next run of the user's `continue` has begun: between two runs of it none is
-        under way."""
+        """Wait until the next run of the user's `continue` has begun: between two runs of it none
+        is under way."""
         with contextlib.suppress(DeadlineExpired):
             limit = Deadline(self._settings.stop)
             await limit.until(self._begun_or_over, "the ranks to run")
@@ -124,26 +124,27 @@ class RunControl:
         return begun or not self._interludes.possible
 
     def all_run(self) -> bool:
-        """By the user's `continue`: what the program has to do for a checkpoint, it can do."""
+        """Do all ranks run, by the user's `continue`? Then the program can do its part in a
+        checkpoint."""
         stopped = self._group.in_state(TargetState.STOPPED)
         return self._interludes.possible and bool(self._group.running) and not stopped
 
     async def while_it_stands(self, work: Callable[[], Awaitable[int]]) -> int:
-        """Do something for which the ranks have to stand: they are stopped for it if they run by
-        the user's `continue`. Raises Refused if they run otherwise."""
+        """Do something that needs stopped ranks: those that run by the user's `continue` are
+        stopped for it. Raises Refused if they run otherwise."""
         if self._interludes.possible:
             return await self._interludes.ask(work)
         if not self._group.running:
             return await work()
         raise Refused(
-            "at the debugger a step is under way, or ranks run each for itself",
+            "a step is under way in the debugger, or ranks run independently",
             ranks=self._group.running,
-            hint="try again when all of them stand",
+            hint="try again when all ranks have stopped",
         )
 
     async def interrupt(self, ranks: RankSet | None = None) -> None:
-        """The user wants an end of what is under way; of ranks that run each for itself, those that
-        are waited for, else `ranks`."""
+        """End the operation that is under way, as the user wants; of ranks that run independently,
+        stop those that are waited for, else `ranks`."""
         self._interludes.user_interrupts()
         if self._job is not None:
             self._job.break_off()
@@ -159,7 +160,7 @@ class RunControl:
         await self._heed_endings(ranks)
 
     async def _arrive(self, ranks: RankSet) -> None:
-        """Have the GDBs of ranks that were put at a breakpoint know that they stand there."""
+        """Let the GDBs of ranks that were put at a breakpoint know that the ranks are there."""
         limit = Deadline(self._settings.command)
         await asyncio.gather(
             *(
@@ -176,7 +177,7 @@ class RunControl:
         return any(at == place.address for p in points for place in p.places.get(target.rank, ()))
 
     async def _heed_endings(self, ranks: RankSet) -> None:
-        """Have the ranks' GDBs do about ranks that are about to end what is wanted."""
+        """Tell the ranks' GDBs whether to stop ranks that are about to end."""
         wanted = self.stop_at_failure
         for rank in ranks:
             target = self._group[rank]
@@ -190,19 +191,19 @@ class RunControl:
             self._history.stopped(stop)
 
     async def _stop_a_while(self) -> None:
-        """Stop the ranks for something after which they go on. Nobody waits for that, so they may
-        take long, on a machine that has too much to do."""
+        """Stop the ranks for a while. No user waits for that, so it may take long on a machine that
+        has too much to do."""
         await self._group.interrupt(patience=_PATIENCE)
 
     # ---- each for itself ----------------------------------------------------------------------
 
     @property
     def alone(self) -> RankSet:
-        """The ranks that run each for itself now."""
+        """The ranks that run independently now."""
         return self._alone & self._group.running
 
     def follows(self, rank: int) -> bool:
-        """Does this tell of the rank's stop, once it knows that the stop is the rank's own?"""
+        """Is the rank's stop told from here, once it is known to be the rank's own?"""
         return rank in self._alone
 
     async def let_run(self, ranks: RankSet) -> RankSet:
@@ -235,7 +236,7 @@ class RunControl:
         return started
 
     async def _follow(self, ranks: RankSet) -> None:
-        """Note and tell the stops of ranks that were let run."""
+        """Note the stops of ranks that were let run, and tell of them."""
         history = self._history
         with history.forward() if history is not None else contextlib.nullcontext():
             await asyncio.gather(*map(self._follow_one, ranks))
@@ -282,7 +283,7 @@ class RunControl:
         return None if stop is None else self._group.table.translate(stop)
 
     async def close(self) -> None:
-        """Nobody looks after ranks that run any more."""
+        """Stop following the ranks that run."""
         for each in self._following:
             each.cancel()
         await asyncio.gather(*self._following, return_exceptions=True)
@@ -291,8 +292,8 @@ class RunControl:
 
     @contextlib.asynccontextmanager
     async def pause(self, ranks: RankSet) -> AsyncIterator[None]:
-        """Around what needs ranks to stand. Those that stop for a reason of their own just then
-        have stopped, as if nothing had been done."""
+        """Pause ranks for the block. Those that stop for a reason of their own just then stay
+        stopped, as if nothing had been done."""
         if not ranks & self.alone:
             yield
             return

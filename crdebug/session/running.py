@@ -106,7 +106,7 @@ class Running(Core):
         return await self._by(ranks, Motion(Verb.FINISH))
 
     async def until(self, ranks: RankSet, location: str = "") -> GroupStopped:
-        """Until a line behind the present one, so out of a loop; or until a location in the
+        """Until a line after the current one, so out of a loop; or until a location in the
         function, or its return."""
         location = await with_file(self._group, ranks, location)
         return await self._by(ranks, Motion(Verb.UNTIL, location=location))
@@ -117,8 +117,8 @@ class Running(Core):
         return await self._by(ranks, Motion(Verb.ADVANCE, location=location))
 
     async def _by(self, ranks: RankSet, motion: Motion) -> GroupStopped:
-        """Until all are done or one stops for another reason than that it is done; a rank that is
-        in its past has the others come along."""
+        """Until all are done or one stops for another reason than that it is done; if one of them
+        is in its past, the others come along."""
         group, history = self._group, self.history
 
         async def start() -> GroupStopped:
@@ -150,7 +150,7 @@ class Running(Core):
 
         Ends before that when a rank stops for another reason, and when those that are missing wait
         for those that are there. Somebody who was ahead of the others does so too: they go on to
-        the location once more. Raises BadInput for a location that there is not.
+        the location once more. Raises BadInput for a location that does not exist.
         """
         location = await with_file(self._group, ranks, location)
         point = await self._group.add_breakpoint(ranks, BreakpointRequest(location))
@@ -186,13 +186,13 @@ class Running(Core):
 
     @property
     def apart(self) -> bool:
-        """May ranks run each for itself now? Not in the past: there they need each other."""
+        """May ranks run independently now? Not in the past: there they need each other."""
         in_the_past = self.history is not None and self.history.in_the_past
         return self.stop_mode is StopMode.RANK and not in_the_past
 
     @property
     def alone(self) -> RankSet:
-        """The ranks that run each for itself now."""
+        """The ranks that run independently now."""
         return self._control.alone
 
     async def let_run(self, ranks: RankSet) -> RankSet:
@@ -220,8 +220,9 @@ class Running(Core):
         return status
 
     async def handle(self, ranks: RankSet, words: str) -> Answers[str]:
-        """What the ranks' GDBs do at a signal: ``SIGUSR1 nostop noprint pass``; GDB's table of it.
-        It stays so over restarts. Raises Refused for signals that crdebug itself needs."""
+        """Choose what the ranks' GDBs do on a signal: ``SIGUSR1 nostop noprint pass``; returns
+        GDB's table of it. It outlasts restarts. Raises Refused for signals that crdebug itself
+        needs."""
         signal = self._attended.record.signal if self._attended is not None else 0
         named = re.split(r"[\s,]+", words.strip())
         for number in filter(None, (int(SIGSTOP), int(SIGCONT), signal)):
@@ -235,9 +236,9 @@ class Running(Core):
     async def send(self, text: str | bytes) -> int:
         """Send the job something on its standard input, which rank 0 reads; returns how many bytes.
 
-        Input is a part of the job's history: going back has it read again what it was sent. After a
-        restart, what is sent before ranks run takes the place of what was sent after that
-        checkpoint, and a branch of history begins. Raises Refused.
+        Input is a part of the job's history: a job that goes back reads it again. After a restart,
+        input that is sent before ranks run replaces what was sent after that checkpoint, and a
+        branch of history begins. Raises Refused.
         """
         data = text.encode() if isinstance(text, str) else text
         if data:
@@ -245,7 +246,7 @@ class Running(Core):
         return len(data)
 
     async def send_end(self) -> None:
-        """Have the job's standard input end behind what was sent. Raises Refused."""
+        """End the job's standard input after what was sent. Raises Refused."""
         await self._send(b"")
 
     async def _send(self, data: bytes) -> None:
@@ -260,7 +261,7 @@ class Running(Core):
     # ---- changing the state -------------------------------------------------------------------
 
     async def call(self, ranks: RankSet, expression: str) -> Answers[str]:
-        """Evaluate an expression for what it does; its value, "" if it has none."""
+        """Evaluate an expression for its side effects; returns its value, "" if it has none."""
         return await self._changing(ranks, f"call {expression}")
 
     async def set_variable(self, ranks: RankSet, assignment: str) -> Answers[str]:
@@ -274,14 +275,14 @@ class Running(Core):
         return await heard(self.history, line, Answers(values, said.errors))
 
     async def return_(self, ranks: RankSet, value: str = "") -> Answers[Location]:
-        """Have the selected function return now, with a value, and nothing of the rest of it run;
+        """Make the selected function return now, with a value, skipping the rest of it; returns
         where the ranks are then."""
         limit = Deadline(self.settings.command)
         line = f"return {value}".rstrip()
         return await self._moving(ranks, line, lambda each: moving.return_(each, value, limit))
 
     async def jump(self, ranks: RankSet, location: str) -> GroupStopped:
-        """Go on at a location of the same function, without what is in between; see `resume`.
+        """Go on at a location of the same function, skipping the code in between; see `resume`.
 
         Raises the first error, with no rank let run.
         """

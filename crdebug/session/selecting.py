@@ -42,7 +42,8 @@ class Selecting(Looking):
         return true_ranks(expression, some(await self.truth(ranks, expression)), self._tell)
 
     async def truth(self, ranks: RankSet, expression: str) -> Answers[bool]:
-        """Is an expression true? As C has it: not 0. What is no number is an error of its rank."""
+        """Is an expression true? As in C: not 0. A value that is no number is an error of its
+        rank."""
         return truths(expression, await self.evaluate(ranks, expression))
 
 
@@ -60,7 +61,7 @@ def truths(expression: str, answers: Answers[str]) -> Answers[bool]:
 
 
 def true_ranks(expression: str, answers: Answers[bool], tell: Callable[[Event], None]) -> RankSet:
-    """The ranks on which it is true. tell: hears why it failed on others."""
+    """The ranks on which it is true. tell: called with why it failed on others."""
     for failed, text in answers.merged_errors():
         if isinstance(answers.errors[failed.first], Ended):
             tell(JobSays(f"[{failed}] {text}, so not in 'where {expression}'"))

@@ -146,7 +146,8 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         return session
 
     async def _make_whole(self) -> None:
-        """After a way back in memory that a crdebug before us did not come to the end of."""
+        """Bring a checkpoint back if a crdebug before us died while it took the job back in
+        memory."""
         job = self._job("attach")
         if half_back.was_on_its_way(job.directory, job.record):
             async with self._control.busy:
@@ -340,7 +341,8 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
     # ---- what the program asks for ------------------------------------------------------------
 
     async def _asked(self, asks: tuple[app_requests.Asked, ...]) -> None:
-        """Ranks wait for an answer. One that stands by now rings again when it runs."""
+        """Answer the ranks that wait for it. One that has stopped by now asks again when it
+        runs."""
         if not self.running:
             return
         if self.history is not None and self.history.in_the_past:
@@ -367,7 +369,8 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         app_requests.answer(asks, *answer)
 
     async def _stop_to_go_back(self, asks: tuple[app_requests.Asked, ...]) -> None:
-        """The program would go back to a checkpoint: its user decides, and sees it where it is."""
+        """The program asks to go back to a checkpoint: it is stopped there, and the user
+        decides."""
         number = asks[0][1].wanted
         restart = f"restart {number}" if number else "restart"
         self._tell(JobSays(f"rank {asks[0][0].rank} asks to go back: '{restart}' does that"))
@@ -400,10 +403,10 @@ async def checkpoint_once(
     return taken
 
 
-_IN_THE_PAST = app_requests.Answer(Status.REFUSED, reason="the debugger repeats what is past")
+_IN_THE_PAST = app_requests.Answer(Status.REFUSED, reason="the debugger is repeating the past")
 
 
 def _key(each: app_requests.Asked) -> tuple[int, int]:
-    """The rank, and which of its questions it is. The count of these is in its own memory, so that
-    what it asks once more after it went back has the same."""
+    """(rank, request number). The counter lives in the rank's memory, so a request repeated after
+    going back has the same key."""
     return each[0].rank, each[1].asked

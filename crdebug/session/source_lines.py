@@ -15,8 +15,8 @@ _BARE = re.compile(r"(?:-line\s+)?([-+]?\d+)")
 
 
 async def with_file(group: TargetGroup, ranks: RankSet, location: str) -> str:
-    """A location as ``FILE:LINE``, if it is a line only: what it means must not change with where
-    ranks are later, or with what a GDB has read last. Other locations as they are.
+    """A location as ``FILE:LINE`` if it is only a line, whose meaning would change with where ranks
+    are, or with the file that a GDB has read last. Other locations are returned as they are.
 
     Raises BadInput where ranks are in different files; GdbError for a line that is not in its file.
     """

@@ -79,8 +79,8 @@ class Stacks(Looking):
 def _by_thread(
     found: Answers[tuple[tuple[int, T | CrdebugError], ...]], numbers: tuple[int, ...] | None
 ) -> dict[int, Answers[T]]:
-    """What the ranks say of each of their threads, by the threads' numbers; an error of a rank as a
-    whole is one of all threads that were asked for, or of 0."""
+    """The ranks' answers for each of their threads, by the threads' numbers; an error of a rank as
+    a whole counts for all threads that were asked for, or for 0."""
     values: dict[int, dict[int, T]] = {}
     errors: dict[int, dict[int, CrdebugError]] = {}
     for rank, told in found.values.items():

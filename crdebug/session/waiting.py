@@ -19,7 +19,7 @@ _LOOK = 0.25  # seconds between two looks at a run that lasts
 
 
 class StepOthers(Enum):
-    """What becomes of a step that does not end because ranks stand still that it may wait for."""
+    """What to do about a step that may not end because it waits for stopped ranks."""
 
     ASK = "ask"  # the user; who cannot be asked has it stopped
     RUN = "run"  # let them run along
@@ -28,7 +28,7 @@ class StepOthers(Enum):
 
 @dataclass(eq=False)
 class HeldUp(CrdebugError):
-    """Ranks could not do what they were to do, because others stand still. `ranks`: those."""
+    """Ranks could not finish, because they wait for others that are stopped."""
 
     others: RankSet = field(default_factory=RankSet)
 
@@ -52,11 +52,11 @@ async def patiently(
     patience: float,
     along: Callable[[HeldUp], Awaitable[bool]] | None,
 ) -> AsyncIterator[None]:
-    """Around a run: does it wait for ranks that stand still?
+    """Watch the run in the block: does it wait for ranks that are stopped?
 
     patience: seconds after which a run that does not end is looked at; 0: never.
-    along: may those that stand still be let run along? None: no. Raises HeldUp when the run was
-    stopped because it waits for them.
+    along: may the stopped ranks run along? None: no. Raises HeldUp when the run was stopped because
+    it waits for them.
     """
     if not patience:
         yield

@@ -142,7 +142,7 @@ async def test_under_the_debugger_its_user_decides() -> None:
         set_number("steps", 0)
         assert not says()[2:]
         await job.checkpoint("mine")
-        why = "the job stands, so that its callbacks before a checkpoint are not called"
+        why = "the job is stopped, so its callbacks before a checkpoint are not called"
         assert says()[2:] == [f"ranks 0-1: {why}"]
 
         await job.restart(1)
