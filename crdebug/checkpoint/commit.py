@@ -1,8 +1,8 @@
 """A plan for the CRS's action script, which carries it out whoever dies (native/starter/commit.c).
 
 The new incarnation is whole by then, and none of it has run. The old one is ended, then the files
-that the job writes to are put back, then the record is published: what was begun can be done again
-from its start, and before that nothing of the job's has been touched.
+that the job writes to are put back, then the record is published: a plan that was begun can be
+carried out again from its start, and before it nothing of the job's has been touched.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from crdebug.node.criu_trial import OWN_NETWORK as _OWN_NETWORK
 from crdebug.node.criu_trial import RESTORE as _RESTORE
 from crdebug.node.criu_trial import errors_in
 
-# A tree in nobody's namespaces: its session may be that of whoever started it.
+# A tree without namespaces of its own: its session may be its starter's.
 _NO_CONTAINER = ("--shell-job",)
 _MOUNTED, _FROZEN, _WHOLE = "post-setup-namespaces", "post-dump", "post-restore"
 _LOOK = 0.25  # seconds between two looks whether the tree was killed
@@ -32,20 +32,20 @@ _TO_END = 30.0  # seconds; what is killed ends at once, unless the kernel is in 
 
 
 class _Rendezvous:
-    """Where CRIU's action script meets us. act: by action, what to do then with the PID of the
+    """Where CRIU's action script meets us. act: by action, a function that gets the PID of the
     tree's first process; returns a plan that the script is to carry out, if there is one."""
 
     def __init__(self, act: Mapping[str, Callable[[int], Awaitable[Path | None]]]) -> None:
         self._act = act
         self.pid: int | None = None
         self.error: BaseException | None = None
-        self.refused = False  # what the CRS does is not wanted any more
+        self.refused = False  # the dump or restore is not wanted any more
         self.final = False  # a plan is being carried out, or was
         self._serving: set[asyncio.Task[None]] = set()
 
     async def over(self) -> None:
-        """CRIU has ended. Its script outlives it if it was killed: what that has asked for is not
-        given any more, and what it carries out comes to its end first."""
+        """CRIU has ended. If it was killed, its script outlives it: its requests are not answered
+        any more, but a plan that it is carrying out is completed first."""
         if not self.final:
             self.refused = True
             for each in self._serving:
@@ -114,9 +114,9 @@ class Criu:
         track: bool = False,
         base: Path | None = None,
     ) -> T:
-        """When this is cancelled, CRIU is left to come to its end if that is near: to have a
-        process make a system call, it puts code in the place of the process's own for some
-        microseconds, and killed just then it leaves it there."""
+        """When this is cancelled, CRIU is left to finish if that is near: to make a process execute
+        a system call, it replaces some of the process's code for some microseconds, and would leave
+        it so if it were killed just then."""
         external = [f"mnt[{point}]:{name}" for point, name in mounts.items()]
         common = _COMMON if container else (*_COMMON[: -len(_OWN_NETWORK)], *_NO_CONTAINER)
         arguments = ["dump", "--tree", str(pid), *common, *_DUMP]
@@ -190,7 +190,7 @@ class Criu:
             log = work / f"{verb}.log"
             socket = work / "socket"
             script = work / "action"
-            # The variable tells whose it is, should it be left alone with a plan.
+            # The variable shows whose script it is, should it be left alone with a plan.
             script.write_text(
                 f"#!/bin/sh\nexport {container.SCRIPT_OF}={shlex.quote(str(images))}\n"
                 f"exec '{self._helper}' --crs-action '{socket}'\n"
@@ -228,8 +228,8 @@ class Criu:
                     how = _ending(done.status)
                     raise CrsFailed(f"criu {verb} {how}", said or tuple(done.err.splitlines()[-2:]))
             except BaseException:
-                # One that was killed takes nothing with it: neither a program that it is behind,
-                # nor what it has begun to restore. A tree that it has begun to dump runs on.
+                # A CRIU that was killed takes nothing with it: neither the program that wraps it,
+                # nor the tree that it has begun to restore. A tree that it was dumping runs on.
                 await container.end_all(lambda: container.crs_at_work(images), Deadline(_TO_END))
                 raise
             finally:

@@ -15,8 +15,8 @@ WhileFrozen = Callable[[int], Awaitable[T]]
 
 OnceWhole = Callable[[int], Awaitable[tuple[Path, T]]]
 """Called with the host PID of the first process of a job that is restored and has not run yet.
-Returns the plan that makes the restart final (see crdebug.checkpoint.commit), which is carried out
-by a process that needs neither us nor anybody's patience; and what `Crs.restore` is to return."""
+Returns the plan that makes the restart final (see crdebug.checkpoint.commit), which a process
+carries out that depends on nobody; and the value for `Crs.restore` to return."""
 
 
 class Crs(Protocol):
@@ -29,7 +29,7 @@ class Crs(Protocol):
 
     @property
     def tracks(self) -> bool:
-        """Can it tell, here, which memory was changed since a dump?"""
+        """Can it tell, on this machine, which memory was changed since a dump?"""
         ...
 
     async def dump(

@@ -16,7 +16,7 @@ class RankLost(CrdebugError):
 
 
 class JobActions(Seam):
-    """What the driver asks for: one method for each instruction about the whole job.
+    """The actions of the driver: one method for each instruction about the whole job.
 
     Each returns when it is done, and raises CrdebugError.
     """
@@ -28,7 +28,7 @@ class JobActions(Seam):
 
 
 class RankActions(Seam):
-    """What the driver asks for under a debugger: one method for each instruction about ranks.
+    """The actions of the driver under a debugger: one method for each instruction about ranks.
 
     Each returns when it is done, and raises CrdebugError (RankLost when the rank has ended).
     """
@@ -92,12 +92,12 @@ async def drive(
     """Run a protocol from Start to ENDED; instructions that are pending together run together.
 
     ranks: None for a machine without a debugger.
-    progress: told the phase after each event, and which ranks it waits for.
-    asked: set when the user wants it to end, as cancellation does; nothing is raised for it.
-    Cancellation waits for a safe end, since a job half in its waitpoints is nobody's: a checkpoint
-    is given up, and so is a restart unless the job is back. Look at the machine for the outcome;
-    what an action raises is in its problems. Only a fault in the machine or in `progress` is
-    raised, after the end.
+    progress: called after each event with the phase and the ranks that it waits for.
+    asked: set when the user gives up, with the same effect as cancellation; nothing is raised for
+    it. Cancellation waits for a safe end, since a job half in its waitpoints is of no use: a
+    checkpoint is given up, and so is a restart unless the job is back. Look at the machine for the
+    outcome; what an action raises is in its problems. Only a fault in the machine or in `progress`
+    is raised, after the end.
     """
     driving = _Driving(machine, job, ranks, progress)
     work = asyncio.create_task(driving.loop())
@@ -147,9 +147,9 @@ class _Driving:
             raise self._fault
 
     def give_up(self) -> None:
-        """The CRS, which may take long, is broken off; what else is under way comes to its end."""
+        """Break the CRS off, which may take long; other instructions under way are completed."""
         if self._given_up:
-            return  # what is broken off is about to clean up after itself
+            return  # an action that is broken off has yet to clean up after itself
         self._given_up = True
         self._queue.put_nowait(protocol.GiveUp(_interrupted()))
         for task, instruction in self._tasks.items():
@@ -164,7 +164,7 @@ class _Driving:
                 task.add_done_callback(self._settled)
             waiting = {getattr(each, "rank", -1) for each in self._machine.pending} - {-1}
             self._progress(self._machine.phase, RankSet.of(waiting))
-        except Exception as error:  # of ours, and nothing to leave the job half-way for
+        except Exception as error:  # a fault of ours: no reason to leave the job half-way
             self._fault = self._fault or error
 
     def _settled(self, task: asyncio.Task[protocol.Event]) -> None:

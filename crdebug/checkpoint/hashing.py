@@ -47,7 +47,7 @@ class RunningHashes:
             while block := file.read(_BLOCK):
                 digest.update(block)
                 offset += len(block)
-            os.fdatasync(file.fileno())  # what is on the disk by now need not be waited for later
+            os.fdatasync(file.fileno())  # no need to wait for these later
         self._digests[path] = (offset, digest)
         return offset > start
 

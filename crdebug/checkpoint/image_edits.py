@@ -1,9 +1,9 @@
-"""The CRS's images as a restart gets them, where it must not be as particular as they are.
+"""The CRS's images, edited for a restart that must not be as strict as they are.
 
-Of files that are rolled back once the new job is whole, it is left open how long they are and which
-mode they have: CRIU refuses those that are not as they were. And of the machine's mounts, which are
-in the images one and all, those are left out that are not there any more, if the job uses nothing
-of theirs. The images that were taken are not touched: what differs is written beside them.
+Files that are rolled back once the new job is whole may have any length and mode until then: CRIU
+would refuse files that have changed. And the images list all of the machine's mounts: those that
+have gone are left out if the job uses nothing on them. The images that were taken are not touched:
+what differs is written beside them.
 
 An image is a head and messages: `files.img` has one for each open file, also for those that are
 mapped or worked in (images/fdinfo.proto, regfile.proto, sk-unix.proto), `mountpoints-N.img` one for
@@ -68,8 +68,8 @@ def _in_use(images: Path) -> frozenset[int]:
 
 
 def used_mounts(images: Path) -> frozenset[str]:
-    """By the names that they were given at the dump, the mounts that the job uses, or that what it
-    uses is mounted on. Raises StoreError."""
+    """The mounts that the job uses, directly or as parents of others, by the names that they were
+    given at the dump. Raises StoreError."""
     used, found = _in_use(images), set()
     for path in images.glob(_MOUNTS):
         with named(path):
@@ -83,9 +83,10 @@ def used_mounts(images: Path) -> frozenset[str]:
 
 
 def link(images: Path, target: Path, open_ended: Container[str], left_out: Container[str]) -> Path:
-    """The images in another directory, as links, but for what is to differ; returns the directory.
+    """Link the images into another directory, except those that are to differ; returns the
+    directory.
 
-    open_ended: the paths of files that may be as they are now.  left_out: names of mounts.
+    open_ended: the paths of files that may have changed.  left_out: names of mounts.
     Raises StoreError.
     """
     target.mkdir(mode=0o700)

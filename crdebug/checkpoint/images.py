@@ -1,4 +1,4 @@
-"""What the CRS's images say about the threads and the memory in them.
+"""Reads threads, memory and open files from the CRS's images.
 
 CRIU writes one `core-TID.img` for each thread: two magic numbers, a length, and a protobuf message
 (criu: images/core.proto, images/core-x86.proto). Only the registers are read here. And one
@@ -47,8 +47,8 @@ class CoreThread:
     def interrupted_call(self) -> int:
         """The number of the system call that the CRS broke off with EINTR, or -1.
 
-        It does so to the calls that only the kernel's restart block could take up again (poll,
-        nanosleep, a timed futex, …), and epoll_wait ends so whenever its thread is stopped.
+        It does so to calls that only the kernel's restart block could resume (poll, nanosleep, a
+        timed futex, …), and epoll_wait ends so whenever its thread is stopped.
         """
         inside = self.orig_rax < 1 << 32
         return self.orig_rax if inside and self.rax == _WORD - _EINTR else -1
@@ -99,7 +99,7 @@ def message(data: bytes, wanted: int) -> bytes:
 
 @contextlib.contextmanager
 def named(path: Path) -> Iterator[None]:
-    """What is wrong with an image is said with its name. Raises StoreError."""
+    """Errors about an image name it. Raises StoreError."""
     try:
         yield
     except (KeyError, IndexError, struct.error, OSError) as error:
@@ -107,7 +107,7 @@ def named(path: Path) -> Iterator[None]:
 
 
 def messages(path: Path) -> list[bytes]:
-    """What an image holds behind two magic numbers: messages, each behind its length."""
+    """The content of an image after two magic numbers: messages, each after its length."""
     data, at, found = path.read_bytes(), 8, []
     while at < len(data):
         (length,) = struct.unpack_from("<I", data, at)
@@ -170,7 +170,7 @@ def require_open(images: Path, saved: Iterable[SavedFile]) -> None:
 
 
 def open_files(images: Path) -> frozenset[str]:
-    """The paths of all regular files that are open or mapped in the images, whatever for.
+    """The paths of all regular files that are open or mapped in the images, for any purpose.
 
     Raises StoreError when that cannot be read.
     """

@@ -1,5 +1,4 @@
-"""Images that hold only what changed since an earlier one's: what they build on, and for how long
-that stays.
+"""Incremental images: which others an image needs, and how long those must be kept.
 
     N/images/parent -> ../../M/images     N builds on M; the CRS makes it and reads through it
 
@@ -31,7 +30,7 @@ def is_shared(name: str) -> bool:
 
 
 def link(home: Path, base: int) -> None:
-    """Have the images in a directory build on those of this number."""
+    """Make the images in a directory build on those of this number."""
     (home / PARENT).symlink_to(f"../../{base}/images")
 
 
@@ -44,7 +43,8 @@ def base_of(home: Path) -> int:
 
 
 def chain(root: Path, number: int) -> tuple[int, ...]:
-    """What a number builds on, as far as it is there: the nearest first, the full one last."""
+    """The numbers that a checkpoint builds on, as far as they exist: the nearest first, the full
+    one last."""
     found: list[int] = []
     while 0 < (base := base_of(root / str(number))) < number:
         found.append(base)
@@ -67,7 +67,7 @@ def proof_in(home: Path, proof: str) -> str:
 
 
 def remove(root: Path, number: int, proof: str) -> None:
-    """Delete one, but for what others need of it. Raises OSError."""
+    """Delete one, except for the files that others need. Raises OSError."""
     home = root / str(number)
     others = (each for each in listed(root, proof) if each != number)
     if number in _needed(root, others):
@@ -78,13 +78,14 @@ def remove(root: Path, number: int, proof: str) -> None:
 
 
 def drop(home: Path, proof: str) -> None:
-    """Without its proof it is none any more, whatever happens to the rest. Raises OSError."""
+    """Take its proof away, so that it is no checkpoint any more, whatever becomes of the rest.
+    Raises OSError."""
     (home / proof).unlink(missing_ok=True)
     shutil.rmtree(home, ignore_errors=True)
 
 
 def sweep(root: Path, proof: str) -> None:
-    """Remove what has no proof, and what nobody needs of that on which others build."""
+    """Remove what has no proof, but keep the files that others build on."""
     needed = _needed(root, listed(root, proof))
     with contextlib.suppress(FileNotFoundError):
         for entry in list(os.scandir(root)):

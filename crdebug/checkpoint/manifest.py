@@ -1,4 +1,4 @@
-"""What proves a checkpoint whole, and what a restart needs besides the images.
+"""The proof that a checkpoint is whole, and what a restart needs besides the images.
 
 Written last, with a seal, which shows damage; who could have put it there shows in its owner and
 mode. Read strictly: an unknown version, a missing or a foreign field is refused.
@@ -59,7 +59,7 @@ class ThreadRecord:
 
     @property
     def is_fault(self) -> bool:
-        """Is it of an instruction that the thread is at, and which does it again?"""
+        """Is it caused by the instruction that the thread is at, which would cause it again?"""
         code = int.from_bytes(self.siginfo[8:12], "little", signed=True)
         return self.signal_number in _FAULTS and code > 0
 
@@ -155,7 +155,7 @@ class Manifest:
 
     @property
     def identity(self) -> str:
-        """Of what the checkpoint is made of, wherever it lies: a hash of its files' hashes."""
+        """A hash of its files' hashes: the same wherever the checkpoint lies."""
         text = "".join(f"{name} {self.files[name].sha256}\n" for name in sorted(self.files))
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -167,7 +167,7 @@ def encode(manifest: Manifest) -> bytes:
 
 
 def seal(document: dict[str, object]) -> bytes:
-    """Of a manifest's fields what is on disk: the last field is the SHA-256 of all others."""
+    """A manifest's fields as they are on disk: the last one is the SHA-256 of all others."""
     whole = {**document, _SEAL: _sha256(document)}
     return msgspec.json.format(msgspec.json.encode(whole), indent=1) + b"\n"
 
@@ -178,8 +178,8 @@ def _sha256(document: Mapping[str, object]) -> str:
 
 
 def read(directory: Path, name: str = NAME) -> Manifest:
-    """The manifest of a checkpoint's directory. Raises StoreError: also for one that others than
-    its owner could have changed, since a restart does what it says."""
+    """The manifest of a checkpoint's directory. Raises StoreError: also if others than its owner
+    could have changed it, since a restart obeys it."""
     path = directory / name
     try:
         data = path.read_bytes()
@@ -197,7 +197,7 @@ def read(directory: Path, name: str = NAME) -> Manifest:
 
 
 def require_own(path: Path, *, whole: bool = False) -> None:
-    """Raises StoreError when others could change what is there. whole: all that is in it."""
+    """Raises StoreError when others could change the files there. whole: all that is in it."""
     try:
         problem = (owners.why_not_all_own if whole else owners.why_not_own)(path)
     except OSError as error:
@@ -238,7 +238,7 @@ def _unsound(manifest: Manifest) -> Iterator[str]:
             yield f"{file.path[:80]!r} is no file that was saved"
     numbers = [manifest.number, *(base.number for base in manifest.bases), 0]
     if any(above <= below for above, below in pairwise(numbers)):
-        yield "it builds on none that is older"
+        yield "it builds on one that is not older"
     ranks = [rank.rank for rank in manifest.ranks]
     if ranks != sorted(set(ranks)) or not all(0 <= rank < _MOST_RANKS for rank in ranks):
         yield "its ranks are not in order"

@@ -80,7 +80,7 @@ def find_open_files(pids: Iterable[int], *, container: bool = True) -> tuple[Sav
 
 
 def size_of(files: Iterable[SavedFile]) -> int:
-    """Bytes on the disk of those whose content has to be kept, which `save` copies."""
+    """Bytes on the disk of the files whose content has to be kept: `save` copies them."""
     total = 0
     for file in files:
         if file.saved:
@@ -90,9 +90,9 @@ def size_of(files: Iterable[SavedFile]) -> int:
 
 
 def copy_ahead(files: Iterable[SavedFile], target: Path) -> dict[str, Path]:
-    """While the job runs yet: copies of what is large and has to be kept, by the files' paths, for
-    `save` to bring up to date. Where blocks can be shared, or much is holes, none are of use; what
-    cannot be copied `save` finds out."""
+    """Copies, made while the job still runs, of large files whose content has to be kept; by the
+    files' paths, for `save` to bring up to date. They are of no use where blocks can be shared or
+    much is holes; a file that cannot be copied is left to `save`."""
     target.mkdir(mode=0o700, exist_ok=True)
     copies: dict[str, Path] = {}
     for file in files:
@@ -113,7 +113,8 @@ def copy_ahead(files: Iterable[SavedFile], target: Path) -> dict[str, Path]:
 def save(
     files: Iterable[SavedFile], target: Path, ahead: Mapping[str, Path] | None = None
 ) -> tuple[SavedFile, ...]:
-    """Copy what has to be kept into `target`; returns the files with what else tells them again.
+    """Copy the content that has to be kept into `target`; returns the files, with the facts by
+    which they are known again.
 
     ahead: see `copy_ahead`. Raises StoreError.
     """
@@ -178,7 +179,7 @@ def _copy(source: int, target: int, most: int | None = None) -> None:
 
 
 def _update(source: FileIO, copy: FileIO) -> None:
-    """Make a copy what the source is by now: to compare is several times as fast as to write."""
+    """Bring a copy up to date: comparing is several times as fast as writing."""
     os.ftruncate(copy.fileno(), os.fstat(source.fileno()).st_size)
     new, old = memoryview(bytearray(_BLOCK)), memoryview(bytearray(_BLOCK))
     at = 0
@@ -193,7 +194,7 @@ def _update(source: FileIO, copy: FileIO) -> None:
 
 
 def _clone(source: int, target: int) -> bool:
-    """Have an empty file share the other's blocks, where the file system can (ioctl_ficlone(2))."""
+    """Make an empty file share the other's blocks, where the file system can (ioctl_ficlone(2))."""
     try:
         fcntl.ioctl(target, _FICLONE, source)
     except OSError:
@@ -214,9 +215,9 @@ class _Made:
 class RollBack:
     """Files that are to be put back to what they were at a checkpoint.
 
-    They keep their inode and owner: something may hold them open. `prepare` changes nothing that is
-    there; the plan's carrying out does (see crdebug.checkpoint.commit). What is missing is made
-    beforehand, since the CRS opens it, and noted in the file `made`, so that `give_up` finds it
+    They keep their inode and owner: something may hold them open. `prepare` changes no existing
+    file; carrying the plan out does (see crdebug.checkpoint.commit). Missing files are made
+    beforehand, since the CRS opens them, and noted in the file `made`, so that `give_up` finds them
     also if we die.
     """
 
@@ -226,7 +227,7 @@ class RollBack:
         self._made = made
 
     def steps(self) -> tuple[tuple[SavedFile, str], ...]:
-        """What is to be done: each file with the path of its copy, "" if it only grew."""
+        """The work to do: each file with the path of its copy, "" if it only grew."""
         return tuple((file, self._copy_of(file)) for file in self.files)
 
     def _copy_of(self, file: SavedFile) -> str:
@@ -253,7 +254,7 @@ class RollBack:
             raise
 
     def _require_space(self, there: Iterable[SavedFile]) -> None:
-        """Of each file system, what the copies take beyond what the files have."""
+        """The space on each file system that the copies take beyond that of the files."""
         needed: dict[int, int] = {}
         for file in there:
             if file.saved:
@@ -293,8 +294,8 @@ class RollBack:
             notes.write(msgspec.json.encode(made) + b"\n")
 
     def give_up(self) -> None:
-        """Take away what `prepare` has made, of us or of one before us that died; unless somebody
-        else has made or written it since."""
+        """Remove the files that `prepare` has made, here or in a crdebug that died; unless somebody
+        else has made or written them since."""
         try:
             lines = self._made.read_bytes().splitlines(keepends=True)
         except FileNotFoundError:
@@ -334,7 +335,7 @@ class RollBack:
 
 
 def _opened(path: str, mode: Literal["rb", "xb"] = "rb") -> FileIO:
-    """A file of the job, by a path that nobody has led elsewhere since the kernel told it."""
+    """Open a file of the job, by a path that nobody has redirected since the kernel gave it."""
 
     def opener(path: str, flags: int) -> int:
         return plain_paths.open_file(path, flags)
@@ -368,7 +369,7 @@ def _require_grown(file: SavedFile) -> None:
             if size < file.size:
                 now = f"has {size} bytes, and had {file.size} bytes at the checkpoint"
             elif file.tail and _tail(opened.fileno(), file.size) != file.tail:
-                now = "was written anew since the checkpoint"
+                now = "was rewritten since the checkpoint"
     except FileNotFoundError:
         now = f"is missing, and had {file.size} bytes at the checkpoint"
     if now:

@@ -60,7 +60,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Note each thread's PC, SP and system call; say what stands in the way of herding it."""
+    """Note each thread's PC, SP and system call; report any obstacle to herding it."""
 
     rank: int
 
@@ -74,14 +74,14 @@ class Herd:
 
 @dataclass(frozen=True, slots=True)
 class Detach:
-    """Take breakpoints out and let the debugger go; its process stays."""
+    """Take breakpoints out and detach the debugger; its process stays."""
 
     rank: int
 
 
 @dataclass(frozen=True, slots=True)
 class AwaitWaitpoint:
-    """Until every thread of the rank is in the waitpoint, and nothing traces it."""
+    """Wait until every thread of the rank is in the waitpoint, and nothing traces it."""
 
     rank: int
 
@@ -102,7 +102,7 @@ class WalkOut:
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """Have the CRS write the image of the whole job."""
+    """The CRS writes the image of the whole job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +112,12 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """Have the CRS bring the job back, as another incarnation, set up by `variables`."""
+    """The CRS brings the job back, as another incarnation, set up by `variables`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retire:
-    """End the incarnation that was there before."""
+    """End the previous incarnation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +155,8 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """The user does not want it any more. Comes unasked, at any time; what cannot be left half done
-    goes on.  error: what to say."""
+    """The user has given up. Comes unasked, at any time; work that cannot be left half done goes
+    on.  error: what to say."""
 
     error: CrdebugError
 
@@ -239,7 +239,7 @@ class Protocol:
     _pending: list[Instruction] = field(default_factory=list)
     _tries: dict[int, int] = field(default_factory=dict)
     _started: bool = False
-    _parted: bool = False  # the barrier is behind: each rank goes up on its own
+    _parted: bool = False  # after the barrier: each rank goes up on its own
 
     def handle(self, event: Event) -> list[Instruction]:
         """What to do now. Raises InvalidTransition for an event that nobody asked for."""
@@ -372,12 +372,12 @@ class Protocol:
             else:
                 self.held |= RankSet.of([rank])
         elif isinstance(instruction, AwaitWaitpoint):
-            # A thread did not come. The rank comes out again, as far as it went in.
+            # A thread did not come. The rank is led out again, as far as it went in.
             self.rungs[rank] = Rung.WAITING
         elif isinstance(instruction, Detach):
             self.rungs[rank] = Rung.DETACHED  # whatever became of its debugger: it was herded
         elif event.let_go:
-            self.rungs[rank] = Rung.WAITING  # it runs: a new debugger has to catch it
+            self.rungs[rank] = Rung.WAITING  # it is running: a new debugger has to stop it
         self.problems.append(event.error)
         return []
 
@@ -387,7 +387,7 @@ class Protocol:
             return []
         busy = {each.rank for each in self._pending if isinstance(each, RankInstruction)}
         if self._parted:
-            # Of ranks that no signal was queued to, nothing is to be taken back.
+            # Ranks that no signal was queued to need no undoing.
             return [
                 _UP[rung](rank)
                 for rank, rung in self.rungs.items()

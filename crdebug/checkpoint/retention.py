@@ -1,4 +1,4 @@
-"""When a job's checkpoints are taken while nobody sits at it, and which of them may go. No I/O."""
+"""When checkpoints of an unattended job are taken, and which of them may be deleted. No I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from crdebug.checkpoint.store import Checkpoint
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """What is kept of a job's checkpoints; 0 is no limit.
+    """Which of a job's checkpoints are kept; 0 is no limit.
 
     count: how many.  seconds: for how long.  size: bytes of all of them together.
     """
@@ -48,12 +48,12 @@ class Upkeep:
 def expendable(
     checkpoints: Sequence[Checkpoint], keep: Keep, newest_good: int, now: float
 ) -> tuple[int, ...]:
-    """The numbers of those that may go, the oldest first.
+    """The numbers of those that may be deleted, the oldest first.
 
     Never one with a note, one that the user keeps, one that cannot be read here, or anything from
-    `newest_good` on: the newest that can be restarted. Those count for the disk all the same, and
-    so does whatever others build on: it is for the disk only that such go all or none. now: seconds
-    since 1970.
+    `newest_good` on: the newest that can be restarted. All of these count for the disk all the
+    same, and so does what others build on: only for the disk is such a group deleted as a whole or
+    not at all. now: seconds since 1970.
     """
     free = [each for each in checkpoints if not (each.note or each.kept or each.problem)]
     ours = len(free)

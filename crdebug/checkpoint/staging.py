@@ -68,9 +68,9 @@ class Staged:
 def stage(store: CheckpointStore, number: int, place: Path, *, compress: bool = True) -> int:
     """Copy a checkpoint; returns the bytes that the copy has. Slow, see `gives_way`.
 
-    And what it builds on, unless that is there. What is read is compared with the manifest's hashes
-    on the way, and what was written is read again. Raises StoreError, with nothing at the place
-    that looks whole.
+    It is copied with what it builds on, unless that is there. Data that is read is compared with
+    the manifest's hashes on the way, and data that was written is read again. Raises StoreError,
+    with nothing at the place that looks whole.
     """
     manifest = store.load(number)
     _stage_bases(store, manifest, place, compress)
@@ -127,7 +127,7 @@ def _stage_one(
 
 
 def _files(manifest: Manifest, proof: str) -> list[tuple[str, Stamp]]:
-    """Those that are copied; of what was deleted, what others need of it."""
+    """The files to copy; of a deleted checkpoint, the ones that others need."""
     return [
         (name, stamp)
         for name, stamp in manifest.files.items()
@@ -164,8 +164,8 @@ def _read_own(home: Path) -> Manifest:
 def fetch(store: CheckpointStore, number: int, place: Path) -> None:
     """Bring a checkpoint back into the job's own store, verified on the way. Raises StoreError.
 
-    And what it builds on, as far as that is not there, or damaged. Not from a place that others
-    could have changed.
+    So is what it builds on, if that is missing or damaged. Never from a place that others could
+    have changed.
     """
     manifest = _read_own(place / store.job / str(number))
     for base in reversed(manifest.bases):
@@ -214,7 +214,7 @@ def forget(job: str, number: int, place: Path) -> None:
 
 
 def _pays(path: Path) -> bool:
-    """Do some blocks of a file, taken from all over it, compress by 30 % or more?"""
+    """Do some blocks from all over a file compress by 30 % or more?"""
     size = path.stat().st_size
     if size < 1 << 12:
         return False
@@ -281,5 +281,5 @@ def _unpack(source: Path, target: Path, copy: Copy, sha256: str) -> None:
 
 
 def gives_way() -> None:
-    """Have this thread give way to the job. In Linux a nice value is a thread's own."""
+    """Make this thread give way to the job. In Linux a nice value is a thread's own."""
     os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)

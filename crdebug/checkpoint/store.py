@@ -126,7 +126,7 @@ def none_yet() -> BadInput:
 
 
 def sync(path: Path) -> None:
-    """What is written to a file or a directory is on the disk after this."""
+    """Afterwards everything written to a file or a directory is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -143,7 +143,7 @@ def _hash(path: Path) -> str:
 
 
 def stamp_of(path: Path, sha256: str) -> Stamp:
-    """Of a file as it is now, with the hash that it is known to have."""
+    """The stamp of a file as it is now, with the hash that it is known to have."""
     details = path.stat()
     return Stamp(sha256, details.st_size, details.st_ino, details.st_mtime_ns, details.st_ctime_ns)
 
@@ -165,7 +165,7 @@ class CheckpointStore:
         return self.root / str(number)
 
     def numbers(self) -> tuple[int, ...]:
-        """The numbers of all that has a manifest, in order."""
+        """The numbers that have a manifest, in order."""
         return incremental.listed(self.root, manifests.NAME)
 
     def list(self) -> tuple[Checkpoint, ...]:
@@ -185,7 +185,7 @@ class CheckpointStore:
         return tuple(found)
 
     def keep(self, number: int, kept: bool) -> None:
-        """Have a checkpoint stay, or not any more. Raises StoreError when there is none."""
+        """Keep a checkpoint, or stop keeping it. Raises StoreError when there is none."""
         self.load(number)
         if kept:
             (self.path(number) / _KEPT).touch(0o600)
@@ -224,10 +224,9 @@ class CheckpointStore:
     def verify(self, manifest: Manifest) -> None:
         """Are all files that the manifest names there, unchanged? Raises StoreError.
 
-        And those of what it builds on, as far as they are needed; and can nobody else have put
-        them there? A file with the stamp that it had
-        when its hash was taken is not read again: nothing changes a file's content and leaves its
-        inode, size, mtime and ctime.
+        And the needed files of those that it builds on; and can nobody else have put them there? A
+        file with the stamp that it had when its hash was taken is not read again: nothing changes a
+        file's content and leaves its inode, size, mtime and ctime.
         """
         what, problem = "is damaged", self._damage(manifest, manifest.files)
         for base in manifest.bases:
@@ -240,7 +239,7 @@ class CheckpointStore:
             raise StoreError(f"checkpoint {handle} {what}: {problem}", hint=hint)
 
     def _why_no_base(self, base: Base) -> str:
-        """Why nothing can build on this one; "" if it can. Raises StoreError."""
+        """Why no checkpoint can build on this one; "" if one can. Raises StoreError."""
         home = self.path(base.number)
         if not home.exists():
             return "it is missing"
@@ -253,7 +252,7 @@ class CheckpointStore:
         return self._damage(manifest, filter(incremental.is_shared, manifest.files))
 
     def read_base(self, number: int) -> Manifest:
-        """The manifest of one that others build on, also if it was deleted. Raises StoreError."""
+        """The manifest of one that others build on, even if that was deleted. Raises StoreError."""
         home = self.path(number)
         return manifests.read(home, incremental.proof_in(home, manifests.NAME) or manifests.NAME)
 
@@ -322,7 +321,7 @@ class CheckpointStore:
         incremental.sweep(self.root, manifests.NAME)
 
     def _last(self) -> int:
-        """The highest number that was ever given: none is given twice, whatever was deleted."""
+        """The highest number ever given: none is given twice, whatever was deleted."""
         noted = 0
         with contextlib.suppress(FileNotFoundError, ValueError):
             noted = int((self.root / "last").read_text())
@@ -335,7 +334,7 @@ class CheckpointStore:
         unfinished.replace(self.root / "last")
 
     def put(self, draft: Draft) -> None:
-        """Put a draft that is whole where one of this number may be. Raises OSError."""
+        """Move a whole draft to where one of this number may be. Raises OSError."""
         target = self.path(draft.number)
         incremental.drop(target, manifests.NAME)  # damaged, or deleted and needed by others
         draft.path.rename(target)
@@ -353,9 +352,9 @@ class CheckpointStore:
     ) -> Checkpoint:
         """Make a draft a checkpoint; slow (it reads and syncs every file), so run in a thread.
 
-        manifest: without `files`, which are found here.  hashes: of files of which so many bytes
-        were hashed already, see RunningHashes.  began: when all this did (time.monotonic), for the
-        manifest's `latency`. Raises StoreError; the draft is gone then.
+        manifest: without `files`, which are found here.  hashes: of files hashed while they were
+        written, with how many bytes of them, see RunningHashes.  began: when all this did
+        (time.monotonic), for the manifest's `latency`. Raises StoreError; the draft is gone then.
         """
         try:
             paths = list(_files_below(draft.path))

@@ -1,7 +1,7 @@
-"""Jobs that nobody sits at: checkpoints at an interval, before a time limit, and when the program
-asks for one; and how many stay.
+"""Unattended jobs: checkpoints at an interval, before a time limit, and when the program asks for
+one; and how many are kept.
 
-What `run --no-debugger` and `restart --no-debugger` do for as long as their job runs.
+This is what `run --no-debugger` and `restart --no-debugger` do while their job runs.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
 
 EXIT_AGAIN = 75  # EX_TEMPFAIL of sysexits.h: ended with a checkpoint to go on from
 _RECENT = 3
-_SLACK = 1.5  # a checkpoint may take so much longer than those before it
+_SLACK = 1.5  # a checkpoint may take this much longer than those before it
 _ENDING = 1.0  # seconds
-_AGAIN = 0.5  # seconds until what was refused is tried again
+_AGAIN = 0.5  # seconds until a refused checkpoint is tried again
 
 
 def pause(every: float, lasted: Sequence[float]) -> float:
-    """Seconds from the beginning of one checkpoint to that of the next, for each to be whole
-    `every` seconds after the one before it was begun. lasted: how long the ones before took.
+    """Seconds between checkpoint starts, chosen so that each one completes within `every` seconds
+    of the previous start. lasted: how long the ones before took.
 
-    What is not known yet, before the first, is taken for half of the interval.
+    Until one has been timed, assume it takes half the interval.
     """
     if not lasted:
         return every / 2
@@ -128,7 +128,7 @@ class _Attendant:
                 since = JobDirectory(self._job).store.path(self._back)
 
     async def _work(self, rung: asyncio.Event) -> None:
-        """Never ends by itself, but when the job is ended."""
+        """Ends only when the job is ended."""
         begun = time.monotonic()
         while not self._ended_by_us:
             await self._until_due(begun, rung)
@@ -160,7 +160,7 @@ class _Attendant:
     # ---- what the program asks for -----------------------------------------------------------
 
     async def _serve(self) -> float:
-        """Do what ranks ask for; returns when a checkpoint was begun, 0 if none was taken."""
+        """Serve the requests of ranks; returns when a checkpoint was begun, 0 if none was taken."""
         directory = JobDirectory(self._job)
         try:
             record = directory.read()
@@ -206,7 +206,7 @@ class _Attendant:
     # ---- checkpoints -------------------------------------------------------------------------
 
     async def _take(self, *, end: bool) -> bool:
-        """A checkpoint; end: and the job's end. Returns whether it was ended."""
+        """Take a checkpoint. end: and end the job. Returns whether it was ended."""
         limit = Deadline(self._upkeep.every / 2 or 60.0)
         while True:
             started = time.monotonic()
@@ -246,7 +246,7 @@ class _Attendant:
             self._tell(JobSays(f"no checkpoint is deleted: {error}"))
 
     async def _failed(self, error: CrdebugError) -> bool:
-        """Tell it; not of a job that is about to end, and not again and again."""
+        """Report it; not for a job that is about to end, and not again and again."""
         with contextlib.suppress(DeadlineExpired):
             await Deadline(_ENDING).until(lambda: not self._alive(), "")
             return False
@@ -262,7 +262,7 @@ class _Attendant:
 
 
 class Stager:
-    """Copies checkpoints to the second place, one after the other, beside everything else."""
+    """Copies checkpoints to the second place, one after the other, in the background."""
 
     def __init__(
         self, store: CheckpointStore, upkeep: Upkeep, tell: Callable[[Event], None]
@@ -300,9 +300,9 @@ class Stager:
                 staging.forget(self._store.job, number, place)
 
     async def all_done(self) -> None:
-        """Have all copied that was taken meanwhile, and wait for it.
+        """Copy all checkpoints taken meanwhile, and wait for that.
 
-        Whoever took one may have come to an end, with the job, before he could begin its copy.
+        The crdebug that took one may have ended, with the job, before it could begin the copy.
         """
         for number in self._store.numbers():
             if number not in self._known:
@@ -311,11 +311,11 @@ class Stager:
 
 
 def _nothing(event: Event) -> None:
-    """Nobody watches the progress of what happens by itself."""
+    """Nobody watches the progress of automatic work."""
 
 
 async def prune(job: str, keep: Keep) -> tuple[str, ...]:
-    """Delete the checkpoints that are not to stay; returns their handles.
+    """Delete the checkpoints that are not to be kept; returns their handles.
 
     Raises Refused when another crdebug works on the job.
     """
@@ -341,8 +341,9 @@ async def take_checkpoint(
     held: bool,
     place: Path | None,
 ) -> Checkpoint:
-    """As jobs.take_checkpoint, and copied to a second place, which is the job's before that: the
-    checkpoint then has what can be brought back from there only. Raises as that, and BadInput."""
+    """Take a checkpoint as jobs.take_checkpoint does, and copy it to a second place. That becomes
+    the job's before, so that the checkpoint has all that a restart from there needs. Raises as
+    that, and BadInput."""
     if place is not None and JobDirectory(job).exists():
         second_place.begin(JobDirectory(job), place)
     taken = await jobs.take_checkpoint(job, note, kill, progress, settings, stop=stop, held=held)
@@ -368,8 +369,8 @@ async def handle_of(
 ) -> str:
     """JOB:N of a checkpoint that is here; of a job's name alone, its newest that is whole.
 
-    One that is only in the second place is fetched from there. stage: that place, for a job that
-    is not known here. tell: hears of those that are passed over. Raises BadInput, StoreError.
+    One that is only in the second place is fetched from there. stage: that place, for a job that is
+    not known here. tell: called with those that are passed over. Raises BadInput, StoreError.
     """
     directory = JobDirectory(handle.partition(":")[0])
     if stage is not None:
@@ -425,8 +426,8 @@ async def start(
 ) -> jobs.JobInfo:
     """Start a job; with `resume`, bring it back from its newest whole checkpoint if it has one.
 
-    So a batch script is the same for the first time and for all that follow. One that is brought
-    back has what it was given the first time. Raises Refused when the job runs.
+    So a batch script is the same for the first run and all that follow. A job that is brought back
+    has the environment and input of its first run. Raises Refused when the job runs.
     """
     if name is None or not resume:
         return await jobs.run_detached(argv, name, settings, given)

@@ -26,7 +26,7 @@ from crdebug.job.recovery import recover
 from crdebug.job.taking import Taking
 
 _BLOCKED_FOR_GOOD = 0.5  # seconds
-_REACTION = 2.0  # seconds that a launcher may take to end a job of which a rank ended badly
+_REACTION = 2.0  # seconds that a launcher may take to end a job after a rank ended badly
 
 
 class Undisturbed:
@@ -150,7 +150,8 @@ async def checkpoint_undisturbed(
 
 async def _outlived(job: Incarnation) -> None:
     """Do the others go on without the ranks that have ended? A launcher ends them all when one has
-    ended badly, and what it is about to end is of no use in a checkpoint. Raises Refused."""
+    ended badly, and a checkpoint of ranks that are about to be ended is of no use. Raises
+    Refused."""
     if not job.ended:
         return
     with contextlib.suppress(DeadlineExpired):

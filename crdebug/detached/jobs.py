@@ -125,7 +125,7 @@ async def run_detached(
 
 
 def followed(job: str) -> AbstractContextManager[None]:
-    """While the block runs, what the job has written stays, also once it has ended."""
+    """Inside the block the job's output stays readable, also once it has ended."""
     return JobDirectory(job).followed()
 
 
@@ -136,12 +136,11 @@ async def follow(
     *,
     told_before: Mapping[Path, int] | None = None,
 ) -> int:
-    """Tell what a job writes until it has ended; returns the launcher's status.
+    """Pass on a job's output until it has ended; returns the launcher's status.
 
-    since: the directory of the checkpoint that it was brought back from.  told_before: up to
-    where a session has told it. The status is EXIT_KILLED
-    if `kill` ended it, 137 if anything else killed it. Raises NotAvailable when it could not be
-    started at all.
+    since: the directory of the checkpoint that it was brought back from.  told_before: how much of
+    it a session has passed on. The status is EXIT_KILLED if `kill` ended it, 137 if anything else
+    killed it. Raises NotAvailable when it could not be started at all.
     """
     from crdebug.job.output import OutputRelay
 
@@ -204,13 +203,13 @@ async def take_checkpoint(
     """Take a checkpoint of a running job; the session that is attached to it does so, if any.
 
     job: its name, or the PID of one of its processes, whoever started it.
-    held: ranks that wait for a debugger stay so; it is the one that asks.
-    kill: end the job afterwards.  stop: it stands where the checkpoint has it, until `release`.
-    Raises Refused, CrsFailed, StoreError; the job runs on then.
+    held: ranks that wait for a debugger go on waiting; it is the debugger that asks.
+    kill: end the job afterwards. stop: leave it stopped where the checkpoint has it, until
+    `release`. Raises Refused, CrsFailed, StoreError; the job runs on then.
     """
     settings = settings or Settings()
     if job.isdecimal() and not JobDirectory(job).exists():
-        # They take time to load, and are for few.
+        # They take time to load, and few need them.
         from crdebug.attached.by_pid import choose
         from crdebug.session import checkpoint_once
 
@@ -252,7 +251,7 @@ async def restart(
 ) -> JobInfo:
     """Bring a job back from a checkpoint, to run without a debugger.
 
-    held: its ranks wait for one that is not crdebug's, and are told of as soon as they do.
+    held: its ranks wait for another debugger than crdebug's, and are announced as soon as they do.
     If the job still runs, that incarnation is ended once the new one is there.
     """
     settings = settings or Settings()
@@ -288,7 +287,8 @@ def remove(directory: JobDirectory, number: int) -> None:
 
 
 def set_kept(handle: str, kept: bool) -> None:
-    """Have a checkpoint stay whatever else goes, or not any more. Raises BadInput, StoreError."""
+    """Keep a checkpoint whatever else is deleted, or stop keeping it. Raises BadInput,
+    StoreError."""
     directory, number = parse_handle(handle)
     directory.read()
     directory.store.keep(number, kept)
@@ -311,7 +311,7 @@ async def kill(job: str, settings: Settings | None = None) -> None:
 
 
 async def _end(directory: JobDirectory, record: JobRecord, settings: Settings) -> None:
-    """A rank that a debugger holds ends only once the debugger takes note of it."""
+    """A rank that a debugger holds ends only once the debugger takes note of its death."""
     asked = Deadline(3 * settings.stop)
     if await ask(directory.session_socket, Request(kill=True), asked) is None:
         from crdebug.job.recovery import end_remains
@@ -354,11 +354,9 @@ async def release(job: str, settings: Settings | None = None) -> tuple[str, ...]
         another = clocks.let_go(holds, record.layer)
         lines += [f"rank {rank} let go" for rank in past]
         if another:
-            lines.append(
-                "they go another way than recorded; what was recorded from there on is gone"
-            )
+            lines.append("they go another way than recorded; the record from there on is gone")
         for hold in holds:
-            stopped = proc.is_stopped(hold.pid)  # not to be seen for a moment after the release
+            stopped = proc.is_stopped(hold.pid)  # it cannot be seen for a moment after the release
             try:
                 waiting = await hold.release(Deadline(settings.herd))
             except PermissionError:

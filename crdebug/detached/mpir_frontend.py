@@ -1,6 +1,7 @@
-"""Jobs that an MPIR tool starts, by the program that it can start: native/starter/front.c.
+"""Run a job on behalf of an MPIR tool (TotalView, DDT), which starts native/starter/front.c in
+place of the launcher.
 
-Over a socket that program is told who the ranks are, and says when the tool has seen them.
+Over a socket that program learns who the ranks are, and reports when the tool has seen them.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Front:
 
     @contextlib.asynccontextmanager
     async def shown(self, job: str, settings: Settings) -> AsyncIterator[None]:
-        """While the block runs, the ranks are shown as soon as they are there."""
+        """Inside the block, the ranks are shown to the tool as soon as they are there."""
         showing = asyncio.create_task(self._show(job, settings))
         try:
             yield
@@ -63,15 +64,15 @@ class Front:
             rows = [f"rank {each.pid} {each.entry.executable}\n" for each in holds]
             writer.write("".join([f"job {job}\n", *rows, "all\n"]).encode())
             await writer.drain()
-            # However long: whoever sits at the tool has his own pace. At its end they go on too.
+            # However long: the user of the tool sets the pace. When the tool ends, they go on too.
             await reader.readline()
             if self.held:
                 for shim in with_shims(holds):
                     await shim.let_begin()
         except DeadlineExpired:
-            await jobs.kill(job, settings)  # those that are there wait for the others
+            await jobs.kill(job, settings)  # the ranks that are there wait for the others
             raise
         except (CrdebugError, OSError):
-            pass  # it has ended; whoever follows it tells
+            pass  # it has ended; its follower reports that
         finally:
             writer.close()

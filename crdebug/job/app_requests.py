@@ -1,4 +1,4 @@
-"""What a job's program asks of crdebug, and what crdebug asks of the program.
+"""Requests of a job's program to crdebug, and of crdebug to the program.
 
 The ranks' side is crdebug/native/shim/app.c; docs/app.md is for the program's author.
 """
@@ -48,7 +48,7 @@ class RankApp:
         self._set(app_layout.DOOR, int(closed))
 
     def call(self, moment: Moment) -> None:
-        """Have the callbacks called; `called` equals `call` once they have returned."""
+        """Request that the callbacks be called; `called` equals `call` once they have returned."""
         self._set(app_layout.MOMENT, moment)
         self._set(app_layout.CALL, self.read().call + 1)
 
@@ -81,7 +81,7 @@ def find_apps(holds: Sequence[Hold], file: str) -> tuple[RankApp, ...]:
 
 
 def _those(apps: Sequence[RankApp], true: Callable[[App], bool]) -> list[RankApp]:
-    """The ranks of which something is true; one that is gone is none of them."""
+    """The ranks for which something is true; one that is gone is not among them."""
     found = []
     for app in apps:
         with contextlib.suppress(ProcessLookupError):
@@ -103,7 +103,7 @@ def quiet_ranks(apps: Sequence[RankApp]) -> RankSet:
 
 
 def refuse_quiet(apps: Sequence[RankApp]) -> None:
-    """Raises InQuietRegion, of ranks that stand and so cannot come out of it."""
+    """Raises InQuietRegion if ranks are in one: they are stopped, and so cannot come out of it."""
     ranks = quiet_ranks(apps)
     if ranks:
         raise InQuietRegion(
@@ -120,8 +120,8 @@ def _always() -> bool:
 async def await_quiet_end(
     apps: Sequence[RankApp], deadline: Deadline, runs: Callable[[], bool] = _always
 ) -> None:
-    """Until no rank is in a quiet region. Raises DeadlineExpired with the ranks, and InQuietRegion
-    when the job does not run any more."""
+    """Wait until no rank is in a quiet region. Raises DeadlineExpired with the ranks, and
+    InQuietRegion when the job does not run any more."""
     try:
         await deadline.until(lambda: not quiet_ranks(apps) or not runs(), "")
         refuse_quiet(apps if not runs() else ())
@@ -137,7 +137,7 @@ async def closed_door(
 ) -> AsyncIterator[None]:
     """No quiet region begins in the block, and none goes on. Raises as `await_quiet_end`.
 
-    Should we die in it, the ranks see that nobody reads the FIFO any more.
+    Should we die in the block, the ranks see that nobody reads the FIFO any more.
     """
 
     def set_doors(closed: bool) -> None:
@@ -152,7 +152,7 @@ async def closed_door(
                 set_doors(True)
                 if not quiet_ranks(apps):
                     break
-                set_doors(False)  # who is in there may wait for one that the door keeps out
+                set_doors(False)  # a rank in a region may wait for one that the door keeps out
             yield
         finally:
             set_doors(False)
@@ -160,7 +160,8 @@ async def closed_door(
 
 @contextlib.contextmanager
 def _reading(fifo: Path) -> Iterator[int]:
-    """As reader and writer: a FIFO without a writer would have no end of ends to be read."""
+    """As reader and writer: reading a FIFO without a writer would give end of file again and
+    again."""
     file = os.open(fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         yield file
@@ -174,7 +175,7 @@ def _reading(fifo: Path) -> Iterator[int]:
 async def call_back(
     apps: Sequence[RankApp], moment: Moment, limit: float, runs: Callable[[], bool] = _always
 ) -> None:
-    """Have all ranks' callbacks called, and wait for them. If the job stands (not `runs`), those
+    """Request all ranks' callbacks, and wait for them. If the job is stopped (not `runs`), those
     after a checkpoint are called when it goes on.
 
     Raises DeadlineExpired, and Refused with the first rank's words when they do not want the
@@ -233,12 +234,14 @@ async def around_checkpoint(
     stop: bool = False,
     runs: Callable[[], bool] = _always,
 ) -> AsyncIterator[None]:
-    """Around a checkpoint of a job that runs: no quiet region, and the program's callbacks called.
+    """For the block that takes a checkpoint of a job that runs: no quiet region, and the program's
+    callbacks are called before and after.
 
-    held: it stands already, so that no callback can be called, and quiet regions have no end.
-    stop: it stands afterwards, and callbacks come only when it goes on.
-    runs: does it, or has a debugger stopped it meanwhile?
-    Raises Refused when one of them is against it; those that were called are called after it too.
+    held: the job is stopped already, so that no callback can be called, and quiet regions do not
+    end.
+    stop: it is stopped afterwards, and the callbacks come only when it goes on.
+    runs: does it, or has a debugger stopped it meanwhile? Raises Refused when a callback is against
+    it; those that were called before are called afterwards too.
     """
     apps = find_apps(job.holds, job.record.shim)
     if held:
@@ -347,9 +350,10 @@ def failure(error: CrdebugError) -> Answer:
 
 
 def brought_back(holds: Sequence[Hold], file: str, restarts: int, number: int) -> None:
-    """In ranks that were just restored from checkpoint `number`, and have not run yet.
+    """Answer the requests pending in ranks that were just restored from checkpoint `number`, before
+    they run.
 
-    restarts: how often the job has been; 0 if it repeats what is recorded, where it went on.
+    restarts: the count reported to the program; 0 during replay, where the call had continued.
     """
     apps = find_apps(holds, file)
     for app in apps:

@@ -1,9 +1,9 @@
 """Moving the beginning of a record up: what lies before is given up, and its space used again.
 
-First the records of receives that are open are copied to that area behind each ring which does not
-hold; then the file that says what is kept is put in its place, for all ranks at once; then each log
-is told where it begins. A job that is left in between has a record that begins where the file says,
-and `finish` does what is missing.
+First the records of open receives are copied to the one of the two areas after each ring that is
+not in use; then the file that says what is kept is put in its place, for all ranks at once; then
+each log gets its new beginning. A job that is left in between has a record that begins where the
+file says, and `finish` does what is missing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FAILED, _MORE = 0xFF << 24, 1 << 9
 
 
 def begin_at(run: Path, kept: Kept) -> None:
-    """The ranks stand. Raises StoreError where that cannot be; the record is as it was then."""
+    """The ranks must be stopped. Raises StoreError if it fails; the record is then as it was."""
     try:
         for rank, each in enumerate(kept.ranks):
             _prepare(clocks.logs(run) / str(rank), each)
@@ -34,7 +34,7 @@ def begin_at(run: Path, kept: Kept) -> None:
 
 
 def finish(run: Path) -> None:
-    """What somebody who was killed has left undone."""
+    """Complete a move that was broken off because its crdebug was killed."""
     kept = keeping.load(clocks.logs(run))
     if kept is None:
         return
@@ -56,7 +56,7 @@ def _switch(run: Path, kept: Kept) -> None:
 
 
 def _prepare(path: Path, kept: KeptRank) -> None:
-    """Copy the postings to the area that does not hold."""
+    """Copy the postings to the area that is not in use."""
     header = _header(path)
     with open(path, "r+b", buffering=0) as file:
         data = b"".join(_posting(file.fileno(), header, place) for place in kept.postings)

@@ -1,4 +1,4 @@
-"""What a run directory has of a branch of history: what its ranks recorded, what it was sent."""
+"""The files of a branch of history in a run directory: the records of its ranks, and its input."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def copy(run: Path, to: Path) -> None:
 
 
 def replace(run: Path, by: Path, keep: Path) -> None:
-    """Give a run directory both of another, and `keep` those that it had. As files: who has one
-    open goes on with that."""
+    """Replace both in a run directory with those of another, and move the old ones to `keep`. They
+    are moved as files: a process that has one open goes on with it."""
     clocks.replace(run, by, keep)
     standard_input.replace(run, by, keep)

@@ -62,7 +62,7 @@ class RankClock:
         self._write(layout.STOP_OFFSET, stop.to_bytes(8, "little"))
 
     def look_at(self, address: int, size: int) -> None:
-        """Have these bytes looked at where calls begin and end: `Clock.looked_changed`."""
+        """Watch these bytes where calls begin and end: see `Clock.looked_changed`."""
         try:
             seen = proc.read_memory(self.pid, address, size)
         except OSError:
@@ -73,7 +73,7 @@ class RankClock:
         self._write(layout.LOOK_OFFSET, bytes(layout.LOOK_SIZE))
 
     def set_enforce(self, enforce: Enforce) -> None:
-        """What is to be done with what was recorded when it comes up again."""
+        """Whether the rank repeats its record, or makes a new one; see Enforce."""
         self._write(layout.ENFORCE_OFFSET, int(enforce).to_bytes(4, "little"))
 
     def go_another_way(self) -> None:
@@ -108,8 +108,8 @@ class AnotherProgram(RankGone):
 
 
 def find(holds: Iterable[Hold], layer: str) -> tuple[RankClock, ...]:
-    """The clocks of these ranks; none if their MPI calls are not counted (no layer). Of a rank that
-    is gone there is one, too: who reads it learns that."""
+    """The clocks of these ranks; none if their MPI calls are not counted (no layer). A rank that is
+    gone has one, too: reading it tells."""
     found = []
     for hold in holds if layer else ():
         names = (layout.SYMBOL, layout.HOLD_FUNCTION)
@@ -133,7 +133,7 @@ def held(holds: Iterable[Hold], layer: str) -> RankSet:
 
 
 def leaving(clocks: Iterable[RankClock]) -> frozenset[int]:
-    """The ranks that are held before they leave their call, and have done all that is in it."""
+    """The ranks that are held just before they leave a call whose work is done."""
     found = set()
     for clock in clocks:
         with contextlib.suppress(ProcessLookupError):
@@ -144,11 +144,11 @@ def leaving(clocks: Iterable[RankClock]) -> frozenset[int]:
 
 
 def let_go(holds: Iterable[Hold], layer: str) -> bool:
-    """No rank holds anywhere any more: in the past they do, until a debugger lets them go on, and
-    there is none from now on.
+    """Let all ranks run on: those in the past are held until a debugger lets them go on, and there
+    is none from now on.
 
-    Returns whether one held because its call was not the recorded one. What is recorded behind that
-    does not fit any more: all those that repeat it go on anew.
+    Returns whether one was held because its call was not the recorded one. The record does not fit
+    any more from there on: all ranks that repeat it stop doing so.
     """
     found = find(holds, layer)
     states = {}
@@ -170,7 +170,7 @@ def let_go(holds: Iterable[Hold], layer: str) -> bool:
 
 
 def make_room(run: Path) -> None:
-    """Have the ranks of an incarnation record: they do if the directory is there."""
+    """Make the ranks of an incarnation record: they do if the directory exists."""
     logs(run).mkdir(mode=0o700)
 
 
@@ -185,8 +185,8 @@ def of_ranks(run: Path) -> Iterator[Path]:
 
 
 def cut(clock: RankClock, log: Path) -> None:
-    """Forget what was recorded behind the place of a rank that stands. Whoever comes there later,
-    this process or one that was brought back from earlier, records from there on.
+    """Forget what was recorded after the place of a stopped rank. This process, or one brought back
+    from earlier, records again from there.
 
     Raises ProcessLookupError when the rank is gone.
     """
@@ -230,8 +230,8 @@ def end(log: Path) -> int:
 
 
 def replace(run: Path, by: Path, keep: Path) -> None:
-    """Give a run directory the logs of another, and `keep` those that it had. Files, not content:
-    a process that has a log mapped goes on with that."""
+    """Replace the logs of a run directory with those of another, and move the old ones to `keep`.
+    They are moved as files: a process that has one mapped goes on with it."""
     shutil.rmtree(keep, ignore_errors=True)
     owners.make_private(keep)
     take_along(run, keep)
@@ -276,8 +276,8 @@ def _copy_sparse(source: Path, target: Path) -> None:
 
 
 def prepare(log: int, size: int) -> None:
-    """Make a copy of a log, which has this size, one that can be written to on a disk that is full:
-    what was allocated for more records may be a hole in it."""
+    """Make a copied log of this size safe to write to on a full disk: space that was allocated for
+    more records may be a hole in the copy."""
     if size >= layout.LOG_HEADER:
-        os.posix_fallocate(log, 0, layout.LOG_HEADER)  # written to by who records
+        os.posix_fallocate(log, 0, layout.LOG_HEADER)  # written to by the recorder
         os.pwrite(log, bytes(8), layout.ROOM_OFFSET)

@@ -65,7 +65,7 @@ class ControlServer:
             line = await reader.readline()
             self._silent.discard(writer)
             if not line:
-                return  # somebody only looked whether we are there
+                return  # it only looked whether we are there
             try:
                 request = msgspec.json.decode(line, type=Request)
                 reply = Reply(number=await self._answer(request))
@@ -74,13 +74,13 @@ class ControlServer:
             writer.write(msgspec.json.encode(reply) + b"\n")
             await writer.drain()
         except (ConnectionError, ValueError):
-            pass  # it did not wait for the answer, or wrote no line of any length that we take
+            pass  # it did not wait for the answer, or its line was too long
         finally:
             self._silent.discard(writer)
             writer.close()
 
     async def close(self) -> None:
-        """Give the answers that are being made, and no more."""
+        """Finish the answers that are being made, and accept no more requests."""
         if self._server is not None:
             self._server.close()
             for writer in self._silent:

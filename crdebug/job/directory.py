@@ -96,7 +96,7 @@ class JobDirectory:
         self.history = CheckpointStore(name, self.path / "history")
 
     def create(self) -> None:
-        """Raises Refused in a home that is not one's own, OSError."""
+        """Raises Refused if somebody else owns the home, OSError."""
         owners.require_own_state()
         owners.make_private(self.path)
 
@@ -118,7 +118,7 @@ class JobDirectory:
         return path
 
     def forget_runs(self, incarnation: int) -> None:
-        """Only this incarnation is of interest any more."""
+        """Remove the directories of all other incarnations."""
         for path in self.path.glob("run/*"):
             if path.name != str(incarnation):
                 shutil.rmtree(path, ignore_errors=True)
@@ -201,7 +201,7 @@ class JobDirectory:
 
     @contextlib.contextmanager
     def lock(self, what: str) -> Iterator[None]:
-        """While the job is changed. Raises Refused when somebody else does just that."""
+        """Hold it while the job is changed. Raises Refused when somebody else holds it."""
         with contextlib.ExitStack() as stack:
             while True:
                 self.create()
@@ -211,7 +211,7 @@ class JobDirectory:
                     if os.path.samestat(os.fstat(file.fileno()), os.stat(file.name)):
                         break
                 except FileNotFoundError:
-                    pass  # whoever had it has just forgotten the job, and its lock with it
+                    pass  # its last holder has just forgotten the job, and the lock with it
                 except BlockingIOError:
                     raise Refused(
                         f"cannot {what}: another crdebug works on job '{self.name}'",
@@ -222,7 +222,7 @@ class JobDirectory:
 
     @contextlib.asynccontextmanager
     async def lock_within(self, what: str, deadline: Deadline) -> AsyncIterator[None]:
-        """`lock`, when others have it for a while only, as for a checkpoint at an interval."""
+        """`lock`, waiting for others that hold it briefly, as for a checkpoint at an interval."""
         refused: list[Refused] = []
         with contextlib.ExitStack() as stack:
 
@@ -242,7 +242,7 @@ class JobDirectory:
 
     @contextlib.contextmanager
     def followed(self) -> Iterator[None]:
-        """While somebody is to read to the end what the job writes: nobody else forgets it."""
+        """Inside the block the job is not forgotten: its output is to be read to the end."""
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(FileNotFoundError):  # it was forgotten already
                 file = stack.enter_context(open(self.path / "followed", "a"))
@@ -258,14 +258,14 @@ class JobDirectory:
         return False
 
     def forget_if_over(self) -> None:
-        """Remove all of a job that has ended and left no checkpoint to bring it back from; not
-        while somebody works on it, or follows it."""
+        """Remove a job that has ended and left no checkpoint to bring it back from; not while
+        somebody works on it, or follows it."""
         with contextlib.suppress(Refused), self.lock("forget it"):
             if not self._is_followed():
                 self.forget_while_locked()
 
     def forget_while_locked(self) -> None:
-        """`forget_if_over`, also of a job that never began, by who has the lock."""
+        """`forget_if_over`, for holders of the lock; also a job that never began."""
         staged = numbers(self.name, self.stage) if self.stage else ()
         if not self.store.numbers() and not staged and not self._is_alive():
             if self.exists():
@@ -284,7 +284,7 @@ class JobDirectory:
         return state_home() / "ended" / self.name
 
     def _remember_its_end(self) -> None:
-        """For whoever asks for it once it is forgotten; of so many jobs, the last ones."""
+        """Keep it for those who ask once the job is forgotten; only the newest are kept."""
         with contextlib.suppress(OSError, CrdebugError):
             owners.make_private(self._epitaph.parent)
             self._epitaph.write_text(self.how_it_ended())
@@ -330,7 +330,7 @@ def _read_if_there(path: Path) -> str | None:
 
 
 def _is_there(path: Path) -> bool:
-    """Path.exists; but what one may not look at is an error, also from Python 3.14 on."""
+    """Path.exists; but a path that must not be looked at is an error, also from Python 3.14 on."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -343,14 +343,14 @@ def is_alive(record: JobRecord) -> bool:
 
 
 def attended_already(directory: JobDirectory) -> Refused:
-    """The error for what needs a job without a session."""
+    """The error of an operation that needs a job without a session."""
     return Refused(
         f"job '{directory.name}' is under another session already", hint="end that one first"
     )
 
 
 def has_ended(directory: JobDirectory) -> Refused:
-    """The error for what needs a job that runs."""
+    """The error of an operation that needs a running job."""
     numbers = directory.store.numbers()
     hint = f"'crdebug restart {directory.name}:{numbers[-1]}' brings it back" if numbers else None
     return Refused(f"job '{directory.name}' {directory.how_it_ended()}", hint=hint)
@@ -358,7 +358,7 @@ def has_ended(directory: JobDirectory) -> Refused:
 
 @contextlib.contextmanager
 def unused(argv: tuple[str, ...], what: str) -> Iterator[JobDirectory]:
-    """For a job that got no name: the directory of one that nobody has, locked.
+    """The directory for a job without a given name, under a name that is free; locked.
 
     The name is the program's, with the first number that is free. what: for `JobDirectory.lock`.
     """

@@ -17,7 +17,8 @@ async def end(
 ) -> None:
     """End all processes of a job: by ending PID 1 of its container (pid_namespaces(7)), or each.
 
-    note: has debuggers take note that what they hold was killed; it does not end before.
+    note: makes debuggers take note that the processes they hold were killed; these do not end
+    before.
     """
     what = f"job '{record.name}' to end"
     members: tuple[int, ...] = ()

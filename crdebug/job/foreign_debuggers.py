@@ -1,4 +1,4 @@
-"""Debuggers that are not crdebug's, and hold ranks of a job that is to be checkpointed."""
+"""Debuggers other than crdebug's that hold ranks of a job that is to be checkpointed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def let_go(holds: Sequence[Hold], deadline: Deadline) -> AsyncIterator[Ran
     """While the block runs, every rank that a debugger holds waits, traced by nobody, if the
     debugger knows the protocol: it breaks at MPIR_checkpoint_debugger_detach. The ranks are told.
 
-    Raises Refused when one does not let go: it stands at its prompt, or does not know.
+    Raises Refused when one does not let go: it is at its prompt, or does not know the protocol.
     """
     shims = with_shims(holds)
     held = {shim.rank: _tracer(shim) for shim in shims}

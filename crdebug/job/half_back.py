@@ -1,5 +1,4 @@
-"""A going back in memory that has begun: a mark on the incarnation, as long as its ranks may be at
-different times.
+"""A mark on the incarnation while it is taken back in memory: its ranks may be at different times.
 
 They are held then by SIGSTOP (crdebug.debugger.job_snapshot). Should crdebug die, nobody lets them
 go on from there: whoever takes up the job brings back a checkpoint in its place. What was recorded
@@ -51,16 +50,16 @@ def is_half_back(directory: JobDirectory, record: JobRecord) -> bool:
 
 
 def was_on_its_way(directory: JobDirectory, record: JobRecord) -> bool:
-    """Of a job that nobody attends: is it half back, or is its output?"""
+    """Of a job without a session: is it, or its output, half back?"""
     steps = directory.run(record.incarnation) / _BY_STEPS
     return is_half_back(directory, record) or steps.exists()
 
 
 def refused(job: str, hint: str = "") -> Refused:
-    """The error for what would have the job go on from where its ranks are."""
+    """The error of an operation that would let the job go on from where its ranks are."""
     return Refused(
-        f"job '{job}' was on its way back in memory when that broke off, and its ranks, or what "
-        "it has written, are of different times",
+        f"job '{job}' was on its way back in memory when that broke off; its ranks, or its "
+        "output, are at different times",
         hint=hint or f"'crdebug release {job}' or 'crdebug attach {job}' brings back a checkpoint",
     )
 
@@ -83,5 +82,5 @@ def ways_out(directory: JobDirectory, record: JobRecord) -> list[tuple[Checkpoin
 
 
 def none_left(job: str) -> Refused:
-    """There is no way out."""
+    """The error if there is no such checkpoint."""
     return refused(job, f"no checkpoint is left to bring back: 'crdebug kill {job}'")

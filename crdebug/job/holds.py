@@ -1,4 +1,4 @@
-"""How the threads of a job's ranks are held while nobody's debugger has them, as for an image."""
+"""How the threads of a job's ranks are held while no debugger holds them, as for an image."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Hold(Protocol):
         ...
 
     def close(self, calls: Mapping[int, int], held: Mapping[int, int]) -> tuple[proc.Thread, ...]:
-        """Have it hold all threads that `lead_in` brings. Returns those that block the signal which
-        brings them, and must be unblocked first. For the arguments see WaitpointHold.close_gate."""
+        """Prepare to hold the threads that `lead_in` brings. Returns those that block the signal
+        for it, and must be unblocked first. For the arguments see WaitpointHold.close_gate."""
         ...
 
     def lead_in(self) -> None:
@@ -72,7 +72,7 @@ class Hold(Protocol):
         ...
 
     def open(self) -> None:
-        """Hold nobody any more."""
+        """Stop holding threads."""
         ...
 
     async def release(self, deadline: Deadline) -> int:
@@ -87,8 +87,8 @@ class Hold(Protocol):
 class SigstopHold:
     """`Hold` of a rank that no shim can be put into, by SIGSTOP.
 
-    Its threads stand where they were; a system call that the CRS breaks off, and that the kernel
-    does not make again, shows EINTR unless a debugger takes that back.
+    Its threads are stopped where they were; a system call that the CRS breaks off, and that the
+    kernel does not restart, ends with EINTR unless a debugger undoes that.
     """
 
     entry: ProcDesc
@@ -139,7 +139,7 @@ class SigstopHold:
 
 
 async def await_held(hold: Hold, deadline: Deadline) -> None:
-    """Until every thread is held and nothing traces the rank.
+    """Wait until every thread is held and nothing traces the rank.
 
     Raises DeadlineExpired that names the threads, ProcessLookupError when the rank is gone.
     """
@@ -154,13 +154,14 @@ async def await_held(hold: Hold, deadline: Deadline) -> None:
 
 
 def has_ended(pid: int) -> bool:
-    """Or is about to: one that was killed is there for a moment, without memory to be read."""
+    """True also for a process that was killed but not reaped: its memory can no longer be read."""
     return not proc.is_alive(pid) or proc.is_ending(pid) or proc.is_killed(pid)
 
 
 @contextlib.contextmanager
 def naming_the_ended(holds: Sequence[Hold]) -> Iterator[None]:
-    """What goes wrong with a job whose ranks end goes wrong because of that: the error says so."""
+    """If ranks ended, an error in the block is due to that: it is raised as an error that says
+    so."""
     try:
         yield
     except (CrdebugError, OSError) as error:
@@ -192,8 +193,8 @@ def refuse_traced(pid: int, rank: int) -> None:
 def find_holds(
     entries: Iterable[ProcDesc], shim: str, *, adopted: bool = False
 ) -> tuple[Hold, ...]:
-    """What holds the ranks; for those that are about to end there is nothing any more. shim: its
-    file.  adopted: it was put into a job that runs, where that could be done."""
+    """The ranks' holds; none for a rank that is about to end. shim: its file.  adopted: it was put
+    into a running job, as far as that was possible."""
     found = []
     for entry in entries:
         try:
@@ -219,5 +220,5 @@ def with_shims(holds: Iterable[Hold]) -> tuple[WaitpointHold, ...]:
 
 
 def hold_of(holds: Iterable[Hold], rank: int) -> Hold:
-    """That of one rank, which is there."""
+    """The hold of one living rank."""
     return next(hold for hold in holds if hold.rank == rank)

@@ -87,7 +87,8 @@ async def around_checkpoint(
     tell: Callable[[Event], None],
 ) -> AsyncIterator[list[Checkpoint]]:
     """The hooks before a checkpoint, which may refuse it, and those after; the block takes it, and
-    puts it into the list. What went before a checkpoint that fails is followed by those after too.
+    puts it into the list. Hooks that ran before a checkpoint that fails are followed by those after
+    it, too.
     """
     taken: list[Checkpoint] = []
     try:
@@ -106,7 +107,7 @@ async def after(
     tell: Callable[[Event], None],
     **more: str,
 ) -> None:
-    """`run`, of what is done already: a hook that fails is told, and undoes nothing."""
+    """`run`, after the fact: the failure of a hook is told, and undoes nothing."""
     try:
         await run(when, job, settings, **more)
     except CrdebugError as error:

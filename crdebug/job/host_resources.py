@@ -1,5 +1,5 @@
-"""What a job without a container needs of the machine to be brought back: noted at a checkpoint,
-looked for before a restart. A container has it all to itself."""
+"""What a job without a container needs of the machine for a restart: noted at a checkpoint, checked
+before the restart. A job in a container has all of it to itself."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Needs:
 
 
 def note(pids: Iterable[int], saved: Iterable[str]) -> Needs:
-    """What processes that stand still have. saved: files that are put back anyway."""
+    """The needs of stopped processes. saved: files that are put back anyway."""
     processes = tuple(pids)
     numbers: set[int] = set()
     opened: set[str] = set()
@@ -103,7 +103,7 @@ def read(directory: Path) -> Needs:
 
 
 def missing(needs: Needs, own: Iterable[Port]) -> list[str]:
-    """What is not free, or not there, as clauses to read; without the numbers, see `require`."""
+    """What is not free, or missing, as clauses for people; not the numbers, see `require`."""
     taken = ports.taken() - set(own)
     told = [f"{port} is in use" for port in needs.ports if port in taken]
     told += [f"{path} is missing" for path in needs.files if not os.path.exists(path)]
@@ -126,7 +126,7 @@ async def require(needs: Needs, own: Iterable[int] = ()) -> None:
     """
     processes = tuple(own)
     with contextlib.suppress(DeadlineExpired):
-        # What has just ended keeps its number until its parent has taken note of it.
+        # A process that has just ended keeps its number until its parent has reaped it.
         await Deadline(_REAPED).until(lambda: not _kept(needs), "")
     numbers = {tid for pid in processes for tid in proc.tids(pid)}
     taken = [number for number in _in_use(needs) if number not in numbers]
@@ -143,7 +143,7 @@ async def require(needs: Needs, own: Iterable[int] = ()) -> None:
 
 
 def _kept(needs: Needs) -> bool:
-    """Is a number kept by what has ended?"""
+    """Is a number kept by a process that has ended?"""
     return any(is_number_kept(number) for number in needs.numbers)
 
 

@@ -38,7 +38,7 @@ _MUCH = 256 << 20  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """Where a rank's debugger saw it stand. selected: the debugger's thread, as TID.
+    """Where a rank's debugger saw it stopped. selected: the debugger's thread, as TID.
 
     TIDs as numbered in the job.
     """
@@ -50,7 +50,7 @@ class Stand:
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """What is no part of a job's images, and was noted while all of the job was frozen.
+    """State outside of the images, noted while the whole job was frozen.
 
     inside: by rank, its PID in the job's namespace.  now: by rank, its clock, if it has one.
     programs: the files that are mapped as code.
@@ -64,7 +64,7 @@ class Frozen:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What a dump left in a draft, besides the images themselves.
+    """The facts about a dump in a draft, besides the images themselves.
 
     ended: the ranks that had ended.  taken: seconds since 1970; what the job did after
     that may be lost.  bases: what the images build on.  tracked: the next ones may build on these.
@@ -89,12 +89,12 @@ class Image:
 
     @property
     def told(self) -> str:
-        """What to say of files that made the job stand for long; "" if they did not."""
+        """A note about files that kept the job stopped for long; "" if none did."""
         if self.copied < _MUCH:
             return ""
         return (
             f"{self.copied >> 20} MiB of files that the job has open for writing were copied "
-            f"while it stood, {self.paused:.0f} s in all"
+            f"while it was stopped, {self.paused:.0f} s in all"
         )
 
 
@@ -121,7 +121,7 @@ class Imaging(Restoring):
         if record.adopted:
             host_resources.require_dumpable(process_tree.of_job(record.pid))
         crs = await asyncio.to_thread(find_crs, self.directory, record)
-        # What crdebug takes of itself comes and goes in another order than it was taken in.
+        # Automatic checkpoints come and go in another order than they were taken in.
         own = self.store is not self.directory.store
         tracked = crs.tracks and self.settings.full_every > 1 and not own
         every = self.settings.full_every
@@ -169,7 +169,7 @@ class Imaging(Restoring):
             return frozen
 
         try:
-            if running:  # what is copied before the job stands it does not wait for
+            if running:  # the job does not wait for what is copied before it stops
                 ahead = await _whole(copy_ahead, open_now, draft.files)
                 copied -= size_of(file for file in open_now if file.path in ahead)
             hashing = RunningHashes(draft.images)
@@ -220,7 +220,7 @@ class Imaging(Restoring):
     async def _look(
         self, job: Incarnation, pids: Sequence[int], draft: Draft, ahead: Mapping[str, Path]
     ) -> Frozen:
-        """Save what is no part of the images of these processes, which are frozen. ahead: by path,
+        """Save the state of these frozen processes that is no part of the images. ahead: by path,
         copies that were made of open files while they still ran."""
         record = job.record
         files = find_open_files(pids, container=not record.adopted)
@@ -303,7 +303,7 @@ class Imaging(Restoring):
 
 
 def _ended(job: Incarnation) -> tuple[RankRecord, ...]:
-    """What a checkpoint has of the ranks that are not there any more."""
+    """A checkpoint's records of the ranks that have ended."""
     logs = clocks.logs(job.run)
     return tuple(
         RankRecord(rank, 0, "", "ended", (), 0, clocks.end(logs / str(rank))) for rank in job.ended
@@ -311,8 +311,8 @@ def _ended(job: Incarnation) -> tuple[RankRecord, ...]:
 
 
 async def _whole(function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
-    """In a thread, to whose end who is cancelled waits: it writes into a draft, which is removed
-    then."""
+    """Run it in a thread, and wait for its end even when cancelled: it writes into a draft, which
+    is removed then."""
     work = asyncio.ensure_future(asyncio.to_thread(function, *arguments, **options))
     try:
         return await asyncio.shield(work)

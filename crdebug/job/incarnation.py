@@ -17,7 +17,7 @@ from crdebug.node import proc
 class Incarnation:
     """Where the job's files are, which processes it is, and what holds its ranks.
 
-    holds: those of the ranks that have not ended; none before anybody has looked for them.
+    holds: of the ranks that have not ended; none before they were looked up.
     """
 
     directory: JobDirectory
@@ -44,8 +44,8 @@ class Incarnation:
         return is_alive(self.record)
 
     def with_holds_now(self) -> Incarnation:
-        """What holds the ranks is found anew: a process that became another program (execve(2)) has
-        its shim elsewhere. Raises Refused when one has not begun yet."""
+        """The same, with holds looked up afresh: a process that became another program (execve(2))
+        has its shim elsewhere. Raises Refused when one has not begun yet."""
         found = [(hold.rank, self.hold_now(hold)) for hold in self.holds]
         missing = RankSet.of(rank for rank, hold in found if hold is None)
         if missing:

@@ -1,8 +1,8 @@
 """Which checkpoint the next one of a job may build on.
 
-The last one of the same incarnation, if nothing came of no dump since: each one that is tracked has
-the kernel forget what was changed before it. So the note is removed before a dump and written once
-its checkpoint is whole. It lies with the incarnation, since a restart has other processes.
+The last one of the same incarnation, if no dump since then has failed: each tracked dump makes the
+kernel forget what was changed before it. So the note is removed before a dump and written once its
+checkpoint is whole. It lies with the incarnation, since a restart has other processes.
 """
 
 from __future__ import annotations

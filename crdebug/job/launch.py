@@ -158,7 +158,7 @@ def _refuse_static(argv: Sequence[str], place: Path) -> None:
         path = str(place / word) if "/" in word else shutil.which(word)
         if path is not None and is_static_mpi(path):
             raise NotAvailable(
-                f"{word} is linked statically: what holds its ranks cannot be loaded into it",
+                f"{word} is linked statically: the library that holds its ranks cannot be loaded",
                 hint="start it without crdebug, and 'crdebug attach' to the PID of the launcher",
             )
 

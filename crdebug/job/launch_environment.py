@@ -11,8 +11,8 @@ _SESSION = "its session directory belongs to this job alone, and into the image"
 _BY_SLURM = "in Slurm's allocations MPICH would have it start the ranks, outside of the container"
 _SIZE = "prterun tells its ranks how many they are, as mpirun does, only with it"
 _ROOT = "mpirun refuses to run as root without it, and the container needs root"
-# What a launcher or a transport needs so that the job can be dumped, and why. Other MPIs do not
-# look at it. Only what the user has not set already.
+# What a launcher or a transport needs so that the job can be dumped, and why. Other MPIs ignore it.
+# Variables that the user has set are left alone.
 NEEDED: Mapping[str, tuple[str, str]] = {
     "OMPI_MCA_orte_tmpdir_base": ("/dev/shm", _SESSION),
     "PRTE_MCA_prte_tmpdir_base": ("/dev/shm", _SESSION),
@@ -30,7 +30,7 @@ _AS_ROOT: Mapping[str, tuple[str, str]] = {
     "PRTE_ALLOW_RUN_AS_ROOT": ("1", _ROOT),
     "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": ("1", _ROOT),
 }
-# Of programs that are built with a sanitizer; only where ranks wait for a debugger.
+# For programs built with a sanitizer; only where ranks wait for a debugger.
 _DEBUGGED: Mapping[str, tuple[str, str]] = {
     "LSAN_OPTIONS": ("detect_leaks=0", "LeakSanitizer ends a program that a debugger holds"),
 }
@@ -42,7 +42,7 @@ _RECORDED: Mapping[str, tuple[str, str]] = {
 def added_to(
     environment: Mapping[str, str], *, debugged: bool = False, recorded: bool = False
 ) -> dict[str, str]:
-    """What is set besides the user's environment, so that the job can be dumped, debugged, and
+    """The variables added to the user's environment, so that the job can be dumped, debugged, and
     replayed."""
     needed = {
         **NEEDED,

@@ -3,7 +3,7 @@
 STATE/jobs/NAME/native/{starter,shim.so,walk.so,pmpi.so}, and the same in the second place.
 
 An image has them mapped by the paths that they had in the cache, so that is where a restart needs
-them: what is missing there is put back. Which content each has the record says, by SHA-256.
+them: what is missing there is put back. The record has the SHA-256 of each.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def starter(directory: JobDirectory, record: JobRecord) -> Path:
 
 
 def put_back(directory: JobDirectory, record: JobRecord) -> None:
-    """Have all parts of a job where its images have them mapped. Raises StoreError."""
+    """Put the missing parts of a job where its images have them mapped. Raises StoreError."""
     for name in record.parts:
         path = Path(name)
         if path.exists():
@@ -92,7 +92,7 @@ def _sha256(path: Path) -> str:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """It appears whole, by one rename; whoever runs the one that was there goes on with that."""
+    """It appears whole, by one rename; a process that runs the old one goes on with that."""
     descriptor, name = tempfile.mkstemp(dir=target.parent)
     try:
         with open(descriptor, "wb") as out, open(source, "rb") as file:

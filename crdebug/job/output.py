@@ -1,4 +1,4 @@
-"""What the job writes, and how it ends, told as events."""
+"""The job's output, and its end, as events."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class OutputRelay:
             self._tell(JobEnded(status))
 
     def _tell_output(self, news: list[tuple[Path, bytes]], *, final: bool = False) -> None:
-        """final: nothing is to come, so that half a character is shown as one that is broken."""
+        """final: no more is to come, so half a character is shown as a broken one."""
         data = dict(news)
         for path, decoder in self._decoders.items():
             text = decoder.decode(data.get(path, b""), final)
@@ -72,12 +72,12 @@ class OutputRelay:
                 self._tell(JobOutput(path.name, text))
 
     def catch_up(self) -> None:
-        """Tell what has been written by now, without waiting for the kernel's notice."""
+        """Pass on what has been written by now, without waiting for the kernel's notice."""
         self._take(self._follower.read())
 
     @property
     def told(self) -> Mapping[Path, int]:
-        """Up to where each file has been told."""
+        """How much of each file has been passed on."""
         return self._follower.offsets
 
     async def over(self) -> int:
@@ -87,7 +87,7 @@ class OutputRelay:
         return self.ended
 
     async def stop(self) -> None:
-        """Tell nothing more."""
+        """Pass on nothing more."""
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task

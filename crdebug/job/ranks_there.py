@@ -16,8 +16,8 @@ from crdebug.job.incarnation import Incarnation
 from crdebug.job.told import told
 from crdebug.node import file_watch
 
-# What Open MPI's and MPICH's launchers say: why they could not start the ranks, in other words, and
-# what to do; and that a rank has ended.
+# Messages of Open MPI's and MPICH's launchers: why they could not start the ranks, in our words,
+# with what to do; and that a rank has ended.
 _WHY_NOT_STARTED = (
     (
         "not enough slots",

@@ -1,4 +1,4 @@
-"""What a crdebug that died in the middle of something left behind: cleared by the next one.
+"""Clears what a crdebug left behind that died in the middle of something.
 
 The kernel lets go of what it traced itself, and its GDBs end with their input. That leaves a CRS at
 work with nobody to answer it, a GDB that is stuck, breakpoints of one that was killed, files that
@@ -28,7 +28,8 @@ _OUR_SCRIPT = "rank_gdb.py"
 
 
 async def end_remains(directory: JobDirectory, settings: Settings) -> JobRecord:
-    """End what is not the job: a CRS at work, and incarnations that are not the recorded one.
+    """End processes that are not the job: a CRS at work, and incarnations other than the recorded
+    one.
 
     Returns the record: a restart that had become final comes to its end first. Callers hold the
     job's lock. Raises BadInput, DeadlineExpired, StoreError.
@@ -69,7 +70,7 @@ def _is_outside(pid: int) -> bool:
 
 
 async def take_over(directory: JobDirectory, settings: Settings) -> Incarnation:
-    """The ranks of a job that nobody attends, made such that they can be attached to.
+    """The ranks of a job without a session, prepared for attaching.
 
     Callers hold the job's lock. Raises BadInput, DeadlineExpired, StoreError; Refused when
     somebody's debugger holds a rank of it.
@@ -81,7 +82,7 @@ async def take_over(directory: JobDirectory, settings: Settings) -> Incarnation:
 
 
 async def recover(directory: JobDirectory, settings: Settings) -> JobRecord:
-    """Take back or complete what was begun; returns the record. Callers hold the job's lock.
+    """Undo or complete what was begun; returns the record. Callers hold the job's lock.
 
     Raises BadInput, DeadlineExpired, StoreError; Refused when somebody's debugger holds a process
     of it.
@@ -99,7 +100,7 @@ async def recover(directory: JobDirectory, settings: Settings) -> JobRecord:
 
 
 async def let_go(holds: Sequence[Hold], settings: Settings) -> None:
-    """See to it that no debugger holds the ranks, nor has left anything in them.
+    """Make sure that no debugger holds the ranks or has left anything in them.
 
     A GDB of a crdebug that died ends by itself, and is ended if it does not. Raises Refused for
     anybody else's, naming it.

@@ -1,4 +1,4 @@
-"""The protocol's table, in the memory of ranks that the CRS has brought back."""
+"""Sets the variables of the protocol's table in ranks that the CRS has brought back."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from crdebug.node import proc
 def set_variables(
     holds: Sequence[Hold], manifest: Manifest, images: Path, *, debugger: bool
 ) -> None:
-    """The protocol's table, in the memory of restored ranks none of which has run yet.
+    """Set the variables of the protocol's table in restored ranks, none of which has run yet.
 
-    Verifies what the image holds, sets what is to hold from now on, and queues the signal: to
-    every thread if a debugger is to find it in the waitpoint, to the waiting ones if they are to
-    run the hook, and to those whose system call the CRS broke off, which the handler takes back.
+    Verifies the values in the image, sets those that are to hold from now on, and queues the
+    signal: to every thread if a debugger is to find it in the waitpoint, to the waiting ones if
+    they are to run the hook, and to those whose system call the CRS broke off, which the handler
+    takes back.
     A rank that SIGSTOP holds is left as it is. Raises CrdebugError.
     """
     threads = read_threads(images)
@@ -31,7 +32,7 @@ def set_variables(
     for bare in with_shims(holds):
         shim = replace(bare, blocked=blocked)  # the CRS has its threads block all signals yet
         waiting = bool(shim.inside())
-        # Without crdebug's debugger a rank may have waited for another one.
+        # Without crdebug, a rank may have waited for another debugger.
         attended = manifest.debugger or waiting
         expected, wanted = variables(attended, debugger)
         found = (shim.with_checkpoint, shim.gate, waiting)

@@ -126,7 +126,7 @@ class Restoring:
         return NO_MEMORY_FOR_BOTH
 
     async def before_the_end(self, manifest: Manifest, record: JobRecord) -> None:
-        """All that can be looked at while the job that is to be replaced is still there.
+        """All checks that can be made while the job that is to be replaced is still there.
 
         Raises StoreError, Refused; nothing is lost then.
         """
@@ -145,7 +145,7 @@ class Restoring:
         end: Callable[[], Awaitable[None]],
         tell: Callable[[Event], None],
     ) -> Incarnation:
-        """`restore`, after the `end` of the incarnation that is there if both cannot be at once."""
+        """`restore`, after the `end` of the present incarnation if both cannot exist at once."""
         why = self.why_end_first(manifest, record)
         if why is not None:
             await self.before_the_end(manifest, record)
@@ -156,11 +156,11 @@ class Restoring:
     async def restore(
         self, manifest: Manifest, record: JobRecord, *, debugger: bool
     ) -> Incarnation:
-        """Bring a checkpoint back as the next incarnation, in the place of the one that is there.
+        """Bring a checkpoint back as the next incarnation, in the place of the present one.
 
-        The old one stands still meanwhile. Once the new one is whole, the old one is ended, its
-        files are rolled back, and the new one becomes the job; all that is done by a process that
-        we need not outlive. debugger: threads wait for one; else they run.
+        The old one is stopped meanwhile. Once the new one is whole, the old one is ended, its files
+        are rolled back, and the new one becomes the job; all that is done by a process that we need
+        not outlive. debugger: threads wait for one; else they run.
         On failure everything is as before, unless the old one has been ended by then: it is tried
         once more then, and the job has ended if that fails too. Raises CrsFailed, StoreError,
         Refused.
@@ -215,7 +215,7 @@ class Restoring:
             set_variables(holds, manifest, home / "images", debugger=debugger)
             if not debugger:
                 clocks.let_go(holds, manifest.layer)
-            if self.store is self.directory.store:  # what crdebug takes of itself, no program sees
+            if self.store is self.directory.store:  # no program sees automatic checkpoints
                 times = 0 if debugger and manifest.layer else record.incarnation
                 app_requests.brought_back(holds, manifest.shim, times, manifest.number)
             new = replace(
@@ -234,7 +234,7 @@ class Restoring:
 
         gone = self._require_mounts(manifest)
         async with contextlib.AsyncExitStack() as undo:
-            rollback.give_up()  # what one before us has made, that died
+            rollback.give_up()  # files made by a crdebug before us that died
             self.directory.new_run(incarnation)
             undo.callback(self._forget_run, incarnation)
             for name in OUTPUT:
@@ -272,7 +272,7 @@ class Restoring:
                 new = await crs.restore(images, mounts, once_whole, limit, begun=begun)
             undo.pop_all()
         for hold in new.holds if not debugger else ():
-            if not hold.has_shim:  # nobody in it could do so
+            if not hold.has_shim:  # no one in it could do so
                 hold.open()
         shutil.rmtree(run / "images", ignore_errors=True)
         for name in ("final", "made"):
@@ -293,7 +293,8 @@ class Restoring:
 
 
 def _binds(rollback: RollBack, run: Path) -> Path:
-    """Copies of the files for a job that is to have its own, and the plan that shows it those."""
+    """Copies of the files for a job that is to have its own, and the plan that binds them into its
+    view."""
     inside = Path(container.JOB_DIRECTORY) / "files"
     copies = rollback.copy_into(run / "files")
     return Plan(binds={path: str(inside / copies[path].name) for path in copies}).write(
@@ -307,7 +308,8 @@ def _forget_ghosts(images: Path, record: JobRecord) -> None:
 
 
 def _begun(record: JobRecord, run: Path, noted: Path) -> tuple[int, ...]:
-    """What a restart that failed has left; without a container all had numbers that were free."""
+    """PIDs left behind by a failed restart. Without a container the restored PIDs were free before
+    it."""
     if not record.adopted:
         return container.containers_of(run)
     return tuple(number for number in host_resources.read(noted).numbers if proc.is_alive(number))
@@ -323,7 +325,8 @@ def entries_of(manifest: Manifest) -> tuple[ProcDesc, ...]:
 
 
 async def _to_its_end(work: Callable[[], None]) -> None:
-    """Do it beside the event loop, and wait for it even when cancelled: it cannot be broken off."""
+    """Run it beside the event loop, and wait for it even when cancelled: it cannot be broken
+    off."""
     task = asyncio.create_task(asyncio.to_thread(work))
     try:
         await asyncio.shield(task)

@@ -1,10 +1,10 @@
-"""The logs of a job's ranks as a checkpoint has them, for a place that has no others.
+"""The logs of a job's ranks as saved with a checkpoint, for a place that has no others.
 
 A restart beside the job's own logs goes on with those (crdebug.job.clocks): they know more. In an
 empty home there are none, and the CRS refuses a rank whose log is missing. So each checkpoint of a
 job with a second place has the logs, in files `log.RANK`: the size of the log, 8 bytes, and what it
-holds, up to the zeros at its end. They are written while the job stands still. A rank may stand in
-the midst of a record, so what lies behind the tail is kept too.
+holds, up to the zeros at its end. They are written while the job is stopped. A rank may be in the
+middle of a record, so bytes after the tail are kept too.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ def bring_back(saved: Path, old: Path, new: Path) -> None:
 
 
 def _copy_data(source: BinaryIO, copy: BinaryIO) -> int:
-    """From where both are to where the source holds nothing but zeros; returns how far that is.
+    """Copy from the current offsets of both up to where the source holds nothing but zeros; returns
+    how far that is.
 
     Blocks of zeros become holes; the holes of the source are not read (lseek(2), SEEK_DATA).
     """

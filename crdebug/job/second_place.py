@@ -1,7 +1,9 @@
-"""The second place of a job's checkpoints: what of the job itself lies there, and back.
+"""The second place of a job's checkpoints: the job's own files that lie there, and how they come
+back.
 
-Whoever can write there can have anything run here: images are programs, and root restores them. So
-what others could have changed is not taken. See crdebug.checkpoint.staging for the checkpoints.
+Anyone who can write there can run anything here: images are programs, and root restores them. So
+files that others could have changed are refused. See crdebug.checkpoint.staging for the
+checkpoints.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ from crdebug.node import owners
 
 
 def begin(directory: JobDirectory, place: Path) -> None:
-    """From now on the job has this one. Raises BadInput when it is no directory that can be,
-    StoreError when others may change what is there."""
+    """Make this the job's second place. Raises BadInput when it cannot be a directory, StoreError
+    when others may change what is there."""
     there = place / directory.name
     try:
         owners.make_private(there)
@@ -34,7 +36,7 @@ def begin(directory: JobDirectory, place: Path) -> None:
 
 
 def adopt(directory: JobDirectory, place: Path) -> None:
-    """A job that is not known here and was staged there, by another machine perhaps.
+    """Take in a job that is not known here and was staged there, perhaps by another machine.
 
     Raises StoreError when others may change what is there, BadInput.
     """

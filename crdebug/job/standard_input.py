@@ -1,4 +1,4 @@
-"""What a job reads from its standard input: a file in its run directory, which only grows.
+"""A job's standard input: a file in its run directory, which only grows.
 
 run/N/input   blocks of bytes, each behind its length; an empty block is the end. PID 1 of the job
               passes them on to the launcher (native/starter/input.c), and reads on where it was
@@ -6,7 +6,7 @@ run/N/input   blocks of bytes, each behind its length; an empty block is the end
 run/N/later   after a restart: what the job had been sent behind the checkpoint. It is given again
               as soon as ranks run, unless something else is sent before.
 
-Who appends holds the job's lock, so that nothing is appended while a checkpoint is taken.
+Appending needs the job's lock, so that nothing is appended while a checkpoint is taken.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def begin(run: Path, source: BinaryIO | None, *, more: bool) -> None:
 
 
 async def begin_with(run: Path, source: BinaryIO | None, *, more: bool) -> None:
-    """The same beside other things, and however long the source takes; it can be cancelled."""
+    """The same, beside the event loop, however long the source takes; it can be cancelled."""
     if source is None or not waits(source.fileno()):
         await asyncio.to_thread(begin, run, source, more=more)
         return
@@ -69,8 +69,8 @@ async def begin_with(run: Path, source: BinaryIO | None, *, more: bool) -> None:
 
 
 def append(run: Path, data: bytes) -> None:
-    """Nothing at all is the end of the input. All of it is there then, or nothing: raises
-    StoreError when the disk is full."""
+    """No data is the end of the input. Either all of it is appended or nothing: raises StoreError
+    when the disk is full."""
     name = LATER if (run / LATER).exists() else INPUT
     block = _LENGTH.pack(len(data)) + data
     with open(run / name, "ab", buffering=0) as file:
@@ -102,7 +102,7 @@ def _has_end(path: Path) -> bool:
 
 
 def size(run: Path) -> int:
-    """How much the file has; it tells whether something was sent meanwhile."""
+    """The file's size; it shows whether something was sent meanwhile."""
     try:
         return (run / INPUT).stat().st_size
     except FileNotFoundError:  # of a job that has none, see `require`
@@ -119,7 +119,7 @@ def save(run: Path, to: Path) -> None:
 
 
 def bring_back(saved: Path, old: Path, new: Path) -> None:
-    """Give a new run directory the input of a checkpoint, and what came later in the old one."""
+    """Give a new run directory the input of a checkpoint, and the later input of the old one."""
     if not (saved / INPUT).exists():
         return
     shutil.copyfile(saved / INPUT, new / INPUT)
@@ -131,7 +131,7 @@ def bring_back(saved: Path, old: Path, new: Path) -> None:
 
 
 def has_later(run: Path) -> bool:
-    """Is there something that has not been given again yet?"""
+    """Is there later input that has not been given again yet?"""
     return (run / LATER).exists()
 
 
@@ -140,7 +140,7 @@ def drop_later(run: Path) -> None:
 
 
 def give_again(run: Path, pid: int) -> None:
-    """What came later, to the job whose PID 1 that is."""
+    """Give the later input again to the job with this PID 1."""
     if has_later(run):
         with open(run / INPUT, "ab", buffering=0) as file:
             file.write((run / LATER).read_bytes())
@@ -149,15 +149,15 @@ def give_again(run: Path, pid: int) -> None:
 
 
 def copy(run: Path, to: Path) -> None:
-    """What belongs to a branch of history that the job leaves."""
+    """Copy the input of a branch of history that the job leaves."""
     for name in (INPUT, LATER):
         if (run / name).exists():
             shutil.copyfile(run / name, to / name)
 
 
 def replace(run: Path, by: Path, keep: Path) -> None:
-    """Give a run directory the input of another, and `keep` what it had. As files: PID 1 reads on
-    in the one that it has open."""
+    """Replace the input of a run directory with that of another, and move the old one to `keep`.
+    Files are moved: PID 1 reads on in the one that it has open."""
     for name in (INPUT, LATER):
         for there, to in ((run, keep), (by, run)):
             (to / name).unlink(missing_ok=True)
@@ -197,7 +197,7 @@ def waits(source: int) -> bool:
 
 
 async def relay(directory: JobDirectory, source: int) -> None:
-    """Send what comes from a pipe, a socket or a terminal, to its end; or until the job takes no
+    """Send everything that comes from a pipe, a socket or a terminal; or until the job takes no
     more."""
     data = b"-"
     while data:
@@ -209,7 +209,7 @@ async def relay(directory: JobDirectory, source: int) -> None:
 
 
 async def _read(source: int) -> bytes:
-    """What comes next; nothing at the end."""
+    """The next data; none at the end."""
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(source, ready.set)
     try:

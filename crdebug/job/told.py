@@ -1,4 +1,4 @@
-"""What a job's starter has written of it: how many ranks it has, how it ended."""
+"""The messages of a job's starter: how many ranks it has, how it ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RANKS = re.compile(r"^ranks (\d+)$", re.M)
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a starter has written to its events so far. said: sentences for the user.
+    """The contents of a starter's events so far. said: sentences for the user.
     killed: somebody has asked for the end, see `note_killed`."""
 
     ranks: int | None
@@ -31,7 +31,7 @@ class Told:
 
 
 def note_killed(events: Path) -> None:
-    """It is to end now because a user says so: nobody is to take up the job again by itself."""
+    """The user has ended the job: nothing is to restart it automatically."""
     with contextlib.suppress(OSError), open(events, "a") as file:
         file.write("killed\n")
 
@@ -58,15 +58,15 @@ def _sentence(
     if spawned:
         return (
             f"{spawned} was spawned (MPI_Comm_spawn): spawned processes are no ranks of this job; "
-            "nothing of them is shown, stopped or recorded, though checkpoints have them"
+            "they are not shown, stopped or recorded, though checkpoints include them"
         )
     if waiting:
         return (
-            f"what the job writes to its standard {waiting} waits: {why[:1].lower()}{why[1:]} "
+            f"the job's output to standard {waiting} waits: {why[:1].lower()}{why[1:]} "
             "(make room: it goes on by itself, and nothing is lost)"
         )
     if flowing:
-        return f"what the job writes to its standard {flowing} goes on"
+        return f"the job's output to standard {flowing} goes on"
     return (
         f"rank {rank}: {program} starts now, and another process was taken for the rank; "
         "it runs without a debugger (let the launcher start it, or a shell script)"

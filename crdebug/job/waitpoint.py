@@ -1,4 +1,4 @@
-"""A rank that its shim can hold in a waitpoint, read and written from outside.
+"""A rank that its shim can hold in a waitpoint, accessed from outside.
 
 See crdebug/native/shim/crdebug.h.
 """
@@ -181,7 +181,7 @@ class WaitpointHold:
         self.set_table(ThreadEntry(tid, call, flags(tid)) for tid, call in calls.items())
 
     def _ends(self, thread: proc.Thread, held: int) -> int:
-        """The signal that is going to end a thread's system call, 0 if there is none."""
+        """The signal that will end a thread's system call, 0 if there is none."""
         coming = proc.queued(self.pid, thread.tid) & ~thread.blocked
         coming |= 1 << (held - 1) if held else 0
         handled = coming & thread.caught
@@ -202,8 +202,8 @@ class WaitpointHold:
                 signals.tgkill(self.pid, thread.tid, number)
 
     def _have_blocked_again(self, blockers: Iterable[proc.Thread]) -> None:
-        """Have those of these threads that were unblocked, and got no signal, block it again: the
-        shim's handler does it in passing, for the gate is open."""
+        """Make those of these threads that were unblocked, and got no signal, block it again: the
+        shim's handler does that in passing, as the gate is open."""
         bit = 1 << (self.shim().signal - 1)
         were = {thread.tid for thread in blockers}
         for thread in proc.threads(self.pid):
@@ -211,7 +211,7 @@ class WaitpointHold:
                 signals.tgkill(self.pid, thread.tid, self.shim().signal)
 
     def make_calls_again(self, calls: Mapping[int, int]) -> None:
-        """Have the threads whose system call the CRS broke off make it again; they wait for nobody.
+        """Make the threads whose system call the CRS broke off repeat it; they wait for nobody.
 
         To be called while no thread of the rank can run. calls: see close_gate. A thread that
         blocks the signal sees EINTR, and so does all of a rank that handles the signal itself.
@@ -227,7 +227,7 @@ class WaitpointHold:
             if thread.inner in calls and not thread.blocked & bit
         }
         if again:
-            # All threads: one may not have come to take a signal of the last time.
+            # All threads: one may not have taken its signal of the last time yet.
             self.set_table(
                 ThreadEntry(thread.inner, again.get(thread.inner, -1), layout.EXEMPT)
                 for thread in threads
@@ -241,7 +241,7 @@ class WaitpointHold:
         return frozenset(entry.tid for entry in self.table() if entry.inside)
 
     def expected(self) -> tuple[proc.Thread, ...]:
-        """The threads that have the waitpoint signal yet to take."""
+        """The threads that have yet to take the waitpoint signal."""
         bit = 1 << (self.shim().signal - 1)
         return tuple(thread for thread in proc.threads(self.pid) if thread.pending & bit)
 
@@ -255,8 +255,9 @@ class WaitpointHold:
     # ---- another's debugger -----------------------------------------------------------------
 
     def ask_debugger(self, asker: int) -> None:
-        """Have the main thread call MPIR_checkpoint_debugger_detach, where a debugger may break
-        and let the rank go. asker: our PID, for it to see whether it is wanted still."""
+        """Make the main thread call MPIR_checkpoint_debugger_detach, where a debugger may break and
+        let the rank go. asker: our PID, by which the thread sees whether the request still
+        stands."""
         self.refuse_obstacles()
         self.refuse_blockers()
         self.set_asker(asker)
@@ -273,11 +274,11 @@ class WaitpointHold:
         self.set_gate(1)
 
     def waits_for_debugger(self) -> bool:
-        """Has a debugger led every thread into the waitpoint, and let go?"""
+        """Has a debugger led every thread into the waitpoint, and detached?"""
         return self.with_checkpoint == 1 and self.waiting() > 0 and not self.missing()
 
     def run_hook(self, state: int) -> None:
-        """Have every waiting thread run MPIR_checkpoint_debugger_crs_hook(state).
+        """Make every waiting thread run MPIR_checkpoint_debugger_crs_hook(state).
 
         To be called while no thread of the rank can run. The hook opens the gate unless
         MPIR_debug_with_checkpoint is set.
@@ -286,10 +287,10 @@ class WaitpointHold:
         self.queue_signal(self.inside())
 
     async def let_begin(self) -> None:
-        """Let the rank come from before main to its main, also while somebody's debugger holds it.
+        """Let a rank that is held before main go on to its main, also while a debugger holds it.
 
-        Its wait looks at the gate again once it was disturbed: by us, if nobody traces it, or by
-        its going on, if a debugger has stopped it; else by a signal that means nothing to anybody.
+        Its wait looks at the gate again when it is disturbed: by us, if nothing traces it; by going
+        on, if a debugger has stopped it; else by a signal that has no other effect.
         """
 
         def disturbed() -> bool:

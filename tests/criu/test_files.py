@@ -118,7 +118,7 @@ def replace(path: Path) -> None:
 SPOILT: dict[str, tuple[Callable[[Path], None], str]] = {
     "cut": (cut, r"append\.1 has \d+ bytes, and had \d+ bytes at the checkpoint"),
     "removed": (Path.unlink, r"append\.1 is missing, and had \d+ bytes at the checkpoint"),
-    "replaced": (replace, r"append\.1 was written anew since the checkpoint"),
+    "replaced": (replace, r"append\.1 was rewritten since the checkpoint"),
 }
 
 
@@ -366,7 +366,7 @@ async def test_what_files_take_is_counted_beforehand_and_told(
         told = [each.text for each in heard.events if isinstance(each, JobSays)]
         assert len(told) == 1
         assert re.fullmatch(
-            r"8\d MiB of files that the job has open for writing were copied while it stood, "
+            r"8\d MiB of files that the job has open for writing were copied while it was stopped, "
             r"\d+ s in all",
             told[0],
         )

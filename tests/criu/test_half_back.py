@@ -85,7 +85,7 @@ async def test_killed_between_two_ranks(by: str, gdbs: bool) -> None:
         await stands()
         (info,) = await jobs.list_jobs()
         assert info.state == "held"
-        with pytest.raises(Refused, match=f"of different times.*'crdebug release {JOB}'"):
+        with pytest.raises(Refused, match=f"at different times.*'crdebug release {JOB}'"):
             await jobs.take_checkpoint(JOB, "", False, lambda event: None)
         told = await lives_on(by)
         assert [line for line in told if "crdebug died while it took" in line], told
@@ -175,7 +175,7 @@ async def test_a_session_does_not_let_it_run_on_either(monkeypatch: pytest.Monke
             with pytest.raises(GdbError, match="only part of the job was put back"):
                 await history(session).traveller.bring_back(base)
             for way in (session.resume(session.ranks), session.checkpoint()):
-                with pytest.raises(CrdebugError, match="of different times"):
+                with pytest.raises(CrdebugError, match="at different times"):
                     await way
             await session.detach()
         await stands()

@@ -54,7 +54,7 @@ async def test_output_waits_for_space(home: Path) -> None:
         ]
         says = [each.text for each in heard.events if isinstance(each, JobSays)]
         assert [each for each in says if "standard output" in each] == [
-            "what the job writes to its standard output waits: no space left on device "
+            "the job's output to standard output waits: no space left on device "
             "(make room: it goes on by itself, and nothing is lost)",
-            "what the job writes to its standard output goes on",
+            "the job's output to standard output goes on",
         ]

@@ -421,9 +421,9 @@ def test_told_that_output_waits(tmp_path: Path) -> None:
     events = "ranks 2\nwaits error No space left on device\nlate 0 /bin/c\nflows error\nwaits x \n"
     (tmp_path / "events").write_text(events)
     waits, late, flows, why = told(tmp_path / "events").said
-    assert waits.startswith("what the job writes to its standard error waits: no space left on dev")
+    assert waits.startswith("the job's output to standard error waits: no space left on dev")
     assert late.startswith("rank 0: /bin/c")
-    assert flows == "what the job writes to its standard error goes on"
+    assert flows == "the job's output to standard error goes on"
     assert "waits:  (" in why
 
 

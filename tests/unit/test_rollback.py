@@ -206,7 +206,7 @@ def test_a_file_that_only_grew_and_is_shorter_now_is_refused_and_nothing_changed
 def test_a_file_that_only_grew_and_was_written_anew_is_refused(world: World) -> None:
     world.put({"log": b"one\ntwo\nthree\n"})
     before = world.contents()
-    with pytest.raises(StoreError, match="log was written anew since the checkpoint"):
+    with pytest.raises(StoreError, match="log was rewritten since the checkpoint"):
         world.roll_back().prepare()
     assert world.contents() == before
 
