@@ -34,7 +34,7 @@ class Answers(Generic[T]):
     errors: Mapping[int, CrdebugError]
 
     def among(self, ranks: RankSet) -> Answers[T]:
-        """What these ranks answered."""
+        """The answers of these ranks."""
         return Answers(
             {rank: value for rank, value in self.values.items() if rank in ranks},
             {rank: error for rank, error in self.errors.items() if rank in ranks},
@@ -93,7 +93,7 @@ _POINTER = re.compile(r"(?:\(.*\) )?(0x[0-9a-f]+)(?: ([uUL]?\".*))?\Z", re.DOTAL
 
 
 def alike(answers: Answers[str], addresses: re.Pattern[str]) -> Answers[str]:
-    """Answers that differ in addresses only, as equal ones: with the addresses left out."""
+    """Answers that differ only in addresses, made equal by leaving the addresses out."""
     texts: dict[str, set[str]] = {}
     for text in answers.values.values():
         texts.setdefault(addresses.sub(_MASK, text), set()).add(text)
@@ -112,10 +112,10 @@ def same_places(answers: Answers[str]) -> Answers[str]:
 
 
 def comparable(expression: str, answers: Answers[str]) -> Answers[str]:
-    """Answers without what differs between ranks and means nothing: of a string its address.
+    """Answers without differences that mean nothing: without the address of a string.
 
     Where some ranks have a null pointer the others' addresses count as equal. Raises BadInput for
-    other addresses: that they differ says nothing of the program, and nor do equal ones.
+    other addresses: whether they are equal says nothing about the program.
     """
     values = dict(answers.values)
     addresses = []

@@ -1,4 +1,4 @@
-"""Numbers of a rank, read from its memory and not from what print shows."""
+"""Numbers of a rank, read from its memory and not from the output of print."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class Numbers:
     values: Sequence[Number]
 
     def reshaped(self, shape: tuple[int, ...]) -> Numbers:
-        """The same numbers in another shape. Raises BadInput if it has not as many."""
+        """The same numbers in another shape. Raises BadInput if that has another number of
+        elements."""
         if math.prod(shape) != len(self.values):
             wanted = "x".join(map(str, shape))
             raise BadInput(f"{len(self.values)} values do not make {wanted}")
@@ -37,7 +38,7 @@ class Numbers:
 async def numbers(target: Target, expression: str, deadline: Deadline) -> Numbers:
     """The numbers that an expression stands for, in the selected frame.
 
-    Raises GdbError, and BadInput for what is no number, or too large.
+    Raises GdbError, and BadInput for an expression that is no number, or too large.
     """
     found = (await target.mi(f"{Command.ARRAY} {quote(expression)}", deadline)).payload
     here = RankSet.of([target.rank])

@@ -32,7 +32,7 @@ class Breakpoint:
     ignore: hits from now on that do not stop, of the rank that has most of them left.
     places: by rank; an empty tuple is pending: the location is not loaded yet.
     problems: GDB's message, for the ranks that refused it.
-    hits: over all ranks.  kind: what it waits for.  commands: lines for the console, run after a
+    hits: over all ranks.  kind: what makes it stop.  commands: lines for the console, run after a
     stop at it.
     """
 
@@ -100,7 +100,7 @@ def _kept(entry: _Entry) -> Kept:
     places = [place for at in point.places.values() for place in at]
     location = point.location
     if location.startswith("*") and len({place.address for place in places}) == 1:
-        location = f"*{places[0].address:#x}"  # what stood there may be about a register
+        location = f"*{places[0].address:#x}"  # it may have been about a register
     return Kept(
         point.number,
         location,
@@ -157,7 +157,7 @@ class BreakpointTable:
         return tuple(_kept(entry) for entry in self._entries.values())
 
     def put(self, kept: Kept) -> None:
-        """One of another session, in no GDB yet."""
+        """Add one of another session, in no GDB yet."""
         ranks = RankSet.of(kept.ranks)
         self._last = max(self._last, kept.number)
         new = Breakpoint(
@@ -175,7 +175,7 @@ class BreakpointTable:
         self._entries[new.number] = _Entry(new, hits=dict(kept.hits), ignore=dict(kept.ignore))
 
     def withdraw(self, number: int) -> None:
-        """Forget one that has just been added, and that no GDB took: its number is free again."""
+        """Forget one that was just added and that no GDB accepted: its number is free again."""
         self.remove(number)
         self._last = number - 1
 
@@ -244,7 +244,7 @@ class BreakpointTable:
 
     @contextlib.contextmanager
     def uncounted(self, rank: int) -> Iterator[None]:
-        """A rank's hits while the block runs do not count: its history is run through again."""
+        """Inside the block a rank's hits do not count: it runs through its history again."""
         before = {number: entry.hits.get(rank, 0) for number, entry in self._entries.items()}
         try:
             yield
@@ -267,8 +267,8 @@ class BreakpointTable:
                 del self._entries[number]
 
     def spent(self, stops: Iterable[RankStopped]) -> dict[int, dict[int, int]]:
-        """The temporary ones that these stops, with GDB's numbers, were hits of, by number: where
-        else they are, as GDB's numbers by rank. The GDB of a rank that has hit one deletes it."""
+        """The temporary breakpoints that these stops (with GDB's numbers) hit: by number, the ranks
+        that still have them, with GDB's numbers. The GDB of a rank that hit one deletes it."""
         found: dict[int, dict[int, int]] = {}
         for stop in stops:
             number = self._logical.get((stop.rank, _number(stop)), 0)
@@ -306,7 +306,8 @@ class BreakpointTable:
         )
 
     def translate(self, stop: RankStopped) -> RankStopped:
-        """A stop with the user's number in its detail; ``gdb 5`` for one that GDB was told of."""
+        """A stop with the user's number in its detail; ``gdb 5`` for a breakpoint that was set in
+        GDB itself."""
         if stop.reason not in _AT_POINTS or not stop.detail.isdigit():
             return stop
         number = self._logical.get((stop.rank, int(stop.detail)))

@@ -1,4 +1,4 @@
-"""What a checkpoint asks of a rank's GDB: where its threads are, and signals.
+"""A checkpoint's requests to a rank's GDB: where its threads are, and signals.
 
 Every verb raises GdbError with GDB's own message, GdbDied, or DeadlineExpired.
 """
@@ -36,12 +36,12 @@ async def unblock(target: Target, signal: int, tids: Iterable[int], deadline: De
 
 
 async def put_before_calls(target: Target, deadline: Deadline) -> None:
-    """Threads that a stop has interrupted in a system call stand in front of it from now on."""
+    """Put threads that a stop has interrupted in a system call back to just before it."""
     await target.mi(Command.BEFORE_CALLS, deadline)
 
 
 async def pass_signal(target: Target, signal: int, deadline: Deadline) -> None:
-    """Have GDB give the rank this signal without a word."""
+    """Make GDB pass this signal to the rank silently."""
     await target.console(f"handle {gdb_signal_name(signal)} nostop noprint pass", deadline)
 
 
@@ -57,8 +57,8 @@ class Injection:
 
 
 async def inject(target: Target, what: Injection, deadline: Deadline) -> tuple[str, ...]:
-    """Returns the TIDs of threads that ran on for it, out of malloc or dlopen. When GdbError is
-    raised the rank is as before."""
+    """Returns the TIDs of threads that had to run on first, out of malloc or dlopen. When GdbError
+    is raised the rank is as before."""
     words = f"{what.dlopen:#x} {what.errno:#x} {what.signal} {target.rank}"
     command = f"{Command.INJECT} {words} {quote(str(what.library))}"
     return (await target.mi(command, deadline)).payload.list("moved").texts()

@@ -1,4 +1,4 @@
-"""How GDB would go on with a line at its own prompt."""
+"""GDB's completions of a line at its own prompt."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def complete(target: Target, line: str, deadline: Deadline) -> tuple[str, 
 
 
 async def _own_names(target: Target, line: str, deadline: Deadline) -> AsyncIterator[str]:
-    """How a line goes on with names whose source is here, as that of few libraries is."""
+    """Completions of a line by names whose source is here, which is so for few libraries."""
     found = _BEGUN.match(line)
     if found is None:
         return

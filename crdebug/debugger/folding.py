@@ -1,7 +1,7 @@
 """Stacks without crdebug's own frames. Pure.
 
-A recorded MPI call goes through the layer between the program and its MPI, and a rank may stand in
-there, or in a waitpoint. For the user it is in the call that the program has made. Frames keep
+A recorded MPI call goes through the layer between the program and its MPI, and a rank may be
+stopped there, or in a waitpoint. To the user it is in the call that the program made. Frames keep
 GDB's numbers, so that ``frame N`` means the same.
 """
 
@@ -22,7 +22,7 @@ _HANDLER = "<signal handler called>"
 
 
 def is_own(location: Location) -> bool:
-    """Is it in crdebug's own code? That has no line numbers, so GDB tells the library."""
+    """Is it in crdebug's own code? That has no line numbers, so GDB names the library."""
     return _OWN.search(location.library) is not None
 
 
@@ -32,8 +32,8 @@ def is_inside(location: Location) -> bool:
 
 
 def folded(frames: Sequence[Frame]) -> tuple[Frame, ...]:
-    """A stack, innermost frame first, without crdebug's own frames and what they have called for
-    themselves. Where the MPI has not been called yet, or will not be (in the past), the call that
+    """A stack, innermost frame first, without crdebug's own frames and the functions that those
+    have called. Where the MPI has not been called yet, or will not be (in the past), the call that
     the program has made is the innermost frame."""
     own = [at for at, frame in enumerate(frames) if is_own(frame.location)]
     if not own:

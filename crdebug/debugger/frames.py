@@ -1,7 +1,7 @@
 """Which frame of a rank's stack a question is about: the user's choice, or else the program's.
 
-See gdbscripts/frames.py for which one that is. What lets a rank run (finish, return, until) is
-about where it stands, so about the innermost frame, unless the user has chosen one.
+See gdbscripts/frames.py for which one that is. Commands that let a rank run (finish, return, until)
+are about where it is stopped, so about the innermost frame, unless the user has chosen one.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from crdebug.gdbscripts.wire import Command
 
 
 async def at_program(target: Target, deadline: Deadline) -> None:
-    """Have what a stopped rank is asked next be about the program's frame."""
+    """Make the next questions to a stopped rank about the program's frame."""
     if target.selection.by is SelectedBy.NOBODY and target.state is TargetState.STOPPED:
-        with contextlib.suppress(GdbError):  # the question itself will say what there is to say
+        with contextlib.suppress(GdbError):  # the question itself will report any error
             await target.mi(Command.PROGRAM_FRAME, deadline)
         target.selection.by = SelectedBy.RULE
 

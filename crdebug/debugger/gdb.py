@@ -70,7 +70,7 @@ class GdbTarget(Kept):
         self._keeper = Keeper(self._connection, self._tracker)
         self._scripted = False  # crdebug's own scripts are in this GDB
         self._lent = False
-        self._moved = False  # it was put elsewhere than where GDB last saw it stop
+        self._moved = False  # it was moved from where GDB last saw it stop
         self._lock = asyncio.Lock()
 
     @classmethod
@@ -142,7 +142,7 @@ class GdbTarget(Kept):
             raise Refused(f"cannot {verb}: the rank is {self._tracker.word}", ranks=self._ranks)
 
     async def _stand(self, verb: str, deadline: Deadline) -> None:
-        """What a verb of a stopped process begins with."""
+        """The beginning of each verb for a stopped process."""
         self._require(verb, TargetState.STOPPED)
         await self._stopper.settle(deadline)
         self._require(verb, TargetState.STOPPED)
@@ -155,8 +155,8 @@ class GdbTarget(Kept):
         """Start a program under this GDB and stop it at main.
 
         argv: the program's path and its arguments, which may not contain blanks: without a shell
-        GDB splits them there ("Starting your Program").  stdio: what it has for its standard input,
-        output and error; never GDB's own, which carries the protocol.
+        GDB splits them there ("Starting your Program").  stdio: its standard input, output and
+        error; never GDB's own, which carries the protocol.
         """
         self._require("start", TargetState.IDLE, TargetState.EXITED)
         program, *arguments = argv
@@ -276,7 +276,8 @@ class GdbTarget(Kept):
             await self._start_running(command, deadline)
 
     async def _was_killed(self, deadline: Deadline) -> bool:
-        """Was it killed while it stood? GDB does not look before it lets it run; a zombie stays."""
+        """Was it killed while it was stopped? GDB does not check before it lets it run; a zombie
+        stays."""
         if self._connection.death is not None:
             return self._tracker.state is TargetState.EXITED  # see Tracker.died
         pid, stands = self._tracker.pid, self._tracker.state is TargetState.STOPPED
@@ -314,7 +315,7 @@ class GdbTarget(Kept):
             try:
                 return await Deadline(_LOOK).wait(self._tracker.stopped(), "a stop")
             except (DeadlineExpired, GdbError) as error:
-                # Of one that is killed just when it is to run GDB may say nothing more.
+                # If it is killed just when it is to run, GDB may say nothing more.
                 if not await self._was_killed(Deadline(_END)) and isinstance(error, GdbError):
                     raise
 

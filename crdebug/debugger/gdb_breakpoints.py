@@ -35,7 +35,7 @@ async def insert(
             raise Refused(
                 f"'{request.location}' cannot be watched in hardware",
                 ranks=RankSet.of([rank]),
-                hint="watch what has a place in memory and at most 8 bytes",
+                hint="watch something in memory of at most 8 bytes",
             )
         if request.condition:
             await connection.command(f"-break-condition {number} {request.condition}", deadline)

@@ -33,7 +33,7 @@ from crdebug.debugger.target import (
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What is known of a rank before anybody attaches to it."""
+    """What is known about a rank before a debugger attaches."""
 
     host: str = ""
     executable: str = ""
@@ -57,9 +57,9 @@ class RankInfo:
 class TargetGroup:
     """Targets that are resumed and stopped together.
 
-    One running verb (resume, finish, run) at a time, a second one is refused; `interrupt`
-    and everything that only looks may be called meanwhile. Questions to many ranks go out at
-    once, and the error of one rank does not spoil the answers of others.
+    One running verb (resume, finish, run) at a time, a second one is refused; `interrupt` and all
+    questions may be asked meanwhile. Questions to many ranks go out at once, and the error of one
+    rank does not spoil the answers of others.
 
     settings: how long a stop and an answer may take.
     subscriber: gets every event of every rank, breakpoints by the user's numbers.
@@ -238,8 +238,7 @@ class TargetGroup:
     async def finish(self, ranks: RankSet, level: int = 0) -> GroupStopped:
         """Until a frame of each rank returns (0 is the innermost), or one stops for another reason.
 
-        See `resume`. One that needs the progress of a rank that stands still lasts until
-        `interrupt`.
+        See `resume`. A run that needs the progress of a stopped rank lasts until `interrupt`.
         """
         return await self._go(
             ranks, "finish", lambda each: each.finish(self._command(), level), StopReason.FINISH
@@ -252,7 +251,7 @@ class TargetGroup:
         *,
         together: bool = True,
     ) -> GroupStopped:
-        """Like `finish`, by any of these ways. together: False has every rank run to its own
+        """Like `finish`, by any of these ways. together: if False, every rank runs to its own
         stop."""
         done = _of_reason(completed(motion)) if together else lambda stop: True
         return await self._go(
@@ -356,7 +355,7 @@ class TargetGroup:
         return self.table.get(number)
 
     async def put_breakpoint(self, kept: Kept, ranks: RankSet) -> bool:
-        """Insert one of another session, with its number, on these ranks; has any taken it?"""
+        """Insert one of another session, with its number, on these ranks; did any accept it?"""
         self.table.put(kept)
         if len(await self._insert(kept.number, ranks)) < len(ranks):
             return True
@@ -387,7 +386,7 @@ class TargetGroup:
         self.table.remove(number)
 
     async def drop_spent(self, stops: Iterable[RankStopped]) -> None:
-        """Temporary breakpoints that these stops were hits of go from all ranks."""
+        """Delete the temporary breakpoints that these stops hit from all ranks."""
         for number, elsewhere in self.table.spent(stops).items():
             await self._delete(elsewhere)
             self.table.remove(number)

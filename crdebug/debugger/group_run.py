@@ -1,4 +1,4 @@
-"""One run of a group: from the moment its ranks are let go until all of them stand again."""
+"""One run of a group: from the moment its ranks are let go until all of them have stopped."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class GroupRun:
         self._started = {each.rank: asyncio.Event() for each in self._alive}
         self._stops: dict[int, RankStopped] = {}
         self._errors: dict[int, CrdebugError] = {}
-        self._fault: Exception | None = None  # of ours: raised too once all ranks stand
+        self._fault: Exception | None = None  # a fault of ours: raised once all ranks have stopped
         self._along: dict[asyncio.Future[None], Target] = {}
         self._more = asyncio.Event()
         self.changed = asyncio.get_running_loop().time()  # when a rank stopped last, or came along
@@ -53,7 +53,7 @@ class GroupRun:
 
     @property
     def pending(self) -> RankSet:
-        """The ranks that it is about, and that are not done."""
+        """The ranks that belong to it and are not done."""
         return RankSet.of(rank for rank in self._started if rank not in self._stops)
 
     def join(self, targets: Sequence[Target], start: Callable[[Target], Awaitable[None]]) -> None:
@@ -159,7 +159,7 @@ class GroupRun:
             self._errors.setdefault(target.rank, error)
 
     def _raise_first_error(self) -> None:
-        """The gravest kind first, with all the ranks that have the same to say."""
+        """The gravest kind first, with all the ranks that report the same."""
         if self._fault is not None:
             raise self._fault
         if not self._errors:

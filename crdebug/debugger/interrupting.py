@@ -11,14 +11,14 @@ A rank may stop for a reason of its own at that very moment. Where is the SIGSTO
 2. Queued in the kernel, for the process (ours) or for a thread (one of GDB's own, by which it stops
    threads; or ours was taken in its stead, gdb/linux-nat.c, stop_wait_callback). A detach would
    deliver it, and stop the program; GDB itself would drop one of its own kind by sending SIGCONT,
-   which the program may see. So it is taken out while the rank stands: one thread alone is let run
-   into it, with one more queued for the process behind it. A thread takes its own queue first,
+   which the program may see. So it is taken out while the rank is stopped: one thread alone is let
+   run into it, with one more queued for the process after it. A thread takes its own queue first,
    then the process's, and both before any instruction (kernel/signal.c, get_signal). If GDB takes
    the first for one of its own and says nothing, it reports the second: the thread cannot run on.
    The thread blocks all other signals meanwhile: of those in its queue the lowest would come first.
-   And one that it stands at is not delivered meanwhile, but when it goes on, with all that the
-   kernel told of it (kernel/signal.c, ptrace_signal; GDB manual, "Signaling"). Without crdebug's
-   scripts, as in some tests, neither of these holds.
+   And a signal that it has stopped at is not delivered meanwhile, but when it goes on, with all of
+   its siginfo (kernel/signal.c, ptrace_signal; GDB manual, "Signaling"). Without crdebug's scripts,
+   as in some tests, neither of these holds.
 
 That ours are queued for the process and GDB's for threads matters also for the interrupt itself:
 the kernel keeps one SIGSTOP in a queue, so in the same queue ours could be lost in one of GDB's.
@@ -43,7 +43,7 @@ from crdebug.node.sigstop import PendingStops, StopSignals
 
 # More rounds would mean that somebody else keeps sending SIGSTOP.
 _ROUNDS = 16
-# Somebody's SIGCONT takes every queued SIGSTOP with it: look again after so many seconds.
+# A SIGCONT from anywhere removes every queued SIGSTOP: look again after so many seconds.
 _LOST_AFTER = 1.0
 _LOOK = 0.5  # seconds; longer than GDB takes to tell of a process that has ended
 
@@ -107,12 +107,12 @@ class Stopper:
             self._signals.send_stop(self._tracker.pid)
 
     async def settle_anew(self, deadline: Deadline) -> None:
-        """`settle`, although nobody has interrupted the rank: GDB itself sends SIGSTOP too."""
+        """`settle`, though nobody has interrupted the rank: GDB itself sends SIGSTOP, too."""
         self._unsettled = True
         await self.settle(deadline)
 
     async def stop_here(self, deadline: Deadline) -> None:
-        """Have GDB see the stopped rank stop where it stands, by a SIGSTOP that comes before any
+        """Let GDB see the stopped rank stop where it is, by a SIGSTOP that comes before any
         instruction."""
         if self._tracker.pid is not None:
             self._signals.send_stop(self._tracker.pid)
@@ -136,8 +136,8 @@ class Stopper:
     async def _stopped(self, deadline: Deadline) -> RankStopped:
         """The stop by a SIGSTOP that was sent, or by another if that one was lost.
 
-        Raises ProcessLookupError when the process was killed, of which GDB may tell nothing: if one
-        thread ran alone, and others had to end with it; or if it was about to let it run.
+        Raises ProcessLookupError if the process was killed. GDB may not report that: when a single
+        thread was running, or when GDB was about to resume it.
         """
         while True:
             attempt = Deadline(min(_LOST_AFTER, deadline.left))
@@ -155,8 +155,8 @@ class Stopper:
     async def _heed_stops(self, heed: bool, deadline: Deadline) -> None:
         if heed is not self._heeding:
             words = "stop print" if heed else "nostop noprint"
-            # What GDB cannot do when the process ends at this moment is to look, after the command
-            # that it has carried out, which frame is selected now.
+            # If the process ends here, GDB runs the command but then fails to look up the selected
+            # frame. Ignore that.
             with contextlib.suppress(GdbError):
                 await self._connection.console(f"handle SIGSTOP {words} nopass", deadline)
             self._heeding = heed
@@ -191,7 +191,8 @@ class Stopper:
     ) -> None:
         """Let one thread, of `lwps` if there are any, run into the SIGSTOP that awaits it.
 
-        standing: threads that stand at a signal, and at which, as was told since the rank ran.
+        standing: threads that have stopped at a signal, and at which, as reported since the rank
+        ran.
         """
         mi, tracker = self._connection.command, self._tracker
         listing, setting = await asyncio.gather(
@@ -226,9 +227,9 @@ class Stopper:
                 await self._heedless(f"{Command.AT_SIGNAL_AGAIN} {lwp}", deadline)
                 await self._queue(chosen, held, deadline)
         except BaseException as error:
-            with contextlib.suppress(CrdebugError):  # what went wrong first is what is told
+            with contextlib.suppress(CrdebugError):  # the first error is the one to report
                 await as_before()
-                if isinstance(error, ProcessLookupError):  # the thread that was selected is no more
+                if isinstance(error, ProcessLookupError):  # the selected thread is gone
                     await mi(f"-thread-select {known.get(tracker.pid or 0, selected)}", deadline)
             raise
         await as_before()
@@ -236,13 +237,13 @@ class Stopper:
             await self._after(stop, own, selected, deadline)
 
     async def _queue(self, thread: str, signal: str, deadline: Deadline) -> None:
-        """Have GDB give the thread this signal when it goes on, 0 for none."""
+        """Make GDB give the thread this signal when it goes on, 0 for none."""
         # GDB refuses to queue a signal that it is not to pass to the program anyway.
         words = f"thread apply {thread} queue-signal {signal}"
         await self._heedless(f"-interpreter-exec console {quote(words)}", deadline)
 
     async def _heedless(self, command: str, deadline: Deadline) -> None:
-        """A command to GDB that may fail: the process has ended, say."""
+        """A command to GDB that may fail, for example because the process has ended."""
         if self._tracker.pid is not None:
             with contextlib.suppress(GdbError):
                 await self._connection.command(command, deadline)

@@ -132,7 +132,7 @@ def location(frame: MiTuple) -> Location:
 
 
 def _function(frame: MiTuple) -> str:
-    """Of a breakpoint where no line is known GDB tells the symbol: ``at="<write+4>"``."""
+    """For a breakpoint at a place without a line GDB gives the symbol: ``at="<write+4>"``."""
     at = _SYMBOL.fullmatch(frame.text("at", ""))
     name = frame.text("func", "") or (at[1] if at else "")
     return name.removeprefix("??")  # GDB's word for a function without a name
@@ -184,8 +184,8 @@ def threads(listing: MiTuple) -> tuple[ThreadInfo, ...]:
 
 
 def breakpoint_(record: MiTuple) -> Inserted:
-    """A ``bkpt`` tuple. A breakpoint at several places has a list of locations; of those that are
-    disabled one by one nothing is told (gdbscripts/frames.py, keep_out)."""
+    """A ``bkpt`` tuple. A breakpoint at several places has a list of locations; those that are
+    disabled one by one are not reported (gdbscripts/frames.py, keep_out)."""
     places = record.list("locations").tuples() if "locations" in record else (record,)
     places = tuple(each for each in places if each is record or each.text("enabled", "y") == "y")
     return Inserted(
@@ -208,8 +208,8 @@ def without_history(text: str) -> str:
 
 
 def ending(console: str) -> str:
-    """What gdbscripts/endings.py has said of a rank that is about to end, or ""."""
-    # GDB may put what it has begun to say of its own in front of it, in the same record
+    """The message of gdbscripts/endings.py about a rank that is about to end, or ""."""
+    # GDB may put the beginning of a message of its own in front of it, in the same record
     return console.partition(ENDING)[2].partition("\n")[0].strip()
 
 
@@ -221,7 +221,7 @@ def report(ending: str) -> str:
 def is_noise(log: str) -> bool:
     """Whether a line of GDB's log says nothing new to a user.
 
-    Why a breakpoint is pending, each rank's would say. It announces a stop's source line that it
+    Each rank's GDB would say why a breakpoint is pending. It announces a stop's source line that it
     cannot show (GDB 14 and later: as a warning), and two things that are intended: the lack of
     libthread_db (see startup), and a rank in a PID namespace of its own, whose threads it finds in
     /proc by their numbers out here.

@@ -26,12 +26,12 @@ class Counted:
 
 
 async def switch_off(target: Target, deadline: Deadline) -> None:
-    """None of the user's stops, or prints, until `switch_on`. May be nested."""
+    """None of the user's breakpoints stops, or prints, until `switch_on`. May be nested."""
     await target.mi(f"{Command.BREAKPOINTS} off", deadline)
 
 
 async def count_each(target: Target, deadline: Deadline) -> Counted:
-    """Each hit stops, and is none for the user's counts, until `switch_on`."""
+    """Every hit stops, and the user's counts do not change, until `switch_on`."""
     told = (await target.mi(f"{Command.BREAKPOINTS} count", deadline)).payload
     rows = told.list("ignored").tuples()
     ignored = {row.text("number"): row.number("left") for row in rows}
@@ -39,7 +39,8 @@ async def count_each(target: Target, deadline: Deadline) -> Counted:
 
 
 async def switch_on(target: Target, deadline: Deadline) -> tuple[str, ...]:
-    """All is as before; but for those whose numbers are returned, which GDB has deleted."""
+    """Restore everything, except the breakpoints whose numbers are returned: GDB has deleted
+    those."""
     told = (await target.mi(f"{Command.BREAKPOINTS} on", deadline)).payload
     return told.list("gone").texts() if "gone" in told else ()
 
@@ -54,8 +55,8 @@ async def ignore_hits(target: Target, number: str, hits: int, deadline: Deadline
 async def insert_at(
     target: Target, address: int, deadline: Deadline, *, sp: int | None = None, passages: int = 1
 ) -> str:
-    """One that stops once, and goes: when the address is reached for that time, with that stack
-    pointer (None: with any). Returns GDB's number."""
+    """Insert one that stops once, and is then deleted: when the address is reached for that time,
+    with that stack pointer (None: with any). Returns GDB's number."""
     condition = "" if sp is None else f'-c "$rsp == {sp}" '
     ignore = f"-i {passages - 1} " if passages > 1 else ""
     command = f"-break-insert --language c -t {condition}{ignore}*{address}"
@@ -84,6 +85,6 @@ async def delete_left(target: Target, number: str, deadline: Deadline) -> None:
 
 
 async def numbers(target: Target, deadline: Deadline) -> set[str]:
-    """Of all that there are, by GDB."""
+    """The numbers of all breakpoints, by GDB."""
     told = (await target.mi("-break-list", deadline)).payload
     return {row.text("number") for row in told.tuple("BreakpointTable").list("body").tuples()}

@@ -22,8 +22,8 @@ _SELF = "$fs_base"
 
 
 async def stack(target: Target, deadline: Deadline, *, both: bool = False) -> tuple[Frame, ...]:
-    """Of the selected thread, the innermost frame first; where that runs no Python, of the oldest
-    one that does. both: with the C frames between.
+    """The Python stack of the selected thread or, if that runs no Python, of the oldest one that
+    does; the innermost frame first. both: with the C frames between.
 
     Raises what `python_stacks` raises.
     """
@@ -38,7 +38,7 @@ async def stack(target: Target, deadline: Deadline, *, both: bool = False) -> tu
 
 
 async def all_stacks(target: Target, deadline: Deadline, *, both: bool = False) -> threads.Stacks:
-    """Of all threads that run Python; both: of all threads, with the C frames."""
+    """The stacks of all threads that run Python; both: of all threads, with the C frames."""
     found = await _read(target, deadline)
     if not both:
         return tuple(frames(each.frames) for each in found.values())
@@ -118,7 +118,7 @@ def frames(found: Sequence[PythonFrame]) -> tuple[Frame, ...]:
 
 
 def _text(repr: str | None) -> str:
-    """Where an object happens to be differs from rank to rank."""
+    """Without the addresses of objects, which differ from rank to rank."""
     return "..." if repr is None else _ADDRESS.sub(">", repr)
 
 

@@ -39,8 +39,8 @@ async def look(
     also_ended: bool = False,
 ) -> Answers[T]:
     """`ask`, for what is in the ranks' memory and registers. A rank that has ended is an error
-    (Ended): its GDB would answer what the executable file has there. See frames for which frame
-    of the others is asked about.
+    (Ended): its GDB would answer from the executable file. See frames for which frame of the others
+    is asked about.
 
     also_ended: the question is about the program's files only.
     """
@@ -55,7 +55,7 @@ async def look(
 
 
 def _ended(target: Target) -> str:
-    """What became of a rank that has no process, to be said behind its number."""
+    """What became of a rank that has no process, as words to follow its number."""
     stop = target.last_stop
     if stop is not None and stop.reason is StopReason.EXITED:
         return f"exited with status {stop.detail or '0'}"

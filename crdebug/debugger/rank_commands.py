@@ -1,4 +1,4 @@
-"""What crdebug's commands in a rank's GDB answer, typed; see gdbscripts/wire.py for their names.
+"""The answers of crdebug's commands in a rank's GDB, typed; see gdbscripts/wire.py for their names.
 
 Every question raises GdbError with GDB's own message, GdbDied, or DeadlineExpired.
 """
@@ -36,7 +36,7 @@ async def in_memory(
 
 
 async def symbol_at(target: Target, address: int, deadline: Deadline) -> str:
-    """What GDB says of a symbol at an address, and the section that it is in."""
+    """GDB's description of the symbol at an address, with the section that it is in."""
     return await target.console(f"info symbol {address}", deadline)
 
 
@@ -56,8 +56,8 @@ async def call_sites(
 
 
 async def heed_endings(target: Target, heed: bool, offset: int, deadline: Deadline) -> None:
-    """Have the rank stop as it is about to end with an error, or not. offset: of `initialized` in
-    the MPI layer's clock."""
+    """Choose whether the rank stops when it is about to end with an error. offset: of `initialized`
+    in the MPI layer's clock."""
     await target.mi(f"{Command.ENDINGS} {'on' if heed else 'off'} {offset}", deadline)
 
 

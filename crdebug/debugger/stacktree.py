@@ -1,7 +1,7 @@
 """The stacks of many ranks as one tree of calls. Pure.
 
-What belongs together is merged from the outermost frame on, as STAT does (Arnold et al., Stack
-Trace Analysis for Large Scale Debugging, IPDPS 2007): where ranks part, the tree branches.
+Stacks are merged from the outermost frame on, as STAT does (Arnold et al., Stack Trace Analysis for
+Large Scale Debugging, IPDPS 2007): where ranks part, the tree branches.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Branch:
     """Calls that some stacks have in common, up to where they part.
 
     depth: 0 for a trunk.  parent: its place in the tree's branches; None for a trunk.
-    frames: what they are called, outermost first; empty for stacks that end where others go on.
+    frames: their names, outermost first; empty for stacks that end where others go on.
     ranks: whose stacks.  count: how many stacks; more than ranks where ranks have threads.
     """
 
@@ -34,7 +34,8 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class StackTree:
-    """Branches, each before those that begin at its end; of equals the one with most stacks first.
+    """Branches, each before those that begin at its end; among siblings, the one with most stacks
+    first.
 
     threads: its stacks are those of all threads, not of a thread for each rank.
     errors: who has no stack, and why.
@@ -95,7 +96,7 @@ def merge(
 
 
 class _Names(dict[tuple[str, str, int], str]):
-    """What frames are called; a rank's frames are mostly called as another's."""
+    """The names of frames; most are the same on all ranks."""
 
     def __init__(self, function_only: bool) -> None:
         self._function_only = function_only
@@ -124,7 +125,7 @@ def _common(classes: Sequence[_Class], at: int) -> int:
 
 
 def _parts(classes: Iterable[_Class], at: int) -> Iterator[list[_Class]]:
-    """Those that go on alike, together; the largest part first, then by lowest rank."""
+    """Groups of stacks that continue alike; the largest group first, then by lowest rank."""
     parts: dict[str | None, list[_Class]] = {}
     for each in classes:
         parts.setdefault(each.path[at] if at < len(each.path) else None, []).append(each)

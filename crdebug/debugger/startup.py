@@ -35,7 +35,7 @@ _SETTINGS = (
     "set displaced-stepping off",
     "set startup-with-shell off",
     "set history save off",
-    # A function called from GDB that is interrupted leaves no frame of its own behind.
+    # A function called from GDB leaves no frame of its own behind if it is interrupted.
     "set unwindonsignal on",
     # An internal error ends GDB, and so becomes an error of ours, not a question.
     "maint set internal-error quit yes",
@@ -63,8 +63,8 @@ def command_line(gdb: str, scripts: Sequence[Path] = ()) -> tuple[str, ...]:
 
 
 def _options(scripts: Sequence[Path]) -> Iterator[str]:
-    # GDB reads the libraries' debug information again at every attach, and so does every rank's
-    # GDB; the index of it, once made, halves the time of an attach. A script switches it on.
+    # Every rank's GDB reads the libraries' debug information again at every attach; an index of it,
+    # once made, halves the time of an attach. A script switches it on.
     cached = (
         f"set index-cache directory {index_cache()}",
         # before the directories that this GDB was built with

@@ -21,7 +21,7 @@ AT_ORIGIN = "-"  # as a place
 class WalkOrigin:
     """What walks start from. snapshot: its name. stop_at: address of the rank's clock's stop, and
     stop: its value, to be there each time the snapshot is put back. hold: the address at which the
-    thread is held at its next MPI call. dead_end: it is known to crash behind the origin."""
+    thread is held at its next MPI call. dead_end: it is known to crash after the origin."""
 
     snapshot: str
     stop_at: int
@@ -38,7 +38,7 @@ class WalkOrigin:
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """signalled: the thread stood before the signal whose handler begins at the place."""
+    """signalled: the thread was just before the signal whose handler begins at the place."""
 
     place: str
     signalled: bool
@@ -54,8 +54,8 @@ class Met:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """What is looked for lies before the origin: what to look for there, and the frame that it is
-    about, "" for any."""
+    """The target lies before the origin: what to look for there, and the frame that it is about, ""
+    for any."""
 
     kind: str
     frame: str
@@ -68,7 +68,7 @@ async def load(target: Target, library: Path, deadline: Deadline) -> None:
 
 
 async def here(target: Target, origin: WalkOrigin, deadline: Deadline) -> Here:
-    """Where the thread stands, as a place."""
+    """Where the thread is, as a place."""
     told = await _walk(target, Command.HERE, origin, "", deadline)
     return Here(told.text("place"), told.text("signalled") == "1")
 
@@ -90,13 +90,13 @@ async def reverse(
 
 
 async def meet(target: Target, origin: WalkOrigin, state: str, deadline: Deadline) -> Met:
-    """Go to where the thread was in a state that `recall` has told."""
+    """Go to where the thread was in a state that `recall` gave."""
     told = await _walk(target, Command.MEET, origin, f"{state} {origin.hold:x}", deadline)
     return Met(told.text("place"), told.text("exact") == "1")
 
 
 async def recall(target: Target, deadline: Deadline) -> str:
-    """What the thread's stop is recognised by."""
+    """The state by which the thread's stop is recognised."""
     return (await target.mi(Command.RECALL, deadline)).payload.text("state")
 
 
@@ -106,7 +106,7 @@ async def call_frame(target: Target, library: str, deadline: Deadline) -> str:
 
 
 async def refresh_watchpoints(target: Target, deadline: Deadline) -> None:
-    """Have watchpoints take the values that there are now for those that they have seen last."""
+    """Make watchpoints take the present values as the ones they have seen last."""
     await target.console(REFRESH_WATCHPOINTS, deadline)
 
 

@@ -19,7 +19,7 @@ _DEPTH = 64  # of a caller with a name; in libraries it is a few frames away
 
 
 async def way_out(refused: GdbError, connection: Connection, deadline: Deadline) -> str:
-    """The command that does instead of one that was refused. Raises that, if there is none."""
+    """The command to use instead of one that was refused. Raises the refusal if there is none."""
     if refused.problem != _REFUSED:
         raise refused
     stack = await connection.command(f"-stack-list-frames 0 {_DEPTH}", deadline)
@@ -38,5 +38,5 @@ async def finish(level: int, connection: Connection, deadline: Deadline) -> str:
 
 
 def goal(command: str) -> StopReason:
-    """What a stop for which GDB gives no reason counts as, by the command of the run."""
+    """The reason of a stop for which GDB gives none, by the command of the run."""
     return StopReason.FINISH if command.startswith("-exec-finish") else StopReason.OTHER

@@ -1,4 +1,4 @@
-"""Many different answers in few words: their range, and who is unlike the others. Pure."""
+"""Many different answers in few words: their range, and the outliers. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Extreme:
 class Summary:
     """Numbers of several ranks.
 
-    ranks: those with a finite number; different: how many different ones there are.
+    ranks: those with a finite number; different: how many distinct numbers there are.
     mean: of the ranks' finite numbers.  apart: ``nan``, ``inf`` and ``-inf``, and who has them.
     """
 
@@ -50,7 +50,7 @@ def plain(text: str) -> Number | None:
 
 
 def summarise(values: Mapping[int, str]) -> Summary | None:
-    """What the numbers among the values have in common, by rank; None without a finite one."""
+    """Summarise the numbers among these values (by rank); None without a finite one."""
     finite: dict[int, Number] = {}
     odd: list[tuple[int, str]] = []
     for rank, text in values.items():

@@ -1,4 +1,4 @@
-"""What a rank under a debugger offers, whoever stands behind it."""
+"""The interface of a rank under a debugger, whatever implements it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TargetState(Enum):
 
 
 class SelectedBy(Enum):
-    """Who has selected the frame that a stopped rank is asked about."""
+    """Who selected the frame that questions to a stopped rank are about."""
 
     NOBODY = "nobody"  # it is the innermost
     RULE = "rule"  # it is the program's; see frames.at_program
@@ -33,7 +33,7 @@ class SelectedBy(Enum):
 
 @dataclass(slots=True)
 class Selection:
-    """Of one rank, since it stands where it stands."""
+    """Of one rank, at its present stop."""
 
     by: SelectedBy = SelectedBy.NOBODY
 
@@ -52,7 +52,8 @@ class Verb(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Motion:
-    """How a rank is let run until it is done. count: of lines or instructions, for the first four.
+    """A way to let a rank run until it is done. count: of lines or instructions, for the first
+    four.
     location: of until, for which it may be empty, and advance."""
 
     verb: Verb
@@ -110,8 +111,8 @@ class PointKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BreakpointRequest:
-    """What a target is asked to insert. location: as GDB reads it ("Linespec Locations"); of a
-    watchpoint the expression, of a catchpoint the event.
+    """A request to a target to insert a breakpoint. location: as GDB reads it ("Linespec
+    Locations"); of a watchpoint the expression, of a catchpoint the event.
 
     ignore: hits that do not stop.
     """
@@ -169,7 +170,8 @@ Notice = Event | BreakpointChanged | BreakpointGone | DebuggerDied
 
 @dataclass(frozen=True, slots=True)
 class KeptInfo:
-    """A snapshot. bytes: what it holds.  changed: what of that no snapshot before it shares."""
+    """A snapshot. bytes: what it holds.  changed: how much of that it shares with no earlier
+    snapshot."""
 
     bytes: int
     changed: int
@@ -211,7 +213,7 @@ class Target(Protocol):
 
     @property
     def lent(self) -> bool:
-        """Is the process free of its debugger, which does not know it? See `lend`."""
+        """Is the process free of its debugger without the debugger's knowledge? See `lend`."""
         ...
 
     @property
@@ -237,7 +239,7 @@ class Target(Protocol):
         ...
 
     async def lend(self, signal: int, deadline: Deadline) -> None:
-        """Let the process go as `detach` does, but for the debugger, which notices nothing.
+        """Let the process go as `detach` does, but without the debugger's noticing.
 
         signal: queued to the threads; taken first. Until `take_back` every other verb is refused.
         """
@@ -261,7 +263,7 @@ class Target(Protocol):
         ...
 
     def mark_ended(self, detail: str | None) -> None:
-        """The process has ended, and the debugger was not there to see it. None: it never held
+        """Note that the process has ended without the debugger's seeing it. None: it never held
         it."""
         ...
 
@@ -304,8 +306,8 @@ class Target(Protocol):
         ...
 
     async def arrive(self, deadline: Deadline) -> None:
-        """Have the debugger learn that a process that was put elsewhere stands there: a breakpoint
-        at that place does not stop it at once as it runs on then."""
+        """Let the debugger know where a process is that was moved: a breakpoint there then does not
+        stop it at once when it runs on."""
         ...
 
     async def settle(self, deadline: Deadline) -> None:
@@ -313,8 +315,8 @@ class Target(Protocol):
         ...
 
     def stands(self, location: Location) -> None:
-        """What is told as the place of the stopped rank: not the innermost frame's, but of the one
-        that counts for the user."""
+        """Set the place that is shown for the stopped rank: that of the frame that counts for the
+        user, not of the innermost one."""
         ...
 
     async def evaluate(self, expression: str, deadline: Deadline, format: str = "") -> str:
@@ -330,7 +332,7 @@ class Target(Protocol):
         ...
 
     async def select_thread(self, number: int, deadline: Deadline) -> None:
-        """Make a thread the one that step, backtrace and evaluate are about."""
+        """Select the thread that step, backtrace and evaluate are about."""
         ...
 
     async def location(self, deadline: Deadline) -> Location:
@@ -354,7 +356,7 @@ class Target(Protocol):
         ...
 
     async def keep(self, name: str, ranges: Sequence[str], deadline: Deadline) -> KeptInfo:
-        """Keep what the stopped process is, under a name, in the memory of its debugger.
+        """Take a snapshot of the stopped process, under a name, in the memory of its debugger.
 
         Registers and private writable memory; ranges: of which shared mappings the content is kept
         too, see gdbscripts/snapshot/commands.py. It lasts until `forget`, `detach`, or the
@@ -367,32 +369,32 @@ class Target(Protocol):
         ...
 
     async def hold(self, deadline: Deadline) -> None:
-        """Have the stopped process stay where it is should its debugger end, which lets it go: a
-        SIGSTOP waits for it, until `show_put_back` takes that."""
+        """Make the stopped process stay where it is even if its debugger ends and so lets it go: a
+        SIGSTOP is queued, until `show_put_back` takes it out."""
         ...
 
     async def put_memory_back(self, name: str, deadline: Deadline) -> None:
-        """Make the process what it was when a snapshot was kept. Breakpoints stay as they are. What
-        it wrote meanwhile, to files and pipes, is not taken back.
+        """Bring the process back to a snapshot. Breakpoints stay as they are. Data that it wrote
+        meanwhile, to files and pipes, stays written.
 
-        Raises Refused, with nothing done, when what the kernel holds of the process is not what it
-        was; GdbError when it fails half-way: the process is of no use any more then.
+        Raises Refused, with nothing done, when the kernel's state of the process has changed;
+        GdbError when it fails half-way: the process cannot be used any more then.
         """
         ...
 
     async def show_put_back(
         self, name: str, deadline: Deadline, stop: RankStopped | None = None
     ) -> RankStopped:
-        """After that: its debugger learns where it stands. stop: what counts as its last stop from
-        now on; None for what did when the snapshot was kept. Returns it."""
+        """After `put_memory_back`: let its debugger see where it is. stop: what counts as its last
+        stop from now on; None for what did when the snapshot was kept. Returns it."""
         ...
 
     async def forget(self, name: str, deadline: Deadline) -> None:
-        """Give a snapshot's memory back. Raises BadInput if there is none of that name."""
+        """Free a snapshot's memory. Raises BadInput if there is none of that name."""
         ...
 
     async def walk(self, command: str, deadline: Deadline) -> MiTuple:
-        """A command of gdbscripts/stepper, by debugger/stepper.py: the process may stand elsewhere
+        """A command of gdbscripts/stepper, by debugger/stepper.py: the process may be elsewhere
         then."""
         ...
 

@@ -78,7 +78,7 @@ async def selected(target: Target, deadline: Deadline) -> tuple[ThreadInfo, ...]
 async def apply(
     target: Target, numbers: tuple[int, ...] | None, command: str, deadline: Deadline
 ) -> tuple[tuple[int, str | CrdebugError], ...]:
-    """What GDB says to a command for each of these threads, by GDB's numbers; None: for all."""
+    """GDB's output of a command for each of these threads, by GDB's numbers; None: for all."""
     there = [each.number for each in await target.threads(deadline)]
     told: list[tuple[int, str | CrdebugError]] = []
     for number in sorted(there) if numbers is None else numbers:

@@ -30,11 +30,11 @@ class Tracker:
     """Follows one process through its GDB's records.
 
     Written only from the connection's reader and from `begin`, `withdraw` and `let_go`. All of it
-    happens in GDB's order, before any coroutine that waits for an answer runs on: a stop that
-    comes right behind the answer is not missed.
+    happens in GDB's order, before any coroutine that waits for an answer runs on: a stop that comes
+    right after the answer is not missed.
 
     asked: what a stop by SIGSTOP counts as; None when crdebug did not ask for one.
-    quiet: while set, runs and stops are crdebug's own business and are not told.
+    quiet: while set, runs and stops are crdebug's own business and are not reported.
     """
 
     def __init__(self, rank: int, tell: Callable[[Notice], None]) -> None:
@@ -103,7 +103,7 @@ class Tracker:
         self._resolve(stop)
 
     def stands(self, location: Location) -> None:
-        """Tell this as the place of the stopped rank."""
+        """Report this as the place of the stopped rank."""
         if self.last_stop is not None and self.state is TargetState.STOPPED:
             self.restore(replace(self.last_stop, location=location))
             self.selection.by = SelectedBy.USER
@@ -116,7 +116,7 @@ class Tracker:
         self._stop = self.last_stop = None
 
     def end(self, detail: str | None) -> None:
-        """The process has ended, as is known from elsewhere. None: before this GDB could hold it,
+        """The process has ended, as was found by other means. None: before this GDB could hold it,
         which is no news."""
         if detail is None:
             self.pid, self.state = None, TargetState.EXITED
@@ -154,18 +154,18 @@ class Tracker:
                 case Stream(kind="log", text=text) if not mi_values.is_noise(text):
                     self.tell(GdbSays(self.rank, text))
                 case Garbage(text=text):
-                    if text.startswith("*stopped"):  # what it cannot say does not undo the stop
+                    if text.startswith("*stopped"):  # a missing answer does not undo the stop
                         self._stopped(MiTuple())
                     self.tell(GdbSays(self.rank, text))
         except CrdebugError as error:
             self.tell(GdbSays(self.rank, str(error)))
 
     def died(self, death: GdbDied) -> None:
-        """GDB has ended; whoever waits for a stop is told so.
+        """GDB has ended: tell everyone who waits for a stop.
 
         Newer GDBs end by an internal error when a process is killed while they let it run or tell
-        of its stop (seen with 16.3: regcache.c, get_thread_regcache; linux-nat.c, resume). Then
-        the end of the process is what there is to tell.
+        of its stop (seen with 16.3: regcache.c, get_thread_regcache; linux-nat.c, resume). Then the
+        end of the process is reported instead.
         """
         pid = self.pid
         by_itself = death.status is not None and death.status > 0
@@ -201,10 +201,10 @@ class Tracker:
                 self.tell(BreakpointGone(self.rank, payload.number("id")))
 
     def _run_aborted(self) -> None:
-        """GDB had said ^running already; why it could not do it, it has said in its log.
+        """GDB had already said ^running; its log has the reason why it could not do it.
 
-        At any other error after ^running the process does run, or GDB tells how it ended; or it
-        was killed, and whoever waits for the stop has to look.
+        At any other error after ^running the process does run, or GDB tells how it ended; or it was
+        killed, and the waiter for the stop has to look.
         """
         if self.state is TargetState.RUNNING and self._stop is not None and not self._stop.done():
             problem = "gdb could not let it run: a breakpoint cannot be inserted"
@@ -224,7 +224,7 @@ class Tracker:
         try:
             stop = mi_values.stop(self.rank, payload)
         except CrdebugError as error:
-            # Whatever it says, it has stopped: who waits for that must not wait for ever.
+            # Whatever it says, it has stopped: nobody must wait for that for ever.
             stop = RankStopped(self.rank, StopReason.OTHER, str(error))
         if self.asked is not None and mi_values.is_stop_signal(stop) and not self.quiet:
             stop = RankStopped(self.rank, self.asked, "", stop.thread, stop.location)
@@ -244,13 +244,13 @@ class Tracker:
             note = stop.note or what
             stop = replace(stop, reason=StopReason.CATCHPOINT, detail=str(number), note=note)
         if stop.reason in (StopReason.EXITED, StopReason.KILLED):
-            if self.state is not TargetState.EXITED:  # as was known from elsewhere
+            if self.state is not TargetState.EXITED:  # as was known already
                 self._ended(stop)
             return
         self.state = TargetState.STOPPED
         self.restore(stop)
         if self.by_instructions and stop.reason is StopReason.STEP:
-            self.selection.by = SelectedBy.USER  # who goes by instructions is where they are
+            self.selection.by = SelectedBy.USER  # a step by instructions is about this frame
         if not self.quiet:
             self.tell(stop)
 

@@ -120,7 +120,7 @@ class Connection:
             self._reader.cancel()
 
     def _send(self, command: str, name: str, *, collect: bool) -> _Pending:
-        """name: what the command is called in errors."""
+        """name: the command's name in errors."""
         if "\n" in command or "\r" in command or "\0" in command:
             raise BadInput("an MI command is one line", ranks=self._rank)
         if self._death is not None:
@@ -134,7 +134,7 @@ class Connection:
 
     async def _wait(self, pending: _Pending, deadline: Deadline) -> Result:
         # When the deadline expires the future is cancelled, and the entry stays until GDB
-        # answers: what GDB still prints for it must not count as another command's.
+        # answers: text that GDB still prints for it must not count as another command's.
         result = await deadline.wait(
             pending.answer, f"gdb's answer to '{pending.command}'", ranks=self._rank
         )

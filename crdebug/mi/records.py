@@ -19,7 +19,7 @@ from crdebug.base.errors import CrdebugError
 
 
 class BadRecord(CrdebugError):
-    """GDB's record lacks what was looked for; `problem` says what."""
+    """GDB's record lacks an expected field; `problem` names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +208,8 @@ def quote(text: str) -> str:
 def _stream(text: str, kind: Literal["console", "log", "target"]) -> Record:
     if _STRING.fullmatch(text, 1) is None:
         return Garbage(text)
-    # Read as a value: of a stream record pygdbmi takes a time that grows with the square of what
-    # comes behind the last escape.
+    # Read as a value: for a stream record, pygdbmi takes time that grows with the square of the
+    # text after the last escape.
     parsed = gdbmiparser.parse_response(f"=stream,text={text[1:]}")
     return Stream(kind, str(parsed["payload"]["text"]))
 

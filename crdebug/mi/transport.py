@@ -1,4 +1,4 @@
-"""What a GDB/MI connection needs below it: lines in, bytes out, and the end of the other side."""
+"""The byte stream below a GDB/MI connection: lines in, bytes out, and the end of the other side."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Transport(Protocol):
         ...
 
     def interrupt(self) -> None:
-        """Send the other side SIGINT, which makes GDB give up what it is at."""
+        """Send the other side SIGINT, which makes GDB give up its current command."""
         ...
 
     def last_words(self) -> str:
