@@ -27,10 +27,11 @@ _DISTRIBUTION = Path("/usr/lib/debug")
 async def unpack(
     indexes: Path, unpacked: Path, deadline: Deadline, packed: Path = _DISTRIBUTION
 ) -> None:
-    """Have in `unpacked` what GDBs have read in `packed`; both as GDB's debug-file-directory is.
+    """Unpack into `unpacked` the files of `packed` that GDBs have read; both are laid out as GDB's
+    debug-file-directory.
 
     indexes: GDB's index cache, whose files are named by the build-ids of what GDBs have read.
-    What cannot be unpacked stays as it is, which GDB reads too.
+    A file that cannot be unpacked is left as it is; GDB reads that, too.
     """
     with contextlib.suppress(OSError):
         names = (name.removesuffix(".gdb-index") for name in os.listdir(indexes))

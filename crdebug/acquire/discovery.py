@@ -1,7 +1,7 @@
 """Who are the ranks of a job that somebody else started?
 
-Said by the MPIR symbols of its starter if it has them, else by what launchers put into the
-environment of the ranks. A user may name any process of the job.
+The MPIR symbols of its starter tell if it has them, else the variables that launchers set for the
+ranks. A user may name any process of the job.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LOCAL = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
 class FoundJob:
     """A job that somebody else started.
 
-    root: the process that all of it is below: the launcher, or the rank itself if it has none.
+    root: the process at its top: the launcher, or the rank itself if it has none.
     how: for people, by what the ranks were told.  entries: by rank; some may be missing, those
     that are on other machines or have ended.  size: the number of ranks as far as it is known.
     ended: those that are known to have ended.
@@ -90,7 +90,7 @@ def find_job(pid: int) -> FoundJob:
     when it may not be looked at, or its ranks are not there yet.
     """
     try:
-        proc.environment(pid)  # of others' processes all that follows would only look empty
+        proc.environment(pid)  # other users' processes would only look empty to all that follows
         return _by_mpir(pid) or _by_environment(pid)
     except ProcessLookupError:
         raise BadInput(
@@ -137,8 +137,8 @@ def _by_mpir(pid: int) -> FoundJob | None:
 
 
 def _require_rank_of(starter: int, entry: ProcDesc, below: bool) -> None:
-    """A table may name any process, to have root stop what is not its owner's: a rank belongs to
-    the starter's user, and was started by it, or by a daemon that told it which rank it is.
+    """A table may name any process, to make root stop processes of others: a rank belongs to the
+    starter's user, and was started by it, or by a daemon that told it which rank it is.
 
     Raises Refused.
     """
@@ -169,7 +169,8 @@ def _name(pid: int) -> str:
 
 
 def rank_in(environment: Mapping[str, str]) -> tuple[str, int, int] | None:
-    """By which variable a process is which rank of how many (0: not said); None if it is none."""
+    """The variable, the rank and the number of ranks (0: unknown) of a process; None if it is no
+    rank."""
     for name, size in VARIABLES:
         if environment.get(name, "").isdecimal():
             told = environment.get(size, "")
@@ -195,7 +196,7 @@ def _by_environment(pid: int) -> FoundJob:
             "has a rank in its environment",
             hint="name the launcher (mpirun), or one of its ranks",
         )
-    # What a rank starts itself has inherited the variables.
+    # Processes that a rank starts inherit the variables.
     first = [each for each in told if proc.parent(each) not in told]
     by_rank: dict[int, int] = {}
     for each in first:
@@ -216,7 +217,7 @@ def _by_environment(pid: int) -> FoundJob:
 
 
 def _are_all_here(ranks: Iterable[int], size: int) -> bool:
-    """Does a rank know that all of the job were started on this machine?"""
+    """Does a rank know that all of the job was started on this machine?"""
     for each in ranks:
         with contextlib.suppress(ProcessLookupError):
             environment = proc.environment(each)

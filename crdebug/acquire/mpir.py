@@ -1,4 +1,4 @@
-"""Who are the ranks? What a starter's MPIR symbols say.
+"""Who are the ranks? Read from a starter's MPIR symbols.
 
 "The MPIR Process Acquisition Interface", version 1.0 (MPI Forum, 2010), sections 6 and 9. The
 symbols are read from the starter's memory, which needs neither its cooperation nor a debugger.
@@ -136,7 +136,7 @@ def _damaged(pid: int, what: str) -> NotAvailable:
 
 def acquire(pid: int) -> tuple[ProcDesc, ...]:
     """The process table of a starter, with PIDs as numbered here; ranks that have ended are left
-    out. Of those on other machines nothing but what the table says is known.
+    out. About those on other machines only the table is known.
 
     A starter in a PID namespace of its own knows the PIDs there; they are translated. The table of
     our own starter is corrected too, so that any MPIR tool outside reads PIDs that it can use.

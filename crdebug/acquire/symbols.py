@@ -1,4 +1,4 @@
-"""Where a symbol is in a running process, read from its ELF files, without a debugger."""
+"""Finds symbols in a running process, from its ELF files, without a debugger."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Pictures of what a session answers, in files. They need matplotlib, which is optional."""
+"""Pictures of a session's answers, in files. They need matplotlib, which is optional."""

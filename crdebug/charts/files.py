@@ -32,7 +32,7 @@ def save(picture: Figure, file: str | Path) -> Path:
     """Write a figure as PNG or SVG, by the file's name; returns where. Raises BadInput."""
     path = Path(file).expanduser()
     if path.suffix.lower() not in FORMATS:
-        raise BadInput(f"'{path.name}' does not say what it is", hint="end it with .png or .svg")
+        raise BadInput(f"'{path.name}' does not show its format", hint="end it with .png or .svg")
     from matplotlib import rc_context
 
     try:

@@ -31,7 +31,7 @@ class Image:
     """Blocks side by side, each with its halo if it has one.
 
     rows, columns: where blocks of the grid begin, and at last where all ends.
-    errors: who could not answer, and why; there the picture is empty.
+    errors: the ranks that could not answer, and why; the picture is empty there.
     """
 
     name: str
@@ -118,7 +118,7 @@ def _flat(name: str, rank: int, part: Numbers, shape: tuple[int, int] | None) ->
 
 
 def _shaped(name: str, part: Numbers, shape: tuple[int, int]) -> Numbers:
-    """In the shape that the user names, where that fits what there is. Raises BadInput."""
+    """The array in the shape that the user gave, if that fits. Raises BadInput."""
     wanted, has = math.prod(shape), len(part.values)
     if wanted != has:
         own = "x".join(map(str, part.shape))

@@ -1,4 +1,4 @@
-"""What `plot` shows: lines of numbers. Pure but for `save_plot`."""
+"""The charts of `plot`: lines of numbers. Pure but for `save_plot`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Plot:
 
     joined: neighbours belong together, as in an array; else the points are of different ranks.
     apart: how many points are nan or infinite, and so not on any line.
-    errors: who could not answer, and why.
+    errors: the ranks that could not answer, and why.
     """
 
     x: str
@@ -53,7 +53,7 @@ def plot(
     """The plot of an expression's values by rank.
 
     A number on each rank: a point for each, over the rank. An array on each: a line for each, over
-    the index; equal ones as one line. More than LINES of them: their least, mean and greatest.
+    the index; equal ones as one line. More than LINES of them: their minimum, mean and maximum.
     over: another expression, and its values, to be used instead of rank or index.
     Raises BadInput where lengths do not fit.
     """
@@ -97,7 +97,7 @@ def _along(
 
 
 def _bounds(expression: str, lines: Sequence[Line], weights: Sequence[int]) -> list[Line]:
-    """Of many lines the least, mean and greatest at each place."""
+    """The minimum, mean and maximum of many lines at each place."""
     x = lines[0].x
     if any(line.x != x for line in lines):
         hint = f"plot it on {LINES} ranks, or define a set of them"

@@ -38,8 +38,8 @@ class Native:
 
 
 def strict() -> tuple[str, ...]:
-    """A compiler that is newer than this source may warn of it, which is no user's fault; in our
-    own tests, which set $CRDEBUG_STRICT, a warning is an error."""
+    """A newer compiler may warn about this source, which is no user's fault; in our own tests,
+    which set $CRDEBUG_STRICT, a warning is an error."""
     return ("-Werror",) if os.environ.get("CRDEBUG_STRICT") else ()
 
 
@@ -68,7 +68,7 @@ def _include(part: str) -> tuple[str, str]:
 async def build(compiler: str, deadline: Deadline) -> Native:
     """The native part for this source and compiler, compiled now if it is not in the cache.
 
-    compiler: a program, options may follow. Safe for concurrent callers: both parts appear by one
+    compiler: a program, options may follow. Safe for concurrent callers: all parts appear by one
     rename, and stay the same files for as long as jobs run them.
     Raises NotAvailable with the compiler's own words and the command that it was.
     """
@@ -113,7 +113,7 @@ async def _compile(compiler: Sequence[str], home: Path, deadline: Deadline) -> N
 
 
 def place_for(name: str) -> Path:
-    """Where in the cache something that was compiled is, by the digest of all it was made of.
+    """The place in the cache for something compiled, by the digest of everything it was made from.
 
     Raises NotAvailable for a cache that cannot be named in LD_PRELOAD, Refused for one whose
     content others could have put there.
@@ -153,7 +153,7 @@ async def make_once(
             try:
                 made.rename(home)
             except OSError:
-                if not home.exists():  # somebody else was faster otherwise
+                if not home.exists():  # otherwise another crdebug was faster
                     raise
     except OSError as error:
         raise NotAvailable(
@@ -165,8 +165,8 @@ async def make_once(
 async def compile_with(command: Sequence[str], what: str, deadline: Deadline) -> None:
     """Run a compiler. Raises NotAvailable with its own words and the command that it was.
 
-    Always from the same directory, which debug information names: made again, it is the same. What
-    it writes others may read and nobody may change, whatever the umask.
+    Always from the same directory, which debug information names: compiled again, the result is the
+    same. Others may read the output and nobody may change it, whatever the umask.
     """
     done = await programs.run(command, deadline, "the compiler", directory=_HERE, umask=0o022)
     if done.status != 0:

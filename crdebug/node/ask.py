@@ -18,7 +18,7 @@ from crdebug.base.settings import data_home
 # No probe takes a second on an idle machine; this only keeps a hanging program from hanging us.
 PATIENCE = 60.0
 
-# Where criu is, which a login shell's PATH may lack.
+# Where criu is; a login shell's PATH may lack it.
 SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 
@@ -70,7 +70,7 @@ def find_program(name: str) -> str | None:
 
 
 def gdb_program(chosen: str) -> str:
-    """The GDB to start: where PATH has no `gdb`, the one that `crdebug setup` has installed."""
+    """The GDB to start: the one in PATH, else the one that `crdebug setup` installed."""
     private = data_home() / "gdb" / "bin" / "gdb"
     if chosen == "gdb" and find_program(chosen) is None and private.exists():
         return str(private)

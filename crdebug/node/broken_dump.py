@@ -1,10 +1,10 @@
-"""What a CRIU that was killed leaves in the processes that it was dumping is taken away.
+"""Clears what a killed CRIU leaves in the processes that it was dumping.
 
-A CRIU that fails takes everything back itself, and one that was killed holds nobody any more. What
-stays then are TCP connections in repair mode (tcp(7) does not have it; CRIU's soccr/), of which
+A CRIU that fails takes everything back itself, and one that was killed holds no process any more.
+It leaves TCP connections in repair mode (tcp(7) does not have it; CRIU's soccr/), over which
 nothing is sent any more; and in the process that CRIU's own code was in when it died, the SIGPIPE
 that this code got for its last word to CRIU. Signals are blocked as long as it runs, so the process
-gets that when it is itself again, and ends of it, unless it holds signals back, as in a waitpoint.
+gets that one when it is itself again, and dies of it, unless it blocks signals, as in a waitpoint.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class Before:
         self._before = _signals(pid)
 
     async def restore(self) -> None:
-        """Take away what a killed CRIU has left; there is nothing if it was not."""
+        """Clear what a killed CRIU has left; nothing to do if it was not killed."""
         with contextlib.suppress(DeadlineExpired):
             await Deadline(_MOMENT).until(lambda: not self._inhabited(), "CRIU's code to leave")
         for tid, now in _signals(self._pid).items():
             before = self._before.get(tid)
             if before is not None and now.pending & ~before.pending & _SIGPIPE:
-                # Gone, or held by a debugger: that one sees the signal, and who looks decides.
+                # Gone, or held by a debugger: that one sees the signal, and its user decides.
                 with contextlib.suppress(OSError):
                     ptrace.drop_signal(tid, signal.SIGPIPE)
         for connection in _tcp_sockets(self._pid):
@@ -71,7 +71,8 @@ class Before:
 
 @contextlib.contextmanager
 def forgetting_connections(pid: int) -> Iterator[None]:
-    """The TCP connections of a job that is ended inside go without a word, as CRIU's own do.
+    """The TCP connections of a job that is ended in the block are closed silently, as CRIU closes
+    its own.
 
     Otherwise the kernel keeps an address for a minute (TIME_WAIT), and nothing can be restored
     there.

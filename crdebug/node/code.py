@@ -1,8 +1,8 @@
 """Taking a dead debugger's breakpoints out of a process.
 
 A debugger writes a trap over the first byte of an instruction while its process runs, and takes it
-out again when it lets go. One that is killed does not: the traps stay, and whoever comes by dies of
-SIGTRAP. Code is mapped from files, so what belongs there can be read from them.
+out again when it lets go. One that is killed does not: the traps stay, and a thread that reaches
+one dies of SIGTRAP. Code is mapped from files, so what belongs there can be read from them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _traps(pid: int, mapping: proc.Mapping) -> Iterator[tuple[int, int]]:
     pages = list(_own_pages(pid, mapping))
     if not pages:
         return
-    # By this name the file is found whatever became of its own (proc(5), map_files).
+    # This name leads to the file whatever became of its own (proc(5), map_files).
     name = f"/proc/{pid}/map_files/{mapping.start:x}-{mapping.end:x}"
     with open(name, "rb", buffering=0) as file:
         for address in pages:

@@ -32,7 +32,7 @@ async def start(
     register: Callable[[int], None],
 ) -> None:
     """Start a job. register: called with the host PID of PID 1 of its container; the launcher is
-    started once it has returned, and never if it raises or we die: no job runs that nobody knows.
+    started once it has returned, and never if it raises or we die: no job runs unregistered.
 
     directory (on the host) becomes the job's own: stdout, stderr, events. preload: libraries that
     every process of the job loads first, in this order (ld.so(8)). The launcher runs by
@@ -134,7 +134,7 @@ def scripts_at_work(images: Path) -> tuple[int, ...]:
 
 
 async def end_all(find: Callable[[], tuple[int, ...]], deadline: Deadline) -> None:
-    """Kill what `find` finds, until it finds nothing. Raises DeadlineExpired."""
+    """Kill the processes that `find` returns, until it returns none. Raises DeadlineExpired."""
     while pids := find():
         for pid in pids:
             signals.kill(pid, None)

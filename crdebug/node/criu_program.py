@@ -18,7 +18,7 @@ from crdebug.base import settings
 from crdebug.node import criu_trial, owners, proc, scratch
 from crdebug.node.ask import find_program, first_line, run
 
-# `criu check --feature`: what would make checkpoints faster or smaller, and is not needed.
+# `criu check --feature`: optional features that make checkpoints faster or smaller.
 _TRACKS = "mem_dirty_track"
 CRIU_FEATURES = (_TRACKS, "uffd", "pidfd_store")
 
@@ -29,8 +29,8 @@ TRIAL = Path(criu_trial.__file__)
 class CriuProgram:
     """A CRIU that works on the running kernel.
 
-    path: absolute.  version: as `criu --version` tells.  tried: what it was seen to do.
-    tracks: it has the kernel tell which pages were changed since a dump (it tries that itself).
+    path: absolute.  version: as printed by `criu --version`.  tried: what it was seen to do.
+    tracks: the kernel tells it which pages were changed since a dump (it tries that itself).
     """
 
     path: str
@@ -41,7 +41,7 @@ class CriuProgram:
 
 @dataclass(frozen=True, slots=True)
 class CriuAttempt:
-    """One candidate for the CRIU, and what came of its trial.
+    """One candidate for the CRIU, and the outcome of its trial.
 
     program is None when it failed, or is not there at all.  said: what it did, or why it failed.
     """
@@ -62,7 +62,7 @@ def find_criu() -> CriuProgram | None:
 
 
 def probe_criu() -> tuple[CriuAttempt, ...]:
-    """What became of each candidate, until the first that works."""
+    """The outcome for each candidate, up to the first that works."""
     attempts: list[CriuAttempt] = []
     for candidate in settings.criu_candidates():
         attempts.append(try_criu(candidate))
@@ -106,8 +106,8 @@ def _try_criu(candidate: str, path: str, conditions: str) -> CriuAttempt:
 
 
 def _conditions(path: str) -> str:
-    """All that a trial's outcome may depend on and that is quick to tell. A kernel cannot change
-    without a new boot id; what this user may do, and the trial itself, can."""
+    """Everything that a trial's outcome may depend on and that is quick to find out. A kernel
+    cannot change without a new boot id; what this user may do, and the trial itself, can."""
     details = Path(path).stat()
     trial = hashlib.sha256(TRIAL.read_bytes()).hexdigest()
     state = (details.st_ino, details.st_size, details.st_mtime_ns, details.st_ctime_ns)

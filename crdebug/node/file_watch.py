@@ -1,4 +1,4 @@
-"""Being told when a file grows (inotify(7))."""
+"""Following files as they grow (inotify(7))."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Follower:
 
     @property
     def offsets(self) -> dict[Path, int]:
-        """Up to where each file has been read."""
+        """How far each file has been read."""
         return dict(self._offsets)
 
     def _wake(self) -> None:
@@ -55,7 +55,7 @@ class Follower:
         self._changed.set()
 
     def read(self) -> list[tuple[Path, bytes]]:
-        """What is new since the last read, without waiting."""
+        """New data since the last read, without waiting."""
         found = []
         for path, offset in self._offsets.items():
             try:
@@ -70,7 +70,7 @@ class Follower:
         return found
 
     async def changes(self) -> AsyncIterator[list[tuple[Path, bytes]]]:
-        """What is new, each time that something is; for ever."""
+        """New data, each time there is some; for ever."""
         while True:
             await self._changed.wait()
             self._changed.clear()

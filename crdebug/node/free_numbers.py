@@ -1,5 +1,5 @@
-"""Which numbers are taken, of processes and of pseudo-terminals: a restart without a container
-needs its own ones free."""
+"""Which numbers of processes and pseudo-terminals are taken: a restart without a container needs
+its own ones free."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What lies in a process's sockets and pipes, sent and not yet received.
+"""Data in a process's sockets and pipes that was sent and not yet received.
 
-Only the kernel has it: whoever takes processes back to an earlier state has to know that there is
-none, neither of that time nor of now. The process itself notices nothing; it must not be running.
+Only the kernel has it: processes can be taken back to an earlier state only if there is none, then
+and now. The process itself notices nothing; it must not be running.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Channel:
 
 
 def in_flight(pid: int) -> tuple[Channel, ...]:
-    """The sockets and pipes of a process in which something lies.
+    """The sockets and pipes of a process with data in flight.
 
     Raises ProcessLookupError, PermissionError.
     """
@@ -65,7 +65,7 @@ def in_flight(pid: int) -> tuple[Channel, ...]:
 
 
 def has_unread_input(pid: int) -> bool:
-    """Does something lie in the pipe or socket that its standard input is?"""
+    """Is its standard input a pipe or socket with unread data?"""
     return any(channel.descriptor == 0 and channel.unread for channel in in_flight(pid))
 
 

@@ -41,8 +41,8 @@ def leader_has_ended(pid: int) -> bool:
 
 
 def shared(function: Callable[Concatenate[int, P], R]) -> Callable[Concatenate[int, P], R]:
-    """For what a process's threads share: where there is nothing to be seen of the first one, it is
-    looked at by one that lives."""
+    """Read something that a process's threads share: if nothing can be seen by the first one, by
+    one that lives."""
 
     @functools.wraps(function)
     def by_living(pid: int, /, *arguments: P.args, **named: P.kwargs) -> R:

@@ -1,4 +1,5 @@
-"""Whose is it, and who else could change it? What crdebug runs, or believes, must be the user's.
+"""Who owns a file, and who else could change it? Files that crdebug runs, or trusts, must be the
+user's.
 
 The rule is that of ssh for its keys (sshd_config(5), StrictModes), for all of the way to a file:
 whoever may write a directory can put another one in the place of what lies in it.
@@ -27,8 +28,8 @@ _WHOLE = 1 << 31  # of uid_map: that many numbers and more are all of the machin
 def why_not_own(path: Path) -> str:
     """Why others than this user, and root, could change what is there: a clause; "" if nobody.
 
-    What is not there yet is as good as the directory that it will be made in. Symbolic links are
-    followed, and whoever owns one can lead it elsewhere. Raises OSError.
+    A missing file is as safe as the directory that it will be made in. Symbolic links are followed,
+    and whoever owns one can lead it elsewhere. Raises OSError.
     """
     here = path.absolute()
     for place in dict.fromkeys((here, here.resolve())):
@@ -47,7 +48,7 @@ def require_own(path: Path, hint: str) -> None:
     try:
         problem = why_not_own(path)
     except OSError:
-        return  # what cannot be looked at cannot be used: that says more
+        return  # a file that cannot be looked at cannot be used: the error of that says more
     if problem:
         raise Refused(problem, hint=hint)
 
@@ -117,7 +118,7 @@ def require_own_cache() -> None:
 
 
 def require_own_homes() -> None:
-    """All places from which crdebug takes what it runs, or believes. Raises Refused."""
+    """All places with files that crdebug runs, or trusts. Raises Refused."""
     require_own_state()
     require_own_cache()
     require_own(settings.data_home(), "choose a place of your own with $CRDEBUG_DATA")

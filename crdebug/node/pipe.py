@@ -1,4 +1,4 @@
-"""A subprocess behind pipes: what carries the conversation with one GDB."""
+"""A subprocess behind pipes: the transport of a conversation with one GDB."""
 
 from __future__ import annotations
 
@@ -163,8 +163,8 @@ class _Lines(asyncio.SubprocessProtocol):
             self._wake()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        # A process that ends at once may be gone before its standard error is looked at: whoever
-        # is shown the end of its output finds its last words as well.
+        # A process that ends at once may be gone before its standard error is read: at the end of
+        # its output, its last words must be there, too.
         self._open.discard(fd)
         if not self._open:
             self._end()

@@ -1,7 +1,7 @@
 """Opening a file by a path that no symbolic link is on, whoever owns the directories.
 
-The kernel has told the path of an open file, which has no links in it. Whoever may write to one of
-the directories can put one there later, between a look and the opening: so each name is opened in
+The path of an open file, as the kernel gives it, has no links in it. Whoever may write to one of
+the directories can put one there later, between a check and the opening: so each name is opened in
 the directory that was opened before, and none is followed (as openat2(2) does with
 RESOLVE_NO_SYMLINKS, which is not everywhere).
 """

@@ -1,4 +1,4 @@
-"""What /proc says of a process (proc(5)). Host PIDs and TIDs throughout, unless named otherwise.
+"""A process as /proc shows it (proc(5)). Host PIDs and TIDs throughout, unless named otherwise.
 
 Every function raises ProcessLookupError when the process is gone, and PermissionError when it may
 not be looked at.
@@ -138,7 +138,7 @@ def threads(pid: int) -> tuple[Thread, ...]:
 
 
 def processor_time(pid: int) -> int:
-    """What all its threads have had of processors, in clock ticks (proc(5): utime, stime)."""
+    """The processor time of all its threads, in clock ticks (proc(5): utime, stime)."""
     fields = _stat(pid)
     return int(fields[11]) + int(fields[12])
 
@@ -368,8 +368,8 @@ def files_mapped_for_writing(pid: int) -> tuple[OpenFile, ...]:
 
 @shared
 def memory(pid: int) -> int:
-    """Bytes of memory that an image of the process would hold, roughly; of what several processes
-    share each has its part (proc(5), smaps_rollup: the "proportional set size")."""
+    """Bytes of memory that an image of the process would hold, roughly; memory that several
+    processes share is divided among them (proc(5), smaps_rollup: the "proportional set size")."""
     fields = dict(line.split(":") for line in _read(pid, "smaps_rollup").splitlines()[1:])
     return sum(int(fields.get(each, "0").split()[0]) << 10 for each in ("Pss_Anon", "Pss_Shmem"))
 

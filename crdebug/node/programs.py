@@ -35,9 +35,9 @@ async def run(
 ) -> Finished:
     """Run a program without standard input and wait for its end. umask: -1 is ours.
 
-    What it leaves running may hold its output open; nobody waits for that. Raises NotAvailable
-    when it cannot be started, DeadlineExpired (it and what it started in its session is killed
-    then, as it is when we are cancelled).
+    Processes that it leaves running may hold its output open; that is not waited for. Raises
+    NotAvailable when it cannot be started, DeadlineExpired (it and what it started in its session
+    is killed then, as it is when we are cancelled).
     """
     with contextlib.ExitStack() as stack:
         # No pipes: their end would be the end of all that ever inherits them.
@@ -69,8 +69,8 @@ async def run(
 
 
 async def shell(line: str) -> int:
-    """Have the user's shell ($SHELL, else sh) carry out a line, at our own terminal; returns its
-    exit status, 128 + N if signal N ended it.
+    """Run a line in the user's shell ($SHELL, else sh), at our own terminal; returns its exit
+    status, 128 + N if signal N ended it.
 
     It has our standard input and output, and a Ctrl-C reaches it as well. When we are cancelled it
     is killed. Raises NotAvailable when there is no such shell.

@@ -1,7 +1,7 @@
 """Holding processes, to change their memory or so that they change nothing (ptrace(2)).
 
-Every thread is stopped between two of its own instructions, and none executes one before it is let
-go: what is queued meanwhile is what it sees first. Should we die, the kernel lets all of them go.
+Every thread is stopped between two of its own instructions, and executes none before it is let go:
+signals queued meanwhile come first. Should we die, the kernel lets all of them go.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def _ptrace(request: int, tid: int, data: object = None, address: int | None = N
 
 def _make_call_again(tid: int) -> None:
     """Some system calls end with EINTR when their thread is merely stopped: epoll_wait, a receive
-    with a time limit, ... (signal(7), "by stop signals"). Nobody shall see that it was."""
+    with a time limit, ... (signal(7), "by stop signals"). Make them again, so that the stop goes
+    unnoticed."""
     now = _Registers()
     _ptrace(_GETREGS, tid, ctypes.byref(now))
     if now.rax != _EINTR or now.orig_rax >= 1 << 32:
@@ -74,7 +75,7 @@ class Held:
         self._stopped: dict[int, int] = {}  # TID -> its stop, as waitpid(2) tells it
 
     def seize(self, pid: int) -> bool:
-        """Have all threads of a process stop; were there any that had not been told before?
+        """Tell all threads of a process to stop; were there any that had not been told before?
 
         Raises Traced, ProcessLookupError.
         """
@@ -115,7 +116,7 @@ class Held:
         return ", ".join(f"thread {tid} is in state {state}" for tid, state in states.items())
 
     def release(self) -> None:
-        """Let those that have stopped go, to do what they were doing."""
+        """Let those that have stopped go on with what they were doing."""
         if self._killed:
             return
         for tid, status in tuple(self._stopped.items()):
@@ -134,7 +135,7 @@ class Held:
         self._killed = True
 
     def gone(self, options: int = 0) -> bool:
-        """Wait until those that were killed have ended: nobody else is told before their tracer.
+        """Wait until those that were killed have ended: their tracer is the first to be notified.
 
         With WNOHANG, look whether they have.
         """
@@ -207,12 +208,12 @@ async def held(pid: int, deadline: Deadline) -> AsyncIterator[None]:
     """
     threads = Held()
     try:
-        # A thread not yet stopped may start another: until all that there are were seen.
+        # A thread not yet stopped may start another: repeat until all have been seen.
         while threads.seize(pid):
             try:
                 await deadline.until(lambda: threads.wait(os.WNOHANG), "")
             except DeadlineExpired:
-                raise deadline.expired(f"process {pid} to stand still: {threads.late()}") from None
+                raise deadline.expired(f"process {pid} to stop: {threads.late()}") from None
         yield
     finally:
         threads.release()
@@ -224,8 +225,8 @@ async def held(pid: int, deadline: Deadline) -> AsyncIterator[None]:
 async def held_container(pid: int, deadline: Deadline) -> AsyncIterator[Held]:
     """Hold every process of a job container but its PID 1, which passes on what the others write.
 
-    What a debugger of ours holds already is left to it. Raises Refused when somebody else traces
-    one of them, DeadlineExpired when one does not stop.
+    Processes that a debugger of ours holds already are left to it. Raises Refused when somebody
+    else traces one of them, DeadlineExpired when one does not stop.
     """
     threads = Held()
     try:
@@ -234,7 +235,7 @@ async def held_container(pid: int, deadline: Deadline) -> AsyncIterator[Held]:
             if not new and not dying:
                 break
             await deadline.until(
-                lambda: threads.wait(os.WNOHANG), "every process of the job to stand still"
+                lambda: threads.wait(os.WNOHANG), "every process of the job to stop"
             )
             for tracer in dying:
                 await deadline.until(
@@ -252,8 +253,8 @@ async def held_container(pid: int, deadline: Deadline) -> AsyncIterator[Held]:
 
 
 def _seize_all(threads: Held, init: int) -> tuple[bool, set[int]]:
-    """Were there any that had not been told before? And the tracers that are about to end: what
-    they hold, or held until now, is to be looked at once more."""
+    """Returns whether there were any that had not been told before, and the tracers that are about
+    to end: their processes have to be looked at once more."""
     new, dying = False, set()
     for pid in process_tree.of_job(init):
         if pid == init:

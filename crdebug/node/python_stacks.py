@@ -59,7 +59,7 @@ class PythonThread(msgspec.Struct, frozen=True):
 async def python_stacks(
     pid: int, deadline: Deadline, *, variables: int = 0
 ) -> tuple[PythonThread, ...]:
-    """Of all threads of a process that stands.
+    """The stacks of all threads of a stopped process.
 
     variables: 0 without; else with the local variables, their texts the longer the higher it is.
     Raises Refused for a process that runs no Python or has not begun to, NotAvailable without

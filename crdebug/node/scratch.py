@@ -1,7 +1,7 @@
 """Temporary directories that go away also if we are killed: the next crdebug removes them.
 
-Whoever has one holds a lock on it (flock(2)), which ends with the process, whatever it dies of, and
-is seen from other PID namespaces too.
+The owner of one holds a lock on it (flock(2)), which ends with the process, however it dies, and is
+seen from other PID namespaces, too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Memory that processes share: which mappings are the same, and who else has them."""
+"""Memory that processes share: which mappings are the same, and which other processes have them."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def tgkill(pid: int, tid: int, number: int) -> None:
 
 
 def kill(pid: int, start: int | None, number: int = signal.SIGKILL) -> None:
-    """Send a signal to the process that has this PID and start (see proc.started), to no other."""
+    """Send a signal to the process with this PID and start (see proc.started), and to no other."""
     with contextlib.suppress(ProcessLookupError):
         descriptor = os.pidfd_open(pid)
         try:
@@ -76,8 +76,8 @@ def listening(numbers: Sequence[int], then: Callable[[], object]) -> Iterator[No
 
 
 _NAME = re.compile(r"(?:SIG)?(?:(RTMIN|RTMAX)([+-]\d+)?|([A-Z0-9]+))\Z", re.ASCII)
-# What a program cannot catch, what the kernel sends it for its faults and for its children, what
-# stops and continues it from outside, and one that GDB has no name for.
+# Signals that a program cannot catch, that the kernel sends for its faults and its children, that
+# stop and continue it, and one that GDB has no name for.
 _UNUSABLE = ("KILL", "STOP", "ILL", "TRAP", "ABRT", "BUS", "FPE", "SEGV", "SYS", "CHLD", "CONT")
 _NOT_FOR_US = frozenset(getattr(signal, f"SIG{name}") for name in (*_UNUSABLE, "STKFLT"))
 

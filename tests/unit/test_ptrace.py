@@ -61,7 +61,7 @@ async def test_who_does_not_stop_is_named_in_time(
         [sys.executable, "-c", _HOLDS, str(process.pid)], capture_output=True, text=True, timeout=60
     )
     said = holder.stderr.splitlines()[-1]
-    why = f"process {process.pid} to stand still: thread {process.pid} is in state D (disk sleep)"
+    why = f"process {process.pid} to stop: thread {process.pid} is in state D (disk sleep)"
     assert DeadlineExpired.__name__ in said and why in said
     # and when the holder has ended it goes on as if nobody had been there
     with open(fifo, "wb"):

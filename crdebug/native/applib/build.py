@@ -1,4 +1,4 @@
-"""Compiling what programs are linked with to ask of crdebug, on first use."""
+"""Compiling the library with which programs make requests of crdebug, on first use."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def find_fortran() -> str:
 
 
 def pkg_words(home: Path, *, cflags: bool, libs: bool) -> str:
-    """What a compiler's command line needs; a place with spaces in quotes, as shells want them."""
+    """The words for a compiler's command line; paths with spaces are quoted for shells."""
     place = str(home) if re.fullmatch(r"[\w@%+=:,./-]+", str(home)) else f"'{home}'"
     words = ([f"-I{place}"] if cflags else []) + ([f"-L{place}", *LIBRARIES] if libs else [])
     return " ".join(words)

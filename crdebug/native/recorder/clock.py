@@ -1,6 +1,6 @@
 """clock.h for Python: the layer's clock in a rank's memory, and its log's header and records.
 
-ABI must equal CRDEBUG_CLOCK_ABI; what is of another version, or of another table of calls, is
+ABI must equal CRDEBUG_CLOCK_ABI; a clock of another version, or of another table of calls, is
 refused, and a test compares the offsets with the compiler's.
 """
 
@@ -84,7 +84,7 @@ class Held(IntEnum):
 
 
 class Enforce(IntEnum):
-    ASK_ANEW = 0  # forget what lies behind the cursor, and record from here
+    ASK_ANEW = 0  # forget the record after the cursor, and record from here
     ENFORCE = 1
     BRANCH = 2  # as ASK_ANEW at the next call, and then ENFORCE
 
@@ -112,7 +112,7 @@ class Clock:
     expected: tuple[int, int]
     actual: tuple[int, int]
     pending_wild: int
-    replaying: bool  # it repeats, and knows; nobody may be let go before
+    replaying: bool  # the rank repeats, and knows it; no rank may be let go before
     expected_failed: str  # the class of its error, "" if it did not fail
     actual_failed: str
     words_from: int
@@ -141,8 +141,8 @@ class Clock:
 
 
 def look(address: int, size: int, seen: bytes | None) -> bytes:
-    """What to write at LOOK_OFFSET to have bytes looked at; of size 0 none are. seen: what they are
-    now, None if nothing is mapped there."""
+    """The bytes to write at LOOK_OFFSET to have memory watched; with size 0 none is. seen: its
+    present content, None if nothing is mapped there."""
     known = seen is not None
     return _LOOK.pack(address, size, known, _hash(seen or b""), NEVER)
 

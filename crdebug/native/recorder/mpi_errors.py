@@ -18,7 +18,7 @@ OTHER = 255  # a class that is not in the list
 
 
 def failure(number: int) -> str:
-    """What a number in the log stands for; "" is no failure."""
+    """The meaning of a number in the log; "" is no failure."""
     if number == 0:
         return ""
     return NAMES[number - 1] if number <= len(NAMES) else "an error"

@@ -1,6 +1,6 @@
-"""What MPI-4 adds, and not every MPI has: large counts, and calls that are not recorded.
+"""Additions of MPI-4 that not every MPI has: large counts, and calls that are not recorded.
 
-What of it an MPI has its own header says. A large-count call is recorded as the one without `_c`:
+An MPI's own header shows which it has. A large-count call is recorded as the one without `_c`:
 mpi4py makes no other where the MPI has them. Those that the layer itself may have to post anew
 (receives) are so while their counts fit an int; with others, and with the calls of REFUSED, the
 recording ends, and says so.

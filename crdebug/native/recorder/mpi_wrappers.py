@@ -48,7 +48,7 @@ def wrappers() -> str:
 
 
 def _defined(function: Function, *, large: bool = False) -> str:
-    # What the layer may have to post anew, with a count that is an int.
+    # Calls that the layer may have to post again, with a count that is an int.
     shape = function.shape, function.kind
     narrow = large and (function.shape == "own" or shape == ("init", "OTHER"))
     lines = _narrowed(function) if narrow else _body(function, large=large)
@@ -80,8 +80,9 @@ def _narrowed(function: Function) -> Iterator[str]:
     yield f"return P{function.full}_c({_passed(function)});"
 
 
-# What compilers and MPIs make of a name: mpif.h and `use mpi` (gfortran, flang and ifort have one
-# underscore), Open MPI's `use mpi_f08`, MPICH's of functions without and with a buffer.
+# The names that compilers and MPIs make of a function: mpif.h and `use mpi` (gfortran, flang and
+# ifort have one underscore), Open MPI's `use mpi_f08`, MPICH's of functions without and with a
+# buffer.
 _FORTRAN = ("mpi_{}_", "mpi_{}_f08_", "mpi_{}_f08ts_")
 
 
@@ -147,7 +148,7 @@ _INCLUDED = """#include <stdlib.h>
 #include "pmpi_own.h"
 """
 
-# Not counted: only what is known of the type goes.
+# Not counted: it only forgets the type.
 _TYPE_FREE = """EXPORTED int MPI_Type_free(MPI_Datatype *type) {
     types_forget();
     return PMPI_Type_free(type);
@@ -184,7 +185,7 @@ def _body(function: Function, *, large: bool = False) -> Iterator[str]:
         return
     yield f"if (!enter()) return {asked};"
     yield "int rc;"
-    # What a replay has posted as the log says stays so when the record ends.
+    # Requests that a replay has posted as in the log stay so when the record ends.
     open_ = " && !shadows" if function.shape == "own" else ""
     yield f"if (UNLIKELY(C.mode == CRDEBUG_COUNTS{open_})) {{"
     yield f"    rc = {asked};"
@@ -260,7 +261,8 @@ def _noted(function: Function, asked: str) -> Iterator[str]:
 
 
 def _bytes(function: Function) -> str:
-    """What one process gives, or, where only the root has that, gets; 0 if counts are arrays."""
+    """Bytes that one process sends or, where only the root has them, receives; 0 if counts are
+    arrays."""
     words = function.words
     has = set(words)
     if "origin_count" in has:

@@ -46,7 +46,7 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """What there is to be read of struct crdebug_app.
+    """The readable fields of struct crdebug_app.
 
     wanted: the number of the checkpoint to go back to, 0: the newest.  moment: of the latest call
     of the callbacks.  refused: by a callback, with

@@ -1,8 +1,7 @@
 """crdebug.h for Python: the shim's struct in a rank's memory.
 
-What a GDB that is not crdebug's has to know of it as well is in gdbscripts/wire.py. SHIM_ABI must
-equal CRDEBUG_ABI; `Shim.parse` refuses any other, and a test compares the offsets with the
-compiler's.
+The part of it that other debuggers' GDBs need, too, is in gdbscripts/wire.py. SHIM_ABI must equal
+CRDEBUG_ABI; `Shim.parse` refuses any other, and a test compares the offsets with the compiler's.
 """
 
 from __future__ import annotations
