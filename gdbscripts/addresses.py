@@ -1,7 +1,7 @@
 """-crdebug-lies [--outer N] EXPRESSION: where in memory an expression is, and how large it is.
 
-{address=HEX, size=BYTES, outer=N}: outer is how many frames are above the selected one, which names
-it also where the stack below it is another one. --outer: in that frame, which is selected then.
+{address=HEX, size=BYTES, outer=N}: outer is how many frames are above the selected one: a name for
+it that holds whatever the stack below it is. --outer: in that frame, which is selected then.
 
 In the language of the frame: not all have an operator for addresses.
 """

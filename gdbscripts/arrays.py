@@ -1,9 +1,9 @@
 """-crdebug-array EXPRESSION: where numbers are in memory.
 
-The answer is {scalar=TEXT} for one number, which may be a computed one;
-for an array {address=HEX, shape=[N...], format=LETTER, size=BYTES}: the last index is the one that
-runs fastest in memory (so Fortran's first index is the last here), and format is that of Python's
-struct module. Only what lies in memory without gaps is taken.
+The answer is {scalar=TEXT} for one number, which may be a computed one; for an array {address=HEX,
+shape=[N...], format=LETTER, size=BYTES}: the last index is the one that runs fastest in memory (so
+Fortran's first index is the last here), and format is that of Python's struct module. Only arrays
+without gaps in memory are accepted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ SIGNED, UNSIGNED = {1: "b", 2: "h", 4: "i", 8: "q"}, {1: "B", 2: "H", 4: "I", 8:
 
 
 def letter(kind: gdb.Type) -> str | None:
-    """The struct module's letter for a type; None if it has none: an address is no quantity."""
+    """The struct module's letter for a type; None if it has none, or is an address, which is no
+    quantity."""
     if kind.code == gdb.TYPE_CODE_FLT:
         return FLOATS.get(kind.sizeof)
     if kind.code in NUMBERS:

@@ -1,11 +1,11 @@
 """-crdebug-breakpoints off|count|on: breakpoints, watchpoints and catchpoints while history is run
 through.
 
-off: nothing that the user has set stops, or prints.
-count: what is enabled stops each time, and stays; its commands are not run, dprintfs print nothing.
+off: none of the user's stops, or prints.
+count: enabled ones stop each time, and stay; their commands are not run, dprintfs print nothing.
     {ignored=[{number, left}], temporary=[NUMBER]}: the ignore counts, which are 0 meanwhile.
-on: all is as before the last off or count. {gone=[NUMBER]}: what GDB has deleted meanwhile: it
-    gives up a watchpoint of a frame with the frame.
+on: everything is as before the last off or count. {gone=[NUMBER]}: those that GDB has deleted
+    meanwhile: it gives up a watchpoint of a frame with the frame.
 
 Uses may be nested.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FOR_EVER = 1_000_000_000
 lasting: set[int] = set()  # the numbers of temporary ones that stay for now
-# What `on` is to do, the newest last; each returns what is gone.
+# The work of `on`, the newest last; each returns what is gone.
 undone: list[Callable[[], list[int]]] = []
 
 
@@ -43,7 +43,8 @@ def switch(word: str, numbers: Iterable[int | str]) -> None:
 
 
 def stay(numbers: list[int]) -> None:
-    """GDB deletes none of these when it is hit. To be said anew when one was enabled again."""
+    """Keep GDB from deleting any of these when it is hit. To be repeated when one was enabled
+    again."""
     switch(f"enable count {FOR_EVER}", numbers)
 
 

@@ -1,7 +1,7 @@
 """-crdebug-sites ADDRESS...: the source lines of return addresses.
 
-A return address is behind its call, often on the next line: the byte
-before it is the call's.
+A return address is just after its call, often on the next line: the byte before it belongs to the
+call.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A rank that is about to end, and not as it should, stops before anybody else notices.
+"""Stops a rank that is about to end, and not as it should, before anybody else notices.
 
 Launchers end all ranks when one of them calls
 MPI_Abort, exits with a status that is not 0, or exits without MPI_Finalize. Internal breakpoints
@@ -7,12 +7,12 @@ are at the functions by which all of that goes; signals that end a rank stop it 
 -crdebug-endings on|off [OFFSET]
     OFFSET: of `initialized` in the MPI layer's clock (crdebug/native/recorder/clock.h).
 -crdebug-left-mpi
-    {left="1"} if the rank is in MPI_Finalize, or behind it; 0 if it is not, or that is not known.
+    {left="1"} if the rank is in MPI_Finalize, or after it; 0 if it is not, or that is not known.
 
-Sanitizers report what they find, and then end the rank in ways of their own, or have it go on: it
+Sanitizers report what they find, and then end the rank in ways of their own, or let it go on: it
 stops at the report.
 
-What has happened is said on the console, as one line that begins with wire.ENDING, right before the
+The cause is printed on the console, as one line that begins with wire.ENDING, right before the
 stop; the stop itself is one at a breakpoint with a negative number.
 """
 
@@ -90,8 +90,8 @@ def callers() -> list[tuple[str, str]]:
 
 
 def main_returned() -> bool:
-    """Is what calls main the caller? A libc without symbols (Debian 13's) has that in a function
-    without a name, called by the one that has it."""
+    """Is the caller the function that calls main? In a libc without symbols (Debian 13's) that one
+    has no name, but its caller has."""
     newest = gdb.newest_frame()
     library, frame = gdb.solib_name(newest.pc()), newest.older()
     while (

@@ -1,14 +1,14 @@
 """-crdebug-program-frame: select the frame that a user's question is about, if it names none.
 
 That is the innermost one with the program's own debug information: a rank that is stopped because
-another one was stands anywhere, most often in the C library, below the MPI, and has local names
-there that the user does not mean. Not the program's own are crdebug's libraries, the MPI's, and
-those whose debug information comes from the distribution's packages. Where there is no such frame
-it is the innermost. {level=N} is the answer.
+another one was may be anywhere, most often in the C library, below the MPI, where local names are
+not what the user means. crdebug's libraries, the MPI's, and those whose debug information comes
+from the distribution's packages do not count as the program's own. If there is no such frame, the
+innermost is selected. {level=N} is the answer.
 
 -crdebug-line LINE: where a line is that is named without its file, as {file=PATH, line=N}: in the
-file of that frame, or in that of which `list` has shown lines since. LINE may also be ``+N`` or
-``-N``, counted from where that frame is.
+file of that frame, or in the one that `list` has shown since. LINE may also be ``+N`` or ``-N``,
+counted from where that frame is.
 -crdebug-innermost-frame: select that one. Neither changes another thread's frame.
 crdebug-at-program COMMAND: a command of GDB's, in the program's frame of the selected thread.
 
@@ -31,7 +31,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .wire import Answer
 
-# What crdebug puts into ranks, by its place in the cache (crdebug/native/build.py).
+# The libraries that crdebug puts into ranks, by their place in the cache (crdebug/native/build.py).
 OF_CRDEBUG = re.compile(r"/native/(\w+-)?[0-9a-f]{16}/[^/]+\.so$")
 # The libraries of Open MPI and MPICH, and those that they bring along for their transports.
 OF_MPI = re.compile(

@@ -2,10 +2,10 @@
 
 GDB gives an index file its name before it has written the end of it: in gdb/dwarf2/index-write.c
 index_wip_file::finalize renames, and fclose writes what is left later (13.1 and 16.3, seen with
-strace). Another GDB that maps the file in between takes a part for the whole and dies of SIGSEGV
-in mapped_gdb_index::build_name_components; and so does every later one if the writer is killed
-just then. 16.3, where a thread of its own writes the file, comes to that in one of some hundred
-first attaches to a new program by several GDBs at once.
+strace). Another GDB that maps the file in between takes a part for the whole and crashes in
+mapped_gdb_index::build_name_components; and so does every later one if the writer is killed just
+then. 16.3, where a thread of its own writes the file, comes to that in one of some hundred first
+attaches to a new program by several GDBs at once.
 
 So each GDB has a directory of its own, with links to all shared files, and what it writes there is
 shared when it exits. It is in memory: on a busy disk hundreds of links take a second. For
@@ -27,7 +27,7 @@ PORTION = 1 << 20  # bytes of a file that are copied at a time
 
 
 def begin_own_index(shared: str) -> None:
-    """Switch the cache on. Where it cannot be, GDB reads the debug information itself."""
+    """Switch the cache on. Where that is impossible, GDB reads the debug information itself."""
     os.makedirs(shared, exist_ok=True)
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else os.environ.get("TMPDIR", "/tmp")
     for left in os.listdir(memory):

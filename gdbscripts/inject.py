@@ -1,9 +1,9 @@
 """Calling functions in the stopped rank so that nothing of the calls is left but their effect.
 
-GDB's own way to call one does
-not do: it lets signal handlers run, and some of its versions lose registers of AVX-512. Here
-one thread runs, with all signals but faults blocked, below its red zone; then its registers, those
-of vectors and floating point too, its signal mask and errno are put back, and looked at again.
+GDB's own way to call one is not enough: it lets signal handlers run, and some of its versions lose
+registers of AVX-512. Here one thread runs, with all signals but faults blocked, below its red zone;
+then its registers, those of vectors and floating point too, its signal mask and errno are put back,
+and checked.
 
 -crdebug-inject DLOPEN ERRNO SIGNAL RANK PATH
     Load the library PATH and call crdebug_adopt(RANK, SIGNAL) in it. DLOPEN and ERRNO are the
@@ -12,7 +12,7 @@ of vectors and floating point too, its signal mask and errno are put back, and l
     the dynamic linker; each was let run on, it alone, until it was out of there.
     An error says why it failed; the rank is as before.
 -crdebug-before-calls
-    Threads that a stop has interrupted in a system call stand in front of it from now on.
+    Threads that a stop has interrupted in a system call are put back to just before it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ SECONDS = 10.0
 TRIES, MOMENT = 200, 0.002
 RTLD_NOW = 2
 LET_THROUGH = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP)
-# Whoever is in one of these may hold a lock that dlopen wants, or have left half done what it uses.
+# A thread in one of these may hold a lock that dlopen wants, or have left data half changed that it
+# uses.
 UNSAFE = re.compile(
     r"_*(libc_)?(malloc|calloc|realloc|free|memalign|aligned_alloc|posix_memalign|valloc|pvalloc)"
     r"(_consolidate|_trim)?$|_int_|sysmalloc|systrim|tcache_|arena_get|ptmalloc|_*dl|do_dl|fork"
@@ -123,7 +124,7 @@ def await_stop(tid: int) -> int:
 
 
 class Caller:
-    """Calls functions in one thread; `restore` gives it back what it had."""
+    """Calls functions in one thread; `restore` restores its state."""
 
     def __init__(self, tid: int) -> None:
         self.tid = tid
@@ -148,7 +149,7 @@ class Caller:
         ptrace(PTRACE_CONT, self.tid)
         stopped = await_stop(self.tid)
         while stopped == SIGSTOP and registers_of(self.tid).rip != 0:
-            # One that was on its way; what we send because the time is over is the second.
+            # One that was on its way; the one that we send when the time is over is the second.
             ptrace(PTRACE_CONT, self.tid)
             stopped = await_stop(self.tid)
             if stopped == SIGSTOP:

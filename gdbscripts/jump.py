@@ -1,7 +1,7 @@
 """-crdebug-jump LOCATION: the selected thread goes on there, without having run to it.
 
-GDB's own `jump` also lets the rank run; for crdebug what changes the
-rank's state and what runs it are two things (crdebug/travel/branching.py).
+GDB's own `jump` also lets the rank run; crdebug keeps changing a rank's state apart from running it
+(crdebug/travel/branching.py).
 """
 
 from __future__ import annotations

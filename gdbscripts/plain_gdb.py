@@ -1,8 +1,8 @@
 """crdebug's commands inside a GDB that is not crdebug's: `source` this file there.
 
-For a GDB that somebody attached to one rank of a crdebug job, to several as its inferiors, or to
-its starter. While its ranks run, checkpoints that others ask for are taken too. It knows the job
-by its starter's MPIR symbols and does what Hursey et al. (EuroMPI 2010) ask of a debugger that is
+For a GDB that was attached by hand to one rank of a crdebug job, to several as its inferiors, or to
+its starter. While its ranks run, checkpoints that others ask for are taken too. It knows the job by
+its starter's MPIR symbols and does what Hursey et al. (EuroMPI 2010) ask of a debugger that is
 aware of checkpoints: it leads the threads that it holds into their waitpoints, lets go, runs the
 command that the symbols name, takes the ranks back, and leads the threads out to where they were.
 GDB 12 or later, x86-64 Linux.
@@ -83,7 +83,7 @@ def selected(number: int) -> Iterator[None]:
 
 
 def symbols_of(pid: int) -> list[str]:
-    """What the three commands of a starter are; GDB reads its symbols and attaches to nothing."""
+    """The three commands of a starter; GDB reads its symbols and attaches to nothing."""
     path = os.readlink(f"/proc/{pid}/exe")
     with open(f"/proc/{pid}/maps") as file:
         base = int(next(line for line in file if line.rstrip().endswith(path)).split("-")[0], 16)
@@ -163,7 +163,7 @@ class Held:
         return wire.SHIM_HEADER.unpack(data)[2:5]
 
     def asker(self) -> int:
-        """The PID of who wants this rank to be let go, while he is there; else 0."""
+        """The PID of the process that wants this rank to be let go, while it lives; else 0."""
         with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as memory:
             data = os.pread(memory.fileno(), 4, self.shim + wire.ASKER_OFFSET)
         pid = int.from_bytes(data, "little")
@@ -173,7 +173,7 @@ class Held:
         self.inferior.write_memory(address, struct.pack("<i", value))
 
     def note(self) -> None:
-        """Where each thread is, to lead it back there."""
+        """Note where each thread is, to lead it back there."""
         self.selected = gdb.selected_thread().ptid[1]
         if rank_state.signalled:
             complain(f"rank {self.rank} stands at a signal: let it go on past that first")
@@ -184,7 +184,7 @@ class Held:
                 self.before[tid] = rank_state.selected_state(tid)
 
     def herd(self) -> None:
-        """Every thread gets the waitpoint signal, before any instruction of its own."""
+        """Queue the waitpoint signal to every thread, before any instruction of its own."""
         pass_silently(self.signal)
         self.write(self.with_checkpoint, 1)
         self.write(self.gate, 0)
@@ -268,7 +268,7 @@ class Prefix(gdb.Command):
 
 
 class Checkpoint(gdb.Command):
-    """Take a checkpoint of the whole job; every thread is then where it was.
+    """Take a checkpoint of the whole job; afterwards every thread is where it was.
 
     crdebug checkpoint [NOTE]"""
 
@@ -288,7 +288,7 @@ class Checkpoint(gdb.Command):
 
 
 class LetGo(gdb.Command):
-    """Let the ranks go while somebody else takes a checkpoint; run where he asks for it."""
+    """Let the ranks go while another process takes a checkpoint; run where that asks for it."""
 
     def __init__(self) -> None:
         super().__init__("crdebug let-go", gdb.COMMAND_USER)
@@ -306,7 +306,7 @@ class LetGo(gdb.Command):
 
 
 def break_where_asked() -> None:
-    """Stop where a rank says that somebody wants a checkpoint, let go meanwhile, and go on."""
+    """Stop where a rank reports that a checkpoint is wanted, let go meanwhile, and go on."""
     signal = wire.DEFAULT_SIGNAL
     shim = place("crdebug_shim") if gdb.selected_inferior().pid else None
     if shim is not None:

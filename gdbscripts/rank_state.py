@@ -7,17 +7,17 @@ Runs in GDB's own Python (3.9 or later, GDB 12 or later for
     {selected=TID, threads=[WORD]}: where each thread is; see wire.Thread.
 -crdebug-registers
     {threads=[{tid, registers={name=value}, xstate=HEX}]}: every register of every thread, as GDB
-    shows it; xstate: those of vectors and of floating point, as the kernel tells them, because GDB
+    shows it; xstate: the vector and floating-point registers as the kernel has them, because GDB
     before 14 looks for AVX-512's in the wrong place on some processors.
 -crdebug-unblock SIGNAL TID...
     Take a signal out of the set that these threads block. GDB is their tracer, so it may.
 -crdebug-only-stops TID
     Have a thread block all signals that can be blocked, which is all but SIGSTOP.
 -crdebug-at-signal-again TID
-    The thread, stopped at a signal, is to get the one instead that it stood at when it was told
-    `-crdebug-only-stops`, with all that the kernel had told of that.
+    The thread, stopped at a signal, is to get another one instead: the one that it had stopped at
+    when `-crdebug-only-stops` was given, with its siginfo.
 -crdebug-as-before TID
-    The thread blocks again just what it did before `-crdebug-only-stops`.
+    The thread blocks the same signals again as before `-crdebug-only-stops`.
 -crdebug-settle
     To be called before a thread runs on: see `settle`.
 """
@@ -60,9 +60,9 @@ GATE = "MPIR_checkpoint_debug_gate"
 unsettled: dict[int, int] = {}
 # Of them, those that get a signal when they go on: LWP -> its registers before the call and inside.
 awaiting: dict[int, tuple[UserRegisters, UserRegisters]] = {}
-signalled: dict[str, int] = {}  # "tid": the thread that GDB is going to give a signal to
+signalled: dict[str, int] = {}  # "tid": the thread that GDB is going to pass a signal to
 hit: dict[int, int] = {}  # the thread that has stopped at a breakpoint, and was told so: LWP -> PC
-# Of threads that heed only SIGSTOP for a moment: LWP -> their mask, and siginfo_t.
+# Threads that take only SIGSTOP for a moment: LWP -> their mask, and siginfo_t.
 heeding: dict[int, tuple[int, bytes]] = {}
 # Called by `settle`; each returns whether it has changed anything in a thread.
 preparations: list[Callable[[], bool]] = []
@@ -90,7 +90,7 @@ class Selection:
 
 
 def selected_state(tid: int, told: bool = False, signal: bytes = b"") -> Thread:
-    """Where the selected thread is, which has this number."""
+    """Where the selected thread is; it has this number."""
     pc, sp, rax, orig_rax = map(register, ("pc", "sp", "rax", "orig_rax"))
     return Thread(tid, pc, sp, rax, orig_rax, told, signal)
 
@@ -171,7 +171,7 @@ def read_registers(shown: Mapping[int, tuple[UserRegisters, UserRegisters]]) -> 
 
 
 def settle_thread(tid: int) -> bool:
-    """`settle` for one; returns whether anything was to be done."""
+    """`settle` for one; returns whether there was anything to do."""
     now = registers_of(tid)
     if tid in awaiting:
         # The kernel ends the call, or makes it again, as the signal's handler wants it.
@@ -192,8 +192,8 @@ def settle_thread(tid: int) -> bool:
 def settle(keep: bool = False) -> None:
     """Threads whose system call ended because they were stopped make it again.
 
-    Two kinds. Some calls return -EINTR when a debugger stops their thread, with no signal of the
-    application's about: epoll_wait, a receive with a time limit, ... (signal(7), "Interruption of
+    Two kinds. Some calls return -EINTR when a debugger stops their thread, without any signal for
+    the application: epoll_wait, a receive with a time limit, ... (signal(7), "Interruption of
     system calls and library functions by stop signals"); and threads that GDB shows inside a call
     after a walk out (checkpoint.py), if GDB has written into them what it showed.
 
@@ -204,7 +204,7 @@ def settle(keep: bool = False) -> None:
         try:
             changed = settle_thread(tid) or changed
         except (Gone, FileNotFoundError, ProcessLookupError):
-            continue  # killed while it stood: GDB tells so as soon as it is to go on
+            continue  # killed while it was stopped: GDB reports that as soon as it is to go on
     for prepare in preparations:
         changed = prepare() or changed
     if changed or unsettled:
@@ -319,7 +319,7 @@ Threads(Command.THREADS)
 Registers(Command.REGISTERS)
 Settle(Command.SETTLE)
 
-# Whoever lets threads run, by a typed command or by calling a function, meets `settle` first.
+# Everything that lets threads run, a typed command or a function call, runs `settle` first.
 gdb.events.inferior_call.connect(before_call)
 gdb.events.stop.connect(note_signal)
 gdb.events.gdb_exiting.connect(before_end)

@@ -1,4 +1,4 @@
-"""System calls that the kernel goes on with by restart_syscall(2): which ones they were.
+"""Finds the system call that the kernel resumes by restart_syscall(2).
 
 crdebug/native/shim/shim.c, original_call, does the same inside a rank.
 """
@@ -18,7 +18,8 @@ LOWEST_POINTER = 65536
 
 
 def loaded_call(code: bytes) -> int | None:
-    """The number that the code before a system call loads last, of those that are gone on with."""
+    """The number that the code before a system call loads last, among the calls that can be
+    resumed."""
     for at in range(len(code) - 5, -1, -1):
         load, number, *zeros = code[at : at + 5]
         if load == 0xB8 and not any(zeros) and number in (POLL, NANOSLEEP, FUTEX, CLOCK_NANOSLEEP):
@@ -35,7 +36,7 @@ def code_before(rip: int) -> tuple[int, int]:
 
 
 def original_call(memory: Memory, registers: UserRegisters) -> int:
-    """Which call restart_syscall(2) goes on with: by its code, else by its arguments."""
+    """The call that restart_syscall(2) resumes: by its code, else by its arguments."""
     found = loaded_call(memory.read(*code_before(registers.rip)))
     if found is not None:
         return found

@@ -91,7 +91,7 @@ def time_limit(pid: int, number: int, registers: UserRegisters, memory: Memory) 
 
 
 def is_of_mpi(thread: gdb.InferiorThread) -> bool:
-    """Is the outermost function of a thread, but for the C library's, one of MPI's?"""
+    """Is the outermost function of a thread, except the C library's, one of MPI's?"""
     thread.switch()
     frame: gdb.Frame | None = gdb.newest_frame()
     libraries = []
@@ -100,7 +100,7 @@ def is_of_mpi(thread: gdb.InferiorThread) -> bool:
             libraries.append(os.path.basename(gdb.solib_name(frame.pc()) or ""))
             frame = frame.older()
     except gdb.error:
-        pass  # it leads no further: what there is has to do
+        pass  # it leads no further: the frames so far have to do
     own = [name for name in libraries if not name.startswith(("libc.", "libc-", "libpthread"))]
     return bool(own and OF_MPI.match(own[-1]))
 
@@ -140,7 +140,7 @@ class Waits(gdb.MICommand):
                 try:
                     row = wait_of(pid, thread)
                 except (Gone, OSError, struct.error):
-                    continue  # killed while it stood, or an address that makes the call fail
+                    continue  # killed while it was stopped, or an address that makes the call fail
                 if row is not None:
                     found.append(row)
         return {"waits": found}

@@ -1,4 +1,4 @@
-"""What the code says of a function: its instructions, lines, and where its frame is."""
+"""Facts about functions from their code: instructions, lines, and where the frame is."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Code:
         return self.book.line(self.entry) is not None
 
     def body(self) -> int:
-        """Where a step into this function stops: behind what sets up its frame."""
+        """Where a step into this function stops: after the code that sets up its frame."""
         code = bytes(self.book.memory.read(self.entry, 12))
         if code[:4] == b"\xf3\x0f\x1e\xfa":
             code = code[4:]
@@ -112,7 +112,7 @@ class Code:
 
 
 class Book:
-    """All that is known of the program's code; valid while no library comes or goes."""
+    """The program's code, as far as it is known; valid while no library comes or goes."""
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
@@ -188,8 +188,9 @@ class Book:
         return Code(self, start, pieces)
 
     def blocks(self, pc: int) -> list[gdb.Block]:
-        """The blocks of functions around an address, the innermost first, to the function proper:
-        those before are expanded in it; one around it (Fortran's host) has code of its own."""
+        """The blocks of functions around an address, the innermost first, up to the function
+        proper: those before it are expanded in it; one around it (Fortran's host) has code of its
+        own."""
         found, proper = [], 0
         block = gdb.block_for_pc(pc)
         while block is not None:

@@ -5,20 +5,20 @@ wire.py says what a place is.
 -crdebug-walk-library PATH
     Where the compiled part is (native/stepper/walk.c); before anything else.
 -crdebug-here ORIGIN
-    {place, signalled}: where the thread stands, as one move from the snapshot ORIGIN. It stays
-    there; but where it was about to get a signal (signalled=1) it is taken to the handler.
+    {place, signalled}: where the thread is stopped, as one move from the snapshot ORIGIN. It stays
+    there; but if it was about to get a signal (signalled=1), it is taken to the handler.
 -crdebug-go ORIGIN PLACE [PC SP]
     Go to a place; an error if it is another one than it was.
 -crdebug-reverse ORIGIN stepi|nexti|step|next|finish
-    {place, pc, sp}: go back. {before, frame, function}: what is looked for lies before the origin;
-    the thread stands where it stood. before: what to look for there; frame: what it is about.
+    {place, pc, sp}: go back. {before, frame, function}: the target lies before the origin; the
+    thread is where it was. before: what to look for there; frame: what it is about.
 Options of all three, before what is listed: --write ADDRESS=BYTES, to be written after each time
 the snapshot is put back; --seconds LIMIT; --frame FRAME: not what the newest frame did, but this
 one; --limit ADDRESS: of what holds the thread at its next MPI call; --dead-end 1: it is known to
-crash behind the origin, and no handler of that crash is run: what it does cannot be taken back.
+crash after the origin, and no handler of that crash is run: its effects could not be undone.
 Numbers are hexadecimal.
 
-GDB shows the thread where it is then. That it stands there GDB learns by -crdebug-arrive only
+GDB then shows the thread where it is. That it is stopped there GDB learns only by -crdebug-arrive
 (snapshot/commands.py), before the thread is to run on; here it would take the answer's place.
 """
 
@@ -112,7 +112,7 @@ class Walk:
     def find_here(self, here: Here) -> tuple[End, Moves]:
         """The present stop as an end of searches; returns it and the moves where they start.
 
-        On a long way states are kept now and then, and the last is where searches start.
+        On a long way states are kept now and then, and searches start from the last one.
         """
         landed, walking.landed = walking.landed, None
         start: Moves = ()
@@ -144,10 +144,10 @@ class Walk:
                     alike.append((End(here.pc, level, passed), start))
             elif isinstance(ahead, SignalAhead) and passed and self.is_crash_of(here):
                 return self.nearer(End(here.pc, level, passed), start)
-            elif len(alike) == 1:  # what it does from here on is not to be done again
+            elif len(alike) == 1:  # its actions from here on must not be repeated
                 return self.nearer(*alike[0])
             elif ahead is None:
-                beyond = []  # it may stand inside what holds it there
+                beyond = []  # it may be inside the function that holds it there
             elif isinstance(ahead, EndAhead) or not self.engine.give(ahead.number):
                 raise ahead
             if passed == PORTION:
@@ -155,7 +155,7 @@ class Walk:
                 self.origin.keep_near(start)
 
     def is_crash_of(self, here: Here) -> bool:
-        """Does the thread crash where it stood? Never beyond that, whatever differs elsewhere."""
+        """Does the thread crash where it was? Never go beyond that, whatever differs elsewhere."""
         now, then = registers_of(self.tid), here.registers
         if general(now) == general(then):
             return True
@@ -177,12 +177,12 @@ class Walk:
         return general(registers_of(self.tid)) == general(here.registers) and here.same(self.memory)
 
     def to_origin(self) -> None:
-        """Where a thread stands that has found no other place: nothing has happened there yet."""
+        """Go to the origin, if no other place was found: nothing has happened there yet."""
         self.origin.put_back()
         self.land()
 
     def land(self) -> None:
-        """Have GDB show the thread where it stands."""
+        """Make GDB show the thread where it is."""
         flush()
         refresh_watchpoints()
 
@@ -230,8 +230,8 @@ class Walk:
     def go(self, search: Search, moves: Moves) -> None:
         search.go(search_mark(moves))
         self.land()
-        # What the next search for this place may start with; not the place itself, which is kept
-        # too if the way was long: nobody who starts there comes to it.
+        # Moves that the next search for this place may start with. Not the place itself, which is
+        # kept too if the way was long: a search that starts there does not come to it.
         before = range(len(moves) - 1, 0, -1)
         kept = next((moves[:n] for n in before if moves[:n] in near), None)
         if kept is not None:

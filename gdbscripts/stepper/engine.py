@@ -128,7 +128,7 @@ class WalkFailed(gdb.GdbError):
 
 
 class AtOrigin(WalkFailed):
-    """The thread stands at the origin."""
+    """The thread is at the origin."""
 
     def __init__(self) -> None:
         super().__init__(error_text(ErrorKind.AT_ORIGIN, "this is where the snapshot was made"))
@@ -153,7 +153,7 @@ class HasEnded(WalkFailed):
 
 
 class SignalAhead(WalkFailed):
-    """The thread stands before a signal that would end the process, or is a limit."""
+    """The thread is about to get a signal that would end the process, or that is a limit."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -192,7 +192,7 @@ def passed_signals() -> int:
 
 
 def swap_watching(tid: int, value: int) -> int:
-    """Set which of the processor's watchpoints are on, those of GDB's; returns what was."""
+    """Set which of the processor's watchpoints (GDB's) are on; returns which were."""
     before: int = libc.ptrace(PTRACE_PEEKUSER, tid, DEBUG_CONTROL, None)
     if before != value:
         ptrace(PTRACE_POKEUSER, tid, value, DEBUG_CONTROL)
@@ -200,7 +200,7 @@ def swap_watching(tid: int, value: int) -> int:
 
 
 def ends_of_program() -> list[Point]:
-    """Points where a process ends itself, and where it kills: nothing is taken back from there."""
+    """Points where a process ends itself, and where it kills: there is no way back from there."""
     kill = int(signal.SIGKILL)
     found = []
     with contextlib.suppress(gdb.error):
@@ -284,8 +284,8 @@ class Engine:
             return file.read().split()[0] == str(FUTEX)
 
     def give(self, number: int) -> bool:
-        """Have the thread take the signal that it stands before on its next walk; returns whether
-        it can: it goes on after that only if it catches it."""
+        """Make the thread take its pending signal on its next walk; returns whether it can: it goes
+        on after that only if it catches the signal."""
         if (self.dead_end and CRASHES >> (number - 1) & 1) or not is_caught(self.tid, number):
             return False
         self.pending = number

@@ -33,8 +33,8 @@ REGISTER_NAMES = [
 
 
 class Level(NamedTuple):
-    """What is known of a frame of the stopped thread. frame: its canonical address. expanded: the
-    functions that are expanded in it where it stands."""
+    """A frame of the stopped thread. frame: its canonical address. expanded: the functions that are
+    expanded in it at its present address."""
 
     frame: int
     pc: int
@@ -86,7 +86,7 @@ def levels_of(book: Book) -> list[Level]:
     found: list[Level] = []
     inner = True
     for frame, expanded, function, is_signal in frame_rows():
-        # Behind a call the address is where it returns to, which may be another line, or nothing.
+        # After a call the address is the return address, which may be on another line, or on none.
         pc = frame.pc() if inner else frame.pc() - 1
         address = frame_address(book, frame, pc)
         if address is None:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 class Reverse(Search):
-    """end: where the stopped thread stands. levels: its frames, the newest first. outer: without
-    newer ones, which what is looked for is not about."""
+    """end: where the thread is stopped. levels: its frames, the newest first. outer: without newer
+    ones, which do not concern the search."""
 
     def __init__(
         self,
@@ -81,8 +81,8 @@ class Reverse(Search):
         raise WalkFailed("there is nothing before")
 
     def last_returned(self, level: Level) -> Item | None:
-        """The last instruction of what was called from a level at the origin, and has returned;
-        None if there is none."""
+        """The last instruction of a function that was called from a level at the origin, and has
+        returned; None if there is none."""
         found = self.returned(level)
         if not found:
             return None
@@ -95,7 +95,7 @@ class Reverse(Search):
         return next((item for item in items if item is not None), None)
 
     def at_entry(self, level: Level) -> bool:
-        """Does the thread stand at the entry of the function of this level?"""
+        """Is the thread at the entry of this level's function?"""
         code = level.code
         if code is None or not level.pc == code.entry == self.end.pc:
             return False
@@ -103,7 +103,7 @@ class Reverse(Search):
 
     def last_since_call(self, level: Level) -> Item | None:
         """The last instruction of a level without a landmark, such as a stub of the dynamic
-        linker's; None if the thread stands at its first."""
+        linker's; None if the thread is at its first."""
         try:
             start, inner = self.call_of(level)
         except (WalkFailed, BeforeOrigin):
@@ -114,8 +114,8 @@ class Reverse(Search):
         return next(self.back_from(start, stop, inner, True), None)
 
     def head_of(self, level: Level) -> tuple[Mark, Level, End] | None:
-        """What ran at a level before its function was jumped to, by another function or a stub of
-        the dynamic linker's: like `called`; None if the function was called."""
+        """The code that ran at a level before its function was jumped to, by another function or a
+        stub of the dynamic linker's: like `called`; None if the function was called."""
         try:
             start, inner = self.call_of(level)
         except (WalkFailed, BeforeOrigin):
@@ -126,7 +126,7 @@ class Reverse(Search):
         return start, inner, End(level.code.entry, stack_level(level.frame - 8), 1)
 
     def call_of(self, level: Level) -> tuple[Mark, Level]:
-        """Where the call of a level begins, and what was called."""
+        """Where the call of a level begins, and the called function."""
         outer = (e for e in self.levels if e.frame > level.frame and not e.is_signal)
         for each in outer:
             for item in self.back_from(self.start, self.end, each, False):
@@ -149,7 +149,7 @@ class Reverse(Search):
         return counter.hits
 
     def is_whole(self, level: Level) -> bool:
-        """Does the thread stand in this level itself, not in something that it called?"""
+        """Is the thread in this level itself, not in a function that it called?"""
         return level is self.levels[0] and not self.outer
 
     def last_inside(self, segment: Segment, index: int) -> Moves:
@@ -206,11 +206,11 @@ class Reverse(Search):
         raise BeforeOrigin(self.levels[-1])
 
     def line_returned(self, level: Level) -> Moves | None:
-        """The last beginning of a line in what was called from a level at the origin, and has
-        returned; None if there is none."""
+        """The last beginning of a line in a function that was called from a level at the origin,
+        and has returned; None if there is none."""
         for inner, end in self.returned(level):
             if inner.is_signal or not self.has_lines(inner):
-                break  # a step does not go into what that called
+                break  # a step does not go into functions that this one called
             with contextlib.suppress(BeforeOrigin):
                 found = self.last_line(self.start, end, inner, True, True, False)
                 if found is not None:
@@ -285,7 +285,8 @@ class Reverse(Search):
         return code is not None and code.entry <= pc < code.body()
 
     def line_inside(self, segment: Segment, index: int) -> Moves | None:
-        """The last beginning of a line in what an instruction called; None if there is none."""
+        """The last beginning of a line in the function that an instruction called; None if there is
+        none."""
         target = self.book.call_target(segment.entries[index][0])
         if target is not None and not self.book.leads_to_lines(target):
             return None

@@ -1,7 +1,7 @@
-"""Finding a stop again, from an earlier state in which the process was brought by replay.
+"""Finding a stop again, from an earlier state that the process was brought to by replay.
 
 -crdebug-recall
-    {state}: what the selected thread's stop is recognised by, as one word.
+    {state}: the state by which the selected thread's stop is recognised, as one word.
 -crdebug-meet [--write ADDRESS=BYTES] ORIGIN STATE LIMIT...
     {place, pc, sp, exact}: go to where the thread was in that state, before it comes to one of the
     LIMITs (addresses). exact=0: no passage was the same in all registers and in the stack; the
@@ -98,7 +98,7 @@ class Meeting:
         self.signals = 0  # and how often to before the signal
 
     def find(self) -> tuple[Moves, bool]:
-        """The moves to the state, and whether that is beyond doubt."""
+        """The moves to the state, and whether it is certain."""
         walk = self.walk
         walk.origin.put_back()
         if not self.signal and self.state() == self.wanted:
@@ -111,7 +111,7 @@ class Meeting:
             try:
                 passage = self.next()
             except SignalAhead as ahead:
-                # What handles a crash often ends the process: only where there is no other way.
+                # The handler of a crash often ends the process: only where there is no other way.
                 if any(each[0][0] == len(SAVED) for each in alike):
                     break
                 if not walk.engine.give(ahead.number):
@@ -138,7 +138,7 @@ class Meeting:
         return best, alone and saved == len(SAVED) and common >= 0.9 * of
 
     def next(self) -> tuple[Moves, State] | None:
-        """The moves to the next state that is in question, and the state; None if there is none."""
+        """The moves to the next candidate state, and the state; None if there is none."""
         point = point_at(self.pc, STOP, 1, self.level)
         engine = self.walk.engine
         while True:

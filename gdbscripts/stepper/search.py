@@ -5,9 +5,9 @@ tuple of moves from there, see wire.py.
 
 Long stretches are run at full speed, from breakpoint to breakpoint. To find what a function did
 last before the present stop, breakpoints are put on landmarks: its entry, and one in each of its
-loops. Those that are hit often retire, so that a loop inside costs nothing; what is behind the last
-hit of one that has not retired is searched again, without what came before. In the end there are
-few instructions left to the stop, and these are walked one by one, called functions as one.
+loops. Those that are hit often retire, so that a loop inside costs nothing; the stretch after the
+last hit of one that has not retired is searched again, without the part before it. In the end there
+are few instructions left to the stop, and these are walked one by one, called functions as one.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Segment(NamedTuple):
 class Search:
     """engine: walks the thread. origin: puts the earlier state back. book: knows the code.
 
-    late: searches start somewhere behind the origin.
+    late: searches start somewhere after the origin.
     """
 
     def __init__(self, engine: Engine, book: Book, origin: Origin, late: bool = False) -> None:
@@ -147,8 +147,8 @@ class Search:
     ) -> Mark | None:
         """The last of some addresses of a function that was reached before the end, in this frame.
 
-        Returns a mark, or None if there is none behind `start`. extra: (pc, level) besides.
-        addresses: its landmarks, if nothing else is said.
+        Returns a mark, or None if there is none after `start`. extra: (pc, level) besides.
+        addresses: by default its landmarks.
         """
         places = list(extra)
         if level.code is not None:
@@ -190,7 +190,7 @@ class Search:
         return self.mark_at(start, end, portion, hits) if hits else start
 
     def is_at(self, level: StackLevel | None) -> bool:
-        """Does the thread stand at a level?"""
+        """Is the thread at a level?"""
         return level is None or self.frame_by(level[:3], self.engine.registers) == level[3]
 
     def mark_at(self, start: Mark, end: End, point: Point, count: int) -> Mark:
@@ -281,7 +281,7 @@ class Search:
         return last.level in (level.code.level(last.pc, level.frame), self.stack_of(last.pc, level))
 
     def stack_of(self, pc: int, level: Level) -> StackLevel | None:
-        """The stack pointer at an address in a frame, if the frame is told by it."""
+        """The stack pointer at an address in a frame, if the frame is found by it."""
         rule = self.book.rule(pc)
         if rule is None or rule[0] != SP or rule[2]:
             return None
@@ -307,7 +307,7 @@ class Search:
             return mark.moves
         pc, sp, flags = entries[index]
         if flags & SIGNALLED:
-            # Who goes on from there serves the signal first: one cannot stand there.
+            # A thread that goes on from there serves the signal first: it cannot be stopped there.
             return self.place(segment, index - 1)
         same = sum(
             each[:2] == (pc, sp) and not each[2] & SIGNALLED for each in entries[1 : index + 1]
@@ -317,8 +317,8 @@ class Search:
     # ---- the origin ---------------------------------------------------------------------------
 
     def return_at_origin(self, level: Level) -> Way | Literal[""] | None:
-        """How a frame that was there at the origin is come back to: "" if it was not, None if it
-        is the one that stood there, else (pc, stack level)."""
+        """How a frame that existed at the origin is returned to: "" if it did not, None if it is
+        the innermost one there, else (pc, stack level)."""
         inner = None
         for each in self.origin.levels():
             if each.frame == level.frame and each.code is level.code:
@@ -327,8 +327,9 @@ class Search:
         return ""
 
     def returned(self, level: Level) -> list[tuple[Level, End]]:
-        """What was called from a level at the origin, and what that had called: the levels, the
-        oldest first, each with the end of a search through all that it did until it returned."""
+        """The functions called from a level at the origin, and those that they had called: their
+        levels, the oldest first, each with the end of a search through all that it did until it
+        returned."""
         found: list[tuple[Level, End]] = []
         newer = None
         for each in self.origin.levels():
@@ -341,12 +342,11 @@ class Search:
 
 
 class FromEarlier(Exception):
-    """The search has to start earlier: what it looks for is not behind its start."""
+    """The search has to start earlier: its target is not after its start."""
 
 
 class BeforeOrigin(Exception):
-    """What is looked for lies before the origin. kind: what to look for there, if that is another
-    thing."""
+    """The target lies before the origin. kind: what to look for there, if that is another thing."""
 
     def __init__(self, level: Level, kind: str = "") -> None:
         super().__init__()

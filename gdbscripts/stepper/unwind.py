@@ -1,4 +1,4 @@
-"""Where functions have their frames: what a module's .eh_frame says (DWARF)."""
+"""Where functions have their frames, from a module's .eh_frame (DWARF)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def leb(data: bytes, at: int, signed: bool = False) -> tuple[int, int]:
 
 
 class FrameTable:
-    """A module's .eh_frame, as far as it says where the canonical frame address is."""
+    """A module's .eh_frame: only the rules for the canonical frame address."""
 
     def __init__(self, memory: Memory, base: int) -> None:
         self.memory = memory
