@@ -349,8 +349,8 @@ async def test_released_is_who_holds_because_its_call_is_not_the_recorded_one() 
             return (await jobs.list_jobs())[0].state
 
         limit = Deadline(60)
-        while await state() != "held":
-            assert limit.left > 0
+        while (found := await state()) != "held":
+            assert limit.left > 0, (found, [looks.number(each, "turns") for each in looks.shims()])
         released = await jobs.release(JOB)
         assert released[0] == "rank 1 let go" and "another way than recorded" in released[1]
         await moves_on()
