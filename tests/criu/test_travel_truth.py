@@ -26,7 +26,7 @@ async def _look(job: Session, rank: int) -> Place:
     [
         ("wildcard", 4, 3, range(38), 0, 50),
         ("testsome", 4, 4, range(27), 0, 50),
-        ("master", 8, 8, range(63), 0, 40),
+        pytest.param("master", 8, 8, range(63), 0, 40, marks=pytest.mark.sweep),
         ("master", 4, 20, range(79), 2, 30),
         ("persistent", 5, 20, range(19), 0, 30),
     ],
