@@ -50,7 +50,7 @@ LOOKS = (
     ),
     Look(
         "list",
-        "Show source lines: around where the ranks are, then the next ones; or around a location.",
+        "Show source lines where the ranks are, then the next ones, or at a location.",
         "[LOCATION]",
         aliases=("l",),
         repeats=True,
