@@ -171,6 +171,9 @@ class GdbTarget(Kept):
     async def attach(self, pid: int, deadline: Deadline) -> RankStopped:
         """Take hold of a process and stop it; one that SIGSTOP had stopped runs on later."""
         self._require("attach", TargetState.IDLE, TargetState.EXITED)
+        if proc.has_lost_program(pid):
+            # GDB before 14 looks for it by its name only, and finds none, or a later one.
+            await self.mi(f"-file-exec-and-symbols /proc/{pid}/exe", deadline)
         return await self._acquire(f"-target-attach {pid}", deadline, pid)
 
     async def _acquire(self, command: str, deadline: Deadline, pid: int = 0) -> RankStopped:

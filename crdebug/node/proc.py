@@ -342,6 +342,15 @@ def files_in_use(pid: int) -> tuple[str, ...]:
     return tuple(sorted(path for path in found if not path.endswith(" (deleted)")))
 
 
+def has_lost_program(pid: int) -> bool:
+    """Has its program's file been removed since it was started, or another put in its place, as
+    when it is compiled anew?"""
+    try:
+        return os.readlink(f"{PROC}/{pid}/exe").endswith(" (deleted)")
+    except OSError:
+        return False
+
+
 def access_mode(pid: int, descriptor: int) -> int:
     """O_RDONLY, O_WRONLY or O_RDWR."""
     fields = _read(pid, f"fdinfo/{descriptor}")

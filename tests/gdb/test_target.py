@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from pathlib import Path
 
 import pytest
-from processes import Launch, Spawn, held, number, run_to, soon
+from processes import Launch, Process, Spawn, held, number, run_to, soon
 
 from crdebug.base.errors import BadInput, GdbError, Refused
 from crdebug.base.events import RankRunning, RankStopped, StopReason
@@ -51,6 +52,29 @@ async def test_no_breakpoint_is_left_in_memory(launch: Launch, spawn: Spawn) -> 
         process.assert_free()
         await target.attach(process.pid, soon())
     assert await number(target, "continued") == 0
+
+
+async def test_a_program_that_is_compiled_anew_while_it_runs(
+    launch: Launch, program: Path, tmp_path: Path
+) -> None:
+    """The one that runs is debugged, whatever has its name now."""
+    name = tmp_path / "program"
+    shutil.copy(program, name)
+    process = Process(name)
+    try:
+        name.unlink()
+        shutil.copy("/bin/true", name)
+        target = await held(launch, process)
+        await target.insert_breakpoint(BreakpointRequest("hot"), soon())
+        await target.resume(soon())
+        stop = await soon().wait(target.stopped(), "a hit")
+        assert (stop.reason, stop.location and stop.location.function) == (
+            StopReason.BREAKPOINT,
+            "hot",
+        )
+        await target.detach(soon())
+    finally:
+        process.end()
 
 
 async def test_a_breakpoint_survives_in_the_gdb_and_goes_into_another_process(

@@ -1,11 +1,13 @@
 """Programs under test, compiled when a test first asks for one.
 
 The result is kept in crdebug's cache under a hash of all that it depends on: a later session finds
-it, and a stale one is never used. Safe for concurrent callers: a program appears by rename.
+it, and a stale one is never used. Safe for concurrent callers: a program appears at once, and
+stays.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -101,7 +103,8 @@ def _build(name: str, compiler: str, flags: tuple[str, ...], libraries: tuple[st
             output = Path(scratch) / name
             modules = ("-J", scratch) if path.suffix == ".F90" else ()  # else they were left here
             _run([compiler, *flags, *modules, "-o", str(output), str(path), *libraries])
-            output.replace(executable)
+            with contextlib.suppress(FileExistsError):  # another worker was first, and runs it
+                os.link(output, executable)
     elif executable.stat().st_mtime < path.stat().st_mtime:  # of a younger clone, in the same place
         os.utime(executable)  # else GDB warns of a source that is more recent
     return executable
