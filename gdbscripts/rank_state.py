@@ -156,13 +156,15 @@ def read_registers(shown: Mapping[int, tuple[UserRegisters, UserRegisters]]) -> 
     for thread in threads():
         thread.switch()
         gdb.newest_frame().pc()  # it has read by then what it needs besides, of files too
-    gdb.execute("maint flush register-cache", to_string=True)
-    for thread in threads():
+    selected = thread
+    for thread in (selected, *(each for each in threads() if each.num != selected.num)):
         tid = thread.ptid[1]
         now, other = shown.get(tid, (None, None))
         if other is not None:
             set_registers(tid, other)
         try:
+            if thread is selected:  # whose registers GDB reads again after each command
+                gdb.execute("maint flush register-cache", to_string=True)
             thread.switch()
             gdb.newest_frame().pc()
         finally:
