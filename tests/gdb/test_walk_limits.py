@@ -111,7 +111,7 @@ async def test_who_sleeps_on_the_way_is_told_with_what_to_do(program: Path) -> N
         # As what it waits for would be: nobody does it while the rank is taken back.
         await process.target.console(f"python {_ASLEEP}", soon())
         with pytest.raises(GdbError, match=r"not found, after \d+ passages: it sleeps.*goto tick"):
-            await process.back("next", "--seconds 0.05")
+            await process.back("next", "--seconds 0.001")
 
 
 # The walker's looks find the thread asleep.
