@@ -167,6 +167,9 @@ def pytest_runtest_makereport(
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Of all tests, also where workers run them."""
+    if report.failed:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        ending.failed[report.nodeid] = (crash.message if crash else report.longreprtext)[-500:]
     tier = dict(report.user_properties).get(_TIER)
     if not isinstance(tier, str):
         return  # a worker has died

@@ -13,6 +13,8 @@ import psutil
 
 from harness import leaks
 
+# Tests of this run, and what each said. (Pytest shows it in the end, which may not come.)
+failed: dict[str, str] = {}
 _SECONDS = 10.0  # for those below, until they are killed
 _OF_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}  # which it ignores itself, and not in its children
 
@@ -31,11 +33,14 @@ def usual_signals() -> None:
 def at_once(home: Path) -> None:
     """From now on SIGTERM ends this process, what its tests have started, and those below it that
     run tests, which do the same. home: a directory to be removed then."""
-    owner = os.getpid()
+    owner, screen = os.getpid(), os.dup(2)  # which pytest captures during each test
 
     def end(number: int, _: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
         if os.getpid() == owner:  # and not a child of it, before it executes another program
+            if failed:
+                told = "".join(f"\n  {name}: {why}" for name, why in failed.items())
+                os.write(screen, f"\nended by a signal; failed by then:{told}\n".encode())
             leaks.end_marked()
             _end_below()
             shutil.rmtree(home, ignore_errors=True)

@@ -30,6 +30,9 @@ if os.fork() == 0:
     time.sleep(1000)
 '''
 
+def test_fails():
+    assert not "as it does here"
+
 def test_waits():
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     pid = Path(__file__).with_name("pid")
@@ -82,6 +85,10 @@ async def test_sigterm_ends_it_with_all_that_it_started(tmp_path: Path, workers:
         below = psutil.Process(run.pid).children(recursive=True)
         run.send_signal(signal.SIGTERM)
         await limit.until(lambda: run.poll() is not None, "the run to end")
+        assert run.stdout is not None
+        said = run.stdout.read()
+    if workers == "0":  # else it may not have been heard of yet
+        assert "failed by then:" in said and "as it does here" in said.rpartition("test_fails")[2]
     assert run.returncode == -signal.SIGTERM
     psutil.wait_procs([orphan, *below], timeout=limit.left)
     assert not [each for each in (orphan, *below) if each.is_running()]
