@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,8 +39,6 @@ def read_preferences(file: Path) -> tuple[Preference, ...]:
         raise BadInput(f"settings in {file} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise BadInput(f"settings in {file} are not UTF-8 text") from error
-    import tomllib  # few have such a file
-
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

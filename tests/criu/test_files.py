@@ -46,7 +46,9 @@ def require_all_steps(last: int = STEPS) -> None:
     for rank in range(RANKS):
         told = [line for line in lines if line.startswith(f"rank {rank} ")]
         assert told == [f"rank {rank} step {step}" for step in range(1, last + 1)]
-    assert lines[-RANKS:] == [f"rank {rank}: files ok, {last} lines" for rank in range(RANKS)]
+    # Rank 0 prints these for all, perhaps before another rank's last line has gone its own way.
+    ends = [line for line in lines if ": files ok" in line]
+    assert ends == [f"rank {rank}: files ok, {last} lines" for rank in range(RANKS)]
 
 
 def written_at_checkpoint() -> str:
