@@ -346,7 +346,7 @@ def has_lost_program(pid: int) -> bool:
     """Has its program's file been removed since it was started, or another put in its place, as
     when it is compiled anew?"""
     try:
-        return os.readlink(f"{PROC}/{pid}/exe").endswith(" (deleted)")
+        return executable(pid).endswith(" (deleted)")
     except OSError:
         return False
 

@@ -26,6 +26,7 @@ from crdebug.session import Session
 from harness import looks
 from harness.faults import small_disk
 from harness.jobs import JOB, Heard, bare_job, run_to_end, session
+from harness.lines import require_the_end
 from harness.programs import build
 
 RANKS = 2
@@ -46,9 +47,7 @@ def require_all_steps(last: int = STEPS) -> None:
     for rank in range(RANKS):
         told = [line for line in lines if line.startswith(f"rank {rank} ")]
         assert told == [f"rank {rank} step {step}" for step in range(1, last + 1)]
-    # Rank 0 prints these for all, perhaps before another rank's last line has gone its own way.
-    ends = [line for line in lines if ": files ok" in line]
-    assert ends == [f"rank {rank}: files ok, {last} lines" for rank in range(RANKS)]
+    require_the_end(looks.output(), RANKS, last)
 
 
 def written_at_checkpoint() -> str:

@@ -23,7 +23,7 @@ from harness import looks
 from harness.faults import gone, kill, moves_on, victim
 from harness.goes_back import BY_STEPS, STEPS, go_on, snapshot
 from harness.jobs import JOB, Heard, bare_job
-from harness.lines import require_nothing_lost
+from harness.lines import require_nothing_lost, require_the_end
 from harness.programs import build
 from harness.travel import history
 
@@ -74,8 +74,7 @@ async def ends_well() -> None:
     require_nothing_lost(RANKS)
     last, heard = looks.end_soon(), Heard()
     assert await jobs.follow(JOB, heard) == 0, heard.text("stderr")
-    ends = [line for line in heard.text().splitlines() if ": files ok" in line]
-    assert ends == [f"rank {rank}: files ok, {last} lines" for rank in range(RANKS)]
+    require_the_end(heard.text(), RANKS, last)
 
 
 @pytest.mark.parametrize(("by", "gdbs"), [("release", True), ("attach", False)])

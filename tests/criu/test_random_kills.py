@@ -23,7 +23,7 @@ from harness import looks
 from harness.faults import half_checkpoints, moves_on
 from harness.jobs import JOB, bare_job
 from harness.kills import Killer, Ran
-from harness.lines import require_nothing_lost
+from harness.lines import require_nothing_lost, require_the_end
 from harness.mpirun import command
 from harness.programs import build
 
@@ -200,8 +200,7 @@ async def sweep(monkeypatch: pytest.MonkeyPatch, work: Path, times: int) -> dict
             print(f"{number}: {operation}/{victim}", swept.killed, flush=True)
         last = looks.end_soon()
         assert await jobs.follow(JOB, lambda event: None) == 0, looks.output(stream="stderr")
-        ends = [line for line in looks.output().splitlines() if ": files ok" in line]
-        assert ends == [f"rank {rank}: files ok, {last} lines" for rank in range(RANKS)]
+        require_the_end(looks.output(), RANKS, last)
     for checkpoint in await jobs.list_checkpoints(JOB):
         await jobs.delete(checkpoint.handle)
     return swept.killed

@@ -25,6 +25,13 @@ def _odd(numbers: list[int]) -> str:
     return ""
 
 
+def require_the_end(said: str, ranks: int, last: int) -> None:
+    """Each rank found its files right after its last step, and what they said of it came once.
+    Rank 0 prints that for all, perhaps before another rank's last line has gone its own way."""
+    ends = [line for line in said.splitlines() if ": files ok" in line]
+    assert ends == [f"rank {rank}: files ok, {last} lines" for rank in range(ranks)]
+
+
 def require_nothing_lost(ranks: int) -> None:
     """Of what the job in the working directory has written so far; it may be running on."""
     before = looks.steps()

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from test_record import a_job
 
-from crdebug.job.directory import JobDirectory, JobRecord
 from crdebug.node import proc
 
 pytestmark = pytest.mark.unit
@@ -53,24 +53,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.
     monkeypatch.setenv("CRDEBUG_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("CRDEBUG_CONFIG", str(tmp_path / "config.toml"))
     with subprocess.Popen(["sleep", "1000"]) as process:
-        directory = JobDirectory("heat")
-        directory.create()
-        directory.write(
-            JobRecord(
-                name="heat",
-                argv=("mpirun", "./heat"),
-                directory="/",
-                created=1_700_000_000.5,
-                signal=62,
-                starter="",
-                shim="",
-                incarnation=1,
-                pid=process.pid,
-                start=proc.started(process.pid),
-                boot=proc.boot_id(),
-            )
-        )
-        directory.new_run(1)
+        a_job("heat", pid=process.pid, start=proc.started(process.pid)).new_run(1)
         yield process
         process.kill()
 
