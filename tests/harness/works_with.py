@@ -28,7 +28,7 @@ _PAGE = """\
 
 <!-- Written by tests/harness/works_with.py (CRDEBUG_WRITE_DOCS=1) from what was tried. -->
 
-What the tests of the tier `criu` have tried. `-` is not in the package.
+The table shows what the tests of the tier `criu` have tried. `-`: not in the package.
 
 | MPI | from | {columns} |
 | --- | --- |{rule}
@@ -41,27 +41,35 @@ What the tests of the tier `criu` have tried. `-` is not in the package.
   checkpoint and a restart; all others use `mpirun`.
 - **exact**: after a checkpoint and a restart every thread is where it was, with the same registers
   and memory: at breakpoints and watchpoints, inside the MPI library, in blocking calls.
-- **signals** that are yet to come when a checkpoint is taken come once.
+- **signals**: a signal that is pending when a checkpoint is taken is delivered once.
 - **2 x 2**: checkpoints with and without a debugger are restarted with and without one.
 - **faults**: CRIU fails, is killed or hangs, the disk is full; a rank, a GDB and crdebug itself are
   killed in each phase of a checkpoint and of a restart.
-- **attach**: a job that crdebug did not start is attached to by the PID of its launcher, of what is
-  between, or of a rank, ten times, also in part, and is as before.
+- **attach**: crdebug attaches ten times to a job that it did not start, by the PID of the
+  launcher, of a rank, or of a process between them, to all ranks or to some; the job is as before
+  each time.
 
-`make test` runs each test of exact, signals, 2 x 2 and faults with the first MPI of the table, and
-one of each with each of the others; `make test-all` runs all of them with all.
-Open MPI 4.1 is what all other tests use, and they show much more.
+`make test` runs all tests of exact, signals, 2 x 2 and faults with the first MPI of the table,
+and one test of each kind with each of the others; `make test-all` runs all of them with every
+MPI. All other tests use Open MPI 4.1, and show much more.
 
-`crdebug run` takes the MPI of the launcher that it is given, by its path or name
-(`mpirun.mpich`), and compiles what records MPI calls with the `mpicc` beside it. `info launch`
-shows what was set for the launcher in its environment, and why. What MPI 4 adds is
-recorded where the MPI has it: posted exchanges (`MPI_Isendrecv`), persistent collectives, messages
-of partitions, large counts. What ends the recording instead is in [limits.md](limits.md).
+`crdebug run` uses the MPI that the launcher's path or name belongs to (`mpirun.mpich`), and
+compiles the library that records MPI calls with the `mpicc` next to that launcher. `info launch`
+shows the environment variables that crdebug set for the launcher, and why. crdebug also records
+the additions of MPI 4 if the MPI has them: combined sends and receives (`MPI_Isendrecv`),
+persistent collectives, partitioned communication, large counts. [limits.md](limits.md) lists the
+calls that end the recording.
 
-MPICH's launcher ends when a CRIU is killed whose code is in it (see [limits.md](limits.md)), and so
-the job does; Open MPI's does not. When a rank dies, MPICH's launcher ends all others at once, and a
-checkpoint that fails of it names all of them. mpi4py of PyPI does not find Debian's MPICH by its
-name: `scripts/setup --test` makes a `libmpi.so.12` for it in its virtual environment.
+If a CRIU is killed while its code is inside MPICH's launcher (see [limits.md](limits.md)), the
+launcher ends, and so does the job; Open MPI's launcher survives that. When a rank dies, MPICH's
+launcher ends all others at once, and the error of a checkpoint that fails for this reason names
+all of them. PyPI's mpi4py does not find Debian's MPICH by its name: `scripts/setup --test` makes
+a `libmpi.so.12` for it in its virtual environment.
+
+Debian 13's Open MPI (5.0.7, with PRRTE 3.0.8) has bugs of its own, with crdebug or without:
+`mpirun` crashes when it has to start several programs (`:`); when a rank writes much to both
+standard output and standard error, `mpirun` passes on pieces of the output as error; and the
+Fortran module lacks `MPI_Psend_init` and `MPI_Precv_init` that a program could call.
 """
 
 
