@@ -36,6 +36,11 @@ class Kept:
             await self._stand("keep a snapshot", deadline)
             return await self._keeper.keep(name, ranges, deadline)
 
+    async def kept_sizes(self, deadline: Deadline) -> dict[str, int]:
+        async with self._lock:
+            await self._stand("look at snapshots", deadline)
+            return await self._keeper.sizes(deadline)
+
     async def put_back_obstacles(self, name: str, deadline: Deadline) -> tuple[str, ...]:
         async with self._lock:
             await self._stand("go back in memory", deadline)

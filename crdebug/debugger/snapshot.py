@@ -33,7 +33,15 @@ class Keeper:
         command = " ".join((Command.KEEP, name, *ranges))
         told = (await self._connection.command(command, deadline)).payload
         self._stops[name] = self._tracker.last_stop
-        return KeptInfo(told.number("bytes"), told.number("changed"))
+        return KeptInfo(told.number("bytes"), told.number("changed"), told.text("way") == "frozen")
+
+    async def sizes(self, deadline: Deadline) -> dict[str, int]:
+        """By snapshot, the bytes that only it holds. Asks nothing of GDB when there is none."""
+        if not self._stops:
+            return {}
+        told = (await self._connection.command(Command.KEPT, deadline)).payload
+        rows = told.list("snapshots").tuples()
+        return {row.text("name"): row.number("bytes") for row in rows}
 
     async def obstacles(self, name: str, deadline: Deadline) -> tuple[str, ...]:
         """Why a snapshot cannot be put back now; empty if it can."""

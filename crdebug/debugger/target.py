@@ -171,10 +171,12 @@ Notice = Event | BreakpointChanged | BreakpointGone | DebuggerDied
 @dataclass(frozen=True, slots=True)
 class KeptInfo:
     """A snapshot. bytes: what it holds.  changed: how much of that it shares with no earlier
-    snapshot."""
+    snapshot.  frozen: it is a frozen clone of the process, which takes no memory but for what
+    changes later; else a copy in the memory of the debugger."""
 
     bytes: int
     changed: int
+    frozen: bool
 
 
 class Target(Protocol):
@@ -362,6 +364,10 @@ class Target(Protocol):
         too, see gdbscripts/snapshot/commands.py. It lasts until `forget`, `detach`, or the
         process's end.
         """
+        ...
+
+    async def kept_sizes(self, deadline: Deadline) -> dict[str, int]:
+        """By snapshot, the bytes that only it holds now: about what forgetting it would free."""
         ...
 
     async def put_back_obstacles(self, name: str, deadline: Deadline) -> tuple[str, ...]:

@@ -4,13 +4,13 @@
     Keep registers, signal masks and all private writable memory, under a name; one of that name is
     replaced. RANGE, START-END in hexadecimal, is a shared mapping whose content is kept as well;
     =START-END one whose content has to be as it is now when the snapshot is put back.
-    {bytes, changed}: what the snapshot holds, and what of it no other before has.
+    {bytes, changed, way}: what the snapshot holds, what of it no other before has, and "copied".
 -crdebug-put-back NAME [check]
     Make the process what it was. {problems=[...], written}: where there are problems nothing was
     done; nor is anything with `check`, which only says what the problems are.
 -crdebug-forget NAME|all
 -crdebug-kept
-    {snapshots=[{name, bytes}]}, the oldest first.
+    {snapshots=[{name, bytes, way}]}, the oldest first.
 
 What cannot be put back, because only the kernel has it, has to be the same still: the threads, file
 descriptors, pending signals, timers, child processes. What it does not tell
@@ -386,7 +386,7 @@ class Keep(gdb.MICommand):
         kept.pop(name, None)
         kept[name] = found
         held = sum(map(len, found.chunks.values()))
-        return {"bytes": str(held), "changed": str(found.changed)}
+        return {"bytes": str(held), "changed": str(found.changed), "way": "copied"}
 
 
 class PutBack(gdb.MICommand):
@@ -420,7 +420,11 @@ class Kept(gdb.MICommand):
     def invoke(self, arguments: list[str]) -> Answer:
         return {
             "snapshots": [
-                {"name": name, "bytes": str(sum(map(len, each.chunks.values())))}
+                {
+                    "name": name,
+                    "bytes": str(sum(map(len, each.chunks.values()))),
+                    "way": "copied",
+                }
                 for name, each in kept.items()
             ]
         }

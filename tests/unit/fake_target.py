@@ -224,7 +224,11 @@ class FakeTarget:
 
     async def keep(self, name: str, ranges: Sequence[str], deadline: Deadline) -> KeptInfo:
         await self._call(f"keep {name}")
-        return KeptInfo(0, 0)
+        return KeptInfo(0, 0, frozen=True)
+
+    async def kept_sizes(self, deadline: Deadline) -> dict[str, int]:
+        await self._call("kept sizes")
+        return {}
 
     async def put_back_obstacles(self, name: str, deadline: Deadline) -> tuple[str, ...]:
         return ()
