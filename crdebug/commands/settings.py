@@ -35,6 +35,7 @@ from crdebug.session.running import StopMode
 from crdebug.session.waiting import StepOthers
 from crdebug.travel.auto_checkpoints import EVERY, Bound
 from crdebug.travel.history import History
+from crdebug.travel.snapshot_cost import BUDGET
 
 # ---- the settings ------------------------------------------------------------------------------
 
@@ -50,11 +51,26 @@ def _history(context: Context) -> History:
 
 
 read_interval = reader_or({"on": EVERY, "off": 0.0})
+_COSTS = {"on": BUDGET, "off": 0.0}
 read_patience = reader_or({"off": 0.0})
 
 
 def interval_text(seconds: float) -> str:
-    return f"every {seconds_text(seconds)} while the job runs" if seconds else "off"
+    return f"at most every {seconds_text(seconds)} while the job runs" if seconds else "off"
+
+
+def read_cost(text: str) -> float:
+    """A part of the run: ``2%``, ``0.5``, from 0 to 100 %."""
+    if text in _COSTS:
+        return _COSTS[text]
+    number = re.fullmatch(r"(\d+(?:\.\d+)?) ?%?", text, re.ASCII)
+    if number is None or float(number[1]) > 100:
+        raise BadInput(f"'{text}' is no part of the run", hint="write 2%, 0.5%, or off")
+    return float(number[1]) / 100
+
+
+def cost_text(part: float) -> str:
+    return f"{part * 100:.3g}% of the run" if part else "off"
 
 
 def read_bound(text: str) -> Bound:
@@ -95,6 +111,10 @@ def _put_others(context: Context, choice: StepOthers) -> None:
 
 def _put_interval(context: Context, seconds: float) -> None:
     _history(context).every = seconds
+
+
+def _put_cost(context: Context, part: float) -> None:
+    _history(context).costs.budget = part
 
 
 def _put_bound(context: Context, bound: Bound) -> None:
@@ -262,12 +282,24 @@ SETTINGS = (
     setting(
         "auto-checkpoint",
         "on|off|TIME",
-        "how often checkpoints for going back in time are taken while the job runs; older ones are "
-        "thinned out",
+        "how often checkpoints for going back in time are taken while the job runs, at most: less "
+        "often where they would cost more than half of 'snapshot-cost', but at least every 5 "
+        "minutes; older ones are thinned out; with 'off' there are no snapshots either",
         read=read_interval,
         text=interval_text,
         get=lambda context: _history(context).every,
         put=_put_interval,
+    ),
+    setting(
+        "snapshot-cost",
+        "on|off|N%",
+        "how much of the run snapshots in memory and automatic checkpoints may cost together, 2% "
+        "if you do not choose: they are taken as often as that allows; with 0 or 'off' no "
+        "snapshots are taken while the job runs ('info snapshots' shows them)",
+        read=read_cost,
+        text=cost_text,
+        get=lambda context: _history(context).costs.budget,
+        put=_put_cost,
     ),
     setting(
         "auto-checkpoint-disk",

@@ -45,6 +45,16 @@ class KeptJob:
         """What no snapshot before it shares: about what the memory of all GDBs grew by."""
         return sum(each.changed for each in self.ranks.values())
 
+    @property
+    def changed_most(self) -> int:
+        """Of the rank that has changed most."""
+        return max((each.changed for each in self.ranks.values()), default=0)
+
+    @property
+    def frozen(self) -> bool:
+        """Is the part of each rank a frozen clone?"""
+        return all(each.frozen for each in self.ranks.values())
+
 
 class Snapshots:
     """The snapshots of a job's ranks. Verbs must not overlap; every rank has to be stopped."""
@@ -133,6 +143,12 @@ class Snapshots:
                     await _all(targets, lambda each: each.settle(deadline))
             raise
         await _all(targets, lambda each: each.show_put_back(name, deadline))
+
+    async def sizes(self, deadline: Deadline) -> dict[str, int]:
+        """By name, the bytes that only that snapshot holds now."""
+        targets = self._targets("look at snapshots")
+        told = await asyncio.gather(*(each.kept_sizes(deadline) for each in targets))
+        return {name: sum(sizes.get(name, 0) for sizes in told) for name in self._kept}
 
     async def forget(self, name: str, deadline: Deadline) -> None:
         """Give its memory back. Raises BadInput if there is no snapshot of that name."""

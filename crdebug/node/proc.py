@@ -383,6 +383,13 @@ def memory(pid: int) -> int:
     return sum(int(fields.get(each, "0").split()[0]) << 10 for each in ("Pss_Anon", "Pss_Shmem"))
 
 
+def own_memory(pid: int) -> int:
+    """Bytes of private memory that it has, in memory or swapped out; what it shares with a process
+    that was forked from it counts (proc(5), RssAnon, VmSwap)."""
+    fields = status(pid)
+    return sum(int(fields.get(each, "0").split()[0]) << 10 for each in ("RssAnon", "VmSwap"))
+
+
 def available_memory() -> int:
     """Bytes that new processes can have without swapping (proc(5), MemAvailable)."""
     fields = dict(line.split(":") for line in (PROC / "meminfo").read_text().splitlines())

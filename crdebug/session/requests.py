@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 
@@ -52,13 +53,13 @@ class Interludes:
     async def run(
         self,
         run: Callable[[], Awaitable[GroupStopped]],
-        own: Callable[[], Awaitable[float]] | None,
+        own: Callable[[float], Awaitable[float]] | None,
         after: float,
         passes: Callable[[GroupStopped], Awaitable[bool]] | None = None,
     ) -> GroupStopped:
         """Run until a stop that is no interlude. own: called when it has run for `after` seconds,
-        and again after as many as it returns; 0: never.  passes: does the job run on by itself
-        after such a stop?
+        and again after as many as it returns, with the moment since which the job stands for that,
+        of time.monotonic(); 0: never.  passes: does the job run on by itself after such a stop?
 
         Raises Interrupted when the user has asked since `begin` that nothing runs.
         """
@@ -71,11 +72,13 @@ class Interludes:
                 async with self._timer(after) as due:
                     stop = await run()
                 self._runs = False
-                if self._waiting or due.is_set():
+                if self._waiting or due.done():
+                    begun = time.monotonic()
                     await self._serve_all()
+                    served = time.monotonic() - begun
                     interrupted = all(each.reason is StopReason.INTERRUPT for each in stop.cause)
-                    if own is not None and due.is_set() and interrupted:
-                        after = await own()
+                    if own is not None and due.done() and interrupted:
+                        after = await own(due.result() + served)
                     if self._user_asked:
                         return stop
                     if interrupted:
@@ -89,12 +92,13 @@ class Interludes:
             await self._serve_all()
 
     @contextlib.asynccontextmanager
-    async def _timer(self, after: float) -> AsyncIterator[asyncio.Event]:
-        due = asyncio.Event()
+    async def _timer(self, after: float) -> AsyncIterator[asyncio.Future[float]]:
+        """The future gets the moment at which it rings."""
+        due: asyncio.Future[float] = asyncio.get_running_loop().create_future()
 
         async def ring() -> None:
             await asyncio.sleep(after)
-            due.set()
+            due.set_result(time.monotonic())
             await self._interrupt()
 
         bell = asyncio.create_task(ring()) if after else None

@@ -109,7 +109,11 @@ class RunControl:
         async def once() -> GroupStopped:
             return await self.run(lambda: self._group.resume(ranks))
 
-        return await self._interludes.run(once, own, after, passes)
+        try:
+            return await self._interludes.run(once, own, after, passes)
+        finally:
+            if history is not None:
+                history.run_over()
 
     async def settled(self) -> None:
         """Wait until the next run of the user's `continue` has begun: between two runs of it none

@@ -33,6 +33,7 @@ from crdebug.travel.reverse_continue import Stops
 from crdebug.travel.reverse_step import Reverse
 from crdebug.travel.room import Room
 from crdebug.travel.seek import Traveller
+from crdebug.travel.snapshot_cost import COPYING
 from crdebug.travel.waits import Pauses
 
 
@@ -73,6 +74,7 @@ class History:
         self.partners = Partners(self.traveller)
         self._changes = Last(self.traveller, self._reverse, self._stops, self.partners)
         self.automatic = Automatic(job, self.traveller, tell)
+        self.traveller.near.elapsed = self.automatic.elapsed
         self._room = Room(job, self.traveller, tell)
         self.survey = Survey(self.traveller)
         self.branching = Branching(job, self.traveller, tell, self.automatic.take)
@@ -80,6 +82,7 @@ class History:
         self.marks: dict[str, Moment] = {}
         self._states: dict[str, str] = {}  # of the marks, what their places are recognised by
         self._pauses = Pauses(job)
+        self.costs = self._pauses.costs  # of snapshots and automatic checkpoints
         self._last = 0  # the rank for which the job stopped
         self._unrecorded: dict[int, Reason] = {}  # as the user was told
 
@@ -104,9 +107,11 @@ class History:
         if self.recorded and self._job.alive:
             behind = self.traveller.behind(before)
             beside = asyncio.create_task(self._guard() if behind else self._read_on())
+        self._pauses.goes_on()
         try:
             yield
         finally:
+            self._pauses.stands()
             if beside is not None:
                 beside.cancel()
             now = self._place()
@@ -188,14 +193,23 @@ class History:
             await self.take()
         return self._pauses.begin(self.every)
 
-    async def interlude(self) -> float:
+    async def interlude(self, since: float) -> float:
         """Now and then while the job runs under the debugger, which has stopped it for this.
-        Returns the interval until the next."""
-        if await self._pauses.stopped(self.every):
+        since: it stands for that since then, or was interrupted, of time.monotonic(). Returns the
+        interval until the next."""
+        due = await self._pauses.stopped(since, self.every)
+        if due.checkpoint:
             await self.take()
-        async with self._busy:
-            await self.traveller.near.keep(self.traveller.cut())
+        if due.snapshot:
+            near = self.traveller.near
+            async with self._busy:
+                await near.keep(self.traveller.cut())
+            self.costs.snapshots.cost(COPYING * near.changed)
         return self._pauses.begin(self.every)
+
+    def run_over(self) -> None:
+        """A run with such interludes has ended."""
+        self._pauses.over()
 
     def doubt_open_epochs(self) -> None:
         """Tell, before a checkpoint, of ranks inside an epoch of one-sided communication: what is
@@ -213,10 +227,11 @@ class History:
     async def take(self) -> None:
         """An automatic checkpoint of the job, which stands; if that cannot be, it is told."""
         async with self._busy:
+            begun = time.monotonic()
             self._job.begin()
             await self.automatic.take_if_useful()
             self._room.make()
-            self._pauses.taken()
+            self._pauses.taken(time.monotonic() - begun)
 
     # ---- going ------------------------------------------------------------------------------
 

@@ -15,39 +15,68 @@ from dataclasses import dataclass
 from crdebug.attached.job import AttendedJob
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, Refused
+from crdebug.base.events import Event, JobSays
 from crdebug.base.ranks import RankSet
+from crdebug.base.units import bytes_text
 from crdebug.debugger.job_snapshot import Snapshots
 from crdebug.job import half_back
 from crdebug.node import proc, process_tree
 from crdebug.node.leaderless import leader_has_ended
+from crdebug.timeline.elapsed import Elapsed
 from crdebug.travel.restore_points import Base
+from crdebug.travel.snapshot_room import Holdings
 
-_MOST = 8
 _PATIENCE = 2.0  # seconds for the launcher to pass on what the ranks have written
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """output: how much the job had written.  input: and was sent.  bytes: what it takes that those
-    before do not."""
+    """output: how much the job had written.  input: and was sent.  at: seconds of run before."""
 
     base: Base
     output: tuple[int, ...]
     input: int
-    bytes: int
+    at: float
+    copied: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One of them, as it is shown. age: in seconds of run.  alone: bytes that only it holds; None
+    while that cannot be asked.  copied: it is no frozen clone of the ranks."""
+
+    cut: tuple[int, ...]
+    age: float
+    alone: int | None
+    copied: bool
 
 
 class Near:
-    """The snapshots of one job, the oldest of which are given up for new ones. leaving: the ranks
-    that leave their call when they go on, see Base."""
+    """The snapshots of one job. leaving: the ranks that leave their call when they go on, see Base.
+    tell: gets what the user should know of them.
 
-    def __init__(self, job: AttendedJob, leaving: Callable[[], frozenset[int]]) -> None:
+    elapsed: how long the job had run, by place.  changed: bytes of the rank that had changed most
+    from one snapshot to the last one.  bound: what all of them may hold, in bytes, when one was to
+    be taken last.
+    """
+
+    def __init__(
+        self,
+        job: AttendedJob,
+        leaving: Callable[[], frozenset[int]],
+        tell: Callable[[Event], None],
+    ) -> None:
+        self.elapsed = Elapsed()
+        self.changed = self.bound = 0
+        self.why_not = ""  # why the last one could not be kept, for people
         self._job = job
         self._leaving = leaving
+        self._tell = tell
+        self._told: set[str] = set()
         self._snapshots = Snapshots(job.group)
         self._kept: list[_Kept] = []
+        self._holdings = Holdings()
         self._count = 0
-        self.why_not = ""  # why the last one could not be kept, for people
 
     def bases(self) -> list[Base]:
         incarnation = self._job.record.incarnation
@@ -62,7 +91,8 @@ class Near:
         for known in self.bases():
             if (known.cut, known.branch) == (cut, self._job.record.branch):
                 return known
-        await self._forget_old()
+        await self._forget_others()
+        self.changed = 0
         self._count += 1
         record = self._job.record
         name = f"s{self._count}"
@@ -76,20 +106,74 @@ class Near:
         try:
             self._require_leaders()
             await self.drained()
+            now = self.elapsed.at(cut)
+            await self._make_room(now)
             taken = await self._snapshots.keep(base.kept, self._deadline())
         except CrdebugError as error:
             self.why_not = error.clause()
             return None
+        self.changed = taken.changed_most if self._kept and taken.frozen else 0
         sizes = self._job.output_sizes(), self._job.input_size()
-        self._kept.append(_Kept(base, *sizes, taken.changed))
-        bound = proc.available_memory() // 4
-        while len(self._kept) > 1 and sum(each.bytes for each in self._kept) > bound:
-            await self._forget(self._kept[0])
+        copied = not taken.frozen
+        self._kept.append(_Kept(base, *sizes, now, copied))
+        self._holdings.taken(name, now, taken.bytes, taken.changed, copied)
         return base
+
+    async def look(self, cut: tuple[int, ...]) -> tuple[Snapshot, ...]:
+        """What there is, the oldest first. cut: where the job is now."""
+        alone: dict[str, int] = {}
+        with contextlib.suppress(CrdebugError):  # ranks run, or have ended
+            alone = await self._snapshots.sizes(self._deadline())
+        now, here = self.elapsed.at(cut), self.bases()
+        return tuple(
+            Snapshot(each.base.cut, now - each.at, alone.get(each.base.kept), each.copied)
+            for each in sorted(self._kept, key=lambda each: each.at)
+            if each.base in here
+        )
+
+    @property
+    def held(self) -> int:
+        """What all of them hold, in bytes, as far as it is known."""
+        return self._holdings.bytes
+
+    async def _make_room(self, now: float) -> None:
+        """For another one. now: seconds of run. Raises Refused when there is too little memory."""
+        holdings = self._holdings
+        try:
+            whole = sum(proc.own_memory(hold.pid) for hold in self._job.holds)
+        except ProcessLookupError:
+            raise Refused("the job is ending") from None
+        free = proc.available_memory()
+        plan = holdings.plan(now, whole, free)
+        alone: dict[str, int] = {}
+        if plan.drop and plan.tight:
+            alone = await self._snapshots.sizes(self._deadline())
+            holdings.look(alone)
+            plan = holdings.plan(now, whole, free)
+        self.bound = plan.bound
+        for name in plan.drop:
+            gone = next(each for each in self._kept if each.base.kept == name)
+            await self._forget(gone, alone.get(name, 0))
+            alone = {}  # of those beside it that is another number now
+        may = f"snapshots may take {bytes_text(plan.bound)}, a quarter of the memory that is free"
+        if not plan.fits:
+            problem = f"{may}, and the next one may come to {bytes_text(plan.next)}"
+            self._say("none", f"{problem}: none is taken, and ways back begin at checkpoints")
+            raise Refused(problem)
+        if plan.short:
+            self._say("few", f"{may}: fewer of them stay, and ways back may take longer")
+
+    def _say(self, what: str, text: str) -> None:
+        """Once."""
+        if what not in self._told:
+            self._told.add(what)
+            self._tell(JobSays(text))
 
     async def put_back(self, base: Base) -> None:
         """Raises Refused when the processes are not what they were, apart from their memory."""
-        kept = next(each for each in self._kept if each.base == base)
+        kept = next((each for each in self._kept if each.base == base), None)
+        if kept is None:
+            raise Refused("that snapshot was given up")
         try:
             if kept.input != self._job.input_size():
                 raise Refused("the job was sent input since that snapshot, and may have read it")
@@ -117,15 +201,16 @@ class Near:
         if gone:
             raise Refused("its main thread has ended (pthread_exit)", ranks=gone)
 
-    async def _forget_old(self) -> None:
+    async def _forget_others(self) -> None:
+        """Those of processes that are gone."""
         incarnation = self._job.record.incarnation
         for kept in [each for each in self._kept if each.base.incarnation != incarnation]:
             await self._forget(kept)
-        while len(self._kept) >= _MOST:
-            await self._forget(self._kept[0])
 
-    async def _forget(self, kept: _Kept) -> None:
+    async def _forget(self, kept: _Kept, alone: int = 0) -> None:
+        """alone: bytes that it is known to hold alone."""
         self._kept.remove(kept)
+        self._holdings.forget(kept.base.kept, alone)
         await self._snapshots.forget(kept.base.kept, self._deadline())
 
     async def drained(self) -> None:

@@ -52,7 +52,7 @@ class Traveller:
         self._holds: tuple[Hold, ...] = ()  # the ranks that these are of
         self.recorded = Recorded()
         self._checkpoints = Checkpoints(job.directory)
-        self.near = Near(job, lambda: clocks.leaving(self.clocks()))
+        self.near = Near(job, lambda: clocks.leaving(self.clocks()), tell)
         self.ways = 0  # how often the job was brought elsewhere
         self.doubts: list[str] = []  # what the user is to know of the last way
         self.frontier: tuple[int, ...] = ()  # where the job stood before it went back

@@ -13,13 +13,16 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from crdebug.attached.job import AttendedJob
 from crdebug.base.deadline import Deadline
 from crdebug.debugger.rank_commands import timed_waits
 from crdebug.debugger.target import Target, TargetState
+from crdebug.travel.snapshot_cost import LEAST, Costs
 
-NEAR_EVERY = 2.0  # seconds of run between snapshots in memory
+# What is due within so many times the interval is done in one stop.
+_TOGETHER = 1.1
 # Longer waits count only in the main thread. Threads that MPI has started for itself do not count
 # at all (gdbscripts/timed_waits.py), but not in every MPI library are they recognised; and with
 # theirs, of an hour, automatic checkpoints would become that rare.
@@ -36,6 +39,13 @@ class Wait:
     place: Place
     limit: float
     kept: bool
+
+
+class Due(NamedTuple):
+    """What a stop is for."""
+
+    snapshot: bool
+    checkpoint: bool
 
 
 class Pace:
@@ -58,35 +68,75 @@ class Pace:
 
 
 class Pauses:
-    """When a job that runs is to be stopped, for a snapshot or an automatic checkpoint."""
+    """When a job that runs is to be stopped, for a snapshot or an automatic checkpoint; and how
+    long it stood for that."""
 
     def __init__(self, job: AttendedJob) -> None:
+        self.costs = Costs()
         self._job = job
         self._snapshots, self._checkpoints = Pace(), Pace()
-        self._begun = 0.0  # when the job went on the last time; of time.monotonic()
-        self._taken = 0.0  # when the last checkpoint was
+        self._ran_since = 0.0  # of time.monotonic(), as all of these
+        self._stands_since: float | None = None  # by a stop of ours, as far as it is not counted
+        self._pays = self.costs.snapshots  # for that stop
+        self._due = Due(False, False)
+
+    def goes_on(self) -> None:
+        """Ranks go on, for whatever reason."""
+        self._ran_since = time.monotonic()
+        self._count(self._ran_since)
+        self._stands_since = None
+
+    def stands(self) -> None:
+        """They have stopped again."""
+        self.costs.ran(time.monotonic() - self._ran_since)
+
+    def over(self) -> None:
+        """They do not go on by themselves: the user has the job."""
+        self._stands_since = None
 
     def begin(self, every: float) -> float:
-        """The job goes on. Returns for how long, in seconds; 0 if it is not to be stopped. every:
-        seconds of run between two checkpoints, as the user wants it; 0: none."""
-        self._begun = time.monotonic()
-        checkpoints = every * self._checkpoints.factor
-        return min(checkpoints, NEAR_EVERY * self._snapshots.factor)
+        """The job is about to go on. Returns for how long, in seconds. every: seconds of run
+        between two checkpoints at least, as the user wants it."""
+        self._count(time.monotonic())
+        costs = self.costs
+        snapshot = costs.snapshot_interval(every) * self._snapshots.factor
+        checkpoint = costs.checkpoint_interval(every) * self._checkpoints.factor
+        snapshot -= costs.snapshots.since
+        checkpoint -= costs.checkpoints.since
+        after = max(min(snapshot, checkpoint), LEAST)
+        self._due = Due(snapshot <= _TOGETHER * after, checkpoint <= _TOGETHER * after)
+        return after
 
-    async def stopped(self, every: float) -> bool:
-        """The job has stopped for this; returns whether a checkpoint is due."""
-        now = time.monotonic()
+    async def stopped(self, since: float, every: float) -> Due:
+        """The job has been stopped for what is due, which is returned. since: the moment of the
+        interrupt."""
+        self._stands_since = since
         waits = await self._look()
         begin_anew = {each.place: each.limit for each in waits if not each.kept}
-        self._snapshots.stopped(begin_anew, now - self._begun)
-        if now - self._taken < every * self._checkpoints.factor:
-            return False
-        self._checkpoints.stopped({each.place: each.limit for each in waits}, now - self._taken)
-        return True
+        self._snapshots.stopped(begin_anew, since - self._ran_since)
+        costs, due = self.costs, self._due
+        self._pays = costs.snapshots if due.snapshot else costs.checkpoints
+        if due.checkpoint:
+            limits = {each.place: each.limit for each in waits}
+            self._checkpoints.stopped(limits, costs.checkpoints.since)
+            costs.checkpoints.stopped(costs.part_of_checkpoints)
+        if due.snapshot:
+            costs.snapshots.stopped(costs.part_of_snapshots(every))
+        return due
 
-    def taken(self) -> None:
-        """There is a checkpoint, or none could be had."""
-        self._taken = time.monotonic()
+    def taken(self, seconds: float) -> None:
+        """There is a checkpoint, or none could be had, after so many seconds."""
+        if self._stands_since is None:
+            self.costs.checkpoints.expect(seconds)  # nothing was running
+            return
+        self.costs.checkpoints.cost(seconds)
+        self._stands_since += seconds
+
+    def _count(self, now: float) -> None:
+        """What the present stop has cost by now."""
+        if self._stands_since is not None:
+            self._pays.cost(now - self._stands_since)
+            self._stands_since = now
 
     async def _look(self) -> list[Wait]:
         """The waits that count. A rank that has no answer has ended, which is found out anyway."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from crdebug.travel import waits
+from crdebug.travel import snapshot_cost, waits
 from harness.jobs import Heard, run_to_end
 from harness.programs import build
 from harness.travel import history, recorded
@@ -24,7 +24,8 @@ async def test_every_wait_ends_while_checkpoints_and_snapshots_are_taken(
 ) -> None:
     """The main thread goes on making MPI calls meanwhile, with short pauses; MPI's own threads,
     which wait much longer all the time, do not count."""
-    monkeypatch.setattr(waits, "NEAR_EVERY", ONE)
+    for module, name in ((snapshot_cost, "FIRST"), (snapshot_cost, "LEAST"), (waits, "LEAST")):
+        monkeypatch.setattr(module, name, ONE)
     found: dict[int, float] = {}
     pace = waits.Pace.stopped
 
@@ -46,6 +47,7 @@ async def test_every_wait_ends_while_checkpoints_and_snapshots_are_taken(
     )
     async with recorded(program, *arguments, ranks=1, heard=heard) as job:
         history(job).every = ONE
+        history(job).costs.budget = 1.0
         async with asyncio.timeout(100):
             assert await run_to_end(job) == 0, heard.text()
         kept = [base.name for base in history(job).traveller.bases() if base.number]

@@ -11,6 +11,7 @@ from crdebug.timeline.text import Place
 from crdebug.travel.auto_checkpoints import EVERY, Bound
 from crdebug.travel.history import Moment
 from crdebug.travel.overview import Overview
+from crdebug.travel.snapshot_cost import Costs
 
 VIEW = Overview(0, here=(20, 20, 20, 19), ends=(40, 40, 40, 39))
 
@@ -42,6 +43,7 @@ class FakeHistory:
         self.recorded = True
         self.every = EVERY
         self.automatic = FakeAutomatic()
+        self.costs = Costs()
         self.survey = FakeSurvey()
         self.branching = FakeBranching()
         self.marks: dict[str, Moment] = {}

@@ -16,6 +16,7 @@ from crdebug.commands.preferences import begin_with, prefer, read_preferences
 from crdebug.commands.results import Text
 from crdebug.commands.standard import standard
 from crdebug.travel.auto_checkpoints import EVERY, Bound
+from crdebug.travel.snapshot_cost import BUDGET
 
 pytestmark = pytest.mark.unit
 
@@ -42,14 +43,14 @@ async def run(context: Context, line: str) -> str:
 @pytest.mark.parametrize(
     ("text", "seconds", "shown"),
     [
-        ("on", EVERY, "every 10 s while the job runs"),
+        ("on", EVERY, "at most every 10 s while the job runs"),
         ("off", 0.0, "off"),
-        ("3", 3.0, "every 3 s while the job runs"),
-        ("0.5", 0.5, "every 0.5 s while the job runs"),
-        ("5s", 5.0, "every 5 s while the job runs"),
-        ("1.5M", 90.0, "every 1.5 min while the job runs"),
-        ("2 h", 7200.0, "every 2 h while the job runs"),
-        ("3600", 3600.0, "every 1 h while the job runs"),
+        ("3", 3.0, "at most every 3 s while the job runs"),
+        ("0.5", 0.5, "at most every 0.5 s while the job runs"),
+        ("5s", 5.0, "at most every 5 s while the job runs"),
+        ("1.5M", 90.0, "at most every 1.5 min while the job runs"),
+        ("2 h", 7200.0, "at most every 2 h while the job runs"),
+        ("3600", 3600.0, "at most every 1 h while the job runs"),
     ],
 )
 async def test_how_often(
@@ -71,6 +72,38 @@ async def test_what_is_no_interval_changes_nothing(
     with pytest.raises(BadInput, match=f"'{text}' is neither 'on' nor 'off'"):
         await run(context, f"set auto-checkpoint {text}")
     assert session.history.every == EVERY
+
+
+@pytest.mark.parametrize(
+    ("text", "part", "shown"),
+    [
+        ("on", BUDGET, "2% of the run"),
+        ("off", 0.0, "off"),
+        ("0", 0.0, "off"),
+        ("0%", 0.0, "off"),
+        ("5", 0.05, "5% of the run"),
+        ("0.25 %", 0.0025, "0.25% of the run"),
+        ("100%", 1.0, "100% of the run"),
+    ],
+)
+async def test_what_snapshots_may_cost(
+    session: FakeSession, context: Context, text: str, part: float, shown: str
+) -> None:
+    assert session.history is not None
+    session.history.costs.budget = 0.77
+    assert await run(context, f"set snapshot-cost {text}") == f"snapshot-cost: {shown}"
+    assert session.history.costs.budget == part
+    assert await run(context, "show snapshot-cost") == f"snapshot-cost: {shown} (set here)"
+
+
+@pytest.mark.parametrize("text", ["101%", "-1", "2s", "yes", "1e1", "٣", "2 5", "%", "2%%"])
+async def test_what_is_no_part_of_the_run_changes_nothing(
+    session: FakeSession, context: Context, text: str
+) -> None:
+    assert session.history is not None
+    with pytest.raises(BadInput, match="is no part of the run"):
+        await run(context, f"set snapshot-cost {text}")
+    assert session.history.costs.budget == BUDGET
 
 
 @pytest.mark.parametrize(
@@ -141,7 +174,9 @@ async def test_a_likely_slip_is_guessed(context: Context) -> None:
         await run(context, "set auto-chekpoint off")
 
 
-@pytest.mark.parametrize("line", ["set auto-checkpoint", "set", "set auto-checkpoint-disk"])
+@pytest.mark.parametrize(
+    "line", ["set auto-checkpoint", "set snapshot-cost", "set", "set auto-checkpoint-disk"]
+)
 async def test_a_value_is_needed(context: Context, line: str) -> None:
     with pytest.raises(BadInput, match="is missing"):
         await run(context, line)
@@ -239,7 +274,7 @@ async def test_the_config_file_holds_in_every_session(
         f"pager: off ({file}:2)",
         f"on-hangup: kill ({file}:3)",
         f"limit-stop: 7.5 s ({file}:4)",
-        f"auto-checkpoint: every 3 s while the job runs ({file}:6)",
+        f"auto-checkpoint: at most every 3 s while the job runs ({file}:6)",
         f"signal: SIGTSTP ({file}:7)",
         "limit-dump: 10 min (default)",
     ):

@@ -1,0 +1,116 @@
+"""How long the job runs between two stops of crdebug's own, so that these cost no more than a part
+of the run. Pure; all times are in seconds.
+
+What a snapshot costs is the time for which the job stands for it, from the interrupt until ranks go
+on, and what they lose afterwards: the first write to each page that a frozen snapshot shares with a
+rank is a fault and a copy. Of these there are as many as pages were changed from one
+snapshot to the next, which the later one tells (`KeptInfo.changed`); so they are counted with the
+later one. All ranks run at once, and wait for each other: the one that has changed most counts.
+Pages that are new to a rank are counted too, though they would have cost nearly as much without a
+snapshot. Of a snapshot that was copied there are no such faults, nor of the first one, which shares
+its pages with none before it.
+
+What checkpoints cost is the time for which the job stands. They get half of the budget at most, and
+snapshots what the checkpoints leave.
+"""
+
+from __future__ import annotations
+
+import math
+
+BUDGET = 0.02  # of the run, if the user does not choose
+CHECKPOINTS = 0.5  # of the budget
+
+FIRST = 2.0  # of run before the first snapshot, when nobody knows what one costs
+LEAST = 0.5  # between two snapshots: to repeat half a second takes about as long as to put one back
+GREATEST = 600.0  # between two snapshots, whatever one cost
+# between two checkpoints, whatever one costs: so much has to be repeated when there is no snapshot
+GREATEST_CHECKPOINT = 300.0
+
+# A fault that copies a page of 4 KiB takes 2.9 microseconds of the processor, also where the pages
+# were huge ones, which the kernel splits then. Measured with Linux 6 in a virtual machine, where
+# faults take longer than on bare metal.
+COPYING = 0.8 / (1 << 30)  # per byte
+
+
+class Stops:
+    """The stops of one kind: what they have cost, and when the next one is due.
+
+    since: how long the job has run since the last one.  spent: on all of them.
+    """
+
+    def __init__(self, greatest: float) -> None:
+        self.since = self.spent = 0.0
+        self.count = 0
+        self._greatest = greatest
+        self._owed = 0.0  # when the last one was over; the run since pays it off
+
+    def ran(self, seconds: float) -> None:
+        self.since += seconds
+
+    def stopped(self, part: float) -> None:
+        """The job has been stopped for the next one. part: of the run that they may cost."""
+        paid = self.since >= self._greatest
+        self._owed = 0.0 if paid else max(self._owed - part * self.since, 0.0)
+        self.since = 0.0
+        self.count += 1
+
+    def cost(self, seconds: float) -> None:
+        """The last one has cost so much more."""
+        self.spent += seconds
+        self._owed += seconds
+
+    def expect(self, seconds: float) -> None:
+        """The next one will cost about so much; what was to be paid off does not count any more."""
+        self._owed = seconds
+
+    def interval(self, part: float, least: float) -> float:
+        """From the last one to the next; for ever, if they may cost nothing."""
+        if not part:
+            return math.inf
+        return max(min(self._owed / part, self._greatest), least)
+
+    def takes(self, part: float, least: float) -> float:
+        """What they cost now, as a part of the run, but no more than the part that they may."""
+        interval = self.interval(part, least)
+        return min(self._owed / interval, part) if interval else 0.0
+
+
+class Costs:
+    """What the snapshots and the automatic checkpoints of a job cost. budget: what they may cost
+    together, as a part of the run; 0: no snapshots are taken while the job runs."""
+
+    def __init__(self) -> None:
+        self.budget = BUDGET
+        self.run = 0.0
+        self.snapshots = Stops(GREATEST)
+        self.checkpoints = Stops(GREATEST_CHECKPOINT)
+
+    def ran(self, seconds: float) -> None:
+        self.run += seconds
+        self.snapshots.ran(seconds)
+        self.checkpoints.ran(seconds)
+
+    @property
+    def spent(self) -> float:
+        """On all stops, as a part of the run."""
+        spent = self.snapshots.spent + self.checkpoints.spent
+        return spent / self.run if self.run else 0.0
+
+    @property
+    def part_of_checkpoints(self) -> float:
+        """Where there are no snapshots, as much as there is for checkpoints by default."""
+        return CHECKPOINTS * (self.budget or BUDGET)
+
+    def part_of_snapshots(self, every: float) -> float:
+        """every: the least interval of checkpoints; 0: there are none."""
+        if not self.budget or not every:
+            return self.budget
+        return self.budget - self.checkpoints.takes(self.part_of_checkpoints, every)
+
+    def snapshot_interval(self, every: float) -> float:
+        part = self.part_of_snapshots(every)
+        return self.snapshots.interval(part, LEAST if self.snapshots.count else FIRST)
+
+    def checkpoint_interval(self, every: float) -> float:
+        return self.checkpoints.interval(self.part_of_checkpoints, every)
