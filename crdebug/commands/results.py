@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from crdebug.session.waiting import AtBarrier
     from crdebug.travel.branching import Compared
     from crdebug.travel.goto_partner import OnTheWay
+    from crdebug.travel.memory_snapshots import Stock
     from crdebug.travel.overview import Overview
 
 T = TypeVar("T", bound=Hashable)
@@ -227,6 +228,15 @@ class Whereabouts:
 
 
 @dataclass(frozen=True, slots=True)
+class Snapshots:
+    """The snapshots in memory, seen from a rank. marks: names and cuts."""
+
+    focus: int
+    stock: Stock
+    marks: tuple[tuple[str, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Timeline:
     """The job's history as a whole."""
 
@@ -297,6 +307,7 @@ Result = (
     | Messages
     | Comparison
     | Whereabouts
+    | Snapshots
     | Timeline
     | Text
     | Killed

@@ -1,4 +1,4 @@
-"""The history as a whole: when, info timeline, timeline --html."""
+"""The history as a whole: when, info timeline, timeline --html, info snapshots."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from crdebug.base.errors import BadInput, Refused
 from crdebug.commands.arguments import Completes, flag, rest
 from crdebug.commands.history import HISTORY, history
 from crdebug.commands.registry import Call, Requires
-from crdebug.commands.results import Result, Text, Timeline, Whereabouts
+from crdebug.commands.results import Result, Snapshots, Text, Timeline, Whereabouts
 
 HTML = flag("--html", "write a page for a browser, which needs nothing else")
 FILE = rest("FILE", "where to write it", default="", completes=Completes.FILE)
@@ -44,6 +44,25 @@ are a1, a2, ...; see 'help set'.
 async def info_timeline(call: Call) -> Result:
     past = history(call)
     return Timeline(past.overview(past.focus(call.ranks)))
+
+
+@HISTORY.command(
+    "info snapshots",
+    """
+Show the snapshots of the job in memory, the oldest first, and what they cost.
+
+They are taken while the job runs, as often as 'set snapshot-cost' allows, and on ways back. A
+snapshot's memory is what only it holds. It is frozen if it is a clone of the ranks, which shares
+their memory until they change it, else copied.
+""",
+    requires=Requires.ANY,
+    ranks=True,
+)
+async def info_snapshots(call: Call) -> Result:
+    past = history(call)
+    stock = await past.stock()
+    marks = tuple((name, mark.cut) for name, mark in past.marks.items())
+    return Snapshots(past.focus(call.ranks), stock, marks)
 
 
 @HISTORY.command(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from crdebug.travel.branching import Branching, Compared
 from crdebug.travel.call_sites import leave_hold
 from crdebug.travel.goto_partner import Partner, Partners
 from crdebug.travel.last import Last
+from crdebug.travel.memory_snapshots import Stock
 from crdebug.travel.overview import Overview, Survey
 from crdebug.travel.replay import divergence, diverges
 from crdebug.travel.restore_points import StartOfHistory
@@ -273,6 +275,22 @@ class History:
         marks = [Place(name, at.cut) for name, at in self.marks.items() if at.branch == current]
         branches = tuple(self.branching.branches.known.values())
         return self.survey.overview(focus, marks, bool(self.every), branches)
+
+    async def stock(self) -> Stock:
+        """The snapshots in memory, and what they have cost."""
+        costs, near = self.costs, self.traveller.near
+        run = costs.run or math.inf
+        return Stock(
+            await near.look(self.traveller.cut()),
+            near.held,
+            near.bound,
+            near.why_not,
+            costs.run,
+            costs.budget,
+            costs.snapshots.spent / run,
+            costs.checkpoints.spent / run,
+            costs.snapshot_interval(self.every),
+        )
 
     async def mark(self, name: str, focus: int) -> None:
         """Give this place a name."""

@@ -42,13 +42,34 @@ class _Kept:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One of them, as it is shown. age: in seconds of run.  alone: bytes that only it holds; None
-    while that cannot be asked.  copied: it is no frozen clone of the ranks."""
+    """One of them, as it is shown. age: in seconds of run; below 0, it lies ahead.  alone: bytes
+    that only it holds; None while that cannot be asked.  copied: it is no frozen clone of the
+    ranks."""
 
     cut: tuple[int, ...]
     age: float
     alone: int | None
     copied: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """All of them, and what they cost. kept: the oldest first.  held, bound: what all hold, and may
+    hold, in bytes; bound 0: not known yet.  why_not: the last one could not be taken, or "".
+
+    run: in seconds.  budget, snapshots, checkpoints: what stops may cost, and what was spent on
+    each kind, as parts of the run.  interval: seconds of run between two snapshots now.
+    """
+
+    kept: tuple[Snapshot, ...]
+    held: int
+    bound: int
+    why_not: str
+    run: float
+    budget: float
+    snapshots: float
+    checkpoints: float
+    interval: float
 
 
 class Near:
@@ -112,6 +133,7 @@ class Near:
         except CrdebugError as error:
             self.why_not = error.clause()
             return None
+        self.why_not = ""
         self.changed = taken.changed_most if self._kept and taken.frozen else 0
         sizes = self._job.output_sizes(), self._job.input_size()
         copied = not taken.frozen
@@ -120,7 +142,7 @@ class Near:
         return base
 
     async def look(self, cut: tuple[int, ...]) -> tuple[Snapshot, ...]:
-        """What there is, the oldest first. cut: where the job is now."""
+        """Those of the job as it is, the oldest first. cut: where it is now."""
         alone: dict[str, int] = {}
         with contextlib.suppress(CrdebugError):  # ranks run, or have ended
             alone = await self._snapshots.sizes(self._deadline())

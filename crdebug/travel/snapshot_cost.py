@@ -61,8 +61,8 @@ class Stops:
         self._owed += seconds
 
     def expect(self, seconds: float) -> None:
-        """The next one will cost about so much; what was to be paid off does not count any more."""
-        self._owed = seconds
+        """There is one that costs nothing, and the next one will cost about so much."""
+        self._owed, self.since = seconds, 0.0
 
     def interval(self, part: float, least: float) -> float:
         """From the last one to the next; for ever, if they may cost nothing."""

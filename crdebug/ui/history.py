@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from crdebug.timeline.text import timeline_text, when_text
+from crdebug.base.units import bytes_text
+from crdebug.timeline.text import clock_text, timeline_text, when_text
 from crdebug.ui.tables import table
 
 if TYPE_CHECKING:
     from crdebug.base.events import Location
     from crdebug.base.ranks import RankSet
     from crdebug.travel.goto_partner import OnTheWay
+    from crdebug.travel.memory_snapshots import Stock
     from crdebug.travel.overview import Overview
 
 
@@ -42,6 +44,42 @@ def timeline(overview: Overview, width: int = 0) -> str:
         width=width or 80,
         focus=overview.focus,
     )
+
+
+def snapshot_table(
+    stock: Stock, focus: int, marks: Iterable[tuple[str, tuple[int, ...]]], width: int = 0
+) -> str:
+    """Snapshots in memory, seen from a rank; below them, what they hold and cost."""
+    rows = []
+    for each in stock.kept:
+        names = ", ".join(name for name, cut in marks if cut == each.cut)
+        rows.append(
+            (
+                clock_text(each.cut[focus]) + (f" ({names})" if names else ""),
+                f"{each.age:.1f} s ago" if each.age >= 0 else f"{-each.age:.1f} s ahead",
+                "" if each.alone is None else bytes_text(each.alone),
+                "copied" if each.copied else "frozen",
+            )
+        )
+    header = (f"rank {focus} at", "taken", "memory", "way")
+    lines = [table(header, rows, width) if rows else "there are no snapshots"]
+    if stock.why_not:
+        lines.append(f"the last one could not be taken: {stock.why_not}")
+    if stock.bound:
+        held, bound = bytes_text(stock.held), bytes_text(stock.bound)
+        lines.append(f"together they hold {held} at most, and may hold {bound}")
+    parts = f"snapshots {_percent(stock.snapshots)}, checkpoints {_percent(stock.checkpoints)}"
+    lines.append(f"stops for them have cost, of {stock.run:.1f} s of run: {parts}")
+    if not stock.budget:
+        lines.append("none are taken while the job runs ('set snapshot-cost')")
+    else:
+        budget = f"'set snapshot-cost' allows {_percent(stock.budget)}"
+        lines.append(f"{budget}: a snapshot every {stock.interval:.1f} s of run now")
+    return "\n".join(lines)
+
+
+def _percent(part: float) -> str:
+    return f"{part * 100:.2g}%"
 
 
 def message_table(on_the_way: OnTheWay, width: int = 0) -> str:

@@ -34,6 +34,7 @@ from crdebug.commands.results import (
     Said,
     Sets,
     Several,
+    Snapshots,
     Stopped,
     Text,
     Threads,
@@ -46,7 +47,7 @@ from crdebug.debugger.answers import classes
 from crdebug.debugger.target import PointKind
 from crdebug.ui.answers import compared, errors, values
 from crdebug.ui.charts import pictured, plotted
-from crdebug.ui.history import message_table, timeline, when
+from crdebug.ui.history import message_table, snapshot_table, timeline, when
 from crdebug.ui.listing import checkpoint_table, checkpoint_taken, killed
 from crdebug.ui.source import SourceLines
 from crdebug.ui.stacks import tree
@@ -138,6 +139,8 @@ def _lines(result: Result, width: int) -> Iterator[str]:  # noqa: C901 - a case 
             yield message_table(result.on_the_way, width)
         case Whereabouts():
             yield when(result.overview, result.ranks)
+        case Snapshots():
+            yield snapshot_table(result.stock, result.focus, result.marks, width)
         case Timeline():
             yield timeline(result.overview, width)
         case Text():

@@ -1,4 +1,4 @@
-"""when, info timeline, timeline --html and automatic checkpoints, on a real job."""
+"""when, info timeline, timeline --html, automatic checkpoints and snapshots, on a real job."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from harness.browser import browser, document_after_loading
 from harness.jobs import Heard, run_to_end
 from harness.page import data_of
 from harness.programs import build, source
-from harness.travel import history, recorded, run_to
+from harness.travel import ONE, history, recorded, run_to
 
 # Looks at the first message that rank 0 received: at the call, and at its arrow.
 LOOK = """<script>
@@ -142,3 +142,38 @@ async def test_checkpoints_are_taken_while_the_job_runs_and_thinned() -> None:
         ]
         told = [event.text for event in heard.events if isinstance(event, JobSays)]
         assert sum("the first and the last one stay" in text for text in told) == 1
+
+
+async def test_snapshots_that_were_taken_while_the_job_ran_are_shown() -> None:
+    async with recorded(build("memory"), "--steps", 10**9, "--delay-us", 1000, ranks=2) as job:
+        past = history(job)
+        assert (await said(job, "info snapshots"))[0] == "there are no snapshots"
+        assert await said(job, "set snapshot-cost 50%") == ["snapshot-cost: 50% of the run"]
+        running = asyncio.create_task(job.resume(job.ranks))
+        await Deadline(120).until(lambda: len(past.traveller.near.bases()) >= 3, "3 snapshots")
+        await job.interrupt()
+        await running
+        header, *lines = await said(job, "[1] info snapshots")
+        assert header.split() == ["rank", "1", "at", "taken", "memory", "way"]
+        count = len(past.traveller.near.bases())
+        rows = [
+            re.fullmatch(
+                r"(?:tick|in call) (\d+) +([\d.]+) s ago +[\d.]+ \w+ +(frozen|copied)", line
+            )
+            for line in lines[:count]
+        ]
+        found = [(int(match[1]), float(match[2])) for match in rows if match is not None]
+        assert len(found) == count, lines
+        ticks, ages = zip(*found, strict=True)
+        assert list(ticks) == sorted(ticks) and ticks[-1] <= past.now(1).tick
+        assert list(ages) == sorted(ages, reverse=True)
+        held, cost, allowed = lines[count:]
+        assert held.startswith("together they hold ")
+        spent = re.fullmatch(r"stops .* ([\d.]+) s of run: snapshots (\S+)%, checkpoints 0%", cost)
+        assert spent is not None and ages[0] < float(spent[1]) and 0 < float(spent[2]) < 100, cost
+        assert allowed.startswith("'set snapshot-cost' allows 50%: a snapshot every ")
+        # What was taken is still there, and no other one is due but the checkpoint.
+        await said(job, "set snapshot-cost off")
+        assert await past.begin_run() > ONE / 2
+        assert (await said(job, "info snapshots"))[-1].startswith("none are taken while the job")
+        assert len(past.traveller.near.bases()) == count

@@ -10,9 +10,11 @@ from crdebug.timeline.branches import Branches
 from crdebug.timeline.text import Place
 from crdebug.travel.auto_checkpoints import EVERY, Bound
 from crdebug.travel.history import Moment
+from crdebug.travel.memory_snapshots import Stock
 from crdebug.travel.overview import Overview
 from crdebug.travel.snapshot_cost import Costs
 
+STOCK = Stock((), 0, 0, "", 0.0, 0.02, 0.0, 0.0, 2.0)
 VIEW = Overview(0, here=(20, 20, 20, 19), ends=(40, 40, 40, 39))
 
 
@@ -48,6 +50,7 @@ class FakeHistory:
         self.branching = FakeBranching()
         self.marks: dict[str, Moment] = {}
         self.view = VIEW
+        self.snapshots = STOCK
         self.last = 0
 
     def focus(self, ranks: RankSet) -> int:
@@ -59,6 +62,9 @@ class FakeHistory:
     def overview(self, focus: int) -> Overview:
         marks = tuple(Place(name, moment.cut) for name, moment in self.marks.items())
         return replace(self.view, focus=focus, marks=marks, keeps=bool(self.every))
+
+    async def stock(self) -> Stock:
+        return self.snapshots
 
     async def mark(self, name: str, focus: int) -> None:
         self.marks[name] = Moment(focus, self.view.here, self.view.ends[focus] // 2)

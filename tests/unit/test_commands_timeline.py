@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fake_history import VIEW
+from fake_history import STOCK, VIEW
 from fake_session import FakeSession, as_session
 
 from crdebug.base.errors import BadInput, Refused
@@ -19,6 +19,7 @@ from crdebug.timeline.matching import Matching
 from crdebug.timeline.page import Picture, page, save
 from crdebug.timeline.text import Place, steps, timeline_text
 from crdebug.travel.history import Moment
+from crdebug.travel.memory_snapshots import Snapshot, Stock
 from crdebug.ui.render import render
 
 pytestmark = pytest.mark.unit
@@ -85,7 +86,9 @@ async def test_what_is_near_and_where_history_begins(
     ]
 
 
-@pytest.mark.parametrize("command", ["when", "info timeline", "timeline", "timeline --html x"])
+@pytest.mark.parametrize(
+    "command", ["when", "info timeline", "timeline", "timeline --html x", "info snapshots"]
+)
 async def test_a_job_that_crdebug_did_not_start_has_no_history(
     session: FakeSession, context: Context, command: str
 ) -> None:
@@ -97,6 +100,55 @@ async def test_a_job_that_crdebug_did_not_start_has_no_history(
 async def test_a_mark_is_said(session: FakeSession, context: Context) -> None:
     assert await said(context, "[2] mark here") == ["mark here: tick 10 of rank 2"]
     assert "mark: here (tick 10)" in await said(context, "when")
+
+
+# ---- info snapshots ----------------------------------------------------------------------------
+
+
+async def test_snapshots_are_a_table_with_what_they_hold_and_cost(
+    session: FakeSession, context: Context
+) -> None:
+    assert session.history is not None
+    here = VIEW.here
+    session.history.marks["m1"] = Moment(0, here, 20)
+    session.history.snapshots = Stock(
+        (
+            Snapshot((2, 3, 2, 2), 61.26, 12 << 20, True),
+            Snapshot(here, 0.04, 0, False),
+            Snapshot((40, 40, 40, 39), -3.0, None, False),
+        ),
+        *(40 << 20, 5 << 30, "", 62.0, 0.02, 0.0123, 0.005, 3.25),
+    )
+    assert await said(context, "info snapshots") == [
+        "rank 0 at     taken        memory   way",
+        "tick 1        61.3 s ago   12 MiB   copied",
+        "tick 10 (m1)  0.0 s ago    0 bytes  frozen",
+        "tick 20       3.0 s ahead           frozen",
+        "together they hold 40 MiB at most, and may hold 5 GiB",
+        "stops for them have cost, of 62.0 s of run: snapshots 1.2%, checkpoints 0.5%",
+        "'set snapshot-cost' allows 2%: a snapshot every 3.2 s of run now",
+    ]
+    assert (await said(context, "[1] info snapshots"))[:2] == [
+        "rank 1 at     taken        memory   way",
+        "in call 2     61.3 s ago   12 MiB   copied",
+    ]
+
+
+async def test_why_there_are_no_snapshots(session: FakeSession, context: Context) -> None:
+    assert session.history is not None
+    assert await said(context, "info snapshots") == [
+        "there are no snapshots",
+        "stops for them have cost, of 0.0 s of run: snapshots 0%, checkpoints 0%",
+        "'set snapshot-cost' allows 2%: a snapshot every 2.0 s of run now",
+    ]
+    none = replace(STOCK, why_not="a rank has ended", budget=0.0)
+    session.history.snapshots = none
+    assert await said(context, "info snapshots") == [
+        "there are no snapshots",
+        "the last one could not be taken: a rank has ended",
+        "stops for them have cost, of 0.0 s of run: snapshots 0%, checkpoints 0%",
+        "none are taken while the job runs ('set snapshot-cost')",
+    ]
 
 
 # ---- info timeline -----------------------------------------------------------------------------

@@ -1,0 +1,176 @@
+"""Snapshots of a job that is none: which are given up, and what the user is told."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from fake_target import FakeTarget
+
+from crdebug.base.events import Event, JobSays
+from crdebug.base.settings import Settings
+from crdebug.debugger.job_snapshot import KeptJob
+from crdebug.debugger.target import KeptInfo
+from crdebug.node import proc
+from crdebug.travel import memory_snapshots
+from crdebug.travel.memory_snapshots import Near
+
+pytestmark = pytest.mark.unit
+
+MIB = 1 << 20
+
+
+class Kernel:
+    """Two ranks of so much memory each. free: without snapshots.  changed: by each rank, from one
+    snapshot to the next."""
+
+    def __init__(self, free: int, memory: int = 100 * MIB, changed: int = 100 * MIB) -> None:
+        self.free, self.memory, self.changed = free, memory, changed
+        self.frozen = True
+        self.kept: list[str] = []
+        self.asked = 0
+
+    # what Near asks of Snapshots
+
+    async def keep(self, name: str, deadline: object) -> KeptJob:
+        self.kept.append(name)
+        first = len(self.kept) == 1
+        changed = self.memory if first else self.changed
+        small = KeptInfo(self.memory, changed // 2, self.frozen)
+        return KeptJob(name, {0: KeptInfo(self.memory, changed, self.frozen), 1: small})
+
+    async def forget(self, name: str, deadline: object) -> None:
+        self.kept.remove(name)
+
+    async def sizes(self, deadline: object) -> dict[str, int]:
+        self.asked += 1
+        return dict.fromkeys(self.kept, 3 * self.changed // 2)
+
+
+class Job:
+    near: Near
+
+    def __init__(self, kernel: Kernel, patch: pytest.MonkeyPatch) -> None:
+        self.kernel = kernel
+        self.told: list[str] = []
+        self.record = SimpleNamespace(incarnation=1, branch="main", pid=1)
+        self.holds = (SimpleNamespace(rank=0, pid=10), SimpleNamespace(rank=1, pid=11))
+        self.group = {0: FakeTarget(0)}
+        self.settings = Settings()
+        patch.setattr(memory_snapshots, "Snapshots", lambda group: kernel)
+        patch.setattr(memory_snapshots, "leader_has_ended", lambda pid: False)
+        patch.setattr(proc, "own_memory", lambda pid: kernel.memory)
+        patch.setattr(proc, "available_memory", lambda: kernel.free - self.near.held)
+        self.near = Near(self, frozenset, self.tell)  # type: ignore[arg-type]
+        patch.setattr(self.near, "drained", self.drained)
+        self.place = 0
+
+    def tell(self, event: Event) -> None:
+        assert isinstance(event, JobSays)
+        self.told.append(event.text)
+
+    async def drained(self) -> None:
+        pass
+
+    def output_sizes(self) -> tuple[int, ...]:
+        return (0, 0)
+
+    def input_size(self) -> int:
+        return 0
+
+    async def run(self, times: int = 1) -> int:
+        """Returns how many snapshots were taken on the way."""
+        taken = 0
+        for _ in range(times):
+            before = (self.place, self.place)
+            self.place += 10
+            now = (self.place, self.place)
+            self.near.elapsed.ran(before, now, 1.0)
+            taken += await self.near.keep(now) is not None
+        return taken
+
+
+async def test_what_was_changed_on_the_rank_that_changed_most_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job = Job(Kernel(1 << 40), monkeypatch)
+    assert await job.run() == 1
+    assert job.near.changed == 0, "the first one shares its pages with none before it"
+    assert await job.run() == 1
+    assert job.near.changed == 100 * MIB
+    job.kernel.frozen = False
+    assert await job.run() == 1
+    assert job.near.changed == 0, "no page is shared with one that was copied"
+
+
+async def test_a_place_is_kept_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(Kernel(1 << 40), monkeypatch)
+    await job.run(3)
+    again = await job.near.keep((job.place, job.place))
+    assert again is not None and again.kept == job.kernel.kept[-1]
+    assert len(job.kernel.kept) == 3
+
+
+async def test_with_little_memory_there_are_fewer_and_the_user_is_told_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """150 MiB are changed each time: within 500 MiB there is room for three states."""
+    job = Job(Kernel(2000 * MIB), monkeypatch)
+    assert await job.run(10) == 10
+    assert len(job.kernel.kept) == 3
+    assert job.near.held <= 300 * MIB
+    assert job.told == [
+        "snapshots may take 500 MiB, a quarter of the memory that is free: fewer of them stay, and "
+        "ways back may take longer"
+    ]
+    assert job.kernel.asked >= 7
+
+
+async def test_without_room_for_one_none_is_taken_and_none_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job = Job(Kernel(2000 * MIB), monkeypatch)
+    await job.run(2)
+    job.kernel.free = 400 * MIB
+    assert await job.run(3) == 0
+    assert job.kernel.kept == [] and job.near.bases() == []
+    assert job.near.why_not == (
+        "snapshots may take 100 MiB, a quarter of the memory that is free, and the next one may "
+        "come to 150 MiB"
+    )
+    assert job.told == [f"{job.near.why_not}: none is taken, and ways back begin at checkpoints"]
+    job.kernel.free = 2000 * MIB
+    assert await job.run() == 1
+    assert job.near.why_not == ""
+
+
+async def test_a_copy_may_take_all_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(Kernel(2400 * MIB, changed=0), monkeypatch)
+    job.kernel.frozen = False
+    assert await job.run(20) == 20
+    held = len(job.kernel.kept)
+    job.kernel.changed = 100 * MIB
+    assert await job.run(20) == 20
+    assert 1 < len(job.kernel.kept) < held
+
+
+async def test_those_of_another_incarnation_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(Kernel(1 << 40), monkeypatch)
+    await job.run(5)
+    job.record.incarnation = 2
+    assert job.near.bases() == []
+    await job.run()
+    assert job.kernel.kept == ["s6"]
+
+
+async def test_they_are_shown_with_their_ages_and_what_they_hold_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job = Job(Kernel(1 << 40), monkeypatch)
+    await job.run(3)
+    shown = await job.near.look((job.place, job.place))
+    assert [each.age for each in shown] == pytest.approx([2.0, 1.0, 0.0])
+    assert [each.alone for each in shown] == [150 * MIB] * 3
+    assert not any(each.copied for each in shown)
+    behind = await job.near.look((10, 10))
+    assert [each.age for each in behind] == pytest.approx([0.0, -1.0, -2.0])
