@@ -32,6 +32,9 @@ from harness import ending, leaks
 pytest_plugins = ("pytester", "harness.again", "harness.works_with")
 os.environ["CRDEBUG_STRICT"] = "1"  # warnings of the native part are errors
 os.environ["CRDEBUG_CONFIG"] = os.devnull  # what the user of this machine prefers is not tested
+# A rank that waits lets others have its processor: several jobs run side by side on two of them.
+os.environ["OMPI_MCA_mpi_yield_when_idle"] = "1"  # noqa: SIM112 - as Open MPI spells it
+os.environ["MPIR_CVAR_POLLS_BEFORE_YIELD"] = "1"
 
 
 def _nothing() -> str | None:

@@ -60,16 +60,26 @@ class Running:
         self._count = ranks
         self.ranks: tuple[Rank, ...] = ()
 
-    def wait(self, condition: Callable[[], bool], what: str, seconds: float = 200.0) -> None:
-        """Until it holds. Raises AssertionError when the job ends before, or the time."""
+    def wait(
+        self,
+        condition: Callable[[], bool],
+        what: str,
+        seconds: float = 200.0,
+        every: float = 0.005,
+    ) -> None:
+        """Until it holds. Raises AssertionError when the job ends before, or the time.
+
+        every: seconds between two looks.
+        """
         deadline = Deadline(seconds)
         while not condition():
             assert self._process.poll() is None, f"the job ended before {what}:\n{self.output()}"
             assert deadline.left > 0, f"waited {seconds:g} s for {what}"
-            asyncio.run(asyncio.sleep(0.005))
+            asyncio.run(asyncio.sleep(every))
 
     def find(self) -> tuple[Rank, ...]:
-        self.wait(self._found, "all ranks have come to MPI_Init")
+        # This looks at all processes of the machine: more often it would keep the job from coming.
+        self.wait(self._found, "all ranks have come to MPI_Init", every=0.05)
         return self.ranks
 
     def _found(self) -> bool:
