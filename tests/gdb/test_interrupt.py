@@ -18,7 +18,11 @@ from crdebug.debugger.target import BreakpointChanged, BreakpointRequest, Notice
 from crdebug.node.signals import tgkill
 from harness.gdbs import use_gdb
 
-ROUNDS = int(os.environ.get("CRDEBUG_TEST_RACES", "120"))
+
+@pytest.fixture
+def rounds(thorough: bool) -> int:
+    """How often a race is run."""
+    return int(os.environ.get("CRDEBUG_TEST_RACES", "120" if thorough else "48"))
 
 
 async def held_and_heard(
@@ -92,7 +96,7 @@ async def test_the_program_does_not_notice(launch: Launch, spawn: Spawn) -> None
     ids=" ".join,
 )
 async def test_races_with_a_breakpoint(
-    launch: Launch, spawn: Spawn, arguments: tuple[str, ...]
+    launch: Launch, spawn: Spawn, arguments: tuple[str, ...], rounds: int
 ) -> None:
     """Interrupt a rank that is about to hit a breakpoint, again and again.
 
@@ -104,7 +108,7 @@ async def test_races_with_a_breakpoint(
     inserted = await target.insert_breakpoint(BreakpointRequest("hot"), soon())
     chance = random.Random(len(arguments))
     won: Counter[StopReason] = Counter()
-    for turn in range(ROUNDS):
+    for turn in range(rounds):
         await target.resume(soon())
         for _ in range(chance.randrange(30)):
             await asyncio.sleep(0)
@@ -135,7 +139,7 @@ async def test_races_with_a_breakpoint(
     assert await number(target, "continued") == 0
 
 
-async def test_no_hit_is_lost(launch: Launch, spawn: Spawn) -> None:
+async def test_no_hit_is_lost(launch: Launch, spawn: Spawn, rounds: int) -> None:
     """Each passage is told; twice when GDB was interrupted in its step off the breakpoint by a stop
     of another thread: it forgets that the thread was to be stepped (docs/limits.md)."""
     process = spawn("threads=2", "pace=10", "spin")
@@ -144,7 +148,7 @@ async def test_no_hit_is_lost(launch: Launch, spawn: Spawn) -> None:
     await target.resume(soon())
     stop = await soon().wait(target.stopped(), "a hit")
     passages = [await number(target, "n")]
-    while len(passages) < ROUNDS:
+    while len(passages) < rounds:
         await target.resume(soon())
         stop = await target.interrupt(soon())
         if stop.reason is StopReason.BREAKPOINT:
@@ -152,13 +156,13 @@ async def test_no_hit_is_lost(launch: Launch, spawn: Spawn) -> None:
     assert sorted({*passages}) == [*range(passages[0], passages[-1] + 1)]
 
 
-async def test_races_with_steps(launch: Launch, spawn: Spawn) -> None:
+async def test_races_with_steps(launch: Launch, spawn: Spawn, rounds: int) -> None:
     process = spawn("threads=1")
     target = await held_and_heard(launch, process)
     await target.insert_breakpoint(BreakpointRequest("factorial", temporary=True), soon())
     await target.resume(soon())
     await soon().wait(target.stopped(), "a hit")
-    for turn in range(ROUNDS // 2):
+    for turn in range(rounds // 2):
         await target.step(1 + turn % 5, soon())
         for _ in range(turn % 11):
             await asyncio.sleep(0)
@@ -187,12 +191,12 @@ async def test_races_with_the_end(launch: Launch, spawn: Spawn) -> None:
         assert process.wait() == 0
 
 
-async def test_races_with_a_signal(launch: Launch, spawn: Spawn) -> None:
+async def test_races_with_a_signal(launch: Launch, spawn: Spawn, rounds: int) -> None:
     """A rank that stands at a signal gets it when it goes on, once, and not before."""
     process = spawn("threads=2", "spin")
     target = await launch(scripts=scripts())
     await target.attach(process.pid, soon())
-    for turn in range(ROUNDS // 2):
+    for turn in range(rounds // 2):
         await target.resume(soon())
         process.signal(signal.SIGUSR1)
         for _ in range(turn % 7):
@@ -252,11 +256,12 @@ async def test_races_with_being_killed(
     monkeypatch: pytest.MonkeyPatch,
     which: str,
     first: signal.Signals,
+    rounds: int,
 ) -> None:
     """As launchers do it: SIGTERM, and SIGKILL soon after. Newer GDBs die of it now and then."""
     use_gdb(which, monkeypatch)
     target = await launch()
-    for turn in range(ROUNDS // 4):
+    for turn in range(rounds // 4):
         if target.dead:
             target = await launch()
         process = spawn("threads=3", "spin")
@@ -264,7 +269,7 @@ async def test_races_with_being_killed(
         await target.resume(soon())
         process.signal(first)
         interrupt = asyncio.create_task(target.interrupt(soon()))
-        for _ in range(turn):
+        for _ in range(120 * turn // rounds):
             await asyncio.sleep(0)
         process.signal(signal.SIGKILL)
         stop = await interrupt

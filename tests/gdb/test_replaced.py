@@ -71,7 +71,9 @@ class Killer:
             self.killed.add(rank)
 
 
-@pytest.mark.parametrize("which", GDBS)
+@pytest.mark.parametrize(
+    "which", [GDBS[0], *(pytest.param(each, marks=pytest.mark.sweep) for each in GDBS[1:])]
+)
 @pytest.mark.root
 async def test_killed_at_each_point_of_a_launch_and_an_attach(
     monkeypatch: pytest.MonkeyPatch, spawn: Spawn, program: Path, which: str

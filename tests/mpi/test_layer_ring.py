@@ -162,7 +162,13 @@ def test_what_is_left_is_told_as_before(tmp_path: Path, program: str) -> None:
     assert require_the_same(tmp_path) > 1
 
 
-@pytest.mark.parametrize("mpi", NEWER, ids=[mpi.name for mpi in NEWER])
+@pytest.mark.parametrize(
+    "mpi",
+    [
+        pytest.param(mpi, id=mpi.name, marks=pytest.mark.sweep if number else ())
+        for number, mpi in enumerate(NEWER)
+    ],
+)
 def test_nor_by_calls_of_newer_mpis(tmp_path: Path, mpi: Mpi) -> None:
     job = Layered(tmp_path / "time", "newer", "--rounds", 6, ranks=4, mpi=mpi)
     job.run()

@@ -51,7 +51,7 @@ async def test_fifty_steps_and_back_again_and_again(
         assert again.bytes == first.bytes
         assert again.changed < first.changed / 20
         stop = await job.add_breakpoint(job.ranks, function, condition=f"step == {then + 50}")
-        for _ in range(10 if thorough else 4):
+        for _ in range(10 if thorough else 2):
             await job.resume(job.ranks)
             assert before.differences(await look(job))
             await snapshots.put_back("here", soon())
