@@ -21,8 +21,9 @@ from harness import looks, mpirun
 from harness.jobs import JOB, run_to_end, session
 from harness.lammps import melt
 
-STEPS = 3000
-CHECKPOINTS = (400, 900, 1400, 1900, 2400)  # or soon after these steps
+# The last step, and checkpoints at these steps or soon after them.
+LONG = (3000, (400, 900, 1400, 1900, 2400))
+SHORT = (1300, (300, 700))
 OUTPUT = """dump 1 all custom 500 melt.dump id x y z vx vy vz
 dump_modify 1 sort id format float %.17g
 thermo 50
@@ -68,32 +69,32 @@ async def run_into(job: Session, step: int) -> None:
     assert {each.reason for each in stop.cause} == {StopReason.INTERRUPT}
 
 
-async def test_five_checkpoints_and_a_restart_from_each(
+async def test_checkpoints_and_a_restart_from_each(
     lammps: str, tmp_path: Path, thorough: bool
 ) -> None:
-    """From each for a release; else from the last two, with a debugger and without."""
+    """With a debugger and without, by turns."""
+    steps, checkpoints = LONG if thorough else SHORT
     here, there = tmp_path, tmp_path / "undisturbed"
     there.mkdir()
     for directory in (here, there):
-        (directory / "in.melt").write_text(melt(8, STEPS, OUTPUT))
+        (directory / "in.melt").write_text(melt(8, steps, OUTPUT))
     command = mpirun.command(lammps, "-in", "in.melt", ranks=2)
     expected = results(mpirun.run(command, cwd=there).expect().stdout, there)
-    assert len(expected[0]) == STEPS // 50 + 1
+    assert len(expected[0]) == steps // 50 + 1
 
     async with session(Path(lammps), "-in", "in.melt", ranks=2) as job:
-        for step in CHECKPOINTS:
+        for step in checkpoints:
             await run_into(job, step)
             await job.checkpoint(f"step {step}")
         assert await run_to_end(job) == 0
         assert results(looks.output(), here) == expected
 
-    last = len(CHECKPOINTS)
-    for number in range(1 if thorough else last - 1, last + 1):
+    for number in range(1, len(checkpoints) + 1):
         handle = f"{JOB}:{number}"
         if number % 2:
             job = await Session.restart_from(handle)
             try:
-                assert last_step(looks.output()) < STEPS
+                assert last_step(looks.output()) < steps
                 assert await run_to_end(job) == 0
             finally:
                 await job.close()

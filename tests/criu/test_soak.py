@@ -80,11 +80,11 @@ async def forget_old() -> None:
 @pytest.mark.timeout(1800)  # for a test that hangs; a machine may be slow
 async def test_cycles_under_the_debugger(thorough: bool) -> None:
     program = build("threads")
-    arguments = ("--steps", 70, "--quota", 20, "--rest-us", 0)
+    arguments = ("--steps", 70, "--quota", 20)
     uses = []
     async with session(program, *arguments, settings=as_by_default()) as job:
         await job.add_breakpoint(job.ranks, "work_step")
-        for _ in range(50 if thorough else 10):
+        for _ in range(50 if thorough else 7):
             await job.resume(job.ranks)
             await job.checkpoint()
             before = looks.steps()
@@ -108,7 +108,7 @@ async def test_cycles_without_a_debugger_while_the_job_runs(thorough: bool) -> N
     uses = []
     async with bare_job(build("files"), "--steps", 10**9, "--delay-us", 5000):
         await looks.reach(1)
-        for number in range(20 if thorough else 8):
+        for number in range(20 if thorough else 6):
             taken = await jobs.take_checkpoint(JOB, "", False, lambda event: None)
             await looks.reach(max(looks.steps()) + 5)
             again = await jobs.restart(taken.handle, lambda event: None)

@@ -121,7 +121,12 @@ def cut(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("harm", "word"), [(change, "was changed"), (cut, "was changed"), (Path.unlink, "is missing")]
+    ("harm", "word"),
+    [
+        (change, "was changed"),
+        pytest.param(cut, "was changed", marks=pytest.mark.sweep),
+        pytest.param(Path.unlink, "is missing", marks=pytest.mark.sweep),
+    ],
 )
 async def test_a_change_in_any_file_is_named(
     store: CheckpointStore, tmp_path: Path, harm: Callable[[Path], None], word: str

@@ -22,7 +22,12 @@ async def place(job: Session) -> tuple[str, str, int]:
 
 
 @pytest.mark.parametrize(
-    ("how", "signal"), [("segv", "SIGSEGV"), ("abort", "SIGABRT"), ("fpe", "SIGFPE")]
+    ("how", "signal"),
+    [
+        ("segv", "SIGSEGV"),
+        ("abort", "SIGABRT"),
+        pytest.param("fpe", "SIGFPE", marks=pytest.mark.sweep),
+    ],
 )
 async def test_what_changed_last_before_a_crash_and_the_steps_before_it(
     how: str, signal: str
@@ -67,7 +72,9 @@ async def test_back_from_a_rank_that_has_ended_in_the_piece(how: str) -> None:
         assert (await place(job))[0] == "work_step"
 
 
-@pytest.mark.parametrize("when", [STEP, STEP - 1, STEP - 10, 0])
+@pytest.mark.parametrize(
+    "when", [*(pytest.param(each, marks=pytest.mark.sweep) for each in (STEP, STEP - 1)), 10, 0]
+)
 async def test_what_changed_last_in_memory_that_lies_elsewhere_after_a_restart(when: int) -> None:
     """when: the step of the change. 0: it was before the first."""
     async with recorded(build("moves"), "--when", when, "--steps", STEP, ranks=2) as job:

@@ -25,8 +25,15 @@ async def _again(job: Session, heard: Heard, *, enforce: bool = True) -> str:
     return heard.text()[before:]
 
 
+# What each program asks MPI is repeated in tests/mpi/test_layer_replay.py.
 @pytest.mark.parametrize(
-    ("program", "ranks"), [("wildcard", 4), ("testsome", 4), ("master", 6), ("persistent", 5)]
+    ("program", "ranks"),
+    [
+        ("wildcard", 4),
+        pytest.param("testsome", 4, marks=pytest.mark.sweep),
+        pytest.param("master", 6, marks=pytest.mark.sweep),
+        pytest.param("persistent", 5, marks=pytest.mark.sweep),
+    ],
 )
 async def test_a_result_that_depends_on_the_order_of_messages_is_repeated(
     program: str, ranks: int, thorough: bool

@@ -10,7 +10,11 @@ from harness.programs import build
 from harness.travel import history, recorded, run_to
 
 
-@pytest.mark.parametrize("outside", [0, 1, 2], ids=["random", "clock", "cycles"])
+@pytest.mark.parametrize(
+    "outside",
+    [0, *(pytest.param(each, marks=pytest.mark.sweep) for each in (1, 2))],
+    ids=["random", "clock", "cycles"],
+)
 async def test_a_tag_that_is_not_repeated(outside: int) -> None:
     async with recorded(build("outside"), "--from", outside, ranks=2) as job:
         past = history(job)
