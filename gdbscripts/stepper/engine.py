@@ -51,6 +51,7 @@ CRASHES = sum(
     for number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
 )
 QUIET_SIGNALS = ("SIGTRAP", "SIGSTOP", "SIGINT")
+CRDEBUG = os.getppid()
 
 
 class Point(ctypes.Structure):
@@ -254,6 +255,9 @@ class Engine:
         self.looks = self.asleep = 0
 
     def on_tick(self, asleep: int) -> int:
+        if os.getppid() != CRDEBUG:  # GDB sees the end of its input only after this command
+            self.problem = OutOfTime("crdebug has ended")
+            return 1
         try:
             gdb.execute("", to_string=True)  # raises what the user's interrupt is
         except KeyboardInterrupt:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 from processes import Launch, Spawn, kill_gdb, soon
@@ -11,6 +16,7 @@ from processes import Launch, Spawn, kill_gdb, soon
 from crdebug.base.errors import GdbDied
 from crdebug.debugger.gdb import GdbTarget
 from crdebug.debugger.target import BreakpointRequest, TargetState
+from crdebug.node import proc
 
 VERBS: dict[str, Callable[[GdbTarget], Awaitable[object]]] = {
     "resume": lambda target: target.resume(soon()),
@@ -86,3 +92,17 @@ async def test_in_an_interrupt(launch: Launch, spawn: Spawn) -> None:
 async def test_a_gdb_that_cannot_start(tmp_path: object) -> None:
     with pytest.raises(GdbDied, match=r"rank 1: gdb ended.*during '-gdb-show version'"):
         await GdbTarget.launch(1, soon(), gdb="false")
+
+
+async def test_a_walk_ends_with_the_crdebug_that_wanted_it(spawn: Spawn) -> None:
+    process = spawn("spin")
+    done = subprocess.run(
+        [sys.executable, Path(__file__).with_name("walks_on.py"), str(process.pid)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL
+    gdb = int(done.stdout)
+    await soon().until(lambda: not proc.is_alive(gdb), "GDB to end")
+    process.assert_free()

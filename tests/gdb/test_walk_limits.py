@@ -93,7 +93,8 @@ async def test_a_rank_that_is_killed_on_the_way_has_ended_at_once(program: Path)
         assert target.pid is not None
         pid = target.pid
         back = asyncio.create_task(process.back("next"))
-        await soon().until(lambda: not proc.is_stopped(pid), "the walk")
+        before = proc.processor_time(pid)
+        await soon().until(lambda: proc.processor_time(pid) > before, "the walk")
         os.kill(pid, signal.SIGKILL)
         with pytest.raises(CrdebugError, match=r"rank 0: .*ended"):
             await back
