@@ -98,7 +98,7 @@ def read_table(pid: int) -> Table:
     symbols = find_symbols(pid, _NAMES)
     if not {"MPIR_proctable", "MPIR_proctable_size"} <= symbols.keys():
         raise NotAvailable(
-            f"process {pid} is no MPIR starter: it has no MPIR_proctable",
+            f"process {pid} is not an MPIR starter: it has no MPIR_proctable",
             hint="name the launcher (mpirun), or a job of 'crdebug jobs'",
         )
     size = _integer(pid, symbols["MPIR_proctable_size"])

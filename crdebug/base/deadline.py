@@ -1,4 +1,4 @@
-"""The one owner of time limits: every wait has a deadline that says what it waited for."""
+"""Time limits: every wait has a Deadline, whose error says what the wait was for."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Deadline:
         ranks: RankSet | None = None,
         phase: str | None = None,
     ) -> None:
-        """Wait for something that can only be looked at, not waited for (a value in /proc).
+        """Wait for a condition that gives no notice when it changes (a value in /proc).
 
         Looks again after pauses that grow from 0.2 to 20 ms. Raises DeadlineExpired.
         """

@@ -28,7 +28,7 @@ class CrdebugError(Where, Exception):
     """Base of all errors that a user is meant to read.
 
     problem: what went wrong, as a lower-case clause without a full stop.
-    ranks, phase: where, if known.  outcome: what came of it all the same, as another clause.
+    ranks, phase: where, if known.  outcome: the result in spite of the error, as another clause.
     hint: what to do next.
     """
 
@@ -59,7 +59,7 @@ class Refused(CrdebugError):
 
 
 class Ended(Refused):
-    """A rank has no process that could be asked. `problem` is the rest of a sentence that begins
+    """A rank has no process to ask. `problem` is the rest of a sentence that begins
     with the ranks: "exited with status 0"."""
 
     def __str__(self) -> str:
@@ -73,24 +73,24 @@ class InQuietRegion(Refused):
 
 
 class Interrupted(CrdebugError):
-    """The user has ended it (Ctrl-C) before it was done."""
+    """The user ended it early (Ctrl-C)."""
 
     @classmethod
     def on_the_way(cls, places: str = "") -> Interrupted:
-        """Of something that takes the job elsewhere. places: how far which ranks have come."""
+        """The error for an interrupted journey in time. places: where the ranks are now."""
         so_far = f": {places}" if places else ""
         return cls(f"interrupted on the way{so_far}", hint="'when' says where all ranks are")
 
 
 class NotAvailable(CrdebugError):
-    """Something that the machine would have to provide is missing."""
+    """The machine lacks something that crdebug needs."""
 
 
 @dataclass(eq=False)
 class GdbError(CrdebugError):
     """GDB answered a command with an error; `problem` is GDB's own message.
 
-    kind: of an error that is one of crdebug's own in there, a wire.ErrorKind; else "".
+    kind: a wire.ErrorKind if crdebug's own code inside GDB raised the error; else "".
     """
 
     command: str
@@ -101,7 +101,7 @@ class GdbError(CrdebugError):
 class GdbDied(CrdebugError):
     """A GDB process ended, or closed its pipe, while it was needed.
 
-    command: what it was asked last.  status: its exit status, negative for a signal.
+    command: the last one that was sent to it.  status: its exit status, negative for a signal.
     """
 
     command: str
@@ -114,7 +114,7 @@ class GdbDied(CrdebugError):
 
 @dataclass(eq=False)
 class DeadlineExpired(CrdebugError):
-    """A wait took longer than allowed; `problem` is what was waited for.
+    """A wait took longer than allowed; `problem` names the object of the wait.
 
     seconds: the time that was allowed.
     """
@@ -157,7 +157,7 @@ class InvalidTransition(CrdebugError):
 
 
 def in_words(error: OSError) -> CrdebugError:
-    """What the operating system said, as a clause."""
+    """An error of the operating system as one of ours."""
     said = (error.strerror or str(error)).lower()
     told = CrdebugError(f"{error.filename}: {said}" if error.filename else said)
     told.__cause__ = error

@@ -17,7 +17,7 @@ class StopReason(Enum):
     STEP = "step"
     FINISH = "finish"
     SIGNAL = "signal"
-    ENDING = "ending"  # it is about to end, and not as it should
+    ENDING = "ending"  # about to end abnormally
     REPORT = "report"  # a sanitizer has found something
     INTERRUPT = "interrupt"  # the user asked
     FOLLOWED = "followed"  # all-stop: another rank stopped first
@@ -30,8 +30,8 @@ class StopReason(Enum):
 class Location:
     """A place in a program. address: the program counter. line: 0 if not known.
 
-    file: as the compiler was given it.  path: the same file's absolute name.
-    library: the shared library that it is in, where the file is not known.
+    file: the name that the compiler got.  path: the same file's absolute name.
+    library: the shared library that contains the place, if the file is not known.
     """
 
     address: int
@@ -43,8 +43,8 @@ class Location:
 
     @property
     def name(self) -> str:
-        """The function, or what tells most where it has no name: libraries are often stripped, and
-        their addresses differ from rank to rank."""
+        """The function, else its library, else the address. Libraries are often stripped, and their
+        addresses differ from rank to rank."""
         if self.function or not self.library:
             return self.function or hex(self.address)
         return f"?? in {self.library.rpartition('/')[2]}"
@@ -59,10 +59,10 @@ class RankStopped:
     """One rank stopped, or ended.
 
     thread: the thread that caused it, in GDB's numbering, 0 if none.
-    detail: the breakpoint's number, the signal's name, or the exit status, as text; of an ENDING
-    the call by which it is about to end, and from where: ``exit(3), from main at ...``; of a REPORT
-    its summary.
-    note: what else there is to say, for people: which value changed, which event was caught.
+    detail: the breakpoint's number, the signal's name, or the exit status, as text; for an ENDING
+    the call that is about to end the rank, and its caller: ``exit(3), from main at ...``; for a
+    REPORT its summary.
+    note: additional text for people: which value changed, which event was caught.
     location: None when the rank has ended.
     """
 
@@ -87,10 +87,10 @@ class RankRunning:
 
 @dataclass(frozen=True, slots=True)
 class GroupStopped:
-    """Every rank that was resumed with others is stopped again, or has ended; as an event, one
-    that ran for itself.
+    """Every rank that was resumed together has stopped again, or has ended. As an event: a rank
+    that ran independently has.
 
-    cause: the first stops, the ones that made the others stop; stops: one for each rank.
+    cause: the first stops, which made the others stop; stops: one for each rank.
     """
 
     cause: tuple[RankStopped, ...]
@@ -138,7 +138,7 @@ class RankRestored:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A long operation moved on. operation: "checkpoint", …; phase: what it does now."""
+    """A long operation entered a new phase. operation: "checkpoint", …"""
 
     operation: str
     phase: str

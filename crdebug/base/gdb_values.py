@@ -21,7 +21,7 @@ _OPENING, _CLOSING = "([{", ")]}"
 
 
 def number(answer: str) -> Number | None:
-    """The number that a debugger's answer is: 1.5, 97 'a', (int *) 0x0, true; or None."""
+    """The number in a debugger's answer (1.5, 97 'a', (int *) 0x0, true), or None."""
     text = answer.strip()
     # a cast before a pointer may have brackets inside: (void (*)(int)) 0x401136 <main>
     while text.startswith("("):
@@ -45,7 +45,7 @@ def number(answer: str) -> Number | None:
 
 
 def not_a_number(expression: str, answer: str, rank: int, hint: str | None = None) -> BadInput:
-    """What to say of a rank's answer that is none."""
+    """The error for an answer of a rank that is not a number."""
     shown = answer if len(answer) <= 60 else answer[:57] + "..."
     problem = f"'{expression}' is {shown}, not a number"
     return BadInput(problem, ranks=RankSet.of([rank]), hint=hint)
@@ -54,7 +54,7 @@ def not_a_number(expression: str, answer: str, rank: int, hint: str | None = Non
 def closing(text: str, start: int) -> int | None:
     """Index of the bracket that closes the one at `start`; None if there is none.
 
-    Brackets inside quotes, of C's kinds, do not count.
+    Brackets inside C's quotes do not count.
     """
     open_: list[str] = []
     at = start

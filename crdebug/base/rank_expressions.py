@@ -1,4 +1,4 @@
-"""Rank sets by name, state, predicate and algebra: what stands in front of a command.
+"""Rank sets by name, state, predicate and algebra, as users write them in front of a command.
 
     0,3-7       all       edge       @stopped       all - edge       edge & @running | 5
     where x > 3           edge & where p != 0       (where x > 3) - 0
@@ -8,9 +8,9 @@
     list     := item ("," item)*
     item     := RANK | RANK "-" RANK | "all" | NAME | "@" STATE | "(" set ")" | "where" EXPRESSION
 
-The expression after `where` is the program's, and reaches to the end, or to the bracket that closes
-the one that it is in. It is asked only of the ranks on which its answer counts: in ``edge & where
-x`` of those of edge.
+The expression after `where` is in the program's language. It extends to the end of the text, or to
+the closing bracket of the pair that contains it. It is evaluated only on the ranks where its value
+matters: in ``edge & where x`` on those of edge.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from crdebug.base.gdb_values import closing
 from crdebug.base.ranks import RankSet
 
 STATES = ("stopped", "running", "exited", "dead")
-"""What may stand behind an ``@``: the ranks that are in this state now."""
+"""The words after an ``@``: the ranks that are in this state now."""
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<span>\d+(?:\s*-\s*\d+)?)(?!\w)|@(?P<state>\w*)|(?P<name>[A-Za-z_]\w*)"
@@ -34,11 +34,11 @@ _TOKEN = re.compile(
 )
 _NAME = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
 _RESERVED = ("all", "where")
-_DEPTH = 50  # brackets in each other: more are a mistake, and would end in a RecursionError
+_DEPTH = 50  # nested brackets: more are a mistake, and would end in a RecursionError
 
 
 class Scope(Protocol):
-    """What the words in a rank set stand for."""
+    """The meaning of the words in a rank set."""
 
     sets: NamedSets
 
@@ -52,33 +52,33 @@ class Scope(Protocol):
         ...
 
     async def where(self, expression: str, ranks: RankSet) -> RankSet:
-        """Those of `ranks` on which an expression of the program's language is true."""
+        """The ranks of `ranks` on which an expression in the program's language is true."""
         ...
 
 
 async def resolve(text: str, scope: Scope) -> RankSet:
     """The ranks that a set's text stands for, now.
 
-    Raises BadInput for what cannot be read and for ranks and names that are not there, before
-    anything is asked of the ranks; and what `scope.where` raises.
+    Raises BadInput for a text that is not a rank set and for unknown ranks and names, before it
+    asks any rank; and the errors of `scope.where`.
     """
     return await _value(_Reader(text, scope).whole(), scope, scope.ranks)
 
 
 class NamedSets:
-    """The sets that the user gave a name. They hold ranks, not the text that they came from."""
+    """The sets that the user named. They hold ranks, not the text that was evaluated."""
 
     def __init__(self) -> None:
         self._sets: dict[str, RankSet] = {}
 
     def define(self, name: str, ranks: RankSet) -> None:
-        """Raises BadInput for what is no name. One that is there already is replaced."""
+        """Replaces a set of the same name. Raises BadInput if this is not a name."""
         if _NAME.match(name) is None or name in _RESERVED:
-            raise BadInput(f"'{name}' is no name for a set", hint="write define-set edge 0,3")
+            raise BadInput(f"'{name}' is not a name for a set", hint="write define-set edge 0,3")
         self._sets[name] = ranks
 
     def undefine(self, name: str) -> None:
-        """Raises BadInput if there is none of that name."""
+        """Raises BadInput if no set has that name."""
         self[name]
         del self._sets[name]
 
@@ -114,7 +114,7 @@ _Node = RankSet | _Where | _Operation
 
 
 async def _value(node: _Node, scope: Scope, among: RankSet) -> RankSet:
-    """Those of `among` that are in a set."""
+    """The ranks of `among` that are in a set."""
     match node:
         case RankSet():
             return node & among
@@ -131,13 +131,13 @@ async def _value(node: _Node, scope: Scope, among: RankSet) -> RankSet:
 
 
 class _Reader:
-    """Recursive descent over one text; names and states are looked up on the way."""
+    """Recursive descent over one text; it looks names and states up as it reads them."""
 
     def __init__(self, text: str, scope: Scope) -> None:
         self._text = text
         self._scope = scope
         self._at = 0
-        self._open: list[int] = []  # columns of the brackets around
+        self._open: list[int] = []  # columns of the enclosing brackets
 
     def whole(self) -> _Node:
         node = self._either()
@@ -190,7 +190,7 @@ class _Reader:
     def _state(self, word: str) -> RankSet:
         if word not in STATES:
             states = ", ".join(f"@{each}" for each in STATES)
-            raise BadInput(f"'@{word}' is no state of ranks", hint=f"states: {states}")
+            raise BadInput(f"'@{word}' is not a state of ranks", hint=f"states: {states}")
         return self._scope.in_state(word)
 
     def _where(self) -> _Where:

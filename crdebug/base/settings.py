@@ -1,4 +1,4 @@
-"""Where things are kept, and what a user can choose. No I/O but the environment."""
+"""The directories that crdebug uses, and the settings of a session. Reads only the environment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def state_home() -> Path:
 
 
 def data_home() -> Path:
-    """What was installed for crdebug: $CRDEBUG_DATA, else $XDG_DATA_HOME/crdebug."""
+    """Programs installed for crdebug: $CRDEBUG_DATA, else $XDG_DATA_HOME/crdebug."""
     own = os.environ.get("CRDEBUG_DATA")
     base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(own) if own else Path(base) / "crdebug"
@@ -49,19 +49,18 @@ def criu_candidates() -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class Settings:
-    """What a user can choose for a session.
+    """The settings that a user can choose for a session.
 
-    One object for all parts of it, and not frozen: `set` changes it while the session lasts.
+    All parts of a session share one object, and it is not frozen: `set` changes it.
 
     gdb: the debugger's program.  compiler: for the native part, $CC or cc; may have options.
     signal: the number of the waitpoint signal; 0 lets crdebug choose.
-    full_every: of so many checkpoints in a row one is full, the others what was changed; 1: all are
-    full, as they are where the kernel does not tell what was changed.
-    record: have the ranks record their MPI calls, for going back in time; None: if that can be.
-    times in seconds: attach for all ranks to be attached; stop for a job to stop;
-    command for one answer of GDB; herd for threads to be led to a waitpoint; hook for a program of
-    the operator's, or the program's callbacks; quiet for the end of its quiet regions; dump and
-    restore for the CRS.
+    full_every: one of so many checkpoints in a row is full, the others hold only changes; 1: all
+    are full, as they are on kernels that do not track changes.
+    record: have the ranks record their MPI calls, for going back in time; None: if possible.
+    Limits in seconds: attach, to attach to all ranks; stop, for a job to stop; command, for one
+    answer of GDB; herd, to lead threads to the waitpoint; hook, for one of the operator's programs,
+    or the program's callbacks; quiet, for quiet regions to end; dump and restore, for the CRS.
     """
 
     gdb: str = "gdb"

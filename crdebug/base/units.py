@@ -35,7 +35,7 @@ def _read(text: str, units: dict[str, float] | dict[str, int]) -> float:
 
 
 def seconds_text(seconds: float) -> str:
-    """In the largest unit in which it is a short number: ``90 s`` is ``1.5 min``."""
+    """The time in the largest unit that gives a short number: ``90 s`` is ``1.5 min``."""
     for unit in ("d", "h", "min"):
         amount = seconds / _SECONDS[unit]
         if amount >= 1 and round(amount, 2) == amount:

@@ -77,7 +77,7 @@ async def goto(call: Call) -> Result:
     if place in past.marks:
         return moved(call, await past.goto_mark(place))
     if place.startswith("tick"):
-        raise BadInput(f"'{place}' is no tick", hint="write 'tick N' or 'tick N on RANK'")
+        raise BadInput(f"'{place}' is not a tick", hint="write 'tick N' or 'tick N on RANK'")
     if not place.rpartition(":")[2].isdigit():
         names = ", ".join(past.marks) or "none"
         raise BadInput(f"there is no mark '{place}'", hint=f"marks: {names}; 'mark NAME' sets one")
@@ -100,7 +100,7 @@ async def mark(call: Call) -> Result:
     past = history(call)
     name = call[MARK]
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", name) or name == "tick":
-        raise BadInput(f"'{name}' is no name for a mark", hint="begin with a letter")
+        raise BadInput(f"'{name}' is not a name for a mark", hint="begin with a letter")
     await past.mark(name, past.focus(call.ranks))
     return Text(f"mark {name}: tick {past.marks[name].tick} of rank {past.marks[name].focus}")
 

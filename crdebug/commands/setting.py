@@ -114,7 +114,7 @@ def read_seconds(text: str) -> float:
     try:
         return units.read_seconds(text)
     except ValueError:
-        raise BadInput(f"'{text}' is no time", hint=f"write {units.TIMES}") from None
+        raise BadInput(f"'{text}' is not a time", hint=f"write {units.TIMES}") from None
 
 
 def reader_or(words: Mapping[str, float]) -> Callable[[str], float]:

@@ -84,7 +84,7 @@ def read_bound(text: str) -> Bound:
         return Bound(units.read_bytes(text))
     except ValueError:
         hint = "write 500M, 2G, or a part of the disk: 10%"
-        raise BadInput(f"'{text}' is no size", hint=hint) from None
+        raise BadInput(f"'{text}' is not a size", hint=hint) from None
 
 
 def bound_text(bound: Bound) -> str:
@@ -200,7 +200,7 @@ def _put_record(settings: Settings, record: bool | None) -> None:
 def read_count(text: str) -> int:
     """A whole number, from 1 on."""
     if not re.fullmatch(r"0*[1-9][0-9]{0,5}", text, re.ASCII):
-        raise BadInput(f"'{text}' is no number from 1 on")
+        raise BadInput(f"'{text}' is not a number from 1 on")
     return int(text)
 
 

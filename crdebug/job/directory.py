@@ -88,7 +88,7 @@ class JobDirectory:
 
     def __init__(self, name: str) -> None:
         if not _NAME.match(name):
-            raise BadInput(f"'{name}' is no job name", hint="use letters, digits, '.', '_', '-'")
+            raise BadInput(f"'{name}' is not a job name", hint="use letters, digits, '.', '_', '-'")
         self.name = name
         self.path = state_home() / "jobs" / name
         self.native = self.path / "native"
@@ -400,5 +400,5 @@ def parse_handle(handle: str) -> tuple[JobDirectory, int]:
     """JOB:N. Raises BadInput."""
     name, colon, number = handle.rpartition(":")
     if not colon or not _NUMBER.match(number):
-        raise BadInput(f"'{handle}' is no handle", hint="write JOB:N; 'crdebug checkpoints'")
+        raise BadInput(f"'{handle}' is not a handle", hint="write JOB:N; 'crdebug checkpoints'")
     return JobDirectory(name), int(number)

@@ -1,7 +1,7 @@
-"""Ask a program something: run it to its end, with a limit, and read what it said.
+"""Ask a program a question: run it to its end, with a time limit, and read its output.
 
-For short questions only (probes, compilers' versions). Programs that live, and those with a
-Deadline of the caller's, are started elsewhere in crdebug.node.
+For short questions only (probes, compilers' versions). Other modules of crdebug.node start programs
+that run for longer, or with a Deadline of the caller.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from crdebug.base.settings import data_home
 # No probe takes a second on an idle machine; this only keeps a hanging program from hanging us.
 PATIENCE = 60.0
 
-# Where criu is; a login shell's PATH may lack it.
+# criu is here; a login shell's PATH may lack it.
 SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How a program ended; status None: it could not be started, or did not end in time."""
+    """A program's end. status: None if it could not be started, or did not end in time."""
 
     status: int | None
     out: str
@@ -36,7 +36,7 @@ class Ran:
 
 
 def run(argv: Sequence[str], *, cwd: str | None = None) -> Ran:
-    """Run to its end, with no input and untranslated messages."""
+    """Run a program to its end, with no input and untranslated messages."""
     try:
         done = subprocess.run(
             argv,
@@ -57,13 +57,13 @@ def run(argv: Sequence[str], *, cwd: str | None = None) -> Ran:
 
 
 def first_line(text: str) -> str:
-    """The first line that says something; Open MPI begins its messages with a row of dashes."""
+    """The first line with a word in it; Open MPI begins its messages with a row of dashes."""
     lines = (line.strip() for line in text.splitlines())
     return next((line for line in lines if any(map(str.isalnum, line))), "")
 
 
 def find_program(name: str) -> str | None:
-    """The absolute path of a program, looked for in PATH and in the system's sbin directories."""
+    """The absolute path of a program in PATH or the system's sbin directories."""
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), *SBIN])
     found = shutil.which(name, path=path)
     return str(Path(found).absolute()) if found else None

@@ -1,10 +1,10 @@
-"""Clears what a killed CRIU leaves in the processes that it was dumping.
+"""Clean up the processes that a CRIU was dumping when it was killed.
 
-A CRIU that fails takes everything back itself, and one that was killed holds no process any more.
-It leaves TCP connections in repair mode (tcp(7) does not have it; CRIU's soccr/), over which
-nothing is sent any more; and in the process that CRIU's own code was in when it died, the SIGPIPE
-that this code got for its last word to CRIU. Signals are blocked as long as it runs, so the process
-gets that one when it is itself again, and dies of it, unless it blocks signals, as in a waitpoint.
+A CRIU that fails undoes everything itself; one that is killed at least holds no process any longer.
+But it leaves TCP connections in repair mode (not in tcp(7); see CRIU's soccr/), in which they send
+no data. And if CRIU's own code was inside a process at that time, that process has a SIGPIPE, which
+this code got for its last message to CRIU. CRIU's code blocks signals, so the process gets the
+SIGPIPE when it runs its own code again, and dies, unless it blocks signals, as in a waitpoint.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ _TCP_REPAIR = 19  # <linux/tcp.h>
 _PIDFD_GETFD = 438  # <asm/unistd.h>
 _ALL = (1 << 64) - 1 & ~(1 << signal.SIGKILL - 1) & ~(1 << signal.SIGSTOP - 1)
 _SIGPIPE = 1 << signal.SIGPIPE - 1
-_MOMENT = 10.0  # seconds; it takes CRIU's code some microseconds to go, if the machine lets it
+_MOMENT = 10.0  # seconds; CRIU's code needs some microseconds to leave, if it gets a processor
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True, slots=True)
 class _Signals:
-    """Of one thread. pending: in its own queue."""
+    """The signals of one thread. pending: in its own queue."""
 
     blocked: int
     pending: int
 
 
 class Before:
-    """The processes of a job as they are before a dump. pid: of its first."""
+    """The state of a job's processes before a dump. pid: of its first process."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._before = _signals(pid)
 
     async def restore(self) -> None:
-        """Clear what a killed CRIU has left; nothing to do if it was not killed."""
+        """Clean up after a CRIU; changes nothing if it was not killed."""
         with contextlib.suppress(DeadlineExpired):
             await Deadline(_MOMENT).until(lambda: not self._inhabited(), "CRIU's code to leave")
         for tid, now in _signals(self._pid).items():
             before = self._before.get(tid)
             if before is not None and now.pending & ~before.pending & _SIGPIPE:
-                # Gone, or held by a debugger: that one sees the signal, and its user decides.
+                # Gone, or held by a debugger: the debugger sees the signal, and its user decides.
                 with contextlib.suppress(OSError):
                     ptrace.drop_signal(tid, signal.SIGPIPE)
         for connection in _tcp_sockets(self._pid):
@@ -61,8 +61,8 @@ class Before:
                     connection.setsockopt(socket.IPPROTO_TCP, _TCP_REPAIR, 0)
 
     def _inhabited(self) -> bool:
-        """Is CRIU's code in one of them? It blocks every signal, which nothing else does: the C
-        library keeps two for itself."""
+        """Is CRIU's code in one of them? Only that blocks every signal: the C library keeps two for
+        itself."""
         return any(
             now.blocked == _ALL and self._before.get(tid, now).blocked != _ALL
             for tid, now in _signals(self._pid).items()
@@ -71,11 +71,10 @@ class Before:
 
 @contextlib.contextmanager
 def forgetting_connections(pid: int) -> Iterator[None]:
-    """The TCP connections of a job that is ended in the block are closed silently, as CRIU closes
-    its own.
+    """If the job ends inside the block, its TCP connections close silently, as CRIU closes its own.
 
-    Otherwise the kernel keeps an address for a minute (TIME_WAIT), and nothing can be restored
-    there.
+    Otherwise the kernel keeps their addresses for a minute (TIME_WAIT), and CRIU cannot restore
+    them.
     """
     with contextlib.ExitStack() as stack:
         for connection in _tcp_sockets(pid):
@@ -89,7 +88,7 @@ def _processes(pid: int) -> tuple[int, ...]:
     try:
         return process_tree.of_job(pid)
     except OSError:
-        return ()  # all over
+        return ()  # the job has ended
 
 
 def _signals(pid: int) -> Mapping[int, _Signals]:
@@ -104,7 +103,7 @@ def _signals(pid: int) -> Mapping[int, _Signals]:
 
 
 def _tcp_sockets(pid: int) -> Iterator[socket.socket]:
-    """Every one of the processes', as a descriptor of ours."""
+    """Every TCP socket of the processes, as a descriptor of ours."""
     for process in _processes(pid):
         try:
             handle = os.pidfd_open(process)

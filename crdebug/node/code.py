@@ -1,8 +1,8 @@
-"""Taking a dead debugger's breakpoints out of a process.
+"""Remove a dead debugger's breakpoints from a process.
 
-A debugger writes a trap over the first byte of an instruction while its process runs, and takes it
-out again when it lets go. One that is killed does not: the traps stay, and a thread that reaches
-one dies of SIGTRAP. Code is mapped from files, so what belongs there can be read from them.
+A debugger writes a trap over the first byte of an instruction while its process runs, and removes
+it when it detaches. If the debugger is killed, the traps stay, and a thread that reaches one dies
+of SIGTRAP. Code is mapped from files, so we can read the original bytes there.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _PRESENT, _SWAPPED, _OF_FILE = 1 << 63, 1 << 62, 1 << 61
 
 
 def remove_breakpoints(pid: int) -> int:
-    """Put back what the files have wherever a trap was left; returns how many there were.
+    """Restore the files' bytes wherever a trap is left; returns the number of traps.
 
-    For a process that nothing traces. Raises ProcessLookupError when it is gone.
+    The process must not be traced. Raises ProcessLookupError when it has ended.
     """
     found = 0
     for mapping in proc.maps(pid):
@@ -34,11 +34,11 @@ def remove_breakpoints(pid: int) -> int:
 
 
 def _traps(pid: int, mapping: proc.Mapping) -> Iterator[tuple[int, int]]:
-    """The addresses of traps that the file does not have, with what it has there."""
+    """The addresses of traps that are not in the file, with the file's byte there."""
     pages = list(_own_pages(pid, mapping))
     if not pages:
         return
-    # This name leads to the file whatever became of its own (proc(5), map_files).
+    # This name leads to the file even if its own name is gone (proc(5), map_files).
     name = f"/proc/{pid}/map_files/{mapping.start:x}-{mapping.end:x}"
     with open(name, "rb", buffering=0) as file:
         for address in pages:
@@ -53,7 +53,7 @@ def _traps(pid: int, mapping: proc.Mapping) -> Iterator[tuple[int, int]]:
 
 
 def _own_pages(pid: int, mapping: proc.Mapping) -> Iterator[int]:
-    """The pages of a private mapping of a file that are not the file's any more."""
+    """The pages of a private file mapping that the process has written to."""
     count = (mapping.end - mapping.start) // _PAGE
     with open(proc.PROC / str(pid) / "pagemap", "rb", buffering=0) as pagemap:
         data = os.pread(pagemap.fileno(), count * 8, mapping.start // _PAGE * 8)

@@ -13,7 +13,7 @@ from crdebug.base.errors import NotAvailable
 from crdebug.node import proc, programs, signals
 
 JOB_DIRECTORY = "/run/crdebug"  # CRDEBUG_DIR of crdebug.h
-# In the environment of the CRS's action script: where the images are.
+# A variable for the CRS's action script: the directory of the images.
 SCRIPT_OF = "CRDEBUG_IMAGES"
 
 
@@ -31,12 +31,12 @@ async def start(
     deadline: Deadline,
     register: Callable[[int], None],
 ) -> None:
-    """Start a job. register: called with the host PID of PID 1 of its container; the launcher is
-    started once it has returned, and never if it raises or we die: no job runs unregistered.
+    """Start a job. register: called with the host PID of PID 1 of its container; the launcher
+    starts only after it has returned, so no job runs unregistered, even if it raises or we die.
 
-    directory (on the host) becomes the job's own: stdout, stderr, events. preload: libraries that
-    every process of the job loads first, in this order (ld.so(8)). The launcher runs by
-    the end, the ranks need not yet. Raises NotAvailable with the starter's reason.
+    directory (on the host): becomes the job's own: stdout, stderr, events. preload: libraries that
+    every process of the job loads first, in this order (ld.so(8)). On return the launcher runs; the
+    ranks may not run yet. Raises NotAvailable with the starter's reason.
     """
     reader, writer = os.pipe()
     waits, lets = os.pipe()
@@ -70,8 +70,8 @@ async def start(
 
 
 def machine_mounts(pid: int) -> tuple[proc.Mount, ...]:
-    """The mounts of a container that are the machine's, not the container's own: the CRS is told
-    to leave them alone and to bind them again on restart."""
+    """The mounts of a container that are the machine's, not the container's own: the CRS leaves
+    them out of the image, and binds them again on restart."""
     ours = {"/", "/proc", "/dev/shm", "/dev/pts", JOB_DIRECTORY}
     points: dict[str, proc.Mount] = {}
     for mount in proc.mounts(pid):
@@ -80,7 +80,7 @@ def machine_mounts(pid: int) -> tuple[proc.Mount, ...]:
     return tuple(points.values())
 
 
-# ---- what a CRS that was killed leaves behind ----------------------------------------------------
+# ---- processes left by a CRS that was killed -----------------------------------------------------
 
 
 def containers_of(directory: Path) -> tuple[int, ...]:
@@ -106,7 +106,7 @@ def _identity(path: Path) -> tuple[int, int]:
 
 def crs_at_work(images: Path) -> tuple[int, ...]:
     """The host PIDs of the programs that write images into a directory below `images`, or read
-    them there; and of what they have begun to restore, which looks like them until it is done."""
+    them there; and of half restored processes, which look like them until they are complete."""
     found = []
     for pid in proc.pids():
         try:
@@ -121,8 +121,8 @@ def crs_at_work(images: Path) -> tuple[int, ...]:
 
 
 def scripts_at_work(images: Path) -> tuple[int, ...]:
-    """The host PIDs of the action scripts of programs that `crs_at_work` tells, or told: one that
-    carries out a plan outlives its CRS if that is killed."""
+    """The host PIDs of the action scripts of programs that `crs_at_work` finds, or found earlier: a
+    script that carries out a plan outlives its CRS if that is killed."""
     found = []
     for pid in proc.pids():
         with contextlib.suppress(OSError):

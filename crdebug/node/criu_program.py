@@ -1,5 +1,5 @@
-"""Which CRIU works on the running kernel? Each is tried (crdebug.node.criu_trial), never judged by
-its version, nor by `criu check`."""
+"""Find a CRIU that works on the running kernel. We try each one (crdebug.node.criu_trial), and
+never trust its version or `criu check`."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ TRIAL = Path(criu_trial.__file__)
 class CriuProgram:
     """A CRIU that works on the running kernel.
 
-    path: absolute.  version: as printed by `criu --version`.  tried: what it was seen to do.
-    tracks: the kernel tells it which pages were changed since a dump (it tries that itself).
+    path: absolute.  version: as printed by `criu --version`.  tried: what it did in the trial.
+    tracks: the kernel tracks the pages that change after a dump (CRIU itself tries that).
     """
 
     path: str
@@ -43,7 +43,7 @@ class CriuProgram:
 class CriuAttempt:
     """One candidate for the CRIU, and the outcome of its trial.
 
-    program is None when it failed, or is not there at all.  said: what it did, or why it failed.
+    program: None if it failed, or does not exist.  said: what it did, or why it failed.
     """
 
     candidate: str
@@ -55,8 +55,8 @@ class CriuAttempt:
 def find_criu() -> CriuProgram | None:
     """The first of crdebug.base.settings.criu_candidates() that works, else None.
 
-    A trial takes some tenths of a second; a success is kept on disk, for this run of the machine
-    and this state of the program's file, so that a checkpoint does not wait for one.
+    A trial takes some tenths of a second; a success is kept on disk, for this boot and this state
+    of the program's file, so that checkpoints need not wait for a trial.
     """
     return probe_criu()[-1].program
 
@@ -72,7 +72,7 @@ def probe_criu() -> tuple[CriuAttempt, ...]:
 
 
 def try_criu(candidate: str) -> CriuAttempt:
-    """Try this program, unless the outcome is known; a failure is known to this process only."""
+    """Try this program, unless the outcome is known; only this process remembers a failure."""
     path = find_program(candidate)
     if path is None:
         return CriuAttempt(candidate, None, "there is no such program", there=False)
@@ -88,7 +88,7 @@ def _try_criu(candidate: str, path: str, conditions: str) -> CriuAttempt:
     known = _remembered(path, conditions)
     if known is not None:
         return CriuAttempt(candidate, known, known.tried)
-    # a process of its own: it adopts what the CRIU restores
+    # a process of its own: it adopts the processes that the CRIU restores
     with scratch.directory() as work:
         ran = run([sys.executable, "-I", "-S", str(TRIAL), path], cwd=str(work))
     said = first_line(ran.out) or first_line(ran.err) or f"exit status {ran.status}"
@@ -102,12 +102,12 @@ def _try_criu(candidate: str, path: str, conditions: str) -> CriuAttempt:
     return CriuAttempt(candidate, program, said)
 
 
-# ---- what is known from before ------------------------------------------------------------------
+# ---- earlier successes --------------------------------------------------------------------------
 
 
 def _conditions(path: str) -> str:
-    """Everything that a trial's outcome may depend on and that is quick to find out. A kernel
-    cannot change without a new boot id; what this user may do, and the trial itself, can."""
+    """The conditions of a trial's outcome that are quick to find out. A kernel cannot change
+    without a new boot id; this user's rights, and the trial itself, can."""
     details = Path(path).stat()
     trial = hashlib.sha256(TRIAL.read_bytes()).hexdigest()
     state = (details.st_ino, details.st_size, details.st_mtime_ns, details.st_ctime_ns)
@@ -135,7 +135,7 @@ def _remembered(path: str, conditions: str) -> CriuProgram | None:
 
 def _remember(program: CriuProgram, conditions: str) -> None:
     target = _memory_of(program.path)
-    # without a place to keep it there is only a trial more next time
+    # if it cannot be kept, the only cost is another trial next time
     with contextlib.suppress(OSError):
         owners.make_readable(target.parent)
         with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as unfinished:
@@ -147,7 +147,7 @@ def _remember(program: CriuProgram, conditions: str) -> None:
 
 
 def probe_criu_features(program: CriuProgram) -> tuple[tuple[str, bool], ...]:
-    """Which of CRIU_FEATURES this kernel gives."""
+    """Which of CRIU_FEATURES this kernel supports."""
     return tuple(
         (feature, run([program.path, "check", "--feature", feature]).ok)
         for feature in CRIU_FEATURES

@@ -1,15 +1,15 @@
-"""Does a CRIU work on the running kernel? Have it dump two processes and bring them back, and see.
+"""Does a CRIU work on the running kernel? Make it dump and restore two processes, and see.
 
-    python3 criu_trial.py CRIU      status 0, or 1; one line says what came of it
+    python3 criu_trial.py CRIU      status 0, or 1; one line gives the result
 
-`criu check` is not enough: it says "Looks good" where a dump fails because of a kind of socket that
-the kernel has come to treat in another way (CRIU 4.1 on Linux 6.16, CRIU's issue 2705). So the
-processes tried here have what a job has: namespaces and mounts of their own, a TCP connection, a
-listening socket, shared memory; and CRIU gets the options that it gets for a job.
+`criu check` is not enough: it says "Looks good" where a dump fails because the kernel has changed
+its handling of a kind of socket (CRIU 4.1 on Linux 6.16, CRIU's issue 2705). So the processes here
+have all that a job has: namespaces and mounts of their own, a TCP connection, a listening socket,
+shared memory; and CRIU gets the same options as for a job.
 
-One file that needs Python's own library only: scripts/setup runs it before there is anything else.
-Always a process of its own, since it adopts what CRIU restores. It leaves nothing behind, and what
-it starts ends by itself should it be killed.
+This file needs only Python's own library: scripts/setup runs it before anything else is installed.
+It is always a process of its own, since it adopts the restored processes. It leaves nothing behind;
+if it is killed, the processes that it started end on their own.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from typing import NoReturn
 
 # ---- CRIU's options, for a job and for a trial (criu(8)) ---------------------------------------
 
-# of the network only loopback, which the action script brings up
+# a network with only loopback, which the action script brings up
 OWN_NETWORK = ("--empty-ns", "net")
 COMMON = (
     "--tcp-established",  # the launcher's connections to its ranks
     "--ext-unix-sk",
     "--file-locks",
-    "--link-remap",  # files that were unlinked and have another name
+    "--link-remap",  # for unlinked files that have another name
     "--ghost-limit",  # … or none: MPICH's shared memory is 4 MB of that, the default is 1 MB
     "512M",
     "--manage-cgroups=ignore",
@@ -51,14 +51,14 @@ COMMON = (
 DUMP = ("--network-lock", "skip", "--leave-running")
 RESTORE = ("--root", "/", "--restore-detached")
 
-# Said where a host forbids raising RLIMIT_NOFILE; CRIU carries on. And a helper's exit status is
-# not why it ended.
+# CRIU reports the first where a host forbids raising RLIMIT_NOFILE, and carries on. The second, a
+# helper's exit status, is not the cause of a failure.
 _HARMLESS = ("RLIMIT_NOFILE", "exited, status=")
 _ERROR = re.compile(r"^(?:\([\d.]+\))?\s*(?:\d+: )?Error \([^)]*\): (.*)$")
 
 
 def errors_in(log: str) -> tuple[str, ...]:
-    """The first few causes that a log of CRIU's names, oldest first. Pure."""
+    """The first few causes in a log of CRIU, oldest first. Pure."""
     found = (_ERROR.match(line) for line in log.splitlines())
     texts = [match[1].strip() for match in found if match]
     return tuple(text for text in texts if not any(part in text for part in _HARMLESS))[:4]
@@ -66,32 +66,32 @@ def errors_in(log: str) -> tuple[str, ...]:
 
 # ---- limits ------------------------------------------------------------------------------------
 
-# Some tenths of a second are usual. What is tried ends by itself later than the trial gives up.
+# Some tenths of a second are usual. The tried processes outlive the trial's patience, then end.
 PATIENCE = 45
 _LIFE = 90
 
-# What the tried processes' first one says with its exit status, once it was brought back.
+# Exit statuses of the first tried process after its restore.
 _NOT_ASKED, _NO_CONNECTION, _NO_LISTENER, _NO_MEMORY = 10, 11, 12, 13
 _COMPLAINTS = {
-    _NOT_ASKED: "what was restored does not get signals",
+    _NOT_ASKED: "a restored process does not get signals",
     _NO_CONNECTION: "a restored TCP connection is dead",
     _NO_LISTENER: "a restored socket does not listen",
-    _NO_MEMORY: "restored memory is not what it was",
+    _NO_MEMORY: "restored memory has changed",
 }
 
 
-# What mount(2) says EINVAL of, in a chroot, whose mounts cannot be made its own.
+# mount(2) fails with EINVAL in a chroot, whose mounts cannot be made private.
 NO_MOUNT_POINT = (
-    "the root directory is no mount point, as in a chroot: from outside, 'mount --bind DIR DIR' "
+    "the root directory is not a mount point, as in a chroot: from outside, 'mount --bind DIR DIR' "
     "before 'chroot DIR'"
 )
 
 
 class Failed(Exception):
-    """The CRIU does not do what it should; the text says why."""
+    """The CRIU does not work; the text says why."""
 
 
-# ---- the kernel, as far as Python's library does not have it ------------------------------------
+# ---- system calls that Python's library lacks ---------------------------------------------------
 
 _CLONE_NEWNET = 0x40000000
 # mount, UTS, IPC, PID and network, as for a job (crdebug/native/starter/starter.c)
@@ -110,7 +110,7 @@ def _check(result: int, what: str) -> None:
 
 
 def _mount(kind: bytes, point: bytes, flags: int, options: bytes) -> None:
-    # Take away what is there first: CRIU cannot restore a mount that covers one of its kind.
+    # Unmount the old one first: CRIU cannot restore a mount that covers one of the same kind.
     while _libc.umount2(point, _MNT_DETACH) == 0:
         continue
     done = _libc.mount(kind, point, kind, ctypes.c_ulong(flags), options)
@@ -125,7 +125,7 @@ def raise_loopback() -> None:
 
 
 def raise_loopback_of(pid: int) -> None:
-    """The same in the network namespace of a process: what CRIU restores is down."""
+    """The same in the network namespace of a process: CRIU restores loopback as down."""
     with open(f"/proc/{pid}/ns/net", "rb") as namespace:
         _check(_libc.setns(namespace.fileno(), _CLONE_NEWNET), "setns")
     raise_loopback()
@@ -135,8 +135,8 @@ def raise_loopback_of(pid: int) -> None:
 
 
 def _become_tried(report: int) -> NoReturn:
-    """PID 1 of new namespaces. It starts this program anew: CRIU could not find its file, mapped
-    from the mount namespace outside, in the one inside."""
+    """PID 1 of new namespaces. It executes this program anew: otherwise its file would be mapped
+    from the mount namespace outside, and CRIU could not find it in the one inside."""
     if _libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None) != 0:
         error = ctypes.get_errno()
         if error != errno.EINVAL:
@@ -147,7 +147,7 @@ def _become_tried(report: int) -> NoReturn:
     _mount(b"devpts", b"/dev/pts", _MS_NOSUID | _MS_NOEXEC, b"newinstance,ptmxmode=0666,mode=0620")
     os.setsid()
     os.chdir("/")
-    # Nor may a file stay open that belongs to the mount namespace outside.
+    # Nor may a file of the mount namespace outside stay open.
     os.closerange(3, report)
     os.closerange(report + 1, os.sysconf("SC_OPEN_MAX"))
     os.set_inheritable(report, True)
@@ -162,8 +162,8 @@ def _echo(channel: socket.socket) -> NoReturn:
 
 
 def _tried(report: int) -> NoReturn:
-    """Sets everything up, says so by closing `report`, and waits to be asked whether it is all
-    still there."""
+    """Set everything up, close `report` when ready, and wait for the signal to check whether it is
+    all still there."""
     raise_loopback()
     for descriptor in range(3):
         os.close(descriptor)
@@ -203,7 +203,7 @@ def _tried(report: int) -> NoReturn:
 
 
 def _unlinked_memory() -> mmap.mmap:
-    """Shared memory as MPI libraries have it: a file in /dev/shm that has no name any more."""
+    """Shared memory as MPI libraries use it: an unlinked file in /dev/shm."""
     descriptor = os.open("/dev/shm/crdebug-trial", os.O_RDWR | os.O_CREAT, 0o600)
     os.unlink("/dev/shm/crdebug-trial")
     os.ftruncate(descriptor, mmap.PAGESIZE)
@@ -216,7 +216,7 @@ def _unlinked_memory() -> mmap.mmap:
 
 
 class Trial:
-    """One CRIU, tried once. Everything has to be over by one deadline."""
+    """One trial of one CRIU, with one deadline for everything."""
 
     def __init__(self, criu: str, work: Path) -> None:
         self._criu = criu
@@ -233,7 +233,7 @@ class Trial:
             ["dump", "--tree", str(first), *COMMON, *DUMP],
             [f"mnt[{point}]:{point}" for point in mounts],
         )
-        # Beside the first ones, as a restart does it.
+        # Next to the first ones, as in a restart.
         pid_file = self._work / "pid"
         self._ask_criu(
             ["restore", *COMMON, *RESTORE, "--pidfile", str(pid_file)],
@@ -253,7 +253,7 @@ class Trial:
         """Returns the PID, outside, of the first process, once both are ready."""
         reader, writer = os.pipe()
         if os.fork() == 0:
-            # Only the child of a process that has unshared its PID namespace is in the new one.
+            # unshare(2) puts only the children of this process into the new PID namespace.
             os.close(reader)
             try:
                 _check(_libc.unshare(_NAMESPACES), "namespaces")
@@ -268,7 +268,7 @@ class Trial:
         os.close(writer)
         said = b""
         with open(reader, "rb", buffering=0) as report:
-            # Open until both of them have closed it, and are in their loops.
+            # It ends when both of them have closed it, and are in their loops.
             while select.select([report], [], [], self._left)[0]:
                 data = report.read(4096)
                 if not data:
@@ -277,7 +277,7 @@ class Trial:
             else:
                 raise Failed("the processes to be dumped did not start in time")
         words = said.decode(errors="replace").partition("failed ")
-        if words[2]:  # behind it there may be what another of them has said
+        if words[2]:  # after the first message another process's may follow
             why = words[2].partition("\0")[0]
             raise Failed(f"cannot start processes to be dumped: {why}")
         return int(words[0])
@@ -316,7 +316,7 @@ class Trial:
             raise Failed(f"{arguments[0]}: {why}")
 
     def _question(self, pid: int, what: str) -> None:
-        """Have a first process look whether all is there, and end."""
+        """Make a first process check whether everything is there, and end."""
         os.kill(pid, signal.SIGUSR1)
         descriptor = os.pidfd_open(pid)
         try:
@@ -330,7 +330,7 @@ class Trial:
 
 
 def _machine_mounts(pid: int) -> list[str]:
-    """The mounts that are the machine's; CRIU is told to leave them alone, as for a job."""
+    """The machine's mounts; CRIU must leave them alone, as for a job."""
     ours = ("/", "/proc", "/dev/shm", "/dev/pts")
     lines = Path(f"/proc/{pid}/mountinfo").read_text().splitlines()
     points = (re.sub(r"\\(\d{3})", lambda m: chr(int(m[1], 8)), line.split()[4]) for line in lines)
@@ -342,7 +342,7 @@ def _children() -> list[int]:
 
 
 def _end_children() -> None:
-    """Those that others left to us as well."""
+    """Also those that we have inherited."""
     while True:
         for pid in _children():
             with contextlib.suppress(ProcessLookupError):
@@ -354,10 +354,10 @@ def _end_children() -> None:
 
 
 def _try(criu: str) -> str:
-    """What is wrong with it; "" if nothing."""
+    """Why the CRIU does not work; "" if it does."""
     _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what follows is run
-    # Where we are: whoever starts us sees to it that nothing is left if we are killed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the cleanup below runs
+    # Here: whoever started us cleans this directory up if we are killed.
     with tempfile.TemporaryDirectory(dir=os.getcwd()) as work:
         try:
             Trial(criu, Path(work)).run()

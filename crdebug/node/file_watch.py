@@ -1,4 +1,4 @@
-"""Following files as they grow (inotify(7))."""
+"""Follow files as they grow (inotify(7))."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def _checked(result: int, path: Path | None = None) -> int:
 
 
 class Follower:
-    """Reads what is appended to some files of a directory, from given offsets on.
+    """Reads the data that is appended to some files of a directory, from given offsets on.
 
-    Owns an inotify descriptor until `close`. A file that does not exist yet is empty; a directory
-    that does not raises FileNotFoundError.
+    Owns an inotify descriptor until `close`. A file that does not exist yet counts as empty. Raises
+    FileNotFoundError if the directory does not exist.
     """
 
     def __init__(self, files: dict[Path, int]) -> None:
         self._offsets = dict(files)
         self._changed = asyncio.Event()
-        self._changed.set()  # what is there already counts
+        self._changed.set()  # for data that is there already
         self._descriptor = _checked(_libc.inotify_init1(_IN_NONBLOCK_CLOEXEC))
         try:
             for directory in {path.parent for path in files}:
-                # Changes of any entry of the directory, so that files may still come to be.
+                # Watch the directory, since files may be created later.
                 name = os.fsencode(directory)
                 _checked(_libc.inotify_add_watch(self._descriptor, name, _IN_MODIFY), directory)
         except OSError:
@@ -70,7 +70,7 @@ class Follower:
         return found
 
     async def changes(self) -> AsyncIterator[list[tuple[Path, bytes]]]:
-        """New data, each time there is some; for ever."""
+        """New data whenever there is some, for ever."""
         while True:
             await self._changed.wait()
             self._changed.clear()

@@ -1,5 +1,5 @@
 """Which numbers of processes and pseudo-terminals are taken: a restart without a container needs
-its own ones free."""
+the old ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crdebug.node.proc import PROC, status
 
 
 def is_number_taken(number: int) -> bool:
-    """Has any process or thread this number, or is it one of a process group or session?"""
+    """Does a process, thread, process group or session have this number?"""
     try:
         os.kill(number, 0)
     except ProcessLookupError:
@@ -26,7 +26,7 @@ def is_number_taken(number: int) -> bool:
 
 
 def is_number_kept(number: int) -> bool:
-    """Is it that of a zombie, or of a group of which only zombies are left?"""
+    """Is it the number of a zombie, or of a group with only zombies left?"""
     if not is_number_taken(number):
         return False
     try:

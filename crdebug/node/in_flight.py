@@ -1,7 +1,7 @@
 """Data in a process's sockets and pipes that was sent and not yet received.
 
-Only the kernel has it: processes can be taken back to an earlier state only if there is none, then
-and now. The process itself notices nothing; it must not be running.
+Only the kernel has such data, so processes can be taken back to an earlier state only if there is
+none, then and now. The process must not be running; it does not notice the look.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FIONREAD, _SIOCOUTQ = 0x541B, 0x5411
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A socket, or a pipe that is read from. unread: bytes to be received here.
+    """A socket, or the reading end of a pipe. unread: bytes not yet received here.
 
     unsent: bytes that the other end has not received (a TCP peer: not acknowledged) yet.
     """
@@ -70,7 +70,7 @@ def has_unread_input(pid: int) -> bool:
 
 
 def channels(pid: int) -> Mapping[int, str]:
-    """The sockets and pipes of a process, by descriptor: names that both ends of a pipe share."""
+    """The names of a process's sockets and pipes, by descriptor; both ends of a pipe share one."""
     return dict(_channels(pid))
 
 
@@ -106,7 +106,7 @@ def _look(own: int, number: int, name: str) -> Channel | None:
 
 
 def _count(own: int, request: int) -> int:
-    """0 for what this kind of socket does not tell: a listening one, netlink."""
+    """0 if this kind of socket (a listening one, netlink) has no such count."""
     try:
         (value,) = struct.unpack("i", fcntl.ioctl(own, request, bytes(4)))
     except OSError:

@@ -1,4 +1,4 @@
-"""What the programs that start ranks are called."""
+"""The names of the programs that start ranks."""
 
 from __future__ import annotations
 

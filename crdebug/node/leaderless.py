@@ -1,7 +1,7 @@
 """Processes whose first thread has ended, while others live (pthread_exit(3) in main).
 
-The kernel shows what the threads share, memory above all, only by a thread that lives: of the
-first one, in /proc/PID, it then shows nothing (proc(5); fs/proc/base.c, get_task_mm).
+The kernel shows resources that the threads share, memory above all, only through a living thread:
+/proc/PID, which is the first one's, is then empty (proc(5); fs/proc/base.c, get_task_mm).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _lives(pid: int, tid: str) -> bool:
 
 
 def living_thread(pid: int) -> int:
-    """The process's first thread if that lives, or none does; else another one."""
+    """The process's first thread, or a living one if the first has ended and another lives."""
     try:
         tids = os.listdir(f"/proc/{pid}/task")
     except OSError:
@@ -41,8 +41,8 @@ def leader_has_ended(pid: int) -> bool:
 
 
 def shared(function: Callable[Concatenate[int, P], R]) -> Callable[Concatenate[int, P], R]:
-    """Read something that a process's threads share: if nothing can be seen by the first one, by
-    one that lives."""
+    """Read something that a process's threads share: through the first one, or if that shows
+    nothing, through a living one."""
 
     @functools.wraps(function)
     def by_living(pid: int, /, *arguments: P.args, **named: P.kwargs) -> R:

@@ -1,8 +1,8 @@
 """Who owns a file, and who else could change it? Files that crdebug runs, or trusts, must be the
 user's.
 
-The rule is that of ssh for its keys (sshd_config(5), StrictModes), for all of the way to a file:
-whoever may write a directory can put another one in the place of what lies in it.
+The rule is that of ssh for its keys (sshd_config(5), StrictModes), for every directory on the path
+to a file: whoever may write to a directory can replace the files in it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from crdebug.base.errors import Refused
 from crdebug.node import proc
 
 CACHE_HINT = "choose a place of your own with $CRDEBUG_CACHE"
-_OVERFLOW = 65534  # whom user_namespaces(7) shows for owners that have no number here
-_WHOLE = 1 << 31  # of uid_map: that many numbers and more are all of the machine's
+_OVERFLOW = 65534  # shown for owners without a number here (user_namespaces(7))
+_WHOLE = 1 << 31  # a uid_map with at least so many numbers maps all of the machine's
 
 
 def why_not_own(path: Path) -> str:
-    """Why others than this user, and root, could change what is there: a clause; "" if nobody.
+    """A clause that says why others than this user and root could change a place; "" if none could.
 
-    A missing file is as safe as the directory that it will be made in. Symbolic links are followed,
-    and whoever owns one can lead it elsewhere. Raises OSError.
+    A missing file is as safe as the directory in which it will be made. Symbolic links are
+    followed; the owner of one can make it lead elsewhere. Raises OSError.
     """
     here = path.absolute()
     for place in dict.fromkeys((here, here.resolve())):
@@ -44,23 +44,23 @@ def why_not_own(path: Path) -> str:
 
 
 def require_own(path: Path, hint: str) -> None:
-    """Raises Refused when others could change what is there, or the way to it."""
+    """Raises Refused when others could change the place, or a directory on the path to it."""
     try:
         problem = why_not_own(path)
     except OSError:
-        return  # a file that cannot be looked at cannot be used: the error of that says more
+        return  # an unreadable file cannot be used: the error of that use says more
     if problem:
         raise Refused(problem, hint=hint)
 
 
 def users_of(pid: int) -> frozenset[int]:
-    """Whose a process is, in all ways that credentials(7) has: one, if it has no more than its
-    user's rights. Raises ProcessLookupError."""
+    """The user IDs of a process, of all kinds in credentials(7): only one, if it has no more than
+    its user's rights. Raises ProcessLookupError."""
     return frozenset(map(int, proc.status(pid)["Uid"].split()))
 
 
 def why_not_all_own(directory: Path) -> str:
-    """`why_not_own`, of a directory and of all that is in it. Raises OSError."""
+    """`why_not_own`, for a directory and everything in it. Raises OSError."""
     problem = why_not_own(directory)
     return problem or next(filter(None, map(_problem, _below(directory))), "")
 
@@ -71,7 +71,7 @@ def _below(directory: Path) -> Iterator[Path]:
 
 
 def _problem(at: Path, *, below: bool = False) -> str:
-    """Of one place, not of the way to it. below: only for what lies in it."""
+    """The problem of one place, not of the path to it. below: only with the files in it."""
     details = at.lstat()
     if details.st_uid not in _trusted():
         return f"{at} belongs to {_name(details.st_uid)}, and not to you"
@@ -91,7 +91,8 @@ def _trusted() -> frozenset[int]:
 
 @functools.cache
 def _nobody_known() -> tuple[int, ...]:
-    """In a user namespace root's own directories show as nobody's, like all that is not in it."""
+    """In a user namespace root's own directories show as nobody's, like those of all users
+    outside."""
     with open("/proc/self/uid_map") as file:
         numbers = sum(int(line.split()[2]) for line in file)
     return () if numbers >= _WHOLE else (_OVERFLOW,)
@@ -108,17 +109,17 @@ def _name(user: int) -> str:
 
 
 def require_own_state() -> None:
-    """Raises Refused when the jobs' home is not one's own (sudo -E, or one made beforehand)."""
+    """Raises Refused when the jobs' home is not the user's (sudo -E, or one that others made)."""
     require_own(settings.state_home(), "choose a place of your own with $CRDEBUG_HOME")
 
 
 def require_own_cache() -> None:
-    """Raises Refused when what was compiled, and is run, may be somebody else's."""
+    """Raises Refused when the compiled files that we run may be somebody else's."""
     require_own(settings.cache_home(), CACHE_HINT)
 
 
 def require_own_homes() -> None:
-    """All places with files that crdebug runs, or trusts. Raises Refused."""
+    """Check all places with files that crdebug runs, or trusts. Raises Refused."""
     require_own_state()
     require_own_cache()
     require_own(settings.data_home(), "choose a place of your own with $CRDEBUG_DATA")
@@ -126,19 +127,19 @@ def require_own_homes() -> None:
 
 
 def make_private(directory: Path) -> None:
-    """Make a directory, and those above it that are missing, for this user only, whatever the
-    umask; one that is there stays as it is. Raises OSError."""
+    """Make a directory, and missing ones above it, for this user only, whatever the umask. Existing
+    ones stay as they are. Raises OSError."""
     _make(directory, 0o700)
 
 
 def make_readable(directory: Path) -> None:
-    """`make_private`, of one that others may look into."""
+    """`make_private`, but others may read it."""
     _make(directory, 0o755)
 
 
 def _make(directory: Path, mode: int) -> None:
     for at in (*reversed(directory.parents), directory):
-        # One after the other: mkdir(parents=True) leaves those above to the umask.
+        # One after the other: mkdir(parents=True) applies the umask to those above.
         with contextlib.suppress(FileExistsError):
             at.mkdir(mode=mode)
     if not directory.is_dir():

@@ -1,4 +1,4 @@
-"""A subprocess behind pipes: the transport of a conversation with one GDB."""
+"""A subprocess on pipes: the transport of a conversation with one GDB."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _LAST_WORDS = 4096
 class Pipe:
     """A started process with its standard input, output and error on pipes.
 
-    Output comes as lines of any length; the end of the process is the end of its output even
-    when a child of it still holds the pipe open. Its last words on standard error are kept.
+    Output comes as lines of any length. The end of the process is the end of its output, even if a
+    child of it still holds the pipe open. The end of its standard error is kept.
     It has a process group of its own, so that a Ctrl-C at the terminal does not reach it.
 
     Made by `start`. Not thread-safe. Owns the process until `close`.
@@ -41,7 +41,7 @@ class Pipe:
         """Start a program.
 
         argv: the program, looked up in PATH, and its arguments.
-        environment: the whole of it; None for this process's own.
+        environment: the complete one; None for this process's own.
         Raises NotAvailable when the program cannot be started.
         """
         loop = asyncio.get_running_loop()
@@ -51,8 +51,8 @@ class Pipe:
                 *argv,
                 env=environment,
                 cwd=directory,
-                # Not a session: the kernel's autogroups (sched(7)) share time out by session, and
-                # Linux 6.18 gives one of many none for minutes, not even to die of a SIGKILL.
+                # Not a session: the kernel's autogroups (sched(7)) share out time by session, and
+                # with many of them Linux 6.18 starves some for minutes: not even SIGKILL works.
                 process_group=0,
             )
         except OSError as error:
@@ -68,7 +68,7 @@ class Pipe:
         return await self._protocol.readline()
 
     def write(self, data: bytes) -> None:
-        """Queue bytes for its standard input; dropped if it has ended."""
+        """Queue bytes for its standard input; drop them if it has ended."""
         pipe = self._transport.get_pipe_transport(0)
         if isinstance(pipe, asyncio.WriteTransport) and not pipe.is_closing():
             pipe.write(data)
@@ -89,8 +89,8 @@ class Pipe:
     async def close(self, deadline: Deadline) -> int:
         """End it: by the end of its input, then SIGTERM, then SIGKILL. Idempotent.
 
-        The time that is left is shared between the three. Returns the exit status.
-        Raises DeadlineExpired when it survived even SIGKILL (uninterruptible in the kernel).
+        The three share the remaining time. Returns the exit status. Raises DeadlineExpired if it
+        survives even SIGKILL (uninterruptible in the kernel).
         """
         try:
             pipe = self._transport.get_pipe_transport(0)
@@ -140,7 +140,7 @@ class _Lines(asyncio.SubprocessProtocol):
         return self._lines.popleft()
 
     async def closed(self, transport: asyncio.SubprocessTransport) -> None:
-        """Wait until the loop has let go of every pipe (it does so in its next turns)."""
+        """Wait until the loop has closed every pipe (it does so in its next iterations)."""
         if transport.get_returncode() is not None:
             await self._lost
 
@@ -163,15 +163,15 @@ class _Lines(asyncio.SubprocessProtocol):
             self._wake()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        # A process that ends at once may be gone before its standard error is read: at the end of
-        # its output, its last words must be there, too.
+        # A process may end before we have read its standard error: at the end of its output, its
+        # last words must be there, too.
         self._open.discard(fd)
         if not self._open:
             self._end()
 
     def process_exited(self) -> None:
         assert self._transport is not None
-        # A child of the process may hold the pipes open for ever: take what is there, and end.
+        # A child of the process may hold the pipes open for ever: read what they hold, and end.
         for fd in (1, 2):
             pipe = self._transport.get_pipe_transport(fd)
             if pipe is not None and not pipe.is_closing():
@@ -190,7 +190,7 @@ class _Lines(asyncio.SubprocessProtocol):
         while True:
             try:
                 data = os.read(descriptor, 1 << 16)
-            except OSError:  # nothing there now: the loop has made the descriptor non-blocking
+            except OSError:  # empty now: the loop has made the descriptor non-blocking
                 return
             if not data:
                 return

@@ -1,9 +1,9 @@
-"""Opening a file by a path that no symbolic link is on, whoever owns the directories.
+"""Open a file by a path without symbolic links, whoever owns the directories.
 
-The path of an open file, as the kernel gives it, has no links in it. Whoever may write to one of
-the directories can put one there later, between a check and the opening: so each name is opened in
-the directory that was opened before, and none is followed (as openat2(2) does with
-RESOLVE_NO_SYMLINKS, which is not everywhere).
+The kernel gives the path of an open file without links. Whoever may write to one of the directories
+can put a link there later, between a check and the opening. So we open each name in the directory
+opened before it, and follow no link (as openat2(2) does with RESOLVE_NO_SYMLINKS, which not every
+kernel has).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from stat import S_ISLNK
 
 @contextlib.contextmanager
 def parent(path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
-    """The directory of an absolute path, open for looking names up in it, and the last name.
+    """The directory of an absolute path, open for looking up names in it, and the last name.
 
-    make: directories that are missing are made. Raises OSError: ELOOP for a symbolic link.
+    make: make missing directories. Raises OSError: ELOOP for a symbolic link.
     """
     flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
     directory = os.open("/", flags)
@@ -44,13 +44,13 @@ def parent(path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
 
 
 def open_file(path: str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
-    """open(2); never waits for somebody to open the other end of a FIFO. Raises OSError."""
+    """open(2), but never waits for the other end of a FIFO. Raises OSError."""
     with parent(path) as (directory, name):
         more = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         return os.open(name, flags | more, mode, dir_fd=directory)
 
 
 def stat(path: str) -> os.stat_result:
-    """What is there, also if it is a symbolic link itself. Raises OSError."""
+    """stat(2) of the path; of a symbolic link, not of its target. Raises OSError."""
     with parent(path) as (directory, name):
         return os.stat(name, dir_fd=directory, follow_symlinks=False)

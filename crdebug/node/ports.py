@@ -1,4 +1,4 @@
-"""Which addresses the sockets of a process have (/proc/net/tcp and its like, proc(5))."""
+"""The addresses of a process's sockets (/proc/net/tcp and its like, proc(5))."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SOCKET = re.compile(r"socket:\[(\d+)\]")
 class Port:
     """A local address that a socket is bound to. address: in the kernel's hexadecimal form.
 
-    peer: the number of the other end's port, 0 if there is none: only with both is it taken.
+    peer: the port number of the other end, 0 if there is none: the address is taken only for it.
     """
 
     kind: str
@@ -30,7 +30,7 @@ class Port:
 
 
 def _all(pid: int) -> Iterator[tuple[int, Port]]:
-    """Every socket of the network that a process is in, by inode (0: nobody's any more)."""
+    """Every socket in a process's network, by inode (0: no process has it any longer)."""
     for kind in _KINDS:
         try:
             lines = (proc.PROC / str(pid) / "net" / kind).read_text().splitlines()[1:]
@@ -44,7 +44,7 @@ def _all(pid: int) -> Iterator[tuple[int, Port]]:
 
 
 def bound(pids: Iterable[int]) -> tuple[Port, ...]:
-    """The addresses that sockets of these processes have, each once."""
+    """The addresses of these processes' sockets, each once."""
     inodes: set[int] = set()
     known: dict[int, Port] = {}
     for pid in pids:
@@ -58,5 +58,5 @@ def bound(pids: Iterable[int]) -> tuple[Port, ...]:
 
 
 def taken() -> frozenset[Port]:
-    """Every address that is in use in our network, by whomever."""
+    """Every address in use in our network."""
     return frozenset(port for _, port in _all(os.getpid()))

@@ -1,9 +1,9 @@
-"""What this machine can do, found by trying it; never inferred from a version.
+"""The abilities of this machine, found by trying; never inferred from a version.
 
-Every probe answers with data and raises nothing: what is missing is an answer too. They take
-from a few milliseconds (capabilities) to some tenths of a second (starting a GDB), so they are
-plain functions; call them in a thread if the event loop must not wait. crdebug.commands.doctor
-makes a report of them; the tests' tiers ask the three *_obstacle functions.
+Every probe returns data and raises nothing: "missing" is an answer too. They take from a few
+milliseconds (capabilities) to some tenths of a second (starting a GDB), so they are plain
+functions; call them in a thread if the event loop must not wait. crdebug.commands.doctor reports
+the answers; the tests' tiers use the three *_obstacle functions.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ CAPABILITIES = (
 
 NAMESPACES = ("pid", "net", "ipc", "uts", "mount")
 
-# Attach to the process named by the argument as a debugger would: from a process that is not its
-# parent, which is where Yama's ptrace_scope makes a difference.
+# Attach to the process in the argument as a debugger would: from a process that is not its parent,
+# where Yama's ptrace_scope makes a difference.
 _PTRACE = """
 import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -58,7 +58,7 @@ for request in (PTRACE_ATTACH, PTRACE_DETACH):
 class Answer:
     """Whether something works.
 
-    works: it was tried, and did what it should.  said: what it said, one line.
+    works: it passed the trial.  said: one line of its output.
     path: the program, if there is one.  version: its own version text.
     """
 
@@ -90,7 +90,7 @@ class Launcher:
 
 @dataclass(frozen=True, slots=True)
 class Ptrace:
-    """works: a process that is not its parent could be traced. scope: Yama's, None without Yama."""
+    """works: a process could trace one that is not its child. scope: Yama's, None without Yama."""
 
     works: bool
     said: str
@@ -99,7 +99,7 @@ class Ptrace:
 
 @dataclass(frozen=True, slots=True)
 class Namespaces:
-    """works: all of them at once, with a fresh /proc. refused: those that fail on their own."""
+    """works: all of them together, with a fresh /proc. refused: those that fail even alone."""
 
     works: bool
     said: str
@@ -165,13 +165,13 @@ def _probe_compiler(name: str, suffix: str, source: str) -> Answer:
         text.write_text(source)
         ran = run([path, "-o", "probe", text.name], cwd=str(directory))
     errors = [line for line in ran.err.splitlines() if "error" in line.lower()]
-    said = "" if ran.ok else first_line("\n".join(errors) or ran.err) or "it does not say why"
+    said = "" if ran.ok else first_line("\n".join(errors) or ran.err) or "it gives no reason"
     return Answer(ran.ok, said, path, version)
 
 
 @functools.cache
 def probe_cc(program: str = "cc") -> Answer:
-    """Compile and link a C program with threads, as crdebug's native part is."""
+    """Compile and link a C program with threads, like crdebug's native part."""
     return _probe_compiler(program, ".c", "#include <pthread.h>\nint main(void) { return 0; }\n")
 
 
@@ -200,7 +200,7 @@ def probe_launchers() -> tuple[Launcher, ...]:
     for directory in os.environ.get("PATH", os.defpath).split(os.pathsep):
         for name in (base + variant for base in LAUNCHERS for variant in LAUNCHER_VARIANTS):
             path = Path(directory or ".", name).absolute()
-            # os.path, as PATH may lead through directories that only others may enter.
+            # os.path, as PATH may lead through directories that this user may not enter.
             if not (os.path.isfile(path) and os.access(path, os.X_OK)):
                 continue
             real = str(path.resolve())
@@ -213,7 +213,7 @@ def _launcher(path: Path) -> Launcher:
     ran = run([str(path), "--version"])
     family, version = mpi_family(ran.out + ran.err)
     if family == "MPICH":
-        # hydra's own version can differ from the library's, which mpichversion tells
+        # hydra's own version can differ from the library's, which mpichversion prints
         teller = path.with_name("mpichversion")
         if os.path.isfile(teller):
             version = mpi_family("MPICH\n" + run([str(teller)]).out)[1] or version
@@ -221,7 +221,7 @@ def _launcher(path: Path) -> Launcher:
 
 
 def mpi_family(text: str) -> tuple[str, str]:
-    """Family and version, read from what a launcher says to --version. Pure."""
+    """Family and version, from the output of a launcher's --version. Pure."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for line in lines:
         # "mpirun (Open MPI) 4.1.4"; Open MPI 5 the same, or "prterun (PRRTE) 3.0.11"
@@ -264,7 +264,7 @@ def _yama_scope() -> int | None:
 @functools.cache
 def probe_ptrace() -> Ptrace:
     """Let one child of ours trace another one, as GDB traces a rank."""
-    # `cat` waits for input that never comes, and ends by itself should we die
+    # `cat` waits for input that never comes, and ends on its own if we die
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as tracee:
         try:
             ran = run([sys.executable, "-I", "-c", _PTRACE, str(tracee.pid)])
@@ -275,13 +275,13 @@ def probe_ptrace() -> Ptrace:
 
 @functools.cache
 def probe_namespaces() -> Namespaces:
-    """Start a program in new namespaces of all kinds that a job gets, with its own /proc."""
+    """Start a program in new namespaces of all the kinds that a job gets, with its own /proc."""
     unshare = find_program("unshare")
     if unshare is None:
         return Namespaces(False, not_found("unshare"))
     every = [f"--{name}" for name in NAMESPACES]
     ran = run([unshare, *every, "--fork", "--kill-child", "--mount-proc", "cat", "/proc/1/comm"])
-    # PID 1 of a fresh /proc is the program itself; of the machine's it would be its init
+    # PID 1 in a fresh /proc is the program itself; in the machine's it would be init
     if ran.ok and ran.out.strip() == "cat":
         return Namespaces(True, "")
     refused = tuple(
@@ -295,7 +295,7 @@ def probe_namespaces() -> Namespaces:
 
 
 def probe_program(name: str, version_option: str) -> Answer:
-    """Is this program there, and does it start?"""
+    """Does this program exist, and does it start?"""
     path = find_program(name)
     if path is None:
         return Answer(False, not_found(name))
@@ -311,7 +311,7 @@ def probe_space(path: Path) -> Space:
 
 
 def probe_machine(*, gdb: str = "gdb", compiler: str = "cc") -> Machine:
-    """Ask everything; about a second."""
+    """Run all probes; takes about a second."""
     criu = probe_criu()
     program = criu[-1].program if criu else None
     return Machine(
@@ -333,7 +333,7 @@ def probe_machine(*, gdb: str = "gdb", compiler: str = "cc") -> Machine:
     )
 
 
-# ---- what stands in the way --------------------------------------------------------------------
+# ---- obstacles ----------------------------------------------------------------------------------
 
 
 def debugging_obstacle() -> str | None:

@@ -1,7 +1,7 @@
 """A process as /proc shows it (proc(5)). Host PIDs and TIDs throughout, unless named otherwise.
 
-Every function raises ProcessLookupError when the process is gone, and PermissionError when it may
-not be looked at.
+Every function raises ProcessLookupError when the process is gone, and PermissionError when we may
+not look at it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ PROC = Path("/proc")
 class Thread:
     """One thread. inner: its number in its own PID namespace. state: the letter of proc(5).
 
-    blocked, caught, ignored, pending: signal sets, bit n - 1 for signal n; pending is the thread's
-    own queue and the process's together.
+    blocked, caught, ignored, pending: signal sets, bit n - 1 for signal n; pending combines the
+    thread's own queue and the process's.
     """
 
     tid: int
@@ -65,7 +65,7 @@ class OpenFile:
     """A regular file that a process has open for writing.
 
     path: as the process sees it.  mount: the mount's number, see `mounts`.
-    append: writes go to its end only.  deleted: it has no name any more.
+    append: writes go only to its end.  deleted: it no longer has a name.
     """
 
     path: str
@@ -81,7 +81,7 @@ def _gone(error: OSError, pid: int) -> OSError:
 
 def _read(pid: int, name: str) -> str:
     try:
-        # Asked at every step of every rank: a Path would take longer than the file.
+        # Called at every step of every rank: a Path would take longer than the file.
         with open(f"{PROC}/{pid}/{name}", errors="surrogateescape") as file:
             return file.read()
     except (FileNotFoundError, ProcessLookupError) as error:
@@ -96,7 +96,7 @@ def status(pid: int, tid: int | None = None) -> dict[str, str]:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat from the state on; asking for these costs less than `status`."""
+    """The fields of /proc/PID/stat from the state on; cheaper than `status`."""
     return _read(pid, "stat").rpartition(")")[2].split()
 
 
@@ -107,14 +107,14 @@ def queued(pid: int, tid: int) -> int:
 
 def tids(pid: int) -> tuple[int, ...]:
     try:
-        # In the kernel's order, by age; numbers start again from below at some time.
+        # In the kernel's order, by age: thread numbers start again from below at some time.
         return tuple(int(name) for name in os.listdir(PROC / str(pid) / "task"))
     except (FileNotFoundError, ProcessLookupError) as error:
         raise _gone(error, pid) from None
 
 
 def threads(pid: int) -> tuple[Thread, ...]:
-    """All threads, the oldest first; one that ends meanwhile is left out."""
+    """All threads, the oldest first, without those that end meanwhile."""
     found = []
     for tid in tids(pid):
         try:
@@ -144,8 +144,8 @@ def processor_time(pid: int) -> int:
 
 
 def started(pid: int) -> int:
-    """When the process started, in clock ticks after the machine's start: PID and this name a
-    process once and for all."""
+    """The start of the process, in clock ticks after the machine's start: with the PID it
+    identifies a process uniquely."""
     return int(_stat(pid)[19])
 
 
@@ -155,7 +155,7 @@ def parent(pid: int) -> int:
 
 
 def is_alive(pid: int, start: int | None = None) -> bool:
-    """Is there such a process (and no zombie), with this start if given?"""
+    """Does such a process exist (not as a zombie), with this start if given?"""
     try:
         fields = _stat(pid)
         if start is not None and int(fields[19]) != start:
@@ -166,7 +166,7 @@ def is_alive(pid: int, start: int | None = None) -> bool:
 
 
 def is_zombie(pid: int) -> bool:
-    """Has it ended, all threads of it, and nobody has waited for it yet? False if it is gone.
+    """Have all its threads ended, without a wait(2) by its parent? False if it is gone.
 
     The first thread alone may end before the others (pthread_exit(3)).
     """
@@ -180,7 +180,7 @@ def is_zombie(pid: int) -> bool:
 
 
 def is_stopped(pid: int) -> bool:
-    """Has SIGSTOP stopped it, with nobody tracing it? False if it is gone."""
+    """Has SIGSTOP stopped it, without a tracer? False if it is gone."""
     try:
         return _stat(pid)[0] == "T"
     except ProcessLookupError:
@@ -192,7 +192,7 @@ _EXITING = 0x4  # PF_EXITING of the kernel's include/linux/sched.h
 
 
 def reads_input(pid: int) -> bool:
-    """Does a process wait in read(2) for its standard input? No where the kernel does not tell."""
+    """Does a process wait in read(2) for its standard input? False if the kernel does not say."""
     try:
         return _read(pid, "syscall").split()[:2] == ["0", "0x0"]
     except OSError:
@@ -200,7 +200,7 @@ def reads_input(pid: int) -> bool:
 
 
 def is_ending(pid: int) -> bool:
-    """Is the process on its way out? PID 1 of a namespace is, until all others of it are gone."""
+    """Is the process exiting? PID 1 of a namespace is, until all its other processes are gone."""
     try:
         exiting = int(_stat(pid)[6]) & _EXITING
     except ProcessLookupError:
@@ -209,8 +209,8 @@ def is_ending(pid: int) -> bool:
 
 
 def is_killed(pid: int) -> bool:
-    """Was it sent SIGKILL? The signal stays queued for the process as a whole while its threads
-    end by it, and after that (kernel/signal.c, complete_signal). False if it is gone."""
+    """Has it got a SIGKILL? The signal stays in the process's queue while its threads end, and
+    after that (kernel/signal.c, complete_signal). False if it is gone."""
     try:
         return bool(int(status(pid)["ShdPnd"], 16) & _KILL)
     except (ProcessLookupError, KeyError):
@@ -226,7 +226,7 @@ def namespace(pid: int, kind: str) -> str:
 
 
 def pids() -> Iterator[int]:
-    """Every process of the machine (of this PID namespace)."""
+    """Every process of this PID namespace."""
     return (int(name) for name in os.listdir(PROC) if name.isdigit())
 
 
@@ -244,7 +244,7 @@ def processes_in_namespace_of(pid: int) -> tuple[int, ...]:
 
 
 def inner_pid(pid: int) -> int:
-    """The PID that the process has in its own PID namespace."""
+    """The process's PID in its own PID namespace."""
     return int(status(pid)["NSpid"].split()[-1])
 
 
@@ -295,7 +295,7 @@ def sockets(pid: int) -> tuple[int, ...]:
 
 @shared
 def files_open_for_writing(pid: int) -> tuple[OpenFile, ...]:
-    """The regular files among the descriptors of a process that may be written through them."""
+    """The regular files that a process may write through a descriptor."""
     directory = PROC / str(pid) / "fd"
     try:
         numbers = os.listdir(directory)
@@ -330,8 +330,8 @@ def files_open_for_writing(pid: int) -> tuple[OpenFile, ...]:
 
 @shared
 def files_in_use(pid: int) -> tuple[str, ...]:
-    """The regular files and directories that a process has open, is in, or has mapped; those that
-    have a name."""
+    """The regular files and directories, with a name, that a process has open or mapped; and its
+    working directory."""
     directory = PROC / str(pid)
     links = [directory / "cwd", *(directory / "fd").iterdir()]
     found = {each.path for each in maps(pid) if each.path.startswith("/")}
@@ -343,8 +343,7 @@ def files_in_use(pid: int) -> tuple[str, ...]:
 
 
 def has_lost_program(pid: int) -> bool:
-    """Has its program's file been removed since it was started, or another put in its place, as
-    when it is compiled anew?"""
+    """Has its program's file been removed or replaced since it started, as by a new compilation?"""
     try:
         return executable(pid).endswith(" (deleted)")
     except OSError:
@@ -367,7 +366,7 @@ def files_mapped_for_writing(pid: int) -> tuple[OpenFile, ...]:
         try:
             details = os.stat(each.path)
         except OSError:
-            continue  # it has no name any more, or none outside the process's own mounts
+            continue  # it has no name, or none outside the process's own mounts
         if details.st_mode & 0o170000 == 0o100000:
             found[each.path] = OpenFile(
                 path=each.path, mount=0, append=False, size=details.st_size, deleted=False
@@ -377,8 +376,8 @@ def files_mapped_for_writing(pid: int) -> tuple[OpenFile, ...]:
 
 @shared
 def memory(pid: int) -> int:
-    """Bytes of memory that an image of the process would hold, roughly; memory that several
-    processes share is divided among them (proc(5), smaps_rollup: the "proportional set size")."""
+    """Roughly the bytes of memory in an image of the process; shared memory is divided among its
+    users (proc(5), smaps_rollup: the "proportional set size")."""
     fields = dict(line.split(":") for line in _read(pid, "smaps_rollup").splitlines()[1:])
     return sum(int(fields.get(each, "0").split()[0]) << 10 for each in ("Pss_Anon", "Pss_Shmem"))
 
@@ -391,7 +390,7 @@ def own_memory(pid: int) -> int:
 
 
 def available_memory() -> int:
-    """Bytes that new processes can have without swapping (proc(5), MemAvailable)."""
+    """Bytes that new processes can use without swapping (proc(5), MemAvailable)."""
     fields = dict(line.split(":") for line in (PROC / "meminfo").read_text().splitlines())
     return int(fields["MemAvailable"].split()[0]) << 10
 
@@ -440,7 +439,7 @@ def read_memory(pid: int, address: int, size: int) -> bytes:
 
 @shared
 def write_memory(pid: int, address: int, data: bytes) -> int:
-    """Write; read-only pages too (they become the process's own, as for a debugger)."""
+    """Write; also to read-only pages (which become private copies, as for a debugger)."""
     try:
         with open(f"{PROC}/{pid}/mem", "r+b", buffering=0) as memory:
             return os.pwrite(memory.fileno(), data, address)
@@ -454,13 +453,14 @@ def root(pid: int) -> Path:
 
 
 def boot_id() -> str:
-    """Names this run of the machine: PIDs and start times of another one mean nothing."""
+    """Identifies this boot of the machine: PIDs and start times are valid only within it."""
     return (PROC / "sys/kernel/random/boot_id").read_text().strip()
 
 
 @contextlib.contextmanager
 def short_path(path: Path) -> Iterator[str]:
-    """The same file by a name that fits into a Unix socket's address (108 bytes, unix(7))."""
+    """Another path of the same file, which fits into a Unix socket's address (108 bytes,
+    unix(7))."""
     if len(os.fsencode(path)) < 100:
         yield str(path)
         return

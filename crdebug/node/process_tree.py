@@ -1,4 +1,4 @@
-"""Which process started which. Host PIDs throughout."""
+"""Trees of processes. Host PIDs throughout."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from crdebug.node import proc
 
 
 def descendants(pid: int) -> tuple[int, ...]:
-    """The live processes below one, by age; empty if there is no such process."""
+    """The live descendants of a process, by age; empty if there is no such process."""
     try:
         below = psutil.Process(pid).children(recursive=True)
     except psutil.NoSuchProcess:
@@ -17,7 +17,7 @@ def descendants(pid: int) -> tuple[int, ...]:
 
 
 def ancestors(pid: int) -> tuple[int, ...]:
-    """The processes above one, the nearest first."""
+    """The ancestors of a process, the nearest first."""
     try:
         return tuple(each.pid for each in psutil.Process(pid).parents())
     except psutil.NoSuchProcess:
@@ -25,8 +25,8 @@ def ancestors(pid: int) -> tuple[int, ...]:
 
 
 def of_job(root: int) -> tuple[int, ...]:
-    """Every live process of a job, by its first: all of its container if it is PID 1 of one, else
-    it and what is below it. Raises ProcessLookupError."""
+    """Every live process of a job, given the first: the whole container if that is PID 1 of one,
+    else it and its descendants. Raises ProcessLookupError."""
     if proc.inner_pid(root) == 1:
         return proc.processes_in_namespace_of(root)
     return (root, *descendants(root))

@@ -1,4 +1,4 @@
-"""Running a program to its end."""
+"""Run a program to its end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from crdebug.base.errors import NotAvailable
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """status: exit status, negative for a signal. out, err: what it wrote."""
+    """status: exit status, negative for a signal. out, err: its output."""
 
     status: int
     out: str
@@ -35,12 +35,12 @@ async def run(
 ) -> Finished:
     """Run a program without standard input and wait for its end. umask: -1 is ours.
 
-    Processes that it leaves running may hold its output open; that is not waited for. Raises
-    NotAvailable when it cannot be started, DeadlineExpired (it and what it started in its session
-    is killed then, as it is when we are cancelled).
+    It does not wait for processes that the program leaves running, even if they hold its output
+    open. Raises NotAvailable if the program cannot be started, DeadlineExpired if it does not end.
+    Then, and when we are cancelled, the program and its session are killed.
     """
     with contextlib.ExitStack() as stack:
-        # No pipes: their end would be the end of all that ever inherits them.
+        # No pipes: they end only when every process that inherits them has ended.
         out, err = (os.memfd_create(name) for name in ("out", "err"))
         stack.callback(os.close, out)
         stack.callback(os.close, err)
@@ -72,8 +72,8 @@ async def shell(line: str) -> int:
     """Run a line in the user's shell ($SHELL, else sh), at our own terminal; returns its exit
     status, 128 + N if signal N ended it.
 
-    It has our standard input and output, and a Ctrl-C reaches it as well. When we are cancelled it
-    is killed. Raises NotAvailable when there is no such shell.
+    It has our standard input and output, and a Ctrl-C reaches it too. If we are cancelled, we kill
+    it. Raises NotAvailable if there is no such shell.
     """
     program = os.environ.get("SHELL") or "/bin/sh"
     try:

@@ -1,7 +1,7 @@
-"""Holding processes, to change their memory or so that they change nothing (ptrace(2)).
+"""Hold processes, to change their memory or to keep them from changing anything (ptrace(2)).
 
-Every thread is stopped between two of its own instructions, and executes none before it is let go:
-signals queued meanwhile come first. Should we die, the kernel lets all of them go.
+Every thread is stopped between two of its own instructions, and executes none until it is released;
+signals that are queued meanwhile come first. If we die, the kernel releases all of them.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def _ptrace(request: int, tid: int, data: object = None, address: int | None = N
 
 def _make_call_again(tid: int) -> None:
     """Some system calls end with EINTR when their thread is merely stopped: epoll_wait, a receive
-    with a time limit, ... (signal(7), "by stop signals"). Make them again, so that the stop goes
-    unnoticed."""
+    with a time limit, ... (signal(7), "by stop signals"). Repeat them, so that the program does not
+    notice the stop."""
     now = _Registers()
     _ptrace(_GETREGS, tid, ctypes.byref(now))
     if now.rax != _EINTR or now.orig_rax >= 1 << 32:
@@ -52,13 +52,13 @@ def _make_call_again(tid: int) -> None:
     fields = proc.status(tid)
     pending = int(fields["SigPnd"], 16) | int(fields["ShdPnd"], 16)
     if pending & ~int(fields["SigBlk"], 16):
-        return  # the application has a signal to see: it may see the EINTR as well
+        return  # a signal is due for the application, which may see the EINTR as well
     now.rip, now.rax, now.orig_rax = now.rip - 2, now.orig_rax, _NO_CALL
     _ptrace(_SETREGS, tid, ctypes.byref(now))
 
 
 class Traced(PermissionError):
-    """Something else traces the process. tracer: its PID."""
+    """Another process traces this one. tracer: its PID."""
 
     def __init__(self, pid: int, tracer: int) -> None:
         super().__init__(f"process {tracer} traces process {pid}")
@@ -66,16 +66,16 @@ class Traced(PermissionError):
 
 
 class Held:
-    """Threads that are held. To be used in one thread of ours only: that one is the tracer."""
+    """Threads that we hold. Use it in only one thread of ours: that thread is the tracer."""
 
     def __init__(self) -> None:
-        self._leaders: set[int] = set()  # of which a thread was seized
+        self._leaders: set[int] = set()  # processes with a seized thread
         self._killed = False
         self._moving: set[int] = set()  # seized, and not known to have stopped
-        self._stopped: dict[int, int] = {}  # TID -> its stop, as waitpid(2) tells it
+        self._stopped: dict[int, int] = {}  # TID -> its stop, as from waitpid(2)
 
     def seize(self, pid: int) -> bool:
-        """Tell all threads of a process to stop; were there any that had not been told before?
+        """Seize all threads of a process, so that they stop; returns whether any of them were new.
 
         Raises Traced, ProcessLookupError.
         """
@@ -97,7 +97,7 @@ class Held:
         return found
 
     def wait(self, options: int = 0) -> bool:
-        """Wait until all have stopped, or ended; with WNOHANG, look whether they have."""
+        """Wait until all have stopped, or ended; with WNOHANG, check whether they have."""
         for tid in tuple(self._moving):
             try:
                 changed, status = os.waitpid(tid, _WALL | options)
@@ -111,35 +111,35 @@ class Held:
         return not self._moving
 
     def late(self) -> str:
-        """The threads that have not stopped, and in which state of proc(5) they are."""
+        """The threads that have not stopped, with their states of proc(5)."""
         states = {tid: proc.status(tid)["State"] for tid in sorted(self._moving)}
         return ", ".join(f"thread {tid} is in state {state}" for tid, state in states.items())
 
     def release(self) -> None:
-        """Let those that have stopped go on with what they were doing."""
+        """Let the stopped threads go on where they were."""
         if self._killed:
             return
         for tid, status in tuple(self._stopped.items()):
             with contextlib.suppress(ProcessLookupError):  # killed
-                told = status >> 16  # 0: it was about to get a signal, which it shall get
+                told = status >> 16  # 0: a signal was about to be delivered, and now is
                 if told == _EVENT_STOP:
                     _make_call_again(tid)
                 _ptrace(_DETACH, tid, 0 if told else os.WSTOPSIG(status))
                 del self._stopped[tid]
 
     def kill(self) -> None:
-        """Kill all that are held, instead of letting them go: not one instruction more."""
+        """Kill all held threads instead of releasing them: they execute no further instruction."""
         for pid in self._leaders:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._killed = True
 
     def gone(self, options: int = 0) -> bool:
-        """Wait until those that were killed have ended: their tracer is the first to be notified.
+        """Wait until the killed ones have ended: the kernel notifies their tracer first.
 
-        With WNOHANG, look whether they have.
+        With WNOHANG, check whether they have.
         """
-        # The main thread's end is not told before the others' (ptrace(2), "Death under ptrace").
+        # The main thread's end is reported after the others' (ptrace(2), "Death under ptrace").
         for tid in sorted(self._stopped, key=lambda tid: tid in self._leaders):
             with contextlib.suppress(ChildProcessError):
                 changed, status = os.waitpid(tid, _WALL | options)
@@ -150,7 +150,7 @@ class Held:
 
 
 def drop_signal(tid: int, number: int) -> None:
-    """Take a signal out of a thread's own queue, where it must be, whether it is blocked or not.
+    """Remove a signal from a thread's own queue, where it must be, whether it is blocked or not.
 
     The thread executes no instruction meanwhile. Raises OSError.
     """
@@ -161,7 +161,7 @@ def drop_signal(tid: int, number: int) -> None:
         _ptrace(_INTERRUPT, tid)
         os.waitpid(tid, _WALL)
         if not int(proc.status(tid)["SigPnd"], 16) & 1 << (number - 1):
-            _ptrace(_DETACH, tid)  # it has taken it meanwhile
+            _ptrace(_DETACH, tid)  # it has taken the signal meanwhile
             return
         _ptrace(_GETSIGMASK, tid, ctypes.byref(mask), size)
         only = ctypes.c_uint64(~(1 << (number - 1)))
@@ -178,12 +178,12 @@ def drop_signal(tid: int, number: int) -> None:
 
 
 def queue_signal(tid: int, info: bytes) -> None:
-    """Queue a signal, which the thread must block, with all that the kernel once told of it.
+    """Queue a signal, which the thread must block, with its original siginfo.
 
-    info: a siginfo_t. rt_tgsigqueueinfo(2) takes those of the kernel's own signals, and of kill(2),
-    from the thread itself only. A tracer may turn a signal that is about to be delivered into any
-    other; the thread queues one that is blocked as soon as it runs (kernel/signal.c,
-    ptrace_signal). Raises OSError.
+    info: a siginfo_t. rt_tgsigqueueinfo(2) accepts those of the kernel's own signals, and of
+    kill(2), only from the thread itself. But a tracer may turn a signal that is about to be
+    delivered into any other; if that is blocked, the thread queues it as soon as it runs
+    (kernel/signal.c, ptrace_signal). Raises OSError.
     """
     number = int.from_bytes(info[:4], "little")
     _ptrace(_ATTACH, tid)
@@ -202,13 +202,13 @@ def queue_signal(tid: int, info: bytes) -> None:
 async def held(pid: int, deadline: Deadline) -> AsyncIterator[None]:
     """Hold all threads of a process while the block runs, which should be short.
 
-    Raises ProcessLookupError when it is gone, PermissionError when something else traces it,
-    DeadlineExpired, naming the threads, when some do not stop: they are in the kernel, and wait for
-    a file server that does not answer, say. Those go on at the latest when we end.
+    Raises ProcessLookupError if it is gone, PermissionError if another process traces it, and
+    DeadlineExpired, with the threads, if some do not stop: they are in the kernel, and wait for a
+    file server that does not answer, say. Those go on at the latest when we end.
     """
     threads = Held()
     try:
-        # A thread not yet stopped may start another: repeat until all have been seen.
+        # A thread not yet stopped may start another: repeat until there is no new one.
         while threads.seize(pid):
             try:
                 await deadline.until(lambda: threads.wait(os.WNOHANG), "")
@@ -223,10 +223,10 @@ async def held(pid: int, deadline: Deadline) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def held_container(pid: int, deadline: Deadline) -> AsyncIterator[Held]:
-    """Hold every process of a job container but its PID 1, which passes on what the others write.
+    """Hold every process of a job container except PID 1, which passes on the others' output.
 
-    Processes that a debugger of ours holds already are left to it. Raises Refused when somebody
-    else traces one of them, DeadlineExpired when one does not stop.
+    Processes that a debugger of ours already holds are left to it. Raises Refused if somebody else
+    traces one of them, DeadlineExpired if one does not stop.
     """
     threads = Held()
     try:
@@ -245,7 +245,7 @@ async def held_container(pid: int, deadline: Deadline) -> AsyncIterator[Held]:
         yield threads
     finally:
         threads.release()
-        # One that has not stopped cannot be let go; nor is a killed one gone at once.
+        # A process that has not stopped cannot be released, and a killed one is not gone at once.
         left = Deadline(deadline.seconds)
         await left.until(lambda: threads.wait(os.WNOHANG), "every process of the job to run on")
         threads.release()
@@ -253,8 +253,8 @@ async def held_container(pid: int, deadline: Deadline) -> AsyncIterator[Held]:
 
 
 def _seize_all(threads: Held, init: int) -> tuple[bool, set[int]]:
-    """Returns whether there were any that had not been told before, and the tracers that are about
-    to end: their processes have to be looked at once more."""
+    """Returns whether there were new threads, and the tracers that are about to end: their
+    processes must be seized later."""
     new, dying = False, set()
     for pid in process_tree.of_job(init):
         if pid == init:

@@ -1,7 +1,7 @@
-"""The Python stacks of a process, read out of its memory by py-spy.
+"""The Python stacks of a process, which py-spy reads from its memory.
 
-It needs no debug symbols, no helpers and no thread of the process: with --nonblocking it only
-reads (process_vm_readv(2)), which does not mind a tracer, nor namespaces (py-spy's README).
+py-spy needs no debug symbols, no helpers and no thread of the process: with --nonblocking it only
+reads (process_vm_readv(2)), which works despite a tracer and namespaces (py-spy's README).
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Variable(msgspec.Struct, frozen=True):
 
 
 class PythonFrame(msgspec.Struct, frozen=True):
-    """A function that is under way. name: qualified from Python 3.11 on. short_filename: without
-    the directory that modules are found in. line: 0 if not known.
+    """An active function. name: qualified since Python 3.11. short_filename: without the directory
+    of the modules. line: 0 if not known.
 
-    is_entry, is_shim_entry: whichever is set, C has called the interpreter for this one; its
-    callees up to the next such one are run by the same C function (Python 3.11, "What's New",
-    Cheaper, lazy Python frames).
+    is_entry, is_shim_entry: if either is set, C called the interpreter for this function; the same
+    C function runs its callees up to the next such one (Python 3.11, "What's New", Cheaper, lazy
+    Python frames).
     """
 
     name: str
@@ -49,7 +49,7 @@ class PythonFrame(msgspec.Struct, frozen=True):
 
 
 class PythonThread(msgspec.Struct, frozen=True):
-    """A thread that runs Python. thread_id: what pthread_self(3) is there. frames: the innermost
+    """A thread that runs Python. thread_id: its pthread_self(3). frames: the innermost
     first."""
 
     thread_id: int
@@ -61,9 +61,9 @@ async def python_stacks(
 ) -> tuple[PythonThread, ...]:
     """The stacks of all threads of a stopped process.
 
-    variables: 0 without; else with the local variables, their texts the longer the higher it is.
-    Raises Refused for a process that runs no Python or has not begun to, NotAvailable without
-    py-spy, DeadlineExpired.
+    variables: 0 for none; else with the local variables, with longer texts for higher values.
+    Raises Refused if the process does not run Python, or not yet, NotAvailable without py-spy,
+    DeadlineExpired.
     """
     argv = [_py_spy(), "dump", "--nonblocking", "--json", "--pid", str(pid)]
     argv += ["--locals"] * variables

@@ -1,7 +1,7 @@
-"""Temporary directories that go away also if we are killed: the next crdebug removes them.
+"""Temporary directories that do not stay even if we are killed: the next crdebug removes them.
 
-The owner of one holds a lock on it (flock(2)), which ends with the process, however it dies, and is
-seen from other PID namespaces, too.
+The owner of a directory holds a lock on it (flock(2)), which ends with the process, however it
+dies, and works across PID namespaces.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _PREFIX = "crdebug-scratch-"
-_FRESH = 60.0  # seconds in which one may have been made and not be locked yet
+_FRESH = 60.0  # seconds; a younger one may not be locked yet
 # The name of a Unix socket has 107 bytes at most (unix(7)), ours among them 40.
 _LONGEST = 107 - 40
 _SHORT = "/tmp"  # instead of a longer one
@@ -25,8 +25,8 @@ _SHORT = "/tmp"  # instead of a longer one
 
 @contextlib.contextmanager
 def directory() -> Iterator[Path]:
-    """An empty one of our own while the block runs. Its path is short: it may hold sockets, also
-    where $TMPDIR is a long one."""
+    """An empty directory of our own while the block runs. Its path is short, even if $TMPDIR is
+    long, so that it may hold sockets."""
     sweep()
     with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=_place()) as path:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -43,7 +43,7 @@ def _place() -> str:
 
 
 def sweep() -> None:
-    """Remove the directories of this user's crdebugs that have been killed."""
+    """Remove the directories that killed crdebugs of this user have left."""
     place = _place()
     with contextlib.suppress(OSError):
         for name in os.listdir(place):

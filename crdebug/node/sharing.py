@@ -1,4 +1,4 @@
-"""Memory that processes share: which mappings are the same, and which other processes have them."""
+"""Memory that processes share: which of their mappings are the same."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _LINE = re.compile(r"(\w+)-(\w+) .(.).s (\w+) (\S+) (\d+) *(.*)")
 
 @dataclass(frozen=True, slots=True)
 class SharedMapping:
-    """A shared mapping of one process. identity: the same for all processes that map the same
-    part of the same file, whatever the file's name."""
+    """A shared mapping of one process. identity: equal for all processes that map the same part of
+    the same file, whatever the file's name."""
 
     start: int
     end: int
@@ -27,11 +27,11 @@ class SharedMapping:
         return self.identity[:2]
 
     def place(self, address: int) -> tuple[tuple[str, int], int]:
-        """The file, and where in it an address is."""
+        """The file of an address, and its offset there."""
         return self.file, self.identity[2] + address - self.start
 
     def address(self, place: tuple[tuple[str, int], int]) -> int | None:
-        """Where this mapping has a place; None if it has not."""
+        """The address of a place in this mapping; None if it has none."""
         file, offset = place
         found = self.start + offset - self.identity[2]
         return found if file == self.file and self.start <= found < self.end else None

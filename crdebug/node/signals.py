@@ -1,4 +1,4 @@
-"""Signals to threads and processes, and waiting for their end."""
+"""Send signals to threads and processes, and wait for their end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def tgkill(pid: int, tid: int, number: int) -> None:
 
 
 def kill(pid: int, start: int | None, number: int = signal.SIGKILL) -> None:
-    """Send a signal to the process with this PID and start (see proc.started), and to no other."""
+    """Send a signal only to the process with this PID and start (see proc.started)."""
     with contextlib.suppress(ProcessLookupError):
         descriptor = os.pidfd_open(pid)
         try:
@@ -39,7 +39,7 @@ def kill(pid: int, start: int | None, number: int = signal.SIGKILL) -> None:
 
 
 def kill_all(pids: Iterable[int], number: int) -> None:
-    """`kill`, of each of these processes that is there."""
+    """`kill` each of these processes that exists."""
     for pid in pids:
         kill(pid, None, number)
 
@@ -59,7 +59,7 @@ async def ended(pid: int, deadline: Deadline, what: str) -> None:
         loop.remove_reader(descriptor)
         os.close(descriptor)
     with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)  # if it was a child of ours after all
+        os.waitpid(pid, os.WNOHANG)  # it may have been a child of ours
 
 
 @contextlib.contextmanager
@@ -76,8 +76,8 @@ def listening(numbers: Sequence[int], then: Callable[[], object]) -> Iterator[No
 
 
 _NAME = re.compile(r"(?:SIG)?(?:(RTMIN|RTMAX)([+-]\d+)?|([A-Z0-9]+))\Z", re.ASCII)
-# Signals that a program cannot catch, that the kernel sends for its faults and its children, that
-# stop and continue it, and one that GDB has no name for.
+# Signals that a program cannot catch, that the kernel sends for its faults and children, that stop
+# and continue it, and one for which GDB has no name.
 _UNUSABLE = ("KILL", "STOP", "ILL", "TRAP", "ABRT", "BUS", "FPE", "SEGV", "SYS", "CHLD", "CONT")
 _NOT_FOR_US = frozenset(getattr(signal, f"SIG{name}") for name in (*_UNUSABLE, "STKFLT"))
 
@@ -101,7 +101,8 @@ def number_of(text: str) -> int:
 
 
 def name_of(number: int) -> str:
-    """As signal(7) has it; a real-time signal by its distance from the nearer end of theirs."""
+    """The name in signal(7); a real-time signal by its distance from the nearer end of the
+    range."""
     first, last = int(signal.SIGRTMIN), int(signal.SIGRTMAX)
     if not first < number < last:
         return signal.Signals(number).name

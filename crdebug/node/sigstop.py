@@ -1,4 +1,4 @@
-"""Stopping a traced process by SIGSTOP, and seeing whether such a stop is still on its way.
+"""Stop a traced process by SIGSTOP, and see whether such a stop is still pending.
 
 SIGSTOP cannot be blocked, caught or waited for by the application (signal(7)).
 """
@@ -21,7 +21,7 @@ class PendingStops:
     """Stops that are queued and not yet taken by a thread.
 
     process: one is queued for the process, and any thread may take it.
-    threads: LWP ids of the threads that have one in a queue of their own (that is where GDB's go).
+    threads: LWP ids of the threads that have one in a queue of their own (GDB sends its own there).
     """
 
     process: bool = False
@@ -39,13 +39,13 @@ class StopSignals(Protocol):
         ...
 
     def pending_stops(self, pid: int) -> PendingStops:
-        """What is queued now; nothing if the process has ended, or is killed."""
+        """The stops in the queues now; none if the process has ended, or is being killed."""
         ...
 
     def lift_stop(self, pid: int) -> None:
         """End job control's stop, if any, of a traced process; leaves a SIGSTOP queued.
 
-        Nothing may be queued before: SIGCONT takes every queued SIGSTOP away.
+        None may be queued before: SIGCONT removes every queued SIGSTOP.
         """
         ...
 
@@ -54,7 +54,7 @@ class LocalStopSignals:
     """StopSignals for processes of this machine."""
 
     def send_stop(self, pid: int) -> bool:
-        """Raises PermissionError for a process of somebody else's."""
+        """Raises PermissionError for another user's process."""
         try:
             os.kill(pid, signal.SIGSTOP)
         except ProcessLookupError:
@@ -62,15 +62,15 @@ class LocalStopSignals:
         return True
 
     def lift_stop(self, pid: int) -> None:
-        # SIGCONT ends the stop when it is sent, not when it is delivered (signal(7)); the program,
-        # which may have a handler for it, need not see it: SIGSTOP takes it out of the queues.
+        # SIGCONT ends the stop when it is sent, not when it is delivered (signal(7)). The program
+        # may have a handler for it, but need not see it: SIGSTOP removes it from the queues.
         for number in (signal.SIGCONT, signal.SIGSTOP):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
     def pending_stops(self, pid: int) -> PendingStops:
         process, threads = False, []
-        if proc.is_killed(pid) or proc.is_zombie(pid):  # what is queued for it stays there
+        if proc.is_killed(pid) or proc.is_zombie(pid):  # its queues stay as they are
             return PendingStops()
         try:
             for tid in proc.tids(pid):
@@ -86,7 +86,7 @@ class LocalStopSignals:
 def _signals(pid: int, tid: int) -> dict[str, str]:
     try:
         return proc.status(pid, tid)
-    except ProcessLookupError:  # this thread has ended; the process need not have
+    except ProcessLookupError:  # this thread has ended; the process may live on
         return {}
 
 

@@ -1,1 +1,1 @@
-"""The terminal: the only code that shows anything, with cli.py."""
+"""The terminal: only this package and cli.py print."""

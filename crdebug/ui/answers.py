@@ -12,7 +12,7 @@ from crdebug.debugger.summary import Summary, plain, summarise
 
 T = TypeVar("T", bound=Hashable)
 
-MANY = 8  # different values that are still listed one by one
+MANY = 8  # up to so many different values are listed one by one
 
 
 def errors(answers: Answers[T]) -> Iterator[str]:
@@ -23,8 +23,8 @@ def errors(answers: Answers[T]) -> Iterator[str]:
 
 
 def values(answers: Answers[str], *, each: bool = False) -> Iterator[str]:
-    """Equal values as one line, the most frequent first; many numbers as one line that gives their
-    range. each: a line for every rank instead. Errors follow."""
+    """One line for equal values, the most frequent first; one line with the range for many numbers.
+    Errors follow. each: a line for every rank instead."""
     if each:
         yield from (f"[{rank}] = {text}" for rank, text in sorted(answers.values.items()))
     else:

@@ -10,9 +10,9 @@ from crdebug.base.gdb_values import Number
 from crdebug.charts.images import Image
 from crdebug.charts.plots import Plot
 
-_WIDTH, _HEIGHT = 80, 20  # where there is no terminal; a chart is never higher
+_WIDTH, _HEIGHT = 80, 20  # without a terminal; no chart is higher than that
 _LABELS = 10  # characters from one label below a chart to the next
-_SCALE = 20  # characters of a chart beside the lines
+_SCALE = 20  # characters next to the lines of a chart
 _LETTERS, _POINT, _EMPTY = "abcdefgh", "o", "\u2800 "
 _SHADES = ".:-=+*#%@"  # from the least value to the greatest
 _NAN, _INF, _NOTHING = "?", "!", " "
@@ -65,9 +65,9 @@ def _label(value: Number, chars: int, delta: Number, left: bool = False) -> str:
 
 
 def pictured(shown: Image, width: int = 0) -> Iterator[str]:
-    """A distributed array: a character, or two, for an element, and lines between ranks.
+    """A distributed array: one or two characters per element, and lines between ranks.
 
-    Where there is no room, a character stands for several elements and shows the one furthest from
+    Without enough room, one character stands for several elements and shows the one furthest from
     the mean of all, so that outliers stay visible.
     """
     cells = shown.cells()
@@ -110,7 +110,7 @@ def _steps(begin: int, end: int, step: int) -> list[range]:
 
 
 def _odd(values: Iterable[Number | None], middle: float) -> Number | None:
-    """The one to be shown for all: one that is not a number, else the one furthest from the
+    """The value to show for all of them: one that is not finite, else the one furthest from the
     middle."""
     there = [value for value in values if value is not None]
     if not there:
@@ -125,7 +125,7 @@ def _shade(value: Number | None, least: Number, greatest: Number) -> str:
         return _NAN if math.isnan(value) else _INF
     if greatest == least:
         return _SHADES[len(_SHADES) // 2]
-    # halved, as the difference of two doubles may be no double
+    # halved, as the difference of two doubles may overflow
     part = (value / 2 - least / 2) / (greatest / 2 - least / 2)
     return _SHADES[min(int(part * len(_SHADES)), len(_SHADES) - 1)]
 

@@ -1,4 +1,4 @@
-"""The prompt."""
+"""The prompt, and standard input where it is not a terminal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from crdebug.ui.toolbar import Toolbar
 
 
 class CommandCompleter(Completer):
-    """The candidates of commands/completion.py as prompt_toolkit wants them."""
+    """The candidates of commands/completion.py, for prompt_toolkit."""
 
     def __init__(self, registry: Registry, context: Context) -> None:
         self._registry = registry
@@ -48,7 +48,7 @@ class CommandCompleter(Completer):
     async def get_completions_async(
         self, document: Document, event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
-        """With those of GDB; keys are taken while it thinks."""
+        """Add GDB's candidates; the user can go on typing meanwhile."""
         for completion in self.get_completions(document, event):
             yield completion
         for each in await self._names.complete(document.text_before_cursor):
@@ -62,7 +62,7 @@ def _completion(each: Candidate) -> Completion:
 class Prompt:
     """Lines typed at a terminal, with history and completion.
 
-    patched: what is written while the prompt is shown appears above it.
+    patched: text written while the prompt is shown appears above it.
     """
 
     def __init__(self, registry: Registry, context: Context, *, patched: bool = True) -> None:
@@ -70,11 +70,11 @@ class Prompt:
         self._toolbar = Toolbar(context.session)
         self._lines: PromptSession[str] = PromptSession(
             history=_history(state_home() / "history"),
-            # On a dumb terminal prompt_toolkit would show the last letter of what it completes.
+            # On a dumb terminal prompt_toolkit would show only the last letter of a completion.
             completer=None if is_dumb_terminal() else CommandCompleter(registry, context),
             complete_while_typing=False,
             enable_history_search=True,
-            # Where it stands while a line is typed; nothing of it stays on the screen.
+            # Shown while the user types a line; it leaves nothing on the screen.
             bottom_toolbar=self._toolbar,
             reserve_space_for_menu=4,
             key_bindings=_bindings(),
@@ -88,8 +88,8 @@ class Prompt:
         return await self._ask(self._lines, prompt)
 
     async def confirm(self, question: str) -> bool:
-        """GDB's way: the end of the input is a yes, Ctrl-C a no, and after any other answer the
-        question comes again."""
+        """As GDB asks: the end of the input means yes, Ctrl-C means no; any other answer repeats
+        the question."""
         asked = shown = f"{question} (y or n) "
         while True:
             try:
@@ -100,7 +100,7 @@ class Prompt:
                 return True
             if answer in ("y", "yes", "n", "no"):
                 return answer.startswith("y")
-            said = f"'{printable(answer)}' is no answer" if answer else "that is no answer"
+            said = f"'{printable(answer)}' is not an answer" if answer else "that is not an answer"
             shown = f"{said}: type y for yes, n for no (Ctrl-C is no)\n{asked}"
 
     def clear(self) -> None:
@@ -109,7 +109,7 @@ class Prompt:
             self._reading.cancel()
 
     async def _ask(self, session: PromptSession[str], prompt: str) -> str:
-        # The streams are the prompt's only while it is shown: results are written at once.
+        # The prompt has the streams only while it is shown: results are written at once.
         try:
             return await self._shown(session, prompt)
         except (EOFError, OSError):
@@ -119,8 +119,8 @@ class Prompt:
 
     async def _shown(self, session: PromptSession[str], prompt: str) -> str:
         with self._streams():
-            # A task of its own, to be cancelled: on a dumb terminal the application that reads is
-            # another one than session.app, and cannot be told to end.
+            # A task of its own, so that it can be cancelled: on a dumb terminal an application
+            # other than session.app reads, and offers no way to end it.
             self._reading = asyncio.create_task(self._read(session, prompt))
             try:
                 line = await self._reading
@@ -159,7 +159,7 @@ class Pipe:
         return line.rstrip("\n")
 
     def clear(self) -> None:
-        """There is no line to clear: it was read whole."""
+        """Nothing to clear: lines are read whole."""
 
 
 def open_source(registry: Registry, context: Context) -> LineSource:
@@ -170,20 +170,19 @@ def open_source(registry: Registry, context: Context) -> LineSource:
 
 
 def is_gone(stream: TextIO) -> bool:
-    """Was it a terminal, and has that gone? Reading from one that has gone gives no more than end
-    of file."""
+    """Was it a terminal that has gone? Reading from such a terminal only gives end of file."""
     try:
         termios.tcgetattr(stream.fileno())
     except termios.error as error:
         return bool(error.args) and error.args[0] == errno.EIO
-    except (OSError, ValueError):  # it is no file at all
+    except (OSError, ValueError):  # not a file at all
         return False
     return False
 
 
 def _bindings() -> KeyBindings:
-    """A Ctrl-D that was typed while a command ran comes as NUL: the kernel took it for the end of a
-    line, and that is how it shows one to a program that reads single keys (n_tty.c,
+    """A Ctrl-D typed while a command ran arrives as NUL: the kernel took it for the end of a line,
+    and passes such an end as NUL to a program that reads single keys (n_tty.c,
     n_tty_set_termios)."""
     bindings = KeyBindings()
 
@@ -195,7 +194,7 @@ def _bindings() -> KeyBindings:
 
 
 def _history(file: Path) -> History:
-    """Kept in a file if that can be written, and only its owner's to read."""
+    """In a file that only its owner can read, if it can be written."""
     try:
         owners.make_private(file.parent)
         file.touch(mode=0o600)

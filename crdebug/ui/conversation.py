@@ -24,7 +24,7 @@ from crdebug.ui.screen import BLOCK_PROMPT, Screen, prompt, ranks_line
 if TYPE_CHECKING:
     from crdebug.session import Session
 
-# The third Ctrl-C during one command gives up waiting for it: the first two asked nicely.
+# After the third Ctrl-C during one command we stop waiting for it: the first two asked nicely.
 _PATIENCE = 3
 
 Begin = Callable[[Callable[[Event], None]], Awaitable["Session"]]
@@ -32,11 +32,11 @@ Begin = Callable[[Callable[[Event], None]], Awaitable["Session"]]
 
 
 class TerminalGone(Exception):
-    """There is no terminal any more, and so nobody to talk to."""
+    """The terminal has gone, and with it the user."""
 
 
 class LineSource(Protocol):
-    """Where the console's lines come from."""
+    """The source of the console's lines."""
 
     async def line(self, prompt: str) -> str:
         """The next line. Raises EOFError at the end, KeyboardInterrupt when it was cleared,
@@ -46,7 +46,7 @@ class LineSource(Protocol):
     async def confirm(self, question: str) -> bool: ...
 
     def clear(self) -> None:
-        """Begin the line again: what Ctrl-C does at the prompt."""
+        """Begin the line again, as Ctrl-C does at the prompt."""
 
 
 OpenSource = Callable[[Registry, Context], LineSource]
@@ -54,11 +54,11 @@ OpenSource = Callable[[Registry, Context], LineSource]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a conversation is to do.
+    """The plan of a conversation.
 
     scripts: files, played in order.  batch: end at the first error, and after the scripts.
-    owns_job: see Context.  preferences: of the config file.  given: the settings that were chosen
-    on the command line.
+    owns_job: see Context.  preferences: from the config file.  given: the settings from the command
+    line.
     """
 
     scripts: Sequence[str] = ()
@@ -77,10 +77,9 @@ async def converse(
 ) -> int:
     """Hold a whole conversation; returns the exit status.
 
-    told: has the signal that ends it, if one does; this is cancelled then.
+    told: gets the signal that ends it, if one does; this coroutine is cancelled then.
 
-    Raises CrdebugError for what goes wrong at the start; a script that cannot be read is found
-    before the job is started.
+    Raises CrdebugError for errors at the start; it reads the scripts before it starts the job.
     """
     lines = [line for file in plan.scripts for line in read_script(file)]
     with screen.busy():
@@ -100,8 +99,8 @@ async def converse(
 
 
 async def _to_its_end(session: Session, screen: Screen) -> None:
-    """Show the output of a job that was let go, as `crdebug run --no-debugger` does; ending this
-    crdebug then ends the job."""
+    """Show the output of a job after detaching from it, as `crdebug run --no-debugger` does; the
+    end of this crdebug then ends the job."""
     from crdebug.detached import jobs
 
     try:
@@ -112,7 +111,7 @@ async def _to_its_end(session: Session, screen: Screen) -> None:
 
 
 class Conversation:
-    """Runs lines one after the other; the first Ctrl-C during one interrupts the job."""
+    """Runs lines one after the other; the first Ctrl-C during a line interrupts the job."""
 
     def __init__(self, session: Session, plan: Plan, screen: Screen) -> None:
         self.registry = standard()
@@ -131,9 +130,9 @@ class Conversation:
         self._command: asyncio.Task[Result] | None = None
         self._presses = 0
         self._asking: set[asyncio.Task[None]] = set()
-        self._failed = False  # a script of --batch
+        self._failed = False  # whether a script of --batch failed
         self.hung_up = False
-        self.goes_on = False  # the job was started here, and let go
+        self.goes_on = False  # we started the job, and have detached from it
 
     async def hold(self, lines: Sequence[ScriptLine], open_source: OpenSource) -> int:
         """The scripts, then the console unless in batch; returns the exit status."""
@@ -173,7 +172,7 @@ class Conversation:
             await self.execute(line, block)
 
     async def _line(self, source: LineSource, shown: str) -> str:
-        """The next one; with a backslash at its end it continues."""
+        """The next line; a backslash at its end continues it."""
         line = await source.line(shown)
         self._screen.typed(shown + line)
         while line.endswith("\\"):
@@ -183,7 +182,7 @@ class Conversation:
         return line
 
     async def _block(self, source: LineSource) -> tuple[str, ...]:
-        """The lines that belong to a command; the end of the input closes them as well."""
+        """The lines that belong to a command; the end of the input also ends them."""
         lines: list[str] = []
         while True:
             try:
@@ -195,7 +194,7 @@ class Conversation:
             lines += [line] if line else []
 
     async def execute(self, line: str, block: Sequence[str] = ()) -> Result:
-        """One line at the console: whatever goes wrong is shown, and the console stays."""
+        """Run one line at the console: show any error, and keep the console."""
         try:
             result = await self._run(line, block)
         except TerminalGone:  # during a question
@@ -222,7 +221,7 @@ class Conversation:
         finally:
             self._command = None
         if self._presses and self._source is None:
-            # The user's Ctrl-C is for the script as well as for the job.
+            # The user's Ctrl-C ends the script as well.
             self._screen.result(result)
             raise Refused("interrupted")
         return result
@@ -260,16 +259,16 @@ class Conversation:
     async def _ask_to_stop(self) -> None:
         try:
             await self.context.session.interrupt()
-        except Exception as error:  # the pending command tells how it ended, this only helps
+        except Exception as error:  # the pending command reports its own end
             self._screen.error(error)
 
     # ---- the end ------------------------------------------------------------------------------
 
     async def end(self, following: contextlib.ExitStack, *, hangup: bool) -> None:
-        """Leave the job as promised: let go if it was attached to, else ended.
+        """Leave the job as promised: detach if we attached to it, else end it.
 
-        hangup: the terminal has gone; the setting says what becomes of the job.
-        following: stays open until the output of a job that runs on has been shown.
+        hangup: the terminal has gone; a setting decides about the job.
+        following: open until the output of a job that runs on has been shown.
         """
         session = self.context.session
         try:

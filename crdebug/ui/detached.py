@@ -1,4 +1,4 @@
-"""Jobs without the debugger, as the command line runs them: it is the launcher's stand-in."""
+"""Jobs without a debugger: in the shell, `crdebug run --no-debugger` stands in for the launcher."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def run_detached(
     front: Front | None,
     given: Given,
 ) -> int:
-    """Start a job; returns the status that it ended with. front: what a tool has started."""
+    """Start a job; returns its exit status. front: set if an MPIR tool starts it."""
     with screen.busy():
         if front is None:
             job = await batch.start(argv, name, resume, care, settings, screen.event, given)
@@ -44,8 +44,8 @@ async def run_detached(
 
 @contextlib.asynccontextmanager
 async def _relayed(job: jobs.JobInfo, wanted: bool) -> AsyncIterator[None]:
-    """Inside the block, crdebug's own standard input is passed on to the job; not to one that was
-    brought back."""
+    """Inside the block, pass crdebug's own standard input on to the job, unless it was
+    restarted."""
     if not wanted or job.incarnation > 1:
         yield
         return
@@ -60,11 +60,11 @@ async def _relayed(job: jobs.JobInfo, wanted: bool) -> AsyncIterator[None]:
 
 def _input_ended(relay: asyncio.Task[None]) -> None:
     if not relay.cancelled() and (error := relay.exception()) is not None:
-        click.echo(f"crdebug: standard input is not passed on any more: {error}", err=True)
+        click.echo(f"crdebug: standard input is no longer passed on: {error}", err=True)
 
 
 async def restart_detached(handle: str, care: Upkeep, settings: Settings, screen: Screen) -> int:
-    """Bring a job back; returns the status that it ended with."""
+    """Restart a job; returns its exit status."""
     with screen.busy():
         whole = await batch.handle_of(handle, care.stage, screen.event)
         job = await jobs.restart(whole, screen.event, settings)
@@ -72,7 +72,7 @@ async def restart_detached(handle: str, care: Upkeep, settings: Settings, screen
 
 
 async def _follow(job: jobs.JobInfo, care: Upkeep, settings: Settings) -> int:
-    """Its output, its status, and Ctrl-C ends the job."""
+    """Show the job's output and return its status; Ctrl-C ends the job."""
     click.echo(f"crdebug: job {job.name}", err=True)
     try:
         return await batch.attend(job.name, care, Relay(), settings)

@@ -15,7 +15,7 @@ EXIT_BUG = 70  # EX_SOFTWARE of sysexits.h
 
 _OWNER = "run crdebug as its owner, or set CRDEBUG_HOME to a directory of yours"
 _ROOM = "make room, or set CRDEBUG_HOME to a directory elsewhere"
-# Any file that we use may fail with these; that is no bug of ours.
+# Any file that we use may fail with these; that is not a bug in crdebug.
 _REFUSALS: Mapping[int, str] = {
     errno.EACCES: _OWNER,
     errno.EPERM: _OWNER,
@@ -26,7 +26,7 @@ _REFUSALS: Mapping[int, str] = {
 
 
 def expected(error: BaseException) -> tuple[CrdebugError, ...]:
-    """The errors that a user is meant to read, if there are no others in it; else none."""
+    """The errors that a user is meant to read, if there are no others among them; else none."""
     leaves = tuple(map(_readable, _leaves(error)))
     wanted = tuple(leaf for leaf in leaves if isinstance(leaf, CrdebugError))
     return wanted if len(wanted) == len(leaves) else ()
@@ -41,8 +41,8 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def _readable(error: BaseException) -> BaseException:
-    """An error of the operating system about a file becomes one that names it and says what to
-    do."""
+    """Turn an error of the operating system about a file into one that names the file and gives a
+    hint."""
     if not isinstance(error, OSError) or error.filename is None:
         return error
     path, number = os.fsdecode(error.filename), error.errno
@@ -52,7 +52,7 @@ def _readable(error: BaseException) -> BaseException:
 
 
 def describe(error: BaseException) -> tuple[str, int]:
-    """What to show, and the exit status that goes with it.
+    """The text to show, and the exit status that goes with it.
 
     An expected error is its own sentence. Anything else is a bug: a notice and the traceback.
     """

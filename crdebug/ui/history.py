@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def when(overview: Overview, ranks: RankSet) -> str:
-    """Where these ranks are in the history, and what is near."""
+    """Where these ranks are in the history, and the nearest marks and checkpoints."""
     own = "'checkpoint' takes one"
     return when_text(
         ranks,
@@ -83,10 +83,10 @@ def _percent(part: float) -> str:
 
 
 def message_table(on_the_way: OnTheWay, width: int = 0) -> str:
-    """Messages that were sent and not received, then receives that wait."""
+    """Messages in flight, then open receives."""
     rows = [*_sent(on_the_way), *_awaited(on_the_way)]
     if not rows:
-        return "no message is on its way, and no receive waits"
+        return "no message is in flight, and no receive is open"
     return table(("what", "from", "to", "tag", "bytes", "communicator", "where"), rows, width)
 
 

@@ -1,4 +1,4 @@
-"""Commands for whoever installs crdebug: `crdebug setup`, `crdebug man`, `crdebug completion`."""
+"""Commands for installing crdebug: `crdebug setup`, `crdebug man`, `crdebug completion`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _SHELLS = ("bash", "zsh", "fish")
 @click.command("setup")
 @click.option("--gdb", is_flag=True, help="Install the newer GDB even if the machine's works.")
 def setup(gdb: bool) -> None:
-    """Install what this machine lacks, as far as that needs no administrator.
+    """Install what this machine lacks, as far as you can without an administrator.
 
-    A CRIU that works on this kernel, and a newer GDB where there is none with Python, go into your
-    data directory. Debian packages that are missing are printed as one line for apt.
+    A CRIU that works on this kernel, and a newer GDB if there is none with Python, go into your
+    data directory. One line for apt names the missing Debian packages.
     """
     from crdebug.node.setup import become_setup
 

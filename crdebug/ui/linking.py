@@ -8,14 +8,16 @@ from crdebug.ui.waiting import wait
 
 
 @click.command("app")
-@click.option("--cflags", is_flag=True, help="What the compiler needs.")
-@click.option("--libs", is_flag=True, help="What the linker needs, after the program's own files.")
-@click.option("--python", "module", is_flag=True, help="The path of crdebug.app.")
+@click.option("--cflags", is_flag=True, help="Print the compiler's options.")
+@click.option(
+    "--libs", is_flag=True, help="Print the linker's options, to follow the program's files."
+)
+@click.option("--python", "module", is_flag=True, help="Print the path of crdebug.app.")
 @click.option(
     "--fortran",
     metavar="COMPILER",
     default=None,
-    help="The compiler that the Fortran module is for; by default gfortran, if it is there.",
+    help="The compiler for the Fortran module; by default gfortran, if there is one.",
 )
 def app(cflags: bool, libs: bool, module: bool, fortran: str | None) -> None:
     """Print how to link a program with crdebug_app.h:

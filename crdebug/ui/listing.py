@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def job_table(jobs: Iterable[JobInfo]) -> str:
-    """Jobs as a table; below it, how to let those go on that are held."""
+    """Jobs as a table; below it, how to release those that are held."""
     jobs = tuple(jobs)
     headers = ("job", "state", "ranks", "incarnation", "checkpoints", "pid", "started", "command")
     rows = [
@@ -37,7 +37,7 @@ def job_table(jobs: Iterable[JobInfo]) -> str:
     ]
     held = [each.name for each in jobs if each.state == "held"]
     hints = [
-        f"job {name} waits for a debugger that is not there: "
+        f"job {name} is held, and no debugger is attached: "
         f"'crdebug attach {name}' or 'crdebug release {name}' lets it go on"
         for name in held
     ]
@@ -57,7 +57,7 @@ def moment(time: float) -> str:
 
 
 def checkpoint_taken(checkpoint: Checkpoint) -> str:
-    """The sentence for one that was taken."""
+    """The sentence for a new checkpoint."""
     since = f", changed since {checkpoint.bases[0]}" if checkpoint.bases else ""
     return f"checkpoint {checkpoint.handle} taken ({size(checkpoint.size)}{since})"
 
@@ -65,7 +65,7 @@ def checkpoint_taken(checkpoint: Checkpoint) -> str:
 def checkpoint_table(
     checkpoints: tuple[Checkpoint, ...], width: int = 0, *, long: bool = False
 ) -> str:
-    """Checkpoints as a table; below it, why some cannot be used. long: with their times."""
+    """Checkpoints as a table; below it, why some are unusable. long: with their times."""
     if not checkpoints:
         return "there are no checkpoints"
     staged = any("staged" in each.places for each in checkpoints)
@@ -107,7 +107,7 @@ def _taken_at(locations: tuple[str, ...]) -> str:
 
 
 def killed(job: str) -> str:
-    """The sentence for a job that was ended."""
+    """The sentence for a job that `kill` has ended."""
     return f"job {job} was killed; its checkpoints stay"
 
 

@@ -15,14 +15,14 @@ ENVIRONMENT = (
     ("CRDEBUG_DATA", "Programs that `crdebug setup` installs; by default in $XDG_DATA_HOME."),
     ("CRDEBUG_CACHE", "The compiled native part and other caches; by default in $XDG_CACHE_HOME."),
     ("CRDEBUG_CONFIG", "The file of settings; by default crdebug/config.toml in $XDG_CONFIG_HOME."),
-    ("CRDEBUG_HOOKS", "The operator's programs; by default hooks in $CRDEBUG_HOME."),
-    ("CRDEBUG_CRIU", "The only CRIU to be used."),
+    ("CRDEBUG_HOOKS", "The operator's hooks; by default the directory hooks in $CRDEBUG_HOME."),
+    ("CRDEBUG_CRIU", "The CRIU to use instead of all others."),
     ("CC", "The C compiler for the native part."),
 )
 STATUSES = (
-    ("0", "Success; of `crdebug run --no-debugger`, the job's own status."),
-    ("1", "An error, which is reported on standard error."),
-    ("2", "A command line that cannot be understood."),
+    ("0", "Success; `crdebug run --no-debugger` exits with the job's own status."),
+    ("1", "An error, with a message on standard error."),
+    ("2", "An invalid command line."),
     ("70", "A bug in crdebug."),
     ("75", "The job was ended after its last checkpoint (`run --on-signal`)."),
     ("130", "Interrupted by Ctrl-C."),
@@ -81,7 +81,7 @@ def _entry(term: str, meaning: str) -> Iterator[str]:
 
 
 def _roff(text: str) -> str:
-    """As it is, whatever roff would take for its own; words between ` are bold."""
+    """Escape the text for roff; words between ` become bold."""
     plain = text.replace("\\", "\\e").replace("-", "\\-")
     plain = re.sub(r"^([.'])", r"\\&\1", plain, flags=re.MULTILINE)
     return re.sub(r"`([^`]+)`", r"\\fB\1\\fR", plain)

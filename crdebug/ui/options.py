@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def job_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """The jobs here that begin so; none where they cannot be listed: a shell asks."""
+    """The jobs here whose name begins so, for a shell; none if they cannot be listed."""
     from crdebug.base.errors import CrdebugError
     from crdebug.job.directory import all_jobs
 
@@ -58,7 +58,7 @@ class Amount(click.ParamType[float]):
         try:
             return self._read(str(value))
         except ValueError:
-            self.fail(f"'{value}' is no {self.name}; write it like {self._example}")
+            self.fail(f"'{value}' is not a {self.name}; write it like {self._example}")
 
 
 TIME = Amount("time", units.read_seconds, units.TIMES)
@@ -80,14 +80,14 @@ _BATCH = (
         "--every",
         type=TIME,
         metavar="TIME",
-        help="Take checkpoints so often that no more work than that can be lost.",
+        help="Take checkpoints so often that at most so much work can be lost.",
     ),
     click.option(
         "--on-signal",
         type=SignalNumber(),
         multiple=True,
         metavar="SIGNAL",
-        help="Take a last checkpoint when this process gets it: a batch system's warning.",
+        help="Take a last checkpoint at this signal, a batch system's warning.",
     ),
     click.option(
         "--then",
@@ -97,7 +97,7 @@ _BATCH = (
         help="What the job does after that; `end` is exit status 75.",
     ),
     STAGE,
-    click.option("--no-compress", is_flag=True, help="Do not compress what is copied to --stage."),
+    click.option("--no-compress", is_flag=True, help="Do not compress the copies in --stage."),
     *_KEEP,
 )
 
@@ -131,21 +131,20 @@ _START = (
         "--cwd",
         type=click.Path(path_type=Path, exists=True, file_okay=False),
         metavar="DIR",
-        help="Where the job runs.",
+        help="The job's working directory.",
     ),
     click.option(
         "--stdin",
         type=click.Path(exists=True, dir_okay=False, allow_dash=True),
         callback=_source,
         metavar="FILE",
-        help="A file that rank 0 reads; '-' is crdebug's own input. Else `send` is its input.",
+        help="A file for rank 0 to read; '-': crdebug's own input. By default `send` is its input.",
     ),
 )
 
 
 def start_options(function: F) -> F:
-    """The options for what a job is started with besides its command line: `env`, `cwd`,
-    `stdin`."""
+    """The options for a new job besides its command line: `env`, `cwd`, `stdin`."""
     for option in reversed(_START):
         function = option(function)
     return function
@@ -154,7 +153,7 @@ def start_options(function: F) -> F:
 def _gathered(
     options: tuple[Callable[[F], F], ...], gather: Callable[[dict[str, Any]], object]
 ) -> Callable[[F], F]:
-    """The function gets what the options make together, as its argument `care`."""
+    """Pass the value that the options make together to the function, as its argument `care`."""
 
     def decorate(function: F) -> F:
         @functools.wraps(function)

@@ -1,4 +1,4 @@
-"""What the application writes, marked as such."""
+"""The application's output, marked as such."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _MARKS = {"stdout": "out| ", "stderr": "err| "}
 class OutputMarks:
     """Puts a mark before each line of the application, and shows whole lines only.
 
-    write: takes a mark and a line. A line that has not ended yet is kept back until it has, or
-    until `flush`; its parts then end with a backslash, so that no part is taken for the whole.
+    write: takes a mark and a line. An unfinished line is kept back until it ends, or until `flush`;
+    its parts then end with a backslash, so that no part looks like a whole line.
     """
 
     def __init__(self, write: Callable[[str, str], None]) -> None:
@@ -25,7 +25,7 @@ class OutputMarks:
         self._kept: dict[str, str] = {}
 
     def feed(self, output: JobOutput) -> None:
-        """Take what one stream brought."""
+        """Take text from one stream."""
         text = self._kept.pop(output.stream, "") + output.text
         *lines, rest = text.split("\n")
         for line in lines:
@@ -44,11 +44,11 @@ class OutputMarks:
 
 
 class Relay:
-    """The output of a job without a debugger goes where its launcher would have written it;
-    crdebug's messages about it go to standard error, on lines of their own."""
+    """Writes the output of a job without a debugger where its launcher would have written it, and
+    crdebug's messages about it to standard error, on lines of their own."""
 
     def __init__(self) -> None:
-        self._midline = False  # the job's last line on standard error has no end yet
+        self._midline = False  # the job's last line on standard error is unfinished
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, JobOutput):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ProgressView(Protocol):
-    """Shows what a long operation does now."""
+    """Shows the present phase of a long operation."""
 
     def show(self, progress: Progress) -> None: ...
 
@@ -21,7 +21,7 @@ class ProgressView(Protocol):
         """Make room for other text."""
 
     def again(self) -> None:
-        """The other text is written, and the operation goes on."""
+        """The other text has been written; show the operation again."""
 
     def end(self) -> None:
         """The operation is over."""
@@ -34,7 +34,7 @@ def words(progress: Progress) -> str:
 
 
 class PlainProgress:
-    """A line for each phase, and none when the same phase is told again."""
+    """A line for each new phase; none if a phase is reported again."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
@@ -69,7 +69,7 @@ class StatusLine:
 
         from crdebug.checkpoint.protocol import Phase
 
-        if progress.phase == Phase.ENDED.value:  # it has no part in what goes on now
+        if progress.phase == Phase.ENDED.value:  # this is not part of the present operation
             self.end()
             return
         self._progress = progress

@@ -1,4 +1,4 @@
-"""Results as text; of files, it reads source lines only. No colour, no stream."""
+"""Results as text, without colours or streams. It reads no files except sources."""
 
 from __future__ import annotations
 
@@ -176,8 +176,8 @@ def _said(answers: Answers[str]) -> Iterator[str]:
 
 
 def _backtraces(answers: Answers[tuple[Frame, ...]], *, each: bool) -> Iterator[str]:
-    # Arguments and addresses differ between ranks that are at the same place, so they take no
-    # part in the comparison; arguments are shown where the whole class agrees.
+    # Arguments and addresses differ between ranks at the same place, so the comparison ignores
+    # them; arguments are shown if the whole class agrees.
     shapes = classes(
         (rank, (rank if each else 0, *(_shape(frame) for frame in frames)))
         for rank, frames in answers.values.items()
@@ -213,7 +213,7 @@ def _frame(same: tuple[Frame, ...]) -> str:
 
 
 def _threads(answers: Answers[tuple[ThreadInfo, ...]], width: int) -> str:
-    # Thread ids differ between ranks, and are shown where there is no one to differ from.
+    # Thread ids differ between ranks, and are shown only for a single rank.
     rows: dict[tuple[int, str, str, str], dict[int, int]] = {}
     for rank, threads in answers.values.items():
         for thread in threads:
@@ -253,7 +253,7 @@ def places(ranks: Iterable[RankInfo]) -> Iterator[str]:
 
 
 def _moved(moved: Moved) -> Iterator[str]:
-    """The rank that it was about comes first, alone."""
+    """The focused rank comes first, alone."""
     if moved.note:
         yield moved.note
     yield f"rank {moved.focus} at tick {moved.tick} of {moved.recorded}"
@@ -278,7 +278,7 @@ def _breakpoint(each: Breakpoint) -> Iterator[str]:
 
 
 def _places_of(each: Breakpoint) -> list[tuple[RankSet, str]]:
-    """Where it is, by ranks; one entry for a breakpoint that is at one place on all of them."""
+    """Its places, by ranks; one entry for a breakpoint that is at the same place on all of them."""
     placed = [(ranks, _together(locations)) for ranks, locations in each.merged_places()]
     if each.kind is not PointKind.BREAK:
         return [(each.ranks, f"{each.kind.value} {each.location}")]

@@ -1,4 +1,4 @@
-"""Everything that is shown goes through one object, so that nothing lands in a half line."""
+"""All output goes through one object, so that no text lands in the middle of a line."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class Screen:
     """Shows results, events and errors.
 
     terminal: colours, a status line, lines folded at the terminal's width; else plain text.
-    out, err: where to; asked each time, as a prompt puts its own streams there while it is shown.
-    Progress and errors go to err, all else to out.
-    announce: write the line that MPIR debuggers look for when a rank was restored (to err).
+    out, err: return the streams, each time anew: a prompt substitutes its own while it is shown.
+    Progress and errors go to err, everything else to out.
+    announce: write the line that MPIR debuggers look for when a rank has been restored (to err).
     """
 
     def __init__(
@@ -77,8 +77,8 @@ class Screen:
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """While an operation runs: its result will show the stops, and its progress may be
-        shown."""
+        """Inside the block an operation runs: its result will show the stops, and its progress may
+        be shown."""
         self._busy += 1
         try:
             yield
@@ -97,7 +97,7 @@ class Screen:
         self._interlude()
         self.transcript.add(text)
         with contextlib.suppress(OSError):
-            # In a thread: the ranks' GDBs and other crdebugs are heard meanwhile.
+            # In a thread: the ranks' GDBs and other crdebugs are served meanwhile.
             shown = printable(text) + "\n"
             await asyncio.to_thread(click.echo_via_pager, shown, color=False)
 
@@ -124,17 +124,17 @@ class Screen:
         self.note(prompt(focus) + line)
 
     def note(self, text: str) -> None:
-        """Something that crdebug says; nothing if it is empty."""
+        """Show a message of crdebug's; nothing if it is empty."""
         self._interlude()
         if text:
             self._put(self._out(), text)
 
     def typed(self, line: str) -> None:
-        """A line that the terminal has shown while it was typed, with its prompt."""
+        """Record a line that the terminal has already shown, with its prompt."""
         self.transcript.add(line)
 
     def break_line(self) -> None:
-        """A terminal has just shown ^C: what follows begins on a line of its own."""
+        """The terminal has just shown ^C: begin a new line."""
         if self._out().isatty():  # also a dumb one
             self._put(self._out(), "")
 
@@ -179,7 +179,7 @@ class Screen:
         if self._busy:
             self._status.show(progress)
         else:
-            # Somebody else's request while the prompt is shown: no room for a status line.
+            # Another crdebug's request while the prompt is shown: no room for a status line.
             self._lines.show(progress)
 
     # ---- lines ----------------------------------------------------------------------------
@@ -205,13 +205,14 @@ class Screen:
             stream.write(line)
             stream.flush()
         except OSError:
-            # Nobody reads any more (`| head`, a closed terminal): that must not take the job down.
+            # The reader has gone (`| head`, a closed terminal): that must not end the job.
             pass
 
 
 def _terminal_size() -> os.terminal_size:
-    """As it is now. shutil heeds $COLUMNS and $LINES first; programs with GNU readline export them
-    to all that they start, as they were then (Python's readline, 80 and 24 without a terminal)."""
+    """The present size. shutil looks at $COLUMNS and $LINES first, but programs with GNU readline
+    export old values of them to their children (Python's readline: 80 and 24 without a
+    terminal)."""
     with contextlib.suppress(AttributeError, ValueError, OSError):  # there is none
         size = os.get_terminal_size(sys.__stdout__.fileno())  # type: ignore[union-attr]
         if size.columns and size.lines:
@@ -220,7 +221,7 @@ def _terminal_size() -> os.terminal_size:
 
 
 def exit_words(status: int) -> str:
-    """An exit status; one above 128 with the signal that it stands for."""
+    """An exit status; one above 128 with the name of its signal."""
     try:
         return f"{status} ({signal.Signals(status - 128).name})"
     except ValueError:
@@ -228,12 +229,12 @@ def exit_words(status: int) -> str:
 
 
 def ranks_line(job: str, ranks: RankSet) -> str:
-    """How a session introduces its job."""
+    """The line with which a session introduces its job."""
     return f"job {job}: {ranks.words}"
 
 
 def prompt(focus: RankSet | None = None) -> str:
-    """The text of the prompt. focus: the ranks that it is for, if not for all."""
+    """The text of the prompt. focus: its ranks, if they are not all."""
     if focus is None:
         return "(crdebug) "
     shown = str(focus)

@@ -16,18 +16,18 @@ ReadLine = Callable[[str, int], str | None]
 
 
 def read_line(path: str, number: int) -> str | None:
-    """A line of a file as it is now. Never raises: a source that is not here is not shown."""
+    """A line of a file as it is now; None if it cannot be read. Never raises."""
     file = Path(path)
     try:
         if not stat.S_ISREG(file.stat().st_mode):
-            return None  # to open a FIFO may take for ever
+            return None  # opening a FIFO may block for ever
         with file.open(encoding="utf-8", errors="backslashreplace", newline="\n") as lines:
             text = next(islice(lines, number - 1, None), None)
     except (OSError, ValueError):
         return None
     if text is None:
         return None
-    # Whatever a terminal would take for a command is no part of the text.
+    # Leave out the characters that a terminal would take for a command.
     return "".join(c for c in text.rstrip() if c == "\t" or c.isprintable())
 
 
@@ -39,7 +39,7 @@ class SourceLines:
         self._shown: set[tuple[str, int]] = set()
 
     def at(self, location: Location | None, indent: str = "") -> Iterator[str]:
-        """The line there, unless it was shown already, or cannot be."""
+        """The line there, unless it has been shown, or cannot be read."""
         if location is None or not location.path or location.line < 1:
             return
         place = location.path, location.line

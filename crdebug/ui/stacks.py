@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from crdebug.debugger.stacktree import Branch, StackTree
 
-_HERE = "(here)"  # stacks that end where others go on
+_HERE = "(here)"  # for stacks that end where others continue
 
 
 def tree(merged: StackTree) -> Iterator[str]:
-    """A branch begins with its ranks, and how many stacks there are; its calls follow, outermost
-    first. Calls that only follow each other are not indented."""
+    """A branch begins with its ranks and the number of its stacks; its calls follow, outermost
+    first. A chain of calls without a fork is not indented."""
     last = _last(merged.branches)
-    bars: list[bool] = []  # for each depth, whether its branches go on below
+    bars: list[bool] = []  # for each depth, whether more branches follow below
     for at, branch in enumerate(merged.branches):
         del bars[branch.depth :]
         before = "".join("│ " if goes_on else "  " for goes_on in bars[1:])
@@ -27,7 +27,7 @@ def tree(merged: StackTree) -> Iterator[str]:
 
 
 def _last(branches: tuple[Branch, ...]) -> set[int]:
-    """The places of those that no other branch of the same parent follows."""
+    """The indexes of branches that no sibling follows."""
     return set({branch.parent: at for at, branch in enumerate(branches)}.values())
 
 

@@ -1,4 +1,4 @@
-"""Stops in words: who stopped why, and where the others are."""
+"""Stops in words: which rank stopped for what reason, and where the others are."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def describe(stop: GroupStopped, read: ReadLine = read_line) -> Iterator[str]:
-    """Lines: the causes, then the ranks that were stopped for them and where they are.
+    """Lines: the causes, then the ranks that they stopped, and where those are.
 
     Places are equal when they read the same: two ranks have different addresses for one line.
-    Below a place follows its source line.
+    The source line follows below its place.
     """
     causing = {each.rank for each in stop.cause}
     others = [each for each in stop.stops if each.rank not in causing]
@@ -44,7 +44,7 @@ def describe(stop: GroupStopped, read: ReadLine = read_line) -> Iterator[str]:
 
 
 def gathered(barrier: AtBarrier, read: ReadLine = read_line) -> Iterator[str]:
-    """Who has come to a barrier, who has not, and where everybody is."""
+    """The ranks that have reached a barrier, those that have not, and where they all are."""
     if barrier.missing:
         there = f"{barrier.there.words} came to the barrier, " if barrier.there else ""
         yield f"{there}{barrier.missing.words} did not"
@@ -58,7 +58,7 @@ def gathered(barrier: AtBarrier, read: ReadLine = read_line) -> Iterator[str]:
 def describe_places(
     ranks: Iterable[tuple[int, Location | None, str]], source: SourceLines
 ) -> Iterator[str]:
-    """Where ranks are, or the word for it, equal places as one, with their source lines."""
+    """The ranks' places, or words for them; equal places as one, with their source lines."""
     known = {rank: (location, word) for rank, location, word in ranks}
     places = (
         (rank, word if location is None else str(location))
@@ -78,7 +78,7 @@ def _sentence(ranks: RankSet, reason: StopReason, detail: str, note: str, place:
     were = "were" if len(ranks) > 1 else "was"
     match reason:
         case StopReason.STEP:
-            # The most frequent answer is the shortest.
+            # The most frequent message is the shortest.
             return f"[{ranks}] {place}"
         case StopReason.FINISH:
             value = f" with {detail}" if detail else ""

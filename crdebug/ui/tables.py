@@ -19,13 +19,13 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], width: int = 0)
 
 
 def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Of cells in which each character takes one place."""
+    """For cells in which each character takes one column."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
 
 
 def _folded(headers: Sequence[str], rows: Iterable[Sequence[str]], width: int) -> str:
-    from rich.console import Console  # takes longer to load than most commands take
+    from rich.console import Console  # takes longer to load than most commands need
     from rich.table import Table
     from rich.text import Text
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Toolbar:
-    """Made anew when a prompt appears, and when something happened since; not at each key."""
+    """Computed anew when a prompt appears, and after an event; not at each key."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -29,7 +29,7 @@ class Toolbar:
         return self._text
 
     def refresh(self) -> None:
-        """A command may have changed anything."""
+        """Compute it anew: a command may have changed anything."""
         self._text = None
 
     def _changed(self, event: Event) -> None:
@@ -61,5 +61,5 @@ class Toolbar:
             return
         try:
             yield history.brief(self._session.ranks)
-        except (CrdebugError, OSError):  # ranks that are gone have no clocks
+        except (CrdebugError, OSError):  # ended ranks have no clocks
             return

@@ -1,4 +1,4 @@
-"""Running a piece of work to its end, whatever signal comes."""
+"""Running a piece of work to its end, despite signals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def wait(work: Coroutine[object, object, T], told: list[int] | None = None) -> T:
-    """Run to the end. Told to end by a signal, clean up first: a job must not be left half-way.
+    """Run to the end. A signal cancels the work, which then cleans up: no job is left half-way.
 
     told: gets the signal.
     """
@@ -31,7 +31,7 @@ def wait(work: Coroutine[object, object, T], told: list[int] | None = None) -> T
                 task.cancel()
 
         for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is signal.SIG_DFL:  # nohup(1) has SIGHUP ignored
+            if signal.getsignal(number) is signal.SIG_DFL:  # nohup(1) ignores SIGHUP
                 loop.add_signal_handler(number, end, number)
         return await work
 
@@ -40,6 +40,6 @@ def wait(work: Coroutine[object, object, T], told: list[int] | None = None) -> T
     except asyncio.CancelledError:
         if not told:
             raise
-    with contextlib.suppress(OSError):  # of a terminal that has gone
+    with contextlib.suppress(OSError):  # the terminal may have gone
         click.echo(f"crdebug: ended by {signal.Signals(told[0]).name}", err=True)
     return click.get_current_context().exit(128 + told[0])

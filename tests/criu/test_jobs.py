@@ -231,7 +231,7 @@ async def test_what_is_not_there() -> None:
     said = [(r"there is no job '(nothing|no)' \(jobs here: none\)", *each) for each in asked]
     for handle in ("nothing", ":1", "a:b", "a:-1", "a:²"):
         said.append((r"is no (handle|job name)", "delete", handle))
-    said.append((r"is no job name", "kill", "../x"))
+    said.append((r"is not a job name", "kill", "../x"))
     await asyncio.gather(*(says(*each) for each in said))
 
 

@@ -76,7 +76,7 @@ async def test_a_script_without_an_mpi_program() -> None:
 
 
 async def test_a_name_that_is_none() -> None:
-    with pytest.raises(BadInput, match="'a/b' is no job name"):
+    with pytest.raises(BadInput, match="'a/b' is not a job name"):
         await Session.run(command("x"), name="a/b")
     assert all_jobs() == ()
 

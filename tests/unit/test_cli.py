@@ -259,7 +259,7 @@ def test_a_script_that_cannot_be_read_starts_nothing(world: World) -> None:
         (["restart", "--keep", "2", "heat"], "--keep is for --no-debugger"),
         (["run", "--resume", "--name", "heat", "--", "m"], "--resume is for --no-debugger"),
         (["run", "--resume", "--no-debugger", "--", "m"], "--resume needs the job's name"),
-        (["run", "--every", "soon", "--no-debugger", "--", "m"], "'soon' is no time"),
+        (["run", "--every", "soon", "--no-debugger", "--", "m"], "'soon' is not a time"),
         (["run", "--signal", "SIGNONE", "--", "m"], "'SIGNONE' is not a signal"),
         (["run", "--signal", "RTMIN+99", "--", "m"], "'RTMIN+99' is not a signal"),
         (["run", "--signal", "0", "--", "m"], "'0' is not a signal"),

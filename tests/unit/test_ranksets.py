@@ -127,7 +127,7 @@ async def test_a_text_means_what_its_parts_mean(tree: tuple[str, RankSet]) -> No
 
 @pytest.mark.parametrize("name", ["", "all", "where", "1a", "a-b", "a b", "@a", "ä"])
 def test_what_is_no_name(name: str) -> None:
-    with pytest.raises(BadInput, match="is no name for a set"):
+    with pytest.raises(BadInput, match="is not a name for a set"):
         NamedSets().define(name, RankSet.span(1))
 
 

@@ -99,7 +99,7 @@ def test_names(name: str) -> None:
 def test_what_is_no_name(name: str) -> None:
     with pytest.raises(BadInput) as caught:
         JobDirectory(name)
-    assert str(caught.value) == f"'{name}' is no job name (use letters, digits, '.', '_', '-')"
+    assert str(caught.value) == f"'{name}' is not a job name (use letters, digits, '.', '_', '-')"
 
 
 def unused_name(argv: tuple[str, ...]) -> str:

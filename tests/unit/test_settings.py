@@ -132,7 +132,7 @@ async def test_how_much_of_the_disk(
 
 @pytest.mark.parametrize("text", ["0", "0%", "101%", "-5M", "much", "5X", "5 %%", "M", "1..5G"])
 async def test_what_is_no_size(context: Context, text: str) -> None:
-    with pytest.raises(BadInput, match="is no size"):
+    with pytest.raises(BadInput, match="is not a size"):
         await run(context, f"set auto-checkpoint-disk {text}")
 
 
@@ -302,8 +302,8 @@ FAULTS = [
     (b"pag = true\n", ":1: there is no setting 'pag'"),
     (b"[pager]\nx = 1\n", ":1: a setting is one text"),
     (b"pager = true\nlimit-stop = [1]\n", ":2: a setting is one text"),
-    (b"limit-stop = -1\n", ":1: '-1' is no time"),
-    (b'limit-stop = "5 weeks"\n', ":1: '5 weeks' is no time"),
+    (b"limit-stop = -1\n", ":1: '-1' is not a time"),
+    (b'limit-stop = "5 weeks"\n', ":1: '5 weeks' is not a time"),
     (b"pager", ": expected"),
     (b"pager = '\xff'\n", " are not UTF-8 text"),
 ]

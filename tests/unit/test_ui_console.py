@@ -98,7 +98,7 @@ async def test_a_no_stays_and_an_odd_answer_asks_again(monkeypatch: pytest.Monke
         assert shown == [*INTRODUCTION, "here"]
     _, question, again, *_ = prompts
     assert question.endswith("Quit anyway? (y or n) ")
-    assert again == f"'maybe' is no answer: type y for yes, n for no (Ctrl-C is no)\n{question}"
+    assert again == f"'maybe' is not an answer: type y for yes, n for no (Ctrl-C is no)\n{question}"
 
 
 async def test_ctrl_c_clears_the_line() -> None:

@@ -104,7 +104,7 @@ static int open_events(void) {
 static void build_container(void) {
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
         fail(errno == EINVAL
-                 ? "the root directory is no mount point, as in a chroot: from outside, "
+                 ? "the root directory is not a mount point, as in a chroot: from outside, "
                    "'mount --bind DIR DIR' before 'chroot DIR'"
                  : "make the mounts private");
     if (mkdir(CRDEBUG_DIR, 0700) != 0 && errno != EEXIST) fail("mkdir " CRDEBUG_DIR);
