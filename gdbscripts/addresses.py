@@ -1,9 +1,9 @@
-"""-crdebug-lies [--outer N] EXPRESSION: where in memory an expression is, and how large it is.
+"""-crdebug-lies [--outer N] EXPRESSION: the address of an expression in memory, and its size.
 
-{address=HEX, size=BYTES, outer=N}: outer is how many frames are above the selected one: a name for
-it that holds whatever the stack below it is. --outer: in that frame, which is selected then.
+{address=HEX, size=BYTES, outer=N}: outer counts the frames that called the selected one, and so
+identifies it whatever functions it calls. --outer: evaluate in that frame, and select it.
 
-In the language of the frame: not all have an operator for addresses.
+Works in every language: not all have an operator for addresses.
 """
 
 from __future__ import annotations

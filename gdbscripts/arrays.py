@@ -1,9 +1,9 @@
-"""-crdebug-array EXPRESSION: where numbers are in memory.
+"""-crdebug-array EXPRESSION: the place of numbers in memory.
 
-The answer is {scalar=TEXT} for one number, which may be a computed one; for an array {address=HEX,
+The answer is {scalar=TEXT} for one number, which may be computed; for an array {address=HEX,
 shape=[N...], format=LETTER, size=BYTES}: the last index is the one that runs fastest in memory (so
-Fortran's first index is the last here), and format is that of Python's struct module. Only arrays
-without gaps in memory are accepted.
+Fortran's first index is the last here), and format is that of Python's struct module. Arrays with
+gaps in memory are refused.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ SIGNED, UNSIGNED = {1: "b", 2: "h", 4: "i", 8: "q"}, {1: "B", 2: "H", 4: "I", 8:
 
 
 def letter(kind: gdb.Type) -> str | None:
-    """The struct module's letter for a type; None if it has none, or is an address, which is no
-    quantity."""
+    """The struct module's letter for a type; None if it has none, or if the type is a pointer,
+    which is not a quantity."""
     if kind.code == gdb.TYPE_CODE_FLT:
         return FLOATS.get(kind.sizeof)
     if kind.code in NUMBERS:
@@ -51,7 +51,7 @@ class Array(gdb.MICommand):
             if kind.sizeof != inner.sizeof * shape[-1]:
                 raise gdb.GdbError(f"'{expression}' does not lie in memory without gaps")
             kind = inner
-        # an array of C's char is text; signed char and unsigned char are numbers
+        # an array of C's plain char is text; signed char and unsigned char are numbers
         if letter(kind) is None or str(kind.unqualified()) == "char":
             raise gdb.GdbError(f"the elements of '{expression}' are {kind}, not numbers")
         if value.address is None:

@@ -1,11 +1,11 @@
-"""-crdebug-breakpoints off|count|on: breakpoints, watchpoints and catchpoints while history is run
-through.
+"""-crdebug-breakpoints off|count|on: breakpoints, watchpoints and catchpoints during a replay.
 
-off: none of the user's stops, or prints.
-count: enabled ones stop each time, and stay; their commands are not run, dprintfs print nothing.
-    {ignored=[{number, left}], temporary=[NUMBER]}: the ignore counts, which are 0 meanwhile.
+off: none of the user's stops the rank, or prints.
+count: enabled ones stop it each time, and stay; GDB does not run their commands, and dprintfs print
+    nothing. {ignored=[{number, left}], temporary=[NUMBER]}: the ignore counts, which are 0
+    meanwhile.
 on: everything is as before the last off or count. {gone=[NUMBER]}: those that GDB has deleted
-    meanwhile: it gives up a watchpoint of a frame with the frame.
+    meanwhile: it deletes a watchpoint of a frame with the frame.
 
 Uses may be nested.
 """
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 FOR_EVER = 1_000_000_000
 lasting: set[int] = set()  # the numbers of temporary ones that stay for now
-# The work of `on`, the newest last; each returns what is gone.
+# The work of `on`, the newest last; each returns the deleted ones.
 undone: list[Callable[[], list[int]]] = []
 
 
 def dprintfs() -> list[str]:
-    """The numbers of those that are enabled; GDB's Python does not know them."""
+    """The numbers of the enabled dprintfs, which GDB's Python does not know."""
     listed = gdb.execute("info breakpoints", to_string=True)
     return re.findall(r"^(\d+)\s+dprintf\s+\S+\s+y", listed, re.M)
 
@@ -43,8 +43,7 @@ def switch(word: str, numbers: Iterable[int | str]) -> None:
 
 
 def stay(numbers: list[int]) -> None:
-    """Keep GDB from deleting any of these when it is hit. To be repeated when one was enabled
-    again."""
+    """Keep GDB from deleting any of these at a hit. To be repeated when one is enabled again."""
     switch(f"enable count {FOR_EVER}", numbers)
 
 

@@ -1,36 +1,35 @@
-"""Letting a rank go and taking it back without GDB's noticing; and leading it out of the waitpoint.
+"""Detach from a rank and attach again behind GDB's back; and lead its threads out of the waitpoint.
 
-A real detach and attach cost what GDB does besides: it forgets the shared libraries and reads
-them again, some 0.1 s of processor time a rank. And they lose what GDB knows about the stop:
-a signal that it holds back, another thread's breakpoint hit that it has not told yet. For a
-checkpoint none of this is needed: every thread is the same one afterwards, and stands where it
-stood. No breakpoint is in the process's memory meanwhile: GDB takes them out at each stop
-("breakpoint always-inserted off").
+A real detach and attach makes GDB forget the shared libraries and read them again, which takes some
+0.1 s of processor time per rank. And GDB loses its knowledge of the stop: a signal that it holds
+back, another thread's breakpoint hit that it has not reported yet. A checkpoint does not need this:
+afterwards every thread is the same one, in the same place. Meanwhile the process's memory has no
+breakpoints: GDB removes them at each stop ("breakpoint always-inserted off").
 
 -crdebug-lend SIGNAL
     Detach from every thread of the selected inferior. GDB goes on believing that it holds them.
-    SIGNAL is the waitpoint's, which is in their queues; each gets it before any other.
+    SIGNAL is the waitpoint's, which is in their queues; each thread gets it before any other.
 -crdebug-take-back
     Attach to the same threads again and stop them.
 -crdebug-walk-out SELECT WORD...
-    Lead each thread from the waitpoint to where its own signal frame says it was; the words are
-    what `-crdebug-threads` said before. A thread without one may be elsewhere, and then stays.
-    SELECT is the TID of the thread to select in the end, or 0.
+    Lead each thread from the waitpoint back to the place in its own signal frame; the words are
+    those that `-crdebug-threads` returned before. A thread without a word may be elsewhere, and
+    then stays there. SELECT is the TID of the thread to select in the end, or 0.
     An error names the threads that did not arrive.
 
-The walk out. With the gate open a thread leaves the handler by rt_sigreturn(2). It is run from
-system call to system call (PTRACE_SYSCALL) and stopped at the exit of that one: its registers are
-the interrupted ones then, and not one instruction of its own has run.
+The walk out. With the gate open a thread leaves the handler by rt_sigreturn(2). We run it from
+system call to system call (PTRACE_SYSCALL) and stop it at the exit of that one: its registers are
+then the interrupted ones, and it has executed no instruction of its own.
 
-A thread that was inside a system call comes out in front of it and is going to make it again (the
-kernel's doing for calls that it restarts after a handler, the shim's for the others). Its real
-registers stay so, whatever becomes of GDB. What GDB shows are those from inside the call, as they
-were: they stay in its register cache until the thread runs.
+A thread that was inside a system call comes out in front of it and will repeat it (the kernel does
+that for calls that it restarts after a handler, the shim for the others). Its real registers stay
+like that, even if GDB dies. GDB shows the old registers from inside the call: they stay in its
+register cache until the thread runs.
 
-A thread that stood at a signal has it in its queue while it waits. It is stopped there again, with
-all that the kernel told of the signal; a GDB that did not see that stop is told to deliver it. If
-no GDB had told of it yet, the new one will, when it finds it. What else is in its queue, and known
-to the kernel only, stays there.
+A thread that had stopped at a signal has the signal in its queue while it waits. We stop it there
+again, with the original siginfo; if this GDB did not see that stop, we make it deliver the signal.
+If no GDB had reported the signal yet, this one does when it finds it. Other signals in the queue,
+which only the kernel knows, stay there.
 """
 
 from __future__ import annotations
@@ -84,8 +83,8 @@ SIGRETURN = 15
 
 
 class Lent:
-    """taken: this GDB had the process before, and knows what it knew. stops: the threads of which
-    it knows that they have a SIGSTOP yet to take."""
+    """taken: this GDB had the process before, and still knows its state. stops: the threads that
+    GDB knows to have a pending SIGSTOP."""
 
     def __init__(self) -> None:
         self.clear()
@@ -99,15 +98,15 @@ lent = Lent()
 
 
 def lend(number: int) -> None:
-    """See -crdebug-lend. number: of the waitpoint's signal."""
-    # GDB stops threads by SIGSTOP. One that stopped by itself has it in its queue still, and
-    # GDB counts on that; let go, the process would stop.
+    """See -crdebug-lend. number: the waitpoint's signal."""
+    # GDB stops threads by SIGSTOP. A thread that stopped on its own still has it queued, and
+    # GDB counts on that; when detached, the process would stop.
     lent.stops = [tid for tid in tids() if take_stop(tid)]
     for tid in tids():
         give = 0
         if comes_next(tid) & ~(1 << (number - 1)):
-            # The kernel gives the lowest number first, and its handler would run, if only on
-            # the way out: a thread comes out of all handlers that were called over its frame.
+            # The kernel delivers the lowest number first, and its handler would run, if only on
+            # the way out: a thread leaves all handlers that were called over its frame.
             run_into(tid, number, 0)
             give = number
         ptrace(PTRACE_DETACH, tid, give)
@@ -122,7 +121,7 @@ def take_back() -> None:
             taken.append(tid)
         for tid in taken:
             while wait(tid) != SIGSTOP:
-                # In the waitpoint only our own signal gets through: let it do its work.
+                # In the waitpoint only our own signal is not blocked: let its handler run.
                 ptrace(PTRACE_SYSCALL, tid)
             ptrace(PTRACE_SETOPTIONS, tid, OPTIONS)
     except Gone:
@@ -150,7 +149,7 @@ def run_to_sigreturn(tid: int) -> UserRegisters:
     while True:
         ptrace(PTRACE_SYSCALL, tid)
         if wait(tid) != SYSCALL_STOP:
-            continue  # a SIGSTOP that was on its way: it is of no use to the rank
+            continue  # a SIGSTOP that was pending: the rank does not need it
         now = registers_of(tid)
         if entered:
             return now
@@ -158,7 +157,7 @@ def run_to_sigreturn(tid: int) -> UserRegisters:
 
 
 def lead_out(tid: int, sp: int) -> UserRegisters:
-    """Lead a thread out of its waitpoint, up to where its stack pointer is `sp` again."""
+    """Lead a thread out of its waitpoint, until its stack pointer is `sp` again."""
     while True:
         now = registers_of(tid)
         if now.rsp >= sp:
@@ -168,7 +167,7 @@ def lead_out(tid: int, sp: int) -> UserRegisters:
 
 
 def shown_inside(tid: int, before: Thread, now: UserRegisters) -> UserRegisters:
-    """What GDB is to show of a thread inside the call that it is going to make again; see above."""
+    """The registers that GDB shows for a thread inside a call that it will repeat; see above."""
     shown = UserRegisters.from_buffer_copy(now)
     shown.rip, shown.rax, shown.orig_rax = before.pc, before.rax, before.orig_rax
     unsettled[tid] = before.orig_rax
@@ -179,7 +178,7 @@ def shown_inside(tid: int, before: Thread, now: UserRegisters) -> UserRegisters:
 
 
 def have_signal_back(tid: int, before: Thread) -> None:
-    """The thread, out of its waitpoint, stands at the signal that it stood at."""
+    """Stop the thread, which has left its waitpoint, at its signal again."""
     if before.signal and (before.told or lent.taken):
         stop_at_signal(tid, before.signal)
         if not lent.taken:
@@ -187,7 +186,7 @@ def have_signal_back(tid: int, before: Thread) -> None:
 
 
 def queue_signals(before: Mapping[int, Thread]) -> None:
-    """Have a GDB that has not told of a signal deliver it all the same."""
+    """Make GDB deliver signals that it has not reported itself."""
     for thread in threads():
         was = before.get(thread.ptid[1])
         if was and was.signal and was.told and not lent.taken:
@@ -197,7 +196,7 @@ def queue_signals(before: Mapping[int, Thread]) -> None:
 
 
 def stack_pointers(before: Mapping[int, Thread]) -> dict[int, int]:
-    """Where each thread in a waitpoint will be out of it, by TID."""
+    """The stack pointer of each thread once it has left the waitpoint, by TID."""
     found = {}
     for thread in threads():
         tid = thread.ptid[1]
@@ -212,7 +211,7 @@ def stack_pointers(before: Mapping[int, Thread]) -> dict[int, int]:
 
 
 def walk_out_all(before: Mapping[int, Thread]) -> dict[int, str]:
-    """Returns what went wrong, by TID."""
+    """Returns problems by TID."""
     problems: dict[int, str] = {}
     shown: dict[int, tuple[UserRegisters, UserRegisters]] = {}
     with Selection():
@@ -234,7 +233,7 @@ def walk_out_all(before: Mapping[int, Thread]) -> dict[int, str]:
         elif again:
             shown[tid] = now, shown_inside(tid, was, now)
         elif now.orig_rax != was.orig_rax:
-            # It had come out of a call by itself; the number stays until the next one.
+            # It had left a call on its own; the number stays until the next one.
             now.orig_rax = was.orig_rax
             set_registers(tid, now)
     set_gate(0)

@@ -1,19 +1,19 @@
-"""Stops a rank that is about to end, and not as it should, before anybody else notices.
+"""Stop a rank that is about to end abnormally, before its launcher notices.
 
-Launchers end all ranks when one of them calls
-MPI_Abort, exits with a status that is not 0, or exits without MPI_Finalize. Internal breakpoints
-are at the functions by which all of that goes; signals that end a rank stop it under GDB anyway.
+Launchers end all ranks when one of them calls MPI_Abort, exits with a status other than 0, or exits
+without MPI_Finalize. We put internal breakpoints at the functions that do this; signals that end a
+rank stop it under GDB anyway.
 
 -crdebug-endings on|off [OFFSET]
     OFFSET: of `initialized` in the MPI layer's clock (crdebug/native/recorder/clock.h).
 -crdebug-left-mpi
-    {left="1"} if the rank is in MPI_Finalize, or after it; 0 if it is not, or that is not known.
+    {left="1"} if the rank is in MPI_Finalize, or after it; 0 if it is not, or if that is unknown.
 
-Sanitizers report what they find, and then end the rank in ways of their own, or let it go on: it
+Sanitizers report a fault, and then end the rank in ways of their own, or let it go on: the rank
 stops at the report.
 
-The cause is printed on the console, as one line that begins with wire.ENDING, right before the
-stop; the stop itself is one at a breakpoint with a negative number.
+Right before the stop we print the cause on the console, as one line that begins with wire.ENDING;
+the stop itself is at a breakpoint with a negative number.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from .wire import Answer
 
 MOST_FRAMES = 64
-# By name, which register has the status (System V ABI, x86-64).
+# For each function the register with the status (System V ABI, x86-64).
 ABORTS = {"PMPI_Abort": "rsi", "ompi_mpi_abort": "rsi", "MPID_Abort": "rdx"}
 MPI_OWN = ("ompi_mpi_abort", "MPID_Abort")
 EXITS = {"exit": "rdi", "_exit": "rdi"}
 SUMMARY, LONGEST = "__sanitizer_report_error_summary", 300
-START = "__libc_start"  # what calls main
+START = "__libc_start"  # begins the name of main's caller
 RANK, NO_RANK = 8, 0xFFFFFFFF  # in the MPI layer's clock; before MPI_Init
 wanted = {"on": True, "offset": 0}
 
 
 def word(name: str, offset: int = 0) -> int | None:
-    """Four bytes at so many from a symbol's address; None where there is no such symbol."""
+    """Four bytes at an offset from a symbol's address; None if there is no such symbol."""
     try:
         address = symbol_address(name) + offset
         data = gdb.selected_inferior().read_memory(address, 4).tobytes()
@@ -59,7 +59,7 @@ def known(name: str) -> bool:
 
 
 def in_mpi() -> bool | None:
-    """Is it between MPI_Init and MPI_Finalize? None where that cannot be told."""
+    """Is the rank between MPI_Init and MPI_Finalize? None if that is unknown."""
     if wanted["offset"]:
         state = word("crdebug_clock", wanted["offset"])
         if state is not None:
@@ -69,7 +69,7 @@ def in_mpi() -> bool | None:
 
 
 def left_mpi() -> bool:
-    """Has it called MPI_Finalize?"""
+    """Has the rank called MPI_Finalize?"""
     rank = word("crdebug_clock", RANK) if wanted["offset"] else None
     if rank is not None:
         return rank != NO_RANK and not in_mpi()
@@ -90,8 +90,8 @@ def callers() -> list[tuple[str, str]]:
 
 
 def main_returned() -> bool:
-    """Is the caller the function that calls main? In a libc without symbols (Debian 13's) that one
-    has no name, but its caller has."""
+    """Is the caller the function that calls main? In a libc without symbols (Debian 13's) it has no
+    name, but its own caller has."""
     newest = gdb.newest_frame()
     library, frame = gdb.solib_name(newest.pc()), newest.older()
     while (
@@ -106,7 +106,7 @@ def plain(name: str) -> str:
 
 
 class Ending(gdb.Breakpoint):
-    """At one of the functions."""
+    """A breakpoint at one of the functions that end a rank."""
 
     def __init__(self, name: str, register: str) -> None:
         super().__init__(function=name, internal=True, qualified=True)
@@ -116,10 +116,10 @@ class Ending(gdb.Breakpoint):
         if not wanted["on"]:
             return False
         if self.name == "PMPI_Abort" and any(map(known, MPI_OWN)):
-            return False  # which it calls: as its last act, so that it is not seen above that
+            return False  # a tail call of one of those follows, without this frame
         above = callers()
         if any(plain(name) in (*ABORTS, *EXITS) for name, _ in above):
-            return False  # told already, further out
+            return False  # an outer call has been reported
         value = int(gdb.newest_frame().read_register(self.register)) & 0xFFFFFFFF
         value -= (value >> 31) << 32
         if self.name in EXITS:
@@ -146,9 +146,9 @@ class Ending(gdb.Breakpoint):
 
 
 class Report(gdb.Breakpoint):
-    """At what a sanitizer calls when it has reported something. All but UBSan's gets the summary
-    (sanitizer/common_interface_defs.h); that one is called before, and only notes that
-    (compiler-rt/lib/ubsan/ubsan_monitor.cpp)."""
+    """A breakpoint at the function that a sanitizer calls after a report. All of them except
+    UBSan's get the summary (sanitizer/common_interface_defs.h); UBSan calls its own earlier, and we
+    only note that (compiler-rt/lib/ubsan/ubsan_monitor.cpp)."""
 
     def __init__(self, name: str) -> None:
         super().__init__(function=name, internal=True, qualified=True)

@@ -1,20 +1,21 @@
-"""-crdebug-program-frame: select the frame that a user's question is about, if it names none.
+"""-crdebug-program-frame: select the frame for a user's question that names none.
 
-That is the innermost one with the program's own debug information: a rank that is stopped because
-another one was may be anywhere, most often in the C library, below the MPI, where local names are
-not what the user means. crdebug's libraries, the MPI's, and those whose debug information comes
-from the distribution's packages do not count as the program's own. If there is no such frame, the
-innermost is selected. {level=N} is the answer.
+That is the innermost one with the program's own debug information: a rank that stopped because of
+another one may be anywhere, most often in the C library, below the MPI, where the user does not
+mean the local names. crdebug's libraries, the MPI's, and those with debug information from the
+distribution's packages do not count as the program's own. If there is no such frame, the command
+selects the innermost one. {level=N} is the answer.
 
--crdebug-line LINE: where a line is that is named without its file, as {file=PATH, line=N}: in the
-file of that frame, or in the one that `list` has shown since. LINE may also be ``+N`` or ``-N``,
-counted from where that frame is.
--crdebug-innermost-frame: select that one. Neither changes another thread's frame.
-crdebug-at-program COMMAND: a command of GDB's, in the program's frame of the selected thread.
+-crdebug-line LINE: the place of a line without a file, as {file=PATH, line=N}: in the file of that
+frame, or in the one that `list` has shown since. LINE may also be ``+N`` or ``-N``, counted from
+the line of that frame.
+-crdebug-innermost-frame: select the innermost frame. Neither command changes another thread's
+frame.
+crdebug-at-program COMMAND: run a command of GDB's in the program's frame of the selected thread.
 
-Breakpoints are never in crdebug's own libraries: a location there, of a function that is called as
-one of the program is, is disabled as soon as there is one. Of the layer above the MPI only what the
-program calls itself, MPI_..., counts; and who names an address means it.
+Breakpoints are never in crdebug's own libraries: if a function there has the same name as one of
+the program, we disable its location at once. In the layer above the MPI only the functions that the
+program calls itself, MPI_..., keep theirs; and so do locations that the user gives as addresses.
 
 """
 
@@ -31,9 +32,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .wire import Answer
 
-# The libraries that crdebug puts into ranks, by their place in the cache (crdebug/native/build.py).
+# The libraries that crdebug loads into ranks, by their place in the cache
+# (crdebug/native/build.py).
 OF_CRDEBUG = re.compile(r"/native/(\w+-)?[0-9a-f]{16}/[^/]+\.so$")
-# The libraries of Open MPI and MPICH, and those that they bring along for their transports.
+# The libraries of Open MPI and MPICH, and those of their transports.
 OF_MPI = re.compile(
     r"lib(mpi|pmpi|mpich|mpl|opa|oshmem|open-(rte|pal)|mca_|pmix|prrte|uc[mpst]|psm|fabric)"
     r"|mca_|pmix_|prte_"
@@ -41,13 +43,13 @@ OF_MPI = re.compile(
 
 
 def of_package(objfile: gdb.Objfile) -> bool:
-    """Is it debug information that the distribution has in a file of its own?"""
+    """Is it debug information from a separate file of the distribution?"""
     places = str(gdb.parameter("debug-file-directory")).split(":")
     return any((objfile.filename or "").startswith(f"{place}/") for place in places if place)
 
 
 def of_program(frame: gdb.Frame) -> bool:
-    """Has this frame the program's own debug information?"""
+    """Does this frame have the program's own debug information?"""
     table = frame.find_sal().symtab
     if table is None or frame.function() is None:
         return False
@@ -65,7 +67,7 @@ def program_frame() -> gdb.Frame | None:
     while frame is not None and not of_program(frame):
         try:
             frame = frame.older()
-        except gdb.error:  # a stack that cannot be read any further
+        except gdb.error:  # the rest of the stack is unreadable
             return None
     return frame
 
@@ -75,7 +77,7 @@ def select_program_frame() -> int:
     if frame is None or frame.level() == 0:
         gdb.newest_frame().select()
         return 0
-    # not frame.select(), which leaves the source line where it is that `list` begins at
+    # not frame.select(), which does not move the line where `list` begins
     gdb.execute(f"frame {frame.level()}", to_string=True)
     return frame.level()
 

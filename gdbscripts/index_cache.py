@@ -1,15 +1,15 @@
 """GDB's index cache ("Index Files Speed Up GDB" in its manual), shared by GDBs that run at once.
 
 GDB gives an index file its name before it has written the end of it: in gdb/dwarf2/index-write.c
-index_wip_file::finalize renames, and fclose writes what is left later (13.1 and 16.3, seen with
-strace). Another GDB that maps the file in between takes a part for the whole and crashes in
-mapped_gdb_index::build_name_components; and so does every later one if the writer is killed just
-then. 16.3, where a thread of its own writes the file, comes to that in one of some hundred first
+index_wip_file::finalize renames the file, and fclose writes the rest later (13.1 and 16.3, seen
+with strace). Another GDB that maps the file in between takes the part for the whole and crashes in
+mapped_gdb_index::build_name_components. If the writer is killed just then, so does every later GDB.
+16.3 writes the file in a separate thread; there this happens in about one of a hundred first
 attaches to a new program by several GDBs at once.
 
-So each GDB has a directory of its own, with links to all shared files, and what it writes there is
-shared when it exits. It is in memory: on a busy disk hundreds of links take a second. For
-a rank's GDB, whose "index-cache directory" is the shared one.
+So each GDB has a directory of its own, with links to all shared files, and shares the files that it
+has written there when it exits. The directory is in memory: on a busy disk hundreds of links take a
+second. For a rank's GDB, whose "index-cache directory" is the shared one.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import time
 
 import gdb
 
-# No shutil and no tempfile: every GDB would begin by importing ten modules more.
+# No shutil and no tempfile: every GDB would import ten more modules at its start.
 
 OWN_INDEX = "crdebug-index-"  # and the GDB's process id
-PORTION = 1 << 20  # bytes of a file that are copied at a time
+PORTION = 1 << 20  # bytes to copy at a time
 
 
 def begin_own_index(shared: str) -> None:
-    """Switch the cache on. Where that is impossible, GDB reads the debug information itself."""
+    """Switch the cache on. If that is impossible, GDB reads the debug information itself."""
     os.makedirs(shared, exist_ok=True)
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else os.environ.get("TMPDIR", "/tmp")
     for left in os.listdir(memory):
@@ -44,7 +44,7 @@ def begin_own_index(shared: str) -> None:
 
 
 def end_own_index(own: str, shared: str) -> None:
-    with contextlib.suppress(gdb.error):  # older ones have no thread that writes
+    with contextlib.suppress(gdb.error):  # older GDBs have no such thread
         gdb.execute("maintenance wait-for-index-cache", to_string=True)
     with contextlib.suppress(OSError):  # a full disk, say
         for each in os.scandir(own):
@@ -62,7 +62,7 @@ def copy_file(path: str, copy: str) -> None:
 
 
 def remove_index(own: str) -> None:
-    """A GDB's own directory, in which there are only files."""
+    """Remove a GDB's own directory, which contains only files."""
     with contextlib.suppress(OSError):
         for each in os.scandir(own):
             os.unlink(each.path)

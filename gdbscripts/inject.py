@@ -1,18 +1,18 @@
-"""Calling functions in the stopped rank so that nothing of the calls is left but their effect.
+"""Call functions in the stopped rank so that only the effect of the calls remains.
 
-GDB's own way to call one is not enough: it lets signal handlers run, and some of its versions lose
-registers of AVX-512. Here one thread runs, with all signals but faults blocked, below its red zone;
-then its registers, those of vectors and floating point too, its signal mask and errno are put back,
-and checked.
+GDB's own function calls are not enough: they let signal handlers run, and some versions lose
+registers of AVX-512. Here one thread runs, with all signals but faults blocked, below its red zone.
+Then we restore its registers (vector and floating-point ones too), its signal mask and errno, and
+verify them.
 
 -crdebug-inject DLOPEN ERRNO SIGNAL RANK PATH
     Load the library PATH and call crdebug_adopt(RANK, SIGNAL) in it. DLOPEN and ERRNO are the
     addresses of dlopen and __errno_location.
-    {moved=[TID, ...]}: threads that were where dlopen must not be called, inside the allocator or
-    the dynamic linker; each was let run on, it alone, until it was out of there.
-    An error says why it failed; the rank is as before.
+    {moved=[TID, ...]}: threads that were inside the allocator or the dynamic linker, where dlopen
+    must not be called; each ran on alone until it had left. An error gives the reason for a
+    failure; the rank is then as before.
 -crdebug-before-calls
-    Threads that a stop has interrupted in a system call are put back to just before it.
+    Move threads that a stop has interrupted in a system call back to just before it.
 """
 
 from __future__ import annotations
@@ -61,8 +61,7 @@ SECONDS = 10.0
 TRIES, MOMENT = 200, 0.002
 RTLD_NOW = 2
 LET_THROUGH = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP)
-# A thread in one of these may hold a lock that dlopen wants, or have left data half changed that it
-# uses.
+# A thread in one of these may hold a lock that dlopen needs, or have changed its data only halfway.
 UNSAFE = re.compile(
     r"_*(libc_)?(malloc|calloc|realloc|free|memalign|aligned_alloc|posix_memalign|valloc|pvalloc)"
     r"(_consolidate|_trim)?$|_int_|sysmalloc|systrim|tcache_|arena_get|ptmalloc|_*dl|do_dl|fork"
@@ -70,7 +69,7 @@ UNSAFE = re.compile(
 
 
 def is_unsafe(thread: gdb.InferiorThread) -> bool:
-    """Is the thread inside the allocator or the dynamic linker? By its whole stack."""
+    """Is the allocator or the dynamic linker anywhere on the thread's stack?"""
     thread.switch()
     depth = 0
     frame: gdb.Frame | None = gdb.newest_frame()
@@ -109,7 +108,7 @@ def lead_to_safety() -> list[int]:
 
 
 def await_stop(tid: int) -> int:
-    """The signal that the thread stops at, in time."""
+    """The signal at which the thread stops; raises an error if it takes too long."""
     limit = time.monotonic() + SECONDS
     while True:
         found, status = os.waitpid(tid, WALL | os.WNOHANG)
@@ -138,7 +137,7 @@ class Caller:
         set_signal_mask(tid, WORD & ~allowed)
 
     def call(self, function: int, *arguments: int) -> int:
-        """The function's result. It returns to address 0, where there is nothing."""
+        """The function's result. It returns to address 0, where nothing is mapped."""
         now = UserRegisters.from_buffer_copy(self.registers)
         now.rip, now.rsp, now.rax, now.orig_rax = function, self.base - 8, 0, WORD
         now.eflags &= ~0x400  # the direction flag is clear at a call (System V ABI, 3.2.1)
@@ -149,7 +148,7 @@ class Caller:
         ptrace(PTRACE_CONT, self.tid)
         stopped = await_stop(self.tid)
         while stopped == SIGSTOP and registers_of(self.tid).rip != 0:
-            # One that was on its way; the one that we send when the time is over is the second.
+            # The first may have been pending; the one that we send at the time limit is the second.
             ptrace(PTRACE_CONT, self.tid)
             stopped = await_stop(self.tid)
             if stopped == SIGSTOP:
@@ -160,7 +159,7 @@ class Caller:
         return after.rax
 
     def text(self, string: str) -> int:
-        """The address of a string, below all that a call uses."""
+        """The address of a string, below all memory that a call uses."""
         data = os.fsencode(string) + b"\0"
         at = self.base + 64
         self.memory.write_memory(at, data)
@@ -220,7 +219,7 @@ Inject(Command.INJECT)
 
 
 def restarted_call(rip: int) -> int | None:
-    """The number of the call that ends at an address, as the code tells it; else None."""
+    """The number of the call that ends at an address, from the code; else None."""
     address, room = code_before(rip)
     code = bytes(gdb.selected_inferior().read_memory(address, room)) if room else b""
     return loaded_call(code)

@@ -1,6 +1,6 @@
-"""-crdebug-jump LOCATION: the selected thread goes on there, without having run to it.
+"""-crdebug-jump LOCATION: make the selected thread continue there, without running to it.
 
-GDB's own `jump` also lets the rank run; crdebug keeps changing a rank's state apart from running it
+GDB's own `jump` also lets the rank run; crdebug separates changing a rank's state from running it
 (crdebug/travel/branching.py).
 """
 

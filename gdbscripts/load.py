@@ -1,4 +1,4 @@
-"""Makes this directory the package `crdebug_gdb` of GDB's Python; sourced by the scripts beside it.
+"""Make this directory the package `crdebug_gdb` of GDB's Python; the other scripts source it.
 
 Not through sys.path, where modules of ours would hide others of the same name.
 """

@@ -1,10 +1,11 @@
 """crdebug's commands inside a GDB that is not crdebug's: `source` this file there.
 
-For a GDB that was attached by hand to one rank of a crdebug job, to several as its inferiors, or to
-its starter. While its ranks run, checkpoints that others ask for are taken too. It knows the job by
-its starter's MPIR symbols and does what Hursey et al. (EuroMPI 2010) ask of a debugger that is
-aware of checkpoints: it leads the threads that it holds into their waitpoints, lets go, runs the
-command that the symbols name, takes the ranks back, and leads the threads out to where they were.
+For a GDB that the user attached to one rank of a crdebug job, to several as its inferiors, or to
+the starter. While its ranks run, others can request checkpoints too. This file finds the job by the
+MPIR symbols of its starter, and does what Hursey et al. (EuroMPI 2010) require of a
+checkpoint-aware debugger: it leads the threads that it holds into their waitpoints, detaches, runs
+the command in the symbols, attaches to the ranks again, and leads the threads back to where they
+were.
 GDB 12 or later, x86-64 Linux.
 """
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from . import checkpoint, ptrace, rank_state, wire
 else:
-    import crdebug_gdb  # noqa: F401 - it is there by now; for commands that name it
+    import crdebug_gdb  # noqa: F401 - load.py has made it; for commands that name it
     from crdebug_gdb import checkpoint, ptrace, rank_state, wire
 
 SECONDS = 60.0
@@ -50,18 +51,18 @@ def status(pid: int) -> dict[str, str]:
 
 
 def inner(tid: int) -> int:
-    """The number that the thread has in the job."""
+    """The thread's number in the job."""
     return int(status(tid)["NSpid"].split()[-1])
 
 
 def starter_of(pid: int) -> int:
-    """The nearest process above that is PID 1 of the rank's own PID namespace."""
+    """The nearest ancestor that is PID 1 of the rank's own PID namespace."""
     wanted = os.readlink(f"/proc/{pid}/ns/pid")
     while pid > 1:
         if inner(pid) == 1 and os.readlink(f"/proc/{pid}/ns/pid") == wanted:
             return pid
         pid = int(status(pid)["PPid"])
-    return complain("this process is of no job of crdebug's: it has no starter above it")
+    return complain("this process does not belong to a job of crdebug: no ancestor is a starter")
 
 
 def place(name: str) -> int | None:
@@ -83,7 +84,7 @@ def selected(number: int) -> Iterator[None]:
 
 
 def symbols_of(pid: int) -> list[str]:
-    """The three commands of a starter; GDB reads its symbols and attaches to nothing."""
+    """The three commands of a starter; GDB reads its symbols without attaching."""
     path = os.readlink(f"/proc/{pid}/exe")
     with open(f"/proc/{pid}/maps") as file:
         base = int(next(line for line in file if line.rstrip().endswith(path)).split("-")[0], 16)
@@ -103,7 +104,8 @@ def symbols_of(pid: int) -> list[str]:
 
 
 class Job:
-    """The job of the selected inferior: its commands, and the ranks of it that this GDB holds."""
+    """The job of the selected inferior: its commands, and those of its ranks that this GDB
+    holds."""
 
     last_handle: str | None = None
 
@@ -127,7 +129,7 @@ class Job:
         return shlex.split(self.listing)[-1]
 
     def run(self, command: str) -> str:
-        """Run one of its commands; returns all that it said. The starter may not be held then."""
+        """Run one of its commands; returns the output. GDB must not hold the starter meanwhile."""
         done = subprocess.run(shlex.split(command), capture_output=True, text=True, check=False)
         if done.returncode:
             complain((done.stderr or done.stdout).strip().removeprefix("crdebug: "))
@@ -163,7 +165,7 @@ class Held:
         return wire.SHIM_HEADER.unpack(data)[2:5]
 
     def asker(self) -> int:
-        """The PID of the process that wants this rank to be let go, while it lives; else 0."""
+        """The PID of the process that wants us to detach from this rank, while it lives; else 0."""
         with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as memory:
             data = os.pread(memory.fileno(), 4, self.shim + wire.ASKER_OFFSET)
         pid = int.from_bytes(data, "little")
@@ -173,10 +175,10 @@ class Held:
         self.inferior.write_memory(address, struct.pack("<i", value))
 
     def note(self) -> None:
-        """Note where each thread is, to lead it back there."""
+        """Record the state of each thread, to lead it back there."""
         self.selected = gdb.selected_thread().ptid[1]
         if rank_state.signalled:
-            complain(f"rank {self.rank} stands at a signal: let it go on past that first")
+            complain(f"rank {self.rank} has stopped at a signal: let it go on past that first")
         with rank_state.Selection():
             for thread in ptrace.threads():
                 thread.switch()
@@ -184,7 +186,7 @@ class Held:
                 self.before[tid] = rank_state.selected_state(tid)
 
     def herd(self) -> None:
-        """Queue the waitpoint signal to every thread, before any instruction of its own."""
+        """Queue the waitpoint signal to every thread; it gets it before its next instruction."""
         pass_silently(self.signal)
         self.write(self.with_checkpoint, 1)
         self.write(self.gate, 0)
@@ -207,11 +209,11 @@ class Held:
         limit = time.monotonic() + SECONDS
         while self.header()[2] < len(os.listdir(f"/proc/{self.pid}/task")):
             if time.monotonic() > limit:
-                complain(f"rank {self.rank}: not every thread has come to the waitpoint")
+                complain(f"rank {self.rank}: not every thread has reached the waitpoint")
             time.sleep(0.002)
 
     def lend(self) -> None:
-        """Let go without GDB's noticing; its symbols stay."""
+        """Detach behind GDB's back; its symbols stay."""
         with selected(self.number):
             checkpoint.lend(self.signal)
             self.stops = checkpoint.lent.stops
@@ -234,7 +236,7 @@ class Held:
 
 @contextlib.contextmanager
 def let_go(job: Job) -> Iterator[None]:
-    """The ranks wait in their waitpoints, and nobody traces them; they are taken back after it."""
+    """Inside the block the ranks wait in their waitpoints, untraced; after it we attach again."""
     herded = []
     try:
         for rank in job.ranks:
@@ -282,13 +284,13 @@ class Checkpoint(gdb.Command):
             said = job.run(job.checkpoint + note)
         found = re.search(r"^MPIR_checkpoint_handle\) (\S+)$", said, re.M)
         if found is None:
-            complain(f"the command has told no handle:\n{said}")
+            complain(f"the command has printed no handle:\n{said}")
         Job.last_handle = found[1]
         print(f"checkpoint {found[1]}")
 
 
 class LetGo(gdb.Command):
-    """Let the ranks go while another process takes a checkpoint; run where that asks for it."""
+    """Detach from the ranks while another process takes a checkpoint, at its request."""
 
     def __init__(self) -> None:
         super().__init__("crdebug let-go", gdb.COMMAND_USER)
@@ -297,7 +299,7 @@ class LetGo(gdb.Command):
         job = Job()
         asked = [rank for rank in job.ranks if rank.asker()]
         if not asked:
-            return  # not any more
+            return  # the request is gone
         who = asked[0].asker()
         with let_go(job):
             while any(rank.asker() for rank in asked):
@@ -306,7 +308,7 @@ class LetGo(gdb.Command):
 
 
 def break_where_asked() -> None:
-    """Stop where a rank reports that a checkpoint is wanted, let go meanwhile, and go on."""
+    """Stop where a rank reports a request for a checkpoint, detach meanwhile, and go on."""
     signal = wire.DEFAULT_SIGNAL
     shim = place("crdebug_shim") if gdb.selected_inferior().pid else None
     if shim is not None:
@@ -318,9 +320,9 @@ def break_where_asked() -> None:
 
 
 class Restart(gdb.Command):
-    """Bring the whole job back to a checkpoint, and this GDB to its ranks; they are stopped.
+    """Take the whole job back to a checkpoint, and attach this GDB to its ranks, which are stopped.
 
-    crdebug restart [HANDLE]     by default the last one that was taken here"""
+    crdebug restart [HANDLE]     by default the last one that this GDB took"""
 
     def __init__(self) -> None:
         super().__init__("crdebug restart", gdb.COMMAND_USER)
@@ -331,7 +333,7 @@ class Restart(gdb.Command):
         if handle is None:
             complain("which one? 'crdebug checkpoints' lists them")
         held = [(rank.number, rank.rank) for rank in job.ranks]
-        # A GDB that lets go for good forgets the old processes; they end at the restart.
+        # Detach for good, so that GDB forgets the old processes; they end at the restart.
         for rank in job.ranks:
             with selected(rank.number):
                 rank.note()

@@ -1,7 +1,7 @@
 """ptrace(2) requests on the threads of the rank, from inside the GDB that traces it.
 
-GDB is the tracer, so requests made
-in its own (main) thread are its own; x86-64 Linux.
+GDB's main thread is the tracer, so requests that we make in that thread count as its own. x86-64
+Linux.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ PTRACE_GETREGSET, PTRACE_SETREGSET = 0x4204, 0x4205
 PTRACE_GETSIGINFO, PTRACE_SETSIGINFO = 0x4202, 0x4203
 PTRACE_GETSIGMASK, PTRACE_SETSIGMASK = 0x420A, 0x420B  # since Linux 3.11
 NT_X86_XSTATE = 0x202
-# What GDB sets on a process that it attached to (gdb/nat/linux-ptrace.c): TRACESYSGOOD, TRACEFORK,
-# TRACEVFORK, TRACECLONE, TRACEEXEC, TRACEVFORKDONE.
+# GDB's options for a process to which it attaches (gdb/nat/linux-ptrace.c): TRACESYSGOOD,
+# TRACEFORK, TRACEVFORK, TRACECLONE, TRACEEXEC, TRACEVFORKDONE.
 OPTIONS = 0x01 | 0x02 | 0x04 | 0x08 | 0x10 | 0x20
 WALL = 0x40000000
 SIGSTOP = int(signal.SIGSTOP)
 SYSCALL_STOP = int(signal.SIGTRAP) | 0x80
 TGKILL = 234
-SIGINFO_SIZE = 128  # of siginfo_t, <asm-generic/siginfo.h>
+SIGINFO_SIZE = 128  # sizeof(siginfo_t), <asm-generic/siginfo.h>
 WORD = (1 << 64) - 1
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -77,7 +77,7 @@ def set_registers(tid: int, registers: UserRegisters) -> None:
 
 
 def stop_info(tid: int) -> bytes:
-    """The siginfo_t of the signal that the thread has stopped at; none of a job control's stop."""
+    """The siginfo_t of the signal at which the thread has stopped; none for a job control stop."""
     room = ctypes.create_string_buffer(SIGINFO_SIZE)
     try:
         ptrace(PTRACE_GETSIGINFO, tid, ctypes.byref(room))
@@ -116,17 +116,18 @@ def set_raw_xstate(tid: int, data: bytes) -> None:
 
 
 def extended_state(tid: int) -> bytes:
-    """`raw_xstate`, to be compared.
+    """`raw_xstate`, for comparisons.
 
-    Eight bytes of it are taken out, those that say which parts were in use: a part that is not
-    and one that holds nothing but what it starts with are the same.
+    Without the eight bytes that say which parts are in use: an unused part equals one that holds
+    only its initial values.
     """
     state = raw_xstate(tid)
     return state[:512] + bytes(8) + state[520:]
 
 
 def signal_mask(tid: int) -> int:
-    """The signals that a thread blocks, without what a call like ppoll(2) blocks while it lasts."""
+    """The signals that a thread blocks, without those that a call like ppoll(2) blocks
+    meanwhile."""
     mask = ctypes.c_uint64()
     ptrace(PTRACE_GETSIGMASK, tid, ctypes.byref(mask), ctypes.sizeof(mask))
     return mask.value
@@ -137,16 +138,16 @@ def set_signal_mask(tid: int, value: int) -> None:
     ptrace(PTRACE_SETSIGMASK, tid, ctypes.byref(mask), ctypes.sizeof(mask))
 
 
-# TID -> its stop, of which we were told while we waited for another thread's.
+# TID -> a stop that waitpid(2) returned while we waited for another thread's.
 early: dict[int, int] = {}
 
 
 def wait(tid: int) -> int:
     """Wait for the thread's next stop; returns the signal number with the event above it.
 
-    Raises Gone when a thread has ended, whichever: that a process's first one was killed is not
-    told before all others' ends were (ptrace(2), "Death under ptrace"), so whoever waits for just
-    that one waits for ever.
+    Raises Gone when any thread has ended: the kernel reports the death of a process's first thread
+    only after the ends of all others (ptrace(2), "Death under ptrace"), so a wait for just that one
+    would never end.
     """
     while tid not in early:
         try:
@@ -161,41 +162,42 @@ def wait(tid: int) -> int:
 
 
 def signal_set(tid: int, name: str) -> int:
-    """One of those that /proc/PID/status shows, bit n - 1 for signal n."""
+    """A signal set of /proc/PID/status, bit n - 1 for signal n."""
     with open(f"/proc/{tid}/status") as file:
         (found,) = (int(line.split()[1], 16) for line in file if line.startswith(f"{name}:"))
     return found
 
 
 def comes_next(tid: int) -> int:
-    """The signals in a thread's own queue that it gets when it goes on, but for SIGSTOP."""
+    """The signals in a thread's own queue that it gets when it goes on, except SIGSTOP."""
     queued = signal_set(tid, "SigPnd") & ~(1 << (SIGSTOP - 1))
     return queued and queued & ~signal_set(tid, "SigBlk")
 
 
 def ends_call(tid: int) -> int:
-    """Of those the ones that have a handler, which ends the system call that the thread is in."""
+    """Those of `comes_next` with a handler, which ends the thread's system call."""
     coming = comes_next(tid)
     return coming and coming & signal_set(tid, "SigCgt")
 
 
 def run_into(tid: int, number: int, give: int) -> None:
-    """Have a stopped thread stop at a signal that it is about to get, before any other.
+    """Make a stopped thread stop at a signal that it is about to get, before any other.
 
-    give: passed to it first; one that it blocks is queued. No instruction is executed.
+    give: a signal to pass first; if the thread blocks it, it is queued. The thread executes no
+    instruction.
     """
     mask = signal_mask(tid)
     set_signal_mask(tid, WORD & ~(1 << (number - 1)))
     ptrace(PTRACE_SYSCALL, tid, give)
     while wait(tid) != number:
-        ptrace(PTRACE_SYSCALL, tid)  # a SIGSTOP, which nobody can block, and which is of no use
+        ptrace(PTRACE_SYSCALL, tid)  # a SIGSTOP, which cannot be blocked, and which we do not need
     set_signal_mask(tid, mask)
 
 
 def stop_at_signal(tid: int, info: bytes) -> None:
-    """Have a stopped thread, which is in no system call, stop at a signal with this siginfo_t.
+    """Make a stopped thread, which is in no system call, stop at a signal with this siginfo_t.
 
-    It is the one that is in the thread's queue, if that is there.
+    If the signal is in the thread's queue, it is that one.
     """
     number = signal_number(info)
     queued = signal_set(tid, "SigPnd") >> (number - 1) & 1
@@ -204,7 +206,7 @@ def stop_at_signal(tid: int, info: bytes) -> None:
 
 
 def take_stop(tid: int) -> bool:
-    """Take a SIGSTOP out of a stopped thread's own queue; was there one?"""
+    """Remove a SIGSTOP from a stopped thread's own queue; was there one?"""
     if not signal_set(tid, "SigPnd") >> (SIGSTOP - 1) & 1:
         return False
     run_into(tid, SIGSTOP, 0)

@@ -8,7 +8,7 @@ import gdb
 HERE = os.path.dirname(os.path.abspath(os.path.expanduser(__file__)))
 gdb.execute(f"source {os.path.join(HERE, 'load.py')}", to_string=True)
 
-import crdebug_gdb  # type: ignore[import-not-found] # noqa: E402, F401 - it is there by now
+import crdebug_gdb  # type: ignore[import-not-found] # noqa: E402, F401 - load.py has made it
 
 PARTS = (
     "addresses arrays breakpoints call_sites checkpoint endings frames index_cache inject jump"

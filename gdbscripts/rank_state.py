@@ -1,25 +1,25 @@
-"""crdebug's part inside the GDB of one rank: MI commands that look at all threads at once.
+"""crdebug's part inside the GDB of one rank: MI commands for all threads at once.
 
-Runs in GDB's own Python (3.9 or later, GDB 12 or later for
-`gdb.MICommand`), so it imports nothing of crdebug's. x86-64 Linux.
+Runs in GDB's own Python (3.9 or later; `gdb.MICommand` needs GDB 12 or later), so it imports
+nothing of crdebug's. x86-64 Linux.
 
 -crdebug-threads
     {selected=TID, threads=[WORD]}: where each thread is; see wire.Thread.
 -crdebug-registers
     {threads=[{tid, registers={name=value}, xstate=HEX}]}: every register of every thread, as GDB
-    shows it; xstate: the vector and floating-point registers as the kernel has them, because GDB
-    before 14 looks for AVX-512's in the wrong place on some processors.
+    shows it. xstate: the vector and floating-point registers from the kernel, because GDB before 14
+    looks for AVX-512's in the wrong place on some processors.
 -crdebug-unblock SIGNAL TID...
-    Take a signal out of the set that these threads block. GDB is their tracer, so it may.
+    Remove a signal from the set that these threads block. GDB may do so, as it is their tracer.
 -crdebug-only-stops TID
-    Have a thread block all signals that can be blocked, which is all but SIGSTOP.
+    Make a thread block all signals that can be blocked: all but SIGSTOP.
 -crdebug-at-signal-again TID
-    The thread, stopped at a signal, is to get another one instead: the one that it had stopped at
-    when `-crdebug-only-stops` was given, with its siginfo.
+    Replace the signal at which the thread has stopped: by the one at which it had stopped before
+    `-crdebug-only-stops`, with its siginfo.
 -crdebug-as-before TID
-    The thread blocks the same signals again as before `-crdebug-only-stops`.
+    Make the thread block the same signals again as before `-crdebug-only-stops`.
 -crdebug-settle
-    To be called before a thread runs on: see `settle`.
+    Call this before a thread runs on: see `settle`.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ if TYPE_CHECKING:
 
 GATE = "MPIR_checkpoint_debug_gate"
 
-# Threads that GDB shows inside a system call which they are going to make again: LWP -> its number.
+# Threads that GDB shows inside a system call that they will repeat: LWP -> number of the call.
 unsettled: dict[int, int] = {}
-# Of them, those that get a signal when they go on: LWP -> its registers before the call and inside.
+# Those of them that get a signal when they go on: LWP -> registers before the call and inside.
 awaiting: dict[int, tuple[UserRegisters, UserRegisters]] = {}
-signalled: dict[str, int] = {}  # "tid": the thread that GDB is going to pass a signal to
-hit: dict[int, int] = {}  # the thread that has stopped at a breakpoint, and was told so: LWP -> PC
-# Threads that take only SIGSTOP for a moment: LWP -> their mask, and siginfo_t.
+signalled: dict[str, int] = {}  # "tid": the thread to which GDB will pass a signal
+hit: dict[int, int] = {}  # the thread whose stop at a breakpoint GDB has reported: LWP -> PC
+# Threads that accept only SIGSTOP for a moment: LWP -> their mask, and siginfo_t.
 heeding: dict[int, tuple[int, bytes]] = {}
 # Called by `settle`; each returns whether it has changed anything in a thread.
 preparations: list[Callable[[], bool]] = []
@@ -74,7 +74,7 @@ def register(name: str) -> int:
 
 
 class Selection:
-    """Gives the user's thread and frame back."""
+    """Restores the user's thread and frame."""
 
     def __enter__(self) -> None:
         self.thread = gdb.selected_thread()
@@ -90,13 +90,13 @@ class Selection:
 
 
 def selected_state(tid: int, told: bool = False, signal: bytes = b"") -> Thread:
-    """Where the selected thread is; it has this number."""
+    """The state of the selected thread, which has this number."""
     pc, sp, rax, orig_rax = map(register, ("pc", "sp", "rax", "orig_rax"))
     return Thread(tid, pc, sp, rax, orig_rax, told, signal)
 
 
 def saved_frame() -> gdb.Frame | None:
-    """The frame below the signal handler's: where the selected thread was when it was herded."""
+    """The frame below the signal handler's: the selected thread's place when it was herded."""
     frame: gdb.Frame | None = gdb.newest_frame()
     while frame is not None and frame.type() != gdb.SIGTRAMP_FRAME:
         frame = frame.older()
@@ -104,7 +104,7 @@ def saved_frame() -> gdb.Frame | None:
 
 
 def symbol_address(name: str) -> int:
-    """Whatever the frame's language is: not all have this `&`."""
+    """A symbol's address, in any language: not all have C's `&`."""
     with gdb.with_parameter("language", "c"):
         return int(gdb.parse_and_eval(f"&{name}")) & WORD
 
@@ -114,7 +114,7 @@ def set_gate(value: int) -> None:
 
 
 def has_signal(tid: int) -> bool:
-    """Has the thread a signal of its own, now or as soon as it runs?"""
+    """Does the thread have a signal of its own, now or as soon as it runs?"""
     if tid == signalled.get("tid"):
         return True
     pid = gdb.selected_inferior().pid
@@ -125,7 +125,7 @@ def has_signal(tid: int) -> bool:
 
 
 def passes(number: int) -> bool:
-    """Does GDB give the program this signal? Those that it has no name for it does not."""
+    """Does GDB pass this signal to the program? It does not if it has no name for the signal."""
     try:
         table = gdb.execute(f"info signals {gdb_signal_name(number)}", to_string=True)
     except (gdb.error, ValueError):
@@ -135,7 +135,7 @@ def passes(number: int) -> bool:
 
 
 def held_signal(tid: int) -> bytes:
-    """The siginfo_t of the signal that a thread has stopped at and gets when it goes on, or b""."""
+    """The siginfo_t of the signal at which a thread has stopped and which it gets next, or b""."""
     info = stop_info(tid)
     number = signal_number(info)
     ours = number in (0, SIGSTOP, signal.SIGTRAP)
@@ -147,15 +147,16 @@ def is_caught(tid: int, number: int) -> bool:
 
 
 def read_registers(shown: Mapping[int, tuple[UserRegisters, UserRegisters]]) -> None:
-    """Into GDB's cache, of each thread; for some, by TID: what they have, and what is to be shown.
+    """Read each thread's registers into GDB's cache; for some, by TID, their own and those to show.
 
-    A GDB that is killed while a thread has what is to be shown lets it go on like that, and the
-    kernel would end a call of those that it does not make again by itself (restart_syscall(2)):
-    that is for one thread at a time, and for no longer than it takes to read registers.
+    To fill the cache, a thread gets the registers to show for a moment. If GDB is killed just then,
+    the thread goes on with them, and the kernel ends its call unless it repeats such calls itself
+    (restart_syscall(2)). So we do this for one thread at a time, and only while GDB reads
+    registers.
     """
     for thread in threads():
         thread.switch()
-        gdb.newest_frame().pc()  # it has read by then what it needs besides, of files too
+        gdb.newest_frame().pc()  # by now it has read everything else that it needs, also from files
     selected = thread
     for thread in (selected, *(each for each in threads() if each.num != selected.num)):
         tid = thread.ptid[1]
@@ -163,7 +164,7 @@ def read_registers(shown: Mapping[int, tuple[UserRegisters, UserRegisters]]) -> 
         if other is not None:
             set_registers(tid, other)
         try:
-            if thread is selected:  # whose registers GDB reads again after each command
+            if thread is selected:  # GDB reads its registers again after each command
                 gdb.execute("maint flush register-cache", to_string=True)
             thread.switch()
             gdb.newest_frame().pc()
@@ -173,10 +174,10 @@ def read_registers(shown: Mapping[int, tuple[UserRegisters, UserRegisters]]) -> 
 
 
 def settle_thread(tid: int) -> bool:
-    """`settle` for one; returns whether there was anything to do."""
+    """`settle` for one thread; returns whether it changed anything."""
     now = registers_of(tid)
     if tid in awaiting:
-        # The kernel ends the call, or makes it again, as the signal's handler wants it.
+        # The kernel ends or repeats the call, depending on the signal's handler.
         before, shown = awaiting[tid]
         if bytes(now) == bytes(before):
             set_registers(tid, shown)
@@ -192,21 +193,21 @@ def settle_thread(tid: int) -> bool:
 
 
 def settle(keep: bool = False) -> None:
-    """Threads whose system call ended because they were stopped make it again.
+    """Make threads repeat a system call that ended because they were stopped.
 
-    Two kinds. Some calls return -EINTR when a debugger stops their thread, without any signal for
-    the application: epoll_wait, a receive with a time limit, ... (signal(7), "Interruption of
-    system calls and library functions by stop signals"); and threads that GDB shows inside a call
-    after a walk out (checkpoint.py), if GDB has written into them what it showed.
+    There are two kinds. Some calls return -EINTR when a debugger stops their thread, without any
+    signal for the application: epoll_wait, a receive with a time limit, ... (signal(7),
+    "Interruption of system calls and library functions by stop signals"). And GDB shows threads
+    inside a call after a walk out (checkpoint.py); it may have written the shown registers to them.
 
-    keep: a function is about to be called; GDB gives the thread back what it showed after that.
+    keep: GDB is about to call a function, and restores the shown registers afterwards.
     """
     changed = False
     for tid in tids():
         try:
             changed = settle_thread(tid) or changed
         except (Gone, FileNotFoundError, ProcessLookupError):
-            continue  # killed while it was stopped: GDB reports that as soon as it is to go on
+            continue  # killed while it was stopped: GDB reports that at the next resume
     for prepare in preparations:
         changed = prepare() or changed
     if changed or unsettled:
@@ -217,7 +218,7 @@ def settle(keep: bool = False) -> None:
 
 
 def note_signal(event: gdb.StopEvent) -> None:
-    """Which thread gets a signal from GDB when it goes on? Which has hit a breakpoint?"""
+    """Note which thread gets a signal from GDB when it goes on, and which has hit a breakpoint."""
     signalled.clear()
     if not isinstance(event, gdb.SignalEvent) or event.stop_signal != "SIGSTOP":
         hit.clear()
@@ -236,7 +237,7 @@ def before_call(event: object) -> None:
 
 
 def before_end(event: object) -> None:
-    """GDB lets its rank go when it ends, which it does too when crdebug was killed."""
+    """GDB detaches from its rank when it exits, as it also does after crdebug was killed."""
     inferior = gdb.selected_inferior()
     if inferior.pid != 0 and all(thread.is_stopped() for thread in inferior.threads()):
         settle()
@@ -273,7 +274,7 @@ class Registers(gdb.MICommand):
 
 
 def unblock(number: int, tids: Iterable[int]) -> None:
-    """Take a signal out of the set that these threads block."""
+    """Remove a signal from the set that these threads block."""
     for tid in tids:
         set_signal_mask(tid, signal_mask(tid) & ~(1 << (number - 1)))
 
@@ -321,7 +322,7 @@ Threads(Command.THREADS)
 Registers(Command.REGISTERS)
 Settle(Command.SETTLE)
 
-# Everything that lets threads run, a typed command or a function call, runs `settle` first.
+# Everything that makes threads run, a typed command or a function call, runs `settle` first.
 gdb.events.inferior_call.connect(before_call)
 gdb.events.stop.connect(note_signal)
 gdb.events.gdb_exiting.connect(before_end)

@@ -1,4 +1,4 @@
-"""Finds the system call that the kernel resumes by restart_syscall(2).
+"""Find the system call that the kernel resumes by restart_syscall(2).
 
 crdebug/native/shim/shim.c, original_call, does the same inside a rank.
 """
@@ -12,14 +12,13 @@ if TYPE_CHECKING:
 
 RESTART_SYSCALL = 219
 POLL, NANOSLEEP, FUTEX, CLOCK_NANOSLEEP = 7, 35, 202, 230
-FURTHEST = 64  # bytes before a call in which its number is loaded
+FURTHEST = 64  # the code loads a call's number within so many bytes before it
 PAGE = 4096
 LOWEST_POINTER = 65536
 
 
 def loaded_call(code: bytes) -> int | None:
-    """The number that the code before a system call loads last, among the calls that can be
-    resumed."""
+    """The last number of a resumable call that the code before a system call loads."""
     for at in range(len(code) - 5, -1, -1):
         load, number, *zeros = code[at : at + 5]
         if load == 0xB8 and not any(zeros) and number in (POLL, NANOSLEEP, FUTEX, CLOCK_NANOSLEEP):
@@ -28,8 +27,8 @@ def loaded_call(code: bytes) -> int | None:
 
 
 def code_before(rip: int) -> tuple[int, int]:
-    """Address and size of the code to look at before a call, which has its end at `rip`: no more
-    than its own page."""
+    """The address and size of the code to read before a call that ends at `rip`: at most the part
+    in the same page."""
     instruction = rip - 2
     room = min(instruction & (PAGE - 1), FURTHEST)
     return instruction - room, room

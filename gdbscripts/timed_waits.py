@@ -1,16 +1,16 @@
-"""Which threads were stopped while they waited in a system call for a limited time.
+"""Find threads that were stopped while they waited in a system call for a limited time.
 
 -crdebug-waits
-    {waits=[{tid, place, ms, kept, leader}]}: threads in a call that may have to begin anew when
-    they go on, with its whole time limit, which is `ms` milliseconds. place: the call as the
-    program made it, equal for the same call.  kept: 1 if the call goes on with the time that is
-    left after a plain stop (the kernel does that by restart_syscall(2)), and begins anew only
-    after a checkpoint.  leader: 1 for the main thread.
+    {waits=[{tid, place, ms, kept, leader}]}: threads in a call that may begin anew when they go on,
+    with its whole time limit of `ms` milliseconds. place: the call as the program made it, equal
+    for the same call.  kept: 1 if the call goes on with the remaining time after a plain stop (the
+    kernel does that by restart_syscall(2)), and begins anew only after a checkpoint.  leader: 1 for
+    the main thread.
 
-Not among them are calls that wait until a point in time, and those whose time limit the kernel
-itself shortens when they are interrupted (select(2), ppoll(2)). Nor are threads that MPI has
-started for itself: Open MPI's and PMIx's wait for minutes or hours all the time, for events, and
-wake up in between for nothing (PMIx, pmix_progress_threads.c).
+The list leaves out calls that wait until a point in time, and those whose time limit the kernel
+itself shortens when they are interrupted (select(2), ppoll(2)). It also leaves out threads that MPI
+has started for itself: Open MPI's and PMIx's always wait for minutes or hours, for events, and wake
+up in between for nothing (PMIx, pmix_progress_threads.c).
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ FUTEX_WAIT, FUTEX_COMMAND = 0, 127
 TIMER_ABSTIME = 1
 PIDFD_GETFD = 438
 SOL_SOCKET, SO_RCVTIMEO, SO_SNDTIMEO = 1, 20, 21
-# Of MPI libraries, and of the parts that start threads for them.
+# MPI libraries, and the libraries that start threads for them.
 OF_MPI = re.compile(r"lib(mpi|mpich|open-pal|open-rte|pmix|prrte|ucs|uct|ucp|fabric|psm2?)\b|mca_")
 
-# By TID, whether MPI has started the thread, as far as that was looked at.
+# By TID, whether MPI has started the thread, once we have checked.
 of_mpi: dict[int, bool] = {}
 
 
 def socket_limit(pid: int, descriptor: int) -> int:
-    """The longer of a socket's two time limits in ms; 0 of what is no socket, or has none."""
+    """The longer of a socket's two time limits in ms; 0 for other files, and without a limit."""
     found, process, own = 0, os.pidfd_open(pid), -1
     try:
         own = libc.syscall(PIDFD_GETFD, process, descriptor, 0)
@@ -72,7 +72,7 @@ def socket_limit(pid: int, descriptor: int) -> int:
 
 
 def time_limit(pid: int, number: int, registers: UserRegisters, memory: Memory) -> int:
-    """In ms, of a call that begins anew with it; 0 if it does not."""
+    """The time limit, in ms, of a call that begins anew with it; 0 for other calls."""
     if number in IN_MS:
         milliseconds = ctypes.c_int(getattr(registers, IN_MS[number]) & 0xFFFFFFFF).value
         return max(0, milliseconds)
@@ -91,7 +91,7 @@ def time_limit(pid: int, number: int, registers: UserRegisters, memory: Memory) 
 
 
 def is_of_mpi(thread: gdb.InferiorThread) -> bool:
-    """Is the outermost function of a thread, except the C library's, one of MPI's?"""
+    """Does a thread's outermost function, except the C library's, belong to MPI?"""
     thread.switch()
     frame: gdb.Frame | None = gdb.newest_frame()
     libraries = []
@@ -100,7 +100,7 @@ def is_of_mpi(thread: gdb.InferiorThread) -> bool:
             libraries.append(os.path.basename(gdb.solib_name(frame.pc()) or ""))
             frame = frame.older()
     except gdb.error:
-        pass  # it leads no further: the frames so far have to do
+        pass  # the stack is unreadable further out: use the frames so far
     own = [name for name in libraries if not name.startswith(("libc.", "libc-", "libpthread"))]
     return bool(own and OF_MPI.match(own[-1]))
 
@@ -112,7 +112,7 @@ def wait_of(pid: int, thread: gdb.InferiorThread) -> dict[str, str] | None:
     kept = now.rax == -ERESTART_RESTARTBLOCK & WORD
     if not is_inside_call(now.orig_rax) or not (kept or now.rax == -EINTR & WORD):
         return None
-    with Memory(tid) as memory:  # of the whole process; its main thread may have ended
+    with Memory(tid) as memory:  # the process's memory; its main thread may have ended
         number = now.orig_rax
         if number == RESTART_SYSCALL:
             number = original_call(memory, now)

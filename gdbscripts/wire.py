@@ -1,8 +1,7 @@
-"""What crdebug and its part inside each GDB say to each other.
+"""The messages between crdebug and its part inside each GDB.
 
 Both import this file: crdebug as `crdebug.gdbscripts.wire`, GDB's Python as `crdebug_gdb.wire`.
-So it is pure, needs nothing but Python 3.9's own library, and imports of that only what costs a
-starting GDB little.
+So it is pure, needs only Python 3.9's own library, and imports only quick modules of that.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import NamedTuple as NamedTuple
 
-    Answer = dict[str, object]  # what a command answers: texts, lists of them, and so on
+    Answer = dict[str, object]  # a command's answer: texts, lists of them, and so on
     StackLevel = tuple[int, int, int, int]
 else:
 
     class FromAnnotations(type):
-        """Makes a class with annotations what typing.NamedTuple makes of it. Importing typing would
-        take a starting GDB 5 ms."""
+        """Does the same as typing.NamedTuple to a class with annotations. Importing typing would
+        cost a starting GDB 5 ms."""
 
         def __new__(cls, name, bases, body):
             if not bases:
@@ -40,7 +39,7 @@ WORD = (1 << 64) - 1
 
 
 class Command:
-    """The names of crdebug's MI commands, by the module that defines them and describes them."""
+    """The names of crdebug's MI commands, by the modules that define and describe them."""
 
     # addresses, arrays, breakpoints, call_sites
     LIES = "-crdebug-lies"
@@ -91,25 +90,25 @@ class Command:
 LOAD_STEPPER = "python import crdebug_gdb.stepper"
 REFRESH_WATCHPOINTS = "python crdebug_gdb.snapshot.commands.refresh_watchpoints()"
 
-# ---- what goes wrong --------------------------------------------------------------------------
+# ---- errors -----------------------------------------------------------------------------------
 
 
 class ErrorKind:
-    """Errors of which crdebug does more than show the text."""
+    """The kinds of errors to which crdebug reacts, instead of only showing the text."""
 
-    AT_ORIGIN = "at-origin"  # a walk back from where its snapshot was made
+    AT_ORIGIN = "at-origin"  # a walk back from the place of its snapshot
 
 
 _KIND, _END = "crdebug-error ", ": "
 
 
 def error_text(kind: str, problem: str) -> str:
-    """What GDB is to say as the text of an error of a kind."""
+    """The text with which GDB reports an error of a kind."""
     return f"{_KIND}{kind}{_END}{problem}"
 
 
 def error_parts(text: str) -> tuple[str, str]:
-    """Kind and problem of an error's text; "" for one of no kind."""
+    """The kind and the problem in an error's text; "" for an error without a kind."""
     if not text.startswith(_KIND):
         return "", text
     kind, _, problem = text[len(_KIND) :].partition(_END)
@@ -120,8 +119,8 @@ def error_parts(text: str) -> tuple[str, str]:
 
 EINTR = 4
 ERESTART_RESTARTBLOCK = 516
-# What the kernel leaves in the result register of an interrupted call, for itself to act on when
-# the thread goes on (include/linux/errno.h): restart always, unless a handler ran, ...
+# Codes that the kernel leaves in the result register of an interrupted call, to act on when the
+# thread goes on (include/linux/errno.h): restart always, unless a handler ran, ...
 RESTART_CODES = frozenset(-code & WORD for code in (512, 513, 514, ERESTART_RESTARTBLOCK))
 
 
@@ -131,7 +130,7 @@ def is_inside_call(orig_rax: int) -> bool:
 
 
 def was_interrupted(rax: int, orig_rax: int) -> bool:
-    """Was a thread with these registers stopped inside a system call that has to be made again?
+    """Was a thread with these registers stopped inside a system call that it has to repeat?
 
     -EINTR counts too: some calls (epoll_wait, semop, ...) return it when a debugger stops them,
     without any handler (signal(7), "Interruption of system calls ... by stop signals").
@@ -140,10 +139,10 @@ def was_interrupted(rax: int, orig_rax: int) -> bool:
 
 
 class Thread(NamedTuple):
-    """Where a thread is. tid: the kernel's number in the PID namespace of its GDB.
+    """A thread's state. tid: the kernel's number in the PID namespace of its GDB.
 
-    signal: the siginfo_t of the signal that it has stopped at and gets when it goes on; b"" if
-    there is none. told: has GDB told of that, or is it about to?
+    signal: the siginfo_t of the signal at which it has stopped and which it gets next; b"" if there
+    is none. told: has GDB reported that, or is it about to?
     """
 
     tid: int
@@ -171,12 +170,12 @@ class Thread(NamedTuple):
 
 
 def gdb_signal_name(number: int) -> str:
-    """A signal as GDB calls it: real-time ones by number, the others as everybody does."""
+    """GDB's name for a signal: real-time ones by number, the others by their usual names."""
     return signal.Signals(number).name if number < signal.SIGRTMIN else f"SIG{number}"
 
 
 def gdb_signal_number(name: str) -> int | None:
-    """The signal that GDB calls this; None for one that is not Linux's."""
+    """The number of the signal with this name in GDB; None for one that Linux does not have."""
     number = name[3:] if name.startswith("SIG") else name
     if number.isdecimal():
         return int(number) if int(number) <= signal.SIGRTMAX else None
@@ -186,8 +185,8 @@ def gdb_signal_number(name: str) -> int | None:
 # ---- places in a piece of history -------------------------------------------------------------
 
 
-# A stack level is (base, offset, indirect, value): what the register of DWARF's number `base` plus
-# an offset must be; or, if indirect is 1, what lies in memory there.
+# A stack level is (base, offset, indirect, value): the register with DWARF's number `base` plus an
+# offset must equal the value; or, if indirect is 1, the memory at that address must.
 
 
 class Reach(NamedTuple):
@@ -210,7 +209,7 @@ if TYPE_CHECKING:
 
 
 def place_text(moves: Iterable[Move]) -> str:
-    """A place: hit:PC:LEVEL:N and stepi:N, joined by semicolons; "-" for where the moves begin."""
+    """A place: hit:PC:LEVEL:N and stepi:N, joined by semicolons; "-" for the start of the moves."""
     return ";".join(map(_move_text, moves)) or "-"
 
 
@@ -231,7 +230,7 @@ def _move_of(text: str) -> Move:
     if kind == "stepi":
         return Steps(int(rest[0]))
     if kind != "hit":
-        raise ValueError(f"'{text}' is no place")
+        raise ValueError(f"'{text}' is not a place")
     pc, level, count = rest
     if level == "-":
         return Reach(int(pc, 16), None, int(count))
@@ -253,5 +252,5 @@ DEFAULT_SIGNAL = 62
 
 # ---- on the console ---------------------------------------------------------------------------
 
-ENDING = "crdebug-ending "  # begins the line that says how a rank is about to end
-REPORT = "report of "  # and after that, one that says what a sanitizer has reported
+ENDING = "crdebug-ending "  # begins the line about how a rank is going to end
+REPORT = "report of "  # follows it in a line about a sanitizer's report

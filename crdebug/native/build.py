@@ -1,4 +1,4 @@
-"""Compiling the native part with the user's own compiler, on first use."""
+"""Compile the native part with the user's own compiler, on first use."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from crdebug.node import owners, programs
 _HERE = Path(__file__).parent
 _PRELOAD = str(_HERE / "shim" / "preload.c")  # the starter names the shim in LD_PRELOAD
 _PARTS = ("starter", "shim.so", "walk.so", "history.so")
-MADE = "made"  # in a directory to work in: what goes into the cache
+MADE = "made"  # in a working directory: the part that goes into the cache
 _FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra")
-# Everything is bound at start: a call through a lazy binding would change memory in a handler.
-# No line numbers in what is put into ranks: the user's debugger has nothing to step into there.
+# Everything is bound at start: a call through a lazy binding would change memory in a handler. Code
+# for ranks has no line numbers, so that the user's debugger does not step into it.
 _SHIM_FLAGS = ("-g0", "-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-z,now")
 
 
@@ -38,7 +38,7 @@ class Native:
 
 
 def strict() -> tuple[str, ...]:
-    """A newer compiler may warn about this source, which is no user's fault; in our own tests,
+    """A newer compiler may warn about this source, which is not the user's fault. In our own tests,
     which set $CRDEBUG_STRICT, a warning is an error."""
     return ("-Werror",) if os.environ.get("CRDEBUG_STRICT") else ()
 
@@ -70,7 +70,7 @@ async def build(compiler: str, deadline: Deadline) -> Native:
 
     compiler: a program, options may follow. Safe for concurrent callers: all parts appear by one
     rename, and stay the same files for as long as jobs run them.
-    Raises NotAvailable with the compiler's own words and the command that it was.
+    Raises NotAvailable with the compiler's own words and its command line.
     """
     words = compiler_words(compiler)
     version = await programs.run([*words, "--version"], deadline, "the compiler's version")
@@ -89,8 +89,8 @@ async def build(compiler: str, deadline: Deadline) -> Native:
 def compiler_words(
     compiler: str, language: str = "C", hint: str = "install gcc, or name one with $CC"
 ) -> list[str]:
-    """A compiler with its options, with the path of its program. Raises NotAvailable, with the
-    language and the hint."""
+    """A compiler with its options, the program as a path. Raises NotAvailable with the language and
+    the hint."""
     try:
         program, *options = shlex.split(compiler)
     except ValueError:
@@ -109,38 +109,38 @@ async def _compile(compiler: Sequence[str], home: Path, deadline: Deadline) -> N
     await make_once(home, _PARTS, make)
 
 
-# ---- for whatever is compiled on first use -------------------------------------------------------
+# ---- for all parts compiled on first use ---------------------------------------------------------
 
 
 def place_for(name: str) -> Path:
     """The place in the cache for something compiled, by the digest of everything it was made from.
 
-    Raises NotAvailable for a cache that cannot be named in LD_PRELOAD, Refused for one whose
-    content others could have put there.
+    Raises NotAvailable if LD_PRELOAD cannot name the cache, Refused if others could have written to
+    it.
     """
     home = cache_home().absolute() / "native" / name
     owners.require_own(home, owners.CACHE_HINT)
     if re.search(r"[\s:]", str(home)):
         raise NotAvailable(
-            f"{home} has a space or a colon in its name, which would end it in LD_PRELOAD",
+            f"{home} has a space or a colon in its name, which LD_PRELOAD does not allow",
             hint="choose another place with $CRDEBUG_CACHE",
         )
     return home
 
 
 def is_made(home: Path, parts: Sequence[str]) -> bool:
-    """Are these files there? Something that cleans caches by age may have removed some."""
+    """Are these files there? A program that cleans caches by age may have removed some."""
     return all((home / part).exists() for part in parts)
 
 
 async def make_once(
     home: Path, parts: Sequence[str], make: Callable[[Path], Awaitable[None]]
 ) -> None:
-    """Make a directory of the cache: it appears whole, by one rename, and stays what it is.
+    """Make a directory of the cache: it appears complete, by one rename, and never changes.
 
-    parts: the files that make it whole; a directory that lacks one is replaced.
-    make: gets a directory to work in, and fills `MADE` in it. Safe for concurrent callers.
-    Raises NotAvailable, and what `make` raises.
+    parts: the files of a complete directory; one that lacks any of them is replaced.
+    make: gets a working directory, and fills `MADE` in it. Safe for concurrent callers.
+    Raises NotAvailable, and the errors of `make`.
     """
     try:
         owners.make_readable(home.parent)
@@ -163,10 +163,11 @@ async def make_once(
 
 
 async def compile_with(command: Sequence[str], what: str, deadline: Deadline) -> None:
-    """Run a compiler. Raises NotAvailable with its own words and the command that it was.
+    """Run a compiler. Raises NotAvailable with its own words and its command line.
 
-    Always from the same directory, which debug information names: compiled again, the result is the
-    same. Others may read the output and nobody may change it, whatever the umask.
+    It always runs in the same directory, which debug information names, so that a second
+    compilation gives the same result. Others may read the output and nobody may change it, whatever
+    the umask.
     """
     done = await programs.run(command, deadline, "the compiler", directory=_HERE, umask=0o022)
     if done.status != 0:

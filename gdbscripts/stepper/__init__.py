@@ -1,4 +1,4 @@
-"""Reverse execution by steps; loaded when it is first needed."""
+"""Reverse execution by steps; loaded on first use."""
 
 from . import commands, meet
 

@@ -1,4 +1,4 @@
-"""Facts about functions from their code: instructions, lines, and where the frame is."""
+"""Facts about functions from their code: instructions, lines, and the places of their frames."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TARGET = re.compile(r"^(?:bnd |notrack )*(j\w+|call\w*|loop\w*|xbegin)\s+(?:0x)?
 
 
 def entry_of(function: gdb.Symbol) -> int:
-    """Where its code begins."""
+    """The start of a function's code."""
     address = function.value().address
     assert address is not None
     return int(address)
@@ -70,7 +70,7 @@ class Code:
         return any(start <= pc < end for start, end in self.pieces)
 
     def landmarks(self) -> set[int]:
-        """Its entry, and addresses one of which is in each of its loops."""
+        """Its entry, and one address in each of its loops."""
         found = {self.entry}
         for each in self.instructions:
             text = each.text.split("#")[0]
@@ -84,7 +84,7 @@ class Code:
         return found
 
     def joints(self) -> set[int]:
-        """Where control may come to other than from the instruction before."""
+        """Addresses that control may reach other than from the previous instruction."""
         return {i.target for i in self.instructions if i.target and "call" not in i.text}
 
     def calls(self) -> set[int]:
@@ -97,7 +97,8 @@ class Code:
         return self.book.line(self.entry) is not None
 
     def body(self) -> int:
-        """Where a step into this function stops: after the code that sets up its frame."""
+        """The address where a step into this function stops: after the code that sets up its
+        frame."""
         code = bytes(self.book.memory.read(self.entry, 12))
         if code[:4] == b"\xf3\x0f\x1e\xfa":
             code = code[4:]
@@ -106,13 +107,13 @@ class Code:
         return self.entry
 
     def level(self, address: int, frame: int) -> StackLevel | None:
-        """The level of a point at an address of the function, in the frame; None: not known."""
+        """The level of a point at an address of the function, in the frame; None if unknown."""
         rule = self.book.rule(address)
         return None if rule is None else (*rule, frame)
 
 
 class Book:
-    """The program's code, as far as it is known; valid while no library comes or goes."""
+    """The known parts of the program's code; valid until a library is loaded or unloaded."""
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
@@ -188,16 +189,15 @@ class Book:
         return Code(self, start, pieces)
 
     def blocks(self, pc: int) -> list[gdb.Block]:
-        """The blocks of functions around an address, the innermost first, up to the function
-        proper: those before it are expanded in it; one around it (Fortran's host) has code of its
-        own."""
+        """The blocks of functions around an address, the innermost first, up to the real function:
+        the ones before it are inlined in it; one around it (Fortran's host) has code of its own."""
         found, proper = [], 0
         block = gdb.block_for_pc(pc)
         while block is not None:
             if block.function is not None:
                 entry = entry_of(block.function)
                 found.append((block, entry))
-                # What is expanded has no unwind entry; but it may begin where the function does.
+                # An inlined function has no unwind entry; but it may begin where the real one does.
                 if self.begins(entry) and (not proper or entry == found[proper - 1][1]):
                     proper = len(found)
             block = block.superblock
@@ -209,12 +209,12 @@ class Book:
         return entry is not None and entry[0] == address
 
     def function(self, pc: int) -> gdb.Symbol | None:
-        """The symbol of the function proper, not of one expanded in it."""
+        """The symbol of the real function, not of one inlined in it."""
         blocks = self.blocks(pc)
         return blocks[-1].function if blocks else None
 
     def chain(self, pc: int) -> Chain:
-        """The functions that are expanded at an address, outermost first."""
+        """The functions inlined at an address, outermost first."""
         if pc not in self.chains:
             inner = reversed(self.blocks(pc)[:-1])
             self.chains[pc] = tuple(
@@ -248,20 +248,20 @@ class Book:
         if name not in self.statements:
             pattern = re.escape(os.path.basename(name)) + "$"
             text = gdb.execute(f"maint info line-table {pattern}", to_string=True)
-            # GDB 15 and later show an address as it is in the file besides.
+            # GDB 15 and later also show the address in the file.
             rows = re.findall(r"^\d+\s+\d+\s+0x(\w+)\s+(?:0x\w+\s+)?Y", text, re.M)
             self.statements[name] = {int(row, 16) for row in rows}
         return self.statements[name]
 
     def call_target(self, pc: int) -> int | None:
-        """Where a direct call leads; None if it is none."""
+        """The target of a direct call; None for other instructions."""
         if pc not in self.targets:
             (each,) = disassembled(pc, pc + 1)
             self.targets[pc] = each.target
         return self.targets[pc]
 
     def leads_to_lines(self, target: int | None) -> bool:
-        """May a call of this lead to a function that has lines? None: who knows."""
+        """May a call of this lead to a function with lines? None if unknown."""
         if target is None or self.line(target) is not None:
             return True
         # A stub of the dynamic linker's: [endbr64] [bnd] jmp *OFFSET(%rip).
@@ -269,7 +269,7 @@ class Book:
         return b"\xff\x25" in code[:8]
 
     def line_starts(self, code: Code) -> set[int]:
-        """Every address of a function where a range of the line table begins."""
+        """Every address of a function at which a range of the line table begins."""
         found = set()
         for start, end in code.pieces:
             at = start

@@ -1,25 +1,25 @@
 """Reverse execution of the selected thread, between a snapshot and the present stop.
 
-wire.py says what a place is.
+wire.py defines places.
 
 -crdebug-walk-library PATH
-    Where the compiled part is (native/stepper/walk.c); before anything else.
+    Load the compiled part (native/stepper/walk.c); before all other commands.
 -crdebug-here ORIGIN
-    {place, signalled}: where the thread is stopped, as one move from the snapshot ORIGIN. It stays
-    there; but if it was about to get a signal (signalled=1), it is taken to the handler.
+    {place, signalled}: the thread's stop, as one move from the snapshot ORIGIN. The thread stays
+    there; but if it was about to get a signal (signalled=1), it goes to the handler.
 -crdebug-go ORIGIN PLACE [PC SP]
-    Go to a place; an error if it is another one than it was.
+    Go to a place; an error if it differs from before.
 -crdebug-reverse ORIGIN stepi|nexti|step|next|finish
     {place, pc, sp}: go back. {before, frame, function}: the target lies before the origin; the
-    thread is where it was. before: what to look for there; frame: what it is about.
-Options of all three, before what is listed: --write ADDRESS=BYTES, to be written after each time
-the snapshot is put back; --seconds LIMIT; --frame FRAME: not what the newest frame did, but this
-one; --limit ADDRESS: of what holds the thread at its next MPI call; --dead-end 1: it is known to
-crash after the origin, and no handler of that crash is run: its effects could not be undone.
-Numbers are hexadecimal.
+    thread is where it was. before: the kind of target to look for there; frame: its frame.
+All three take options, before the words above: --write ADDRESS=BYTES, to write each time after the
+snapshot is restored; --seconds LIMIT; --frame FRAME: go back in this frame instead of the newest;
+--limit ADDRESS: of the function that holds the thread at its next MPI call; --dead-end 1: the
+thread is known to crash after the origin, and must not run a handler of the crash, whose effects
+could not be undone. Numbers are hexadecimal.
 
-GDB then shows the thread where it is. That it is stopped there GDB learns only by -crdebug-arrive
-(snapshot/commands.py), before the thread is to run on; here it would take the answer's place.
+GDB then shows the thread's new place. It learns of the stop there only by -crdebug-arrive
+(snapshot/commands.py), before the thread runs on; a stop reported here would replace the answer.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 SECONDS = 30.0
 KINDS = ("stepi", "nexti", "step", "next", "finish")
 OVER_CALLS = ("rsp", "rbp", "rbx", "r12", "r13", "r14", "r15")
-CLOSE = 32  # so many passages of the present address before the present stop, a search starts
+CLOSE = 32  # a search starts so many passages of the present address before the present stop
 
 
 class Walk:
@@ -110,9 +110,9 @@ class Walk:
         self.memory.__exit__()
 
     def find_here(self, here: Here) -> tuple[End, Moves]:
-        """The present stop as an end of searches; returns it and the moves where they start.
+        """The present stop as an end of searches; returns it and the moves to their start.
 
-        On a long way states are kept now and then, and searches start from the last one.
+        On a long way we keep states now and then, and searches start from the last one.
         """
         landed, walking.landed = walking.landed, None
         start: Moves = ()
@@ -126,7 +126,7 @@ class Walk:
         level = stack_level(here.registers.rsp)
         self.engine.wanted, self.engine.limits = here.registers, CRASHES
         passed = 0  # since `start`
-        alike = []  # where the registers were the same, and memory was not
+        alike = []  # passages with the same registers, but other memory
         beyond = [point_at(self.limit, STOP, 1)] if self.limit not in (0, here.pc) else []
         while True:
             compare = point_at(here.pc, COMPARE, 0, level)
@@ -144,10 +144,10 @@ class Walk:
                     alike.append((End(here.pc, level, passed), start))
             elif isinstance(ahead, SignalAhead) and passed and self.is_crash_of(here):
                 return self.nearer(End(here.pc, level, passed), start)
-            elif len(alike) == 1:  # its actions from here on must not be repeated
+            elif len(alike) == 1:  # the thread must not repeat its actions from here on
                 return self.nearer(*alike[0])
             elif ahead is None:
-                beyond = []  # it may be inside the function that holds it there
+                beyond = []  # the thread may be inside the function that holds it there
             elif isinstance(ahead, EndAhead) or not self.engine.give(ahead.number):
                 raise ahead
             if passed == PORTION:
@@ -155,7 +155,8 @@ class Walk:
                 self.origin.keep_near(start)
 
     def is_crash_of(self, here: Here) -> bool:
-        """Does the thread crash where it was? Never go beyond that, whatever differs elsewhere."""
+        """Does the thread crash at its old place? Never go beyond that, even if other state
+        differs."""
         now, then = registers_of(self.tid), here.registers
         if general(now) == general(then):
             return True
@@ -164,7 +165,7 @@ class Walk:
         return kept and calls and now.rip == then.rip + len(SYSCALL_INSTRUCTION)
 
     def nearer(self, end: End, start: Moves) -> tuple[End, Moves]:
-        """The end of a search, which is to start shortly before it."""
+        """Make the search for an end start shortly before it."""
         if end.hits > 4 * CLOSE:
             ahead = (*start, Reach(end.pc, end.level, end.hits - CLOSE))
             Search(self.engine, self.book, self.origin).go(search_mark(ahead))
@@ -177,12 +178,12 @@ class Walk:
         return general(registers_of(self.tid)) == general(here.registers) and here.same(self.memory)
 
     def to_origin(self) -> None:
-        """Go to the origin, if no other place was found: nothing has happened there yet."""
+        """Go to the origin if the search found no other place: nothing has happened there yet."""
         self.origin.put_back()
         self.land()
 
     def land(self) -> None:
-        """Make GDB show the thread where it is."""
+        """Make GDB show the thread's present place."""
         flush()
         refresh_watchpoints()
 
@@ -198,7 +199,7 @@ class Walk:
             end, start = self.find_here(here)
         except WalkFailed as error:
             if here.snapshot is None:
-                raise WalkFailed(f"{error}; the thread is elsewhere now") from None
+                raise WalkFailed(f"{error}; the thread is in another place now") from None
             self.origin.restore(here.snapshot)
             self.land()
             raise
@@ -230,8 +231,8 @@ class Walk:
     def go(self, search: Search, moves: Moves) -> None:
         search.go(search_mark(moves))
         self.land()
-        # Moves that the next search for this place may start with. Not the place itself, which is
-        # kept too if the way was long: a search that starts there does not come to it.
+        # Moves with which the next search for this place may start. Not the place itself, which is
+        # kept too after a long way: a search that starts there would not reach it.
         before = range(len(moves) - 1, 0, -1)
         kept = next((moves[:n] for n in before if moves[:n] in near), None)
         if kept is not None:
@@ -261,7 +262,7 @@ class WhereHere(gdb.MICommand):
         with Walk(arguments) as walk:
             here = Here(walk.tid)
             walking.landed = None
-            end, start = walk.find_here(here)  # the moves are of the same point, all of them
+            end, start = walk.find_here(here)  # all the moves lead to the same point
             walk.land()
             hits = end.hits + sum(each.times for each in start)
             told = walk.told(place_moves(end._replace(hits=hits)))

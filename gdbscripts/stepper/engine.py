@@ -1,4 +1,4 @@
-"""Driving native/stepper/walk.c: the same structures as in walk.h, and how a walk ends."""
+"""Drive native/stepper/walk.c: the structures of walk.h, and the ends of a walk."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ DEBUG_CONTROL = 848 + 7 * 8  # DR7 in struct user of <sys/user.h>
 RSI, RDI, SP = 4, 5, 7  # DWARF's numbers of registers
 PROBE = 4096
 PATIENCE = 50  # looks at a sleeping thread, 20 ms each (native/stepper/walk_wait.c)
-TRACE = 1 << 16  # instructions that are remembered at most, of one level
+TRACE = 1 << 16  # instructions of one level to remember at most
 LONGEST_ENDING = 32  # instructions of `_exit`, in any libc
 CRASHES = sum(
     1 << (number - 1)
@@ -125,7 +125,7 @@ class WalkState(ctypes.Structure):
 
 
 class WalkFailed(gdb.GdbError):
-    """The walk cannot be done; the text says why."""
+    """The walk is impossible; the text says why."""
 
 
 class AtOrigin(WalkFailed):
@@ -136,7 +136,7 @@ class AtOrigin(WalkFailed):
 
 
 class OutOfTime(WalkFailed):
-    """The thread does not work any more, or the user has had enough."""
+    """The thread no longer works, or the user has interrupted."""
 
 
 class EndAhead(WalkFailed):
@@ -147,14 +147,14 @@ class EndAhead(WalkFailed):
 
 
 class HasEnded(WalkFailed):
-    """There is no process to be taken back any more."""
+    """The process has ended."""
 
     def __init__(self) -> None:
         super().__init__("the thread has ended")
 
 
 class SignalAhead(WalkFailed):
-    """The thread is about to get a signal that would end the process, or that is a limit."""
+    """The thread is about to get a signal that would end the process, or that limits the walk."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -183,7 +183,7 @@ SIGNAL_LINE = re.compile(r"^(SIG\w+)\s+\S+\s+\S+\s+(Yes|No)", re.M)
 
 
 def passed_signals() -> int:
-    """The signals that GDB gives to the program, as a mask."""
+    """The signals that GDB passes to the program, as a mask."""
     mask = 0
     for name, passed in SIGNAL_LINE.findall(gdb.execute("info signals", to_string=True)):
         number = gdb_signal_number(name)
@@ -193,7 +193,7 @@ def passed_signals() -> int:
 
 
 def swap_watching(tid: int, value: int) -> int:
-    """Set which of the processor's watchpoints (GDB's) are on; returns which were."""
+    """Enable some of the processor's watchpoints (GDB's); returns which were enabled."""
     before: int = libc.ptrace(PTRACE_PEEKUSER, tid, DEBUG_CONTROL, None)
     if before != value:
         ptrace(PTRACE_POKEUSER, tid, value, DEBUG_CONTROL)
@@ -201,11 +201,11 @@ def swap_watching(tid: int, value: int) -> int:
 
 
 def ends_of_program() -> list[Point]:
-    """Points where a process ends itself, and where it kills: there is no way back from there."""
+    """Points where a process ends itself, or kills another: there is no way back from there."""
     kill = int(signal.SIGKILL)
     found = []
     with contextlib.suppress(gdb.error):
-        # Not at its beginning: a thread may be stopped inside, as GDB's own breakpoint there does.
+        # Not at its beginning: a thread may already be inside, at GDB's own breakpoint there.
         found += [point_at(each, STOP, 1) for each in system_calls_of("_exit")]
     for name, register in (("kill", RSI), ("raise", RDI)):
         with contextlib.suppress(gdb.error):
@@ -228,8 +228,8 @@ def symbol_at(address: int) -> str:
 
 
 class Engine:
-    """Walks one thread. memory: of the process. seconds: for how long it may sleep: as long as it
-    works there is no limit but the user's interrupt."""
+    """Walks one thread. memory: the process's. seconds: how long it may sleep; while it works, only
+    the user's interrupt limits it."""
 
     def __init__(self, library: ctypes.CDLL, memory: Memory, tid: int, seconds: float) -> None:
         self.library = library
@@ -237,9 +237,9 @@ class Engine:
         self.seconds = seconds
         self.begin()
         self.passed = passed_signals()
-        self.limits = 0  # signals before which walks end although the program catches them
-        self.dead_end = False  # no crash is survived
-        self.pending = 0  # the signal that the thread takes first on the next walk
+        self.limits = 0  # signals before which walks end even if the program catches them
+        self.dead_end = False  # whether every crash is final
+        self.pending = 0  # the signal that the thread gets first on the next walk
         self.ends = ends_of_program()
         self.memory = memory
         self.trace = (Entry * TRACE)()
@@ -250,7 +250,7 @@ class Engine:
         self.probes: list[Probe] = []
 
     def begin(self) -> None:
-        """A period begins, at whose end the thread must have worked most of the time."""
+        """Begin a period, at whose end the thread must have worked most of the time."""
         self.deadline = time.monotonic() + self.seconds
         self.looks = self.asleep = 0
 
@@ -259,7 +259,7 @@ class Engine:
             self.problem = OutOfTime("crdebug has ended")
             return 1
         try:
-            gdb.execute("", to_string=True)  # raises what the user's interrupt is
+            gdb.execute("", to_string=True)  # raises KeyboardInterrupt if the user has interrupted
         except KeyboardInterrupt:
             self.problem = OutOfTime("interrupted")
             return 1
@@ -268,16 +268,16 @@ class Engine:
             if 2 * self.asleep > self.looks:
                 self.problem = OutOfTime(
                     f"not found, after {self.hits} passages: it sleeps on the way, for something "
-                    "that nobody does while a rank is taken back within an MPI tick; 'goto tick "
+                    "that does not happen while a rank goes back within an MPI tick; 'goto tick "
                     "N' goes to whole ticks"
                 )
                 return 1
             self.begin()
         if asleep >= PATIENCE and self.waits_for_thread():
             self.problem = WalkFailed(
-                "it waits there for another thread of its rank (OpenMP, say), and all but the "
-                "selected one stand while a rank is taken back within an MPI tick; 'goto' goes to "
-                "whole ticks"
+                "it waits there for another thread of its rank (OpenMP, say), but only the "
+                "selected one runs while a rank goes back within an MPI tick; 'goto' goes to whole "
+                "ticks"
             )
             return 1
         return 0
@@ -288,8 +288,8 @@ class Engine:
             return file.read().split()[0] == str(FUTEX)
 
     def give(self, number: int) -> bool:
-        """Make the thread take its pending signal on its next walk; returns whether it can: it goes
-        on after that only if it catches the signal."""
+        """Make the thread take its pending signal on its next walk. Returns False if it would not
+        survive it: it does not catch the signal."""
         if (self.dead_end and CRASHES >> (number - 1) & 1) or not is_caught(self.tid, number):
             return False
         self.pending = number
@@ -327,9 +327,9 @@ class Engine:
     def _call(
         self, points: list[Point], function: Walking, *arguments: int, most: int = 0
     ) -> tuple[int, Point | None, WalkState]:
-        """Returns how it ended, at which of the points, and the state."""
+        """Returns the event, the point where it ended, and the state."""
         if time.monotonic() > self.deadline:
-            self.begin()  # it has come somewhere each time
+            self.begin()  # each call has made progress
         for end in self.ends:
             end.hits = 0
         points = [*points, *self.ends]
@@ -352,7 +352,7 @@ class Engine:
         if event == GONE:
             return HasEnded()
         if event == EVENT:
-            return WalkFailed("the process makes a thread or a process on the way")
+            return WalkFailed("the process creates a thread or a process on the way")
         if event == FATAL:
             return SignalAhead(state.error)
         if event == TRAP:
@@ -360,7 +360,7 @@ class Engine:
         return WalkFailed(f"walking failed: {os.strerror(state.error)}")
 
     def run(self, points: list[Point], most: int = 0) -> Point | None:
-        """Run to the point that says stop, or to hit number `most` of all; returns the point."""
+        """Run to a point with STOP, or to hit number `most` of all points; returns the point."""
         return self._call(points, self.library.walk_run, most=most)[1]
 
     def step(self, count: int = 1) -> None:
@@ -369,7 +369,7 @@ class Engine:
     def flat(
         self, points: list[Point], level: int, steps: int
     ) -> tuple[int, Point | None, list[Stepped]]:
-        """Walk by instructions of a level; returns how it ended, the point, and the entries."""
+        """Walk by instructions of a level; returns the event, the point, and the entries."""
         event, point, state = self._call(points, self.library.walk_flat, level, steps)
         if state.steps > TRACE:
             raise WalkFailed(f"more than {TRACE} instructions of one function")

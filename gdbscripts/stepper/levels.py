@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .code import Book, Chain, Code
 
-# By DWARF's numbers.
+# In the order of DWARF's numbers.
 REGISTER_NAMES = [
     "rax",
     "rdx",
@@ -33,8 +33,8 @@ REGISTER_NAMES = [
 
 
 class Level(NamedTuple):
-    """A frame of the stopped thread. frame: its canonical address. expanded: the functions that are
-    expanded in it at its present address."""
+    """A frame of the stopped thread. frame: its canonical address. expanded: the functions inlined
+    at its present address."""
 
     frame: int
     pc: int
@@ -45,8 +45,8 @@ class Level(NamedTuple):
 
 
 def frame_rows() -> list[tuple[gdb.Frame, int, str | None, bool]]:
-    """The frames of the selected thread, the newest first, as `levels_of` wants them. Those that
-    are expanded belong to the one that they are expanded in."""
+    """The frames of the selected thread, the newest first, for `levels_of`. Frames of inlined
+    functions belong to the frame that contains them."""
     found = []
     frame: gdb.Frame | None = gdb.newest_frame()
     expanded, function = 0, gdb.newest_frame().name()
@@ -63,10 +63,10 @@ def frame_rows() -> list[tuple[gdb.Frame, int, str | None, bool]]:
 
 
 def frame_address(book: Book, frame: gdb.Frame, pc: int) -> int | None:
-    """A frame's canonical address (DWARF); None where it cannot be told.
+    """A frame's canonical address (DWARF); None if it is unknown.
 
-    The outermost frame that GDB shows is that of main, and it does not say where that ends. One
-    that has only jumped to the next has none; its stack pointer differs between GDBs.
+    The outermost frame that GDB shows is main's, and GDB does not say where that ends. A function
+    that has jumped to the next one has no frame; GDBs differ in the stack pointer that they show.
     """
     older = frame.older()
     while older is not None and older.type() in (gdb.INLINE_FRAME, gdb.TAILCALL_FRAME):
@@ -92,7 +92,7 @@ def levels_of(book: Book) -> list[Level]:
         if address is None:
             break
         if found and found[-1].frame == address:
-            continue  # it jumped to the function above, and has no frame any more
+            continue  # it jumped to the next newer function, and its frame is gone
         chain = book.chain(pc)[:expanded]
         found.append(Level(address, frame.pc(), book.code(pc), chain, function or "", is_signal))
         inner = is_signal

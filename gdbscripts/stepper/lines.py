@@ -1,12 +1,12 @@
-"""Reverse execution: which instruction each command goes back to.
+"""Reverse execution: the instruction to which each command goes back.
 
-A line begins at an instruction where an entry of the line table does, marked as a statement, and
-the instruction that was executed before in the same frame belongs to another line, or to what sets
-up the function's frame. That is not a line to stop at.
+A line begins at an instruction if an entry of the line table begins there, marked as a statement,
+and if the previously executed instruction of the same frame belongs to another line, or to the code
+that sets up the function's frame. We do not stop in that code.
 
-reverse-step goes to the last beginning of a line in any function that has lines, if it was called
-from one that has; reverse-next in this frame and its callers only. Functions that the compiler has
-expanded count as called ones.
+reverse-step goes to the last beginning of a line in any function that has lines and was called from
+one that has lines; reverse-next only in this frame and its callers. Inlined functions count as
+called ones.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 class Reverse(Search):
-    """end: where the thread is stopped. levels: its frames, the newest first. outer: without newer
-    ones, which do not concern the search."""
+    """end: the thread's stop. levels: its frames, the newest first. outer: newer frames are left
+    out, which do not matter to the search."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Reverse(Search):
         raise WalkFailed("there is nothing before")
 
     def last_returned(self, level: Level) -> Item | None:
-        """The last instruction of a function that was called from a level at the origin, and has
+        """The last instruction of a function that a level had called at the origin, and that has
         returned; None if there is none."""
         found = self.returned(level)
         if not found:
@@ -102,8 +102,8 @@ class Reverse(Search):
         return self.end.level == stack_level(level.frame - 8)
 
     def last_since_call(self, level: Level) -> Item | None:
-        """The last instruction of a level without a landmark, such as a stub of the dynamic
-        linker's; None if the thread is at its first."""
+        """The last instruction of a level without landmarks, such as a stub of the dynamic linker;
+        None if the thread is at the first."""
         try:
             start, inner = self.call_of(level)
         except (WalkFailed, BeforeOrigin):
@@ -114,8 +114,8 @@ class Reverse(Search):
         return next(self.back_from(start, stop, inner, True), None)
 
     def head_of(self, level: Level) -> tuple[Mark, Level, End] | None:
-        """The code that ran at a level before its function was jumped to, by another function or a
-        stub of the dynamic linker's: like `called`; None if the function was called."""
+        """The code at a level that jumped to its function: another function or a stub of the
+        dynamic linker. The result is like that of `called`; None if the function was called."""
         try:
             start, inner = self.call_of(level)
         except (WalkFailed, BeforeOrigin):
@@ -126,7 +126,7 @@ class Reverse(Search):
         return start, inner, End(level.code.entry, stack_level(level.frame - 8), 1)
 
     def call_of(self, level: Level) -> tuple[Mark, Level]:
-        """Where the call of a level begins, and the called function."""
+        """The start of a level's call, and the called function."""
         outer = (e for e in self.levels if e.frame > level.frame and not e.is_signal)
         for each in outer:
             for item in self.back_from(self.start, self.end, each, False):
@@ -138,10 +138,10 @@ class Reverse(Search):
                     break
                 return self.called(segment, index)[:2]
             break
-        raise WalkFailed("it cannot be told how this function was called")
+        raise WalkFailed("it is unknown how this function was called")
 
     def hits_until(self, mark: Mark) -> int:
-        """How often the end's address is reached before a mark."""
+        """How often the thread reaches the end's address before a mark."""
         self.go(self.start)
         counter = point_at(self.end.pc, COUNT, 0, self.end.level)
         for move in mark.moves[len(self.start.moves) :]:
@@ -164,7 +164,7 @@ class Reverse(Search):
         raise WalkFailed("there is nothing before")
 
     def called(self, segment: Segment, index: int) -> tuple[Mark, Level, End]:
-        """The level that an instruction called: where it begins, itself, and where it ends."""
+        """The level that an instruction called: its beginning, itself, and its end."""
         entries = segment.entries
         sp = entries[index][1]
         start = Mark((*self.place(segment, index), Steps(1)), 0)
@@ -206,11 +206,11 @@ class Reverse(Search):
         raise BeforeOrigin(self.levels[-1])
 
     def line_returned(self, level: Level) -> Moves | None:
-        """The last beginning of a line in a function that was called from a level at the origin,
-        and has returned; None if there is none."""
+        """The last beginning of a line in a function that a level had called at the origin, and
+        that has returned; None if there is none."""
         for inner, end in self.returned(level):
             if inner.is_signal or not self.has_lines(inner):
-                break  # a step does not go into functions that this one called
+                break  # a step does not enter functions that this one called
             with contextlib.suppress(BeforeOrigin):
                 found = self.last_line(self.start, end, inner, True, True, False)
                 if found is not None:
@@ -225,13 +225,13 @@ class Reverse(Search):
     ) -> Moves | None:
         """The last beginning of a line of a level before the end; None if there is none.
 
-        whole: the last instruction before the end is over; otherwise it is a call in which the
-        thread is.
+        whole: the last instruction before the end has completed; otherwise it is a call, and the
+        thread is inside.
         """
         chain, jumped = level.expanded, False
         seen: set[Line | None] = set()
-        unfinished = None  # the call that the thread is in
-        waiting = None  # a beginning, if the instruction before it is of another line
+        unfinished = None  # the call that contains the thread
+        waiting = None  # a beginning, if the instruction before it belongs to another line
         source = self.back_from(start, end, level, fresh)
         while True:
             try:
@@ -245,7 +245,7 @@ class Reverse(Search):
             if item is None:
                 if len(seen) != 1 or jumped:
                     continue
-                # All one line, for long perhaps: on to where it was another.
+                # It is all one line, perhaps for long: search for the last other line.
                 jumped = True
                 if unfinished is not None:
                     end = self.end_at(start, Mark(unfinished, 0))
@@ -276,7 +276,7 @@ class Reverse(Search):
                 waiting = (self.place(segment, index), line, here)
 
     def line_at_origin(self, level: Level) -> Line | None:
-        """The line of the call that a frame stood in at the origin."""
+        """The line of the call in which a frame was at the origin."""
         way = self.return_at_origin(level)
         return self.book.line(way[0] - 1) if way else None
 
@@ -299,7 +299,7 @@ class Reverse(Search):
         return self.last_line(start, stop, inner, True, True, True)
 
     def through_stub(self, start: Mark, inner: Level) -> tuple[Mark, Level | None]:
-        """From a stub of the dynamic linker's on to the function that it is for."""
+        """Go on from a stub of the dynamic linker to its function."""
         for count in range(1, 5):
             self.engine.step()
             registers = self.engine.registers
@@ -314,7 +314,7 @@ class Reverse(Search):
     def back_from_other_line(
         self, start: Mark, end: End, level: Level, fresh: bool, line: Line | None, enter: bool
     ) -> Iterator[Item | None]:
-        """As `back_from`, but from where a line was come to for the last time on."""
+        """As `back_from`, but starting where the thread last came to the line."""
         code = level.code
         assert code is not None
         addresses = {
@@ -371,21 +371,21 @@ class Reverse(Search):
             place = self.expanded_start(level)
             if place is not None:
                 return place
-            # It is where that begins already: GDB shows a stop there as one before the call.
+            # The thread is at its beginning: GDB shows a stop there as one before the call.
             level = level._replace(expanded=level.expanded[:-1])
         outer = next((each for each in self.levels[1:] if not each.is_signal), None)
         if outer is None:
             raise WalkFailed("the outermost function has no caller")
         try:
             item = self.last_of(self.end, outer)
-        except BeforeOrigin:  # in the caller it is the last instruction, there
+        except BeforeOrigin:  # in the caller it is the last instruction there
             raise BeforeOrigin(outer, "nexti") from None
         if item is None:
             raise WalkFailed("there is nothing before")
         return self.place(*item)
 
     def expanded_start(self, level: Level) -> Moves | None:
-        """Back to where a function begins that is expanded in another."""
+        """Back to the beginning of an inlined function."""
         place, wanted = None, level.expanded
         try:
             for item in self.back_from(self.start, self.end, level, False):

@@ -1,15 +1,15 @@
-"""Finding a stop again, from an earlier state that the process was brought to by replay.
+"""Find a stop again, from an earlier state that a replay has reached.
 
 -crdebug-recall
-    {state}: the state by which the selected thread's stop is recognised, as one word.
+    {state}: the state that identifies the selected thread's stop, as one word.
 -crdebug-meet [--write ADDRESS=BYTES] ORIGIN STATE LIMIT...
-    {place, pc, sp, exact}: go to where the thread was in that state, before it comes to one of the
-    LIMITs (addresses). exact=0: no passage was the same in all registers and in the stack; the
-    most similar one was taken, and another one is as similar, or it is not similar enough.
-    Library code may leave other remains in registers and on the stack each time; the program's
-    own values tell the passages of a loop from each other.
-    Where the thread was about to get a signal, it goes to before that comes again: to the
-    instruction that faults, or to the system call by which the thread sends it to itself.
+    {place, pc, sp, exact}: go to the place where the thread was in that state, before it reaches
+    one of the LIMITs (addresses). exact=0: no passage was the same in all registers and in the
+    stack; we took the most similar one, but another one is as similar, or it is not similar enough.
+    Library code may leave different values in registers and on the stack each time; the program's
+    own values distinguish the passages of a loop.
+    If the thread was about to get a signal, it goes to the place before that: to the instruction
+    that faults, or to the system call by which the thread sends itself the signal.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
     State = tuple[list[int], bytes]  # registers, and the stack's end
 
-SAVED = ("rip", "rsp", "rbp", "rbx", "r12", "r13", "r14", "r15")  # over calls
+SAVED = ("rip", "rsp", "rbp", "rbx", "r12", "r13", "r14", "r15")  # calls preserve them
 NAMES = (*SAVED, "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
 DEPTH = 2048  # bytes of stack
-MOST = 20000  # passages that are looked at one by one
+MOST = 20000  # passages to examine one by one
 
 
 def state_of(tid: int, memory: Memory) -> State:
@@ -49,8 +49,8 @@ def state_of(tid: int, memory: Memory) -> State:
 
 
 def likeness(one: State, other: State) -> tuple[int, int, int]:
-    """How much two states have in common: registers that last over calls (the more of these, the
-    more alike), then the other registers and words of the stack, and of how many."""
+    """How similar two states are: the equal registers that calls preserve (which count first), then
+    the other equal registers and words of the stack, and the number compared."""
     (registers, stack), (wanted, expected) = one, other
     saved = sum(a == b for a, b in zip(registers[: len(SAVED)], wanted))  # noqa: B905
     others = list(zip(registers, wanted))[len(SAVED) :]  # noqa: B905
@@ -88,17 +88,17 @@ class Meet(gdb.MICommand):
 
 
 class Meeting:
-    """One search. signal: which the thread was about to get, or 0."""
+    """One search. signal: the one that the thread was about to get, or 0."""
 
     def __init__(self, walk: Walk, wanted: State, signal: int, stops: list[Point]) -> None:
         self.walk, self.wanted, self.signal, self.stops = walk, wanted, signal, stops
         self.pc, self.sp = wanted[0][:2]
         self.level = stack_level(self.sp)
-        self.passed = 0  # how often the thread has come to the address
-        self.signals = 0  # and how often to before the signal
+        self.passed = 0  # how often the thread has reached the address
+        self.signals = 0  # and how often the point before the signal
 
     def find(self) -> tuple[Moves, bool]:
-        """The moves to the state, and whether it is certain."""
+        """The moves to the state, and whether the match is certain."""
         walk = self.walk
         walk.origin.put_back()
         if not self.signal and self.state() == self.wanted:
@@ -111,7 +111,7 @@ class Meeting:
             try:
                 passage = self.next()
             except SignalAhead as ahead:
-                # The handler of a crash often ends the process: only where there is no other way.
+                # The handler of a crash often ends the process: run it only as a last resort.
                 if any(each[0][0] == len(SAVED) for each in alike):
                     break
                 if not walk.engine.give(ahead.number):
@@ -159,10 +159,10 @@ class Meeting:
                     raise
 
     def before_signal(self) -> Moves:
-        """The moves to before the signal that the thread is about to get."""
+        """The moves to the point before the signal that the thread is about to get."""
         walk = self.walk
         told = stop_signal(walk.tid)
-        if told.code > 0:  # by the instruction that it stands at
+        if told.code > 0:  # the present instruction causes it
             return (Reach(self.pc, self.level, self.passed),) if self.passed else ()
         call = self.pc - len(SYSCALL_INSTRUCTION)
         if walk.memory.read(call, len(SYSCALL_INSTRUCTION)) != SYSCALL_INSTRUCTION:
@@ -182,8 +182,8 @@ class Meeting:
 
 
 class CallFrame(gdb.MICommand):
-    """-crdebug-call-frame LIBRARY: {frame} of the outermost function of a library that the selected
-    thread is in."""
+    """-crdebug-call-frame LIBRARY: {frame} of the outermost function of a library on the selected
+    thread's stack."""
 
     def invoke(self, arguments: list[str]) -> Answer:
         found = None

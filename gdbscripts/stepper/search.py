@@ -1,13 +1,14 @@
-"""Reverse execution of one thread: where to go, found by running forward from an earlier state.
+"""Reverse execution of one thread: find the target by running forward from an earlier state.
 
-The earlier state is the origin: a snapshot that is put back as often as needed. A place is a
-tuple of moves from there, see wire.py.
+The earlier state is the origin: a snapshot that we restore as often as needed. A place is a tuple
+of moves from there, see wire.py.
 
-Long stretches are run at full speed, from breakpoint to breakpoint. To find what a function did
-last before the present stop, breakpoints are put on landmarks: its entry, and one in each of its
-loops. Those that are hit often retire, so that a loop inside costs nothing; the stretch after the
-last hit of one that has not retired is searched again, without the part before it. In the end there
-are few instructions left to the stop, and these are walked one by one, called functions as one.
+The thread runs long stretches at full speed, from breakpoint to breakpoint. To find the last action
+of a function before the present stop, we put breakpoints on landmarks: its entry, and one address
+in each of its loops. Landmarks that are hit often retire, so that a loop inside costs nothing. Then
+we search the stretch after the last hit of one that has not retired again, without the part before
+it. In the end few instructions are left before the stop; we walk these one by one, a called
+function as one.
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ if TYPE_CHECKING:
 
     Way = tuple[int, StackLevel]
 
-PORTION = 4000  # passages after which a state is kept, on a way along something frequent
-LONG = 0.15  # seconds of a way that is not to be gone again: its end is kept
-OFTEN = 32  # so many hits are too many to remember each
+PORTION = 4000  # passages after which we keep a state, on a way along a frequent address
+LONG = 0.15  # seconds: after a longer way we keep the state at its end, not to repeat it
+OFTEN = 32  # with so many hits we do not remember each
 
 
 class End(NamedTuple):
-    """Where a search ends: the n-th time that an address is reached at a level, counted from the
-    mark that the search starts with."""
+    """The end of a search: the n-th time that the thread reaches an address at a level, counted
+    from the mark where the search starts."""
 
     pc: int
     level: StackLevel | None
@@ -60,7 +61,7 @@ class End(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A place on the way. seen: how often the search's end address has been reached until there."""
+    """A place on the way. seen: how often the thread has reached the end's address until there."""
 
     moves: Moves
     seen: int
@@ -75,7 +76,7 @@ class Segment(NamedTuple):
 
 
 class Search:
-    """engine: walks the thread. origin: puts the earlier state back. book: knows the code.
+    """engine: walks the thread. origin: restores the earlier state. book: knows the code.
 
     late: searches start somewhere after the origin.
     """
@@ -89,7 +90,7 @@ class Search:
     # ---- going --------------------------------------------------------------------------------
 
     def go(self, mark: Mark) -> None:
-        """Put the origin back and go to a mark."""
+        """Restore the origin and go to a mark."""
         began = time.monotonic()
         for move in mark.moves[self.origin.put_back_near(mark.moves) :]:
             self.move(move)
@@ -111,7 +112,7 @@ class Search:
         self.engine.run(points if counter is None else [*points, counter])
 
     def resumes(self) -> list[Point]:
-        """Points where a jump out of called functions may lead to, from the present place."""
+        """Points to which a jump out of called functions may lead from the present place."""
         registers = self.engine.registers
         code = self.book.code(registers.rip)
         rule = self.book.rule(registers.rip)
@@ -135,7 +136,7 @@ class Search:
                 return None
         return at
 
-    # ---- where a level was last ---------------------------------------------------------------
+    # ---- the last place of a level ------------------------------------------------------------
 
     def closest(
         self,
@@ -145,7 +146,8 @@ class Search:
         extra: Iterable[Way] = (),
         addresses: Iterable[int] | None = None,
     ) -> Mark | None:
-        """The last of some addresses of a function that was reached before the end, in this frame.
+        """The last of some addresses of a function that the thread reached before the end, in this
+        frame.
 
         Returns a mark, or None if there is none after `start`. extra: (pc, level) besides.
         addresses: by default its landmarks.
@@ -172,11 +174,11 @@ class Search:
             if last is not None and last.last > latest.last:
                 start = best = self.mark_at(start, end, last, last.hits)
                 continue
-            # Nothing but what is hit often: the last time of the rarest of these.
+            # Only frequent ones: take the last hit of the rarest of them.
             start = best = self.last_passage(start, end, latest)
 
     def last_passage(self, start: Mark, end: End, place: Point) -> Mark:
-        """Where a point is reached for the last time before the end; on the way states are kept."""
+        """The last passage of a point before the end; keeps states on the way."""
         stop, level = self.go_for(start, end), level_of(place)
         while True:
             portion = point_at(place.address, STOP, PORTION, level)
@@ -194,7 +196,7 @@ class Search:
         return level is None or self.frame_by(level[:3], self.engine.registers) == level[3]
 
     def mark_at(self, start: Mark, end: End, point: Point, count: int) -> Mark:
-        """Where a point is reached for the count-th time from `start` on."""
+        """The place where the thread reaches a point for the count-th time after `start`."""
         stop = self.go_for(start, end)
         began = time.monotonic()
         level = level_of(point)
@@ -226,16 +228,16 @@ class Search:
     ) -> Iterator[tuple[Segment, int] | None]:
         """A level's instructions before the end, the last first.
 
-        Yields (segment, index), and None before it goes on to an earlier segment. Ends where the
-        level began; raises BeforeOrigin where it was there at the origin.  fresh: the level begins
-        at `start`.
+        Yields (segment, index), and None before it goes on to an earlier segment. Ends at the
+        beginning of the level; raises BeforeOrigin if the level existed at the origin.  fresh: the
+        level begins at `start`.
         """
         extra: tuple[Way, ...] = ()
         whole = fresh
         late = not fresh and self.late
         way = "" if fresh or late else self.return_at_origin(level)
         if way is None:
-            whole = True  # the level is there at the start, and so are its instructions
+            whole = True  # the level exists at the start, and so do its instructions
         elif way:
             extra = (way,)
         stop, at_start = end, False
@@ -270,18 +272,18 @@ class Search:
             raise BeforeOrigin(level)
 
     def is_over(self, level: Level, end: End) -> bool:
-        """Is the end where the level has just returned to?"""
+        """Is the end the place to which the level has just returned?"""
         return end.level == stack_level(level.frame)
 
     def is_in(self, mark: Mark, level: Level) -> bool:
-        """Is a mark in a level, as far as it says?"""
+        """Is a mark in a level, as far as the mark shows?"""
         last = mark.moves[-1]
         if isinstance(last, Steps) or level.code is None or not level.code.contains(last.pc):
             return False
         return last.level in (level.code.level(last.pc, level.frame), self.stack_of(last.pc, level))
 
     def stack_of(self, pc: int, level: Level) -> StackLevel | None:
-        """The stack pointer at an address in a frame, if the frame is found by it."""
+        """The stack pointer at an address in a frame, if it determines the frame."""
         rule = self.book.rule(pc)
         if rule is None or rule[0] != SP or rule[2]:
             return None
@@ -296,18 +298,18 @@ class Search:
         counter = point_at(pc, COUNT, 0, level)
         for move in mark.moves[len(start.moves) :]:
             self.move(move, counter)
-        # Where a move ends is not counted on the way.
+        # The end of a move is not counted on the way.
         own = sum(move[:2] == (pc, level) for move in mark.moves[len(start.moves) :])
         return End(pc, level, counter.hits + own)
 
     def place(self, segment: Segment, index: int) -> Moves:
-        """An instruction of a segment as moves; found again at full speed, if possible."""
+        """An instruction of a segment as moves; to be reached at full speed, if possible."""
         mark, entries, _ = segment
         if index == 0:
             return mark.moves
         pc, sp, flags = entries[index]
         if flags & SIGNALLED:
-            # A thread that goes on from there serves the signal first: it cannot be stopped there.
+            # A thread that goes on from there takes the signal first: it cannot stop there.
             return self.place(segment, index - 1)
         same = sum(
             each[:2] == (pc, sp) and not each[2] & SIGNALLED for each in entries[1 : index + 1]
@@ -317,8 +319,8 @@ class Search:
     # ---- the origin ---------------------------------------------------------------------------
 
     def return_at_origin(self, level: Level) -> Way | Literal[""] | None:
-        """How a frame that existed at the origin is returned to: "" if it did not, None if it is
-        the innermost one there, else (pc, stack level)."""
+        """Where a frame that existed at the origin is returned to, as (pc, stack level); "" if it
+        did not exist, None if it was the innermost one there."""
         inner = None
         for each in self.origin.levels():
             if each.frame == level.frame and each.code is level.code:
@@ -327,8 +329,8 @@ class Search:
         return ""
 
     def returned(self, level: Level) -> list[tuple[Level, End]]:
-        """The functions called from a level at the origin, and those that they had called: their
-        levels, the oldest first, each with the end of a search through all that it did until it
+        """The levels of the functions that a level had called at the origin, directly or not, the
+        oldest first. Each comes with the end of a search through all its actions until it
         returned."""
         found: list[tuple[Level, End]] = []
         newer = None
@@ -346,7 +348,7 @@ class FromEarlier(Exception):
 
 
 class BeforeOrigin(Exception):
-    """The target lies before the origin. kind: what to look for there, if that is another thing."""
+    """The target lies before the origin. kind: the kind of target there, if it is another."""
 
     def __init__(self, level: Level, kind: str = "") -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What reverse execution starts from, and the state that it is to find again."""
+"""The start of reverse execution, and the state that it has to find again."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ MOST_NEAR = 6
 
 
 class Walking:
-    """library: of the walker. origin: the one that `near` belongs to. landed: where a command led,
-    and the registers there."""
+    """library: the walker's. origin: the owner of the states in `near`. landed: the last command's
+    target, and the registers there."""
 
     library: ctypes.CDLL | None = None
     origin: tuple[Snapshot, list[tuple[int, bytes]]] | None = None
@@ -52,7 +52,7 @@ class Origin:
         self.known: list[Level] = []
 
     def put_back_near(self, moves: Moves) -> int:
-        """Put the nearest state back that is on the way; returns how many of the moves are done."""
+        """Restore the nearest state on the way; returns how many of the moves that saves."""
         for count in range(len(moves), 0, -1):
             snapshot = near.get(moves[:count])
             if snapshot is not None:
@@ -62,7 +62,7 @@ class Origin:
         return 0
 
     def keep_near(self, moves: Moves) -> None:
-        """Keep the present state, which these moves lead to."""
+        """Keep the present state, to which these moves lead."""
         flush()
         near.pop(moves, None)
         with contextlib.suppress(gdb.GdbError):
@@ -89,13 +89,13 @@ class Origin:
         return self.known
 
     def learn(self, book: Book) -> None:
-        """To be called when it has just been put back."""
+        """Call this right after restoring the origin."""
         flush()
         self.known = levels_of(book)
 
 
 def take_signal(tid: int) -> bool:
-    """Let a thread take the signal that it is about to get, if somebody sent it: to its handler.
+    """If a process sent the signal that a thread is about to get, take the thread to its handler.
     Returns whether it did."""
     told = stop_signal(tid)
     if told.code > 0 or not held_signal(tid) or not is_caught(tid, told.number):
@@ -112,7 +112,7 @@ class Here:
     def __init__(self, tid: int) -> None:
         self.tid = tid
         pid, _ = process()
-        # A catchpoint's stop: no walk ends in the middle of a call, or where a signal is to come.
+        # At a catchpoint: no walk ends in the middle of a call, or before a signal.
         leave_call(tid, make=True)
         self.signalled = take_signal(tid)
         flush()
@@ -122,13 +122,13 @@ class Here:
         self.excepted = [*rseq_ranges(tids()), *self.dead_stack()]
         with Memory(pid) as memory:
             self.content, _ = read_content(memory, self.areas, {})
-        self.snapshot: Snapshot | None = None  # not at a signal that is about to be delivered
+        self.snapshot: Snapshot | None = None  # None if a signal is about to be delivered
         with contextlib.suppress(gdb.GdbError):
             self.snapshot = Snapshot([])
 
     def dead_stack(self) -> list[tuple[int, int]]:
-        """What lies behind the end of the stack, red zone included, is nobody's any more: remains
-        of signal frames, for one, which the processor lays out as it likes."""
+        """The memory beyond the end of the stack, red zone included, is unused: it holds remains of
+        signal frames, for example, with a layout of the processor's choice."""
         sp = self.registers.rsp
         return [(area.start, sp - 128) for area in self.areas if area.start <= sp < area.end]
 
@@ -137,7 +137,7 @@ class Here:
         return self.registers.rip
 
     def same(self, memory: Memory) -> bool:
-        """Is the thread's state this one again, and the memory's? Registers have been compared."""
+        """Is the state of thread and memory this one again? (The registers have been compared.)"""
         if extended_state(self.tid) != self.xstate:
             return False
         now, changed = read_content(memory, self.areas, self.content.chunks)
@@ -153,7 +153,7 @@ class Here:
         return True
 
     def blanked(self, start: int, data: bytes) -> bytearray:
-        """A piece of memory without what does not count."""
+        """A piece of memory without the parts that do not count."""
         found = bytearray(data)
         for low, high in self.excepted:
             low, high = max(low - start, 0), min(high - start, len(found))
@@ -163,5 +163,5 @@ class Here:
 
 
 def general(registers: UserRegisters) -> tuple[int, ...]:
-    """What tells a thread's stops from each other."""
+    """The registers that distinguish a thread's stops."""
     return tuple(getattr(registers, name) for name in GENERAL)

@@ -1,4 +1,4 @@
-"""Where functions have their frames, from a module's .eh_frame (DWARF)."""
+"""The places of functions' frames, from a module's .eh_frame (DWARF)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PT_LOAD, PT_GNU_EH_FRAME = 1, 0x6474E550
 
 
 class UnwindEntry(NamedTuple):
-    """Of a range of addresses. programs: the instructions that say where its frame is."""
+    """The entry of a range of addresses. programs: the instructions that locate its frame."""
 
     start: int
     end: int
@@ -112,8 +112,8 @@ class FrameTable:
 
 
 def frame_rules(entry: UnwindEntry) -> tuple[list[int], list[Rule | None]]:
-    """Where the frame is, from each address on: (addresses, rules). A rule: (base, offset,
-    indirect), None if it cannot be said like this."""
+    """The frame's place from each address on: (addresses, rules). A rule: (base, offset, indirect),
+    None if this form cannot express it."""
     start, _, programs, code_factor, data_factor, _ = entry
     addresses: list[int] = [start]
     rules: list[Rule | None] = [None]
@@ -198,7 +198,7 @@ def frame_rules(entry: UnwindEntry) -> tuple[list[int], list[Rule | None]]:
 
 
 def rule_of(expression: bytes) -> Rule | None:
-    """DW_OP_bregN offset [DW_OP_deref]: of functions that align their stack."""
+    """DW_OP_bregN offset [DW_OP_deref], in functions that align their stack."""
     if expression and 0x70 <= expression[0] <= 0x7F:
         offset, i = leb(expression, 1, True)
         if expression[i:] == b"\x06":

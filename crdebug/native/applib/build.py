@@ -1,4 +1,4 @@
-"""Compiling the library with which programs make requests of crdebug, on first use."""
+"""Compile the library with which programs make requests of crdebug, on first use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HEADER, _SOURCE, _MODULE = (
 )
 _FLAGS = (
     *("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-fPIC"),
-    "-fno-optimize-sibling-calls",  # a debugger shows which call the program is in
+    "-fno-optimize-sibling-calls",  # so that a debugger shows the program's call
 )
 _FORTRAN_FLAGS = ("-O2", "-g", "-Wall", "-fPIC")
 LIBRARIES = ("-lcrdebug_app", "-ldl")  # the latter for C libraries where dlsym is not in libc
@@ -33,10 +33,10 @@ LIBRARIES = ("-lcrdebug_app", "-ldl")  # the latter for C libraries where dlsym 
 
 async def build_library(compiler: str, fortran: str, deadline: Deadline) -> Path:
     """The directory with crdebug_app.h and libcrdebug_app.a, compiled now if they are not in the
-    cache; and with crdebug_app.mod, if there is a compiler for Fortran.
+    cache; and with crdebug_app.mod, if there is a Fortran compiler.
 
-    compiler, fortran: programs, options may follow. A module is for the compiler that made it.
-    Raises NotAvailable with the compiler's own words and the command that it was.
+    compiler, fortran: programs, options may follow. Only the compiler that made a module can read
+    it. Raises NotAvailable with the compiler's own words and its command line.
     """
     compilers = [compiler_words(compiler)]
     if fortran:

@@ -1,8 +1,7 @@
 """history.h for Python: the library that reads the logs of MPI calls and matches the messages.
 
-It is compiled on first use, as all of the native part. Its structures belong to it and grow: a
-`Column` is a view that looks where the data is each time, not to be kept beyond what it is a part
-of.
+It is compiled on first use, like all of the native part. Its structures belong to it and grow: a
+`Column` is a view that finds the data anew at each access; do not keep it longer than its owner.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from crdebug.base.settings import Settings
 from crdebug.native.build import build
 
 NONE = -(1 << 31)  # no peer, no tag
-NO_COMM, BEGIN, END, SELF = -1, 0, 1, 2  # communicators without a record of theirs
+NO_COMM, BEGIN, END, SELF = -1, 0, 1, 2  # communicators without a record of their own
 DAMAGED = -2  # of log_read
 _COMPILE = 120.0  # seconds
 
@@ -43,7 +42,7 @@ def _column(element: Any) -> type[Structure]:
 
 
 Longs, Ints, Bytes = _column(c_int64), _column(c_int32), _column(c_uint8)
-_Any = Longs  # of which the elements are structures, or of more kinds than one
+_Any = Longs  # for elements that are structures, or of several types
 
 
 def _fields(kind: Any, names: str) -> list[tuple[str, Any]]:
@@ -51,7 +50,7 @@ def _fields(kind: Any, names: str) -> list[tuple[str, Any]]:
 
 
 class Function(Structure):
-    """What the library has to know of an MPI function: see enum special."""
+    """The library's description of an MPI function: see enum special."""
 
     _fields_: ClassVar = _fields(c_int32, "kind shape mode special")
 
@@ -153,7 +152,7 @@ class RankStruct(Structure):
 
 
 class Progress(Structure):
-    """How far a log was read: calls, the next record, the tick; ticks of notable calls."""
+    """The progress of reading a log: calls, the next record, the tick; ticks of notable calls."""
 
     _fields_: ClassVar = [
         *_fields(c_uint64, "calls place"),
@@ -163,13 +162,13 @@ class Progress(Structure):
 
 
 class Cursor(Structure):
-    """A place in a log: the last tick before it, the record, and the requests posted before it."""
+    """A place in a log: the last tick before it, its record, and the requests posted before it."""
 
     _fields_: ClassVar = [("tick", c_int64), *_fields(c_uint64, "place posted")]
 
 
 class KeptStruct(Structure):
-    """struct kept: a call, and the posting that it is about, if it is."""
+    """struct kept: a call, and the posting that it refers to, if any."""
 
     _fields_: ClassVar = [("call", CallStruct), ("of", c_int64), ("of_slot", c_int32)]
 
@@ -186,17 +185,17 @@ def functions(each: Sequence[tuple[int, int, int, int]]) -> Any:
 
 
 def ints(values: Sequence[int]) -> Any:
-    """For the library: int32_t[]."""
+    """As int32_t[], for the library."""
     return (c_int32 * len(values))(*values)
 
 
 def longs(values: Sequence[int]) -> Any:
-    """For the library: int64_t[]."""
+    """As int64_t[], for the library."""
     return (c_int64 * len(values))(*values)
 
 
 def calls(count: int, given: Iterable[CallStruct] = ()) -> Any:
-    """Room for so many calls, in the beginning as they are given."""
+    """Room for so many calls, initially with the given ones."""
     return (CallStruct * count)(*given)
 
 
@@ -205,12 +204,13 @@ def address_of(struct: Structure) -> int:
 
 
 def numbers(column: Any, width: int = 1) -> list[int]:
-    """All in a column; of entries of several, `width`, one after the other."""
+    """All numbers of a column; an entry may consist of several (`width`), one after the other."""
     return column.data[: column.count * width] if column.count else []
 
 
 class Column(Sequence[int]):
-    """A growing column of numbers in the library's memory. owner: what keeps that memory."""
+    """A growing column of numbers in the library's memory. owner: the object that keeps it
+    alive."""
 
     __slots__ = ("_column", "_owner")
 
@@ -241,12 +241,12 @@ class Column(Sequence[int]):
         return iter(numbers(self._column))
 
     def first_at(self, value: int) -> int:
-        """Index of the first element that is not less; they are ticks, in order."""
+        """Index of the first element that is not less; the elements are ticks, in order."""
         return library().first_at(byref(self._column), value)  # type: ignore[no-any-return]
 
 
 class Found:
-    """A column for what a question finds."""
+    """A column for the results of a query."""
 
     __slots__ = ("_column",)
 
@@ -262,7 +262,7 @@ class Found:
         return self._column
 
     def numbers(self, width: int = 1) -> list[int]:
-        """All of them; of entries of several, `width`, one after the other."""
+        """All numbers; an entry may consist of several (`width`), one after the other."""
         return numbers(self._column, width)
 
     def __del__(self) -> None:
@@ -277,7 +277,7 @@ def structures(column: Any, kind: type[Structure]) -> list[Any]:
 
 
 def pointed(column: Any, kind: type[Structure], first: int = 0) -> list[Any]:
-    """The structures that a column points to, from one on; None where there is none."""
+    """The structures that a column points to, from one on; None for null pointers."""
     return [kind.from_address(each) if each else None for each in numbers(column)[first:]]
 
 
@@ -344,6 +344,6 @@ class Library:
 def library() -> Library:
     """The library, compiled if it is not in the cache. Raises NotAvailable."""
     limit = Deadline(_COMPILE)
-    with ThreadPoolExecutor(1) as beside:  # there may be a loop in this thread
+    with ThreadPoolExecutor(1) as beside:  # this thread may run an event loop
         made = beside.submit(lambda: asyncio.run(build(Settings().compiler, limit))).result()
     return Library(made.history)

@@ -1,4 +1,4 @@
-"""Compiling the layer between ranks and their MPI, against the user's own MPI."""
+"""Compile the layer between ranks and their MPI, against the user's own MPI."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from crdebug.native.recorder import mpi_four, mpi_wrappers
 from crdebug.node import programs
 
 _HERE = Path(__file__).parent
-# Without line numbers, so that a debugger's `step` goes over our frames; each reference to the MPI
-# is bound when it is first used, so that programs without one can be started with the layer too.
+# Without line numbers, so that a debugger's `step` skips our frames; references to the MPI are
+# bound on first use, so that programs without an MPI can start with the layer too.
 _FLAGS = ("-std=c11", "-O2", "-g0", "-Wall", "-Wextra", "-fPIC", "-fvisibility=hidden")
 _PARTS = ("pmpi.so",)
 _LINK = ("-shared", "-Wl,-z,lazy", "-Wl,--hash-style=gnu")
@@ -25,10 +25,10 @@ _LAUNCHERS = re.compile(r"(mpirun|mpiexec|orterun|prterun)(\.\w+)?")
 
 
 def mpicc_of(launcher: str) -> str | None:
-    """The compiler of the MPI that a launcher belongs to, beside it; None if there is none.
+    """The compiler of a launcher's MPI, next to the launcher; None if there is none.
 
-    launcher: a name to be looked up, or a path. A launcher of several MPIs installed side by side
-    (mpirun.openmpi) has its own (mpicc.openmpi), also where it is called by a shorter name.
+    launcher: a name to look up, or a path. If several MPIs are installed side by side, a launcher
+    (mpirun.openmpi) has its own compiler (mpicc.openmpi), even if it is called by a shorter name.
     """
     found = shutil.which(launcher)
     if found is None:
@@ -53,7 +53,7 @@ async def build_layer(mpicc: str, deadline: Deadline, linker: str = "cc") -> Pat
     """The layer for this MPI, compiled now if it is not in the cache.
 
     mpicc: the MPI's compiler. Safe for concurrent callers: the file appears by one rename. Raises
-    NotAvailable with the compiler's own words and the command that it was.
+    NotAvailable with the compiler's own words and its command line.
     """
     found = shutil.which(mpicc)
     if found is None:
@@ -87,7 +87,7 @@ async def build_layer(mpicc: str, deadline: Deadline, linker: str = "cc") -> Pat
 
 
 async def _identity(mpicc: str, deadline: Deadline) -> str:
-    """What tells one MPI from another: what the wrapper adds, and the header's own words."""
+    """Identifies an MPI: the options that its wrapper adds, and the text of its header."""
     told = []
     for option in ("-show", "--version"):
         done = await programs.run([mpicc, option], deadline, "the MPI compiler")
@@ -119,6 +119,6 @@ async def _compile(
         command = [mpicc, *_FLAGS, *strict(), *includes, "-c", "-o", target, str(source)]
         await compile_with(command, "the MPI layer", deadline)
         objects.append(target)
-    # Linked without the MPI: the layer is loaded into programs that have none.
+    # Linked without the MPI: the layer is also loaded into programs without one.
     command = [linker, *_LINK, "-o", str(work / MADE / "pmpi.so"), *objects, "-ldl"]
     await compile_with(command, "the MPI layer", deadline)

@@ -1,15 +1,16 @@
 """The table of MPI calls: one line for each function that is counted.
 
-All of MPI-3.1, which every MPI has; and, newer, of MPI-4, what the MPI's own header declares.
+It has all calls of MPI-3.1, which every MPI has, and those of MPI-4 that the MPI's own header
+declares.
 
-A line: the name, what its wrapper looks like, what kind of call it is (crdebug.timeline.calls.Kind;
-for one-sided calls, after a colon, what it does to the epoch), and the arguments. Each argument
-is a word that says at once its type and its part in the call (`dest`, `tag`, `comm`, ...). The C
-wrappers are generated from this table (mpi_wrappers.py), and the log numbers calls as it does.
+A line: the name, the form of its wrapper, the kind of call (crdebug.timeline.calls.Kind; for
+one-sided calls, after a colon, the effect on the epoch), and the arguments. Each argument is a word
+that gives both its type and its part in the call (`dest`, `tag`, `comm`, ...). mpi_wrappers.py
+generates the C wrappers from this table, and the log uses its numbers for the calls.
 
-Wrappers: `call` asks the MPI and records the arguments; `post` keeps the request too; `init` keeps
-a request that is started later; `comm` makes a communicator known; `own` has its own C function,
-for what MPI leaves open; `bare` has one that also does the counting.
+Wrappers: `call` calls the MPI and records the arguments; `post` keeps the request too; `init` keeps
+a request that is started later; `comm` registers a communicator; `own` calls a C function written
+by hand, because MPI leaves the outcome open; `bare` calls one that also does the counting.
 """
 
 from __future__ import annotations
@@ -321,7 +322,7 @@ Parrived                  own PROBE             request_of partition flag
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """word: its part in the call. type: in C, of an array ending in []."""
+    """word: its part in the call. type: in C; an array's ends in []."""
 
     word: str
     type: str
@@ -334,8 +335,8 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One MPI function. number: in the log. epoch: see enum epoch_event in pmpi.h. newer: than
-    MPI-3.1, and not in every MPI."""
+    """One MPI function. number: in the log. epoch: see enum epoch_event in pmpi.h. newer: it is
+    newer than MPI-3.1, and not in every MPI."""
 
     number: int
     name: str  # without MPI_
@@ -351,8 +352,8 @@ class Function:
 
     @property
     def prepares(self) -> bool:
-        """Does it prepare what requests of several ranks are together: a collective operation, or a
-        message of partitions?"""
+        """Does it prepare an operation of several ranks' requests together: a collective, or a
+        partitioned message?"""
         together = self.shape == "init" and self.kind == "COLLECTIVE"
         return together or self.name in ("Psend_init", "Precv_init")
 
@@ -366,7 +367,7 @@ class Function:
 
     @property
     def posts(self) -> bool:
-        """Is there a request that a later call completes?"""
+        """Does it return a request that a later call completes?"""
         made = self.kind == "COMM" or self.kind.startswith("POST_")
         return "request" in self.words and (self.shape == "post" or (self.shape == "own" and made))
 
@@ -389,7 +390,7 @@ def _parse(text: str, first: int = 1, *, newer: bool = False) -> tuple[Function,
 
 
 def _persistent(posted: Function, number: int) -> Function:
-    """The call that prepares what one of the nonblocking collectives would post."""
+    """The persistent variant of a nonblocking collective."""
     name = f"{posted.name[1:].capitalize()}_init"
     arguments = (*posted.arguments[:-1], Argument("info", "MPI_Info"), posted.arguments[-1])
     return Function(number, name, "init", "COLLECTIVE", "", arguments, newer=True)
@@ -404,7 +405,7 @@ FUNCTIONS = (
 )
 BY_NUMBER = {function.number: function for function in FUNCTIONS}
 BY_NAME = {function.full: function for function in FUNCTIONS}
-# Logs are of one numbering of the calls.
+# A log is valid only for one numbering of the calls.
 DIGEST = int.from_bytes(
     hashlib.sha256(" ".join(function.name for function in FUNCTIONS).encode()).digest()[:8],
     "little",

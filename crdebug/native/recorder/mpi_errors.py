@@ -1,8 +1,8 @@
-"""How an MPI call failed: error classes, as the log numbers them; each MPI has its own numbers."""
+"""MPI's error classes, by their numbers in the log; each MPI has numbers of its own."""
 
 from __future__ import annotations
 
-# Of what MPI sees in the arguments: nothing was communicated.
+# MPI finds these in the arguments: nothing was communicated.
 _ARGUMENTS = (
     "BUFFER COUNT TYPE TAG COMM RANK REQUEST ROOT GROUP OP TOPOLOGY DIMS ARG WIN BASE LOCKTYPE "
     "ASSERT SIZE DISP RMA_SYNC RMA_CONFLICT RMA_RANGE RMA_ATTACH RMA_SHARED RMA_FLAVOR"
@@ -18,7 +18,7 @@ OTHER = 255  # a class that is not in the list
 
 
 def failure(number: int) -> str:
-    """The meaning of a number in the log; "" is no failure."""
+    """The meaning of a number in the log; "" for no failure."""
     if number == 0:
         return ""
     return NAMES[number - 1] if number <= len(NAMES) else "an error"

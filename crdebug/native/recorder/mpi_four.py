@@ -1,9 +1,9 @@
 """Additions of MPI-4 that not every MPI has: large counts, and calls that are not recorded.
 
-An MPI's own header shows which it has. A large-count call is recorded as the one without `_c`:
-mpi4py makes no other where the MPI has them. Those that the layer itself may have to post anew
-(receives) are so while their counts fit an int; with others, and with the calls of REFUSED, the
-recording ends, and says so.
+An MPI's own header shows which it has. The layer records a large-count call as the one without
+`_c`; mpi4py uses only large-count calls where the MPI has them. Receives, which the layer itself
+may have to post anew, are recorded so only while their counts fit an int. A larger count, and any
+call of REFUSED, ends the recording with a message.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from crdebug.native.recorder.mpi_calls import FUNCTIONS, Function
 ONE = frozenset(("count", "sendcount", "recvcount", "origin_count", "target_count", "result_count"))
 COUNTS = frozenset(("sendcounts", "recvcounts"))
 PLACES = frozenset(("displs", "sdispls", "rdispls"))
-UNIT = "disp_unit"  # of a window
+UNIT = "disp_unit"  # a window's
 
 _DECLARED = re.compile(r"\bP(MPI_[A-Z]\w*)\s*\(")
 _LISTED_CONST = re.compile(r"\bMPI_Pready_list\s*\(\s*int\b[^,]*,\s*const\b")
 
 
 def has_large(function: Function) -> bool:
-    """Has MPI-4 this call with large counts, too?"""
+    """Does MPI-4 have this call with large counts, too?"""
     typed = any(argument.type.startswith(("MPI_Datatype", "const MPI_D")) for argument in
                 function.arguments)  # fmt: skip
     counted = typed and not (ONE | COUNTS).isdisjoint(function.words)
@@ -31,7 +31,7 @@ def has_large(function: Function) -> bool:
 
 
 LARGE = tuple(function for function in FUNCTIONS if has_large(function))
-# Without MPI_COMM_WORLD no rank has a number; and what is made from groups alone has no parent.
+# Without MPI_COMM_WORLD ranks have no numbers; communicators made from groups have no parent.
 REFUSED = (
     *("MPI_Session_init", "MPI_Comm_create_from_group", "MPI_Intercomm_create_from_groups"),
     *(f"MPI_Request_get_status_{which}" for which in ("all", "any", "some")),
@@ -55,7 +55,7 @@ def has_header(text: str) -> str:
 
 
 def where_it_is(name: str, lines: str, *, always: bool = False) -> str:
-    """C for a function, left out where the MPI does not have it."""
+    """C code of a function, left out if the MPI does not have the function."""
     return lines if always else f"#ifdef HAS_{name}\n{lines}\n#endif"
 
 
@@ -68,7 +68,7 @@ def _entries(names: Iterable[str]) -> str:
     return "\n".join(where_it_is(name, f'ENTRY("{name}")') for name in names) + "\n"
 
 
-# Whatever its arguments are: the recording ends, and the MPI is asked.
+# Whatever its arguments are: end the recording, and call the MPI.
 _ENTRY = r"""#include "pmpi.h"
 
 __attribute__((visibility("hidden"))) void crdebug_newer(void) { refuse(CRDEBUG_NEWER); }

@@ -21,7 +21,7 @@ def calls_header() -> str:
 
 
 def own_header() -> str:
-    """pmpi_own.h: what is written by hand for the calls whose outcome MPI leaves open."""
+    """pmpi_own.h: the functions written by hand for calls whose outcome MPI leaves open."""
     return "".join(
         f"{f.result} wrap_{f.name}({_declared(f, 'uint64_t site')});\n"
         for f in FUNCTIONS
@@ -30,7 +30,7 @@ def own_header() -> str:
 
 
 def wrappers() -> str:
-    """pmpi_wrappers.c: a definition of every function in the table, as the application calls it."""
+    """pmpi_wrappers.c: defines every function in the table, for the application to call."""
     parts = [_INCLUDED]
     for function in FUNCTIONS:
         parts.append(where_it_is(function.full, _defined(function), always=not function.newer))
@@ -80,14 +80,13 @@ def _narrowed(function: Function) -> Iterator[str]:
     yield f"return P{function.full}_c({_passed(function)});"
 
 
-# The names that compilers and MPIs make of a function: mpif.h and `use mpi` (gfortran, flang and
-# ifort have one underscore), Open MPI's `use mpi_f08`, MPICH's of functions without and with a
-# buffer.
+# A function's names by compiler and MPI: mpif.h and `use mpi` (gfortran, flang and ifort add one
+# underscore), Open MPI's `use mpi_f08`, MPICH's for functions without and with a buffer.
 _FORTRAN = ("mpi_{}_", "mpi_{}_f08_", "mpi_{}_f08ts_")
 
 
 def fortran_entries() -> str:
-    """fortran_entries.c: every function in the table, as a Fortran program calls it."""
+    """fortran_entries.c: every function in the table, for Fortran programs to call."""
     return _ENTRIES.format(
         entries="\n".join(
             where_it_is(f.full, "\n".join(_entries(f)), always=not f.newer) for f in FUNCTIONS
@@ -100,8 +99,8 @@ def _entries(function: Function) -> Iterator[str]:
         yield f'ENTRY("{form.format(function.name.lower())}")'
 
 
-# The address to return to is noted, then the binding goes on as if it had been called. Fortran
-# passes pointers and integers: no argument is in a vector register, and %rax and %r11 are free.
+# Note the return address, then go on in the binding as if the program had called it. Fortran passes
+# pointers and integers: no argument is in a vector register, and %rax and %r11 are free.
 _ENTRIES = r"""/* See pmpi_fortran.c. */
 #include "pmpi_has.h"
 #if defined(__x86_64__)
@@ -148,7 +147,7 @@ _INCLUDED = """#include <stdlib.h>
 #include "pmpi_own.h"
 """
 
-# Not counted: it only forgets the type.
+# Not counted: the layer only forgets the type.
 _TYPE_FREE = """EXPORTED int MPI_Type_free(MPI_Datatype *type) {
     types_forget();
     return PMPI_Type_free(type);
@@ -185,7 +184,7 @@ def _body(function: Function, *, large: bool = False) -> Iterator[str]:
         return
     yield f"if (!enter()) return {asked};"
     yield "int rc;"
-    # Requests that a replay has posted as in the log stay so when the record ends.
+    # Requests that a replay has posted as in the log stay posted so when the record ends.
     open_ = " && !shadows" if function.shape == "own" else ""
     yield f"if (UNLIKELY(C.mode == CRDEBUG_COUNTS{open_})) {{"
     yield f"    rc = {asked};"
@@ -194,7 +193,7 @@ def _body(function: Function, *, large: bool = False) -> Iterator[str]:
     yield "    return rc;"
     yield "}"
     if function.shape == "own":
-        yield "expected();"  # may change what MPI works on for a request
+        yield "expected();"  # may change the data that MPI uses for a request
         yield f"rc = {own};"
     else:
         yield from _noted(function, asked)
@@ -203,7 +202,7 @@ def _body(function: Function, *, large: bool = False) -> Iterator[str]:
 
 
 def _epoch(function: Function) -> Iterator[str]:
-    """Epochs are tracked with or without a log. A freed window must be named before it is gone."""
+    """Epochs are tracked with or without a log. A freed window is recorded before it is gone."""
     if function.epoch and function.epoch != "FREE":
         target = "target_rank" if "target_rank" in function.words else "EVERYBODY"
         yield f"epoch(win, E_{function.epoch}, {target});"
@@ -261,8 +260,8 @@ def _noted(function: Function, asked: str) -> Iterator[str]:
 
 
 def _bytes(function: Function) -> str:
-    """Bytes that one process sends or, where only the root has them, receives; 0 if counts are
-    arrays."""
+    """The bytes that one process sends or, if only the root has the count, receives; 0 if counts
+    are arrays."""
     words = function.words
     has = set(words)
     if "origin_count" in has:

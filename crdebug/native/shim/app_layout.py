@@ -1,4 +1,4 @@
-"""app.h for Python: the struct in a rank through which its program asks of crdebug.
+"""app.h for Python: the struct in a rank through which its program makes requests of crdebug.
 
 ABI must equal CRDEBUG_APP_ABI; `App.parse` refuses any other, and a test compares the offsets with
 the compiler's.
@@ -21,14 +21,14 @@ REASON_SIZE = 256
 
 
 class Wish(IntEnum):
-    """What a rank asks for."""
+    """A rank's request."""
 
     CHECKPOINT = 1
     RESTART = 2
 
 
 class Moment(IntEnum):
-    """When the program's callbacks are called."""
+    """The moments at which the program's callbacks are called."""
 
     BEFORE = 0
     CONTINUE = 1
@@ -36,7 +36,7 @@ class Moment(IntEnum):
 
 
 class Status(IntEnum):
-    """Answers; above DONE how often the job has been restarted."""
+    """Answers; a value above DONE counts the job's restarts."""
 
     DONE = 0
     NOT_HERE = -1
@@ -48,9 +48,10 @@ class Status(IntEnum):
 class App:
     """The readable fields of struct crdebug_app.
 
-    wanted: the number of the checkpoint to go back to, 0: the newest.  moment: of the latest call
-    of the callbacks.  refused: by a callback, with
-    `refusal` as its words.  helper: the TID in the job of the thread that runs callbacks.
+    wanted: the number of the checkpoint to go back to, 0: the newest.
+    moment: of the latest call of the callbacks.
+    refused: a callback refused, with `refusal` as its words.
+    helper: the TID in the job of the thread that runs callbacks.
     """
 
     quiet: int
@@ -69,7 +70,7 @@ class App:
 
     @property
     def waits(self) -> bool:
-        """For an answer?"""
+        """Does it wait for an answer?"""
         return self.asked != self.answered
 
     @classmethod
@@ -99,7 +100,7 @@ class App:
 
 
 def pack_reason(text: str) -> bytes:
-    """As much of it as there is room for, in whole characters."""
+    """As many whole characters of it as there is room for."""
     kept = text.encode()[: REASON_SIZE - 1].decode(errors="ignore").encode()
     return kept.ljust(REASON_SIZE, b"\0")
 

@@ -1,6 +1,6 @@
 """crdebug.h for Python: the shim's struct in a rank's memory.
 
-The part of it that other debuggers' GDBs need, too, is in gdbscripts/wire.py. SHIM_ABI must equal
+gdbscripts/wire.py has the part of it that other debuggers' GDBs need, too. SHIM_ABI must equal
 CRDEBUG_ABI; `Shim.parse` refuses any other, and a test compares the offsets with the compiler's.
 """
 
@@ -56,8 +56,8 @@ SIZE = SHIM_HEADER.size + MAX_THREADS * SHIM_THREAD.size
 
 @dataclass(frozen=True, slots=True)
 class ThreadEntry:
-    """A thread that is to be herded. tid: in the job's namespace. syscall: NO_CALL if in none,
-    UNKNOWN_CALL if it may have run since somebody looked: the handler tells by the code.
+    """A thread to herd. tid: in the job's namespace. syscall: NO_CALL if it is in none,
+    UNKNOWN_CALL if it may have run since we looked: the handler finds the call by the code.
 
     flags: EXEMPT, BLOCKED, ASKED, and a signal's number from bit HELD_SHIFT. inside: it is in the
     waitpoint.
@@ -92,7 +92,7 @@ class Shim:
 
 
 def call_offset(number: int) -> int:
-    """Of the system call in the table's entry, from the beginning of the struct."""
+    """The offset of the system call in an entry of the table, from the beginning of the struct."""
     return HEADER_SIZE + number * SHIM_THREAD.size + 4
 
 
