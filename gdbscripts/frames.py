@@ -91,7 +91,7 @@ def line_in_its_file(text: str) -> Answer:
         _rest, found = gdb.decode_line()
         table, line = found[0].symtab if found else None, int(text)
     if table is None:
-        raise gdb.GdbError(f"of which file is line {text}? Write FILE:LINE")
+        raise gdb.GdbError(f"line {text} of which file? Write FILE:LINE")
     try:
         gdb.decode_line(f'"{table.fullname()}":{line}')
     except gdb.error as error:  # there is no such line

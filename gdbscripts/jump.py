@@ -32,7 +32,7 @@ class Jump(gdb.MICommand):
         pc, here = found[0].pc, gdb.newest_frame().name()
         if not text.startswith("*") and place_function(pc) != here:
             raise gdb.GdbError(
-                f"'{text}' is not in {here}, where the rank stands; jump *{pc:#x} goes there"
+                f"'{text}' is not in {here}, where the rank is; jump *{pc:#x} goes there"
             )
         gdb.execute(f"set $pc = {pc:#x}")
         return {}

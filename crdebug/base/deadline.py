@@ -34,7 +34,7 @@ class Deadline:
     def expired(
         self, what: str, *, ranks: RankSet | None = None, phase: str | None = None
     ) -> DeadlineExpired:
-        """The error that says `what` was awaited in vain."""
+        """The error of a wait for `what`."""
         return DeadlineExpired(what, self.seconds, ranks=ranks, phase=phase)
 
     async def wait(

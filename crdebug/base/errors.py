@@ -55,7 +55,7 @@ class BadInput(CrdebugError):
 
 
 class Refused(CrdebugError):
-    """The request is understood, and cannot be done in the present state."""
+    """The request is valid, but impossible in the present state."""
 
 
 class Ended(Refused):

@@ -155,7 +155,7 @@ def parent(pid: int) -> int:
 
 
 def is_alive(pid: int, start: int | None = None) -> bool:
-    """Does such a process exist (not as a zombie), with this start if given?"""
+    """Is there such a process (and no zombie), with this start if given?"""
     try:
         fields = _stat(pid)
         if start is not None and int(fields[19]) != start:

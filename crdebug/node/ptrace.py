@@ -166,8 +166,8 @@ def drop_signal(tid: int, number: int) -> None:
         _ptrace(_GETSIGMASK, tid, ctypes.byref(mask), size)
         only = ctypes.c_uint64(~(1 << (number - 1)))
         _ptrace(_SETSIGMASK, tid, ctypes.byref(only), size)
-        # It is told to us before the thread is back in its program (ptrace(2),
-        # "Signal-delivery-stop"), and is gone when it is not passed on.
+        # The kernel reports the signal to us before the thread is back in its program (ptrace(2),
+        # "Signal-delivery-stop"); if we do not pass it on, it is gone.
         _ptrace(_CONT, tid)
         _, status = os.waitpid(tid, _WALL)
         _ptrace(_SETSIGMASK, tid, ctypes.byref(mask), size)

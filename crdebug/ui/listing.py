@@ -72,7 +72,7 @@ def checkpoint_table(
     place = ("place",) if staged else ()
     built = any(each.bases for each in checkpoints)
     on = ("on",) if built else ()
-    times = ("stood", "safe after") if long else ()
+    times = ("stopped for", "safe after") if long else ()
     headers = ("checkpoint", "taken", *times, "size", *on, "incarnation", "debugger", *place)
     rows = (
         (

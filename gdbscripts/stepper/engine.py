@@ -143,7 +143,7 @@ class EndAhead(WalkFailed):
     """The process ends here."""
 
     def __init__(self) -> None:
-        super().__init__("the program comes to its end on the way")
+        super().__init__("the program ends on the way")
 
 
 class HasEnded(WalkFailed):

@@ -131,7 +131,7 @@ class Meeting:
             if self.signal and not walk.engine.give(self.signal):
                 break
         if not alike:
-            raise WalkFailed("the thread did not come to this place again")
+            raise WalkFailed("the thread did not reach this place again")
         alike.sort(reverse=True)
         (saved, common, of), _, best = alike[0]
         alone = len(alike) == 1 or alike[1][0] < alike[0][0]

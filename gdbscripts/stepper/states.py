@@ -122,7 +122,7 @@ class Here:
         self.excepted = [*rseq_ranges(tids()), *self.dead_stack()]
         with Memory(pid) as memory:
             self.content, _ = read_content(memory, self.areas, {})
-        self.snapshot: Snapshot | None = None  # None if a signal is about to be delivered
+        self.snapshot: Snapshot | None = None  # not at a signal that is about to be delivered
         with contextlib.suppress(gdb.GdbError):
             self.snapshot = Snapshot([])
 

@@ -436,7 +436,7 @@ def test_the_long_list_says_how_long_each_stopped_the_job(store: CheckpointStore
         (replace(first, latency=12.345), replace(first, paused=0.0)), long=True
     )
     head, one, other = table.splitlines()
-    assert "stood" in head and "safe after" in head
+    assert "stopped for" in head and "safe after" in head
     assert ("0.25 s" in one and "12.35 s" in one) or "12.34 s" in one
     assert " - " in other
-    assert "stood" not in checkpoint_table((first,))
+    assert "stopped for" not in checkpoint_table((first,))
