@@ -15,7 +15,9 @@ from crdebug.timeline.log import RankLog
 from harness.layered import Layered, Rank, Running
 
 
-@pytest.mark.parametrize("stop", [2, 3, 9, 20, 25])
+@pytest.mark.parametrize(
+    "stop", [2, 3, 20, *(pytest.param(each, marks=pytest.mark.sweep) for each in (9, 25))]
+)
 def test_ranks_hold_at_the_half_tick(tmp_path: Path, stop: int) -> None:
     """Even: before a call, odd: before its return; and the clock shows it."""
     job = Layered(tmp_path / "time", "collectives", "--rounds", 3)

@@ -29,7 +29,7 @@ async def run_steps(job: Session, count: int) -> None:
 @pytest.mark.parametrize(
     ("name", "function", "arguments"),
     [
-        ("threads", "work_step", ("--steps", 150)),
+        pytest.param("threads", "work_step", ("--steps", 150), marks=pytest.mark.sweep),
         ("heat", "relax", (128, 200, 20)),
     ],
 )
