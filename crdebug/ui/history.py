@@ -86,7 +86,7 @@ def message_table(on_the_way: OnTheWay, width: int = 0) -> str:
     """Messages in flight, then open receives."""
     rows = [*_sent(on_the_way), *_awaited(on_the_way)]
     if not rows:
-        return "no message is in flight, and no receive is open"
+        return "no messages are in flight, and no receive waits"
     return table(("what", "from", "to", "tag", "bytes", "communicator", "where"), rows, width)
 
 

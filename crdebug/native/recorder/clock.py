@@ -26,11 +26,11 @@ REFUSED_OFFSET = 56  # refused
 CUTS_OFFSET = 64
 ROOM_OFFSET = 72
 BEGIN_OFFSET = 80
-OLD = 1 << 16  # records in each of the two areas behind the ring
+OLD = 1 << 16  # records in each of the two areas after the ring
 PAGE = 256  # records
 CUT_HERE = (16 << 9, 0x6572656820747563)  # the last record of a log that was cut from outside
 RECORD = struct.Struct("<QQ")
-_RANKS = 1 << 20  # no job has so many on one machine
+_RANKS = 1 << 20  # a limit: no job has so many on one machine
 _LATEST = 1 << 62  # half ticks
 
 _CLOCK = struct.Struct("<IIiiQQIIQQIiIIIIQ4QQQIHHII4I4IQIIQQ")
@@ -50,7 +50,7 @@ LOOK_OFFSET = SIZE - LOOK_SIZE
 
 
 class Refused(IntEnum):
-    """Why nothing is recorded (any more)."""
+    """Why the layer does not record, or no longer does."""
 
     NO = 0
     THREADS = 1
@@ -112,7 +112,7 @@ class Clock:
     expected: tuple[int, int]
     actual: tuple[int, int]
     pending_wild: int
-    replaying: bool  # the rank repeats, and knows it; no rank may be let go before
+    replaying: bool  # the rank repeats, and knows it; until then no rank may run on
     expected_failed: str  # the class of its error, "" if it did not fail
     actual_failed: str
     words_from: int
