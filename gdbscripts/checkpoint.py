@@ -47,6 +47,7 @@ from .ptrace import (
     WORD,
     Gone,
     UserRegisters,
+    before_lending,
     comes_next,
     ends_call,
     ptrace,
@@ -99,6 +100,8 @@ lent = Lent()
 
 def lend(number: int) -> None:
     """See -crdebug-lend. number: the waitpoint's signal."""
+    for each in before_lending:
+        each()
     # GDB stops threads by SIGSTOP. A thread that stopped on its own still has it queued, and
     # GDB counts on that; when detached, the process would stop.
     lent.stops = [tid for tid in tids() if take_stop(tid)]

@@ -12,6 +12,10 @@ import signal
 
 import gdb
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 PTRACE_GETREGS, PTRACE_SETREGS = 12, 13
 PTRACE_ATTACH, PTRACE_DETACH, PTRACE_SYSCALL, PTRACE_SETOPTIONS = 16, 17, 24, 0x4200
 PTRACE_GETREGSET, PTRACE_SETREGSET = 0x4204, 0x4205
@@ -140,6 +144,9 @@ def set_signal_mask(tid: int, value: int) -> None:
 
 # TID -> a stop that waitpid(2) returned while we waited for another thread's.
 early: dict[int, int] = {}
+before_lending: list[Callable[[], None]] = []  # what else has to be done first
+# Processes and threads that this GDB holds too and that are none of the rank's: its frozen copies.
+apart: set[int] = set()
 
 
 def wait(tid: int) -> int:
@@ -154,6 +161,8 @@ def wait(tid: int) -> int:
             other, status = os.waitpid(-1, WALL)
         except ChildProcessError:
             other, status = tid, 0
+        if other in apart and other != tid:
+            continue
         if not os.WIFSTOPPED(status):
             early.clear()
             raise Gone

@@ -38,6 +38,10 @@ else:
 WORD = (1 << 64) - 1
 
 
+MOST = "most="  # of Command.KEEP
+FROZEN = "crdebug-frozen"  # the name of a process that is a snapshot's memory
+
+
 class Command:
     """The names of crdebug's MI commands, by the modules that define and describe them."""
 

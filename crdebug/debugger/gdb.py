@@ -213,6 +213,7 @@ class GdbTarget(Kept):
         async with self._lock:
             self._require("lend", TargetState.STOPPED)
             self._lent = True
+            self._keeper.lent()
             await self._connection.command(f"{Command.LEND} {signal}", deadline)
 
     async def take_back(self, deadline: Deadline) -> None:

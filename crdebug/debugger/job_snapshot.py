@@ -1,4 +1,4 @@
-"""Snapshots of all ranks of a job at once, in the memories of their GDBs; and all of them back.
+"""Snapshots of all ranks of a job at once, held by their GDBs; and all of them back.
 
 Memory that ranks share is kept by the lowest rank that maps it for writing. What a process outside
 the ranks (the launcher) may write too cannot be taken back under it: it has to be as it was.
@@ -26,6 +26,7 @@ from crdebug.debugger.target import KeptInfo, Target, TargetState
 from crdebug.node import in_flight, proc, sharing
 
 _LOG = "/run/crdebug/time/"  # what is recorded of a run stays recorded
+_SHARE_TO_COPY = 4  # of the memory that is free, one part in so many, for all ranks together
 _SHARED_MEMORY = ("/dev/shm/", "/dev/zero")
 
 
@@ -79,8 +80,9 @@ class Snapshots:
         if problems:
             raise Refused(f"cannot keep a snapshot: {'; '.join(problems)}")
         ranges = _ranges(pids)
+        most = proc.available_memory() // _SHARE_TO_COPY // len(targets)
         answers = await asyncio.gather(
-            *(each.keep(name, ranges[each.rank], deadline) for each in targets),
+            *(each.keep(name, ranges[each.rank], deadline, most) for each in targets),
             return_exceptions=True,
         )
         kept: dict[int, KeptInfo] = {}
@@ -92,6 +94,12 @@ class Snapshots:
         self._kept.pop(name, None)
         self._kept[name] = KeptJob(name, kept)
         return self._kept[name]
+
+    def has(self, name: str) -> bool:
+        """Do all ranks have it still? A checkpoint ends frozen ones."""
+        return name in self._kept and all(
+            self._group[rank].has_kept(name) for rank in self._group.ranks
+        )
 
     async def obstacles(self, name: str, deadline: Deadline) -> tuple[str, ...]:
         """Why `put_back` would be refused now, as lines that name the rank; empty if it would not.

@@ -15,7 +15,7 @@ from crdebug.mi.records import MiTuple
 
 
 class Kept:
-    """The part of a GdbTarget that is about snapshots in the memory of its GDB."""
+    """The part of a GdbTarget that is about snapshots."""
 
     _lock: asyncio.Lock
     _keeper: Keeper
@@ -31,15 +31,18 @@ class Kept:
     async def _was_killed(self, deadline: Deadline) -> bool:
         raise NotImplementedError
 
-    async def keep(self, name: str, ranges: Sequence[str], deadline: Deadline) -> KeptInfo:
+    async def keep(
+        self, name: str, ranges: Sequence[str], deadline: Deadline, most: int | None = None
+    ) -> KeptInfo:
         async with self._lock:
             await self._stand("keep a snapshot", deadline)
-            return await self._keeper.keep(name, ranges, deadline)
+            return await self._keeper.keep(name, ranges, deadline, most)
+
+    def has_kept(self, name: str) -> bool:
+        return self._keeper.has(name)
 
     async def kept_sizes(self, deadline: Deadline) -> dict[str, int]:
-        async with self._lock:
-            await self._stand("look at snapshots", deadline)
-            return await self._keeper.sizes(deadline)
+        return await deadline.wait(asyncio.to_thread(self._keeper.sizes), "the snapshots' sizes")
 
     async def put_back_obstacles(self, name: str, deadline: Deadline) -> tuple[str, ...]:
         async with self._lock:

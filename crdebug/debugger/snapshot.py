@@ -1,4 +1,4 @@
-"""Snapshots of a stopped rank in the memory of its GDB; see gdbscripts/snapshot/commands.py.
+"""Snapshots of a stopped rank, held by its GDB; see gdbscripts/snapshot/commands.py.
 
 They last as long as the GDB holds the process: they end with it, and with a detach, a kill, and a
 restart, because what comes after is another process or one that has run on by itself.
@@ -13,9 +13,10 @@ from crdebug.base.errors import BadInput, Refused
 from crdebug.base.events import RankStopped
 from crdebug.debugger.target import KeptInfo, TargetState
 from crdebug.debugger.tracker import Tracker
-from crdebug.gdbscripts.wire import Command
+from crdebug.gdbscripts.wire import MOST, Command
 from crdebug.mi.connection import Connection
 from crdebug.mi.records import MiTuple
+from crdebug.node import proc
 
 
 class Keeper:
@@ -26,22 +27,35 @@ class Keeper:
         self._connection = connection
         self._tracker = tracker
         self._stops: dict[str, RankStopped | None] = {}  # by snapshot: the last stop at the time
+        # its frozen copy, or 0, and how much memory it took
+        self._taken: dict[str, tuple[int, int]] = {}
 
-    async def keep(self, name: str, ranges: Sequence[str], deadline: Deadline) -> KeptInfo:
+    async def keep(
+        self, name: str, ranges: Sequence[str], deadline: Deadline, most: int | None
+    ) -> KeptInfo:
         if not name or name.split() != [name]:
             raise BadInput(f"'{name}' is no name for a snapshot", ranks=self._tracker.ranks)
-        command = " ".join((Command.KEEP, name, *ranges))
+        bound = () if most is None else (f"{MOST}{most}",)
+        command = " ".join((Command.KEEP, name, *bound, *ranges))
         told = (await self._connection.command(command, deadline)).payload
         self._stops[name] = self._tracker.last_stop
+        self._taken[name] = told.number("process"), told.number("changed")
         return KeptInfo(told.number("bytes"), told.number("changed"), told.text("way") == "frozen")
 
-    async def sizes(self, deadline: Deadline) -> dict[str, int]:
-        """By snapshot, the bytes that only it holds. Asks nothing of GDB when there is none."""
-        if not self._stops:
-            return {}
-        told = (await self._connection.command(Command.KEPT, deadline)).payload
-        rows = told.list("snapshots").tuples()
-        return {row.text("name"): row.number("bytes") for row in rows}
+    def has(self, name: str) -> bool:
+        return name in self._stops
+
+    def lent(self) -> None:
+        """The process was let go for a checkpoint: its GDB has ended all frozen copies."""
+        for name in [name for name, (frozen, _) in self._taken.items() if frozen]:
+            del self._stops[name], self._taken[name]
+
+    def sizes(self) -> dict[str, int]:
+        """By snapshot, the bytes that only it holds; whatever the process does meanwhile."""
+        return {
+            name: proc.memory_of_its_own(frozen) if frozen else copied
+            for name, (frozen, copied) in self._taken.items()
+        }
 
     async def obstacles(self, name: str, deadline: Deadline) -> tuple[str, ...]:
         """Why a snapshot cannot be put back now; empty if it can."""
@@ -96,12 +110,13 @@ class Keeper:
     async def forget(self, name: str, deadline: Deadline) -> None:
         self._require(name)
         await self._connection.command(f"{Command.FORGET} {name}", deadline)
-        del self._stops[name]
+        del self._stops[name], self._taken[name]
 
     async def forget_all(self, deadline: Deadline) -> None:
         """Asks nothing of GDB when there is none."""
         if self._stops:
             self._stops.clear()
+            self._taken.clear()
             await self._connection.command(f"{Command.FORGET} all", deadline)
 
     def _require(self, name: str) -> None:

@@ -357,13 +357,20 @@ class Target(Protocol):
         """By GDB's own number."""
         ...
 
-    async def keep(self, name: str, ranges: Sequence[str], deadline: Deadline) -> KeptInfo:
-        """Take a snapshot of the stopped process, under a name, in the memory of its debugger.
+    async def keep(
+        self, name: str, ranges: Sequence[str], deadline: Deadline, most: int | None = None
+    ) -> KeptInfo:
+        """Take a snapshot of the stopped process, under a name, held by its debugger.
 
-        Registers and private writable memory; ranges: of which shared mappings the content is kept
-        too, see gdbscripts/snapshot/commands.py. It lasts until `forget`, `detach`, or the
-        process's end.
+        Registers and private memory; ranges: of which shared mappings the content is kept
+        too, see gdbscripts/snapshot/commands.py. most: how many bytes may be copied, where that is
+        the only way; a share of the free memory without it. It lasts until `forget`, `detach`, or
+        the process's end; a frozen one also until `lend`.
         """
+        ...
+
+    def has_kept(self, name: str) -> bool:
+        """Is there a snapshot of that name?"""
         ...
 
     async def kept_sizes(self, deadline: Deadline) -> dict[str, int]:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from crdebug.gdbscripts.wire import FROZEN
 from crdebug.node.leaderless import living_thread, shared
 
 PROC = Path("/proc")
@@ -88,11 +89,26 @@ def _read(pid: int, name: str) -> str:
         raise _gone(error, pid) from None
 
 
+_SIZES = re.compile(r"^(\w+):\s*(\d+) kB$", re.M)
+
+
 def status(pid: int, tid: int | None = None) -> dict[str, str]:
     """The fields of /proc/PID/status, or of one of its threads."""
     text = _read(pid, "status" if tid is None else f"task/{tid}/status")
     pairs = (line.partition(":") for line in text.splitlines())
     return {name: value.strip() for name, _, value in pairs}
+
+
+def memory_of_its_own(pid: int) -> int:
+    """Bytes that would be free without the process, page tables included; 0 if it is gone."""
+    try:
+        text = f"{_read(pid, 'smaps_rollup')}\n{_read(pid, 'status')}"
+    except ProcessLookupError:
+        return 0
+    size = {name: int(found) for name, found in _SIZES.findall(text)}
+    private = size.get("Private_Clean", 0) + size.get("Private_Dirty", 0)
+    own = min(size.get("Anonymous", 0), private) + size.get("SwapPss", 0)
+    return (own + size.get("VmPTE", 0)) << 10
 
 
 def _stat(pid: int) -> list[str]:
@@ -155,14 +171,20 @@ def parent(pid: int) -> int:
 
 
 def is_alive(pid: int, start: int | None = None) -> bool:
-    """Is there such a process (and no zombie), with this start if given?"""
+    """Is there such a process (no zombie, and no frozen copy), with this start if given?"""
     try:
         fields = _stat(pid)
         if start is not None and int(fields[19]) != start:
             return False
-        return fields[0] not in "ZX" or not is_zombie(pid)
+        return fields[0] not in "ZX" or not (is_frozen(pid) or is_zombie(pid))
     except (ProcessLookupError, PermissionError):
         return False
+
+
+def is_frozen(pid: int) -> bool:
+    """Is it the memory of a snapshot, and no process of the job's? It looks like a zombie; see
+    gdbscripts/snapshot/frozen.py."""
+    return _read(pid, "comm") == f"{FROZEN}\n"
 
 
 def is_zombie(pid: int) -> bool:

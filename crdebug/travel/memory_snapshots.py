@@ -101,7 +101,8 @@ class Near:
 
     def bases(self) -> list[Base]:
         incarnation = self._job.record.incarnation
-        return [each.base for each in self._kept if each.base.incarnation == incarnation]
+        found = [each.base for each in self._kept if each.base.incarnation == incarnation]
+        return [base for base in found if self._snapshots.has(base.kept)]
 
     def has(self, name: str) -> bool:
         """Is there a snapshot of that name, of this incarnation?"""
@@ -226,8 +227,9 @@ class Near:
     async def _forget_others(self) -> None:
         """Those of processes that are gone."""
         incarnation = self._job.record.incarnation
-        for kept in [each for each in self._kept if each.base.incarnation != incarnation]:
-            await self._forget(kept)
+        for kept in list(self._kept):
+            if kept.base.incarnation != incarnation or not self._snapshots.has(kept.base.kept):
+                await self._forget(kept)
 
     async def _forget(self, kept: _Kept, alone: int = 0) -> None:
         """alone: bytes that it is known to hold alone."""

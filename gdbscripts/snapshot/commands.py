@@ -1,16 +1,19 @@
-"""Snapshots of the stopped process in this GDB's memory, to be put back into the same process.
+"""Snapshots of the stopped process, to be put back into the same process.
 
--crdebug-keep NAME [RANGE...]
-    Keep registers, signal masks and all private writable memory, under a name; one of that name is
+-crdebug-keep NAME [most=BYTES] [RANGE...]
+    Keep registers, signal masks and all private memory, under a name; one of that name is
     replaced. RANGE, START-END in hexadecimal, is a shared mapping whose content is kept as well;
-    =START-END one whose content has to be as it is now when the snapshot is put back.
-    {bytes, changed, way}: what the snapshot holds, what of it no other before has, and "copied".
+    =START-END one whose content has to be as it is now when the snapshot is put back. most: copied
+    into the memory of this GDB are so many bytes at most; see picture.py.
+    {bytes, changed, way, process}: what the snapshot holds, what memory it takes that those before
+    do not, "frozen" or "copied", and the frozen copy's thread.
 -crdebug-put-back NAME [check]
     Make the process what it was. {problems=[...], written}: where there are problems nothing was
     done; nor is anything with `check`, which only says what the problems are.
 -crdebug-forget NAME|all
+    Frozen copies also end when the process is lent, for a checkpoint.
 -crdebug-kept
-    {snapshots=[{name, bytes, way}]}, the oldest first.
+    {snapshots=[{name, bytes, way}]}, the oldest first. bytes: what only it holds now.
 
 What cannot be put back, because only the kernel has it, has to be the same still: the threads, file
 descriptors, pending signals, timers, child processes. What it does not tell
@@ -38,6 +41,7 @@ from ..ptrace import (
     WORD,
     Gone,
     UserRegisters,
+    before_lending,
     ptrace,
     raw_xstate,
     registers_of,
@@ -58,8 +62,9 @@ from ..rank_state import (
     unsettled,
 )
 from ..system_calls import RESTART_SYSCALL, original_call
-from ..wire import Command, NamedTuple, was_interrupted
+from ..wire import MOST, Command, NamedTuple, was_interrupted
 from .files import put_back_files
+from .frozen import end_all
 from .kernel import (
     PTRACE_SINGLESTEP,
     Injector,
@@ -79,8 +84,8 @@ from .memory import (
     layout_calls,
     layout_problem,
     read_content,
-    write_content,
 )
+from .picture import Picture
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -144,10 +149,6 @@ class ThreadState:
         set_registers(tid, self.settled(memory))
 
 
-def is_own_memory(area: Area) -> bool:
-    return area.access[1] == "w" and area.access[3] == "p" and not area.name.startswith("[v")
-
-
 def process() -> tuple[int, int]:
     """The process's PID and start, which name it once and for all."""
     inferior = gdb.selected_inferior()
@@ -166,7 +167,7 @@ def about_to_get(tid: int) -> str | None:
 
 
 class Snapshot:
-    def __init__(self, ranges: Sequence[str]) -> None:
+    def __init__(self, ranges: Sequence[str], most: int | None = None) -> None:
         self.process = pid, _ = process()
         for thread in threads():
             name = about_to_get(thread.ptid[1])
@@ -183,27 +184,24 @@ class Snapshot:
         self.view = kernel_view(pid, self.threads)
         wanted = {text.lstrip("=") for text in ranges}
         equal = {text[1:] for text in ranges if text.startswith("=")}
-        own: list[Area] = []
+        shared: list[Area] = []
         same: list[Area] = []
         for area in self.areas:
             text = f"{area.start:x}-{area.end:x}"
             if text in wanted and not area.name.startswith(LOG):
                 wanted.discard(text)
-                (same if text in equal else own).append(area)
-            elif is_own_memory(area):
-                own.append(area)
+                (same if text in equal else shared).append(area)
         if wanted:
             raise gdb.GdbError(f"cannot be kept: no mapping is {' '.join(sorted(wanted))}")
         with Memory(pid) as memory:
-            base = latest.get("chunks", {})
-            self.content, self.changed = read_content(memory, own, base)
-            self.same, more = read_content(memory, same, base)
-        self.changed += more
-        latest["chunks"] = self.chunks
+            tid, state = next(iter(self.threads.items()))
+            base, settled = latest.get("chunks", {}), state.settled(memory)
+            self.picture = Picture(memory, tid, settled, self.areas, shared, same, base, most)
+        latest["chunks"] = self.picture.chunks
 
-    @property
-    def chunks(self) -> dict[int, bytes]:
-        return self.same.chunks | self.content.chunks
+    def end(self) -> None:
+        """Give its memory back."""
+        self.picture.end()
 
     def problems(self) -> tuple[list[str], list[Area]]:
         """Why it cannot be put back, as lines; and the mappings as they are now."""
@@ -213,6 +211,9 @@ class Snapshot:
         now = areas(pid)
         self.present = kernel_view(pid, tids())
         found = list(difference(pid, self.view, self.present))
+        gone = self.picture.problem()
+        if gone is not None:
+            found.append(gone)
         layout = layout_problem(self.areas, now)
         if layout is not None:
             found.append(layout)
@@ -224,10 +225,11 @@ class Snapshot:
             if told.code > 0 or str(told.sender) != inner:
                 name = signal.Signals(told.number).name
                 found.append(f"thread {thread.num} was sent {name} meanwhile")
-        if not found and self.same.areas:
+        same = self.picture.same
+        if not found and same.areas:
             with Memory(pid) as memory:
-                again, _ = read_content(memory, self.same.areas, self.same.chunks)
-            if again.chunks != self.same.chunks:
+                again, _ = read_content(memory, same.areas, same.chunks)
+            if again.chunks != same.chunks:
                 found.append("memory shared with a process outside the job has changed")
         return found, now
 
@@ -247,10 +249,10 @@ class Snapshot:
                     put_back_files(pid, *files, injector.call)
                 if heap_end(areas(pid)) != heap_end(self.areas):
                     raise gdb.GdbError("the heap could not be given its end back")
-            written = write_content(memory, self.content, list(rseq_ranges(self.threads)))
+            written = self.picture.put_back(memory, tid, list(rseq_ranges(self.threads)))
             for tid, state in self.threads.items():
                 state.put_back(tid, memory)
-            latest["chunks"] = self.chunks
+            latest["chunks"] = self.picture.chunks
             unsettled.clear()
             signalled.clear()
             for thread in interrupted:
@@ -382,11 +384,24 @@ def find(name: str) -> Snapshot:
 class Keep(gdb.MICommand):
     def invoke(self, arguments: list[str]) -> Answer:
         name, *ranges = arguments
-        found = Snapshot(ranges)
-        kept.pop(name, None)
+        most = [int(each[len(MOST) :]) for each in ranges if each.startswith(MOST)]
+        ranges = [each for each in ranges if not each.startswith(MOST)]
+        found = Snapshot(ranges, *most)
+        forget(name)
         kept[name] = found
-        held = sum(map(len, found.chunks.values()))
-        return {"bytes": str(held), "changed": str(found.changed), "way": "copied"}
+        picture = found.picture
+        return {
+            "bytes": str(picture.size),
+            "changed": str(picture.changed),
+            "way": picture.way,
+            "process": str(picture.frozen.tid if picture.frozen else 0),
+        }
+
+
+def forget(name: str) -> None:
+    found = kept.pop(name, None)
+    if found is not None:
+        found.end()
 
 
 class PutBack(gdb.MICommand):
@@ -406,14 +421,24 @@ class PutBack(gdb.MICommand):
 class Forget(gdb.MICommand):
     def invoke(self, arguments: list[str]) -> Answer:
         (name,) = arguments
-        if name == "all":
-            kept.clear()
-        else:
-            find(name)
-            del kept[name]
+        for each in list(kept) if name == "all" else [name]:
+            find(each).end()
+            del kept[each]
         if not kept:
             latest.clear()
+        if name == "all":
+            end_all()
         return {}
+
+
+def end_frozen() -> None:
+    """CRIU can dump no process that this GDB holds."""
+    for name, each in list(kept.items()):
+        if each.picture.frozen is not None:
+            del kept[name]
+    end_all()
+    if not kept:
+        latest.clear()
 
 
 class Kept(gdb.MICommand):
@@ -422,8 +447,8 @@ class Kept(gdb.MICommand):
             "snapshots": [
                 {
                     "name": name,
-                    "bytes": str(sum(map(len, each.chunks.values()))),
-                    "way": "copied",
+                    "bytes": str(each.picture.own_bytes),
+                    "way": each.picture.way,
                 }
                 for name, each in kept.items()
             ]
@@ -431,6 +456,8 @@ class Kept(gdb.MICommand):
 
 
 preparations.append(lead_over)
+before_lending.append(end_frozen)
+gdb.events.exited.connect(lambda _: end_all())
 
 Keep(Command.KEEP)
 PutBack(Command.PUT_BACK)

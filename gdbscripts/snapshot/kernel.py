@@ -14,7 +14,9 @@ import gdb
 
 from ..ptrace import (
     PTRACE_GETSIGINFO,
+    PTRACE_SYSCALL,
     SIGSTOP,
+    SYSCALL_STOP,
     WORD,
     UserRegisters,
     libc,
@@ -309,7 +311,7 @@ class Injector:
             setattr(wanted, name, value & WORD)
         wanted.rip, wanted.rax, wanted.orig_rax = self.instruction, number, WORD
         set_registers(self.tid, wanted)
-        step(self.tid)
+        self.execute()
         now = registers_of(self.tid)
         if now.rip != self.instruction + 2:
             raise OSError(4, "a system call in the process was not made")
@@ -317,3 +319,30 @@ class Injector:
             error = (-now.rax) & WORD
             raise OSError(error, os.strerror(error))
         return now.rax
+
+    def execute(self) -> None:
+        step(self.tid)
+
+
+class SteplessInjector(Injector):
+    """Leaves the thread at the end of a system call, and without a trap flag, which would be its
+    end if this GDB were killed."""
+
+    stopped = False  # a SIGSTOP was taken
+
+    def execute(self) -> None:
+        for _ in ("at its beginning", "at its end"):
+            self.stopped |= next_call(self.tid)
+
+
+def next_call(tid: int) -> bool:
+    """Let a thread run to where a call begins or ends; returns whether a SIGSTOP was taken."""
+    stopped = False
+    while True:
+        ptrace(PTRACE_SYSCALL, tid)
+        told = wait(tid)
+        if told == SYSCALL_STOP:
+            return stopped
+        if told != SIGSTOP:
+            raise OSError(4, f"the process stopped with {told:#x} on the way")
+        stopped = True

@@ -145,15 +145,21 @@ class Region(ctypes.Structure):
     end: int
 
 
-def own_pages_scanned(pages: int, area: Area) -> list[tuple[int, int]] | None:
+def own_pages_scanned(
+    pages: int, area: Area, *, first: bool = False
+) -> list[tuple[int, int]] | None:
     """As `own_pages_read`, by the PAGEMAP_SCAN of Linux 6.7: page tables that are not there take no
-    time, so that huge reservations do not. None where the kernel has no such thing."""
+    time, so that huge reservations do not. None where the kernel has no such thing.
+
+    first: no more than the first page.
+    """
     regions = (Region * REGIONS)()
     told = ScanArguments(
         size=ctypes.sizeof(ScanArguments),
         end=area.end,
         vec=ctypes.addressof(regions),
         vec_len=REGIONS,
+        max_pages=int(first),
         category_inverted=FILE_PAGE,
         category_mask=FILE_PAGE,
         category_anyof_mask=PRESENT_PAGE | SWAPPED_PAGE,
@@ -174,6 +180,8 @@ def own_pages_scanned(pages: int, area: Area) -> list[tuple[int, int]] | None:
                 found[-1] = found[-1][0], region.end
             else:
                 found.append((region.start, region.end))
+        if first and found:
+            break
         if told.walk_end <= at:
             raise OSError(errno.EIO, f"pages from {at:#x} on cannot be looked for")
         at = told.walk_end

@@ -8,9 +8,10 @@ import gdb
 
 from ..ptrace import extended_state, ptrace, registers_of, tids, wait
 from ..rank_state import held_signal, is_caught
-from ..snapshot.commands import Snapshot, find, flush, is_own_memory, process
+from ..snapshot.commands import Snapshot, find, flush, process
 from ..snapshot.kernel import PTRACE_SINGLESTEP, fields_of, leave_call, rseq_ranges, stop_signal
 from ..snapshot.memory import Memory, areas, read_content
+from ..snapshot.picture import is_own_memory
 from .engine import HasEnded, WalkFailed
 from .levels import levels_of
 
@@ -120,11 +121,13 @@ class Here:
         self.xstate = extended_state(tid)
         self.areas = [each for each in areas(pid) if is_own_memory(each)]
         self.excepted = [*rseq_ranges(tids()), *self.dead_stack()]
-        with Memory(pid) as memory:
-            self.content, _ = read_content(memory, self.areas, {})
         self.snapshot: Snapshot | None = None  # not at a signal that is about to be delivered
         with contextlib.suppress(gdb.GdbError):
             self.snapshot = Snapshot([])
+        self.content = None
+        if self.snapshot is None or self.snapshot.picture.frozen is None:
+            with Memory(pid) as memory:
+                self.content, _ = read_content(memory, self.areas, {})
 
     def dead_stack(self) -> list[tuple[int, int]]:
         """The memory beyond the end of the stack, red zone included, is unused: it holds remains of
@@ -140,6 +143,9 @@ class Here:
         """Is the state of thread and memory this one again? (The registers have been compared.)"""
         if extended_state(self.tid) != self.xstate:
             return False
+        if self.content is None:
+            assert self.snapshot is not None
+            return not self.snapshot.picture.differs(memory, self.excepted)
         now, changed = read_content(memory, self.areas, self.content.chunks)
         if not changed and now.chunks.keys() == self.content.chunks.keys():
             return True

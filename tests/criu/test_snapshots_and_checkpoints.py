@@ -1,4 +1,4 @@
-"""Snapshots in memory beside checkpoints: each is of its own, whatever happens to the other."""
+"""Snapshots in memory beside checkpoints, which cannot be taken with their processes there."""
 
 from __future__ import annotations
 
@@ -17,31 +17,36 @@ def soon() -> Deadline:
     return Deadline(60.0)
 
 
-async def test_a_checkpoint_leaves_snapshots_alone_and_a_restart_ends_them() -> None:
+GONE = tuple(f"rank {rank}: there is no snapshot 'here' of this process" for rank in range(2))
+
+
+async def test_a_checkpoint_ends_snapshots_and_so_does_a_restart() -> None:
     program, heard = build("threads"), Heard()
     async with session(program, "--steps", 40, "--rest-us", 0, ranks=2, heard=heard) as job:
         await job.add_breakpoint(job.ranks, "work_step")
         await job.resume(job.ranks)
         snapshots = Snapshots(job.group)
-        await snapshots.keep("here", soon())
-        before = await look(job)
+        assert all(each.frozen for each in (await snapshots.keep("here", soon())).ranks.values())
         for _ in range(4):
             await job.resume(job.ranks)
+        assert snapshots.has("here")
         checkpoint = await job.checkpoint()
         there = await look(job)
+        assert not snapshots.has("here")
+        assert await snapshots.obstacles("here", soon()) == GONE
+        await snapshots.keep("here", soon())
+        for _ in range(3):
+            await job.resume(job.ranks)
         await snapshots.put_back("here", soon())
-        before.expect_same(await look(job), "a checkpoint and a way back")
+        there.expect_same(await look(job), "a checkpoint and a way back")
         await job.checkpoint()  # of a process that was put back
-        before.expect_same(await look(job), "a checkpoint in the past")
+        there.expect_same(await look(job), "a checkpoint in the past")
         for _ in range(3):
             await job.resume(job.ranks)
 
         await job.restart(checkpoint.number)
         assert not there.differences_after_restart(await look(job))
-        told = await snapshots.obstacles("here", soon())
-        assert told == tuple(
-            f"rank {rank}: there is no snapshot 'here' of this process" for rank in range(2)
-        )
+        assert await snapshots.obstacles("here", soon()) == GONE
         with pytest.raises(Refused, match="no snapshot 'here' of this process"):
             await snapshots.put_back("here", soon())
         before = await look(job)

@@ -28,11 +28,16 @@ def soon() -> Deadline:
 
 
 class Process:
-    """A running rank.c."""
+    """A running rank.c. user: becomes another one, before the program begins."""
 
-    def __init__(self, program: Path, *arguments: str) -> None:
+    def __init__(
+        self, program: Path, *arguments: str, user: Callable[[], None] | None = None
+    ) -> None:
         self._popen = subprocess.Popen(
-            [program, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+            [program, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            preexec_fn=user,
         )
         assert self._popen.stdout is not None
         assert self._popen.stdout.read(1) == b"!"

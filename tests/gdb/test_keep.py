@@ -79,12 +79,13 @@ async def test_ten_snapshots_of_a_process_that_changes_little_cost_little_more_t
 ) -> None:
     target, _ = await open_past("mib=16")
     first = await target.keep("0", (), soon())
-    assert first.bytes == first.changed > 16 << 20
+    assert first.bytes > 16 << 20
     for name in "123456789":
         await run(target)
         later = await target.keep(name, (), soon())
-        assert later.bytes == first.bytes
+        assert later.bytes == pytest.approx(first.bytes, rel=0.01)
         assert later.changed < first.bytes / 40
+    assert sum((await target.kept_sizes(soon())).values()) < first.bytes / 2
     for name in "5380":
         await target.put_back(name, soon())
         assert await step_number(target) == int(name) + 1

@@ -31,9 +31,10 @@ if TYPE_CHECKING:
         tids,
         wait,
     )
-    from crdebug.gdbscripts.snapshot.commands import find, flush, is_own_memory, process
+    from crdebug.gdbscripts.snapshot.commands import find, flush, process
     from crdebug.gdbscripts.snapshot.kernel import rseq_ranges
     from crdebug.gdbscripts.snapshot.memory import PAGE, ZERO_PAGE, Memory, areas
+    from crdebug.gdbscripts.snapshot.picture import is_own_memory
     from crdebug.gdbscripts.stepper.code import Book, Chain
     from crdebug.gdbscripts.stepper.commands import Walk
     from crdebug.gdbscripts.stepper.levels import levels_of
@@ -52,9 +53,10 @@ else:
         tids,
         wait,
     )
-    from crdebug_gdb.snapshot.commands import find, flush, is_own_memory, process
+    from crdebug_gdb.snapshot.commands import find, flush, process
     from crdebug_gdb.snapshot.kernel import rseq_ranges
     from crdebug_gdb.snapshot.memory import PAGE, ZERO_PAGE, Memory, areas
+    from crdebug_gdb.snapshot.picture import is_own_memory
     from crdebug_gdb.stepper.code import Book
     from crdebug_gdb.stepper.commands import Walk
     from crdebug_gdb.stepper.levels import levels_of

@@ -222,9 +222,14 @@ class FakeTarget:
     async def delete_breakpoint(self, gdb_number: int, deadline: Deadline) -> None:
         await self._call(f"delete {gdb_number}")
 
-    async def keep(self, name: str, ranges: Sequence[str], deadline: Deadline) -> KeptInfo:
+    async def keep(
+        self, name: str, ranges: Sequence[str], deadline: Deadline, most: int | None = None
+    ) -> KeptInfo:
         await self._call(f"keep {name}")
         return KeptInfo(0, 0, frozen=True)
+
+    def has_kept(self, name: str) -> bool:
+        return True
 
     async def kept_sizes(self, deadline: Deadline) -> dict[str, int]:
         await self._call("kept sizes")

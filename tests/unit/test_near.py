@@ -28,6 +28,7 @@ class Kernel:
         self.free, self.memory, self.changed = free, memory, changed
         self.frozen = True
         self.kept: list[str] = []
+        self.ended: set[str] = set()
         self.asked = 0
 
     # what Near asks of Snapshots
@@ -41,6 +42,9 @@ class Kernel:
 
     async def forget(self, name: str, deadline: object) -> None:
         self.kept.remove(name)
+
+    def has(self, name: str) -> bool:
+        return name in self.kept and name not in self.ended
 
     async def sizes(self, deadline: object) -> dict[str, int]:
         self.asked += 1
@@ -158,6 +162,17 @@ async def test_those_of_another_incarnation_are_given_up(monkeypatch: pytest.Mon
     job = Job(Kernel(1 << 40), monkeypatch)
     await job.run(5)
     job.record.incarnation = 2
+    assert job.near.bases() == []
+    await job.run()
+    assert job.kernel.kept == ["s6"]
+
+
+async def test_those_that_a_checkpoint_has_ended_are_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job = Job(Kernel(1 << 40), monkeypatch)
+    await job.run(5)
+    job.kernel.ended |= set(job.kernel.kept)
     assert job.near.bases() == []
     await job.run()
     assert job.kernel.kept == ["s6"]
