@@ -32,7 +32,7 @@ async def in_the_middle(job: Session) -> None:
         await job.finish(ONE)
 
 
-@pytest.mark.parametrize("kind", ["step", "next"])
+@pytest.mark.parametrize("kind", ["step", pytest.param("next", marks=pytest.mark.sweep)])
 async def test_back_by_lines_is_the_way_forward_reversed(kind: str) -> None:
     program = build("futures", flags=["-O0"])
     async with recorded(program, "--rounds", 6, ranks=3) as job:

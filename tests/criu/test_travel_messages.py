@@ -102,7 +102,7 @@ async def test_back_from_the_end_of_the_job_and_to_its_end_again() -> None:
                 assert int(told[rank]) == token(rank, step)
 
 
-@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("killed", [pytest.param(False, marks=pytest.mark.sweep), True])
 async def test_back_from_a_crash_which_comes_again(killed: bool) -> None:
     async with recorded(build("relay"), *OPTIONS, "--crash", 2) as job:
         past = history(job)
