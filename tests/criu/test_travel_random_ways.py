@@ -34,6 +34,7 @@ FEW, FRESH = 4, 12  # of each program in a short run; ways between two fresh rep
 _OPEN = ("request", "requests", "message", "value", "values", "indices", "statuses")
 _REFUSED = "it waits there for another thread of its rank"
 _KINDS = ("step", "next", "stepi", "finish", "continue", "tick")
+_THREADED = ("threads", "parallel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +204,14 @@ async def _ways(program: Program, count: int) -> Counter[str]:
         return ways.done
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=[each.name for each in PROGRAMS])
+# The others have one thread each, as programs that go back in test_travel_reverse.py have.
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(each, id=each.name, marks=() if each.name in _THREADED else pytest.mark.sweep)
+        for each in PROGRAMS
+    ],
+)
 async def test_some(program: Program) -> None:
     await _ways(program, FEW)
 
