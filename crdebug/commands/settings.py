@@ -283,7 +283,7 @@ SETTINGS = (
         "auto-checkpoint",
         "on|off|TIME",
         "how often checkpoints for going back in time are taken while the job runs, at most: less "
-        "often where they would cost more than half of 'snapshot-cost', but at least every 5 "
+        "often where they would cost more than a quarter of 'snapshot-cost', but at least every 5 "
         "minutes; older ones are thinned out; with 'off' there are no snapshots either",
         read=read_interval,
         text=interval_text,

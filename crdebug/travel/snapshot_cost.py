@@ -10,8 +10,8 @@ Pages that are new to a rank are counted too, though they would have cost nearly
 snapshot. Of a snapshot that was copied there are no such faults, nor of the first one, which shares
 its pages with none before it.
 
-What checkpoints cost is the time for which the job stands. They get half of the budget at most, and
-snapshots what the checkpoints leave.
+What checkpoints cost is the time for which the job stands. They get a quarter of the budget at
+most, and snapshots what the checkpoints leave: to places nearby, snapshots lead back.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 
 BUDGET = 0.02  # of the run, if the user does not choose
-CHECKPOINTS = 0.5  # of the budget
+CHECKPOINTS = 0.25  # of the budget
 
 FIRST = 2.0  # of run before the first snapshot, when nobody knows what one costs
 LEAST = 0.5  # between two snapshots: to repeat half a second takes about as long as to put one back
