@@ -140,6 +140,16 @@ def test_short_runs_add_up() -> None:
     assert costs.snapshot_interval(EVERY) - costs.snapshots.since == pytest.approx(1.0)
 
 
+def test_what_is_not_paid_off_yet_delays_the_one_after_the_next() -> None:
+    """One that came early, with a checkpoint say."""
+    costs = Costs()
+    for _ in range(2):
+        costs.snapshots.stopped(BUDGET)
+        costs.snapshots.cost(0.1)
+        costs.ran(1.0)
+    assert costs.snapshot_interval(EVERY) == pytest.approx((0.1 - BUDGET + 0.1) / BUDGET)
+
+
 def test_with_a_budget_of_nothing_there_are_checkpoints_and_no_snapshots() -> None:
     run = Run(0.0, 0.15, budget=0.0).until(100)
     assert run.snapshots == []

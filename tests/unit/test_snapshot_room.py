@@ -156,6 +156,15 @@ def test_those_that_lie_ahead_go_when_there_is_no_room_for_them() -> None:
     assert job.really() <= 300
 
 
+def test_a_copy_may_come_to_all_memory_however_little_has_changed() -> None:
+    for copied, expected in ((True, 100), (False, 2)):
+        job = Job(100, copied)
+        for _ in range(5):
+            job.write(range(1))
+            plan = job.take(10**6)
+        assert plan.next == expected
+
+
 def test_what_is_given_up_may_still_be_needed() -> None:
     holdings = Holdings()
     for number in range(3):
