@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from crdebug.travel.waits import Pace, Place
+from crdebug.travel import waits
+from crdebug.travel.snapshot_cost import BUDGET, CHECKPOINTS, FIRST
+from crdebug.travel.waits import Due, Pace, Pauses, Place, Wait
 
 pytestmark = pytest.mark.unit
 
@@ -60,3 +64,111 @@ def test_a_wait_that_lasts_just_as_long_as_the_interval_ends_too() -> None:
     pace.stopped({HERE: 10.0}, 10.0)
     pace.stopped({HERE: 10.0}, 10.1)
     assert pace.factor == 2
+
+
+# ---- what stops cost ---------------------------------------------------------------------------
+
+EVERY = 10.0
+
+
+class Job:
+    """A job whose time goes on as a test says."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        self.waits: list[Wait] = []
+        patch.setattr(waits, "time", SimpleNamespace(monotonic=lambda: self.now))
+        self.pauses = Pauses(None)  # type: ignore[arg-type]
+        patch.setattr(self.pauses, "_look", self.look)
+        self.costs = self.pauses.costs
+
+    async def look(self) -> list[Wait]:
+        return self.waits
+
+    def run(self, seconds: float) -> None:
+        self.pauses.goes_on()
+        self.now += seconds
+        self.pauses.stands()
+
+    async def interlude(self, stop: float, checkpoint: float) -> Due:
+        """stop: seconds from the interrupt until it begins, and again until it ends."""
+        since, self.now = self.now, self.now + stop
+        due = await self.pauses.stopped(since, EVERY)
+        if due.checkpoint:
+            self.now += checkpoint
+            self.pauses.taken(checkpoint)
+        self.now += stop
+        self.after = self.pauses.begin(EVERY)
+        return due
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> Job:
+    return Job(monkeypatch)
+
+
+async def test_a_stop_lasts_from_the_interrupt_until_ranks_go_on(job: Job) -> None:
+    assert job.pauses.begin(EVERY) == FIRST
+    job.run(FIRST)
+    assert await job.interlude(0.04, 0.0) == Due(True, False)
+    assert job.after == pytest.approx(0.08 / BUDGET)
+    job.now += 0.02
+    job.run(1.0)
+    assert job.costs.snapshots.spent == pytest.approx(0.1)
+    assert job.costs.run == pytest.approx(FIRST + 1.0)
+
+
+async def test_what_the_user_does_between_two_runs_is_no_cost(job: Job) -> None:
+    job.run(job.pauses.begin(EVERY))
+    await job.interlude(0.05, 0.0)
+    job.pauses.over()
+    job.now += 3600.0
+    job.run(1.0)  # a step
+    job.now += 3600.0
+    job.pauses.begin(EVERY)
+    job.run(1.0)
+    assert job.costs.snapshots.spent == pytest.approx(0.1)
+    assert job.costs.run == pytest.approx(FIRST + 2.0)
+
+
+async def test_the_checkpoint_before_the_first_run_tells_what_others_will_cost(job: Job) -> None:
+    job.pauses.taken(0.3)
+    assert job.costs.checkpoints.spent == 0.0
+    assert job.costs.checkpoint_interval(EVERY) == pytest.approx(0.3 / (BUDGET * CHECKPOINTS))
+
+
+async def test_what_is_due_at_about_the_same_time_is_done_in_one_stop(job: Job) -> None:
+    job.pauses.begin(EVERY)
+    job.costs.snapshots.stopped(BUDGET)
+    job.costs.snapshots.cost(BUDGET * 10.5)
+    job.run(job.pauses.begin(EVERY))
+    assert await job.interlude(0.1, 0.5) == Due(True, True)
+    job.run(1.0)
+    assert job.costs.checkpoints.spent == pytest.approx(0.5)
+    assert job.costs.snapshots.spent == pytest.approx(BUDGET * 10.5 + 0.2)
+
+
+async def test_a_stop_for_a_checkpoint_only_is_paid_by_checkpoints(job: Job) -> None:
+    job.costs.budget = 0.0
+    assert job.pauses.begin(EVERY) == EVERY
+    job.run(EVERY)
+    assert await job.interlude(0.1, 0.5) == Due(False, True)
+    job.run(1.0)
+    assert job.costs.checkpoints.spent == pytest.approx(0.7)
+    assert job.costs.snapshots.spent == 0.0
+
+
+async def test_beside_a_thread_in_one_call_snapshots_get_rarer_whatever_they_cost(job: Job) -> None:
+    job.waits = [Wait(HERE, 60.0, False)]
+    found = []
+    job.pauses.begin(EVERY)
+    for _ in range(4):
+        job.costs.checkpoints.since = 0.0
+        job.run(2.5)
+        await job.interlude(0.0, 0.0)
+        found.append(job.after)
+    assert found == [0.5, 1.0, 2.0, 4.0]
+    job.waits = []
+    job.run(job.after)
+    await job.interlude(0.0, 0.0)
+    assert job.after == 0.5
