@@ -104,7 +104,10 @@ class Pauses:
         snapshot -= costs.snapshots.since
         checkpoint -= costs.checkpoints.since
         after = max(min(snapshot, checkpoint), LEAST)
-        self._due = Due(snapshot <= _TOGETHER * after, checkpoint <= _TOGETHER * after)
+        another = checkpoint <= _TOGETHER * after
+        # A checkpoint ends frozen snapshots: another one is taken with it, if any are wanted.
+        one = snapshot <= _TOGETHER * after or (another and costs.budget > 0)
+        self._due = Due(one, another)
         return after
 
     async def stopped(self, since: float, every: float) -> Due:

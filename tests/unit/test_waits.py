@@ -148,6 +148,16 @@ async def test_what_is_due_at_about_the_same_time_is_done_in_one_stop(job: Job) 
     assert job.costs.snapshots.spent == pytest.approx(BUDGET * 10.5 + 0.2)
 
 
+async def test_with_each_checkpoint_a_snapshot_is_taken(job: Job) -> None:
+    """It ends those that there are; nobody is to go back by it who does not have to."""
+    job.pauses.begin(EVERY)
+    job.costs.snapshots.stopped(BUDGET)
+    job.costs.snapshots.cost(1.0)
+    job.run(job.pauses.begin(EVERY))
+    assert job.costs.run == EVERY
+    assert await job.interlude(0.1, 0.5) == Due(True, True)
+
+
 async def test_a_stop_for_a_checkpoint_only_is_paid_by_checkpoints(job: Job) -> None:
     job.costs.budget = 0.0
     assert job.pauses.begin(EVERY) == EVERY
