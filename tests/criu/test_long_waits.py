@@ -47,7 +47,7 @@ async def test_every_wait_ends_while_checkpoints_and_snapshots_are_taken(
     )
     async with recorded(program, *arguments, ranks=1, heard=heard) as job:
         history(job).every = ONE
-        history(job).costs.budget = 1.0
+        history(job).costs.budget = 100.0
         async with asyncio.timeout(100):
             assert await run_to_end(job) == 0, heard.text()
         kept = [base.name for base in history(job).traveller.bases() if base.number]
