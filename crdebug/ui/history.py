@@ -79,7 +79,7 @@ def snapshot_table(
 
 
 def _percent(part: float) -> str:
-    return f"{part * 100:.2g}%"
+    return f"{round(part * 100, 1):g}%"
 
 
 def message_table(on_the_way: OnTheWay, width: int = 0) -> str:

@@ -117,7 +117,7 @@ async def test_snapshots_are_a_table_with_what_they_hold_and_cost(
             Snapshot(here, 0.04, 0, False),
             Snapshot((40, 40, 40, 39), -3.0, None, False),
         ),
-        *(40 << 20, 5 << 30, "", 62.0, 0.02, 0.0123, 0.005, 3.25),
+        *(40 << 20, 5 << 30, "", 62.0, 1.0, 0.0123, 0.005, 3.25),
     )
     assert await said(context, "info snapshots") == [
         "rank 0 at     taken        memory   way",
@@ -126,7 +126,7 @@ async def test_snapshots_are_a_table_with_what_they_hold_and_cost(
         "tick 20       3.0 s ahead           frozen",
         "together they hold 40 MiB at most, and may hold 5 GiB",
         "stops for them have cost, of 62.0 s of run: snapshots 1.2%, checkpoints 0.5%",
-        "'set snapshot-cost' allows 2%: a snapshot every 3.2 s of run now",
+        "'set snapshot-cost' allows 100%: a snapshot every 3.2 s of run now",
     ]
     assert (await said(context, "[1] info snapshots"))[:2] == [
         "rank 1 at     taken        memory   way",
