@@ -146,7 +146,8 @@ def set_signal_mask(tid: int, value: int) -> None:
 early: dict[int, int] = {}
 before_lending: list[Callable[[], None]] = []  # what else has to be done first
 # Processes and threads that this GDB holds too and that are none of the rank's: its frozen copies.
-apart: set[int] = set()
+# Thread -> its process.
+apart: dict[int, int] = {}
 
 
 def wait(tid: int) -> int:

@@ -10,8 +10,8 @@
  * died, the thread goes on by itself to where it was.
  *
  * The copy waits for the debugger, which leads it through `setup`: it closes its descriptors, takes
- * a name, and becomes a second thread that outlives the first. To whoever looks, CRIU among them, a
- * process whose first thread has ended is nothing but a dead one. A copy that nobody holds ends.
+ * a name, and becomes a second thread that outlives the first. Whoever counts processes sees a dead
+ * one then. A copy that nobody holds ends.
  */
     .text
 start:

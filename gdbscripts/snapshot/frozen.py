@@ -123,7 +123,7 @@ def end_all() -> None:
     """Those of which nobody knows any more, too; returns when they are gone."""
     for leader in list(living):
         end(leader)
-    for each in sorted(apart, reverse=True):  # a thread, then the process
+    for each in first_threads():
         with contextlib.suppress(ChildProcessError):
             os.waitpid(each, WALL)
     apart.clear()
@@ -132,20 +132,26 @@ def end_all() -> None:
 OWN = ("Anonymous", "Private_Clean", "Private_Dirty", "SwapPss")
 
 
+def first_threads() -> list[int]:
+    """All that there are: a process's end is told only after its threads'."""
+    return sorted(apart, key=lambda tid: tid == apart[tid])
+
+
 def bury() -> None:
     """Take note of copies that have ended, and whose ends GDB has not been told of."""
-    for each in sorted(apart, reverse=True):
-        with contextlib.suppress(OSError):
+    for each in first_threads():
+        try:
             if os.waitpid(each, WALL | os.WNOHANG)[0] == 0:
                 continue
-        if not os.path.exists(f"/proc/{each}"):
-            apart.discard(each)
+        except ChildProcessError:
+            pass
+        del apart[each]
 
 
 def make(memory: Memory, tid: int, settled: UserRegisters, found: list[Area]) -> Frozen:
     """Have a stopped thread clone its process. Nothing of the process is changed. settled: with
     which the thread would go on from where it is if it just ran."""
-    if fields_of(f"/proc/{memory.pid}/status").get("Seccomp", "0") != "0":
+    if fields_of(f"/proc/{tid}/status").get("Seccomp", "0") != "0":
         raise OSError(errno.EPERM, "the program restricts its system calls (seccomp)")
     bury()
     info, mask, instruction = stop_info(tid), signal_mask(tid), syscall_instruction(memory, found)
@@ -223,7 +229,7 @@ def run_to_close(tid: int) -> bool:
 def led(pid: int, page: int) -> Frozen:
     """Take hold of a copy that waits, and lead it to where it stands for good."""
     seize(pid)
-    apart.add(pid)
+    apart[pid] = pid
     frozen = Frozen(pid, pid)
     try:
         ptrace(PTRACE_INTERRUPT, pid)
@@ -237,7 +243,7 @@ def led(pid: int, page: int) -> Frozen:
             raise OSError(errno.EINTR, f"a copy stopped with {told:#x}")
         message = ctypes.c_ulong()
         ptrace(PTRACE_GETEVENTMSG, pid, ctypes.byref(message))
-        apart.add(message.value)
+        apart[message.value] = pid
         awaited(message.value)
         ptrace(PTRACE_CONT, pid)  # to its end
         frozen.tid = living[pid] = message.value
