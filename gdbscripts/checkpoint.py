@@ -100,8 +100,6 @@ lent = Lent()
 
 def lend(number: int) -> None:
     """See -crdebug-lend. number: the waitpoint's signal."""
-    for each in before_lending:
-        each()
     # GDB stops threads by SIGSTOP. A thread that stopped on its own still has it queued, and
     # GDB counts on that; when detached, the process would stop.
     lent.stops = [tid for tid in tids() if take_stop(tid)]
@@ -135,8 +133,11 @@ def take_back() -> None:
 class Lend(gdb.MICommand):
     def invoke(self, arguments: list[str]) -> Answer:
         (number,) = (int(text) for text in arguments)
+        answer: Answer = {}
+        for each in before_lending:
+            answer.update(each())
         lend(number)
-        return {}
+        return answer
 
 
 class TakeBack(gdb.MICommand):

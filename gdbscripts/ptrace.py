@@ -144,7 +144,8 @@ def set_signal_mask(tid: int, value: int) -> None:
 
 # TID -> a stop that waitpid(2) returned while we waited for another thread's.
 early: dict[int, int] = {}
-before_lending: list[Callable[[], None]] = []  # what else has to be done first
+# What else has to be done first; what it answers is the command's answer.
+before_lending: list[Callable[[], dict[str, object]]] = []
 # Processes and threads that this GDB holds too and that are none of the rank's: its frozen copies.
 # Thread -> its process.
 apart: dict[int, int] = {}

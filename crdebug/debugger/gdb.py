@@ -213,8 +213,8 @@ class GdbTarget(Kept):
         async with self._lock:
             self._require("lend", TargetState.STOPPED)
             self._lent = True
-            self._keeper.lent()
-            await self._connection.command(f"{Command.LEND} {signal}", deadline)
+            told = await self._connection.command(f"{Command.LEND} {signal}", deadline)
+            self._keeper.lent(told.payload)
 
     async def take_back(self, deadline: Deadline) -> None:
         async with self._lock:

@@ -45,10 +45,13 @@ class Keeper:
     def has(self, name: str) -> bool:
         return name in self._stops
 
-    def lent(self) -> None:
-        """The process was let go for a checkpoint: its GDB has ended all frozen copies."""
-        for name in [name for name, (frozen, _) in self._taken.items() if frozen]:
-            del self._stops[name], self._taken[name]
+    def lent(self, told: MiTuple) -> None:
+        """The process was let go for a checkpoint, for which its GDB has ended all frozen copies.
+        told: what it still has."""
+        rows = told.list("snapshots").tuples() if "snapshots" in told else ()
+        left = {row.text("name"): row.number("bytes") for row in rows}
+        self._stops = {name: stop for name, stop in self._stops.items() if name in left}
+        self._taken = {name: (0, left[name]) for name in self._stops}
 
     def sizes(self) -> dict[str, int]:
         """By snapshot, the bytes that only it holds; whatever the process does meanwhile."""

@@ -11,7 +11,8 @@
     Make the process what it was. {problems=[...], written}: where there are problems nothing was
     done; nor is anything with `check`, which only says what the problems are.
 -crdebug-forget NAME|all
-    Frozen copies also end when the process is lent, for a checkpoint.
+    Also when the process is lent, for a checkpoint: all but the latest, if it is small enough to be
+    copied then.
 -crdebug-kept
     {snapshots=[{name, bytes, way}]}, the oldest first. bytes: what only it holds now.
 
@@ -31,6 +32,7 @@ it was another thread that had hit the breakpoint, that one is led over it when 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 
@@ -85,7 +87,7 @@ from .memory import (
     layout_problem,
     read_content,
 )
-from .picture import Picture
+from .picture import SHARE_TO_COPY, Picture, free_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,6 +98,7 @@ if TYPE_CHECKING:
 
 OWN_STOPS = {0, SIGSTOP, int(signal.SIGTRAP), int(signal.SIGINT)}
 FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
+THAWED = 256 << 20  # bytes, read in half a second: a snapshot that may outlast a checkpoint
 LOG = "/run/crdebug/time/"  # memory that goes on being written when everything else goes back
 
 
@@ -169,6 +172,7 @@ def about_to_get(tid: int) -> str | None:
 class Snapshot:
     def __init__(self, ranges: Sequence[str], most: int | None = None) -> None:
         self.process = pid, _ = process()
+        self.most = free_memory() // SHARE_TO_COPY if most is None else most
         for thread in threads():
             name = about_to_get(thread.ptid[1])
             if name is not None:
@@ -196,7 +200,7 @@ class Snapshot:
         with Memory(pid) as memory:
             tid, state = next(iter(self.threads.items()))
             base, settled = latest.get("chunks", {}), state.settled(memory)
-            self.picture = Picture(memory, tid, settled, self.areas, shared, same, base, most)
+            self.picture = Picture(memory, tid, settled, self.areas, shared, same, base, self.most)
         latest["chunks"] = self.picture.chunks
 
     def end(self) -> None:
@@ -431,28 +435,32 @@ class Forget(gdb.MICommand):
         return {}
 
 
-def end_frozen() -> None:
-    """CRIU can dump no process that this GDB holds."""
-    for name, each in list(kept.items()):
-        if each.picture.frozen is not None:
-            del kept[name]
+def end_frozen() -> Answer:
+    """CRIU can dump no process that this GDB holds: the latest snapshot is copied if it is small,
+    the others end. Answers what is left, as -crdebug-kept does."""
+    for name, each in reversed(list(kept.items())):
+        if each.picture.frozen is None:
+            continue
+        if name == next(reversed(kept)) and each.picture.held_bytes <= min(each.most, THAWED):
+            with contextlib.suppress(OSError):
+                each.picture.thaw()
+                continue
+        del kept[name]
     end_all()
-    if not kept:
-        latest.clear()
+    latest.clear()
+    return {"snapshots": rows()}
+
+
+def rows() -> list[Answer]:
+    return [
+        {"name": name, "bytes": str(each.picture.own_bytes), "way": each.picture.way}
+        for name, each in kept.items()
+    ]
 
 
 class Kept(gdb.MICommand):
     def invoke(self, arguments: list[str]) -> Answer:
-        return {
-            "snapshots": [
-                {
-                    "name": name,
-                    "bytes": str(each.picture.own_bytes),
-                    "way": each.picture.way,
-                }
-                for name, each in kept.items()
-            ]
-        }
+        return {"snapshots": rows()}
 
 
 preparations.append(lead_over)

@@ -76,7 +76,7 @@ def since_last(pid: int, held: int) -> int:
 
 class Picture:
     """shared: mappings to keep besides. same: those whose content must be the same when it is put
-    back. most: bytes that may be copied, None for a share of what is free. Raises GdbError."""
+    back. most: bytes that may be copied. Raises GdbError."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Picture:
         shared: list[Area],
         same: list[Area],
         base: Mapping[int, bytes],
-        most: int | None,
+        most: int,
     ) -> None:
         self.why_not = ""
         self.frozen: Frozen | None = None
@@ -110,8 +110,7 @@ class Picture:
             self.changed += since_last(memory.pid, self.frozen.held_bytes())
             self.changed += self.frozen.table_bytes()
 
-    def check_bound(self, memory: Memory, chosen: Iterable[Area], most: int | None) -> None:
-        bound = free_memory() // SHARE_TO_COPY if most is None else most
+    def check_bound(self, memory: Memory, chosen: Iterable[Area], bound: int) -> None:
         size = 0
         for area in chosen:
             size += sum(end - start for start, end in memory.extents(area))
@@ -130,9 +129,24 @@ class Picture:
         return self.same.chunks | self.content.chunks
 
     @property
+    def held_bytes(self) -> int:
+        """What its frozen copy has."""
+        return 0 if self.frozen is None else self.frozen.held_bytes()
+
+    def thaw(self) -> None:
+        """Copy what the frozen copy has, which can end then. Raises OSError."""
+        if self.frozen is None:
+            return
+        own = [each for each in self.areas if is_own_memory(each)]
+        with Memory(self.frozen.tid) as memory:
+            found, size = read_content(memory, own, {})
+        self.content.areas.extend(own)
+        self.content.chunks.update(found.chunks)
+        self.changed, self.areas, self.frozen = size, [], None
+
+    @property
     def size(self) -> int:
-        held = 0 if self.frozen is None else self.frozen.held_bytes()
-        return held + sum(map(len, self.chunks.values()))
+        return self.held_bytes + sum(map(len, self.chunks.values()))
 
     @property
     def own_bytes(self) -> int:

@@ -17,36 +17,39 @@ def soon() -> Deadline:
     return Deadline(60.0)
 
 
-GONE = tuple(f"rank {rank}: there is no snapshot 'here' of this process" for rank in range(2))
+def gone(name: str) -> tuple[str, ...]:
+    return tuple(f"rank {rank}: there is no snapshot '{name}' of this process" for rank in range(2))
 
 
-async def test_a_checkpoint_ends_snapshots_and_so_does_a_restart() -> None:
+async def test_a_checkpoint_leaves_the_latest_snapshot_and_a_restart_none() -> None:
     program, heard = build("threads"), Heard()
     async with session(program, "--steps", 40, "--rest-us", 0, ranks=2, heard=heard) as job:
         await job.add_breakpoint(job.ranks, "work_step")
         await job.resume(job.ranks)
         snapshots = Snapshots(job.group)
-        assert all(each.frozen for each in (await snapshots.keep("here", soon())).ranks.values())
+        await snapshots.keep("before", soon())
+        await job.resume(job.ranks)
+        taken = await snapshots.keep("here", soon())
+        assert all(each.frozen for each in taken.ranks.values())
+        before = await look(job)
         for _ in range(4):
             await job.resume(job.ranks)
-        assert snapshots.has("here")
+        assert snapshots.has("before")
         checkpoint = await job.checkpoint()
         there = await look(job)
-        assert not snapshots.has("here")
-        assert await snapshots.obstacles("here", soon()) == GONE
-        await snapshots.keep("here", soon())
-        for _ in range(3):
-            await job.resume(job.ranks)
+        assert not snapshots.has("before")
+        assert await snapshots.obstacles("before", soon()) == gone("before")
+        assert snapshots.has("here")
         await snapshots.put_back("here", soon())
-        there.expect_same(await look(job), "a checkpoint and a way back")
+        before.expect_same(await look(job), "a checkpoint and a way back")
         await job.checkpoint()  # of a process that was put back
-        there.expect_same(await look(job), "a checkpoint in the past")
+        before.expect_same(await look(job), "a checkpoint in the past")
         for _ in range(3):
             await job.resume(job.ranks)
 
         await job.restart(checkpoint.number)
         assert not there.differences_after_restart(await look(job))
-        assert await snapshots.obstacles("here", soon()) == GONE
+        assert await snapshots.obstacles("here", soon()) == gone("here")
         with pytest.raises(Refused, match="no snapshot 'here' of this process"):
             await snapshots.put_back("here", soon())
         before = await look(job)
