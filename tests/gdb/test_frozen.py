@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import shutil
@@ -18,8 +19,9 @@ from past import PARTS, Look, Open, look, run, run_to_end, step_number
 from processes import PROGRAMS, Process, kill_gdb, number, soon
 
 from crdebug.base.errors import GdbDied, GdbError, Refused
+from crdebug.base.events import StopReason
 from crdebug.debugger.gdb import GdbTarget
-from crdebug.debugger.target import BreakpointRequest, Target
+from crdebug.debugger.target import BreakpointRequest, Target, TargetState
 from crdebug.gdbscripts.wire import FROZEN
 from crdebug.node import proc
 from harness.nobody import become, needs_root, public  # noqa: F401
@@ -47,12 +49,23 @@ OpenMoves = Callable[..., Awaitable[GdbTarget]]
 @pytest.fixture(scope="session")
 def moves(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """programs/moves.c, compiled; and a file for it."""
+    executable = compiled("moves", tmp_path_factory)
+    (executable.parent / "content").write_bytes(random.Random(1).randbytes(64 * 4096))
+    return executable
+
+
+@pytest.fixture(scope="session")
+def blocks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """programs/blocks.c, compiled."""
+    return compiled("blocks", tmp_path_factory)
+
+
+def compiled(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     compiler = shutil.which("cc")
     assert compiler is not None
-    executable = tmp_path_factory.mktemp("programs") / "moves"
+    executable = tmp_path_factory.mktemp("programs") / name
     argv = [compiler, "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(executable)]
-    subprocess.run([*argv, PROGRAMS / "moves.c"], check=True)
-    (executable.parent / "content").write_bytes(random.Random(1).randbytes(64 * 4096))
+    subprocess.run([*argv, PROGRAMS / f"{name}.c"], check=True)
     return executable
 
 
@@ -171,6 +184,33 @@ async def test_neither_the_program_nor_a_look_at_its_processes_sees_the_copies(
         assert Path(f"/proc/{thread_of(pid)}/oom_score_adj").read_text() == "1000\n"
     assert not set(copies(target)) & set(proc.processes_in_namespace_of(process.pid))
     assert (await run_to_end(target)).detail == "0"
+
+
+async def test_a_call_that_is_interrupted_for_a_copy_goes_on_as_if_it_had_not_been(
+    blocks: Path, past_processes: list[Process]
+) -> None:
+    process, chance = Process(blocks, "40"), random.Random(7)
+    past_processes.append(process)
+    home = resources.files("crdebug.gdbscripts")
+    target = await GdbTarget.launch(0, soon(), scripts=[Path(str(home / "load.py"))])
+    try:
+        await target.console(PARTS, soon())
+        await target.attach(process.pid, soon())
+        process.signal(signal.SIGUSR1)
+        interrupted = set()
+        while target.state is not TargetState.EXITED:
+            await target.resume(soon())
+            await asyncio.sleep(chance.uniform(0.001, 0.02))  # anywhere in its calls
+            stop = await target.interrupt(soon())
+            if stop.reason is StopReason.EXITED:
+                break
+            interrupted.add(await target.evaluate("$orig_rax", soon()))
+            await target.keep("a", (), soon())
+        assert target.last_stop is not None
+        assert target.last_stop.detail == "0"
+        assert len(interrupted) > 5
+    finally:
+        await target.close(soon())
 
 
 def thread_of(pid: int) -> int:
