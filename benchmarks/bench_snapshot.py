@@ -141,10 +141,10 @@ async def in_job(program: Path, mib: int, kind: str) -> Stops:
         interlude, pid = history.interlude, session.group[0].pid
         assert pid is not None
 
-        async def watched() -> float:
+        async def watched(since: float) -> float:
             stops.at.append(time.clock_gettime(time.CLOCK_MONOTONIC))
             try:
-                return await interlude()
+                return await interlude(since)
             finally:
                 stops.look(pid, mib)
 

@@ -1,10 +1,10 @@
 """Random ways back end where a full trace says, and the program's memory is what it was there.
 
-Each program is traced line by line over a stretch of its past; then ways back of all kinds are
-drawn, from random places of it. What a way leads to is compared with the trace, byte for byte;
-every now and then the job is restarted from a checkpoint as well, to come to the same place by a
-fresh replay. Where OpenMP's threads have worked together since the last MPI call, a way is refused,
-in words, and counts for nothing.
+Each program runs with snapshots at random moments, and is traced line by line over a stretch of
+its past; then ways back of all kinds are drawn, from random places of it. What a way leads to is
+compared with the trace, byte for byte; every now and then the job is restarted from a checkpoint as
+well, to come to the same place by a fresh replay. Where OpenMP's threads have worked together since
+the last MPI call, a way is refused, in words, and counts for nothing.
 
 CRDEBUG_TEST_SEED draws other ways, CRDEBUG_TEST_WAYS more or fewer.
 """
@@ -24,7 +24,7 @@ from crdebug.base.ranks import RankSet
 from crdebug.session import Session
 from harness.programs import build
 from harness.traces import Spot, Watcher, before_line, call_of, entry_before, variables, with_unset
-from harness.travel import history, recorded, run_to
+from harness.travel import history, recorded, run_to, snapshots_at_random
 
 SEED = int(os.environ.get("CRDEBUG_TEST_SEED", "1"))
 MANY = int(os.environ.get("CRDEBUG_TEST_WAYS", "1000"))
@@ -105,13 +105,13 @@ class Ways:
         goal: int | None
         if kind == "step":
             times = self.chance.randint(1, 3)
-            if number < times:
-                return False
+            if number <= times:
+                return False  # the first place may be in the middle of a line
             await self.at(number)
             await self.past.reverse(kind, focus, times)
             await self.expect(number - times)
         elif kind == "next":
-            if (goal := before_line(trace, number)) is None:
+            if not (goal := before_line(trace, number)):
                 return False
             await self.at(number)
             await self.past.reverse(kind, focus)
@@ -183,6 +183,7 @@ async def _ways(program: Program, count: int) -> Counter[str]:
     executable = build(program.name, flags=program.flags)
     async with recorded(executable, *program.arguments, ranks=program.ranks) as job:
         past = history(job)
+        snapshots_at_random(job, random.Random(f"{SEED} {program.name} snapshots"), 0.5)
         await run_to(job, focus, program.begin, program.condition)
         await job.checkpoint()
         start = past.now(focus).tick

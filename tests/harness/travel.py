@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
+from random import Random
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.events import GroupStopped, StopReason
@@ -34,6 +35,26 @@ async def recorded(
 def history(job: Session) -> History:
     assert job.history is not None
     return job.history
+
+
+def snapshots_at_random(job: Session, chance: Random, longest: float = 0.15) -> list[bool]:
+    """Have the job stopped for a snapshot at random moments, wherever it is, while it runs by
+    `resume`; and for nothing else.
+
+    longest: seconds between two of them.  Returns whether each could be taken, which grows.
+    """
+    past, begin_run, taken = history(job), history(job).begin_run, list[bool]()
+
+    async def begin() -> float:
+        await begin_run()
+        return chance.uniform(0.01, longest)
+
+    async def interlude(since: float) -> float:
+        taken.append(await past.traveller.near.keep(past.traveller.cut()) is not None)
+        return chance.uniform(0.01, longest)
+
+    past.begin_run, past.interlude = begin, interlude  # type: ignore[method-assign]
+    return taken
 
 
 async def run_to(job: Session, rank: int, location: str, condition: str = "") -> GroupStopped:
