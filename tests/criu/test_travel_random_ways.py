@@ -23,7 +23,16 @@ from crdebug.base.errors import CrdebugError
 from crdebug.base.ranks import RankSet
 from crdebug.session import Session
 from harness.programs import build
-from harness.traces import Spot, Watcher, before_line, call_of, entry_before, variables, with_unset
+from harness.traces import (
+    Spot,
+    Watcher,
+    before_line,
+    begins_line,
+    call_of,
+    entry_before,
+    variables,
+    with_unset,
+)
 from harness.travel import history, recorded, run_to, snapshots_at_random
 
 SEED = int(os.environ.get("CRDEBUG_TEST_SEED", "1"))
@@ -198,8 +207,10 @@ async def _ways(program: Program, count: int) -> Counter[str]:
         await past.mark("m0", focus)
         while len(trace) < program.length:
             await job.step(RankSet.of([focus]))
-            trace.append(await watcher.look())
-            await past.mark(f"m{len(trace) - 1}", focus)
+            spot = await watcher.look()
+            if begins_line(trace, spot):
+                await past.mark(f"m{len(trace)}", focus)
+                trace.append(spot)
         ways = Ways(job, watcher, program, with_unset(trace), f"{SEED} {program.name}")
         await ways.many(count)
         return ways.done

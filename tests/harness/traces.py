@@ -139,6 +139,13 @@ def with_unset(trace: Sequence[Spot]) -> list[Spot]:
     return told
 
 
+def begins_line(trace: Sequence[Spot], spot: Spot) -> bool:
+    """Is this, which comes after the trace, the beginning of a line? `step` stops too in the second
+    half of one, where a function that it calls has returned: in `{ f(); }`, at the end."""
+    before = next((each for each in reversed(trace) if each.depth <= spot.depth), None)
+    return before is None or (before.depth, before.line) != (spot.depth, spot.line)
+
+
 def before_line(trace: Sequence[Spot], at: int) -> int | None:
     """Where reverse-next leads from the place of that number: over calls, and out to the caller."""
     depth = trace[at].depth
