@@ -205,7 +205,7 @@ class History:
         if due.snapshot:
             near = self.traveller.near
             async with self._busy:
-                await near.keep(self.traveller.cut())
+                await near.keep(self.traveller.cut(), further=True)
             self.costs.snapshots.cost(COPYING * near.changed)
         return self._pauses.begin(self.every)
 

@@ -31,13 +31,18 @@ _PATIENCE = 2.0  # seconds for the launcher to pass on what the ranks have writt
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """output: how much the job had written.  input: and was sent.  at: seconds of run before."""
+    """output: how much the job had written.  input: and was sent.  at: seconds of run before.
+
+    way: the snapshots from which the job had come there by going forward, by name, the last one at
+    the end.  further: taken on the way, where the ranks happened to be."""
 
     base: Base
     output: tuple[int, ...]
     input: int
     at: float
     copied: bool
+    way: tuple[str, ...] = ()
+    further: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,7 @@ class Near:
         self._kept: list[_Kept] = []
         self._holdings = Holdings()
         self._count = 0
+        self._way: tuple[str, ...] = ()  # to where the job is, see _Kept
 
     def bases(self) -> list[Base]:
         incarnation = self._job.record.incarnation
@@ -108,10 +114,33 @@ class Near:
         """Is there a snapshot of that name, of this incarnation?"""
         return any(base.kept == name for base in self.bases())
 
-    async def keep(self, cut: tuple[int, ...]) -> Base | None:
-        """Keep the stopped job as it is; None if that cannot be, for the reason `why_not`."""
-        for known in self.bases():
-            if (known.cut, known.branch) == (cut, self._job.record.branch):
+    def before_here(self) -> list[Base]:
+        """Those from which the job has come to where it is by going forward, the last one first."""
+        return self._on(self._way)
+
+    def before(self, name: str) -> list[Base]:
+        """The same, of a snapshot's place; without that snapshot."""
+        return next((self._on(each.way) for each in self._kept if each.base.kept == name), [])
+
+    def _on(self, way: tuple[str, ...]) -> list[Base]:
+        branch = self._job.record.branch
+        known = {base.kept: base for base in self.bases() if base.branch == branch}
+        return [known[name] for name in reversed(way) if name in known]
+
+    def came_from(self, name: str) -> None:
+        """A rank was taken back to a snapshot, and went on from there: by other means than ours."""
+        ways = (each.way for each in self._kept if each.base.kept == name)
+        self._way = next(((*way, name) for way in ways), ())
+
+    async def keep(self, cut: tuple[int, ...], *, further: bool = False) -> Base | None:
+        """Keep the stopped job as it is; None if that cannot be, for the reason `why_not`.
+
+        further: it may have gone on since a snapshot at the same clocks, between two MPI calls.
+        """
+        for each in self._kept if not further else ():
+            known = each.base
+            here = known in self.bases() and not each.further
+            if here and (known.cut, known.branch) == (cut, self._job.record.branch):
                 return known
         await self._forget_others()
         self.changed = 0
@@ -121,6 +150,7 @@ class Near:
         base = Base(
             cut,
             kept=name,
+            order=self._count,
             incarnation=record.incarnation,
             branch=record.branch,
             leaving=self._leaving(),
@@ -138,7 +168,8 @@ class Near:
         self.changed = taken.changed_most if self._kept and taken.frozen else 0
         sizes = self._job.output_sizes(), self._job.input_size()
         copied = not taken.frozen
-        self._kept.append(_Kept(base, *sizes, now, copied))
+        self._kept.append(_Kept(base, *sizes, now, copied, self._way, further))
+        self._way = (*(each.kept for each in reversed(self.before_here())), name)
         self._holdings.taken(name, now, taken.bytes, taken.changed, copied)
         return base
 
@@ -205,6 +236,7 @@ class Near:
             await self._snapshots.put_back(
                 base.kept, self._deadline(), lambda: self._half_back(kept)
             )
+            self.came_from(base.kept)
         except CrdebugError:
             await self._forget(kept)
             raise

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
 from crdebug.attached.job import AttendedJob
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, GdbError, Interrupted, NotAvailable
-from crdebug.base.events import Event, GroupStopped, RankStopped, StopReason
+from crdebug.base.events import Event, GroupStopped, Progress, RankStopped, StopReason
 from crdebug.base.ranks import RankSet
 from crdebug.debugger import own_breakpoints
 from crdebug.debugger.group import TargetGroup
@@ -29,6 +30,7 @@ from crdebug.timeline.messages import Cut
 
 _LOOK = 3.0  # seconds after which a rank that does not move is looked at
 _STANDSTILL = 60.0  # seconds without any rank moving on
+TELL = 10.0  # seconds between two signs of life
 
 
 def diverges(clocks: Sequence[RankClock]) -> bool:
@@ -120,7 +122,8 @@ class Replay:
 
     async def _until_there(self, run: asyncio.Task[GroupStopped]) -> None:
         before: list[tuple[int, int]] = []
-        waited = 0.0
+        waited, begun = 0.0, time.monotonic()
+        told = begun
 
         def over() -> bool:
             at_end = run.done() or self._there() or self._job.broken_off
@@ -138,6 +141,10 @@ class Replay:
                 )
             waited = waited + _LOOK if now == before else 0.0
             before = now
+            if time.monotonic() - told > TELL:
+                told = time.monotonic()
+                phase = f"replay, {told - begun:.0f} s so far: {self._places()}"
+                self._group.subscriber(Progress("back in time", phase))
             with contextlib.suppress(CrdebugError):
                 await Deadline(_LOOK).until(over, "the replay to move on")
 

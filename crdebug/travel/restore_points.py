@@ -20,7 +20,8 @@ class Base:
 
     cut: the clocks in it.  number: of a checkpoint, 0 if there is none.  history: it is one that
     crdebug took of itself.  kept: the name of a snapshot in the debuggers' memory, "" if there is
-    none.
+    none.  order: of snapshots, in which they were taken: of two at the same clocks the later one
+    may lie further on, between two MPI calls.
     incarnation: of the job, when it was taken; a snapshot fits no other.  branch: which line of
     history it belongs to.  leaving: the ranks that are held before they leave their call, behind
     all that it does.
@@ -30,6 +31,7 @@ class Base:
     number: int = 0
     history: bool = False
     kept: str = ""
+    order: int = 0
     incarnation: int = 0
     branch: str = ""
     leaving: frozenset[int] = frozenset()
@@ -55,7 +57,7 @@ def below(bases: Iterable[Base], cut: Cut) -> list[Base]:
     The least way to run counts; of two that are equally far, the one in memory is faster.
     """
     fit = [base for base in bases if is_before(base.cut, cut)]
-    return sorted(fit, key=lambda base: (sum(base.cut), bool(base.kept)), reverse=True)
+    return sorted(fit, key=lambda base: (sum(base.cut), bool(base.kept), base.order), reverse=True)
 
 
 def is_before(first: Sequence[int], second: Sequence[int]) -> bool:

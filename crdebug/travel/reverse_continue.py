@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,14 +25,14 @@ from crdebug.debugger import own_breakpoints
 from crdebug.debugger.in_c import number_in_c
 from crdebug.gdbscripts.wire import Reach, place_of
 from crdebug.timeline.messages import Cut
-from crdebug.travel.replay import ended, moved, quiet
+from crdebug.travel.replay import TELL, ended, moved, quiet
 from crdebug.travel.restore_points import StartOfHistory, below
 from crdebug.travel.reverse_step import Reverse
 from crdebug.travel.seek import Traveller
 
 _NUMBERED = (StopReason.BREAKPOINT, StopReason.WATCHPOINT, StopReason.CATCHPOINT)
 _WANTED = (*_NUMBERED, StopReason.SIGNAL, StopReason.OTHER)
-_STANDSTILL = 60.0  # seconds without the rank moving on
+_STANDSTILL = 60.0  # seconds without any rank moving on
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,16 +314,28 @@ class Stops:
             return found
 
     async def _until(self, run: asyncio.Task[GroupStopped], focus: int, place: int) -> None:
-        clock = self._traveller.clock(focus)
+        """As long as any rank moves on: the focused one may wait in a call for another one."""
+        begun = told = time.monotonic()
         while not run.done() and not self._arrived(focus, place):
-            now = moved(clock)
+            now = self._moved()
             await Deadline(_STANDSTILL).until(
                 lambda now=now: (  # type: ignore[misc]
-                    run.done() or self._arrived(focus, place) or moved(clock) != now
+                    run.done() or self._arrived(focus, place) or self._moved() != now
                 ),
                 "the replay to move on",
                 ranks=RankSet.of([focus]),
             )
+            if time.monotonic() - told > TELL:
+                told = time.monotonic()
+                phase = f"the replay takes {told - begun:.0f} s so far"
+                self._traveller.tell(Progress("back in time", phase))
+
+    def _moved(self) -> list[tuple[int, int]]:
+        found = []
+        for clock in self._traveller.clocks():
+            with contextlib.suppress(ProcessLookupError):  # it has ended
+                found.append(moved(clock))
+        return found
 
     def _arrived(self, focus: int, place: int) -> bool:
         state = self._traveller.clock(focus).read()

@@ -1,16 +1,17 @@
 """Reverse execution of one rank: back by lines and instructions, over as many MPI calls as needed.
 
 Between two MPI calls a rank runs alone, so that piece of its history can be run again and again
-without the others: from the origin, a snapshot at the return of the call before. The walker in the
-rank's GDB does that (gdbscripts/stepper/commands.py). What it looks for may lie before the origin;
-then the search goes on in the piece before, at whose end the rank stands at the entry of the next
-call.
+without the others: from the origin, a snapshot at the return of the call before. Where that piece
+is long, a snapshot in the middle of it is tried first, the last one that the rank has come from;
+then those before, if what is looked for is not behind it. The walker in the rank's GDB does that
+(gdbscripts/stepper/commands.py). What it looks for may lie before the origin; then the search goes
+on in the piece before, at whose end the rank stands at the entry of the next call.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -29,7 +30,7 @@ from crdebug.native.recorder import clock as layout
 from crdebug.node import in_flight, proc
 from crdebug.timeline.messages import Cut
 from crdebug.travel.dead_ends import DEADLY
-from crdebug.travel.restore_points import StartOfHistory
+from crdebug.travel.restore_points import Base, StartOfHistory
 from crdebug.travel.seek import Traveller
 
 T = TypeVar("T")
@@ -42,7 +43,8 @@ _LONG = Deadline(FOR_EVER)  # for a walk, see Reverse._walked
 class _Origin:
     """Where the walker starts from. name: of the snapshot.  now: the rank's clock behind it, at all
     the places that can be reached from it.  output: how much the job had written there.  ways: see
-    Traveller; when it was made."""
+    Traveller; when it was made.  within: the snapshot in the middle of the piece at whose place it
+    is, "" where the piece begins."""
 
     focus: int
     name: str
@@ -50,6 +52,7 @@ class _Origin:
     now: int
     output: tuple[int, ...]
     ways: int
+    within: str = ""
 
 
 class Reverse:
@@ -100,7 +103,7 @@ class Reverse:
         now = self._traveller.cut()[focus]
         if now % 2:
             return await self.to_end(focus, now - 1), False
-        await self._have_origin(focus, now)
+        await self._have_origin(focus, now, whole=True)
         found = await self._from_origin(
             focus, lambda rank: stepper.here(rank, self._walk_origin(), _LONG)
         )
@@ -134,12 +137,14 @@ class Reverse:
 
     # ---- the pieces of history --------------------------------------------------------------
 
-    async def _have_origin(self, focus: int, now: int) -> None:
-        """See that the present stop can be come to from an origin in this process."""
+    async def _have_origin(self, focus: int, now: int, *, whole: bool = False) -> None:
+        """See that the present stop can be come to from an origin in this process. whole: from
+        where the piece begins."""
         origin = self._origin
         if (
             origin is not None
             and (origin.focus, origin.now) == (focus, now)
+            and not (whole and origin.within)
             and origin.ways == self._traveller.ways
             and origin.incarnation == self._traveller.job.record.incarnation
             and (origin.name == _ALONE or self._traveller.near.has(origin.name))
@@ -149,7 +154,11 @@ class Reverse:
             if self._before_crash(focus):
                 await self._meet(focus, await self.recall(focus))
             return
-        await self.to_state(focus, now, await self.recall(focus))
+        state = await self.recall(focus)
+        near = [] if whole or not now else self._traveller.near.before_here()
+        if not await self._set_origin_within(focus, now, near):
+            await self._set_origin(focus, now)
+        await self._meet(focus, state)
 
     def _before_crash(self, focus: int) -> bool:
         """Is the rank about to get a signal that may end it? From there nothing can be walked."""
@@ -198,6 +207,41 @@ class Reverse:
             focus, name, job.record.incarnation, now, job.output_sizes(), traveller.ways
         )
 
+    async def _set_origin_within(self, focus: int, now: int, near: Sequence[Base]) -> bool:
+        """An origin in the middle of the piece: at the first of these snapshots that is in it, and
+        can be put back. Returns whether there is one."""
+        traveller = self._traveller
+        for base in near:
+            if base.cut[focus] != now:
+                continue
+            try:
+                await traveller.bring_back(base)
+            except (Refused, StoreError):  # it does not fit any more; there may be others
+                continue
+            # where they can have been at the latest, as from an origin where the piece begins
+            await traveller.others_to(traveller.cut_for(focus, now), focus)
+            kept: Base | None = base
+            if traveller.cut() != base.cut:
+                kept = await traveller.near.keep(traveller.cut(), further=True)
+            if kept is not None:
+                job, ways = traveller.job, traveller.ways
+                self._origin = _Origin(
+                    *(focus, kept.kept, job.record.incarnation, now, job.output_sizes(), ways),
+                    within=base.kept,
+                )
+                return True
+        return False
+
+    async def _set_origin_earlier(self, focus: int) -> None:
+        """From an origin in the middle of the piece, to one before; the rank stands where it is."""
+        origin = self._origin
+        assert origin is not None
+        state = await self.recall(focus)
+        near = self._traveller.near.before(origin.within)
+        if not await self._set_origin_within(focus, origin.now, near):
+            await self._set_origin(focus, origin.now)
+        await self._meet(focus, state)
+
     async def _keep_alone(self, focus: int) -> str:
         """A snapshot of this rank only: enough for its own piece of history."""
         target = self._group[focus]
@@ -239,9 +283,24 @@ class Reverse:
     # ---- the walker -------------------------------------------------------------------------
 
     async def _walk(self, focus: int, kind: str, frame: str) -> str | stepper.Earlier:
-        return await self._from_origin(
-            focus, lambda rank: stepper.reverse(rank, self._walk_origin(), kind, frame, _LONG)
-        )
+        """From an origin as late as possible. Raises StartOfHistory."""
+        while True:
+            found: str | stepper.Earlier | None = None
+            try:
+                found = await self._from_origin(
+                    focus,
+                    lambda rank: stepper.reverse(rank, self._walk_origin(), kind, frame, _LONG),
+                )
+            except StartOfHistory:
+                if not self._within:
+                    raise
+            if found is not None and (isinstance(found, str) or not self._within):
+                return found
+            await self._set_origin_earlier(focus)
+
+    @property
+    def _within(self) -> bool:
+        return self._origin is not None and bool(self._origin.within)
 
     async def _from_origin(self, focus: int, walk: Callable[[Target], Awaitable[T]]) -> T:
         """A walk from where the rank stands. Raises StartOfHistory."""
@@ -278,7 +337,9 @@ class Reverse:
         return target
 
     async def _walked(self, focus: int, walk: Callable[[Target], Awaitable[T]]) -> T:
+        assert self._origin is not None
         self._traveller.job.go_on()
+        self._traveller.near.came_from(self._origin.name)
         half_back.begin_steps(self._traveller.job.run_directory)
         target = await self._with_walker(focus)
         walking = asyncio.ensure_future(walk(target))

@@ -251,7 +251,7 @@ class Traveller:
         now = self.cut()[focus]
         there = min(self.frontier[focus], self.tails()[focus])
         if now <= there and focus in group.in_state(TargetState.STOPPED):
-            await self._others_to(self.cut_for(focus, now), focus)
+            await self.others_to(self.cut_for(focus, now), focus)
             others = group.in_state(TargetState.STOPPED) - RankSet.of([focus])
             await show_callers(group, others, self.job.record.layer)
         if all(each.rank == focus for each in stop.cause):
@@ -267,7 +267,7 @@ class Traveller:
     ) -> Replay:
         return Replay(self.job, clocks, cut, focus, also)
 
-    async def _others_to(self, cut: Cut, focus: int) -> None:
+    async def others_to(self, cut: Cut, focus: int) -> None:
         """Take the others on while the focused rank stands."""
         clocks = [clock for clock in self.clocks() if clock.rank != focus]
         here = self.cut()

@@ -43,6 +43,7 @@ PTRACE_PEEKUSER, PTRACE_POKEUSER = 3, 6
 DEBUG_CONTROL = 848 + 7 * 8  # DR7 in struct user of <sys/user.h>
 RSI, RDI, SP = 4, 5, 7  # DWARF's numbers of registers
 PROBE = 4096
+WORKS = 0.02  # of the time: who works less only looks whether what it waits for is there
 PATIENCE = 50  # looks at a sleeping thread, 20 ms each (native/stepper/walk_wait.c)
 TRACE = 1 << 16  # instructions of one level to remember at most
 LONGEST_ENDING = 32  # instructions of `_exit`, in any libc
@@ -228,12 +229,12 @@ def symbol_at(address: int) -> str:
 
 
 class Engine:
-    """Walks one thread. memory: the process's. seconds: how long it may sleep; while it works, only
-    the user's interrupt limits it."""
+    """Walks one thread. memory: the process's. seconds: how long it may sleep; while it works, if
+    only now and then, only the user's interrupt limits it."""
 
     def __init__(self, library: ctypes.CDLL, memory: Memory, tid: int, seconds: float) -> None:
         self.library = library
-        self.tid = tid
+        self.pid, self.tid = memory.pid, tid
         self.seconds = seconds
         self.begin()
         self.passed = passed_signals()
@@ -250,9 +251,18 @@ class Engine:
         self.probes: list[Probe] = []
 
     def begin(self) -> None:
-        """Begin a period, at whose end the thread must have worked most of the time."""
+        """Begin a period, at whose end the thread must have worked now and then."""
         self.deadline = time.monotonic() + self.seconds
         self.looks = self.asleep = 0
+        self.worked = self.work()
+
+    def work(self) -> float:
+        """Seconds that the thread has had of a processor; 0 where the kernel does not tell."""
+        try:
+            with open(f"/proc/{self.pid}/task/{self.tid}/schedstat") as file:
+                return int(file.read().split()[0]) / 1e9
+        except (OSError, ValueError, IndexError):
+            return 0.0
 
     def on_tick(self, asleep: int) -> int:
         if os.getppid() != CRDEBUG:  # GDB sees the end of its input only after this command
@@ -265,7 +275,8 @@ class Engine:
             return 1
         self.looks, self.asleep = self.looks + 1, self.asleep + (asleep > 0)
         if time.monotonic() > self.deadline:
-            if 2 * self.asleep > self.looks:
+            works = self.work() - self.worked > WORKS * self.seconds
+            if 2 * self.asleep > self.looks and not works:
                 self.problem = OutOfTime(
                     f"not found, after {self.hits} passages: it sleeps on the way, for something "
                     "that does not happen while a rank goes back within an MPI tick; 'goto tick "

@@ -111,10 +111,24 @@ async def test_who_sleeps_on_the_way_is_told_with_what_to_do(program: Path) -> N
         await process.run_to("leaf", "x == 15001")
         # As what it waits for would be: nobody does it while the rank is taken back.
         await process.target.console(f"python {_ASLEEP}", soon())
+        await process.target.console(f"python {_IDLE}", soon())
         with pytest.raises(GdbError, match=r"not found, after \d+ passages: it sleeps.*goto tick"):
             await process.back("next", "--seconds 0.001")
 
 
+async def test_who_rests_between_its_work_goes_on(program: Path) -> None:
+    async with walked(program) as process:
+        await process.target.console("set var trips = 20000", soon())
+        await process.target.forget(ORIGIN, soon())
+        await process.target.keep(ORIGIN, (), soon())
+        await process.run_to("leaf", "x == 15001")
+        where = await process.where()
+        await process.target.console(f"python {_ASLEEP}", soon())
+        await process.back("next", "--seconds 0.001")
+        assert await process.where() != where
+
+
+_IDLE = "Engine.work = lambda self: 0.0"
 # The walker's looks find the thread asleep.
 _ASLEEP = (
     "from crdebug_gdb.stepper.engine import Engine;"

@@ -50,7 +50,7 @@ def snapshots_at_random(job: Session, chance: Random, longest: float = 0.15) -> 
         return chance.uniform(0.01, longest)
 
     async def interlude(since: float) -> float:
-        taken.append(await past.traveller.near.keep(past.traveller.cut()) is not None)
+        taken.append(await past.traveller.near.keep(past.traveller.cut(), further=True) is not None)
         return chance.uniform(0.01, longest)
 
     past.begin_run, past.interlude = begin, interlude  # type: ignore[method-assign]
