@@ -68,7 +68,7 @@ class ThreadRecord:
 class RankRecord:
     """pid: in the job's PID namespace; 0 if the rank had ended. location: for people.
     threads: empty without a debugger. selected: the TID of the debugger's thread, 0 if there was
-    none. now: the rank's clock in half ticks, see crdebug.timeline.calls; 0 if its MPI calls were
+    none. now: the rank's clock in half ticks, see crdebug.base.instant; 0 if its MPI calls were
     not recorded."""
 
     rank: int

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from crdebug.base.events import GroupStopped
+from crdebug.base.instant import Cut
 from crdebug.base.ranks import RankSet
 from crdebug.debugger.answers import Answers
 
@@ -233,7 +234,7 @@ class Snapshots:
 
     focus: int
     stock: Stock
-    marks: tuple[tuple[str, tuple[int, ...]], ...]
+    marks: tuple[tuple[str, Cut], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from crdebug.acquire.symbols import find_symbols
 from crdebug.base.errors import NotAvailable, Refused
+from crdebug.base.instant import BEGINNING, Instant
 from crdebug.base.ranks import RankSet
 from crdebug.job.holds import Hold
 from crdebug.native.recorder import clock as layout
@@ -57,7 +58,7 @@ class RankClock:
             raise self._what_it_means(error) from None
         return Clock.parse(data)
 
-    def set_stop(self, stop: int) -> None:
+    def set_stop(self, stop: Instant) -> None:
         """Where the rank is to hold: before its clock moves on from this value."""
         self._write(layout.STOP_OFFSET, stop.to_bytes(8, "little"))
 
@@ -138,7 +139,7 @@ def leaving(clocks: Iterable[RankClock]) -> frozenset[int]:
     for clock in clocks:
         with contextlib.suppress(ProcessLookupError):
             state = clock.read()
-            if state.now % 2 and state.held is Held.AT_STOP:
+            if state.now.inside and state.held is Held.AT_STOP:
                 found.add(clock.rank)
     return frozenset(found)
 
@@ -220,13 +221,13 @@ def _write(file: FileIO, place: int, data: bytes) -> None:
     os.pwrite(file.fileno(), data, place)
 
 
-def end(log: Path) -> int:
-    """The clock of a rank that has ended; 0 if it has no log."""
+def end(log: Path) -> Instant:
+    """The clock of a rank that has ended; the beginning if it has no log."""
     try:
         with open(log, "rb", buffering=0) as file:
             return layout.LogHeader.parse(os.pread(file.fileno(), layout.LOG_SIZE, 0)).tail_now
     except (FileNotFoundError, NotAvailable):
-        return 0
+        return BEGINNING
 
 
 def replace(run: Path, by: Path, keep: Path) -> None:

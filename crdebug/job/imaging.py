@@ -230,7 +230,7 @@ class Imaging(Restoring):
             host_resources.write(noted, draft.run)
         frozen = Frozen(
             inside={hold.rank: proc.inner_pid(hold.pid) for hold in job.holds},
-            now={each.rank: each.read().now for each in clocks.find(job.holds, record.layer)},
+            now={each.rank: int(each.read().now) for each in clocks.find(job.holds, record.layer)},
             saved=saved,
             programs=mapped_programs(pids),
         )

@@ -115,7 +115,7 @@ def _inside_mpi(history: History | None, ranks: RankSet) -> RankSet:
     inside = set()
     for clock in history.traveller.clocks():
         with contextlib.suppress(ProcessLookupError):
-            if clock.read().now % 2:
+            if clock.read().now.inside:
                 inside.add(clock.rank)
     return ranks & RankSet.of(inside)
 

@@ -11,21 +11,22 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from crdebug.base.errors import BadInput, Refused
+from crdebug.base.instant import Cut
 
 MAIN = "main"
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A future. parent: the branch that it left; cut: where, in half ticks of each rank; end: how
-    far the job has come on it."""
+    """A future. parent: the branch that it left; cut: where; end: how far the job has
+    come on it."""
 
     name: str
     parent: str | None = None
-    cut: tuple[int, ...] = ()
+    cut: Cut = ()
     created: datetime | None = None
     note: str = ""
-    end: tuple[int, ...] = ()
+    end: Cut = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +36,7 @@ class Branches:
     current: str = MAIN
     known: Mapping[str, Branch] = field(default_factory=lambda: {MAIN: Branch(MAIN)})
 
-    def add(
-        self, cut: tuple[int, ...], created: datetime, *, name: str = "", note: str = ""
-    ) -> Branches:
+    def add(self, cut: Cut, created: datetime, *, name: str = "", note: str = "") -> Branches:
         """A branch that leaves the current one at a cut; the job is on it then.
 
         Without a name it gets one: branch-1, branch-2... Raises BadInput for a name that is taken.
@@ -52,7 +51,7 @@ class Branches:
         branch = Branch(name, self.current, cut, created, note, cut)
         return Branches(name, {**self.known, name: branch})
 
-    def reached(self, cut: tuple[int, ...]) -> Branches:
+    def reached(self, cut: Cut) -> Branches:
         """The job was at a cut of the current branch. Two consistent cuts joined are one again."""
         branch = self.get(self.current)
         end = tuple(map(max, branch.end or cut, cut))
@@ -90,7 +89,7 @@ class Branches:
             found.append(self.get(found[-1].parent))
         return tuple(reversed(found))
 
-    def common(self, one: str, other: str) -> tuple[int, ...] | None:
+    def common(self, one: str, other: str) -> Cut | None:
         """The cut up to which two branches have the same history; None if one has all of the other.
 
         The cut is the least of those where either line left the other; on each rank.
@@ -118,7 +117,7 @@ def branches_text(branches: Branches, focus: int = 0) -> str:
         here = "*" if branch.name == branches.current else " "
         told = [f"{here} {'  ' * depth}{branch.name}"]
         if branch.parent is not None and focus < len(branch.cut):
-            told.append(f"left {branch.parent} at tick {branch.cut[focus] // 2} of rank {focus}")
+            told.append(f"left {branch.parent} at tick {branch.cut[focus].tick} of rank {focus}")
         if branch.created is not None:
             told.append(branch.created.strftime("%H:%M:%S"))
         if branch.note:

@@ -1,7 +1,6 @@
 """One MPI call of one rank, as the layer inside the rank recorded it.
 
-The vocabulary that all parts of the timeline share. Positions are in half ticks: a rank's clock is
-even while it runs its own code and odd while it is inside a counted MPI call.
+The vocabulary that all parts of the timeline share. Where a rank is in its history is an `Instant`.
 """
 
 from __future__ import annotations
@@ -10,6 +9,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+
+from crdebug.base.instant import Instant
 
 
 class Kind(Enum):
@@ -39,7 +40,7 @@ class Call:
     """One counted MPI call; or, of kind NOTHING, a run of equal ones."""
 
     rank: int  # world rank
-    tick: int  # 1 for the first counted call: entered at now = 2*tick-2, returns at 2*tick
+    tick: int  # 1 for the first counted call
     name: str  # "MPI_Recv"
     kind: Kind
     site: int = 0  # return address in the caller
@@ -63,14 +64,14 @@ class Call:
         return f"{self.name} (failed: {self.failed})" if self.failed else self.name
 
     @property
-    def entered(self) -> int:
-        """The clock while the call is inside: the last half tick before it returns."""
-        return 2 * self.tick - 1
+    def entered(self) -> Instant:
+        """Where the rank is inside the call, or the first of a run of equal ones."""
+        return Instant.within(self.tick)
 
     @property
-    def returned(self) -> int:
-        """The clock after the call, and after the last of a run of equal ones."""
-        return 2 * (self.tick + self.repeats - 1)
+    def returned(self) -> Instant:
+        """Where the rank is after the call, and after the last of a run of equal ones."""
+        return Instant.after(self.tick + self.repeats - 1)
 
 
 def entered_by(calls: Sequence[Call], tick: int) -> int:

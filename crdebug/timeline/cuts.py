@@ -1,13 +1,13 @@
 """Cuts: positions of the whole job that it can be brought to by execution.
 
-A cut is the clock of each rank, in half ticks. It is consistent if no receive that has completed at
+A cut is an instant of each rank. It is consistent if no receive that has completed at
 it matches a send that has not been entered (Chandy and Lamport 1985; here the records prove it).
 It is reachable if in addition no call has completed that cannot complete without a rank going
 beyond its place: ranks are stopped at the cut, and what a rank waits for must be there.
 
 All rules have the form "P's call of tick t completes only if Q has entered its call of tick u". If
-two cuts keep such rules, so does the one with the greater clock of each rank; so there is a
-greatest cut below a frontier with the focused rank at a given place, and lowering clocks until
+two cuts keep such rules, so does the one with the later instant of each rank; so there is a
+greatest cut below a frontier with the focused rank at a given place, and lowering instants until
 nothing is violated finds it. A rule too many costs little: a rank is held inside a call that it
 could have left. A rule too few is a position that is never reached; so where MPI libraries differ,
 the rule is kept unless the run itself has disproved it.
@@ -19,44 +19,35 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from crdebug.base.errors import BadInput, Refused
+from crdebug.base.instant import BEGINNING, Cut, Instant
 from crdebug.base.ranks import RankSet
 from crdebug.timeline.calls import Call
 from crdebug.timeline.collectives import Instance
 from crdebug.timeline.matching import Matching
-from crdebug.timeline.messages import Cut, Message, collective_of, message
+from crdebug.timeline.messages import Message, collective_of, message
 from crdebug.timeline.needs import NEVER
 from crdebug.timeline.tables import CERTAIN
 from crdebug.timeline.unrecorded import open_until, received_unsent, tail, unanswered
 
 
-def entered(clock: int) -> int:
-    """The tick of the last call that was entered at a rank's clock."""
-    return (clock + 1) // 2
-
-
-def completed(clock: int) -> int:
-    """The tick of the last call that had returned at a rank's clock."""
-    return clock // 2
-
-
 def is_consistent(matching: Matching, cut: Cut) -> Message | None:
     """None, or a message that was received in the cut and is sent after it."""
     for sender, receiver, received in matching.received():
-        least = received.least(entered(cut[sender]) + 1, NEVER)
-        if least <= completed(cut[receiver]):
+        least = received.least(cut[sender].entered + 1, NEVER)
+        if least <= cut[receiver].tick:
             slot = received.values.index(least)
             sends = matching.ranks[sender].sends
-            while received.keys[slot] <= entered(cut[sender]):
+            while received.keys[slot] <= cut[sender].entered:
                 slot = received.values.index(least, slot + 1)
             for index in sends.at(received.keys[slot]):
                 if sends.peer[index] == receiver and sends.slot[index] == slot:
                     return message(matching, sender, index)
     for sender in matching.ranks:
         sent = tail(matching, sender) + 1  # the only call that can be under way, and not on record
-        if entered(cut[sender]) < sent:
+        if cut[sender].entered < sent:
             for receiver, row in received_unsent(matching, sender):
                 receives = matching.ranks[receiver].receives
-                if receives.done[row] <= completed(cut[receiver]):
+                if receives.done[row] <= cut[receiver].tick:
                     comm, posted = matching.comm_name(receives.comm[row]), receives.tick[row]
                     found = Message(sender, sent, receiver, comm, receives.tag[row], 0)
                     return replace(found, posted=posted, received=receives.done[row])
@@ -64,15 +55,15 @@ def is_consistent(matching: Matching, cut: Cut) -> Message | None:
 
 
 def past(
-    matching: Matching, focus: int, now: int, *, size: int, ended: Collection[int] = ()
-) -> list[int]:
-    """The least clocks of all ranks that the focused rank's place implies, by causality.
+    matching: Matching, focus: int, now: Instant, *, size: int, ended: Collection[int] = ()
+) -> Cut:
+    """The least instants of all ranks that the focused rank's place implies, by causality.
 
-    At an odd clock the call that the rank is in counts as completed if it ever was: that is where a
-    rank is held just before it returns.
+    Inside a call that counts as completed if it ever was: that is where a rank is held just before
+    it returns.
     """
     matching.settle()
-    cut = [0] * size
+    cut = [BEGINNING] * size
     cut[focus] = now
     under_way = [
         (waiter, tick, other, tail(matching, other) + 1)
@@ -83,14 +74,14 @@ def past(
     changed = {focus}
     while changed:
         rank = changed.pop()
-        done = entered(cut[rank]) if rank == focus else completed(cut[rank])
+        done = cut[rank].entered if rank == focus else cut[rank].tick
         needed = [*_past_of(matching, rank, done)]
         needed += [need[2:] for need in under_way if need[0] == rank and need[1] <= done]
         for other, tick in needed:
-            if other != rank and cut[other] < 2 * tick - 1:
-                cut[other] = 2 * tick - 1
+            if other != rank and cut[other] < (needs := Instant.within(tick)):
+                cut[other] = needs
                 changed.add(other)
-    return cut
+    return tuple(cut)
 
 
 def _past_of(matching: Matching, rank: int, done: int) -> Iterator[tuple[int, int]]:
@@ -104,8 +95,8 @@ def _past_of(matching: Matching, rank: int, done: int) -> Iterator[tuple[int, in
 
 
 def latest_cut(
-    matching: Matching, focus: int, now: int, frontier: Cut, ended: Collection[int] = ()
-) -> list[int]:
+    matching: Matching, focus: int, now: Instant, frontier: Cut, ended: Collection[int] = ()
+) -> Cut:
     """The greatest reachable cut <= frontier in which the focused rank stands at `now`.
 
     ended: ranks whose record ends at the frontier, though they went on: what others have from their
@@ -118,12 +109,12 @@ def latest_cut(
             hint=f"its history ends at half tick {frontier[focus]}",
         )
     # What the focus implies is below the frontier, unless the frontier disproves a rule.
-    below = past(matching, focus, now, size=len(frontier), ended=ended)
-    if any(below[rank] > frontier[rank] for rank in ended):
+    implied = past(matching, focus, now, size=len(frontier), ended=ended)
+    if any(implied[rank] > frontier[rank] for rank in ended):
         raise _beyond(focus, frontier, ended)
-    below = [min(least, most) for least, most in zip(below, frontier, strict=True)]
-    floors = [completed(least) for least in below]
-    floors[focus] = entered(now)
+    below = [min(least, most) for least, most in zip(implied, frontier, strict=True)]
+    floors = [least.tick for least in below]
+    floors[focus] = now.entered
     cut = [*frontier]
     cut[focus] = now
     changed = {focus, *ended}
@@ -132,7 +123,7 @@ def latest_cut(
     }  # and who is further back because of them: no run disproves a rule for these
     while changed:
         absent = changed.pop()
-        first, last = entered(cut[absent]) + 1, entered(frontier[absent])
+        first, last = cut[absent].entered + 1, frontier[absent].entered
         last += absent in ended  # there is more, which is not on record
         if first > last:
             continue
@@ -141,17 +132,17 @@ def latest_cut(
         for waiter, tick in _held_up(matching, absent, first, last, known, ended=short):
             if tick <= floors[waiter]:
                 raise _beyond(focus, frontier, ended)
-            limit = max(2 * tick - 1, below[waiter])
+            limit = max(Instant.within(tick), below[waiter])
             if waiter != focus and cut[waiter] > limit:
                 cut[waiter] = limit
                 changed.add(waiter)
                 if absent in cut_short:
                     cut_short.add(waiter)
-    return cut
+    return tuple(cut)
 
 
 def _beyond(focus: int, frontier: Cut, ended: Collection[int]) -> Refused:
-    ends = ", ".join(f"that of rank {rank} at tick {frontier[rank] // 2}" for rank in ended)
+    ends = ", ".join(f"that of rank {rank} at tick {frontier[rank].tick}" for rank in ended)
     return Refused(
         f"rank {focus} needs for this what others did when they were not recorded any more",
         ranks=RankSet.of(ended),
@@ -185,9 +176,9 @@ def with_last(matching: Matching, instance: Instance, size: int) -> Instance:
     A rank that had not entered when all others had: what it did before implies their entries.
     """
     for rank, tick in instance.entered.items():
-        before = past(matching, rank, 2 * tick - 2, size=size)
+        before = past(matching, rank, Instant.before(tick), size=size)
         if all(
-            before[other] >= 2 * entry - 1
+            before[other] >= Instant.within(entry)
             for other, entry in instance.entered.items()
             if other != rank
         ):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from crdebug.timeline.messages import Cut
+from crdebug.base.instant import Cut
 
 _CLOSE = 1.0  # seconds; samples need not be closer to each other
 

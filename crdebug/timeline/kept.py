@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from crdebug.base.errors import NotAvailable
+from crdebug.base.instant import Cut, Instant
 from crdebug.native.matcher.library import (
     NO_COMM,
     CallStruct,
@@ -87,7 +88,7 @@ class Kept:
     members."""
 
     version: int
-    cut: tuple[int, ...]
+    cut: Cut
     names: tuple[tuple[str, tuple[int, ...]], ...]
     ranks: tuple[KeptRank, ...]
 
@@ -112,7 +113,7 @@ def _load(path: Path, _file: int, _time: int) -> Kept:
         # Its numbers go to the matcher's tables, which believe them.
         raise NotAvailable(f"{path} is damaged: its checksum does not fit")
     try:
-        kept = msgspec.json.decode(text, type=Kept)
+        kept = msgspec.json.decode(text, type=Kept, dec_hook=lambda kind, number: kind(number))
     except msgspec.MsgspecError as error:
         raise NotAvailable(f"{path} is damaged: {error}") from None
     if kept.version != _VERSION:
@@ -128,7 +129,7 @@ def save(kept: Kept, directory: Path) -> None:
     """In one step. Raises OSError."""
     unfinished = directory / f".{_NAME}"
     try:
-        text = msgspec.json.encode(kept)
+        text = msgspec.json.encode(kept, enc_hook=int)
         unfinished.write_bytes(_checksum(text) + b"\n" + text)
         unfinished.rename(directory / _NAME)
     finally:
@@ -199,7 +200,7 @@ class Log(Protocol):
     def seen_at(self, place: int) -> Any: ...
 
 
-def keep(matching: Matching, logs: Mapping[int, Log], cut: tuple[int, ...]) -> Kept | None:
+def keep(matching: Matching, logs: Mapping[int, Log], cut: Cut) -> Kept | None:
     """What is needed of the calls before a cut. None where not all of them were read, and where
     something is under way that cannot be kept: an epoch of a window, by post or start, or a request
     that was cancelled and is not complete."""
@@ -223,15 +224,15 @@ def keep(matching: Matching, logs: Mapping[int, Log], cut: tuple[int, ...]) -> K
     return Kept(_VERSION, cut, tuple((name, members.get(name, ())) for name in names), ranks)
 
 
-def begins_at(log: Log, now: int) -> int | None:
+def begins_at(log: Log, now: Instant) -> int | None:
     """A log's first place, if it begins at that clock; None where that was not read."""
     cursor = _cursor(log, now)
     return None if cursor is None else cursor.place
 
 
-def _cursor(log: Log, now: int) -> Cursor | None:
+def _cursor(log: Log, now: Instant) -> Cursor | None:
     found = Cursor()
-    return found if library().log_cursor(log.address, table(), now // 2, found) else None
+    return found if library().log_cursor(log.address, table(), now.tick, found) else None
 
 
 def _keep_rank(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from crdebug.base.errors import NotAvailable
+from crdebug.base.instant import BEGINNING, Instant
 from crdebug.native.matcher.library import (
     DAMAGED,
     NONE,
@@ -37,7 +38,7 @@ _TAG = (1 << 28) - 1
 _LONGEST_NAME = 40
 _AT_ONCE = 1 << 16  # calls of one rank before those of the next: little is unmatched meanwhile
 _CHUNK = 256  # calls that are looked at together, see STEP in native/matcher/history_log.c
-_EMPTY = LogHeader(-1, 0, 0, 0, 0, 0, Refused.NO, 0, 0)
+_EMPTY = LogHeader(-1, 0, 0, 0, BEGINNING, BEGINNING, Refused.NO, 0, 0)
 
 
 def read_log(path: Path) -> RankLog:
@@ -175,14 +176,14 @@ class RankLog:
         return self._sites
 
     @property
-    def tail_now(self) -> int:
+    def tail_now(self) -> Instant:
         """The clock when all these calls are done."""
         return self._header.tail_now
 
     @property
-    def first_now(self) -> int:
+    def first_now(self) -> Instant:
         """The clock before the first of these calls."""
-        return 2 * self._kept.tick if self._kept else self._header.first_now
+        return Instant.after(self._kept.tick) if self._kept else self._header.first_now
 
     @property
     def address(self) -> int:
@@ -214,20 +215,20 @@ class RankLog:
         """How many of them have not been read yet."""
         return int(self._header.tail - self._progress.place)
 
-    def goes_outside(self, start: int, end: int) -> bool:
+    def goes_outside(self, start: Instant, end: Instant) -> bool:
         """Is there a call that talks with the launcher or with other jobs, which the rank entered
         or was in between two clocks?"""
         return self._is_between(self._progress.outside, start, end)
 
-    def goes_one_sided(self, start: int, end: int) -> bool:
+    def goes_one_sided(self, start: Instant, end: Instant) -> bool:
         """The same for calls of one-sided communication."""
         return self._is_between(self._progress.one_sided, start, end)
 
-    def _is_between(self, ticks: Any, start: int, end: int) -> bool:
+    def _is_between(self, ticks: Any, start: Instant, end: Instant) -> bool:
         if not ticks:
             return False
         column = Column(ticks.contents, self)
-        return column.first_at(start // 2 + 1) < column.first_at((end + 1) // 2 + 1)
+        return column.first_at(start.tick + 1) < column.first_at(end.entered + 1)
 
     # ---- reading ---------------------------------------------------------------------------------
 

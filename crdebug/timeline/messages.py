@@ -6,15 +6,14 @@ received or sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from crdebug.base.instant import Cut
 from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.collectives import Instance, communicator_of
 from crdebug.timeline.matching import Matching
 from crdebug.timeline.tables import UNKNOWN, UNMATCHED, Why, ended
-
-Cut = Sequence[int]  # the clock of each rank, in half ticks
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +94,8 @@ def pending(matching: Matching, cut: Cut) -> Iterator[Pending]:
     """Receives posted at a cut, or before, and not completed at it."""
     for rank, state in sorted(matching.ranks.items()):
         receives = state.receives
-        last = (cut[rank] + 1) // 2
-        done = receives.done[: receives.tick.first_at(last + 1)]
-        for index in [at for at, tick in enumerate(done) if 2 * tick > cut[rank]]:
+        done = receives.done[: receives.tick.first_at(cut[rank].entered + 1)]
+        for index in [at for at, tick in enumerate(done) if tick > cut[rank].tick]:
             if receives.cancelled[index]:
                 continue
             wild, partner = bool(receives.wild[index]), receives.partner[index]
@@ -119,7 +117,7 @@ def in_flight(matching: Matching, cut: Cut) -> Iterator[Message]:
     """What was sent before the cut (the send was entered) and not received at it."""
     for sender, receiver, received in matching.received():
         sends = matching.ranks[sender].sends
-        for slot in received.open_at((cut[sender] + 1) // 2, cut[receiver] // 2):
+        for slot in received.open_at(cut[sender].entered, cut[receiver].tick):
             index = _of_slot(matching, sender, receiver, received.keys[slot], slot)
             if index is not None and not sends.cancelled[index]:
                 yield message(matching, sender, index)

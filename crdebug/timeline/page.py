@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from crdebug.base.errors import BadInput, Refused
+from crdebug.base.instant import Cut
 from crdebug.timeline.branches import Branch
 from crdebug.timeline.calls import Call
 from crdebug.timeline.columns import columns
 from crdebug.timeline.matching import Matching
-from crdebug.timeline.messages import Cut, message
+from crdebug.timeline.messages import message
 from crdebug.timeline.text import Place, Site
 
 CALLS = 100_000  # as many as the page shows; a browser draws these without delay
@@ -152,7 +153,7 @@ def _window(picture: Picture, most: int) -> tuple[dict[int, tuple[int, int]], li
     told = []
     for rank in range(len(picture.ends)):
         log = picture.logs.get(rank, ())
-        tick = ((picture.here or picture.ends)[rank] + 1) // 2
+        tick = (picture.here or picture.ends)[rank].entered
         middle = bisect_left(log, tick, key=lambda call: call.tick)
         first = max(min(middle - share // 2, len(log) - share), 0)
         last = min(first + share, len(log))

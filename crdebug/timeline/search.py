@@ -55,7 +55,7 @@ def first_moment(
 
     coarse: places that are cheap to reach, ascending, the start and the end among them; the
     checkpoints.  finer: for each further level, the ascending places strictly between two; those
-    that are not are left out.  Places are half ticks of the focused rank, or any numbers.
+    that are not are left out.  Places are ticks of the focused rank, or any numbers.
     """
     if not coarse:
         raise ValueError("a search needs a start")

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from crdebug.base.instant import BEGINNING, Cut, Instant
 from crdebug.base.ranks import RankSet
 from crdebug.timeline.calls import Call
-from crdebug.timeline.messages import Cut, Message, Pending
+from crdebug.timeline.messages import Message, Pending
 
 # (rank, tick) → "file:line" of the call, or "" where it is not known
 Site = Callable[[int, int], str]
@@ -22,7 +23,7 @@ class Place:
     """A named position of the whole job: a checkpoint or a mark."""
 
     name: str
-    cut: tuple[int, ...]
+    cut: Cut
 
 
 def timeline_text(
@@ -38,21 +39,21 @@ def timeline_text(
 ) -> str:
     """A line for each rank, from its first call to its last; a legend below.
 
-    ends: the clocks at which the records end.  here: where the ranks stand.  automatic: those
+    ends: where the records end.  here: where the ranks stand.  automatic: those
     checkpoints that nobody asked for.  logs: of the ranks.  width: the terminal's.
     The scale is the same for all ranks; a run of tests that said no, of which one rank may have
     made millions while another one waited, is as long as one call. Where several things fall into
     one column, the first of these is shown: where we are, marks, checkpoints.
     """
     lengths = [steps(logs.get(rank, ()), end) for rank, end in enumerate(ends)]
-    longest = max(lengths, default=0)
+    longest = max(lengths, default=BEGINNING)
     titles = [f"rank {rank}" for rank in range(len(ends))]
     counts = [_ticks(end) for end in ends]
     room = width - max(map(len, titles), default=0) - max(map(len, counts), default=0) - 4
     columns = max(room, _NARROWEST)
 
-    def column(rank: int, clock: int) -> int:
-        place = min(steps(logs.get(rank, ()), clock), longest)
+    def column(rank: int, now: Instant) -> int:
+        place = min(steps(logs.get(rank, ()), now), longest)
         return place * (columns - 1) // longest if longest else 0
 
     lines = []
@@ -81,19 +82,20 @@ def timeline_text(
     calls = logs.get(focus, ())
     if calls and calls[0].tick > 1:
         legend.append(
-            f"| the record begins behind {_ticks(2 * calls[0].tick - 2)}: older is given up"
+            f"| the record begins behind {_ticks(Instant.before(calls[0].tick))}: older is given up"
         )
     return "\n".join([*lines, *legend])
 
 
-def steps(calls: Sequence[Call], clock: int) -> int:
-    """A rank's clock from the first of these calls on, with a run that said no counted as one."""
-    at = bisect_right(calls, entered := (clock + 1) // 2, key=lambda call: call.tick)
+def steps(calls: Sequence[Call], now: Instant) -> Instant:
+    """A rank's instant as if the first of these calls were its first, and a run that said no were
+    one call."""
+    at = bisect_right(calls, now.entered, key=lambda call: call.tick)
     if not at:  # the record begins with the first of them
-        return max(clock - 2 * (calls[0].tick - 1), 0) if calls else clock
+        return max(now.back(calls[0].tick - 1), BEGINNING) if calls else now
     last = calls[at - 1]
-    behind = max(entered - (last.tick + last.repeats - 1), 0)  # what is not on record
-    return 2 * (at + behind) - clock % 2
+    behind = max(now.entered - (last.tick + last.repeats - 1), 0)  # what is not on record
+    return Instant.within(at + behind) if now.inside else Instant.after(at + behind)
 
 
 def _automatic(places: Sequence[Place], focus: int) -> list[str]:
@@ -124,9 +126,10 @@ def when_text(
     """
     stands: dict[str, list[int]] = {}
     for rank in ranks:
-        ahead = f" of {ends[rank] // 2}" if ends[rank] // 2 > here[rank] // 2 else ""
-        inside = ", inside the next call" if here[rank] % 2 else ""
-        stands.setdefault(f"tick {here[rank] // 2}{ahead}{inside}", []).append(rank)
+        end, now = ends[rank], here[rank]
+        ahead = f" of {end.tick}" if end.tick > now.tick else ""
+        inside = ", inside the next call" if now.inside else ""
+        stands.setdefault(f"tick {now.tick}{ahead}{inside}", []).append(rank)
     lines = [f"[{RankSet.of(same)}] {text}" for text, same in stands.items()]
     ordered = sorted(marks, key=lambda mark: mark.cut[focus])
     if ordered:
@@ -144,13 +147,13 @@ def when_text(
     return "\n".join(lines)
 
 
-def _ticks(clock: int) -> str:
-    return f"{clock // 2} calls"
+def _ticks(now: Instant) -> str:
+    return f"{now.tick} calls"
 
 
-def clock_text(clock: int) -> str:
-    """A clock for people: between two calls, or inside one."""
-    return f"in call {(clock + 1) // 2}" if clock % 2 else f"tick {clock // 2}"
+def clock_text(now: Instant) -> str:
+    """An instant for people: between two calls, or inside one."""
+    return f"in call {now.entered}" if now.inside else f"tick {now.tick}"
 
 
 def messages_text(

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from crdebug.attached.job import AttendedJob
 from crdebug.base.errors import CrdebugError, InQuietRegion
 from crdebug.base.events import Event, JobSays
+from crdebug.base.instant import Cut
 from crdebug.checkpoint.store import Checkpoint
 from crdebug.timeline.elapsed import Elapsed
-from crdebug.timeline.messages import Cut
 from crdebug.timeline.thinning import Drop, Kept, thin
 from crdebug.travel.restore_points import Base
 from crdebug.travel.seek import Traveller

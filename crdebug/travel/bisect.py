@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from crdebug.base.errors import BadInput
 from crdebug.base.events import Event, Progress
+from crdebug.base.instant import Instant
 from crdebug.base.ranks import RankSet
 from crdebug.debugger.group import TargetGroup
 from crdebug.timeline.predicate import Predicate
@@ -49,9 +50,10 @@ async def bisect(
     holds as that begins, on the one that it left. Leaves the job there. Raises BadInput when
     nothing can be asked."""
     found = await _on_branch(traveller, predicate, focus, tell)
-    while found.at_start and (place := 2 * (traveller.floor[focus] // 2) - 1) > 0:
+    while found.at_start and traveller.floor[focus].tick:
         assert found.tick is not None
-        branch, first, frontier = branching.current, 2 * found.tick - 1, traveller.frontier
+        place, first = Instant.within(traveller.floor[focus].tick), Instant.within(found.tick)
+        branch, frontier = branching.current, traveller.frontier
         await branching.make_way(traveller.cut_for(focus, place))
         earlier = await _on_branch(traveller, predicate, focus, tell)
         looks = found.probes + earlier.probes
@@ -73,23 +75,23 @@ async def _on_branch(
     can be asked."""
     group = traveller.job.group
     last = min(traveller.frontier[focus], traveller.tails()[focus])
-    end = 2 * (last // 2) - 1  # the last call that returned
-    starts = sorted({base.cut[focus] | 1 for base in traveller.bases()})
-    coarse = [start for start in starts if 0 < start < end] + [end]
+    end = last.tick  # of the last call that returned
+    starts = sorted({base.cut[focus].before_return.entered for base in traveller.bases()})
+    coarse = [start for start in starts if start < end] + [end]
     if end < 1:
         raise BadInput("there is no history to search: no MPI call has completed")
-    search = first_moment(coarse, lambda low, high: range(low, high, 2))
+    search = first_moment(coarse, range)
     try:
-        place = next(search)
+        tick = next(search)
         while True:
-            tell(Progress("bisect", f"tick {place // 2 + 1}", RankSet.of([focus])))
-            await traveller.to_cut(traveller.cut_for(focus, place), focus)
-            place = search.send(await holds(group, predicate))
+            tell(Progress("bisect", f"tick {tick}", RankSet.of([focus])))
+            await traveller.to_cut(traveller.cut_for(focus, Instant.within(tick)), focus)
+            tick = search.send(await holds(group, predicate))
     except StopIteration as ended:
         found: Found = ended.value
     if found.outcome is Outcome.NEVER:
         return First(None, found.probes, found.note or "")
     assert found.at is not None
-    await traveller.to_cut(traveller.cut_for(focus, found.at), focus)
+    await traveller.to_cut(traveller.cut_for(focus, Instant.within(found.at)), focus)
     at_start = found.outcome is Outcome.AT_START
-    return First(found.at // 2 + 1, found.probes, found.note or "", at_start)
+    return First(found.at, found.probes, found.note or "", at_start)

@@ -20,6 +20,7 @@ import msgspec
 from crdebug.attached.job import AttendedJob
 from crdebug.base.errors import BadInput, CrdebugError, Refused, StoreError
 from crdebug.base.events import Event, JobSays, Progress
+from crdebug.base.instant import Cut, Instant
 from crdebug.base.ranks import RankSet
 from crdebug.checkpoint.manifest import Manifest
 from crdebug.checkpoint.store import Checkpoint, CheckpointStore
@@ -31,7 +32,6 @@ from crdebug.node import owners
 from crdebug.timeline.branches import MAIN, Branches
 from crdebug.timeline.edits import changes_state, is_of_array, parenthesised
 from crdebug.timeline.log import read_log
-from crdebug.timeline.messages import Cut
 from crdebug.travel.restore_points import Base, StartOfHistory, below, is_before
 from crdebug.travel.second_job import beside
 from crdebug.travel.seek import Traveller
@@ -44,7 +44,7 @@ class Compared:
     """An expression's values at the end of a branch. tick: of each rank, what it has completed."""
 
     branch: str
-    cut: tuple[int, ...]
+    cut: Cut
     answers: Answers[str]
 
 
@@ -110,7 +110,7 @@ class Branching:
         if self._traveller.bases():
             await self.begin(note=line)
 
-    def arrived(self, cut: tuple[int, ...]) -> None:
+    def arrived(self, cut: Cut) -> None:
         """The user's own run has ended, of a job that is recorded."""
         self._update(self.branches.reached(cut))
 
@@ -172,7 +172,7 @@ class Branching:
     async def to_start(self, focus: int, tick: int) -> bool:
         """If the branch begins after this MPI call of a rank, in the rank's own code: go there."""
         traveller = self._traveller
-        if not tick or traveller.floor[focus] != 2 * tick:
+        if not tick or traveller.floor[focus] != Instant.after(tick):
             return False
         fit = [base for base in traveller.bases() if base.cut == traveller.floor and base.number]
         if not fit:
@@ -266,7 +266,7 @@ class Branching:
         return tuple(found)
 
     @contextlib.asynccontextmanager
-    async def _at_end(self, name: str, cut: tuple[int, ...]) -> AsyncIterator[TargetGroup]:
+    async def _at_end(self, name: str, cut: Cut) -> AsyncIterator[TargetGroup]:
         group, here = self._job.group, self._traveller.cut()
         stand = group.in_state(TargetState.STOPPED) == group.ranks
         if name == self.current and here == cut and stand and not self._traveller.changed:
@@ -281,7 +281,7 @@ class Branching:
         async with beside(self._job, store.load(fit[0].number), store, logs, cut) as second:
             yield second
 
-    def _end(self, name: str) -> tuple[int, ...]:
+    def _end(self, name: str) -> Cut:
         """How far a branch has come; of ranks that have left MPI for good, before they did."""
         current = name == self.current
         branches = self.branches.reached(self._traveller.cut()) if current else self.branches
@@ -291,7 +291,7 @@ class Branching:
             rank = int(path.name)
             calls = read_log(path).calls
             if calls and calls[-1].name == "MPI_Finalize" and places[rank] >= calls[-1].returned:
-                places[rank] = calls[-1].returned - 1
+                places[rank] = calls[-1].returned.in_last_call
         return tuple(places)
 
     # ---- the tree ---------------------------------------------------------------------------
@@ -304,7 +304,9 @@ class Branching:
         known = Branches()
         with contextlib.suppress(FileNotFoundError, msgspec.MsgspecError):
             data = (self._job.directory.branches / _TREE).read_bytes()
-            known = msgspec.json.decode(data, type=Branches)
+            known = msgspec.json.decode(
+                data, type=Branches, dec_hook=lambda kind, number: kind(number)
+            )
         current = self.current if self.current in known.known else MAIN
         return known.switch(current)
 
@@ -316,7 +318,7 @@ class Branching:
             home = self._job.directory.branches
             home.mkdir(mode=0o700, exist_ok=True)
             unfinished = home / f".{_TREE}"
-            unfinished.write_bytes(msgspec.json.encode(branches))
+            unfinished.write_bytes(msgspec.json.encode(branches, enc_hook=int))
             unfinished.rename(home / _TREE)
 
     def _came_to(self) -> None:

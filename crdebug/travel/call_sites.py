@@ -88,9 +88,9 @@ async def leave_hold(job: AttendedJob, clock: RankClock) -> None:
     """Take one rank from the hold before a call's return into the user's code."""
     for _ in range(_TRIES):
         now = clock.read().now
-        clock.set_stop(now + 1)  # not into the next call
+        clock.set_stop(now.exit)  # not into the next call
         await leave_call(job.group, clock.rank, job.record.layer)
-        if clock.read().now % 2 == 0:
+        if not clock.read().now.inside:
             return
         clock.set_stop(now)
         await _elsewhere_in_the_hold(job.group, clock.rank)

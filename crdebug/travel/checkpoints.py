@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from crdebug.base.instant import cut_of
 from crdebug.job.directory import JobDirectory
 from crdebug.travel.restore_points import Base
 
@@ -26,5 +27,5 @@ class Checkpoints:
         manifest = (self._directory.history if history else self._directory.store).load(number)
         if not manifest.layer:
             return None
-        cut = tuple(rank.now for rank in manifest.ranks)
+        cut = cut_of(*(rank.now for rank in manifest.ranks))
         return Base(cut, number=number, history=history, branch=manifest.branch)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from crdebug.base.events import StopReason
+from crdebug.base.instant import Cut, Instant
 from crdebug.debugger.group import TargetGroup
-from crdebug.timeline.messages import Cut
 
 _ENDS = (StopReason.EXITED, StopReason.KILLED, StopReason.ENDING)
 DEADLY = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS")
 
 
 class DeadEnds:
-    """The clocks at which that happened, on the present branch of history."""
+    """The instants at which that happened, on the present branch of history."""
 
     def __init__(self) -> None:
-        self._at: dict[int, int] = {}
+        self._at: dict[int, Instant] = {}
 
     def note(self, group: TargetGroup, cut: Cut) -> None:
         """The ranks have come to these places by the user's own run."""
@@ -25,6 +25,6 @@ class DeadEnds:
             elif self._at.get(rank, now) < now:
                 del self._at[rank]  # it has survived
 
-    def has(self, rank: int, now: int) -> bool:
+    def has(self, rank: int, now: Instant) -> bool:
         """Is this, outside MPI, where the rank ended or crashed?"""
-        return now > 0 and now % 2 == 0 and self._at.get(rank) == now
+        return now > 0 and not now.inside and self._at.get(rank) == now

@@ -8,6 +8,7 @@ from pathlib import PurePath
 
 from crdebug.base.errors import BadInput
 from crdebug.base.events import Location
+from crdebug.base.instant import BEGINNING, Instant
 from crdebug.base.ranks import RankSet
 from crdebug.timeline.calls import Call, Kind, entered_by
 from crdebug.timeline.collectives import Shape, is_collective
@@ -84,7 +85,8 @@ class Partners:
             return ""
         matching = self._traveller.matching()
         # Receives that are open complete inside any call.
-        cut = [2 * tick - 1 if each == rank else 0 for each in self._traveller.job.group.ranks]
+        inside, ranks = Instant.within(tick), self._traveller.job.group.ranks
+        cut = tuple(inside if each == rank else BEGINNING for each in ranks)
         came = {(each.sender, each.sent) for each in self._messages(call)}
         came |= {
             (each.sender, each.sent)
@@ -143,7 +145,7 @@ class Partners:
 
     def _before(self, focus: int) -> Sequence[Call]:
         """The calls that the rank has entered, latest first."""
-        entered = (self._traveller.cut()[focus] + 1) // 2
+        entered = self._traveller.cut()[focus].entered
         calls = self._traveller.logs()[focus].calls
         count = entered_by(calls, entered)
         return calls[max(count - _FAR, 0) : count][::-1]

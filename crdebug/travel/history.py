@@ -13,6 +13,7 @@ from crdebug.attached.job import AttendedJob
 from crdebug.base.deadline import FOR_EVER, Deadline
 from crdebug.base.errors import BadInput, CrdebugError, DeadlineExpired, Interrupted, Refused
 from crdebug.base.events import Event, GroupStopped, JobSays
+from crdebug.base.instant import Cut, Instant
 from crdebug.base.ranks import RankSet
 from crdebug.debugger.answers import Answers
 from crdebug.debugger.target import Target, TargetState
@@ -43,13 +44,13 @@ from crdebug.travel.waits import Pauses
 class Moment:
     """A place in the history of the job, seen from one rank.
 
-    cut: every rank's clock in half ticks.  focus: the rank whose place is exact.
+    cut: where every rank is.  focus: the rank whose place is exact.
     recorded: how many MPI calls of it have been recorded.  note: what else is to be said of it.
     branch: of the history.
     """
 
     focus: int
-    cut: tuple[int, ...]
+    cut: Cut
     recorded: int
     note: str = ""
     branch: str = MAIN
@@ -57,7 +58,7 @@ class Moment:
     @property
     def tick(self) -> int:
         """How many counted MPI calls the focused rank has completed."""
-        return self.cut[self.focus] // 2
+        return self.cut[self.focus].tick
 
 
 _READ_EVERY, _READ_FOR = 0.25, 0.01  # seconds: of run, and of reading in it
@@ -154,7 +155,7 @@ class History:
         for why in dict.fromkeys(self._unrecorded[rank] for rank in new):
             ranks = RankSet.of(rank for rank in new if self._unrecorded[rank] is why)
             tails = self.traveller.tails()
-            tick = min(tails[rank] for rank in ranks) // 2
+            tick = min(tails[rank] for rank in ranks).tick
             self._tell(
                 JobSays(
                     f"{ranks.words}: MPI calls are not recorded any more since tick {tick}: "
@@ -172,7 +173,7 @@ class History:
             self._tell(JobSays(str(divergence(self._job, clocks))))
             await self._job.group.interrupt()
 
-    def _place(self) -> tuple[int, ...]:
+    def _place(self) -> Cut:
         return self.traveller.cut() if self.recorded else ()
 
     def focus(self, ranks: RankSet) -> int:
@@ -260,14 +261,14 @@ class History:
 
     def now(self, focus: int, note: str = "") -> Moment:
         """Where the job is."""
-        recorded = self.traveller.tails()[focus] // 2
+        recorded = self.traveller.tails()[focus].tick
         return Moment(focus, self.traveller.cut(), recorded, note, self.branching.current)
 
     def brief(self, ranks: RankSet) -> str:
         """Where they are, in a few words."""
         focus, cut = self.focus(ranks), self.traveller.cut()
         behind = " (in the past)" if self.traveller.behind(cut) else ""
-        return f"rank {focus} at tick {cut[focus] // 2}{behind}"
+        return f"rank {focus} at tick {cut[focus].tick}{behind}"
 
     def overview(self, focus: int) -> Overview:
         """The whole history, from its beginning to its end; marks are those of this branch."""
@@ -347,7 +348,7 @@ class History:
             if tick < 1:
                 raise BadInput("ticks are counted from 1: the first MPI call")
             traveller = self.traveller
-            end = traveller.tails()[focus] // 2
+            end = traveller.tails()[focus].tick
             if tick > end and focus in {*traveller.ended, *traveller.unrecorded()}:
                 raise traveller.not_recorded(focus)
             if tick > end:
@@ -359,7 +360,7 @@ class History:
             return self.now(focus, "; ".join(traveller.doubts))
 
     async def _to_tick(self, focus: int, tick: int) -> None:
-        traveller, place = self.traveller, 2 * tick - 1
+        traveller, place = self.traveller, Instant.within(tick)
         traveller.doubts.clear()
         if await self.branching.to_start(focus, tick):
             return
@@ -372,7 +373,7 @@ class History:
         """Has the rank ended? Then it is brought to where its last MPI call has returned."""
         if focus in self._job.group.in_state(TargetState.STOPPED):
             return False
-        tick = self.traveller.tails()[focus] // 2
+        tick = self.traveller.tails()[focus].tick
         if tick < 1:
             raise Refused("it has ended, and no MPI call of it is known", ranks=RankSet.of([focus]))
         await self._to_tick(focus, tick)
@@ -404,7 +405,7 @@ class History:
         return await self._goto_partner(self.partners.receiver(focus))
 
     async def _goto_partner(self, partner: Partner) -> Moment:
-        if partner.tick > self.traveller.tails()[partner.rank] // 2:
+        if partner.tick > self.traveller.tails()[partner.rank].tick:
             moment = await self._goto_entry(partner.rank, partner.tick)
         else:
             moment = await self.goto_tick(partner.rank, partner.tick)
@@ -414,7 +415,7 @@ class History:
     async def _goto_entry(self, focus: int, tick: int) -> Moment:
         """To where a rank is about to make a call, which has not returned yet."""
         async with self._going():
-            place = 2 * tick - 2
+            place = Instant.before(tick)
             await self.branching.make_way(self.traveller.cut_for(focus, place))
             await self.traveller.to_cut(self.traveller.cut_for(focus, place), focus)
             return self.now(focus)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import Refused, StoreError
 from crdebug.base.events import Progress
+from crdebug.base.instant import Cut, Instant
 from crdebug.base.ranks import RankSet
 from crdebug.debugger.in_c import number_in_c
-from crdebug.timeline.messages import Cut
 from crdebug.travel.goto_partner import Partners
 from crdebug.travel.restore_points import Base, StartOfHistory, below
 from crdebug.travel.reverse_continue import End, Hit, Stops, syscall_of
@@ -23,7 +23,7 @@ from crdebug.travel.reverse_step import Reverse
 from crdebug.travel.seek import Traveller
 from crdebug.travel.watched import Watched
 
-_INIT_DONE = 1  # the clock of a rank that is held before it leaves MPI_Init
+_INIT_DONE = Instant.within(1)  # where a rank is held before it leaves MPI_Init
 _TRIES = 3  # of the part of history before the first snapshot that can be kept
 
 
@@ -39,12 +39,12 @@ class _Parts:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """now: the clock at it.  seen: by the watchpoint.  by: of another rank that has done it, its
-    number and clock."""
+    """now: where the rank is at it.  seen: by the watchpoint.  by: of another rank that has done
+    it, its number and instant."""
 
-    now: int
+    now: Instant
     seen: bool = True
-    by: tuple[int, int] | None = None
+    by: tuple[int, Instant] | None = None
 
 
 class Last:
@@ -54,7 +54,7 @@ class Last:
         self, traveller: Traveller, reverse: Reverse, stops: Stops, partners: Partners
     ) -> None:
         self._parts = _Parts(traveller, reverse, stops, partners)
-        self._inside: tuple[int, int, int] | None = None  # the place of such an answer
+        self._inside: tuple[int, int, Instant] | None = None  # the place of such an answer
 
     async def back(self, focus: int, expression: str, ended: bool = False) -> tuple[int, str]:
         """Returns the rank that has done it, and what is to be said of the place. ended: the rank
@@ -76,7 +76,7 @@ class Last:
         self._inside = self._place(search.rank) if search.inside else None
         return search.rank, note
 
-    def _place(self, focus: int) -> tuple[int, int, int]:
+    def _place(self, focus: int) -> tuple[int, int, Instant]:
         traveller = self._parts.traveller
         return focus, traveller.ways, traveller.cut()[focus]
 
@@ -103,7 +103,7 @@ class _Search:
         now = self._traveller.cut()[self._focus]
         here = self._watched.value()
         end = await self._end_here()
-        if now % 2 and not told and here != self._watched.value():
+        if now.inside and not told and here != self._watched.value():
             return await self._in_call(self._focus, now)
         own = True  # what has brought the rank here may be its last change, which does not count
         if ended and (exit_ := await self._exit(now)) is not None:
@@ -113,7 +113,7 @@ class _Search:
             change = await self._before(self._reverse.piece)
             if change.by is not None:
                 return await self._by_rank(*change.by)
-            if change.now % 2:
+            if change.now.inside:
                 return await self._in_call(self._focus, change.now)
             end = await self._end_of(change.now)
             if not change.seen:
@@ -124,7 +124,7 @@ class _Search:
         """Where the rank stands, or if that is inside a call, where it has entered it; with an
         origin from which that is gone to."""
         syscall = syscall_of(self._traveller.job.group[self._focus].last_stop)
-        inside = self._traveller.cut()[self._focus] % 2
+        inside = self._traveller.cut()[self._focus].inside
         end = End.of(*await self._reverse.here(self._focus), syscall)
         if not inside:
             await self._watched.here()
@@ -132,9 +132,9 @@ class _Search:
             return await self._end_of(self._reverse.piece)
         return end
 
-    async def _exit(self, now: int) -> End | None:
+    async def _exit(self, now: Instant) -> End | None:
         """Where the rank has ended, if it needed no other for that."""
-        if self._partners.name(self._focus, now // 2) != "MPI_Finalize":
+        if self._partners.name(self._focus, now.tick) != "MPI_Finalize":
             self._traveller.doubts.append(
                 f"what rank {self._focus} did after its last MPI call was not looked at"
             )
@@ -143,7 +143,7 @@ class _Search:
         target = self._traveller.job.group[self._focus]
         return End(await number_in_c(target, "&_exit", limit), None, 1)
 
-    async def _end_of(self, piece: int) -> End:
+    async def _end_of(self, piece: Instant) -> End:
         """The end of a piece of history, which is gone to from an origin in this incarnation."""
         end = End.of(await self._reverse.to_end(self._focus, piece))
         for _ in range(_TRIES):
@@ -178,32 +178,32 @@ class _Search:
             return None
         return (
             f"{self._expression} has been changed before this place, since tick "
-            f"{self._reverse.piece // 2}, in a system call of the rank: the kernel has written it"
+            f"{self._reverse.piece.tick}, in a system call of the rank: the kernel has written it"
         )
 
-    async def _shared_as_at(self, rank: int, piece: int) -> Callable[[], None]:
+    async def _shared_as_at(self, rank: int, piece: Instant) -> Callable[[], None]:
         """What is shared with other ranks no rank's origin takes back: returns what makes it as it
         is where a piece of a rank's history begins."""
-        if not self._watched.lies.elsewhere or piece < 2:
+        if not self._watched.lies.elsewhere or not piece.tick:
             return lambda: None
         traveller = self._traveller
-        await traveller.to_cut(traveller.cut_for(rank, piece - 1), rank)
+        await traveller.to_cut(traveller.cut_for(rank, piece.in_last_call), rank)
         before = self._watched.value()
         return lambda: self._watched.write(before)
 
-    async def _by_another(self, piece: int) -> str:
+    async def _by_another(self, piece: Instant) -> str:
         """The rank's own code changes nothing in this piece of history: to its end."""
         await self._reverse.to_end(self._focus, piece)
         return (
-            f"{self._expression} has been changed between ticks {piece // 2} and {piece // 2 + 1}, "
+            f"{self._expression} has been changed between ticks {piece.tick} and {piece.tick + 1}, "
             "and not by this rank: another process writes to this memory too"
         )
 
     # ---- over MPI calls -------------------------------------------------------------------------
 
-    async def _in_call(self, rank: int, now: int) -> str:
+    async def _in_call(self, rank: int, now: Instant) -> str:
         """Into the call of a rank in which it was changed, just before that returns."""
-        traveller, tick = self._traveller, now // 2 + 1
+        traveller, tick = self._traveller, now.entered
         await traveller.to_cut(traveller.cut_for(rank, now), rank)
         self._reverse.forget()
         self.inside, self.rank = True, rank
@@ -213,9 +213,9 @@ class _Search:
         of = f" of rank {rank}" if rank != self._focus else ""
         return f"{self._expression} has been changed inside {name}{of}{where}{by}"
 
-    async def _by_rank(self, rank: int, now: int) -> str:
+    async def _by_rank(self, rank: int, now: Instant) -> str:
         """To where another rank, which has this memory too, has changed it."""
-        if now % 2:
+        if now.inside:
             return await self._in_call(rank, now)
         self.rank = rank
         end = End.of(await self._reverse.to_end(rank, now))
@@ -237,9 +237,9 @@ class _Search:
         clock.look_no_more()
         return _latest(hits, changed)
 
-    async def _before(self, piece: int) -> _Change:
+    async def _before(self, piece: Instant) -> _Change:
         """Its last change before this piece of history."""
-        traveller, until = self._traveller, piece - 1
+        traveller, until = self._traveller, piece.in_last_call
         cut = traveller.cut_for(self._focus, until) if until > 0 else ()
         useless: list[Base] = []
         useful: list[Base] = []
@@ -266,13 +266,13 @@ class _Search:
         await self._stops.to_start()
         raise StartOfHistory("this is the start of history: no change before")
 
-    def _below(self, cut: Cut, until: int, but: list[Base]) -> Base | None:
+    def _below(self, cut: Cut, until: Instant, but: list[Base]) -> Base | None:
         for base in below(self._traveller.bases(), cut):
             if base.cut[self._focus] < until and base not in but:
                 return base
         return None
 
-    async def _keep_first(self, base: Base, cut: Cut, until: int) -> bool:
+    async def _keep_first(self, base: Base, cut: Cut, until: Instant) -> bool:
         """Is there a snapshot of the incarnation that a checkpoint was brought back as, to search
         from? Of one from before MPI_Init that is the first that can be kept behind it."""
         traveller = self._traveller
@@ -301,7 +301,7 @@ class _Search:
         return None
 
 
-def _latest(hits: Sequence[Hit], changed: int | None) -> _Change | None:
+def _latest(hits: Sequence[Hit], changed: Instant | None) -> _Change | None:
     """Of the watchpoint's hits and what the layer has seen."""
     if hits and (changed is None or hits[-1].now >= changed):
         return _Change(hits[-1].now, by=hits[-1].by)

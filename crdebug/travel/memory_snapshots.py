@@ -16,6 +16,7 @@ from crdebug.attached.job import AttendedJob
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, Refused
 from crdebug.base.events import Event, JobSays
+from crdebug.base.instant import Cut
 from crdebug.base.ranks import RankSet
 from crdebug.base.units import bytes_text
 from crdebug.debugger.job_snapshot import Snapshots
@@ -51,7 +52,7 @@ class Snapshot:
     that only it holds; None while that cannot be asked.  copied: it is no frozen clone of the
     ranks."""
 
-    cut: tuple[int, ...]
+    cut: Cut
     age: float
     alone: int | None
     copied: bool
@@ -132,7 +133,7 @@ class Near:
         ways = (each.way for each in self._kept if each.base.kept == name)
         self._way = next(((*way, name) for way in ways), ())
 
-    async def keep(self, cut: tuple[int, ...], *, further: bool = False) -> Base | None:
+    async def keep(self, cut: Cut, *, further: bool = False) -> Base | None:
         """Keep the stopped job as it is; None if that cannot be, for the reason `why_not`.
 
         further: it may have gone on since a snapshot at the same clocks, between two MPI calls.
@@ -173,7 +174,7 @@ class Near:
         self._holdings.taken(name, now, taken.bytes, taken.changed, copied)
         return base
 
-    async def look(self, cut: tuple[int, ...]) -> tuple[Snapshot, ...]:
+    async def look(self, cut: Cut) -> tuple[Snapshot, ...]:
         """Those of the job as it is, the oldest first. cut: where it is now."""
         alone: dict[str, int] = {}
         with contextlib.suppress(CrdebugError):  # ranks run, or have ended

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from crdebug.base.errors import CrdebugError
+from crdebug.base.instant import Cut
 from crdebug.timeline.branches import Branch
 from crdebug.timeline.calls import Call
 from crdebug.timeline.page import Picture, page, save
@@ -19,7 +20,7 @@ from crdebug.travel.seek import Traveller
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """A job's history in numbers. All cuts are in half ticks.
+    """A job's history in numbers.
 
     here: where the ranks stand; ends: where their records end.  focus: the rank that it is seen
     from.  before: the nearest of the checkpoints that are not after `here`; earliest: of all that
@@ -28,8 +29,8 @@ class Overview:
     """
 
     focus: int
-    here: tuple[int, ...]
-    ends: tuple[int, ...]
+    here: Cut
+    ends: Cut
     checkpoints: tuple[Place, ...] = ()
     automatic: tuple[Place, ...] = ()
     marks: tuple[Place, ...] = ()

@@ -1,8 +1,8 @@
 """Running a job forward to a cut: each rank to its place, in the recorded order.
 
-A rank is given the value of its clock at which it is to hold (native/recorder/clock.h); it holds at
-the entry of its next call (even) or just before the return of the one it is in (odd). An odd place
-counts as reached as soon as the call is entered: it may be one that cannot complete at this cut.
+A rank is given the instant at which it is to hold (native/recorder/clock.h); it holds at the entry
+of its next call, or just before the return of the one it is in. A place inside a call counts as
+reached as soon as the call is entered: it may be one that cannot complete at this cut.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from crdebug.attached.job import AttendedJob
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, GdbError, Interrupted, NotAvailable
 from crdebug.base.events import Event, GroupStopped, Progress, RankStopped, StopReason
+from crdebug.base.instant import Cut, Instant
 from crdebug.base.ranks import RankSet
 from crdebug.debugger import own_breakpoints
 from crdebug.debugger.group import TargetGroup
@@ -26,7 +27,6 @@ from crdebug.job.clocks import NEVER, RankClock, logs
 from crdebug.node import proc
 from crdebug.timeline.differing import difference
 from crdebug.timeline.log import read_log
-from crdebug.timeline.messages import Cut
 
 _LOOK = 3.0  # seconds after which a rank that does not move is looked at
 _STANDSTILL = 60.0  # seconds without any rank moving on
@@ -47,7 +47,7 @@ def divergence(job: AttendedJob, clocks: Sequence[RankClock]) -> CrdebugError | 
             log = logs(job.directory.run(job.record.incarnation)) / str(clock.rank)
             names = functools.partial(_comm_name, log, state.cursor)
             return CrdebugError(
-                f"call {state.diverged_now // 2 + 1} of the replay is not the recorded one: "
+                f"call {state.diverged_now.tick + 1} of the replay is not the recorded one: "
                 + difference(state, names),
                 ranks=RankSet.of([clock.rank]),
                 hint="time, random numbers, data races and other input from outside MPI are not "
@@ -63,16 +63,17 @@ def _comm_name(log: Path, place: int, number: int) -> str:
         return ""  # what the rank does is told all the same
 
 
-def moved(clock: RankClock) -> tuple[int, int]:
+def moved(clock: RankClock) -> tuple[Instant, int]:
     """What changes while a rank moves on: its clock and, between two calls, what it computes. In a
     call it says nothing: many MPIs compute while they wait."""
     state = clock.read()
-    computes = state.now % 2 == 0 and not state.held
+    computes = not state.now.inside and not state.held
     return state.now, proc.processor_time(clock.pid) if computes else 0
 
 
 class Replay:
-    """One way to a cut. focus: the rank that is to be held at an odd place too, not only inside.
+    """One way to a cut. focus: the rank that is to be held just before the return too, not only
+    somewhere inside the call.
 
     also: what else has to hold when all are there.
     """
@@ -121,7 +122,7 @@ class Replay:
             raise self._why_not(stop)
 
     async def _until_there(self, run: asyncio.Task[GroupStopped]) -> None:
-        before: list[tuple[int, int]] = []
+        before: list[tuple[Instant, int]] = []
         waited, begun = 0.0, time.monotonic()
         told = begun
 
@@ -157,7 +158,7 @@ class Replay:
         return not others or (
             self._focus is not None
             and self._focus not in missing
-            and all(clock.read().now % 2 and not clock.read().held for clock in others)
+            and all(clock.read().now.inside and not clock.read().held for clock in others)
         )
 
     def _waiting_for_input(self) -> RankSet:
@@ -179,14 +180,14 @@ class Replay:
         state, place = clock.read(), self._cut[clock.rank]
         if state.now != place or state.diverged:
             return False
-        return bool(state.held) or (place % 2 == 1 and clock.rank != self._focus)
+        return bool(state.held) or (place.inside and clock.rank != self._focus)
 
     def _places(self) -> str:
         texts = []
         for clock in self._clocks:
             if not self._is_there(clock):
                 now, place = clock.read().now, self._cut[clock.rank]
-                texts.append(f"rank {clock.rank} is at tick {now / 2:g} of {place / 2:g}")
+                texts.append(f"rank {clock.rank} is at tick {now.ticks:g} of {place.ticks:g}")
         return ", ".join(texts)
 
     def _why_not(self, stop: GroupStopped) -> CrdebugError:

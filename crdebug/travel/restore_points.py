@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from crdebug.base.errors import Refused
+from crdebug.base.instant import Cut, Instant
 from crdebug.base.ranks import RankSet
-from crdebug.timeline.messages import Cut
 
 
 class StartOfHistory(Refused):
@@ -18,8 +18,8 @@ class StartOfHistory(Refused):
 class Base:
     """A state of the whole job that can be brought back.
 
-    cut: the clocks in it.  number: of a checkpoint, 0 if there is none.  history: it is one that
-    crdebug took of itself.  kept: the name of a snapshot in the debuggers' memory, "" if there is
+    cut: where the ranks are in it.  number: of a checkpoint, 0 if there is none.  history: it is
+    one that crdebug took of itself.  kept: the name of a snapshot in the debuggers' memory, "" if there is
     none.  order: of snapshots, in which they were taken: of two at the same clocks the later one
     may lie further on, between two MPI calls.
     incarnation: of the job, when it was taken; a snapshot fits no other.  branch: which line of
@@ -27,7 +27,7 @@ class Base:
     all that it does.
     """
 
-    cut: tuple[int, ...]
+    cut: Cut
     number: int = 0
     history: bool = False
     kept: str = ""
@@ -36,9 +36,9 @@ class Base:
     branch: str = ""
     leaving: frozenset[int] = frozenset()
 
-    def begun(self, rank: int) -> int:
-        """The clock from which on what a rank does is behind this state."""
-        return self.cut[rank] + (rank in self.leaving)
+    def begun(self, rank: int) -> Instant:
+        """The instant from which on what a rank does is after this state."""
+        return self.cut[rank].exit if rank in self.leaving else self.cut[rank]
 
     @property
     def name(self) -> str:
@@ -60,7 +60,7 @@ def below(bases: Iterable[Base], cut: Cut) -> list[Base]:
     return sorted(fit, key=lambda base: (sum(base.cut), bool(base.kept), base.order), reverse=True)
 
 
-def is_before(first: Sequence[int], second: Sequence[int]) -> bool:
+def is_before(first: Cut, second: Cut) -> bool:
     """Can a job come from the first cut to the second by going forward, or not at all?"""
     return len(first) == len(second) and all(a <= b for a, b in zip(first, second, strict=True))
 
@@ -72,10 +72,10 @@ def no_base() -> StartOfHistory:
     )
 
 
-def given_up(rank: int, begin: int) -> StartOfHistory:
-    """The error for a place before the beginning of the record, which is at that clock."""
+def given_up(rank: int, begin: Instant) -> StartOfHistory:
+    """The error for a place before the beginning of the record, which is at that instant."""
     return StartOfHistory(
-        f"its record begins at tick {begin // 2}: what is older was given up",
+        f"its record begins at tick {begin.tick}: what is older was given up",
         ranks=RankSet.of([rank]),
-        hint=f"'goto tick {begin // 2 + 1} on {rank}' goes to its first call",
+        hint=f"'goto tick {begin.tick + 1} on {rank}' goes to its first call",
     )

@@ -20,11 +20,11 @@ from dataclasses import dataclass, replace
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, Interrupted, Refused, StoreError
 from crdebug.base.events import GroupStopped, Progress, RankStopped, StopReason
+from crdebug.base.instant import BEGINNING, Cut, Instant
 from crdebug.base.ranks import RankSet
 from crdebug.debugger import own_breakpoints
 from crdebug.debugger.in_c import number_in_c
 from crdebug.gdbscripts.wire import Reach, place_of
-from crdebug.timeline.messages import Cut
 from crdebug.travel.replay import TELL, ended, moved, quiet
 from crdebug.travel.restore_points import StartOfHistory, below
 from crdebug.travel.reverse_step import Reverse
@@ -59,15 +59,15 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A stop on the way. now: the rank's clock there.  number: GDB's, of what stopped it, "" if it
-    has none.  clock_count: how many stops there were at this value of the clock, this one included.
-    by: of another rank that stopped, its number and clock.
+    """A stop on the way. now: where the rank is there.  number: GDB's, of what stopped it, "" if it
+    has none.  clock_count: how many stops there were at this instant, this one included.
+    by: of another rank that stopped, its number and instant.
     """
 
-    now: int
+    now: Instant
     number: str
     clock_count: int = 0
-    by: tuple[int, int] | None = None
+    by: tuple[int, Instant] | None = None
 
 
 class _Ignored:
@@ -106,7 +106,7 @@ class Stops:
             end = End.of(*await self._reverse.here(focus), syscall)
             while (last := ignored.last(await self.hits(focus, end))) is None:
                 found = await self._hit_before(focus, self._reverse.piece, ignored)
-                if found.now % 2:
+                if found.now.inside:
                     await self.into_call(focus, found)
                     return
                 end = End.of(await self._reverse.to_end(focus, found.now))
@@ -128,7 +128,7 @@ class Stops:
                 self._traveller.doubts.append(
                     f"watchpoint {known} of a frame is gone, with the frame"
                 )
-        if (number := self._hit(focus, 0).number) in told.temporary:
+        if (number := self._hit(focus, BEGINNING).number) in told.temporary:
             await own_breakpoints.delete(self._group[focus], number, self._limit)
             if (stop := self._group[focus].last_stop) is not None:
                 await self._group.drop_spent([stop])
@@ -202,7 +202,7 @@ class Stops:
         sp = await number_in_c(self._group[focus], "$sp", self._limit)
         return (stop.location.address, sp) == (end.pc, end.sp)
 
-    def _hit(self, focus: int, now: int, clock_count: int = 0) -> Hit:
+    def _hit(self, focus: int, now: Instant, clock_count: int = 0) -> Hit:
         stop = self._group[focus].last_stop
         numbered = stop is not None and stop.reason in _NUMBERED
         return Hit(now, stop.detail if stop is not None and numbered else "", clock_count)
@@ -233,11 +233,11 @@ class Stops:
 
     # ---- over MPI calls -----------------------------------------------------------------------
 
-    async def _hit_before(self, focus: int, piece: int, ignored: _Ignored) -> Hit:
+    async def _hit_before(self, focus: int, piece: Instant, ignored: _Ignored) -> Hit:
         """The last hit in the rank's history before this piece of it. Raises StartOfHistory, with
         the job brought to the start."""
         traveller = self._traveller
-        until = piece - 1
+        until = piece.in_last_call
         if until > 0:
             cut = traveller.cut_for(focus, until)
             for base in below(traveller.bases(), cut):
@@ -252,7 +252,7 @@ class Stops:
                 last = ignored.last(hits)
                 if last is not None:
                     found = hits[last]
-                    if found.now % 2 == 0:
+                    if not found.now.inside:
                         ignored.give_back([hit for hit in hits[last + 1 :] if hit.now == found.now])
                     return found
                 # Not the base's own cut: the rank may be in a call there that others are to end.
@@ -273,7 +273,7 @@ class Stops:
     async def into_call(self, focus: int, hit: Hit) -> None:
         """To a stop inside an MPI call, from the call's entry."""
         traveller = self._traveller
-        await traveller.to_cut(traveller.cut_for(focus, hit.now - 1), focus)
+        await traveller.to_cut(traveller.cut_for(focus, hit.now.entry), focus)
         hits = await self.pass_to(traveller.cut_for(focus, hit.now), focus, until=hit)
         traveller.doubts.append(
             "inside an MPI call, where no two runs are alike"
@@ -313,7 +313,7 @@ class Stops:
                     self._check(stop)
             return found
 
-    async def _until(self, run: asyncio.Task[GroupStopped], focus: int, place: int) -> None:
+    async def _until(self, run: asyncio.Task[GroupStopped], focus: int, place: Instant) -> None:
         """As long as any rank moves on: the focused one may wait in a call for another one."""
         begun = told = time.monotonic()
         while not run.done() and not self._arrived(focus, place):
@@ -330,14 +330,14 @@ class Stops:
                 phase = f"the replay takes {told - begun:.0f} s so far"
                 self._traveller.tell(Progress("back in time", phase))
 
-    def _moved(self) -> list[tuple[int, int]]:
+    def _moved(self) -> list[tuple[Instant, int]]:
         found = []
         for clock in self._traveller.clocks():
             with contextlib.suppress(ProcessLookupError):  # it has ended
                 found.append(moved(clock))
         return found
 
-    def _arrived(self, focus: int, place: int) -> bool:
+    def _arrived(self, focus: int, place: Instant) -> bool:
         state = self._traveller.clock(focus).read()
         return state.now == place and bool(state.held)
 

@@ -20,6 +20,7 @@ from weakref import WeakSet
 from crdebug.base.deadline import FOR_EVER, Deadline
 from crdebug.base.errors import CrdebugError, GdbError, Refused, StoreError
 from crdebug.base.events import Progress, StopReason
+from crdebug.base.instant import Cut, Instant
 from crdebug.base.ranks import RankSet
 from crdebug.debugger import stepper
 from crdebug.debugger.group import TargetGroup
@@ -28,7 +29,6 @@ from crdebug.gdbscripts.wire import ErrorKind, Reach, place_text
 from crdebug.job import half_back
 from crdebug.native.recorder import clock as layout
 from crdebug.node import in_flight, proc
-from crdebug.timeline.messages import Cut
 from crdebug.travel.dead_ends import DEADLY
 from crdebug.travel.restore_points import Base, StartOfHistory
 from crdebug.travel.seek import Traveller
@@ -41,15 +41,15 @@ _LONG = Deadline(FOR_EVER)  # for a walk, see Reverse._walked
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
-    """Where the walker starts from. name: of the snapshot.  now: the rank's clock behind it, at all
-    the places that can be reached from it.  output: how much the job had written there.  ways: see
-    Traveller; when it was made.  within: the snapshot in the middle of the piece at whose place it
-    is, "" where the piece begins."""
+    """Where the walker starts from. name: of the snapshot.  now: where the rank is after it, at
+    all the places that can be reached from it.  output: how much the job had written there.  ways:
+    see Traveller; when it was made.  within: the snapshot in the middle of the piece at whose place
+    it is, "" where the piece begins."""
 
     focus: int
     name: str
     incarnation: int
-    now: int
+    now: Instant
     output: tuple[int, ...]
     ways: int
     within: str = ""
@@ -77,8 +77,8 @@ class Reverse:
         """One reverse command. Raises StartOfHistory; the job stands at the start then."""
         now = self._traveller.cut()[focus]
         frame = ""
-        if now % 2:  # inside an MPI call, which the user did not write: to where it is called
-            await self._to_entry(focus, now - 1)
+        if now.inside:  # an MPI call, which the user did not write: to where it is called
+            await self._to_entry(focus, now.entry)
             if kind not in ("step", "next"):
                 kind, frame = "finish", await self._call_frame(focus)
         else:
@@ -92,8 +92,8 @@ class Reverse:
     # ---- for going back to stops ------------------------------------------------------------
 
     @property
-    def piece(self) -> int:
-        """Which piece of history the origin is of: the rank's clock in it, which is even."""
+    def piece(self) -> Instant:
+        """Which piece of history the origin is of: where the rank is in it, between two calls."""
         assert self._origin is not None
         return self._origin.now
 
@@ -101,15 +101,15 @@ class Reverse:
         """The place where the rank stands, from an origin that there is then; and whether it stood
         before the signal whose handler begins there."""
         now = self._traveller.cut()[focus]
-        if now % 2:
-            return await self.to_end(focus, now - 1), False
+        if now.inside:
+            return await self.to_end(focus, now.entry), False
         await self._have_origin(focus, now, whole=True)
         found = await self._from_origin(
             focus, lambda rank: stepper.here(rank, self._walk_origin(), _LONG)
         )
         return found.place, found.signalled
 
-    async def to_end(self, focus: int, piece: int) -> str:
+    async def to_end(self, focus: int, piece: Instant) -> str:
         """To the end of a piece, where the rank is about to enter its next call: the place."""
         await self._to_entry(focus, piece)
         return place_text([Reach(self._hold(focus))])
@@ -137,7 +137,7 @@ class Reverse:
 
     # ---- the pieces of history --------------------------------------------------------------
 
-    async def _have_origin(self, focus: int, now: int, *, whole: bool = False) -> None:
+    async def _have_origin(self, focus: int, now: Instant, *, whole: bool = False) -> None:
         """See that the present stop can be come to from an origin in this process. whole: from
         where the piece begins."""
         origin = self._origin
@@ -169,9 +169,9 @@ class Reverse:
         """What the rank's place is recognised by."""
         return await stepper.recall(await self._with_walker(focus), self._limit)
 
-    async def to_state(self, focus: int, now: int, state: str) -> None:
-        """To a place that was recalled, at a value of the rank's clock."""
-        if now % 2:  # inside MPI, where no two runs are alike
+    async def to_state(self, focus: int, now: Instant, state: str) -> None:
+        """To a place that was recalled, at an instant of the rank."""
+        if now.inside:  # MPI, where no two runs are alike
             await self._traveller.to_cut(self._traveller.cut_for(focus, now), focus)
             self._traveller.doubts.append("inside the MPI call, just before it returns")
             return
@@ -189,11 +189,11 @@ class Reverse:
                 "approximate: no exact match for this place (registers or stack differ)"
             )
 
-    async def _set_origin(self, focus: int, now: int) -> None:
-        """An origin for the piece in which the rank's clock is `now` (even)."""
+    async def _set_origin(self, focus: int, now: Instant) -> None:
+        """An origin for the piece in which the rank is at `now`, between two calls."""
         traveller = self._traveller
         if now:
-            cut = traveller.cut_for(focus, now - 1)
+            cut = traveller.cut_for(focus, now.in_last_call)
             try:
                 await traveller.to_cut(cut, focus)
             except StartOfHistory:
@@ -207,7 +207,7 @@ class Reverse:
             focus, name, job.record.incarnation, now, job.output_sizes(), traveller.ways
         )
 
-    async def _set_origin_within(self, focus: int, now: int, near: Sequence[Base]) -> bool:
+    async def _set_origin_within(self, focus: int, now: Instant, near: Sequence[Base]) -> bool:
         """An origin in the middle of the piece: at the first of these snapshots that is in it, and
         can be put back. Returns whether there is one."""
         traveller = self._traveller
@@ -254,7 +254,7 @@ class Reverse:
         await target.keep(_ALONE, (), Deadline(self._group.settings.command))
         return _ALONE
 
-    async def _start(self, focus: int, now: int) -> None:
+    async def _start(self, focus: int, now: Instant) -> None:
         """The earliest state there is, if it lies in this piece."""
         problem: CrdebugError = _start_of_history(focus)
         for base in [each for each in self._traveller.bases() if each.cut[focus] == now]:
@@ -269,14 +269,14 @@ class Reverse:
         """Go to the end of the piece before: the rank is about to enter its call."""
         assert self._origin is not None
         now = self._origin.now
-        if now < 2 or now == self._traveller.floor[focus]:  # of history, or of its branch
+        if not now.tick or now == self._traveller.floor[focus]:  # of history, or of its branch
             await self._go(focus, stepper.AT_ORIGIN)
             raise _start_of_history(focus)
         # Of a line with a whole loop in it there may be thousands: so one sees that it moves on.
-        self._traveller.tell(Progress("back in time", f"before tick {now // 2} of rank {focus}"))
-        await self._to_entry(focus, now - 2)
+        self._traveller.tell(Progress("back in time", f"before tick {now.tick} of rank {focus}"))
+        await self._to_entry(focus, now.back(1))
 
-    async def _to_entry(self, focus: int, now: int) -> None:
+    async def _to_entry(self, focus: int, now: Instant) -> None:
         await self._set_origin(focus, now)
         await self._go(focus, place_text([Reach(self._hold(focus))]))
 

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from crdebug.attached.job import AttendedJob
 from crdebug.base.errors import CrdebugError, Refused
 from crdebug.base.events import Event, JobSays
+from crdebug.base.instant import Cut
 from crdebug.job import beginning
 from crdebug.timeline.kept import begins_at, keep
-from crdebug.timeline.messages import Cut
 from crdebug.travel.restore_points import Base, is_before
 from crdebug.travel.seek import Traveller
 
@@ -81,7 +81,7 @@ class Room:
             base
             for base in self._checkpoints()
             if base.cut != begin
-            and min(base.cut) >= 2  # behind MPI_Init
+            and min(base.cut).tick  # behind MPI_Init
             and is_before(base.cut, here)
             and all(is_before(base.cut, held.cut) for held in holding)
         ]

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 from crdebug.attached.gdbs import launch_group
 from crdebug.attached.job import AttendedJob
 from crdebug.base.events import Event
+from crdebug.base.instant import Cut
 from crdebug.base.ranks import RankSet
 from crdebug.checkpoint.manifest import Manifest
 from crdebug.checkpoint.store import CheckpointStore
@@ -43,7 +44,7 @@ class _Directory(JobDirectory):
 
 @contextlib.asynccontextmanager
 async def beside(
-    job: AttendedJob, manifest: Manifest, store: CheckpointStore, logs: Path, cut: Sequence[int]
+    job: AttendedJob, manifest: Manifest, store: CheckpointStore, logs: Path, cut: Cut
 ) -> AsyncIterator[TargetGroup]:
     """The ranks of a second job that stand at a cut. logs: the branch's, in a run directory.
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from crdebug.attached.job import AttendedJob
 from crdebug.base.errors import CrdebugError, NotAvailable, Refused, StoreError
 from crdebug.base.events import Event, GroupStopped, Progress
+from crdebug.base.instant import BEGINNING, Cut, Instant, beginning
 from crdebug.base.ranks import RankSet
 from crdebug.checkpoint.store import CheckpointStore
 from crdebug.debugger.target import Target, TargetState
@@ -27,7 +28,6 @@ from crdebug.timeline.functions import OUTSIDE
 from crdebug.timeline.kept import load
 from crdebug.timeline.log import RankLog
 from crdebug.timeline.matching import Matching
-from crdebug.timeline.messages import Cut
 from crdebug.timeline.recorded import BYTES_A_CALL, Recorded
 from crdebug.travel.call_sites import functions, show_callers
 from crdebug.travel.checkpoints import Checkpoints
@@ -55,9 +55,9 @@ class Traveller:
         self.near = Near(job, lambda: clocks.leaving(self.clocks()), tell)
         self.ways = 0  # how often the job was brought elsewhere
         self.doubts: list[str] = []  # what the user is to know of the last way
-        self.frontier: tuple[int, ...] = ()  # where the job stood before it went back
+        self.frontier: Cut = ()  # where the job stood before it went back
         # where the present branch of history begins
-        self.floor: tuple[int, ...] = (0,) * len(job.group.ranks)
+        self.floor: Cut = beginning(len(job.group.ranks))
         self.dead_ends = DeadEnds()
         self.changed = False  # the user has changed the state; no recorded future fits it
 
@@ -83,8 +83,8 @@ class Traveller:
                 return clock
         raise Refused("it has ended", ranks=RankSet.of([rank]), hint="'restart' to before its end")
 
-    def cut(self) -> tuple[int, ...]:
-        """The ranks' clocks now; of a rank that has ended, what it showed last."""
+    def cut(self) -> Cut:
+        """Where the ranks are now; of a rank that has ended, where it was last."""
         clocks = {clock.rank: clock for clock in self.clocks()}
         return tuple(
             self._now(clocks[rank]) if rank in clocks else self._at_its_end(rank)
@@ -114,7 +114,7 @@ class Traveller:
         return Refused(
             "it is not recorded any more there" + (f": {why.sentence}" if why else ""),
             ranks=RankSet.of([rank]),
-            hint=f"the record ends at tick {end // 2}: 'goto tick {end // 2} on {rank}'"
+            hint=f"the record ends at tick {end.tick}: 'goto tick {end.tick} on {rank}'"
             if end
             else "there is no way back but to a checkpoint",
         )
@@ -124,16 +124,16 @@ class Traveller:
         """The ranks whose record has ended, while they went on."""
         return [rank for rank, log in self.recorded.logs.items() if log.refused]
 
-    def _now(self, clock: RankClock) -> int:
+    def _now(self, clock: RankClock) -> Instant:
         try:
             state = clock.read()
         except ProcessLookupError:
             return self._at_its_end(clock.rank)
         return state.now
 
-    def _at_its_end(self, rank: int) -> int:
+    def _at_its_end(self, rank: int) -> Instant:
         log = self.looked_at().get(rank)  # anew: it may have run since the last look
-        return log.tail_now if log is not None else 0
+        return log.tail_now if log is not None else BEGINNING
 
     def read(self, seconds: float = math.inf) -> bool:
         """Read what is new in the record, for so long; is there more? Half of the free memory is
@@ -170,25 +170,25 @@ class Traveller:
         self.read()
         return self.recorded.logs
 
-    def tails(self) -> tuple[int, ...]:
+    def tails(self) -> Cut:
         """Where each rank's record ends: behind the call that it is in, if it is recorded."""
         ends, logs = [], self.looked_at()
         for rank, now in enumerate(self.cut()):
             log = logs.get(rank)
-            end = log.tail_now if log is not None else 0
-            recorded = log is None or not log.refused
-            ends.append(max(end, now) if now <= end + recorded else end)
+            end = log.tail_now if log is not None else BEGINNING
+            last = end if log is not None and log.refused else end.before_return
+            ends.append(max(end, now) if now <= last else end)
         return tuple(ends)
 
-    def _last_places(self) -> list[int]:
+    def _last_places(self) -> list[Instant]:
         """Where each rank can be brought to at the latest: into the call that is under way where
         its record ends, but for one that went on without a record."""
         tails, ended = self.tails(), self.ended
-        return [end if rank in ended else end | 1 for rank, end in enumerate(tails)]
+        return [end if rank in ended else end.before_return for rank, end in enumerate(tails)]
 
-    def on_branch(self, begins: tuple[int, ...]) -> None:
+    def on_branch(self, begins: Cut) -> None:
         """Another branch of history is the job's, with other logs. begins: where; () the first."""
-        self.floor = begins or (0,) * len(self.job.group.ranks)
+        self.floor = begins or beginning(len(self.job.group.ranks))
         self.recorded = Recorded()
         self.dead_ends = DeadEnds()
 
@@ -199,14 +199,14 @@ class Traveller:
         if self.job.record.layer:
             let_run(self.clocks())
 
-    def arrived(self, cut: tuple[int, ...]) -> None:
+    def arrived(self, cut: Cut) -> None:
         """The user's own run has ended: how far the ranks have come is what going back is measured
         from."""
         known = self.frontier or cut
         self.frontier = tuple(map(max, known, cut))
         self.dead_ends.note(self.job.group, cut)
 
-    def cut_for(self, focus: int, now: int) -> tuple[int, ...]:
+    def cut_for(self, focus: int, now: Instant) -> Cut:
         """Where the others have to be when the focused rank is at this place of its past.
 
         As far as they were when the job went back, but for what they then had from its future.
@@ -219,7 +219,7 @@ class Traveller:
         if now < begin[focus]:
             raise given_up(focus, begin[focus])
         frontier = self.frontier if now <= self.frontier[focus] else self.tails()
-        found = latest_cut(matching, focus, now, [*map(min, frontier, last)], self.ended)
+        found = latest_cut(matching, focus, now, tuple(map(min, frontier, last)), self.ended)
         # A branch begins with all ranks at once; before it, there is the branch that it left.
         bound = max if now >= self.floor[focus] else min
         return tuple(
@@ -234,7 +234,7 @@ class Traveller:
         """Is any rank behind where it has been?"""
         return self.behind(self.cut())
 
-    def behind(self, cut: tuple[int, ...]) -> bool:
+    def behind(self, cut: Cut) -> bool:
         """Is any rank of this place behind where it has been?"""
         return any(now < known for now, known in zip(cut, self.frontier, strict=False))
 
@@ -276,13 +276,13 @@ class Traveller:
         if is_before(here, cut):
             await self._replay(clocks, cut, None).run()
 
-    def _before_its_end(self, rank: int, now: int) -> int:
+    def _before_its_end(self, rank: int, now: Instant) -> Instant:
         """Nobody can be held at the entry of a call that never comes: who has left MPI for good, or
         crashes before its next call, is held before it leaves its last one."""
         logs = self.recorded.logs
         calls = logs[rank].calls if rank in logs else ()
         over = calls and calls[-1].name == "MPI_Finalize" and now == calls[-1].returned
-        return now - 1 if over or self.dead_ends.has(rank, now) else now
+        return now.in_last_call if over or self.dead_ends.has(rank, now) else now
 
     async def to_cut(self, cut: Cut, focus: int | None = None) -> None:
         """Bring every rank to its place. focus: the rank that is held also where it is inside a
@@ -365,7 +365,7 @@ class Traveller:
             calls = logs[rank].calls if rank in logs else ()
             if rank in logs and logs[rank].goes_outside(base.begun(rank), now):
                 return True
-            if now % 2 and (not calls or calls[-1].tick < (now + 1) // 2):  # not on record yet
+            if now.inside and (not calls or calls[-1].tick < now.entered):  # not on record yet
                 names = await functions(self.job.group, rank)
                 if any(f"MPI_{name.removeprefix('wrap_')}" in OUTSIDE for name in names):
                     return True
@@ -382,11 +382,13 @@ class Traveller:
         waits = [
             clock
             for clock, state in zip(clocks, states, strict=True)
-            if state.now % 2 == 0 and clock.rank in logs and state.cursor < logs[clock.rank].records
+            if not state.now.inside
+            and clock.rank in logs
+            and state.cursor < logs[clock.rank].records
         ]
         await self._replay(
             clocks,
-            [state.now for state in states],
+            tuple(state.now for state in states),
             None,
             also=lambda: all(clock.read().replaying for clock in waits),
         ).run()
@@ -394,8 +396,8 @@ class Traveller:
     async def _stop_over(self, start: Cut, cut: Cut, focus: int) -> None:
         """On a long way, a little before its end: keep a snapshot, which makes the next way back a
         short one."""
-        place = (cut[focus] | 1) - 2 * _NEAR
-        if place - start[focus] < 2 * _NEAR:
+        place = cut[focus].before_return.back(_NEAR)
+        if place.back(_NEAR) < start[focus]:
             return
         near = self.cut_for(focus, place)
         if is_before(start, near) and is_before(near, cut):
@@ -436,7 +438,7 @@ class Traveller:
         return self._checkpoints.all()
 
     @property
-    def beginning(self) -> tuple[int, ...]:
-        """The clocks with which the record begins: what was before has been given up."""
+    def beginning(self) -> Cut:
+        """Where the record begins: what was before has been given up."""
         kept = load(clocks.logs(self.job.run_directory)) if self.job.record.layer else None
-        return kept.cut if kept else (0,) * len(self.job.group.ranks)
+        return kept.cut if kept else beginning(len(self.job.group.ranks))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from crdebug.base.instant import Cut
 from crdebug.base.units import bytes_text
 from crdebug.timeline.text import clock_text, timeline_text, when_text
 from crdebug.ui.tables import table
@@ -47,7 +48,7 @@ def timeline(overview: Overview, width: int = 0) -> str:
 
 
 def snapshot_table(
-    stock: Stock, focus: int, marks: Iterable[tuple[str, tuple[int, ...]]], width: int = 0
+    stock: Stock, focus: int, marks: Iterable[tuple[str, Cut]], width: int = 0
 ) -> str:
     """Snapshots in memory, seen from a rank; below them, what they hold and cost."""
     rows = []

@@ -230,7 +230,7 @@ async def test_what_is_not_there() -> None:
     asked = [*((verb, "nothing") for verb in named), ("restart", "nothing:1"), ("delete", "no:1")]
     said = [(r"there is no job '(nothing|no)' \(jobs here: none\)", *each) for each in asked]
     for handle in ("nothing", ":1", "a:b", "a:-1", "a:²"):
-        said.append((r"is no (handle|job name)", "delete", handle))
+        said.append((r"is not a (handle|job name)", "delete", handle))
     said.append((r"is not a job name", "kill", "../x"))
     await asyncio.gather(*(says(*each) for each in said))
 
@@ -354,7 +354,7 @@ async def test_a_rank_that_holds_in_the_past_is_listed_as_held_until_it_is_relea
         await looks.reach(5)
         first = clocks.find(looks.shims(), JobDirectory(JOB).read().layer)[0]
         assert state_of(JOB, await jobs.list_jobs()) == "running"
-        first.set_stop(first.read().now + 2000)
+        first.set_stop(first.read().now.back(-1000))
         await Deadline(60).until(lambda: bool(first.read().held), "the rank to hold")
         assert state_of(JOB, await jobs.list_jobs()) == "held"
         listed = await crdebug("jobs")

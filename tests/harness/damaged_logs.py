@@ -127,6 +127,7 @@ def damaged_text(text: bytes, chance: random.Random) -> bytes:
 
 def ask_all(paths: list[Path]) -> None:
     """All that sessions, pages and cuts ask of a history."""
+    from crdebug.base.instant import BEGINNING, Instant
     from crdebug.timeline.cuts import latest_cut
     from crdebug.timeline.messages import (
         collective_of,
@@ -144,12 +145,12 @@ def ask_all(paths: list[Path]) -> None:
     recorded.read(paths)
     matching = recorded.matching
     matching.settle()
-    ends = [recorded.logs[rank].tail_now for rank in sorted(recorded.logs)]
+    ends = tuple(recorded.logs[rank].tail_now for rank in sorted(recorded.logs))
     for rank, log in recorded.logs.items():
         list(log.calls)
-        log.goes_outside(0, ends[rank])
-        log.goes_one_sided(0, ends[rank])
-        latest_cut(matching, rank, ends[rank] // 2, ends)
+        log.goes_outside(BEGINNING, ends[rank])
+        log.goes_one_sided(BEGINNING, ends[rank])
+        latest_cut(matching, rank, Instant(ends[rank].tick), ends)
         latest_cut(matching, rank, ends[rank], ends)
     list(messages(matching))
     list(unmatched(matching))

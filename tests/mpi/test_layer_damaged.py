@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from crdebug.base.instant import Instant
 from crdebug.job import beginning, clocks
 from crdebug.timeline.cuts import latest_cut
 from crdebug.timeline.kept import keep
@@ -67,8 +68,8 @@ def given_up(run: Path) -> None:
     """The first half of a record."""
     recorded = Recorded()
     recorded.read(clocks.logs(run).iterdir())
-    last = [log.tail_now for _, log in sorted(recorded.logs.items())]
-    cut = tuple(latest_cut(recorded.matching, 0, last[0] // 2, last))
+    last = tuple(log.tail_now for _, log in sorted(recorded.logs.items()))
+    cut = latest_cut(recorded.matching, 0, Instant(last[0].tick), last)
     kept = keep(recorded.matching, recorded.logs, cut)
     assert kept is not None
     beginning.begin_at(run, kept)

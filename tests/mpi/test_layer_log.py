@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from crdebug.base.instant import Instant
 from crdebug.native.recorder.clock import Refused
 from crdebug.timeline.calls import Kind
 from crdebug.timeline.cuts import latest_cut
@@ -124,7 +125,7 @@ def test_one_sided_epochs_are_tracked_and_calls_repeat(tmp_path: Path) -> None:
     # While a rank is before its part, the other one is inside the call that waits for it.
     matching = Matching()
     matching.extend(logs, job.log(0).comms)
-    ends = tuple(c[-1].returned - 1 for c in logs.values())
+    ends = tuple(c[-1].returned.in_last_call for c in logs.values())
     fences = [c.tick for c in calls if c.name == "MPI_Win_fence"]
     windows = {c.name: c.tick for c in calls}
     for before, inside in [
@@ -133,7 +134,8 @@ def test_one_sided_epochs_are_tracked_and_calls_repeat(tmp_path: Path) -> None:
         (windows["MPI_Win_post"], windows["MPI_Win_start"]),
         (windows["MPI_Win_complete"], windows["MPI_Win_wait"]),
     ]:
-        assert latest_cut(matching, 0, 2 * before - 2, ends)[1] == 2 * inside - 1
+        cut = latest_cut(matching, 0, Instant.before(before), ends)
+        assert cut[1] == Instant.within(inside)
     assert [c.opens for c in calls if c.name == "MPI_Win_fence"] == [True, False, False]
 
 
@@ -148,7 +150,7 @@ def test_all_that_is_started_cancelled_or_taken_by_a_probe_is_matched(
     matching = recorded.matching
     assert not [*unmatched(matching)]
     calls = {rank: {c.tick: c for c in log.calls} for rank, log in recorded.logs.items()}
-    ends = [log.tail_now for _, log in sorted(recorded.logs.items())]
+    ends = tuple(log.tail_now for _, log in sorted(recorded.logs.items()))
     assert not [*pending(matching, ends)]
     found = [*messages(matching)]
     assert Counter((m.sender, m.tag) for m in found) == {
@@ -172,7 +174,8 @@ def test_all_that_is_started_cancelled_or_taken_by_a_probe_is_matched(
     sends = matching.ranks[1].sends
     ssend = next(at for at, tick in enumerate(sends.tick) if sends.tag[at] == 1)
     assert sends.mode[ssend] == SYNCHRONOUS
-    assert latest_cut(matching, 0, 2 * start - 2, ends)[1] <= 2 * sends.done[ssend] - 1
+    cut = latest_cut(matching, 0, Instant.before(start), ends)
+    assert cut[1] <= Instant.within(sends.done[ssend])
 
 
 def test_another_program_is_a_divergence(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from crdebug.base.instant import Cut, Instant
 from crdebug.native.recorder.clock import Refused
 from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.cuts import latest_cut
@@ -63,20 +64,21 @@ def _starts_belong_together(matching: Matching, calls: dict[int, dict[int, Call]
                     assert collective_of(matching, call) == found
 
 
-def _whom_they_wait_for(matching: Matching, ends: list[int]) -> None:
+def _whom_they_wait_for(matching: Matching, ends: Cut) -> None:
     """While a rank is before its part, the other one is inside the call that waits for it."""
     for m in messages(matching):
         if m.tag == DIVIDED:
             assert m.received and m.posted and m.send_done
-            before_ready = latest_cut(matching, m.sender, 2 * m.sent - 2, ends)
-            assert before_ready[m.receiver] <= 2 * m.received - 1
-            before_start = latest_cut(matching, m.receiver, 2 * m.posted - 2, ends)
-            assert before_start[m.sender] <= 2 * m.send_done - 1
+            before_ready = latest_cut(matching, m.sender, Instant.before(m.sent), ends)
+            assert before_ready[m.receiver] <= Instant.within(m.received)
+            before_start = latest_cut(matching, m.receiver, Instant.before(m.posted), ends)
+            assert before_start[m.sender] <= Instant.within(m.send_done)
     for name, each in matching.successions.items():
         if name != each.comm and each.name(0) == "MPI_Allreduce_init":
             found = each.instance(1)
-            cut = latest_cut(matching, 0, 2 * found.entered[0] - 2, ends)
-            assert all(cut[rank] <= 2 * found.completed[rank] - 1 for rank in range(1, RANKS))
+            cut = latest_cut(matching, 0, Instant.before(found.entered[0]), ends)
+            done = found.completed
+            assert all(cut[rank] <= Instant.within(done[rank]) for rank in range(1, RANKS))
 
 
 @each_newer
@@ -90,7 +92,8 @@ def test_all_of_mpi_4_is_recorded_and_comes_again(tmp_path: Path, mpi: Mpi) -> N
     assert {log.refused for log in recorded.logs.values()} == {Refused.NO}
     matching = recorded.matching
     assert not [*unmatched(matching)]
-    assert not [*pending(matching, [log.tail_now for _, log in sorted(recorded.logs.items())])]
+    ends = tuple(log.tail_now for _, log in sorted(recorded.logs.items()))
+    assert not [*pending(matching, ends)]
     calls = {rank: {c.tick: c for c in log.calls} for rank, log in recorded.logs.items()}
     tags: Counter[int] = Counter()
     for m in messages(matching):
@@ -98,13 +101,13 @@ def test_all_of_mpi_4_is_recorded_and_comes_again(tmp_path: Path, mpi: Mpi) -> N
         sent, posted = calls[m.sender][m.sent], calls[m.receiver][m.posted or 0]
         assert {(sent.name, posted.name)} <= CALLS[m.tag]
         # each end is told of by the call that completed it, and so is the other end by that
-        ends = calls[m.sender][m.send_done or 0], calls[m.receiver][m.received or 0]
-        assert m.posted in ends[1].completes and m in received_by(matching, ends[1])
+        done = calls[m.sender][m.send_done or 0], calls[m.receiver][m.received or 0]
+        assert m.posted in done[1].completes and m in received_by(matching, done[1])
         assert m in sent_by(matching, sent)
-        assert m.tag == DIVIDED or (m.sent in ends[0].completes and m in sent_by(matching, ends[0]))
+        assert m.tag == DIVIDED or (m.sent in done[0].completes and m in sent_by(matching, done[0]))
     assert tags == dict.fromkeys(CALLS, 9) | {DIVIDED: 18}
     _starts_belong_together(matching, calls)
-    _whom_they_wait_for(matching, [log.tail_now for _, log in sorted(recorded.logs.items())])
+    _whom_they_wait_for(matching, ends)
     for rank, log in recorded.logs.items():
         # a partition has arrived only after the last that it is made of was ready
         asked = [c for c in log.calls if c.name == "MPI_Parrived" and c.kind is Kind.PROBE]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from crdebug.base.instant import Cut, Instant, cut_of
 from crdebug.job import beginning, clocks
 from crdebug.timeline.calls import Kind
 from crdebug.timeline.cuts import latest_cut
@@ -41,21 +42,21 @@ def record(run: Path) -> Recorded:
     return recorded
 
 
-def ends(recorded: Recorded) -> list[int]:
-    return [log.tail_now for _, log in sorted(recorded.logs.items())]
+def ends(recorded: Recorded) -> Cut:
+    return tuple(log.tail_now for _, log in sorted(recorded.logs.items()))
 
 
-def cuts(recorded: Recorded, count: int) -> Iterator[tuple[int, ...]]:
+def cuts(recorded: Recorded, count: int) -> Iterator[Cut]:
     """States in which all ranks can have stood at once, behind MPI_Init."""
     last = ends(recorded)
     for part in range(1, count):
-        now = last[0] * part // count
+        now = Instant(last[0] * part // count)
         cut = latest_cut(recorded.matching, 0, now, last)
         if min(cut) >= 2 and max(cut) > 2:
-            yield tuple(cut)
+            yield cut
 
 
-def told(recorded: Recorded, after: tuple[int, ...]) -> dict[str, object]:
+def told(recorded: Recorded, after: Cut) -> dict[str, object]:
     """All that is asked of a history from a state on."""
     matching, last = recorded.matching, ends(recorded)
     found: dict[str, object] = {"ends": last}
@@ -64,20 +65,20 @@ def told(recorded: Recorded, after: tuple[int, ...]) -> dict[str, object]:
         found[f"calls {rank}"] = [
             (c.tick + c.repeats, c.name, c.kind, c.comm, c.peer, c.tag, c.failed) for c in calls
         ]
-        places = [now for now in range(after[rank], last[rank]) if now >= 4]
+        places = cut_of(*(now for now in range(after[rank], last[rank]) if now >= 4))
         for now in places[:: max(1, len(places) // 10)]:
             if latest := [*latest_cut(matching, rank, now, last)]:
                 found[f"cut {rank} {now}"] = [*map(max, latest, after)]
     found["messages"] = sorted(
         (m.sender, m.sent, m.receiver, m.comm, m.tag, m.bytes, m.received)
         for m in messages(matching)
-        if m.sent > after[m.sender] // 2 + 1
+        if m.sent > after[m.sender].tick + 1
     )
     found["collectives"] = sorted(
         (each.comm, each.name, sorted(each.entered.items()), str(each.shape), each.root)
         for succession in matching.successions.values()
         for each in map(succession.instance, range(len(succession.roots)))
-        if any(tick > after[rank] // 2 + 1 for rank, tick in each.entered.items())
+        if any(tick > after[rank].tick + 1 for rank, tick in each.entered.items())
     )
     return found
 
@@ -94,7 +95,7 @@ def require_the_same(run: Path, count: int = 6) -> int:
         left = record(run)
         for rank, log in left.logs.items():
             first = log.calls[0]
-            assert first.kind is Kind.NOTHING or first.tick == cut[rank] // 2 + 1
+            assert first.kind is Kind.NOTHING or first.tick == cut[rank].tick + 1
         before, after = told(whole, cut), told(left, cut)
         for what in before:
             assert after[what] == before[what], (cut, what)
@@ -127,7 +128,7 @@ def test_who_is_killed_while_it_is_given_up_leaves_a_whole_record(
         steps += 1
         found = load(tmp_path / "time")
         begun += found == kept
-        begin = found.cut if found else (0,) * job.ranks
+        begin = found.cut if found else cut_of(*[0] * job.ranks)
         before, after = told(whole, begin), told(record(tmp_path), begin)
         assert {what for what in before if after[what] != before[what]} == set()
         beginning.finish(tmp_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from crdebug.base.instant import cut_of
 from crdebug.base.ranks import RankSet
 from crdebug.timeline.branches import Branches
 from crdebug.timeline.text import Place
@@ -15,7 +16,7 @@ from crdebug.travel.overview import Overview
 from crdebug.travel.snapshot_cost import Costs
 
 STOCK = Stock((), 0, 0, "", 0.0, 0.02, 0.0, 0.0, 2.0)
-VIEW = Overview(0, here=(20, 20, 20, 19), ends=(40, 40, 40, 39))
+VIEW = Overview(0, here=cut_of(20, 20, 20, 19), ends=cut_of(40, 40, 40, 39))
 
 
 @dataclass(slots=True)
@@ -67,4 +68,4 @@ class FakeHistory:
         return self.snapshots
 
     async def mark(self, name: str, focus: int) -> None:
-        self.marks[name] = Moment(focus, self.view.here, self.view.ends[focus] // 2)
+        self.marks[name] = Moment(focus, self.view.here, self.view.ends[focus].tick)

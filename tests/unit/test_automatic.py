@@ -15,6 +15,7 @@ import pytest
 
 from crdebug.base.errors import CrsFailed, Refused
 from crdebug.base.events import Event, JobSays
+from crdebug.base.instant import Cut, cut_of
 from crdebug.base.ranks import RankSet
 from crdebug.timeline.elapsed import Elapsed
 from crdebug.travel.auto_checkpoints import Automatic, Bound
@@ -29,7 +30,7 @@ BYTES = 100
 class Store:
     """number → the cut that was kept."""
 
-    cuts: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    cuts: dict[int, Cut] = field(default_factory=dict)
     last: int = 0
 
     def list(self) -> tuple[SimpleNamespace, ...]:
@@ -77,8 +78,8 @@ class Run:
         store.cuts[store.last] = self.cut()
         self.branches[store.last] = self.branch
 
-    def cut(self) -> tuple[int, ...]:
-        return (self.place, 2 * self.place)
+    def cut(self) -> Cut:
+        return cut_of(self.place, 2 * self.place)
 
     def bases(self) -> list[Base]:
         kept = [Base(self.cut(), kept="s1")]  # one in memory is none of those
@@ -241,29 +242,36 @@ async def test_after_going_back_what_lies_ahead_stays(job: Run) -> None:
 
 def test_seconds_of_run_by_place() -> None:
     elapsed = Elapsed()
-    assert elapsed.at((0, 0)) == elapsed.at((5, 5)) == 0.0
-    elapsed.ran((0, 0), (10, 30), 4.0)
-    elapsed.ran((10, 30), (20, 60), 2.0)
-    assert [elapsed.at((n, 3 * n)) for n in (0, 5, 10, 15, 20, 25)] == [0, 2, 4, 5, 6, 6]
+    assert elapsed.at(cut_of(0, 0)) == elapsed.at(cut_of(5, 5)) == 0.0
+    elapsed.ran(cut_of(0, 0), cut_of(10, 30), 4.0)
+    elapsed.ran(cut_of(10, 30), cut_of(20, 60), 2.0)
+    assert [elapsed.at(cut_of(n, 3 * n)) for n in (0, 5, 10, 15, 20, 25)] == [
+        0,
+        2,
+        4,
+        5,
+        6,
+        6,
+    ]
 
 
 def test_what_is_run_again_does_not_count() -> None:
     elapsed = Elapsed()
-    elapsed.ran((0,), (100,), 10.0)
-    elapsed.ran((20,), (50,), 60.0)
-    assert elapsed.at((50,)) == pytest.approx(5.0)
-    elapsed.ran((50,), (200,), 20.0)  # beyond the end: as long as it took from there
-    assert elapsed.at((200,)) == pytest.approx(25.0)
-    assert elapsed.at((100,)) == pytest.approx(10.0)
+    elapsed.ran(cut_of(0), cut_of(100), 10.0)
+    elapsed.ran(cut_of(20), cut_of(50), 60.0)
+    assert elapsed.at(cut_of(50)) == pytest.approx(5.0)
+    elapsed.ran(cut_of(50), cut_of(200), 20.0)  # beyond the end: as long as it took from there
+    assert elapsed.at(cut_of(200)) == pytest.approx(25.0)
+    assert elapsed.at(cut_of(100)) == pytest.approx(10.0)
 
 
 def test_it_never_falls_and_steps_without_number_take_no_room() -> None:
     chance, elapsed, place, total = random.Random(1), Elapsed(), 0, 0.0
     for _ in range(20_000):
         seconds, calls = chance.choice([0.001, 0.01, 0.3]), chance.randrange(3)
-        elapsed.ran((place,), (place + calls,), seconds)
+        elapsed.ran(cut_of(place), cut_of(place + calls), seconds)
         place, total = place + calls, total + seconds
-    times = [elapsed.at((each,)) for each in range(place + 1)]
+    times = [elapsed.at(cut_of(each)) for each in range(place + 1)]
     assert times == sorted(times)
     assert times[-1] == pytest.approx(total)
     assert len(elapsed._places) < 2 * total

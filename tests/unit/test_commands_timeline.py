@@ -11,6 +11,7 @@ from fake_history import STOCK, VIEW
 from fake_session import FakeSession, as_session
 
 from crdebug.base.errors import BadInput, Refused
+from crdebug.base.instant import cut_of
 from crdebug.base.ranks import RankSet
 from crdebug.commands.context import Context
 from crdebug.commands.standard import standard
@@ -68,9 +69,12 @@ async def test_what_is_near_and_where_history_begins(
 ) -> None:
     assert session.history is not None
     past = session.history
-    start, near = Place("a1", (0, 0, 0, 1)), Place("2", (16, 17, 16, 16))
+    start, near = Place("a1", cut_of(0, 0, 0, 1)), Place("2", cut_of(16, 17, 16, 16))
     past.view = replace(VIEW, here=VIEW.ends, before=near, earliest=start)
-    past.marks = {"late": Moment(0, (30,) * 4, 20), "early": Moment(0, (11,) * 4, 20)}
+    past.marks = {
+        "late": Moment(0, cut_of(*[30] * 4), 20),
+        "early": Moment(0, cut_of(*[11] * 4), 20),
+    }
     assert await said(context, "when") == [
         "[0-2] tick 20",
         "[3] tick 19, inside the next call",
@@ -113,9 +117,9 @@ async def test_snapshots_are_a_table_with_what_they_hold_and_cost(
     session.history.marks["m1"] = Moment(0, here, 20)
     session.history.snapshots = Stock(
         (
-            Snapshot((2, 3, 2, 2), 61.26, 12 << 20, True),
+            Snapshot(cut_of(2, 3, 2, 2), 61.26, 12 << 20, True),
             Snapshot(here, 0.04, 0, False),
-            Snapshot((40, 40, 40, 39), -3.0, None, False),
+            Snapshot(cut_of(40, 40, 40, 39), -3.0, None, False),
         ),
         *(40 << 20, 5 << 30, "", 62.0, 1.0, 0.0123, 0.005, 3.25),
     )
@@ -160,8 +164,8 @@ async def test_the_timeline(session: FakeSession, context: Context, command: str
     past = session.history
     past.view = replace(
         VIEW,
-        checkpoints=(Place("1", (10, 10, 10, 10)),),
-        automatic=(Place("a2", (30, 30, 30, 30)), Place("a1", (0, 0, 0, 0))),
+        checkpoints=(Place("1", cut_of(10, 10, 10, 10)),),
+        automatic=(Place("a2", cut_of(30, 30, 30, 30)), Place("a1", cut_of(0, 0, 0, 0))),
     )
     lines = await said(context, command)
     bar = lines[0].partition("|")[2].partition("|")[0]
@@ -190,20 +194,22 @@ def test_tests_that_said_no_take_no_room() -> None:
         Call(1, 2, "MPI_Test", Kind.NOTHING, repeats=1000),
         Call(1, 1002, "MPI_Test", Kind.COMPLETE),
     ]
-    assert [steps(polling, clock) for clock in (0, 1, 2, 3, 4, 1001, 2002, 2003, 2004)] == [
+    assert [steps(polling, now) for now in cut_of(0, 1, 2, 3, 4, 1001, 2002, 2003, 2004)] == [
         *(0, 1, 2, 3, 4, 3, 4, 5, 6)
     ]
-    assert [steps(polling, clock) for clock in (2005, 2006)] == [7, 8], "more than is on record"
-    assert [steps((), clock) for clock in range(5)] == [*range(5)]
+    assert [steps(polling, now) for now in cut_of(2005, 2006)] == [7, 8], "more than is on record"
+    assert [steps((), now) for now in cut_of(*range(5))] == [*range(5)]
     late = [Call(1, tick, "MPI_Barrier", Kind.COLLECTIVE) for tick in (101, 102)]  # of a record
-    assert [steps(late, clock) for clock in (0, 199, 200, 201, 202, 203, 204)] == [
+    assert [steps(late, now) for now in cut_of(0, 199, 200, 201, 202, 203, 204)] == [
         0,
         0,
         0,
         *range(1, 5),
     ]
     waiting = [Call(0, tick, "MPI_Send", Kind.SEND) for tick in range(1, 4)]
-    lines = timeline_text((6, 2004), (4, 2002), logs={0: waiting, 1: polling}).splitlines()
+    lines = timeline_text(
+        cut_of(6, 2004), cut_of(4, 2002), logs={0: waiting, 1: polling}
+    ).splitlines()
     assert lines[0].partition("|")[2].index("@") == lines[1].partition("|")[2].index("@")
     assert lines[1].endswith("1002 calls")
 
@@ -244,7 +250,7 @@ async def test_no_page_of_a_job_that_runs(session: FakeSession, context: Context
 
 @pytest.fixture
 def html() -> str:
-    return page(Picture("title", {0: []}, Matching(), (0,)))
+    return page(Picture("title", {0: []}, Matching(), cut_of(0)))
 
 
 def test_a_page_may_be_written_again_and_is_the_owners(tmp_path: Path, html: str) -> None:

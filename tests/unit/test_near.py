@@ -8,6 +8,7 @@ import pytest
 from fake_target import FakeTarget
 
 from crdebug.base.events import Event, JobSays
+from crdebug.base.instant import cut_of
 from crdebug.base.settings import Settings
 from crdebug.debugger.job_snapshot import KeptJob
 from crdebug.debugger.target import KeptInfo
@@ -86,9 +87,9 @@ class Job:
         """Returns how many snapshots were taken on the way."""
         taken = 0
         for _ in range(times):
-            before = (self.place, self.place)
+            before = cut_of(self.place, self.place)
             self.place += 10
-            now = (self.place, self.place)
+            now = cut_of(self.place, self.place)
             self.near.elapsed.ran(before, now, 1.0)
             taken += await self.near.keep(now) is not None
         return taken
@@ -110,7 +111,7 @@ async def test_what_was_changed_on_the_rank_that_changed_most_is_known(
 async def test_a_place_is_kept_once(monkeypatch: pytest.MonkeyPatch) -> None:
     job = Job(Kernel(1 << 40), monkeypatch)
     await job.run(3)
-    again = await job.near.keep((job.place, job.place))
+    again = await job.near.keep(cut_of(job.place, job.place))
     assert again is not None and again.kept == job.kernel.kept[-1]
     assert len(job.kernel.kept) == 3
 
@@ -183,9 +184,9 @@ async def test_they_are_shown_with_their_ages_and_what_they_hold_alone(
 ) -> None:
     job = Job(Kernel(1 << 40), monkeypatch)
     await job.run(3)
-    shown = await job.near.look((job.place, job.place))
+    shown = await job.near.look(cut_of(job.place, job.place))
     assert [each.age for each in shown] == pytest.approx([2.0, 1.0, 0.0])
     assert [each.alone for each in shown] == [150 * MIB] * 3
     assert not any(each.copied for each in shown)
-    behind = await job.near.look((10, 10))
+    behind = await job.near.look(cut_of(10, 10))
     assert [each.age for each in behind] == pytest.approx([0.0, -1.0, -2.0])

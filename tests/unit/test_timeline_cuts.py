@@ -15,6 +15,7 @@ from mpi_programs import Op
 from mpi_story import Collectives, World, stories
 
 from crdebug.base.errors import BadInput, Refused
+from crdebug.base.instant import Cut, Instant, cut_of
 from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.cuts import is_consistent, last_arriver, latest_cut, past
 from crdebug.timeline.matching import Matching
@@ -132,19 +133,19 @@ def kept(world: World, focus: int, now: int, frontier: Sequence[int], *, trees: 
     }
 
 
-def greatest(kept: set[Rule], focus: int, now: int, frontier: Sequence[int]) -> list[int]:
+def greatest(kept: set[Rule], focus: int, now: int, frontier: Sequence[int]) -> Cut:
     cut = [*frontier]
     cut[focus] = now
     while broken := [rule for rule in kept if violated(cut, rule)]:
         for waiter, tick, _, _ in broken:
             cut[waiter] = min(cut[waiter], 2 * tick - 1)
-    return cut
+    return cut_of(*cut)
 
 
-def questions(chooser: random.Random, world: World) -> Iterator[tuple[int, int]]:
+def questions(chooser: random.Random, world: World) -> Iterator[tuple[int, Instant]]:
     """Places of a focused rank: for every rank its last, and some before."""
-    for rank, clock in enumerate(world.clocks()):
-        yield from {(rank, clock), *((rank, chooser.randint(0, clock)) for _ in range(3))}
+    for rank, end in enumerate(cut_of(*world.clocks())):
+        yield from {(rank, end), *((rank, Instant(chooser.randint(0, end))) for _ in range(3))}
 
 
 def all_known(world: World) -> bool:
@@ -158,7 +159,7 @@ def all_known(world: World) -> bool:
 def test_the_latest_cut_is_the_greatest_that_keeps_the_rules(trees: bool) -> None:
     exact = guarded = 0
     for chooser, world in stories(STORIES):
-        matching, frontier = matched(world, trees=trees), world.clocks()
+        matching, frontier = matched(world, trees=trees), cut_of(*world.clocks())
         for focus, now in questions(chooser, world):
             rules_kept = kept(world, focus, now, frontier, trees=trees)
             expected = greatest(rules_kept, focus, now, frontier)
@@ -176,7 +177,7 @@ def test_the_latest_cut_is_the_greatest_that_keeps_the_rules(trees: bool) -> Non
 def test_no_cut_among_all_is_greater() -> None:
     compared = 0
     for chooser, world in stories(STORIES, sizes=(2, 3)):
-        frontier = world.clocks()
+        frontier = cut_of(*world.clocks())
         if not all_known(world) or sum(frontier) > 60:
             continue
         matching = matched(world)
@@ -195,12 +196,12 @@ def test_every_latest_cut_is_reached_by_running_again() -> None:
     reached = 0
     for chooser, world in stories(STORIES):
         matching = matched(world, trees=world.collectives is not Collectives.LEAST)
-        frontier = world.clocks()
+        frontier = cut_of(*world.clocks())
         for focus, now in questions(chooser, world):
             cut = latest_cut(matching, focus, now, frontier)
             again = World(world.programs, world.eager, world.collectives, original=world)
             again.run(chooser, stop=cut)
-            assert again.clocks() == cut, (focus, now)
+            assert cut_of(*again.clocks()) == cut, (focus, now)
             reached += cut != frontier
     assert reached > STORIES
 
@@ -209,11 +210,12 @@ def test_where_records_end_before_the_run_a_cut_within_them_is_reached() -> None
     """Or refused, where the focused rank has something from what is not on record."""
     reached = refused = needless = 0
     for chooser, world in stories(STORIES):
-        logs, frontier = world.logs(), world.clocks()
+        logs, ends = world.logs(), world.clocks()
         kept_of = {rank: log[: chooser.randint(0, len(log))] for rank, log in logs.items()}
         ended = [rank for rank, log in logs.items() if len(kept_of[rank]) < len(log)]
         for rank in ended:
-            frontier[rank] = 2 * len(kept_of[rank])
+            ends[rank] = 2 * len(kept_of[rank])
+        frontier = cut_of(*ends)
         matching = Matching(
             eager=min(world.eager, EAGER), trees=world.collectives is not Collectives.LEAST
         )
@@ -221,7 +223,7 @@ def test_where_records_end_before_the_run_a_cut_within_them_is_reached() -> None
         matching.extend(kept_of, comms)
         certain, presumed = rules(world, trees=matching.trees)
         for focus, end in enumerate(frontier):
-            now = chooser.randint(0, end)
+            now = Instant(chooser.randint(0, end))
             needs, may_need = (
                 any(plain_past(each, focus, now, len(frontier))[r] > frontier[r] for r in ended)
                 for each in (certain, certain | presumed)
@@ -235,7 +237,7 @@ def test_where_records_end_before_the_run_a_cut_within_them_is_reached() -> None
             assert not needs, (focus, now)
             again = World(world.programs, world.eager, world.collectives, original=world)
             again.run(chooser, stop=cut)
-            assert again.clocks() == cut, (focus, now)
+            assert cut_of(*again.clocks()) == cut, (focus, now)
             reached += cut != frontier
     assert reached > STORIES
     assert refused > STORIES // 10
@@ -244,7 +246,7 @@ def test_where_records_end_before_the_run_a_cut_within_them_is_reached() -> None
 
 def test_a_latest_cut_is_its_own_latest_cut() -> None:
     for chooser, world in stories(STORIES):
-        matching, frontier = matched(world), world.clocks()
+        matching, frontier = matched(world), cut_of(*world.clocks())
         for focus, now in questions(chooser, world):
             cut = latest_cut(matching, focus, now, frontier)
             assert latest_cut(matching, focus, now, cut) == cut
@@ -257,11 +259,11 @@ def test_a_latest_cut_is_its_own_latest_cut() -> None:
 def test_latest_cuts_are_consistent_and_violations_are_named() -> None:
     inconsistent = 0
     for chooser, world in stories(STORIES):
-        matching, frontier = matched(world), world.clocks()
+        matching, frontier = matched(world), cut_of(*world.clocks())
         for focus, now in questions(chooser, world):
             assert is_consistent(matching, latest_cut(matching, focus, now, frontier)) is None
         for _ in range(5):
-            cut = [chooser.randint(0, clock) for clock in frontier]
+            cut = cut_of(*(chooser.randint(0, end) for end in frontier))
             message = is_consistent(matching, cut)
             broken = {rule for rule in message_rules(world) if violated(cut, rule)}
             assert (message is None) == (not broken)
@@ -301,14 +303,15 @@ def test_what_the_frontier_disproves_is_dropped() -> None:
     clock = Call(1, 1, "MPI_Wtime", Kind.TIME)
     receive = Call(1, 2, "MPI_Recv", Kind.RECV, comm="world", peer=0, tag=0, bytes=2000)
     matching.extend({0: [send], 1: [clock, receive]})
-    assert latest_cut(matching, 1, 1, [2, 2]) == [2, 1]
+    inside = Instant.within(1)
+    assert latest_cut(matching, 1, inside, cut_of(2, 2)) == (2, 1)
     # where it was posted, nothing says that the send did not need it
-    assert latest_cut(matching, 1, 1, [2, 4]) == [1, 1]
+    assert latest_cut(matching, 1, inside, cut_of(2, 4)) == (1, 1)
 
 
 def test_a_place_beyond_the_frontier_is_refused() -> None:
     with pytest.raises(BadInput, match="rank 1 has not been at half tick 3"):
-        latest_cut(Matching(), 1, 3, [4, 2])
+        latest_cut(Matching(), 1, Instant(3), cut_of(4, 2))
 
 
 def test_the_focus_implies_what_came_before() -> None:
@@ -316,10 +319,13 @@ def test_the_focus_implies_what_came_before() -> None:
     pong = Call(1, 1, "MPI_Recv", Kind.RECV, comm="world", peer=0, tag=0)
     matching = Matching()
     matching.extend({0: [ping], 1: [pong]})
-    assert past(matching, 1, 2, size=2) == [1, 2]
-    assert past(matching, 1, 1, size=2) == [1, 1]  # held before it returns: it has received
-    assert past(matching, 1, 0, size=2) == [0, 0]
-    assert past(matching, 0, 2, size=2) == [2, 0]
+    assert past(matching, 1, Instant(2), size=2) == (1, 2)
+    assert past(matching, 1, Instant(1), size=2) == (
+        1,
+        1,
+    )  # held before it returns: it has received
+    assert past(matching, 1, Instant(0), size=2) == (0, 0)
+    assert past(matching, 0, Instant(2), size=2) == (2, 0)
 
 
 def test_who_came_last_is_known_where_causality_tells() -> None:
@@ -382,8 +388,8 @@ def test_an_access_that_began_without_its_post_cannot_end_without_it() -> None:
     }
     matching = Matching()
     matching.extend(logs)
-    assert latest_cut(matching, 2, 2, [6, 6, 4]) == [5, 1, 2]
+    assert latest_cut(matching, 2, Instant(2), cut_of(6, 6, 4)) == (5, 1, 2)
     # while the post is under way, it is on no record
     matching = Matching()
     matching.extend({**logs, 1: logs[1][:1]})
-    assert latest_cut(matching, 1, 2, [6, 3, 4]) == [5, 2, 4]
+    assert latest_cut(matching, 1, Instant(2), cut_of(6, 3, 4)) == (5, 2, 4)

@@ -10,6 +10,7 @@ import pytest
 from rank_log import DONE, NO, ODD, PACKED, WILD_SOURCE, LogWriter
 
 from crdebug.base.errors import NotAvailable
+from crdebug.base.instant import Cut, Instant, cut_of
 from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.collectives import Shape
 from crdebug.timeline.log import RankLog, read_log
@@ -85,7 +86,7 @@ class Writers:
                 other.call("MPI_Recv", peer=0, tag=5)
 
 
-def facts(matching: Matching, ends: list[int]) -> object:
+def facts(matching: Matching, ends: Cut) -> object:
     matching.settle()
     needs = {
         (entered, why, waiter): sorted(zip(found.keys, found.values, strict=True))
@@ -110,8 +111,8 @@ def test_a_log_read_in_pieces_is_the_same_log(tmp_path: Path, seed: int) -> None
     calls = {rank: [*log.calls] for rank, log in fresh.logs.items()}
     comms = {name: who for log in fresh.logs.values() for name, who in log.comms.items()}
     lists.extend(calls, comms)
-    ends = [log.tail_now for _, log in sorted(fresh.logs.items())]
-    assert ends == [2 * log.ticks for log in writers.logs]
+    ends = tuple(log.tail_now for _, log in sorted(fresh.logs.items()))
+    assert [end.tick for end in ends] == [log.ticks for log in writers.logs]
     assert facts(grown.matching, ends) == facts(fresh.matching, ends) == facts(lists, ends)
     for rank, log in grown.logs.items():
         assert [*log.calls] == calls[rank] == read_log(log.path).calls[:]
@@ -151,7 +152,7 @@ def test_reading_stops_in_time_or_with_the_memory_and_goes_on_there(tmp_path: Pa
     assert recorded.unread == 0
     whole = Recorded()
     whole.read(tmp_path.iterdir())
-    ends = [log.tail_now for _, log in sorted(whole.logs.items())]
+    ends = tuple(log.tail_now for _, log in sorted(whole.logs.items()))
     assert facts(recorded.matching, ends) == facts(whole.matching, ends)
 
 
@@ -203,8 +204,9 @@ def test_calls_that_talk_with_the_launcher(
     for name in ("MPI_Send", "MPI_Recv", "MPI_Barrier", "MPI_Finalize"):
         log.call(name, peer=1, tag=0)
     found = read_log(log.path)
-    assert found.goes_outside(start, end) is expected
-    assert not found.goes_one_sided(start, end)
+    between = cut_of(start, end)
+    assert found.goes_outside(*between) is expected
+    assert not found.goes_one_sided(*between)
 
 
 def test_calls_of_one_sided_communication(tmp_path: Path) -> None:
@@ -212,9 +214,10 @@ def test_calls_of_one_sided_communication(tmp_path: Path) -> None:
     for name in ("MPI_Barrier", "MPI_Put", "MPI_Barrier"):
         log.call(name)
     found = RankLog(log.path)
-    assert not found.goes_one_sided(0, 100)  # nothing was read
+    assert not found.goes_one_sided(*cut_of(0, 100))  # nothing was read
     found = read_log(log.path)
-    assert [found.goes_one_sided(start, start + 2) for start in (2, 4, 6)] == [False, True, False]
+    calls = [found.goes_one_sided(Instant.before(n), Instant.after(n)) for n in (2, 3, 4)]
+    assert calls == [False, True, False]
 
 
 def test_each_of_many_that_were_started_is_matched_and_completed(tmp_path: Path) -> None:

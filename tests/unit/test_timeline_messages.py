@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from mpi_story import World, stories
 
+from crdebug.base.instant import Instant, cut_of
 from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.cuts import is_consistent, latest_cut
 from crdebug.timeline.matching import Matching
@@ -72,7 +73,7 @@ def test_reading_piece_by_piece_gives_the_same_as_at_once() -> None:
             chooser.shuffle(order)
             pieces.extend({r: as_of(world.states[r].log, ends[r]) for r in order})
         assert [*messages(whole)] == [*messages(pieces)]
-        cut = [chooser.randint(0, clock) for clock in world.clocks()]
+        cut = cut_of(*(chooser.randint(0, clock) for clock in world.clocks()))
         assert {*in_flight(whole, cut)} == {*in_flight(pieces, cut)}
         assert [*pending(whole, cut)] == [*pending(pieces, cut)]
 
@@ -95,12 +96,12 @@ def test_in_flight_is_what_was_sent_and_not_received() -> None:
     total = 0
     for chooser, world in stories(STORIES):
         matching = matched(world.logs())
-        cut = [chooser.randint(0, clock) for clock in world.clocks()]
+        cut = cut_of(*(chooser.randint(0, clock) for clock in world.clocks()))
         expected = {
             m
             for m in messages(matching)
-            if 2 * m.sent - 1 <= cut[m.sender]
-            and (m.received is None or 2 * m.received > cut[m.receiver])
+            if Instant.within(m.sent) <= cut[m.sender]
+            and (m.received is None or Instant.after(m.received) > cut[m.receiver])
         }
         assert {*in_flight(matching, cut)} == expected
         total += len(expected)
@@ -151,7 +152,7 @@ def test_a_wild_receive_takes_its_place_when_it_is_known() -> None:
     calls = [post(1, 1, None), receive(1, 2, 0)]
     matching.extend({0: sends, 1: calls})
     assert pairs(matching) == [(1, 2, 2), (2, None, None)]  # as far as is known
-    assert [p.sender for p in pending(matching, [4, 4])] == [None]
+    assert [p.sender for p in pending(matching, cut_of(4, 4))] == [None]
     calls[0] = replace(calls[0], peer=0, tag=0)
     calls.append(wait(1, 3, 1))
     matching.extend({0: sends, 1: calls})
@@ -189,10 +190,12 @@ def test_a_log_that_was_cut_is_read_anew() -> None:
 def test_a_start_of_many_that_says_nothing_holds_nobody_up() -> None:
     starts = Call(0, 1, "MPI_Startall", Kind.POST_SEND)
     logs = {0: [starts, wait(0, 2, 1, 1)], 1: [receive(1, 1, 0), receive(1, 2, 0)]}
-    assert latest_cut(matched(logs), 0, 2, [5, 4]) == [2, 4]
-    assert is_consistent(matched(logs), [4, 4]) is None
+    returned = Instant.after(1)
+    assert latest_cut(matched(logs), 0, returned, cut_of(5, 4)) == (2, 4)
+    assert is_consistent(matched(logs), cut_of(4, 4)) is None
     # with nothing of the kind, what was received must be of the call that is under way
-    assert latest_cut(matched({**logs, 0: [wait(0, 1)]}), 0, 2, [3, 4]) == [2, 1]
+    logs[0] = [wait(0, 1)]
+    assert latest_cut(matched(logs), 0, returned, cut_of(3, 4)) == (2, 1)
 
 
 def test_what_is_cancelled_leaves_the_queue() -> None:
@@ -224,12 +227,12 @@ def test_unmatched_sends_and_pending_receives() -> None:
         {0: [send(0, 1, 1), send(0, 2, 1, tag=5)], 1: [post(1, 1, 0), post(1, 2, 2)]}
     )
     assert [(m.sent, m.tag) for m in unmatched(matching)] == [(2, 5)]
-    assert [(p.posted, p.sender, p.sent) for p in pending(matching, [4, 4])] == [
+    assert [(p.posted, p.sender, p.sent) for p in pending(matching, cut_of(4, 4))] == [
         (1, 0, 1),
         (2, 2, None),
     ]
-    assert [p.posted for p in pending(matching, [4, 1])] == [1]
-    assert not [*pending(matching, [4, 0])]
+    assert [p.posted for p in pending(matching, cut_of(4, 1))] == [1]
+    assert not [*pending(matching, cut_of(4, 0))]
 
 
 def test_from_a_wait_to_the_senders_and_back() -> None:

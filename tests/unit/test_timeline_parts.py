@@ -13,6 +13,7 @@ from functools import partial
 import pytest
 
 from crdebug.base.errors import BadInput, Refused
+from crdebug.base.instant import cut_of
 from crdebug.timeline.branches import Branches, branches_text
 from crdebug.timeline.search import Found, Outcome, Seen, first_moment
 from crdebug.timeline.thinning import GAP, Drop, Kept, thin
@@ -157,8 +158,8 @@ NOON = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 
 
 def test_a_tree_of_branches() -> None:
-    tree = Branches().add((10, 12), NOON, name="fixed", note="x = 3")
-    tree = tree.add((14, 20), NOON).switch("main").add((8, 30), NOON)
+    tree = Branches().add(cut_of(10, 12), NOON, name="fixed", note="x = 3")
+    tree = tree.add(cut_of(14, 20), NOON).switch("main").add(cut_of(8, 30), NOON)
     assert tree.current == "branch-3"
     assert [(depth, branch.name) for depth, branch in tree] == [
         (0, "main"),
@@ -176,8 +177,8 @@ def test_a_tree_of_branches() -> None:
 
 
 def test_the_common_history_of_two_branches() -> None:
-    tree = Branches().add((10, 12), NOON, name="a").add((14, 20), NOON, name="b")
-    tree = tree.switch("main").add((8, 30), NOON, name="c")
+    tree = Branches().add(cut_of(10, 12), NOON, name="a").add(cut_of(14, 20), NOON, name="b")
+    tree = tree.switch("main").add(cut_of(8, 30), NOON, name="c")
     assert tree.common("b", "c") == (8, 12)
     assert tree.common("a", "b") == (14, 20)
     assert tree.common("main", "b") == (10, 12)
@@ -185,9 +186,9 @@ def test_the_common_history_of_two_branches() -> None:
 
 
 def test_what_branches_refuse() -> None:
-    tree = Branches().add((1,), NOON, name="a").add((2,), NOON, name="b")
+    tree = Branches().add(cut_of(1), NOON, name="a").add(cut_of(2), NOON, name="b")
     with pytest.raises(BadInput, match="'a' already"):
-        tree.add((1,), NOON, name="a")
+        tree.add(cut_of(1), NOON, name="a")
     with pytest.raises(BadInput, match="no branch 'x'"):
         tree.switch("x")
     with pytest.raises(Refused, match="is on branch 'b'"):
@@ -196,5 +197,5 @@ def test_what_branches_refuse() -> None:
         tree.switch("main").remove("a")
     assert [*tree.switch("main").remove("b").known] == ["main", "a"]
     # a name is not given twice, whatever was removed
-    more = Branches().add((1,), NOON).switch("main").add((1,), NOON).remove("branch-1")
-    assert [*more.add((1,), NOON).known] == ["main", "branch-2", "branch-3"]
+    more = Branches().add(cut_of(1), NOON).switch("main").add(cut_of(1), NOON).remove("branch-1")
+    assert [*more.add(cut_of(1), NOON).known] == ["main", "branch-2", "branch-3"]

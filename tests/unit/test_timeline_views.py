@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from crdebug.base.instant import Instant, cut_of
 from crdebug.timeline.branches import Branch
 from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.matching import Matching
@@ -41,7 +42,7 @@ def picture(calls: dict[int, list[Call]] | None = None, **more: Any) -> Picture:
     calls = calls or logs()
     matching = Matching()
     matching.extend(calls, {"world": (0, 1)})
-    ends = [2 * len(each) for each in calls.values()]
+    ends = tuple(Instant.after(len(each)) for each in calls.values())
     return Picture("a test", calls, matching, ends, **more)
 
 
@@ -54,10 +55,10 @@ def site(rank: int, tick: int) -> str:
 
 def test_the_timeline_as_text() -> None:
     text = timeline_text(
-        (40, 20),
-        here=(20, 11),
-        checkpoints=[Place("c2", (30, 18)), Place("c1", (0, 0))],
-        marks=[Place("bad", (24, 16))],
+        cut_of(40, 20),
+        here=cut_of(20, 11),
+        checkpoints=[Place("c2", cut_of(30, 18)), Place("c1", cut_of(0, 0))],
+        marks=[Place("bad", cut_of(24, 16))],
         width=59,
     )
     assert text.splitlines() == [
@@ -74,15 +75,15 @@ def test_the_timeline_as_text() -> None:
 @pytest.mark.parametrize("width", [1, 40, 80, 200])
 @pytest.mark.parametrize("end", [0, 1, 7, 10**9])
 def test_the_timeline_fits_the_terminal(width: int, end: int) -> None:
-    here = (end // 2, end)
-    lines = timeline_text((end, end), here, [Place("c", (end, end))], width=width).splitlines()
+    here, ends = cut_of(end // 2, end), cut_of(end, end)
+    lines = timeline_text(ends, here, [Place("c", ends)], width=width).splitlines()
     assert all(len(line) <= max(width, 40) for line in lines[:2])
     assert all(line.count("@") == 1 for line in lines[:2])
 
 
 def test_messages_as_text() -> None:
     drawn = picture()
-    cut = [3, 1]  # rank 0 is in its first receive, rank 1 in its own
+    cut = cut_of(3, 1)  # rank 0 is in its first receive, rank 1 in its own
     flying, waits = in_flight(drawn.matching, cut), pending(drawn.matching, cut)
     assert messages_text(flying, waits, site).splitlines() == [
         "in flight  tag  bytes  comm   sent              received by",
@@ -99,7 +100,7 @@ def test_what_a_long_table_leaves_out_is_said() -> None:
     sends = [Call(0, n, "MPI_Send", Kind.SEND, comm="world", peer=1, tag=n) for n in range(1, 8)]
     matching = Matching()
     matching.extend({0: sends, 1: []})
-    assert "... and 4 more" in messages_text(in_flight(matching, [14, 0]), (), most=3)
+    assert "... and 4 more" in messages_text(in_flight(matching, cut_of(14, 0)), (), most=3)
 
 
 # ---- the page ----------------------------------------------------------------------------------
@@ -114,10 +115,10 @@ def embedded(html: str) -> dict[str, Any]:
 
 def test_the_page_holds_the_history() -> None:
     drawn = picture(
-        here=(9, 6),
-        checkpoints=[Place("c1", (6, 6))],
-        marks=[Place("bad", (3, 2))],
-        branches=[Branch("main"), Branch("fix", "main", (4, 4), note="x = 1")],
+        here=cut_of(9, 6),
+        checkpoints=[Place("c1", cut_of(6, 6))],
+        marks=[Place("bad", cut_of(3, 2))],
+        branches=[Branch("main"), Branch("fix", "main", cut_of(4, 4), note="x = 1")],
     )
     html = page(drawn, site)
     data = embedded(html)
@@ -149,7 +150,7 @@ def test_names_cannot_become_markup() -> None:
 
 
 def test_beyond_its_bound_the_page_shows_what_is_around_and_says_so() -> None:
-    data = page_data(picture(logs(100), here=(300, 300)), site, calls=40)
+    data = page_data(picture(logs(100), here=cut_of(300, 300)), site, calls=40)
     for calls in data["calls"]:
         assert len(calls) == 20
         assert calls[0][0] < 150 < calls[-1][0]
@@ -196,7 +197,8 @@ def dataset(dom: str) -> dict[str, str]:
 def test_a_real_browser_draws_it(tmp_path: Path, rounds: int) -> None:
     calls = logs(rounds)
     middle = 3 * rounds // 2 * 2
-    drawn = picture(calls, here=(middle, middle), checkpoints=[Place("c1", (middle - 2, middle))])
+    here, before = cut_of(middle, middle), cut_of(middle - 2, middle)
+    drawn = picture(calls, here=here, checkpoints=[Place("c1", before)])
     file = tmp_path / "page.html"
     file.write_text(page(drawn, site).replace("</body>", PROBE), encoding="utf-8")
     told = dataset(document_after_loading(file, tmp_path / "profile"))

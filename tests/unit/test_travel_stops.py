@@ -14,6 +14,7 @@ from fake_target import FakeTarget
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, GdbDied, Refused
 from crdebug.base.events import GroupStopped, RankStopped, StopReason
+from crdebug.base.instant import BEGINNING, cut_of
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
 from crdebug.mi.records import MiList, MiTuple, Result
@@ -93,7 +94,7 @@ class Dying(dict[int, FakeTarget]):
 
 async def test_a_rank_that_is_gone_leaves_no_run_that_nobody_awaits() -> None:
     """Its GDB was killed: that is what is told."""
-    looks = iter([SimpleNamespace(now=0, held=0)])
+    looks = iter([SimpleNamespace(now=BEGINNING, held=0)])
 
     def read() -> SimpleNamespace:
         for look in looks:
@@ -106,7 +107,7 @@ async def test_a_rank_that_is_gone_leaves_no_run_that_nobody_awaits() -> None:
     traveller: Any = SimpleNamespace(job=job, clock=lambda rank: clock, clocks=lambda: [clock])
     reverse: Any = SimpleNamespace(forget=lambda: None)
     with pytest.raises(GdbDied, match="gdb ended"):
-        await Stops(traveller, reverse).pass_to((5,), 0)
+        await Stops(traveller, reverse).pass_to(cut_of(5), 0)
     assert not asyncio.all_tasks() - {asyncio.current_task()}
 
 
@@ -116,7 +117,7 @@ class Brought(Exception):
 
 async def test_where_a_snapshot_does_not_fit_any_more_a_checkpoint_is_brought_back() -> None:
     """At the start of history, where both are of the same piece."""
-    bases = [Base((0,), kept="s1"), Base((0,), number=1)]
+    bases = [Base(cut_of(0), kept="s1"), Base(cut_of(0), number=1)]
     tried = []
 
     async def bring_back(base: Base) -> None:
@@ -128,8 +129,8 @@ async def test_where_a_snapshot_does_not_fit_any_more_a_checkpoint_is_brought_ba
     job = SimpleNamespace(group={})
     traveller: Any = SimpleNamespace(job=job, bases=lambda: bases, bring_back=bring_back)
     with pytest.raises(Brought):
-        await Reverse(traveller).to_end(0, 0)
+        await Reverse(traveller).to_end(0, BEGINNING)
     assert tried == bases
     bases.pop()
     with pytest.raises(Refused, match="was closed"):
-        await Reverse(traveller).to_end(0, 0)
+        await Reverse(traveller).to_end(0, BEGINNING)

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from crdebug.base.errors import NotAvailable
+from crdebug.base.instant import Instant
 from crdebug.native.recorder.mpi_calls import DIGEST
 from crdebug.native.recorder.mpi_errors import failure
 
 ABI = 3
-NEVER = 2**64 - 1
+NEVER = Instant(2**64 - 1)
 SYMBOL = "crdebug_clock"
 HOLD_FUNCTION = "crdebug_hold"
 SITES = 65536
@@ -96,8 +97,8 @@ class Clock:
 
     rank: int
     world: int
-    now: int
-    stop: int
+    now: Instant
+    stop: Instant
     held: Held
     records: bool
     cursor: int
@@ -108,7 +109,7 @@ class Clock:
     refused: Refused
     enforce: Enforce
     diverged: bool
-    diverged_now: int
+    diverged_now: Instant
     expected: tuple[int, int]
     actual: tuple[int, int]
     pending_wild: int
@@ -118,7 +119,7 @@ class Clock:
     words_from: int
     expected_words: tuple[int, ...]
     actual_words: tuple[int, ...]
-    looked_changed: int | None  # the clock when the bytes that are looked at changed last
+    looked_changed: Instant | None  # the clock when the bytes that are looked at changed last
 
     @classmethod
     def parse(cls, data: bytes) -> Clock:
@@ -131,12 +132,13 @@ class Clock:
                 f"the rank's MPI layer has ABI version {abi}, this crdebug knows {ABI}",
                 hint="use the crdebug that started the job",
             )
+        now, stop, at = Instant(now), Instant(stop), Instant(at)
         return cls(
             *(rank, world, now, stop, Held(held), mode != 0, cursor, repeat, bool(initialized)),
             *(level, epochs, Refused(refused), Enforce(enforce), bool(diverged), at),
             *((e0, e1), (a0, a1), pending, bool(replaying), failure(e_failed), failure(a_failed)),
             *(words_from, values[28:32], values[32:36]),
-            *(None if each == NEVER else each for each in values[40:]),
+            *(None if each == NEVER else Instant(each) for each in values[40:]),
         )
 
 
@@ -165,8 +167,8 @@ class LogHeader:
     world: int
     capacity: int
     tail: int
-    tail_now: int
-    first_now: int
+    tail_now: Instant
+    first_now: Instant
     refused: Refused
     sites: int
     cuts: int  # how often it was cut at the cursor, to record another future
@@ -186,7 +188,7 @@ class LogHeader:
         why = Refused(refused) if refused in iter(Refused) else Refused.LOG_FILE
         begin = values[14]
         known = why, sites, cuts, begin >> 1, begin & 1
-        return cls(rank, world, capacity, tail, tail_now, first, *known)
+        return cls(rank, world, capacity, tail, Instant(tail_now), Instant(first), *known)
 
     def is_sound(self, size: int) -> bool:
         """Can it be the header of a log whose file has so many bytes?"""
