@@ -18,13 +18,15 @@ class StartOfHistory(Refused):
 class Base:
     """A state of the whole job that can be brought back.
 
-    cut: where the ranks are in it.  number: of a checkpoint, 0 if there is none.  history: it is
-    one that crdebug took of itself.  kept: the name of a snapshot in the debuggers' memory, "" if there is
-    none.  order: of snapshots, in which they were taken: of two at the same clocks the later one
-    may lie further on, between two MPI calls.
-    incarnation: of the job, when it was taken; a snapshot fits no other.  branch: which line of
-    history it belongs to.  leaving: the ranks that are held before they leave their call, behind
-    all that it does.
+    cut: where the ranks are in it.
+    number: of a checkpoint, 0 if it is none.
+    history: it is a checkpoint that crdebug took of itself.
+    kept: the name of a snapshot, "" if it is none.
+    order: of snapshots, in which they were taken: of two at the same clocks the later one may lie
+    further on, between two MPI calls.
+    incarnation: of the job, when it was taken; a snapshot fits no other.
+    branch: which line of history it belongs to.
+    leaving: the ranks that are held before they leave their call, after all that it does.
     """
 
     cut: Cut
