@@ -305,9 +305,8 @@ class Imaging(Restoring):
 def _ended(job: Incarnation) -> tuple[RankRecord, ...]:
     """A checkpoint's records of the ranks that have ended."""
     logs = clocks.logs(job.run)
-    return tuple(
-        RankRecord(rank, 0, "", "ended", (), 0, clocks.end(logs / str(rank))) for rank in job.ended
-    )
+    ends = {rank: int(clocks.end(logs / str(rank))) for rank in job.ended}
+    return tuple(RankRecord(rank, 0, "", "ended", (), 0, end) for rank, end in ends.items())
 
 
 async def _whole(function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
