@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import fcntl
 import os
+import select
 import stat
 import struct
 from collections.abc import Iterator, Mapping
@@ -64,6 +65,25 @@ def in_flight(pid: int) -> tuple[Channel, ...]:
     return tuple(found)
 
 
+def flush_terminals(pid: int) -> None:
+    """See that what was written to pseudo-terminals whose masters a process has is there for it to
+    read: if it waits for that, it is awake when this returns.
+
+    A worker of the kernel passes such data on, a little later; a poll of the master waits for that
+    worker (n_tty_poll in Linux: drivers/tty/n_tty.c). Raises ProcessLookupError, PermissionError.
+    """
+    pidfd = os.pidfd_open(pid)
+    try:
+        for number, name in _open_files(pid):
+            if name == "/dev/ptmx" or name.endswith("/pts/ptmx"):
+                with contextlib.suppress(FileNotFoundError), _taken(pidfd, number) as own:
+                    look = select.poll()
+                    look.register(own, select.POLLIN)
+                    look.poll(0)
+    finally:
+        os.close(pidfd)
+
+
 def has_unread_input(pid: int) -> bool:
     """Is its standard input a pipe or socket with unread data?"""
     return any(channel.descriptor == 0 and channel.unread for channel in in_flight(pid))
@@ -75,12 +95,16 @@ def channels(pid: int) -> Mapping[int, str]:
 
 
 def _channels(pid: int) -> Iterator[tuple[int, str]]:
+    for number, name in _open_files(pid):
+        if name.startswith(("socket:", "pipe:")):
+            yield number, name
+
+
+def _open_files(pid: int) -> Iterator[tuple[int, str]]:
     directory = proc.PROC / str(pid) / "fd"
     for number in sorted(map(int, os.listdir(directory))):
         with contextlib.suppress(FileNotFoundError):
-            name = os.readlink(directory / str(number))
-            if name.startswith(("socket:", "pipe:")):
-                yield number, name
+            yield number, os.readlink(directory / str(number))
 
 
 @contextlib.contextmanager

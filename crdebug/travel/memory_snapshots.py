@@ -21,7 +21,7 @@ from crdebug.base.ranks import RankSet
 from crdebug.base.units import bytes_text
 from crdebug.debugger.job_snapshot import Snapshots
 from crdebug.job import half_back
-from crdebug.node import proc, process_tree
+from crdebug.node import in_flight, proc, process_tree
 from crdebug.node.leaderless import leader_has_ended
 from crdebug.timeline.elapsed import Elapsed
 from crdebug.travel.restore_points import Base
@@ -276,6 +276,8 @@ class Near:
         others = [pid for pid in process_tree.of_job(self._job.record.pid) if pid not in ranks]
 
         def idle() -> bool:
+            for pid in others:
+                in_flight.flush_terminals(pid)
             return all(thread.state == "S" for pid in others for thread in proc.threads(pid))
 
         try:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 import socket
+import struct
+import termios
+import tty
 from pathlib import Path
 
-from crdebug.node.in_flight import Channel, in_flight
+from crdebug.node.in_flight import Channel, flush_terminals, in_flight
 from crdebug.node.sharing import shared_mappings, written_by
 
 
@@ -84,3 +88,19 @@ def test_the_same_memory_is_the_same_wherever_it_is_mapped(tmp_path: Path) -> No
         assert file_ not in written_by([os.getpid(), 1 << 30])
         read.close()
         private.close()
+
+
+def test_what_was_written_to_a_terminal_is_there_to_be_read() -> None:
+    """The kernel passes it on a little later: without the flush, hundreds of these were not there."""
+    master, slave = os.openpty()
+    try:
+        tty.setraw(slave)
+        for _ in range(500):
+            os.write(slave, b"x")
+            flush_terminals(os.getpid())
+            unread = fcntl.ioctl(master, termios.FIONREAD, bytes(4))
+            assert struct.unpack("i", unread) == (1,)
+            os.read(master, 1)
+    finally:
+        os.close(master)
+        os.close(slave)
