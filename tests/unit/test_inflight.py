@@ -91,7 +91,7 @@ def test_the_same_memory_is_the_same_wherever_it_is_mapped(tmp_path: Path) -> No
 
 
 def test_what_was_written_to_a_terminal_is_there_to_be_read() -> None:
-    """The kernel passes it on a little later: without the flush, hundreds of these were not there."""
+    """The kernel passes it on a little later: without the flush, hundreds were not there yet."""
     master, slave = os.openpty()
     try:
         tty.setraw(slave)
