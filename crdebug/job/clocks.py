@@ -22,6 +22,7 @@ from crdebug.base.errors import NotAvailable, Refused
 from crdebug.base.instant import BEGINNING, Instant
 from crdebug.base.ranks import RankSet
 from crdebug.job.holds import Hold
+from crdebug.native.matcher.library import Library
 from crdebug.native.recorder import clock as layout
 from crdebug.native.recorder.clock import NEVER, Clock, Enforce, Held
 from crdebug.node import owners, proc
@@ -185,9 +186,9 @@ def of_ranks(run: Path) -> Iterator[Path]:
     return (path for path in logs(run).iterdir() if path.name.isdigit())
 
 
-def cut(clock: RankClock, log: Path) -> None:
+def cut(clock: RankClock, log: Path, library: Library) -> None:
     """Forget what was recorded after the place of a stopped rank. This process, or one brought back
-    from earlier, records again from there.
+    from earlier, records again from there. library: reads the log.
 
     Raises ProcessLookupError when the rank is gone.
     """
@@ -208,7 +209,7 @@ def cut(clock: RankClock, log: Path) -> None:
         _write(file, layout.TAIL_OFFSET, (state.cursor + 1).to_bytes(8, "little"))
         _write(file, layout.REFUSED_OFFSET, bytes(4))
         _write(file, layout.CUTS_OFFSET, (header.cuts + 1).to_bytes(4, "little"))
-        known = read_log(log)
+        known = read_log(log, library)
         now = known.calls[-1].returned if known.calls else known.first_now
         _write(file, layout.TAIL_OFFSET + 8, now.to_bytes(8, "little"))
 

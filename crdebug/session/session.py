@@ -38,6 +38,8 @@ from crdebug.job.launch import Given, launch
 from crdebug.job.output import tell_phase
 from crdebug.job.ranks_there import await_ranks
 from crdebug.job.recovery import recover, take_over
+from crdebug.native.matcher.library import Library
+from crdebug.native.matcher.loading import load
 from crdebug.native.shim.app_layout import Status, Wish
 from crdebug.session.arrays import Arrays
 from crdebug.session.points import Points
@@ -181,11 +183,12 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
             )
         async with directory.lock_within("restart", Deadline(settings.stop)):
             record = await recover(directory, settings)
+        library = await load(settings.compiler)
         ranks = RankSet.of(each.rank for each in manifest.ranks)
         group = await launch_group(ranks, manifest.signal, settings, tell=subscriber)
         session = cls(group, directory.name, settings, subscriber)
         before = Incarnation(directory, record)
-        job = session._attend(AttendedJob(group, before, settings, session._tell))
+        job = session._attend(AttendedJob(group, before, settings, session._tell), library)
         try:
             await past(session.history).branching.restart(manifest)
             await job.open(session._requested, session._asked)
@@ -207,10 +210,11 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         settings: Settings,
         subscriber: Callable[[Event], None] | None,
     ) -> Session:
+        library = await load(settings.compiler)
         entries = [hold.entry for hold in now.holds]
         group = await attach_group(entries, now.record.signal, settings, subscriber, now.ended)
         session = cls(group, now.directory.name, settings, subscriber)
-        job = session._attend(AttendedJob(group, now, settings, session._tell))
+        job = session._attend(AttendedJob(group, now, settings, session._tell), library)
         try:
             await job.open(session._requested, session._asked)
         except BaseException:
@@ -219,9 +223,9 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
             raise
         return session
 
-    def _attend(self, job: AttendedJob) -> AttendedJob:
+    def _attend(self, job: AttendedJob, library: Library) -> AttendedJob:
         self._attended = job
-        self.history = History(job, self._tell, self._control.busy)
+        self.history = History(job, library, self._tell, self._control.busy)
         self._control.attend(job, self.history)
         return job
 
@@ -229,8 +233,9 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         """A job that somebody else started becomes one of ours."""
         if self._attended is not None or self._found is None:
             return
+        library = await load(self.settings.compiler)
         job = await adopt(self._found, self._group, self.settings, self._tell)
-        await self._attend(job).open(self._requested, self._asked)
+        await self._attend(job, library).open(self._requested, self._asked)
         self._name = job.name
 
     async def detach(self, *, hold: bool = False) -> None:

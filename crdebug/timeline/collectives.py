@@ -15,7 +15,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from crdebug.native.matcher.library import Column, Longs, ShapedStruct, SuccessionStruct, structures
+from crdebug.native.matcher.library import (
+    Column,
+    Longs,
+    Owner,
+    ShapedStruct,
+    SuccessionStruct,
+    structures,
+)
 from crdebug.native.recorder import mpi_calls
 from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.needs import NEVER
@@ -118,7 +125,7 @@ class Need(NamedTuple):
 class Succession:
     """The collectives of one communicator, in order."""
 
-    def __init__(self, comm: str, struct: SuccessionStruct, owner: object) -> None:
+    def __init__(self, comm: str, struct: SuccessionStruct, owner: Owner) -> None:
         self.comm = comm
         self._struct = struct
         self._owner = owner

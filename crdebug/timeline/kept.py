@@ -24,8 +24,8 @@ from crdebug.native.matcher.library import (
     Cursor,
     Found,
     KeptStruct,
+    Library,
     calls,
-    library,
     longs,
     structures,
 )
@@ -158,21 +158,21 @@ def read(
 ) -> None:
     """Into a log, and a history if there is one, of which nothing was read. known: has the numbers
     of communicators."""
-    history = into.memory.address if into else None
+    history, library = into.memory.address if into else None, known.library
     for prepared in kept.prepares:
         call = _struct(prepared, rank, log, names, known)
-        library().log_prepare(log, history, table(), calls(1, [call]))
+        library.log_prepare(log, history, table(), calls(1, [call]))
     for number, tick, place, slot in kept.requests:
-        library().log_old(log, number, tick, place, slot)
-    library().log_begin(log, kept.place, kept.tick, kept.posted)
+        library.log_old(log, number, tick, place, slot)
+    library.log_begin(log, kept.place, kept.tick, kept.posted)
     if history is None:
         return
     about = [
         KeptStruct(_struct(each, rank, log, names, known), each.of, each.of_slot)
         for each in kept.calls
     ]
-    library().history_keep(history, (KeptStruct * len(about))(*about), len(about))
-    library().history_blind(history, rank, kept.blind, kept.tick)
+    library.history_keep(history, (KeptStruct * len(about))(*about), len(about))
+    library.history_blind(history, rank, kept.blind, kept.tick)
 
 
 def _struct(about: About, rank: int, log: int, names: Sequence[str], known: Matching) -> CallStruct:
@@ -180,7 +180,7 @@ def _struct(about: About, rank: int, log: int, names: Sequence[str], known: Matc
     if comm >= 0:
         comm = known.number_of(names[comm])
     elif comm != NO_COMM:
-        comm = library().log_prepared_comm(log, NO_COMM - 1 - comm)
+        comm = known.library.log_prepared_comm(log, NO_COMM - 1 - comm)
     return CallStruct(**dict(zip(_FIELDS, about.fields, strict=True)), comm=comm, rank=rank)
 
 
@@ -190,6 +190,8 @@ def _struct(about: About, rank: int, log: int, names: Sequence[str], known: Matc
 class Log(Protocol):
     """What is asked of a RankLog."""
 
+    @property
+    def library(self) -> Library: ...
     @property
     def rank(self) -> int: ...
     @property
@@ -204,15 +206,15 @@ def keep(matching: Matching, logs: Mapping[int, Log], cut: Cut) -> Kept | None:
     """What is needed of the calls before a cut. None where not all of them were read, and where
     something is under way that cannot be kept: an epoch of a window, by post or start, or a request
     that was cancelled and is not complete."""
-    cursors = []
+    cursors, library = [], matching.library
     for rank, now in enumerate(cut):
         cursor = _cursor(logs[rank], now) if rank in logs else None
         if cursor is None:
             return None
         cursors.append(cursor)
-    ticks, found = longs([cursor.tick for cursor in cursors]), Found()
+    ticks, found = longs([cursor.tick for cursor in cursors]), Found(library)
     history = matching.memory.address
-    if not library().history_kept(history, ticks, len(cut), found.reference):
+    if not library.history_kept(history, ticks, len(cut), found.reference):
         return None
     names: dict[str, int] = {}
     structs = structures(found.column, KeptStruct)
@@ -232,7 +234,7 @@ def begins_at(log: Log, now: Instant) -> int | None:
 
 def _cursor(log: Log, now: Instant) -> Cursor | None:
     found = Cursor()
-    return found if library().log_cursor(log.address, table(), now.tick, found) else None
+    return found if log.library.log_cursor(log.address, table(), now.tick, found) else None
 
 
 def _keep_rank(
@@ -243,17 +245,17 @@ def _keep_rank(
         if comm >= 0:
             comm = names.setdefault(matching.comm_name(comm), len(names))
         elif comm != NO_COMM:
-            comm = NO_COMM - 1 - library().log_prepared_as(log.address, comm)
+            comm = NO_COMM - 1 - log.library.log_prepared_as(log.address, comm)
         return About(comm, tuple(getattr(call, field) for field in _FIELDS), of, of_slot)
 
     comms = tuple((number, named.name, named.peers) for number, named in log.comms_at(cursor.place))
     for _, name, _ in comms:
         names.setdefault(name, len(names))
-    prepares = structures(library().log_prepares(log.address).contents, CallStruct)
+    prepares = structures(log.library.log_prepares(log.address).contents, CallStruct)
     requests = {}
     for call in (each.call for each in kept):
-        number = library().log_number(log.address, call.tick, call.slot)
-        place = library().log_place(log.address, table(), call.tick)
+        number = log.library.log_number(log.address, call.tick, call.slot)
+        place = log.library.log_place(log.address, table(), call.tick)
         if number >= 0:
             requests[number] = (number, call.tick, max(place, 0), call.slot)
     return KeptRank(

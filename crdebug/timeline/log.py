@@ -20,10 +20,10 @@ from crdebug.native.matcher.library import (
     Column,
     Definition,
     Found,
+    Library,
     Progress,
     calls,
     ints,
-    library,
 )
 from crdebug.native.recorder import clock
 from crdebug.native.recorder.clock import LogHeader, Refused
@@ -41,9 +41,9 @@ _CHUNK = 256  # calls that are looked at together, see STEP in native/matcher/hi
 _EMPTY = LogHeader(-1, 0, 0, 0, BEGINNING, BEGINNING, Refused.NO, 0, 0)
 
 
-def read_log(path: Path) -> RankLog:
+def read_log(path: Path, library: Library) -> RankLog:
     """A rank's log as it is now. Raises NotAvailable, or OSError."""
-    log = RankLog(path)
+    log = RankLog(path, library)
     log.look()
     while log.read_on():
         pass
@@ -130,11 +130,12 @@ class RankLog:
     replaced, does not count any more: `look` tells so, and it is to be read anew.
     """
 
-    def __init__(self, path: Path, matching: Matching | None = None) -> None:
+    def __init__(self, path: Path, library: Library, matching: Matching | None = None) -> None:
         self.path = path
+        self.library = library
         self.calls: Sequence[Call] = Calls(self)
         self._matching = matching
-        self._names = matching or Matching()
+        self._names = matching or Matching(library)
         self._header = _EMPTY
         self._file: tuple[int, int, int] | None = None
         self._log = 0
@@ -260,13 +261,12 @@ class RankLog:
         return True
 
     def _open(self, file: FileIO, header: LogHeader) -> None:
-        self._log = (
-            library().log_open(file.fileno(), header.capacity, header.rank, header.world) or 0
-        )
+        numbers = header.capacity, header.rank, header.world
+        self._log = self.library.log_open(file.fileno(), *numbers) or 0
         if not self._log:
             raise NotAvailable(f"{self.path} cannot be mapped: there is no memory for it")
         owners = (self._names.memory,) if self._matching else ()
-        weakref.finalize(self, _close, self._log, owners)
+        weakref.finalize(self, _close, self.library, self._log, owners)
 
     def _begin(self, rank: int, kept: KeptRank | None, names: Names) -> None:
         """Where what lies before was given up: with what is kept of that."""
@@ -277,12 +277,12 @@ class RankLog:
             self._names.define(name, members) if members else self._names.number_of(name)
         for number, name, peers in kept.comms:
             known = self._names.number_of(name)
-            library().log_define(self._log, number, known, ints(peers), len(peers))
+            self.library.log_define(self._log, number, known, ints(peers), len(peers))
             self._named[number] = [Named(0, name, peers)]
             self._comms[name] = peers if name == "self" else dict(names)[name]
         self._seen = {key: [0] * count for key, count in kept.seen}
         read(kept, [name for name, _ in names], self._log, rank, self._matching, self._names)
-        library().log_progress(self._log, self._progress)
+        self.library.log_progress(self._log, self._progress)
 
     def read_on(self, most: int = _AT_ONCE) -> bool:
         """Read some calls more, up to where it was looked at last; is there more then?
@@ -290,8 +290,8 @@ class RankLog:
         Raises NotAvailable for what the layer cannot have written.
         """
         history = self._matching.memory.address if self._matching else None
-        place = library().log_read(self._log, history, table(), self._header.tail, most)
-        library().log_progress(self._log, self._progress)
+        place = self.library.log_read(self._log, history, table(), self._header.tail, most)
+        self.library.log_progress(self._log, self._progress)
         if place == DAMAGED:
             raise damaged(self.path, f"its record {self._progress.place}")
         if place >= 0:
@@ -301,8 +301,8 @@ class RankLog:
     def read_calls(self, first: int, count: int) -> list[Call]:
         """Calls by their numbers, from 0."""
         count = max(min(count, self.count - first), 0)
-        structs, completes = calls(count), Found()
-        library().log_calls(self._log, table(), first, count, structs, completes.reference)
+        structs, completes = calls(count), Found(self.library)
+        self.library.log_calls(self._log, table(), first, count, structs, completes.reference)
         ticks, place, found = completes.numbers(), 0, []
         for each in structs:
             end = place + each.completes_count
@@ -351,7 +351,7 @@ class RankLog:
 
     def _define(self, place: int) -> None:
         told = Definition()
-        library().log_definition(self._log, place, told)
+        self.library.log_definition(self._log, place, told)
         head, body, words = told.head, told.body, told.words[: told.count]
         local_words, inter = words[0], words[1]
         local = tuple(_members(words[2 : 2 + local_words]))
@@ -374,7 +374,7 @@ class RankLog:
         self._comms[name] = first + second
         number = self._names.define(name, first + second)
         peers = remote if inter else local  # whom ranks in it are: the remote group
-        library().log_define(self._log, body >> 48, number, ints(peers), len(peers))
+        self.library.log_define(self._log, body >> 48, number, ints(peers), len(peers))
         self._named.setdefault(body >> 48, []).append(Named(place, name, peers))
 
 
@@ -386,9 +386,9 @@ def damaged(path: Path, what: str) -> NotAvailable:
     )
 
 
-def _close(log: int, _owners: tuple[object, ...]) -> None:
-    """The log goes before the history which it was read into."""
-    library().log_close(log)
+def _close(library: Library, log: int, _owners: tuple[object, ...]) -> None:
+    """Close the log before the history that it was read into is freed."""
+    library.log_close(log)
 
 
 def _or_none(number: int) -> int | None:

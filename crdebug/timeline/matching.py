@@ -6,7 +6,6 @@ some 65 bytes a call.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Mapping, Sequence
 
 from crdebug.native.matcher.library import (
@@ -17,12 +16,13 @@ from crdebug.native.matcher.library import (
     SELF,
     CallStruct,
     Found,
+    Library,
+    Memory,
     NeedsStruct,
     RankStruct,
     SuccessionStruct,
     calls,
     ints,
-    library,
     longs,
     pointed,
 )
@@ -39,14 +39,6 @@ _NAMES = {BEGIN: "(init)", END: "(finalize)", SELF: "self"}
 Row = tuple[int, int, int]  # sender, receiver, and a row of a table
 
 
-class Memory:
-    """What a history takes in the library; gone with the last that refers to it."""
-
-    def __init__(self, address: int) -> None:
-        self.address = address
-        weakref.finalize(self, library().history_free, address)
-
-
 class Matching:
     """The calls of all ranks, matched; grows as logs are read into it, or lists, by `extend`.
 
@@ -55,10 +47,12 @@ class Matching:
     Not for use by several threads.
     """
 
-    def __init__(self, *, eager: int = 1024, trees: bool = True) -> None:
+    def __init__(self, library: Library, *, eager: int = 1024, trees: bool = True) -> None:
+        self.library = library
         self.eager = eager
         self.trees = trees
-        self.memory = Memory(library().history_new(eager, trees, table()))
+        history = library.history_new(eager, trees, table())
+        self.memory = Memory(library, history, library.history_free)
         self.ranks: dict[int, RankCalls] = {}
         self.successions: dict[str, Succession] = {}
         self._names: list[str] = [_NAMES[number] for number in range(len(_NAMES))]
@@ -76,7 +70,7 @@ class Matching:
     def define(self, comm: str, members: Sequence[int]) -> int:
         """The number of a communicator whose members are known."""
         number = self.number_of(comm)
-        library().history_members(self.memory.address, number, ints(members), len(members))
+        self.library.history_members(self.memory.address, number, ints(members), len(members))
         return number
 
     def number_of(self, comm: str) -> int:
@@ -90,7 +84,7 @@ class Matching:
 
     def comm_name(self, number: int) -> str:
         if number < NO_COMM:  # of what persistent requests of several ranks are together
-            number = library().history_comm(self.memory.address, number)
+            number = self.library.history_comm(self.memory.address, number)
         return "" if number == NO_COMM else self._names[number]
 
     def grown(self, ranks: Sequence[int]) -> None:
@@ -98,15 +92,15 @@ class Matching:
         history = self.memory.address
         for rank in ranks:
             if rank not in self.ranks:
-                struct = RankStruct.from_address(library().history_rank(history, rank))
+                struct = RankStruct.from_address(self.library.history_rank(history, rank))
                 self.ranks[rank] = RankCalls(struct, self.memory)
-            library().history_learn(history, rank)
-        successions = library().history_successions(history).contents
+            self.library.history_learn(history, rank)
+        successions = self.library.history_successions(history).contents
         for number, struct in enumerate(pointed(successions, SuccessionStruct)):
             name = self._names[number] if struct is not None else ""
             if struct is not None and name not in self.successions:
                 self.successions[name] = Succession(name, struct, self.memory)
-        starts = library().history_starts(history).contents
+        starts = self.library.history_starts(history).contents
         for number, struct in enumerate(pointed(starts, SuccessionStruct, self._starts_known)):
             name = f"(starts {self._starts_known + number})"
             comm = self._names[struct.comm]
@@ -115,7 +109,7 @@ class Matching:
         self._note_needs()
 
     def _note_needs(self) -> None:
-        needs = library().history_needs(self.memory.address).contents
+        needs = self.library.history_needs(self.memory.address).contents
         for struct in pointed(needs, NeedsStruct, self._needs_known):
             self._needs_known += 1
             entered, waiter, why = struct.entered, struct.waiter, _WHYS[struct.why]
@@ -140,7 +134,7 @@ class Matching:
         if not all(map(_continues, self._read.values(), (logs[rank] for rank in self._read))):
             by_name = self.successions.items()
             known = {name: each.members for name, each in by_name if name == each.comm}
-            self.__init__(eager=self.eager, trees=self.trees)  # type: ignore[misc]
+            self.__init__(self.library, eager=self.eager, trees=self.trees)  # type: ignore[misc]
             comms = {**known, **(comms or {})}
         for name, members in (comms or {}).items():
             self.define(name, members)
@@ -148,7 +142,7 @@ class Matching:
             self._learn(rank, log)
         for rank, log in logs.items():
             new = [self._struct(call) for call in log[len(self._read.get(rank, ())) :]]
-            library().history_read(self.memory.address, calls(len(new), new), len(new))
+            self.library.history_read(self.memory.address, calls(len(new), new), len(new))
             self._read[rank] = [*log]
         self.grown([*logs])
         for rank, log in logs.items():
@@ -175,13 +169,13 @@ class Matching:
             peer, tag = (call.source2, call.tag2) if exchange else (call.peer, call.tag)
             if call.tick == tick and peer is not None and tag is not None:
                 history = self.memory.address
-                library().history_learned(history, rank, row, peer, tag)
+                self.library.history_learned(history, rank, row, peer, tag)
 
     # ---- for those who ask ---------------------------------------------------------------------
 
     def settle(self) -> None:
         """Bring the needs up to date; to be called before they are asked."""
-        library().history_settle(self.memory.address)
+        self.library.history_settle(self.memory.address)
         self._note_needs()
 
     def received(self) -> list[tuple[int, int, NeedList]]:
@@ -203,15 +197,15 @@ class Matching:
     def unposted(self, absent: int) -> list[tuple[int, int, Why]]:
         """Completions of window calls (ranks and ticks) that need calls of a rank, of post and
         complete, which are not on record."""
-        found = Found()
-        library().history_unposted(self.memory.address, absent, found.reference)
+        found = Found(self.library)
+        self.library.history_unposted(self.memory.address, absent, found.reference)
         numbers = found.numbers()
         whys = [_WHYS[number] for number in numbers[2::3]]
         return [*zip(numbers[::3], numbers[1::3], whys, strict=True)]
 
     def _waiting(self, what: int) -> list[Row]:
-        found = Found()
-        library().history_waiting(self.memory.address, what, found.reference)
+        found = Found(self.library)
+        self.library.history_waiting(self.memory.address, what, found.reference)
         numbers = found.numbers(3)
         return [*zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)]
 

@@ -8,10 +8,17 @@ millions of entries, and appending at the end free of charge (native/matcher/his
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 
-from crdebug.native.matcher.library import Column, Found, NeedsStruct, address_of, library
+from crdebug.native.matcher.library import (
+    Column,
+    Found,
+    Library,
+    Memory,
+    NeedsStruct,
+    Owner,
+    address_of,
+)
 
 NEVER = 1 << 62  # the tick of what has not completed
 
@@ -19,27 +26,30 @@ NEVER = 1 << 62  # the tick of what has not completed
 class NeedList:
     """Entries (key, value), ordered by key; entries of the same key stay in the order they came.
 
-    struct: that of a matching, which is its owner; None: of its own.
+    struct: its memory, which the owner keeps alive.
     """
 
-    def __init__(self, struct: NeedsStruct | None = None, owner: object = None) -> None:
-        if struct is None:
-            address = library().needs_new()
-            weakref.finalize(self, library().needs_free, address)
-            struct = NeedsStruct.from_address(address)
+    def __init__(self, struct: NeedsStruct, owner: Owner) -> None:
         self._struct = struct
         self._owner = owner
+        self._library = owner.library
+
+    @classmethod
+    def alone(cls, library: Library) -> NeedList:
+        """An empty list that belongs to no matching."""
+        memory = Memory(library, library.needs_new(), library.needs_free)
+        return cls(NeedsStruct.from_address(memory.address), memory)
 
     def __len__(self) -> int:
         return len(self.keys)
 
     @property
     def keys(self) -> Sequence[int]:
-        return Column(self._struct.keys, self)
+        return Column(self._struct.keys, self._owner)
 
     @property
     def values(self) -> Sequence[int]:
-        return Column(self._struct.values, self)
+        return Column(self._struct.values, self._owner)
 
     @property
     def _address(self) -> int:
@@ -47,15 +57,15 @@ class NeedList:
 
     def add(self, key: int, value: int) -> int:
         """Insert an entry, after those of the same key; at the end this costs least."""
-        return library().needs_add(self._address, key, value)  # type: ignore[no-any-return]
+        return self._library.needs_add(self._address, key, value)  # type: ignore[no-any-return]
 
     def put(self, at: int, value: int) -> None:
         """Change the value of the entry at an index."""
-        library().needs_put(self._address, at, value)
+        self._library.needs_put(self._address, at, value)
 
     def least(self, first: int, last: int, above: int = -1) -> int:
         """The least value > above of the entries with first <= key <= last, or NEVER."""
-        return library().needs_least(self._address, first, last, above)  # type: ignore[no-any-return]
+        return self._library.needs_least(self._address, first, last, above)  # type: ignore[no-any-return]
 
     def key_of(self, value: int) -> int | None:
         """The key of the first entry that has a value; None if none has."""
@@ -65,10 +75,10 @@ class NeedList:
 
     def needed_by(self, tick: int) -> int:
         """The greatest key of the entries with value <= tick, or 0: what `tick` and before need."""
-        return library().needs_needed_by(self._address, tick)  # type: ignore[no-any-return]
+        return self._library.needs_needed_by(self._address, tick)  # type: ignore[no-any-return]
 
     def open_at(self, key: int, tick: int) -> list[int]:
         """Indices of the entries whose key is not after `key`, and whose value is after `tick`."""
-        found = Found()
-        library().needs_open_at(self._address, key, tick, found.reference)
+        found = Found(self._library)
+        self._library.needs_open_at(self._address, key, tick, found.reference)
         return found.numbers()

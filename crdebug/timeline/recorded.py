@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from crdebug.base.errors import NotAvailable
+from crdebug.native.matcher.library import Library
 from crdebug.timeline.log import RankLog, damaged, has_begun
 from crdebug.timeline.matching import Matching
 
@@ -17,8 +18,9 @@ BYTES_A_CALL = 65  # of memory, once it is read; measured: docs/timeline.md
 class Recorded:
     """Grows as the logs do; what was read once is not read again."""
 
-    def __init__(self) -> None:
-        self.matching = Matching()
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self.matching = Matching(library)
         self.logs: dict[int, RankLog] = {}
 
     def look(self, paths: Iterable[Path]) -> None:
@@ -38,7 +40,7 @@ class Recorded:
             if rank in self.logs:
                 self.logs[rank].path = path
         if not self._look(named):
-            self.matching, self.logs = Matching(), {}
+            self.matching, self.logs = Matching(self._library), {}
             self._look(named)
 
     def read(
@@ -66,7 +68,7 @@ class Recorded:
     def _look(self, named: dict[int, Path]) -> bool:
         for rank, path in named.items():
             if rank not in self.logs and has_begun(path):
-                self.logs[rank] = RankLog(path, self.matching)
+                self.logs[rank] = RankLog(path, self._library, self.matching)
         same = all(log.look() for log in self.logs.values())
         worlds = {log.world for log in self.logs.values()}
         for rank, log in self.logs.items():

@@ -5,7 +5,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from enum import Enum
 
-from crdebug.native.matcher.library import Column, RankStruct, ReceivesStruct, SendsStruct, numbers
+from crdebug.native.matcher.library import (
+    Column,
+    Owner,
+    RankStruct,
+    ReceivesStruct,
+    SendsStruct,
+    numbers,
+)
 from crdebug.timeline.needs import NEVER
 
 UNKNOWN = -1  # the source or tag of a wild receive that has not completed
@@ -47,7 +54,7 @@ class Sends:
     cancelled: 1 for those that were.
     """
 
-    def __init__(self, struct: SendsStruct, owner: object) -> None:
+    def __init__(self, struct: SendsStruct, owner: Owner) -> None:
         self.tick = Column(struct.tick, owner)
         self.done = Column(struct.done, owner)
         self.peer = Column(struct.peer, owner)
@@ -79,7 +86,7 @@ class Receives:
     wild, cancelled: 1 for those that are.
     """
 
-    def __init__(self, struct: ReceivesStruct, owner: object) -> None:
+    def __init__(self, struct: ReceivesStruct, owner: Owner) -> None:
         self.tick = Column(struct.tick, owner)
         self.done = Column(struct.done, owner)
         self.peer = Column(struct.peer, owner)
@@ -97,7 +104,7 @@ class Receives:
 class RankCalls:
     """What was read of a rank's calls."""
 
-    def __init__(self, struct: RankStruct, owner: object) -> None:
+    def __init__(self, struct: RankStruct, owner: Owner) -> None:
         self._struct = struct
         self._owner = owner
         self.sends = Sends(struct.sends, owner)

@@ -136,7 +136,7 @@ class Branching:
             await asyncio.to_thread(branch_files.copy, run, self._logs(old))
             for clock in traveller.clocks():
                 with contextlib.suppress(ProcessLookupError):
-                    clocks.cut(clock, clocks.logs(run) / str(clock.rank))
+                    clocks.cut(clock, clocks.logs(run) / str(clock.rank), traveller.library)
         except OSError as error:
             raise StoreError(f"the recorded future cannot be kept: {error.strerror}") from None
         self._job.goes_on(name)
@@ -278,7 +278,8 @@ class Branching:
         self._tell(Progress("compare", f"branch {name}"))
         store = self._traveller.store(fit[0])
         logs = self._traveller.job.run_directory if name == self.current else self._logs(name)
-        async with beside(self._job, store.load(fit[0].number), store, logs, cut) as second:
+        manifest, library = store.load(fit[0].number), self._traveller.library
+        async with beside(self._job, library, manifest, store, logs, cut) as second:
             yield second
 
     def _end(self, name: str) -> Cut:
@@ -289,7 +290,7 @@ class Branching:
         places = list(branches.get(name).end)
         for path in clocks.of_ranks(run):
             rank = int(path.name)
-            calls = read_log(path).calls
+            calls = read_log(path, self._traveller.library).calls
             if calls and calls[-1].name == "MPI_Finalize" and places[rank] >= calls[-1].returned:
                 places[rank] = calls[-1].returned.in_last_call
         return tuple(places)

@@ -18,6 +18,7 @@ from crdebug.base.ranks import RankSet
 from crdebug.debugger.answers import Answers
 from crdebug.debugger.target import Target, TargetState
 from crdebug.job import half_back
+from crdebug.native.matcher.library import Library
 from crdebug.native.recorder.clock import Refused as Reason
 from crdebug.timeline.branches import MAIN
 from crdebug.timeline.predicate import parse
@@ -65,10 +66,16 @@ _READ_EVERY, _READ_FOR = 0.25, 0.01  # seconds: of run, and of reading in it
 
 
 class History:
-    """Going back and forth, for one session. tell: gets progress."""
+    """Going back and forth, for one session. library: reads the record.  tell: gets progress."""
 
-    def __init__(self, job: AttendedJob, tell: Callable[[Event], None], busy: asyncio.Lock) -> None:
-        self.traveller = Traveller(job, tell)
+    def __init__(
+        self,
+        job: AttendedJob,
+        library: Library,
+        tell: Callable[[Event], None],
+        busy: asyncio.Lock,
+    ) -> None:
+        self.traveller = Traveller(job, library, tell)
         self.every = EVERY  # seconds of run between automatic checkpoints; 0: none
         self._job = job
         self._busy = busy
@@ -170,7 +177,7 @@ class History:
         with contextlib.suppress(ProcessLookupError, DeadlineExpired):
             limit = Deadline(FOR_EVER)
             await limit.until(lambda: diverges(clocks), "a divergence")
-            self._tell(JobSays(str(divergence(self._job, clocks))))
+            self._tell(JobSays(str(divergence(self._job, clocks, self.traveller.library))))
             await self._job.group.interrupt()
 
     def _place(self) -> Cut:

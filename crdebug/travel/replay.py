@@ -24,6 +24,7 @@ from crdebug.debugger import own_breakpoints
 from crdebug.debugger.group import TargetGroup
 from crdebug.debugger.target import Target
 from crdebug.job.clocks import NEVER, RankClock, logs
+from crdebug.native.matcher.library import Library
 from crdebug.node import proc
 from crdebug.timeline.differing import difference
 from crdebug.timeline.log import read_log
@@ -38,14 +39,16 @@ def diverges(clocks: Sequence[RankClock]) -> bool:
     return any(clock.read().diverged for clock in clocks)
 
 
-def divergence(job: AttendedJob, clocks: Sequence[RankClock]) -> CrdebugError | None:
-    """What there is to say if a rank has made another call than the recorded one, else None: it
-    waits there, and the others for it. Raises ProcessLookupError."""
+def divergence(
+    job: AttendedJob, clocks: Sequence[RankClock], library: Library
+) -> CrdebugError | None:
+    """The error if a rank has made another call than the recorded one, else None. That rank waits
+    there, and the others wait for it. library: reads the rank's log. Raises ProcessLookupError."""
     for clock in clocks:
         state = clock.read()
         if state.diverged:
             log = logs(job.directory.run(job.record.incarnation)) / str(clock.rank)
-            names = functools.partial(_comm_name, log, state.cursor)
+            names = functools.partial(_comm_name, log, library, state.cursor)
             return CrdebugError(
                 f"call {state.diverged_now.tick + 1} of the replay is not the recorded one: "
                 + difference(state, names),
@@ -56,11 +59,11 @@ def divergence(job: AttendedJob, clocks: Sequence[RankClock]) -> CrdebugError | 
     return None
 
 
-def _comm_name(log: Path, place: int, number: int) -> str:
+def _comm_name(log: Path, library: Library, place: int, number: int) -> str:
     try:
-        return read_log(log).comm_name(number, place)
+        return read_log(log, library).comm_name(number, place)
     except (NotAvailable, OSError):
-        return ""  # what the rank does is told all the same
+        return ""  # the message does without the name
 
 
 def moved(clock: RankClock) -> tuple[Instant, int]:
@@ -75,18 +78,20 @@ class Replay:
     """One way to a cut. focus: the rank that is to be held just before the return too, not only
     somewhere inside the call.
 
-    also: what else has to hold when all are there.
+    library: reads the log of a rank that diverges.  also: what else has to hold when all are there.
     """
 
     def __init__(
         self,
         job: AttendedJob,
+        library: Library,
         clocks: Sequence[RankClock],
         cut: Cut,
         focus: int | None,
         also: Callable[[], bool] = lambda: True,
     ) -> None:
         self._job = job
+        self._library = library
         self._group = job.group
         self._clocks = clocks
         self._cut = cut
@@ -104,7 +109,7 @@ class Replay:
             clock.set_stop(self._cut[clock.rank])
         if self._there():
             return
-        if (diverged := divergence(self._job, self._clocks)) is not None:
+        if (diverged := divergence(self._job, self._clocks, self._library)) is not None:
             raise diverged  # it goes on from a state before that only
         async with quiet(self._group):
             await self._run()
@@ -191,7 +196,7 @@ class Replay:
         return ", ".join(texts)
 
     def _why_not(self, stop: GroupStopped) -> CrdebugError:
-        diverged = divergence(self._job, self._clocks)
+        diverged = divergence(self._job, self._clocks, self._library)
         if diverged is not None:
             return diverged
         cause = stop.cause[0]

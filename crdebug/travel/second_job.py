@@ -25,6 +25,7 @@ from crdebug.debugger.group import TargetGroup
 from crdebug.job import branch_files, clocks
 from crdebug.job.directory import BESIDE, JobDirectory
 from crdebug.job.incarnation import Incarnation
+from crdebug.native.matcher.library import Library
 from crdebug.node import owners
 from crdebug.travel.call_sites import show_callers
 from crdebug.travel.replay import Replay
@@ -44,9 +45,15 @@ class _Directory(JobDirectory):
 
 @contextlib.asynccontextmanager
 async def beside(
-    job: AttendedJob, manifest: Manifest, store: CheckpointStore, logs: Path, cut: Cut
+    job: AttendedJob,
+    library: Library,
+    manifest: Manifest,
+    store: CheckpointStore,
+    logs: Path,
+    cut: Cut,
 ) -> AsyncIterator[TargetGroup]:
-    """The ranks of a second job that stand at a cut. logs: the branch's, in a run directory.
+    """The ranks of a second job that stand at a cut. library: reads its record.  logs: the
+    branch's, in a run directory.
 
     Raises Refused when there is no memory for it beside the first one, CrdebugError.
     """
@@ -67,7 +74,7 @@ async def beside(
         await second.restart(manifest, store)
         await second.give_input_again()
         found = clocks.find(second.holds, record.layer)
-        await Replay(second, found, cut, None).run()
+        await Replay(second, library, found, cut, None).run()
         await show_callers(group, group.ranks, record.layer)
         yield group
 

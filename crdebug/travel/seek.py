@@ -21,6 +21,7 @@ from crdebug.debugger.target import Target, TargetState
 from crdebug.job import clocks
 from crdebug.job.clocks import NEVER, RankClock
 from crdebug.job.holds import Hold
+from crdebug.native.matcher.library import Library
 from crdebug.native.recorder.clock import Refused as Reason
 from crdebug.node import proc
 from crdebug.timeline.cuts import latest_cut
@@ -42,15 +43,17 @@ _NEAR = 16  # MPI calls
 class Traveller:
     """Moves the job of a session through its recorded history.
 
-    tell: gets progress. All verbs need the job stopped; they leave it stopped.
+    library: reads the record.  tell: gets progress. All verbs need the job stopped; they leave it
+    stopped.
     """
 
-    def __init__(self, job: AttendedJob, tell: Callable[[Event], None]) -> None:
+    def __init__(self, job: AttendedJob, library: Library, tell: Callable[[Event], None]) -> None:
         self.job = job
+        self.library = library
         self.tell = tell
         self._clocks: tuple[RankClock, ...] = ()
         self._holds: tuple[Hold, ...] = ()  # the ranks that these are of
-        self.recorded = Recorded()
+        self.recorded = Recorded(self.library)
         self._checkpoints = Checkpoints(job.directory)
         self.near = Near(job, lambda: clocks.leaving(self.clocks()), tell)
         self.ways = 0  # how often the job was brought elsewhere
@@ -189,7 +192,7 @@ class Traveller:
     def on_branch(self, begins: Cut) -> None:
         """Another branch of history is the job's, with other logs. begins: where; () the first."""
         self.floor = begins or beginning(len(self.job.group.ranks))
-        self.recorded = Recorded()
+        self.recorded = Recorded(self.library)
         self.dead_ends = DeadEnds()
 
     # ---- moving -----------------------------------------------------------------------------
@@ -265,7 +268,7 @@ class Traveller:
         focus: int | None,
         also: Callable[[], bool] = lambda: True,
     ) -> Replay:
-        return Replay(self.job, clocks, cut, focus, also)
+        return Replay(self.job, self.library, clocks, cut, focus, also)
 
     async def others_to(self, cut: Cut, focus: int) -> None:
         """Take the others on while the focused rank stands."""

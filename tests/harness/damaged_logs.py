@@ -11,6 +11,7 @@ of each: "read", or an error's class.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import resource
@@ -19,6 +20,10 @@ import struct
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from crdebug.native.matcher.library import Library
 
 MEMORY = 768 << 20  # bytes, of which Python and the modules take some 60 MB
 SECONDS = 8  # of processor time, for one damage
@@ -125,7 +130,7 @@ def damaged_text(text: bytes, chance: random.Random) -> bytes:
     return checksum + b"\n" + json.dumps(whole).encode()
 
 
-def ask_all(paths: list[Path]) -> None:
+def ask_all(paths: list[Path], library: Library) -> None:
     """All that sessions, pages and cuts ask of a history."""
     from crdebug.base.instant import BEGINNING, Instant
     from crdebug.timeline.cuts import latest_cut
@@ -141,7 +146,7 @@ def ask_all(paths: list[Path]) -> None:
     )
     from crdebug.timeline.recorded import Recorded
 
-    recorded = Recorded()
+    recorded = Recorded(library)
     recorded.read(paths)
     matching = recorded.matching
     matching.settle()
@@ -164,12 +169,13 @@ def ask_all(paths: list[Path]) -> None:
 
 def main() -> None:
     from crdebug.base.errors import CrdebugError
-    from crdebug.native.matcher.library import library
+    from crdebug.base.settings import Settings
+    from crdebug.native.matcher.loading import load
 
     logs, work, seed, count = Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:5])
-    library()
+    library = asyncio.run(load(Settings().compiler))
     damaged, chance = Logs(logs, work), random.Random(seed)
-    ask_all(damaged.paths)
+    ask_all(damaged.paths, library)
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     outcomes: Counter[str] = Counter()
@@ -178,7 +184,7 @@ def main() -> None:
         print(f"damage {number}", file=sys.stderr, flush=True)
         signal.setitimer(signal.ITIMER_PROF, SECONDS)  # SIGPROF ends the process
         try:
-            ask_all(damaged.paths)
+            ask_all(damaged.paths, library)
             outcomes["read"] += 1
         except CrdebugError as error:
             outcomes["refused" if "\n" not in str(error) else f"no sentence: {error}"] += 1

@@ -19,6 +19,7 @@ from crdebug.native.recorder import clock
 from crdebug.native.recorder.build import build_layer, mpicc_of
 from crdebug.native.recorder.clock import Clock
 from crdebug.timeline.log import RankLog, read_log
+from harness.matcher import library
 
 from . import mpirun
 from .mpis import Mpi
@@ -174,7 +175,7 @@ class Layered:
                     mpirun._end(process)
 
     def log(self, rank: int) -> RankLog:
-        return read_log(self.directory / str(rank))
+        return read_log(self.directory / str(rank), library())
 
     def forget(self) -> None:
         for path in self.directory.iterdir():

@@ -17,6 +17,7 @@ from crdebug.job.waitpoint import WaitpointHold
 from crdebug.node import proc
 from crdebug.node.ptrace import Held, Traced
 from harness.jobs import JOB
+from harness.matcher import library
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ def end_soon(job: str = JOB, more: int = 50) -> int:
             proc.write_memory(pid, where, last.to_bytes(8, "little"))
         for clock in clocks.find(ranks, record.layer) if all_stand else ():
             logs = clocks.logs(JobDirectory(job).run(record.incarnation))
-            clocks.cut(clock, logs / str(clock.rank))
+            clocks.cut(clock, logs / str(clock.rank), library())
     return last
 
 

@@ -20,6 +20,7 @@ from crdebug.native.recorder.clock import Clock
 from crdebug.node import proc
 from crdebug.timeline.calls import Kind
 from harness.layered import Layered, Rank
+from harness.matcher import library
 
 _WAYS = (
     *("MPI_Probe", "MPI_Iprobe", "MPI_Mprobe", "MPI_Improbe", "MPI_Testall"),
@@ -73,7 +74,7 @@ def test_a_rank_that_waits_for_what_was_recorded_asks_anew(
         inside = 2 * yes[0].tick - 1
         run.wait(lambda: rank.clock().now == inside, f"rank 0 is inside {_WAYS[way]}")
         with standing(rank.pid):
-            clocks.cut(cast(RankClock, _Clock(rank)), log)
+            clocks.cut(cast(RankClock, _Clock(rank)), log, library())
         run.wait(lambda: rank.clock().now > inside, f"rank 0 is out of {_WAYS[way]}")
         file.touch()
         first = [2 if each == way < 4 else 1 for each in range(6)]

@@ -18,6 +18,7 @@ from crdebug.timeline.kept import keep
 from crdebug.timeline.recorded import Recorded
 from harness import damaged_logs
 from harness.layered import Layered
+from harness.matcher import library
 from harness.mpis import MPIS
 
 TOP = Path(__file__).parents[2]
@@ -66,7 +67,7 @@ def test_so_is_damage_to_what_is_kept_of_calls_that_were_given_up(
 
 def given_up(run: Path) -> None:
     """The first half of a record."""
-    recorded = Recorded()
+    recorded = Recorded(library())
     recorded.read(clocks.logs(run).iterdir())
     last = tuple(log.tail_now for _, log in sorted(recorded.logs.items()))
     cut = latest_cut(recorded.matching, 0, Instant(last[0].tick), last)

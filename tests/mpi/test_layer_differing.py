@@ -10,6 +10,7 @@ from crdebug.native.recorder.clock import Held
 from crdebug.timeline.differing import difference
 from crdebug.timeline.log import read_log
 from harness.layered import Layered
+from harness.matcher import library
 
 OTHERS = (
     ("MPI_Send", "tag 7", "tag 5"),
@@ -40,7 +41,7 @@ def test_a_divergence_names_what_differs(recorded: Path, other: int) -> None:
         rank = run.find()[0]
         run.wait(lambda: rank.clock().held is Held.AT_DIVERGENCE, "rank 0 diverges")
         clock = rank.clock()
-    log = read_log(recorded / "0")
+    log = read_log(recorded / "0", library())
     call, before, now = OTHERS[other - 1]
     if call:
         before, now = f"{call} with {before}", f"{call} with {now}"

@@ -10,6 +10,7 @@ from crdebug.native.recorder.clock import Held
 from crdebug.timeline.messages import messages, unmatched
 from crdebug.timeline.recorded import Recorded
 from harness.layered import Layered
+from harness.matcher import library
 from harness.mpis import MPIS, Mpi
 
 
@@ -20,7 +21,7 @@ def test_how_a_call_failed_is_on_record_and_comes_again(tmp_path: Path, mpi: Mpi
     assert told.count("truncated") == 6
     assert told.endswith("MPI_Waitall: right\nstatus: right\nstatus: right\n")
     assert job.run() == told
-    recorded = Recorded()
+    recorded = Recorded(library())
     recorded.read((tmp_path / "time").iterdir())
     calls = recorded.logs[0].calls
     failed = [(call.name, call.failed.removeprefix("MPI_ERR_")) for call in calls if call.failed]

@@ -17,6 +17,7 @@ from crdebug.timeline.messages import messages, pending, unmatched
 from crdebug.timeline.recorded import Recorded
 from crdebug.timeline.tables import SYNCHRONOUS
 from harness.layered import Layered
+from harness.matcher import library
 from harness.mpis import MPIS, Mpi
 
 
@@ -123,7 +124,7 @@ def test_one_sided_epochs_are_tracked_and_calls_repeat(tmp_path: Path) -> None:
         ("MPI_Win_post", "MPI_Win_start"), (1,)
     )
     # While a rank is before its part, the other one is inside the call that waits for it.
-    matching = Matching()
+    matching = Matching(library())
     matching.extend(logs, job.log(0).comms)
     ends = tuple(c[-1].returned.in_last_call for c in logs.values())
     fences = [c.tick for c in calls if c.name == "MPI_Win_fence"]
@@ -145,7 +146,7 @@ def test_all_that_is_started_cancelled_or_taken_by_a_probe_is_matched(
 ) -> None:
     job = Layered(tmp_path / "time", "started", ranks=2, mpi=mpi)
     assert job.run() == job.run() == "done\n"
-    recorded = Recorded()
+    recorded = Recorded(library())
     recorded.read((tmp_path / "time").iterdir())
     matching = recorded.matching
     assert not [*unmatched(matching)]

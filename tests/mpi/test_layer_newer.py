@@ -23,6 +23,7 @@ from crdebug.timeline.messages import (
 )
 from crdebug.timeline.recorded import Recorded
 from harness.layered import Layered
+from harness.matcher import library
 from harness.mpis import MPIS, Mpi
 from harness.programs import CompileFailed, build
 
@@ -87,7 +88,7 @@ def test_all_of_mpi_4_is_recorded_and_comes_again(tmp_path: Path, mpi: Mpi) -> N
     job = Layered(directory, "newer", "--rounds", ROUNDS, "--jitter-us", 1500, ranks=RANKS, mpi=mpi)
     said = job.run()
     length = [(job.log(rank).tail_now, job.log(rank).records) for rank in range(job.ranks)]
-    recorded = Recorded()
+    recorded = Recorded(library())
     recorded.read(directory.iterdir())
     assert {log.refused for log in recorded.logs.values()} == {Refused.NO}
     matching = recorded.matching

@@ -9,6 +9,7 @@ import pytest
 from crdebug.timeline.messages import messages, unmatched
 from crdebug.timeline.recorded import Recorded
 from harness.layered import Layered
+from harness.matcher import library
 
 # the program, and how long its ranks wait at random between messages
 PROGRAMS = {"wildcard": 2, "testsome": 3, "master": 12, "persistent": 15}
@@ -39,7 +40,7 @@ def test_tags_that_have_no_room_in_a_record_come_again(tmp_path: Path) -> None:
     ends = [job.log(rank).records for rank in range(job.ranks)]
     assert job.run() == recorded
     assert [job.log(rank).records for rank in range(job.ranks)] == ends
-    record = Recorded()
+    record = Recorded(library())
     record.read((tmp_path / "time").iterdir())
     tags = [0x7FFFFFD8 + step for step in range(3) for _ in range(3)]
     assert [m.tag for m in messages(record.matching)] == tags

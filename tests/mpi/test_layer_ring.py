@@ -17,6 +17,7 @@ from crdebug.timeline.kept import keep, load
 from crdebug.timeline.messages import messages
 from crdebug.timeline.recorded import Recorded
 from harness.layered import Layered
+from harness.matcher import library
 from harness.mpis import MPIS, Mpi
 
 PROGRAMS = {
@@ -37,7 +38,7 @@ NEWER = [mpi for mpi in MPIS if mpi.name != "Open MPI 4.1"]
 
 
 def record(run: Path) -> Recorded:
-    recorded = Recorded()
+    recorded = Recorded(library())
     recorded.read(clocks.logs(run).iterdir())
     return recorded
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 import shutil
 from pathlib import Path
@@ -14,6 +15,7 @@ from crdebug.base.errors import NotAvailable
 from crdebug.base.settings import Settings
 from crdebug.native import build as building
 from crdebug.native.build import build
+from crdebug.native.matcher.loading import load
 
 pytestmark = pytest.mark.unit
 
@@ -208,3 +210,31 @@ def test_the_compiler_is_the_users(
     if value is not None:
         monkeypatch.setenv("CC", value)
     assert Settings().compiler == compiler
+
+
+# The real compiler, but it waits first: somebody has to write to a pipe.
+WAITING = """#!/bin/sh
+for last; do :; done
+if [ "$last" != --version ]; then : > "{home}/called"; cat "{home}/pipe"; fi
+exec cc "$@"
+"""
+
+
+async def test_the_event_loop_goes_on_while_the_matcher_is_compiled(machine: Machine) -> None:
+    machine.compiler.write_text(WAITING.format(home=machine.home))
+    os.mkfifo(machine.home / "pipe")
+    called = machine.home / "called"
+
+    async def let_it_compile() -> None:
+        for _ in range(PARTS):
+            await Deadline(60.0).until(called.exists, "the compiler to be called")
+            called.unlink()
+            with open(machine.home / "pipe", "w"):  # returns when the compiler reads
+                pass
+
+    library, _ = await asyncio.gather(load(str(machine.compiler)), let_it_compile())
+    needs = library.needs_new()
+    library.needs_add(needs, 3, 5)
+    assert library.needs_needed_by(needs, 5) == 3
+    library.needs_free(needs)
+    assert await load(str(machine.compiler)) is library

@@ -22,6 +22,7 @@ from crdebug.timeline.text import Place, steps, timeline_text
 from crdebug.travel.history import Moment
 from crdebug.travel.memory_snapshots import Snapshot, Stock
 from crdebug.ui.render import render
+from harness.matcher import library
 
 pytestmark = pytest.mark.unit
 
@@ -250,7 +251,7 @@ async def test_no_page_of_a_job_that_runs(session: FakeSession, context: Context
 
 @pytest.fixture
 def html() -> str:
-    return page(Picture("title", {0: []}, Matching(), cut_of(0)))
+    return page(Picture("title", {0: []}, Matching(library()), cut_of(0)))
 
 
 def test_a_page_may_be_written_again_and_is_the_owners(tmp_path: Path, html: str) -> None:

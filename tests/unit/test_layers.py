@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import cast
 
@@ -50,7 +50,10 @@ PROGRAMS = ("crdebug.node.criu_trial",)
 # modules whose use is touching the operating system's processes
 PROCESS_MODULES = ("subprocess", "ctypes", "psutil", "multiprocessing", "pty")
 # which load what crdebug has compiled of its own, and call nothing else
-LIBRARIES = ("crdebug.native.matcher.library", "crdebug.app")
+LOADERS = ("crdebug.native.matcher.loading", "crdebug.app")
+# which describe it, and can load nothing
+LIBRARIES = ("crdebug.native.matcher.library",)
+LOADING_CALLS = ("CDLL", "PyDLL", "LoadLibrary")
 PROCESS_CALLS = re.compile(
     r"os\.(kill|killpg|fork|forkpty|exec\w+|_?spawn\w+|posix_spawnp?|system|popen|wait\w*|setns"
     r"|unshare|pidfd_open|abort)"
@@ -180,6 +183,51 @@ def impure_protocol(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, "awaits: the protocol is pure, events in and instructions out"
 
 
+# of native/, what is only layouts and tables; and the matcher's functions, once somebody loaded it
+LAYOUTS = (
+    "crdebug.native.matcher.library",
+    "crdebug.native.recorder.clock",
+    "crdebug.native.recorder.mpi_calls",
+    "crdebug.native.recorder.mpi_errors",
+)
+# modules of timeline/ whose subject is a file: a rank's log, what is kept beside it, the page
+OF_FILES = ("crdebug.timeline.log", "crdebug.timeline.kept", "crdebug.timeline.page")
+WAITING_MODULES = ("asyncio", "concurrent", "threading", "socket", "selectors")
+FILE_MODULES = ("os", "io", "shutil", "tempfile", "mmap")
+FILE_CALLS = ("open", "read_bytes", "read_text", "write_bytes", "write_text")
+
+
+def is_in(name: str, modules: Iterable[str]) -> bool:
+    """Is a name that is imported one of these modules, or in one of them?"""
+    return any(name == module or name.startswith(f"{module}.") for module in modules)
+
+
+def impure_timeline(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    in_timeline = unit_of(module) == "timeline"
+    if not in_timeline and module not in LAYOUTS:
+        return
+    may = (*LAYOUTS, "crdebug.base", *(("crdebug.timeline",) if in_timeline else ()))
+    pure = "timeline/ and the layouts that it reads are pure"
+    for line, name in imported(tree, module):
+        if name.startswith("crdebug.") and not is_in(name, may):
+            yield line, f"imports {name}: {pure}; have it passed in"
+        if name.split(".")[0] in WAITING_MODULES:
+            yield line, f"imports {name}: {pure}, they wait for nothing"
+        if name.split(".")[0] in FILE_MODULES and module not in OF_FILES:
+            yield line, f"imports {name}: {pure}, only {', '.join(OF_FILES)} open files"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AsyncFunctionDef | ast.Await):
+            yield node.lineno, f"awaits: {pure}, they wait for nothing"
+        if not isinstance(node, ast.Call):
+            continue
+        called = node.func
+        name = called.attr if isinstance(called, ast.Attribute) else dotted(called)
+        if name in LOADING_CALLS:
+            yield node.lineno, f"calls {name}: {pure}, only {', '.join(LOADERS)} load a library"
+        if name in FILE_CALLS and module not in OF_FILES:
+            yield node.lineno, f"calls {name}: {pure}, only {', '.join(OF_FILES)} open files"
+
+
 def wire_without_gdb(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
     if module != WIRE:
         return
@@ -194,7 +242,7 @@ def touches_processes(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
         return
     hint = "only crdebug.node touches processes, signals and /proc; put a function there"
     for line, name in imported(tree, module):
-        loads = name.split(".")[0] == "ctypes" and module in LIBRARIES
+        loads = name.split(".")[0] == "ctypes" and module in (*LIBRARIES, *LOADERS)
         if name.split(".")[0] in PROCESS_MODULES and not loads:
             yield line, f"imports {name}: {hint}"
     for line, name in uses(tree):
@@ -267,6 +315,7 @@ Rule = Callable[[str, ast.AST], Iterator[tuple[int, str]]]
 RULES: tuple[Rule, ...] = (
     upward_imports,
     impure_protocol,
+    impure_timeline,
     wire_without_gdb,
     touches_processes,
     prints,
@@ -343,6 +392,22 @@ BAD = [
     ("crdebug.checkpoint.protocol", "import crdebug.node.ask", "pure"),
     ("crdebug.checkpoint.protocol", "import asyncio", "pure"),
     ("crdebug.checkpoint.protocol", "async def handle(): ...", "pure"),
+    ("crdebug.timeline.cuts", "from crdebug.node import proc", "pure"),
+    ("crdebug.timeline.log", "from crdebug.native.build import build", "pure"),
+    ("crdebug.timeline.log", "from crdebug.native.matcher.loading import load", "pure"),
+    ("crdebug.timeline.log", "from crdebug.native.matcher import loading", "pure"),
+    ("crdebug.timeline.cuts", "import asyncio", "pure"),
+    ("crdebug.timeline.cuts", "async def latest_cut(): ...", "pure"),
+    ("crdebug.timeline.cuts", "import tempfile", "open files"),
+    ("crdebug.timeline.recorded", "with path.open('rb') as file: ...", "open files"),
+    ("crdebug.timeline.cuts", "open('log')", "open files"),
+    ("crdebug.timeline.cuts", "find('log').read_bytes()", "open files"),
+    ("crdebug.timeline.cuts", "import ctypes", "only crdebug.node"),
+    ("crdebug.native.matcher.library", "import ctypes\nctypes.CDLL('history.so')", "pure"),
+    ("crdebug.native.matcher.library", "from ctypes import CDLL\nCDLL('a.so')", "pure"),
+    ("crdebug.native.matcher.library", "import ctypes\nctypes.cdll.LoadLibrary('a.so')", "pure"),
+    ("crdebug.native.recorder.clock", "from crdebug.native.build import build", "pure"),
+    ("crdebug.native.recorder.clock", "from crdebug.node import proc", "pure"),
     ("crdebug.acquire.procfs", "import psutil", "only crdebug.node"),
     ("crdebug.native.build", "import subprocess", "only crdebug.node"),
     ("crdebug.session", "import os\nos.kill(1, 9)", "only crdebug.node"),
@@ -386,6 +451,12 @@ GOOD = [
     ("crdebug.mi.__init__", "from .records import Record"),
     ("crdebug.mi.records", "from pygdbmi import gdbmiparser"),
     ("crdebug.native.build", "from crdebug.node.ask import run"),
+    ("crdebug.native.matcher.library", "import ctypes\ndef f(loaded: ctypes.CDLL): ..."),
+    ("crdebug.native.matcher.loading", "import asyncio, ctypes\nctypes.CDLL('history.so')"),
+    ("crdebug.timeline.log", "from crdebug.native.matcher.library import Library\nimport os"),
+    ("crdebug.timeline.log", "with path.open('rb') as file: ..."),
+    ("crdebug.timeline.functions", "from crdebug.native.recorder import mpi_calls"),
+    ("crdebug.timeline.cuts", "from crdebug.base.instant import Cut\nis_open(log.open_at(3))"),
     ("crdebug.commands.doctor", "from crdebug.node import probes"),
     ("crdebug.debugger.gdb", "import signal\nname = signal.Signals(9).name"),
     ("crdebug.checkpoint.open_files", "own = path.startswith(('/proc/', '/sys/'))"),

@@ -19,6 +19,7 @@ from crdebug.base.instant import Cut, Instant, cut_of
 from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.cuts import is_consistent, last_arriver, latest_cut, past
 from crdebug.timeline.matching import Matching
+from harness.matcher import library
 
 STORIES = 400
 EAGER = 1024
@@ -28,7 +29,7 @@ Rule = tuple[int, int, int, int]
 
 
 def matched(world: World, **options: bool) -> Matching:
-    matching = Matching(eager=min(world.eager, EAGER), **options)
+    matching = Matching(library(), eager=min(world.eager, EAGER), **options)
     comms = dict.fromkeys(("world", "window(world)"), tuple(range(len(world.programs))))
     matching.extend(world.logs(), comms)
     return matching
@@ -217,7 +218,9 @@ def test_where_records_end_before_the_run_a_cut_within_them_is_reached() -> None
             ends[rank] = 2 * len(kept_of[rank])
         frontier = cut_of(*ends)
         matching = Matching(
-            eager=min(world.eager, EAGER), trees=world.collectives is not Collectives.LEAST
+            library(),
+            eager=min(world.eager, EAGER),
+            trees=world.collectives is not Collectives.LEAST,
         )
         comms = dict.fromkeys(("world", "window(world)"), tuple(range(len(frontier))))
         matching.extend(kept_of, comms)
@@ -298,7 +301,7 @@ def message_rules(world: World) -> set[Rule]:
 
 def test_what_the_frontier_disproves_is_dropped() -> None:
     # a send of 2000 bytes has returned, and its receive is posted later: it was buffered
-    matching = Matching()
+    matching = Matching(library())
     send = Call(0, 1, "MPI_Send", Kind.SEND, comm="world", peer=1, tag=0, bytes=2000)
     clock = Call(1, 1, "MPI_Wtime", Kind.TIME)
     receive = Call(1, 2, "MPI_Recv", Kind.RECV, comm="world", peer=0, tag=0, bytes=2000)
@@ -311,13 +314,13 @@ def test_what_the_frontier_disproves_is_dropped() -> None:
 
 def test_a_place_beyond_the_frontier_is_refused() -> None:
     with pytest.raises(BadInput, match="rank 1 has not been at half tick 3"):
-        latest_cut(Matching(), 1, Instant(3), cut_of(4, 2))
+        latest_cut(Matching(library()), 1, Instant(3), cut_of(4, 2))
 
 
 def test_the_focus_implies_what_came_before() -> None:
     ping = Call(0, 1, "MPI_Send", Kind.SEND, comm="world", peer=1, tag=0)
     pong = Call(1, 1, "MPI_Recv", Kind.RECV, comm="world", peer=0, tag=0)
-    matching = Matching()
+    matching = Matching(library())
     matching.extend({0: [ping], 1: [pong]})
     assert past(matching, 1, Instant(2), size=2) == (1, 2)
     assert past(matching, 1, Instant(1), size=2) == (
@@ -334,7 +337,7 @@ def test_who_came_last_is_known_where_causality_tells() -> None:
         1: [Call(1, 1, "MPI_Send", Kind.SEND, comm="world", peer=2), barrier(1, 2)],
         2: [Call(2, 1, "MPI_Recv", Kind.RECV, comm="world", peer=1, tag=0), barrier(2, 2)],
     }
-    matching = Matching()
+    matching = Matching(library())
     matching.extend(logs, {"world": (0, 1, 2)})
     assert last_arriver(matching, logs[0][0], 3) is None
     # a collective after it, which the root waits in for all: it enters the next one last
@@ -386,10 +389,10 @@ def test_an_access_that_began_without_its_post_cannot_end_without_it() -> None:
             Call(2, 2, "MPI_Send", Kind.SEND, comm="world", peer=1, tag=0),
         ],
     }
-    matching = Matching()
+    matching = Matching(library())
     matching.extend(logs)
     assert latest_cut(matching, 2, Instant(2), cut_of(6, 6, 4)) == (5, 1, 2)
     # while the post is under way, it is on no record
-    matching = Matching()
+    matching = Matching(library())
     matching.extend({**logs, 1: logs[1][:1]})
     assert latest_cut(matching, 1, Instant(2), cut_of(6, 3, 4)) == (5, 2, 4)

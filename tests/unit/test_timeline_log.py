@@ -18,6 +18,7 @@ from crdebug.timeline.matching import Matching
 from crdebug.timeline.messages import Message, messages, pending, unmatched
 from crdebug.timeline.recorded import Recorded
 from crdebug.timeline.tables import SYNCHRONOUS
+from harness.matcher import library
 
 WORLD, SELF, OTHER = 1, 2, 3
 BY = 0x401000
@@ -100,13 +101,13 @@ def facts(matching: Matching, ends: Cut) -> object:
 @pytest.mark.parametrize("seed", range(8))
 def test_a_log_read_in_pieces_is_the_same_log(tmp_path: Path, seed: int) -> None:
     """And what is matched from the records is what is matched from lists of the calls."""
-    writers, grown = Writers(tmp_path, seed), Recorded()
+    writers, grown = Writers(tmp_path, seed), Recorded(library())
     for _ in range(writers.chooser.choice((20, 300))):
         writers.step()
         if writers.chooser.random() < 0.3:
             grown.read(tmp_path.iterdir())
     grown.read(tmp_path.iterdir())
-    fresh, lists = Recorded(), Matching()
+    fresh, lists = Recorded(library()), Matching(library())
     fresh.read(sorted(tmp_path.iterdir(), reverse=True))
     calls = {rank: [*log.calls] for rank, log in fresh.logs.items()}
     comms = {name: who for log in fresh.logs.values() for name, who in log.comms.items()}
@@ -115,7 +116,7 @@ def test_a_log_read_in_pieces_is_the_same_log(tmp_path: Path, seed: int) -> None
     assert [end.tick for end in ends] == [log.ticks for log in writers.logs]
     assert facts(grown.matching, ends) == facts(fresh.matching, ends) == facts(lists, ends)
     for rank, log in grown.logs.items():
-        assert [*log.calls] == calls[rank] == read_log(log.path).calls[:]
+        assert [*log.calls] == calls[rank] == read_log(log.path, library()).calls[:]
         for _ in range(20):  # from anywhere, and one by one
             first = writers.chooser.randrange(len(calls[rank]))
             last = writers.chooser.randint(first, len(calls[rank]))
@@ -124,7 +125,7 @@ def test_a_log_read_in_pieces_is_the_same_log(tmp_path: Path, seed: int) -> None
 
 
 def test_a_log_that_was_cut_or_replaced_is_read_anew(tmp_path: Path) -> None:
-    writers, recorded = Writers(tmp_path, 3), Recorded()
+    writers, recorded = Writers(tmp_path, 3), Recorded(library())
     for _ in range(50):
         writers.step()
     recorded.read(tmp_path.iterdir())
@@ -142,7 +143,7 @@ def test_a_log_that_was_cut_or_replaced_is_read_anew(tmp_path: Path) -> None:
 
 
 def test_reading_stops_in_time_or_with_the_memory_and_goes_on_there(tmp_path: Path) -> None:
-    writers, recorded = Writers(tmp_path, 4), Recorded()
+    writers, recorded = Writers(tmp_path, 4), Recorded(library())
     for _ in range(50):
         writers.step()
     assert recorded.read(tmp_path.iterdir(), seconds=0.0)  # there is more
@@ -150,7 +151,7 @@ def test_reading_stops_in_time_or_with_the_memory_and_goes_on_there(tmp_path: Pa
     assert recorded.unread == sum(log.records for log in recorded.logs.values()) > 50
     assert not recorded.read(tmp_path.iterdir(), room=1e9)
     assert recorded.unread == 0
-    whole = Recorded()
+    whole = Recorded(library())
     whole.read(tmp_path.iterdir())
     ends = tuple(log.tail_now for _, log in sorted(whole.logs.items()))
     assert facts(recorded.matching, ends) == facts(whole.matching, ends)
@@ -169,7 +170,7 @@ def test_what_a_record_says_of_a_call(tmp_path: Path) -> None:
     words = (large & 0xFFFFFFFF, large >> 32, 0, 1 << 29)
     log.call("MPI_Send", peer=0, tag=(1 << 28) - 5, size=(1 << 32) - 1, words=words)
     (tmp_path / "0").touch()  # a rank that has not begun
-    recorded = Recorded()
+    recorded = Recorded(library())
     recorded.read(tmp_path.iterdir())
     calls = recorded.logs[1].calls
     assert [call.site for call in calls] == [BY] * 7
@@ -203,7 +204,7 @@ def test_calls_that_talk_with_the_launcher(
     log = begin(tmp_path, 0)
     for name in ("MPI_Send", "MPI_Recv", "MPI_Barrier", "MPI_Finalize"):
         log.call(name, peer=1, tag=0)
-    found = read_log(log.path)
+    found = read_log(log.path, library())
     between = cut_of(start, end)
     assert found.goes_outside(*between) is expected
     assert not found.goes_one_sided(*between)
@@ -213,9 +214,9 @@ def test_calls_of_one_sided_communication(tmp_path: Path) -> None:
     log = begin(tmp_path, 0)
     for name in ("MPI_Barrier", "MPI_Put", "MPI_Barrier"):
         log.call(name)
-    found = RankLog(log.path)
+    found = RankLog(log.path, library())
     assert not found.goes_one_sided(*cut_of(0, 100))  # nothing was read
-    found = read_log(log.path)
+    found = read_log(log.path, library())
     calls = [found.goes_one_sided(Instant.before(n), Instant.after(n)) for n in (2, 3, 4)]
     assert calls == [False, True, False]
 
@@ -234,7 +235,7 @@ def test_each_of_many_that_were_started_is_matched_and_completed(tmp_path: Path)
     for tag in (3, 2):
         other.call("MPI_Send", peer=0, tag=tag, size=8)
     other.call("MPI_Recv", peer=0, tag=2, size=8)
-    recorded = Recorded()
+    recorded = Recorded(library())
     recorded.read(tmp_path.iterdir())
     assert not recorded.matching.ranks[0].blind
     assert [*messages(recorded.matching)] == [
@@ -261,7 +262,7 @@ def test_a_cancelled_request_is_gone_if_it_was_cancelled(
     log.call("MPI_Wait", size=1)
     log.call("MPI_Recv", peer=1, tag=2)
     begin(tmp_path, 1).call("MPI_Send", peer=0, tag=2)
-    recorded = Recorded()
+    recorded = Recorded(library())
     recorded.read(tmp_path.iterdir())
     (message,) = messages(recorded.matching)
     assert (message.posted, message.received) == ((5, 5) if was else (2, 4))
@@ -280,7 +281,7 @@ def test_a_matched_receive_takes_the_message_that_it_names(tmp_path: Path) -> No
     other.define(3, (1, 0))
     for _ in range(2):
         other.call("MPI_Send", comm=3, peer=1, tag=2)
-    recorded = Recorded()
+    recorded = Recorded(library())
     recorded.read(tmp_path.iterdir())
     assert [(m.sent, m.received) for m in messages(recorded.matching)] == [(2, 5), (3, 6)]
 
@@ -292,7 +293,7 @@ def test_a_window_is_told_from_its_communicator_and_has_groups(tmp_path: Path) -
     log.call("MPI_Win_fence", comm=3, flags=ODD)
     log.call("MPI_Win_post", comm=3, size=2, words=(0, 2))
     log.call("MPI_Put", comm=3, peer=1, size=8)
-    recorded = Recorded()
+    recorded = Recorded(library())
     recorded.read(tmp_path.iterdir())
     rma = partial(Call, kind=Kind.RMA, site=BY, comm="window(world)")
     assert recorded.logs[1].calls[2:] == [
@@ -307,4 +308,4 @@ def test_a_window_is_told_from_its_communicator_and_has_groups(tmp_path: Path) -
 def test_without_a_place_for_logs_nothing_is_recorded(tmp_path: Path) -> None:
     """As `when` asks in a session that is attached to such a job."""
     with pytest.raises(NotAvailable, match="this job's MPI calls are not recorded"):
-        Recorded().look((tmp_path / "time").iterdir())
+        Recorded(library()).look((tmp_path / "time").iterdir())

@@ -23,12 +23,13 @@ from crdebug.timeline.messages import (
     unmatched,
 )
 from crdebug.timeline.needs import NEVER, NeedList
+from harness.matcher import library
 
 STORIES = 300
 
 
 def matched(logs: dict[int, list[Call]]) -> Matching:
-    matching = Matching()
+    matching = Matching(library())
     matching.extend(logs, {"world": tuple(sorted(logs))})
     return matching
 
@@ -64,7 +65,7 @@ def test_true_executions_are_matched_as_they_were() -> None:
 
 def test_reading_piece_by_piece_gives_the_same_as_at_once() -> None:
     for chooser, world in stories(STORIES):
-        whole, pieces = matched(world.logs()), Matching()
+        whole, pieces = matched(world.logs()), Matching(library())
         ends = [0] * len(world.states)
         while any(end < len(state.log) for end, state in zip(ends, world.states, strict=True)):
             rank = chooser.randrange(len(ends))
@@ -147,7 +148,7 @@ def test_the_posting_order_counts_and_not_that_of_completion() -> None:
 
 
 def test_a_wild_receive_takes_its_place_when_it_is_known() -> None:
-    matching = Matching()
+    matching = Matching(library())
     sends = [send(0, 1, 1), send(0, 2, 1)]
     calls = [post(1, 1, None), receive(1, 2, 0)]
     matching.extend({0: sends, 1: calls})
@@ -273,7 +274,7 @@ def test_collectives_are_the_nth_over_their_communicator() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_list_of_needs_answers_as_a_plain_search(seed: int) -> None:
-    chooser, needs, plain = random.Random(seed), NeedList(), list[list[int]]()
+    chooser, needs, plain = random.Random(seed), NeedList.alone(library()), list[list[int]]()
     for step in range(6000):
         key = step if chooser.random() < 0.98 else chooser.randint(0, step)
         value = chooser.choice((NEVER, chooser.randint(0, 6000)))

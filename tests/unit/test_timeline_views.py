@@ -18,6 +18,7 @@ from crdebug.timeline.messages import in_flight, pending
 from crdebug.timeline.page import Picture, page, page_data
 from crdebug.timeline.text import Place, messages_text, timeline_text
 from harness.browser import browser, document_after_loading
+from harness.matcher import library
 
 
 def logs(rounds: int = 3) -> dict[int, list[Call]]:
@@ -40,7 +41,7 @@ def logs(rounds: int = 3) -> dict[int, list[Call]]:
 
 def picture(calls: dict[int, list[Call]] | None = None, **more: Any) -> Picture:
     calls = calls or logs()
-    matching = Matching()
+    matching = Matching(library())
     matching.extend(calls, {"world": (0, 1)})
     ends = tuple(Instant.after(len(each)) for each in calls.values())
     return Picture("a test", calls, matching, ends, **more)
@@ -98,7 +99,7 @@ def test_messages_as_text() -> None:
 
 def test_what_a_long_table_leaves_out_is_said() -> None:
     sends = [Call(0, n, "MPI_Send", Kind.SEND, comm="world", peer=1, tag=n) for n in range(1, 8)]
-    matching = Matching()
+    matching = Matching(library())
     matching.extend({0: sends, 1: []})
     assert "... and 4 more" in messages_text(in_flight(matching, cut_of(14, 0)), (), most=3)
 

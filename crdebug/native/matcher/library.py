@@ -1,16 +1,15 @@
 """history.h for Python: the library that reads the logs of MPI calls and matches the messages.
 
-It is compiled on first use, like all of the native part. Its structures belong to it and grow: a
-`Column` is a view that finds the data anew at each access; do not keep it longer than its owner.
+Here are its functions and structures; loading.py loads it. The structures belong to the library and
+grow: a `Column` is a view that finds the data anew at each access; do not keep it longer than its
+owner.
 """
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
-import functools
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from ctypes import (
     POINTER,
     Structure,
@@ -23,17 +22,11 @@ from ctypes import (
     c_uint64,
     c_void_p,
 )
-from pathlib import Path
-from typing import Any, ClassVar, overload
-
-from crdebug.base.deadline import Deadline
-from crdebug.base.settings import Settings
-from crdebug.native.build import build
+from typing import Any, ClassVar, Protocol, overload
 
 NONE = -(1 << 31)  # no peer, no tag
 NO_COMM, BEGIN, END, SELF = -1, 0, 1, 2  # communicators without a record of their own
 DAMAGED = -2  # of log_read
-_COMPILE = 120.0  # seconds
 
 
 def _column(element: Any) -> type[Structure]:
@@ -208,13 +201,28 @@ def numbers(column: Any, width: int = 1) -> list[int]:
     return column.data[: column.count * width] if column.count else []
 
 
+class Owner(Protocol):
+    """An object that keeps some of the library's memory alive."""
+
+    @property
+    def library(self) -> Library: ...
+
+
+class Memory:
+    """Memory of the library's, which is freed with the last reference to this object."""
+
+    def __init__(self, library: Library, address: int, free: Callable[[int], object]) -> None:
+        self.library = library
+        self.address = address
+        weakref.finalize(self, free, address)
+
+
 class Column(Sequence[int]):
-    """A growing column of numbers in the library's memory. owner: the object that keeps it
-    alive."""
+    """A growing column of numbers in the library's memory, which its owner keeps alive."""
 
     __slots__ = ("_column", "_owner")
 
-    def __init__(self, column: Any, owner: object) -> None:
+    def __init__(self, column: Any, owner: Owner) -> None:
         self._column = column
         self._owner = owner
 
@@ -242,15 +250,17 @@ class Column(Sequence[int]):
 
     def first_at(self, value: int) -> int:
         """Index of the first element that is not less; the elements are ticks, in order."""
-        return library().first_at(byref(self._column), value)  # type: ignore[no-any-return]
+        library = self._owner.library
+        return library.first_at(byref(self._column), value)  # type: ignore[no-any-return]
 
 
 class Found:
     """A column for the results of a query."""
 
-    __slots__ = ("_column",)
+    __slots__ = ("_column", "_library")
 
-    def __init__(self) -> None:
+    def __init__(self, library: Library) -> None:
+        self._library = library
         self._column = Longs()
 
     @property
@@ -266,7 +276,7 @@ class Found:
         return numbers(self._column, width)
 
     def __del__(self) -> None:
-        library().column_free(self.reference)
+        self._library.column_free(self.reference)
 
 
 def structures(column: Any, kind: type[Structure]) -> list[Any]:
@@ -284,9 +294,7 @@ def pointed(column: Any, kind: type[Structure], first: int = 0) -> list[Any]:
 class Library:
     """The library's functions, by their names without crdebug_."""
 
-    def __init__(self, path: Path) -> None:
-        loaded = ctypes.CDLL(str(path))
-
+    def __init__(self, loaded: ctypes.CDLL) -> None:
         def bind(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
             function = loaded[f"crdebug_{name}"]
             function.restype, function.argtypes = result, arguments
@@ -338,12 +346,3 @@ class Library:
         self.log_calls = bind("log_calls", index, void, table, index, index, call, column)
         self.log_progress = bind("log_progress", None, void, POINTER(Progress))
         self.log_definition = bind("log_definition", None, void, index, POINTER(Definition))
-
-
-@functools.cache
-def library() -> Library:
-    """The library, compiled if it is not in the cache. Raises NotAvailable."""
-    limit = Deadline(_COMPILE)
-    with ThreadPoolExecutor(1) as beside:  # this thread may run an event loop
-        made = beside.submit(lambda: asyncio.run(build(Settings().compiler, limit))).result()
-    return Library(made.history)
