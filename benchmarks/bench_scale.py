@@ -25,9 +25,9 @@ from crdebug.base.deadline import Deadline
 from crdebug.base.events import Location
 from crdebug.base.rank_expressions import NamedSets, resolve
 from crdebug.base.ranks import RankSet
+from crdebug.base.summary import deviating
 from crdebug.debugger.group import TargetGroup
 from crdebug.debugger.stacktree import StackTree, merge
-from crdebug.debugger.summary import deviating
 from crdebug.debugger.target import Frame
 from crdebug.ui.answers import values
 from crdebug.ui.stacks import tree

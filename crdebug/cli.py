@@ -32,11 +32,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from crdebug.base.events import Event
-    from crdebug.checkpoint.retention import Keep, Upkeep
     from crdebug.commands.context import Context
     from crdebug.commands.preferences import Preference
     from crdebug.commands.registry import Registry
-    from crdebug.job.launch import Given
+    from crdebug.detached.values import Given, Keep, Upkeep
     from crdebug.session import Session
     from crdebug.ui.conversation import Begin, LineSource
     from crdebug.ui.screen import Screen
@@ -201,8 +200,8 @@ def run(
 def _given(env: dict[str, str], cwd: Path | None, stdin: Path | int | None, *, ours: bool) -> Given:
     """What a job without a debugger is started with. ours: it may read crdebug's own standard
     input, unless that is a terminal, as a launcher passes on its own."""
+    from crdebug.detached.values import Given
     from crdebug.job import standard_input
-    from crdebug.job.launch import Given
 
     if stdin is None and ours and sys.stdin is not None and not sys.stdin.isatty():
         stdin = 0

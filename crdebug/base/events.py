@@ -136,6 +136,9 @@ class RankRestored:
     pid: int
 
 
+ENDED = "ended"  # the phase of an operation that is over
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """A long operation entered a new phase. operation: "checkpoint", …"""

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
 
+from crdebug.base.answers import classes
 from crdebug.base.errors import BadInput
 from crdebug.base.gdb_values import Number
 from crdebug.base.ranks import RankSet
 from crdebug.charts.files import figure, save
-from crdebug.debugger.answers import classes
 from crdebug.debugger.arrays import Numbers
 
 LINES = 8  # arrays that are drawn as lines of their own

@@ -23,6 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
+from crdebug.base import events
 from crdebug.base.errors import CrdebugError, InvalidTransition
 from crdebug.base.ranks import RankSet
 
@@ -52,7 +53,7 @@ class Phase(Enum):
     ATTACH = "attach"
     WALK_OUT = "walk out"
     PUBLISH = "publish"
-    ENDED = "ended"
+    ENDED = events.ENDED
 
 
 # ---- instructions ------------------------------------------------------------------------------

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from crdebug.base.answers import same_places
 from crdebug.base.errors import BadInput
 from crdebug.base.events import StopReason
 from crdebug.base.ranks import RankSet
 from crdebug.commands.context import Context
 from crdebug.commands.results import Displayed, Moved, Restarted, Result, Several, Stopped
-from crdebug.debugger.answers import same_places
 
 if TYPE_CHECKING:
     from crdebug.commands.registry import Registry
-    from crdebug.debugger.breakpoints import Breakpoint
+    from crdebug.session.values import Breakpoint
 
 SILENT = "silent"
 _AT_POINTS = (StopReason.BREAKPOINT, StopReason.WATCHPOINT, StopReason.CATCHPOINT)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from crdebug.base.answers import some
 from crdebug.base.errors import BadInput
 from crdebug.commands.arguments import rest, word
 from crdebug.commands.context import Context
 from crdebug.commands.history import HISTORY, history, moved
 from crdebug.commands.registry import Call, Requires
 from crdebug.commands.results import Comparison, Ranked, Result, Text
-from crdebug.debugger.answers import some
-from crdebug.timeline.branches import branches_text
+from crdebug.timeline.text import branches_text
 
 
 def _names(context: Context) -> Iterable[str]:

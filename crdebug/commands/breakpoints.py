@@ -17,7 +17,7 @@ from crdebug.commands.results import (
     Nothing,
     Result,
 )
-from crdebug.debugger.target import PointKind
+from crdebug.session.values import PointKind
 
 BREAKPOINTS = Group("breakpoints", "Breakpoints", requires=Requires.PAUSED)
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from crdebug.base.answers import ADDRESS, alike, some
 from crdebug.commands.arguments import Argument, integer, letters, rest
 from crdebug.commands.registry import Call, Group, Handler
 from crdebug.commands.results import Frames, Result, Said
-from crdebug.debugger.answers import ADDRESS, alike, some
 
 LOOKING = Group("looking", "Looking closer, as GDB does")
 

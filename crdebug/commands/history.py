@@ -16,7 +16,7 @@ from crdebug.commands.registry import Call, Group, Requires
 from crdebug.commands.results import Messages, Moved, Restarted, Result, Text
 
 if TYPE_CHECKING:
-    from crdebug.travel.history import History, Moment
+    from crdebug.session.values import History, Moment
 
 HISTORY = Group("history", "Back in time")
 

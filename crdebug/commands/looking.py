@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from crdebug.base.answers import NoRankAnswered, same_places, some
 from crdebug.commands.arguments import Completes, flag, letters, rest
 from crdebug.commands.registry import Call, Family, Group, Requires
 from crdebug.commands.results import (
@@ -12,7 +13,6 @@ from crdebug.commands.results import (
     Text,
     Threads,
 )
-from crdebug.debugger.answers import NoRankAnswered, same_places, some
 
 INFO = Family("info", "Show the state of things", aliases=("i",))
 DATA = Group("data", "Looking at the job", families=(INFO,))

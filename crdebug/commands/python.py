@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from crdebug.base.answers import Answers, some
 from crdebug.base.errors import BadInput
 from crdebug.commands.arguments import flag, natural, option, word
 from crdebug.commands.looking import DATA, EACH
@@ -9,7 +10,6 @@ from crdebug.commands.pictures import PNG, SVG
 from crdebug.commands.registry import Call
 from crdebug.commands.results import Backtraces, Printed, Result, Said
 from crdebug.commands.stacks import DEPTH, FRAMES, FUNCTION_ONLY, TREE, no_frames, shown
-from crdebug.debugger.answers import Answers, some
 
 BOTH = flag("--both", "with the C frames between Python's")
 THREADS = flag("--threads", "of all threads that run Python; implies --tree")

@@ -6,25 +6,28 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from crdebug.base.answers import Answers
 from crdebug.base.events import GroupStopped
 from crdebug.base.instant import Cut
 from crdebug.base.ranks import RankSet
-from crdebug.debugger.answers import Answers
 
 if TYPE_CHECKING:
     from crdebug.charts.images import Image
     from crdebug.charts.plots import Plot
-    from crdebug.checkpoint.store import Checkpoint
-    from crdebug.debugger.breakpoints import Breakpoint
-    from crdebug.debugger.group import RankInfo
-    from crdebug.debugger.stacktree import StackTree
-    from crdebug.debugger.target import Frame, ThreadInfo
     from crdebug.session.points import Display
+    from crdebug.session.values import (
+        Breakpoint,
+        Checkpoint,
+        Compared,
+        Frame,
+        OnTheWay,
+        Overview,
+        RankInfo,
+        StackTree,
+        Stock,
+        ThreadInfo,
+    )
     from crdebug.session.waiting import AtBarrier
-    from crdebug.travel.branching import Compared
-    from crdebug.travel.goto_partner import OnTheWay
-    from crdebug.travel.memory_snapshots import Stock
-    from crdebug.travel.overview import Overview
 
 T = TypeVar("T", bound=Hashable)
 
@@ -48,7 +51,7 @@ class Printed:
 class Ranked:
     """The value of one expression on each rank, to see which are unlike the others.
 
-    deviating: those ranks; see crdebug.debugger.summary.
+    deviating: those ranks; see crdebug.base.summary.
     """
 
     answers: Answers[str]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from crdebug.base.answers import some
 from crdebug.base.errors import Refused
 from crdebug.commands.arguments import Argument, Kind, flag, integer, rest
 from crdebug.commands.registry import Call, Group, Requires
@@ -18,7 +19,6 @@ from crdebug.commands.results import (
     Text,
 )
 from crdebug.commands.setting import read_seconds
-from crdebug.debugger.answers import some
 
 RUNNING = Group("running", "Running the job")
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from textwrap import indent, wrap
 
-from crdebug.base import units
+from crdebug.base import signal_names, units
 from crdebug.base.errors import BadInput, Refused
 from crdebug.base.settings import Settings
 from crdebug.base.units import bytes_text, seconds_text
@@ -30,12 +30,9 @@ from crdebug.commands.setting import (
     setting,
     switch_text,
 )
-from crdebug.node import signals
 from crdebug.session.running import StopMode
+from crdebug.session.values import BUDGET, EVERY, Bound, History
 from crdebug.session.waiting import StepOthers
-from crdebug.travel.auto_checkpoints import EVERY, Bound
-from crdebug.travel.history import History
-from crdebug.travel.snapshot_cost import BUDGET
 
 # ---- the settings ------------------------------------------------------------------------------
 
@@ -124,15 +121,15 @@ def _put_bound(context: Context, bound: Bound) -> None:
 def read_signal(text: str) -> int:
     """A signal's number, by number or name."""
     try:
-        number = signals.number_of(text)
+        number = signal_names.number_of(text)
     except ValueError as error:
         raise BadInput(str(error), hint="give a number or a name like SIGTSTP") from None
-    signals.require_usable(number)
+    signal_names.require_usable(number)
     return number
 
 
 def signal_text(number: int) -> str:
-    return signals.name_of(number) if number else "one that the job does not use"
+    return signal_names.name_of(number) if number else "one that the job does not use"
 
 
 def record_text(record: bool | None) -> str:

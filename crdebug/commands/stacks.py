@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from crdebug.base.answers import Answers, NoRankAnswered, T, same_places, some
 from crdebug.base.errors import BadInput
 from crdebug.base.ranks import RankSet
 from crdebug.charts.trees import save_tree
@@ -13,8 +14,7 @@ from crdebug.commands.looking import DATA, EACH
 from crdebug.commands.pictures import PNG, SVG, picture_file
 from crdebug.commands.registry import Call
 from crdebug.commands.results import Applied, Backtraces, Result, Text, Threads, ThreadStacks, Tree
-from crdebug.debugger.answers import Answers, NoRankAnswered, T, same_places, some
-from crdebug.debugger.stacktree import StackTree
+from crdebug.session.values import StackTree
 
 FRAMES = integer("N", "show the innermost N frames only", default=0)
 TREE = flag("--tree", "merge them into one tree of calls")

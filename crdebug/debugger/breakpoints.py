@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from crdebug.base.answers import classes
 from crdebug.base.errors import BadInput
 from crdebug.base.events import Location, RankStopped, StopReason
 from crdebug.base.ranks import RankSet
-from crdebug.debugger.answers import classes
 from crdebug.debugger.target import BreakpointRequest, Inserted, PointKind
 
 _AT_POINTS = (StopReason.BREAKPOINT, StopReason.WATCHPOINT, StopReason.CATCHPOINT)

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from crdebug.base.answers import Answers, T
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, CrdebugError, GdbError
 from crdebug.base.events import Event, GroupStopped, Location, RankStopped, StopReason
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
-from crdebug.debugger.answers import Answers, T
 from crdebug.debugger.breakpoints import Breakpoint, BreakpointTable, Kept
 from crdebug.debugger.frames import at_program, in_program
 from crdebug.debugger.group_run import GroupRun

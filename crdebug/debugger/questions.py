@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from crdebug.base.answers import Answers, T
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, Ended
 from crdebug.base.events import StopReason
 from crdebug.base.ranks import RankSet
-from crdebug.debugger.answers import Answers, T
 from crdebug.debugger.frames import at_program
 from crdebug.debugger.target import Target, TargetState
 

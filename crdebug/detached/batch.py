@@ -37,7 +37,7 @@ from crdebug.native.shim.app_layout import Status, Wish
 from crdebug.node import signals
 
 if TYPE_CHECKING:
-    from crdebug.job.launch import Given
+    from crdebug.job.given import Given
 
 EXIT_AGAIN = 75  # EX_TEMPFAIL of sysexits.h: ended with a checkpoint to go on from
 _RECENT = 3

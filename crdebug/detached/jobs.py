@@ -38,7 +38,7 @@ from crdebug.node import proc, process_tree, signals
 
 if TYPE_CHECKING:
     from crdebug.base.events import Event
-    from crdebug.job.launch import Given
+    from crdebug.job.given import Given
 
 EXIT_KILLED = 128 + 15  # as if SIGTERM had ended it
 
@@ -122,6 +122,13 @@ async def run_detached(
 
     directory, _ = await launch(argv, name=name, hold=hold, settings=settings, given=given)
     return await _info(directory)
+
+
+async def relay_input(job: str, source: int) -> None:
+    """Send a job everything that comes from a descriptor, until the job takes no more."""
+    from crdebug.job import standard_input
+
+    await standard_input.relay(JobDirectory(job), source)
 
 
 def followed(job: str) -> AbstractContextManager[None]:

@@ -18,8 +18,8 @@ from crdebug.base.errors import CrdebugError, DeadlineExpired
 from crdebug.base.settings import Settings
 from crdebug.detached import jobs
 from crdebug.job.directory import JobDirectory
+from crdebug.job.given import Given
 from crdebug.job.holds import with_shims
-from crdebug.job.launch import Given
 from crdebug.job.ranks_there import await_ranks
 from crdebug.native.build import build
 

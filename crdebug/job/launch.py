@@ -6,47 +6,23 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from crdebug.acquire.binaries import is_static_mpi
+from crdebug.base import signal_names
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, NotAvailable, Refused
 from crdebug.base.settings import Settings
 from crdebug.job import clocks, native_parts, standard_input
 from crdebug.job.directory import JobDirectory, JobRecord, is_alive, unused
+from crdebug.job.given import Given
 from crdebug.job.launch_environment import added_to
 from crdebug.native.build import build
 from crdebug.native.recorder.build import build_layer, mpicc_of
 from crdebug.native.shim import layout
-from crdebug.node import container, proc, signals
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """What a job's launcher gets besides its command line.
-
-    environment: variables that it has besides crdebug's own, or in their place.  directory: where
-    it runs; None is where crdebug does.  stdin: a file or descriptor that is read to its end before
-    the job starts; None is nothing.  more: more will be sent; else its standard input ends there.
-    relayed: that is what crdebug itself reads.
-    """
-
-    environment: Mapping[str, str] = field(default_factory=dict)
-    directory: Path | None = None
-    stdin: Path | int | None = None
-    more: bool = False
-    relayed: bool = False
-
-    @property
-    def input_text(self) -> str:
-        """What the job reads from its standard input, for people."""
-        if self.relayed or isinstance(self.stdin, int):
-            return "crdebug's own"
-        if self.stdin is not None:
-            return str(self.stdin)
-        return "what 'send' gives it" if self.more else "empty"
+from crdebug.node import container, proc
 
 
 async def launch(
@@ -67,7 +43,7 @@ async def launch(
     if not argv:
         raise BadInput("there is no command to run", hint="crdebug run -- mpirun -n 4 PROGRAM")
     signal = settings.signal or layout.DEFAULT_SIGNAL
-    signals.require_usable(signal)
+    signal_names.require_usable(signal)
     if Path(argv[0]).name == "srun":
         raise NotAvailable(
             "srun has Slurm's daemon start the ranks, and crdebug cannot hold them",

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from crdebug.acquire.mpir import ProcDesc
 from crdebug.acquire.symbols import find_symbols
+from crdebug.base import signal_names
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import NotAvailable, Refused
 from crdebug.base.ranks import RankSet
@@ -125,7 +126,7 @@ class WaitpointHold:
         bit = 1 << (shim.signal - 1)
         if shim.clash or not all(thread.caught & bit for thread in proc.threads(self.pid)):
             raise Refused(
-                f"the application uses {signals.name_of(shim.signal)} itself, "
+                f"the application uses {signal_names.name_of(shim.signal)} itself, "
                 "which was to lead its threads into the waitpoint",
                 ranks=RankSet.of([self.rank]),
                 hint="choose another signal with 'crdebug run --signal'",
@@ -326,5 +327,5 @@ def who_blocks(blockers: Sequence[proc.Thread], signal_number: int) -> str:
     """``thread 12 (x) blocks SIGRTMAX-2``."""
     names = ", ".join(f"{thread.tid} ({thread.name})" for thread in blockers)
     one = len(blockers) == 1
-    name = signals.name_of(signal_number)
+    name = signal_names.name_of(signal_number)
     return f"thread{'' if one else 's'} {names} block{'s' if one else ''} {name}"

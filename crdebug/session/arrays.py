@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from crdebug.base.answers import Answers, some
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError
 from crdebug.base.ranks import RankSet
 from crdebug.charts.images import Image, image
 from crdebug.charts.plots import Plot, plot
 from crdebug.debugger import arrays
-from crdebug.debugger.answers import Answers, some
 from crdebug.debugger.arrays import Numbers
 from crdebug.session.looking import Looking
 from crdebug.travel.history import heard

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
+from crdebug.base.answers import Answers, T, comparable, same_places
 from crdebug.base.deadline import Deadline
 from crdebug.base.ranks import RankSet
-from crdebug.debugger.answers import Answers, T, comparable, same_places
+from crdebug.base.summary import deviating
 from crdebug.debugger.completion import complete
 from crdebug.debugger.frames import select
-from crdebug.debugger.summary import deviating
 from crdebug.debugger.target import Frame, SelectedBy, ThreadInfo
 from crdebug.session.core import Core
 from crdebug.travel.history import heard

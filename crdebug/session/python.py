@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from crdebug.base.answers import Answers, some
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import Refused
 from crdebug.base.ranks import RankSet
 from crdebug.debugger import python
-from crdebug.debugger.answers import Answers, some
 from crdebug.debugger.stacktree import StackTree, merge
 from crdebug.debugger.target import Frame, Target
 from crdebug.session.core import Core

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from crdebug.attached.job import AttendedJob
+from crdebug.base.answers import Answers
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, DeadlineExpired, Refused
 from crdebug.base.events import Event, GroupStopped, JobSays, RankStopped, StopReason
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
-from crdebug.debugger.answers import Answers
 from crdebug.debugger.group import TargetGroup
 from crdebug.debugger.rank_commands import heed_endings
 from crdebug.debugger.target import Target, TargetState

@@ -8,15 +8,15 @@ from collections.abc import Awaitable, Callable
 from enum import Enum
 from signal import SIGCONT, SIGSTOP
 
+from crdebug.base import signal_names
+from crdebug.base.answers import Answers
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, Refused
 from crdebug.base.events import GroupStopped, Location, RankStopped, StopReason
 from crdebug.base.ranks import RankSet
 from crdebug.debugger import mi_values, moving
-from crdebug.debugger.answers import Answers
 from crdebug.debugger.rank_commands import has_left_mpi
 from crdebug.debugger.target import BreakpointRequest, Motion, Target, TargetState, Verb
-from crdebug.node import signals
 from crdebug.session.core import ALIVE, Core
 from crdebug.session.run_control import Waited
 from crdebug.session.source_lines import with_file
@@ -226,10 +226,11 @@ class Running(Core):
         signal = self._attended.record.signal if self._attended is not None else 0
         named = re.split(r"[\s,]+", words.strip())
         for number in filter(None, (int(SIGSTOP), int(SIGCONT), signal)):
-            own = {signals.name_of(number), f"SIG{number}", str(number), "all"}
+            own = {signal_names.name_of(number), f"SIG{number}", str(number), "all"}
             if own & set(named):
                 raise Refused(
-                    f"crdebug itself needs {signals.name_of(number)}", hint="name other signals"
+                    f"crdebug itself needs {signal_names.name_of(number)}",
+                    hint="name other signals",
                 )
         return await self._group.keep_console(ranks, f"handle {words}")
 

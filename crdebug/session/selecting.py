@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from crdebug.base.answers import Answers, some
 from crdebug.base.errors import Ended
 from crdebug.base.events import Event, JobSays
 from crdebug.base.gdb_values import not_a_number, number
 from crdebug.base.rank_expressions import resolve
 from crdebug.base.ranks import RankSet
-from crdebug.debugger.answers import Answers, some
 from crdebug.debugger.target import TargetState
 from crdebug.session.looking import Looking
 

@@ -32,9 +32,10 @@ from crdebug.job.directory import (
     parse_handle,
 )
 from crdebug.job.ending import end
+from crdebug.job.given import Given
 from crdebug.job.holds import with_shims
 from crdebug.job.incarnation import Incarnation
-from crdebug.job.launch import Given, launch
+from crdebug.job.launch import launch
 from crdebug.job.output import tell_phase
 from crdebug.job.ranks_there import await_ranks
 from crdebug.job.recovery import recover, take_over

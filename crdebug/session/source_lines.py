@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
+from crdebug.base.answers import some
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput
 from crdebug.base.ranks import RankSet
-from crdebug.debugger.answers import some
 from crdebug.debugger.group import TargetGroup
 from crdebug.debugger.rank_commands import line_place
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from crdebug.base.answers import Answers, T, some
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError
 from crdebug.base.ranks import RankSet
 from crdebug.debugger import threads
-from crdebug.debugger.answers import Answers, T, some
 from crdebug.debugger.stacktree import StackTree, merge
 from crdebug.debugger.target import Frame, ThreadInfo
 from crdebug.session.looking import Looking

@@ -108,19 +108,3 @@ class Branches:
             depth, branch = stack.pop()
             yield depth, branch
             stack += [(depth + 1, child) for child in reversed(self.children(branch.name))]
-
-
-def branches_text(branches: Branches, focus: int = 0) -> str:
-    """`info branches`: the tree, with where each left its parent as the focused rank's tick."""
-    lines = []
-    for depth, branch in branches:
-        here = "*" if branch.name == branches.current else " "
-        told = [f"{here} {'  ' * depth}{branch.name}"]
-        if branch.parent is not None and focus < len(branch.cut):
-            told.append(f"left {branch.parent} at tick {branch.cut[focus].tick} of rank {focus}")
-        if branch.created is not None:
-            told.append(branch.created.strftime("%H:%M:%S"))
-        if branch.note:
-            told.append(branch.note)
-        lines.append("  ".join(told))
-    return "\n".join(lines)

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from crdebug.base.instant import BEGINNING, Cut, Instant
 from crdebug.base.ranks import RankSet
+from crdebug.timeline.branches import Branches
 from crdebug.timeline.calls import Call
 from crdebug.timeline.messages import Message, Pending
 
@@ -215,4 +216,20 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in (header, *rows)
     ]
+    return "\n".join(lines)
+
+
+def branches_text(branches: Branches, focus: int = 0) -> str:
+    """`info branches`: the tree, with where each left its parent as the focused rank's tick."""
+    lines = []
+    for depth, branch in branches:
+        here = "*" if branch.name == branches.current else " "
+        told = [f"{here} {'  ' * depth}{branch.name}"]
+        if branch.parent is not None and focus < len(branch.cut):
+            told.append(f"left {branch.parent} at tick {branch.cut[focus].tick} of rank {focus}")
+        if branch.created is not None:
+            told.append(branch.created.strftime("%H:%M:%S"))
+        if branch.note:
+            told.append(branch.note)
+        lines.append("  ".join(told))
     return "\n".join(lines)

@@ -18,13 +18,13 @@ from pathlib import Path
 import msgspec
 
 from crdebug.attached.job import AttendedJob
+from crdebug.base.answers import Answers
 from crdebug.base.errors import BadInput, CrdebugError, Refused, StoreError
 from crdebug.base.events import Event, JobSays, Progress
 from crdebug.base.instant import Cut, Instant
 from crdebug.base.ranks import RankSet
 from crdebug.checkpoint.manifest import Manifest
 from crdebug.checkpoint.store import Checkpoint, CheckpointStore
-from crdebug.debugger.answers import Answers
 from crdebug.debugger.group import TargetGroup
 from crdebug.debugger.target import TargetState
 from crdebug.job import branch_files, clocks, half_back

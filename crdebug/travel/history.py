@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 
 from crdebug.attached.job import AttendedJob
+from crdebug.base.answers import Answers
 from crdebug.base.deadline import FOR_EVER, Deadline
 from crdebug.base.errors import BadInput, CrdebugError, DeadlineExpired, Interrupted, Refused
 from crdebug.base.events import Event, GroupStopped, JobSays
 from crdebug.base.instant import Cut, Instant
 from crdebug.base.ranks import RankSet
-from crdebug.debugger.answers import Answers
 from crdebug.debugger.target import Target, TargetState
 from crdebug.job import half_back
 from crdebug.native.matcher.library import Library

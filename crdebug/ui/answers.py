@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import TypeVar
 
+from crdebug.base.answers import Answers, classes
 from crdebug.base.errors import Ended
 from crdebug.base.ranks import RankSet
-from crdebug.debugger.answers import Answers, classes
-from crdebug.debugger.summary import Summary, plain, summarise
+from crdebug.base.summary import Summary, plain, summarise
 
 T = TypeVar("T", bound=Hashable)
 

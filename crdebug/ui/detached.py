@@ -9,12 +9,9 @@ from collections.abc import AsyncIterator, Sequence
 import click
 
 from crdebug.base.settings import Settings
-from crdebug.checkpoint.retention import Upkeep
 from crdebug.detached import batch, jobs
 from crdebug.detached.mpir_frontend import Front
-from crdebug.job import standard_input
-from crdebug.job.directory import JobDirectory
-from crdebug.job.launch import Given
+from crdebug.detached.values import Given, Upkeep
 from crdebug.ui.output import Relay
 from crdebug.ui.screen import Screen
 
@@ -49,7 +46,7 @@ async def _relayed(job: jobs.JobInfo, wanted: bool) -> AsyncIterator[None]:
     if not wanted or job.incarnation > 1:
         yield
         return
-    relay = asyncio.create_task(standard_input.relay(JobDirectory(job.name), 0))
+    relay = asyncio.create_task(jobs.relay_input(job.name, 0))
     relay.add_done_callback(_input_ended)
     try:
         yield

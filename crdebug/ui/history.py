@@ -13,9 +13,7 @@ from crdebug.ui.tables import table
 if TYPE_CHECKING:
     from crdebug.base.events import Location
     from crdebug.base.ranks import RankSet
-    from crdebug.travel.goto_partner import OnTheWay
-    from crdebug.travel.memory_snapshots import Stock
-    from crdebug.travel.overview import Overview
+    from crdebug.session.values import OnTheWay, Overview, Stock
 
 
 def when(overview: Overview, ranks: RankSet) -> str:

@@ -9,13 +9,13 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from crdebug.debugger.answers import classes
+from crdebug.base.answers import classes
 from crdebug.ui.printable import printable
 from crdebug.ui.tables import table
 
 if TYPE_CHECKING:
-    from crdebug.checkpoint.store import Checkpoint
     from crdebug.detached.jobs import JobInfo
+    from crdebug.session.values import Checkpoint
 
 
 def job_table(jobs: Iterable[JobInfo]) -> str:

@@ -12,7 +12,7 @@ import click
 from crdebug.base import units
 
 if TYPE_CHECKING:
-    from crdebug.checkpoint.retention import Keep, Upkeep
+    from crdebug.detached.values import Keep, Upkeep
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,7 +36,7 @@ class SignalNumber(click.ParamType[int]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
-        from crdebug.node.signals import number_of
+        from crdebug.base.signal_names import number_of
 
         try:
             return number_of(str(value))
@@ -169,14 +169,14 @@ def _gathered(
 
 
 def _keep(choices: dict[str, Any]) -> Keep:
-    from crdebug.checkpoint.retention import Keep
+    from crdebug.detached.values import Keep
 
     count, seconds = choices.pop("keep") or 0, choices.pop("keep_for") or 0.0
     return Keep(count, seconds, int(choices.pop("keep_disk") or 0))
 
 
 def _upkeep(choices: dict[str, Any]) -> Upkeep:
-    from crdebug.checkpoint.retention import Upkeep
+    from crdebug.detached.values import Upkeep
 
     return Upkeep(
         every=choices.pop("every") or 0.0,

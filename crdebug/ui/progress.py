@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from crdebug.base.events import Progress
+from crdebug.base.events import ENDED, Progress
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -67,9 +67,7 @@ class StatusLine:
     def show(self, progress: Progress) -> None:
         from rich.text import Text
 
-        from crdebug.checkpoint.protocol import Phase
-
-        if progress.phase == Phase.ENDED.value:  # this is not part of the present operation
+        if progress.phase == ENDED:  # this is not part of the present operation
             self.end()
             return
         self._progress = progress

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
+from crdebug.base.answers import classes
 from crdebug.base.ranks import RankSet
 from crdebug.commands.results import (
     Applied,
@@ -43,8 +44,7 @@ from crdebug.commands.results import (
     Tree,
     Whereabouts,
 )
-from crdebug.debugger.answers import classes
-from crdebug.debugger.target import PointKind
+from crdebug.session.values import PointKind
 from crdebug.ui.answers import compared, errors, values
 from crdebug.ui.charts import pictured, plotted
 from crdebug.ui.history import message_table, snapshot_table, timeline, when
@@ -55,11 +55,9 @@ from crdebug.ui.stops import describe, describe_places, gathered
 from crdebug.ui.tables import table
 
 if TYPE_CHECKING:
+    from crdebug.base.answers import Answers
     from crdebug.base.events import Location
-    from crdebug.debugger.answers import Answers
-    from crdebug.debugger.breakpoints import Breakpoint
-    from crdebug.debugger.group import RankInfo
-    from crdebug.debugger.target import Frame, ThreadInfo
+    from crdebug.session.values import Breakpoint, Frame, RankInfo, ThreadInfo
 
 T = TypeVar("T", bound=Hashable)
 

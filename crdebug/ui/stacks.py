@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from crdebug.debugger.stacktree import Branch, StackTree
+from crdebug.session.values import Branch, StackTree
 
 _HERE = "(here)"  # for stacks that end where others continue
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, assert_never
 
+from crdebug.base.answers import classes
 from crdebug.base.events import GroupStopped, Location, RankStopped, StopReason
 from crdebug.base.ranks import RankSet
-from crdebug.debugger.answers import classes
 from crdebug.ui.source import ReadLine, SourceLines, read_line
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from crdebug.attached.gdbs import scripts
+from crdebug.base import signal_names
 from crdebug.base.deadline import Deadline
 from crdebug.detached import jobs
 from crdebug.job.waitpoint import WaitpointHold
@@ -108,7 +109,7 @@ async def test_none_comes_while_a_stock_gdb_has_a_checkpoint_taken(
         debugger = await asyncio.to_thread(Gdb.at, shim.pid)
         debugger.say(f'-interpreter-exec console "source {COMMANDS}"')
         for number in numbers:
-            name = signals.name_of(number) if number < 32 else f"SIG{number}"
+            name = signal_names.name_of(number) if number < 32 else f"SIG{number}"
             debugger.say(f'-interpreter-exec console "handle {name} nostop noprint pass"')
         _queue(shim, numbers)
         before = _queued(shim)

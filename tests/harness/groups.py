@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from crdebug.base.answers import Answers
 from crdebug.base.deadline import Deadline
 from crdebug.base.events import RankStopped
 from crdebug.base.ranks import RankSet
-from crdebug.debugger.answers import Answers
 from crdebug.debugger.group import TargetGroup
 
 

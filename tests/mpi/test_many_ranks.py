@@ -7,11 +7,11 @@ import re
 
 import pytest
 
+from crdebug.base.answers import NoRankAnswered
 from crdebug.base.errors import BadInput
 from crdebug.base.events import JobSays
 from crdebug.commands.context import Context
 from crdebug.commands.standard import standard
-from crdebug.debugger.answers import NoRankAnswered
 from crdebug.session import Session
 from crdebug.ui.render import render
 from harness.jobs import Heard, session

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from crdebug.base.answers import NoRankAnswered
 from crdebug.base.errors import BadInput
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
-from crdebug.debugger.answers import NoRankAnswered
 from crdebug.session import Session
 from harness import mpirun
 from harness.jobs import JOB

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from crdebug.base.answers import NoRankAnswered
 from crdebug.base.errors import GdbError, Refused
-from crdebug.debugger.answers import NoRankAnswered
 from crdebug.detached import jobs
 from harness import mpirun
 from harness.cli import crdebug

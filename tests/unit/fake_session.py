@@ -11,6 +11,7 @@ from typing import cast
 
 from fake_history import FakeHistory
 
+from crdebug.base.answers import Answers, comparable, same_places, some
 from crdebug.base.errors import BadInput, CrdebugError, GdbError, Refused, StoreError
 from crdebug.base.events import (
     Event,
@@ -23,12 +24,11 @@ from crdebug.base.events import (
 from crdebug.base.rank_expressions import NamedSets, resolve
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
+from crdebug.base.summary import deviating
 from crdebug.checkpoint.store import Checkpoint
-from crdebug.debugger.answers import Answers, comparable, same_places, some
 from crdebug.debugger.breakpoints import Breakpoint
 from crdebug.debugger.group import RankInfo
 from crdebug.debugger.stacktree import StackTree, merge
-from crdebug.debugger.summary import deviating
 from crdebug.debugger.target import Frame, PointKind, ThreadInfo
 from crdebug.session import Session
 from crdebug.session.points import Display

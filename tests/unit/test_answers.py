@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crdebug.base.answers import Answers
 from crdebug.base.errors import CrdebugError, GdbError, Refused
 from crdebug.base.ranks import RankSet
-from crdebug.debugger.answers import Answers
 
 pytestmark = pytest.mark.unit
 

@@ -10,13 +10,13 @@ from fake_session import FakeSession, as_session
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crdebug.base.answers import Answers
 from crdebug.base.errors import BadInput
 from crdebug.base.ranks import RankSet
 from crdebug.charts.images import Image, image, save_image
 from crdebug.charts.plots import LINES, Plot, plot, save_plot
 from crdebug.commands.context import Context
 from crdebug.commands.standard import standard
-from crdebug.debugger.answers import Answers
 from crdebug.debugger.arrays import Numbers
 from crdebug.session.arrays import plot_over
 from crdebug.ui.charts import pictured, plotted

@@ -20,13 +20,14 @@ from fake_session import FakeSession, a_checkpoint
 
 import crdebug
 import crdebug.detached.batch
+import crdebug.session
 import crdebug.ui.detached
 from crdebug.base.errors import BadInput, StoreError
 from crdebug.base.events import Event, JobOutput, Progress, RankRestored
 from crdebug.base.settings import Settings
 from crdebug.checkpoint.store import Checkpoint
 from crdebug.cli import main
-from crdebug.job.launch import Given
+from crdebug.job.given import Given
 
 pytestmark = pytest.mark.unit
 
@@ -172,11 +173,10 @@ _JOB_VERBS = (
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     world = World()
-    session_module, jobs_module = ModuleType("crdebug.session"), ModuleType("crdebug.detached.jobs")
-    session_module.Session = world  # type: ignore[attr-defined]
+    jobs_module = ModuleType("crdebug.detached.jobs")
     for name in _JOB_VERBS:
         setattr(jobs_module, name, getattr(world, name))
-    monkeypatch.setitem(sys.modules, "crdebug.session", session_module)
+    monkeypatch.setattr(crdebug.session, "Session", world)
     monkeypatch.setitem(sys.modules, "crdebug.detached.jobs", jobs_module)
     monkeypatch.setattr(crdebug.detached, "jobs", jobs_module)
     monkeypatch.setattr(crdebug.detached.batch, "jobs", jobs_module)

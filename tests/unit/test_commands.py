@@ -7,6 +7,7 @@ import inspect
 import pytest
 from fake_session import FakeSession, a_checkpoint, as_session, stops, together
 
+from crdebug.base.answers import ADDRESS, Answers, alike
 from crdebug.base.errors import BadInput, CrdebugError, GdbError, Refused, StoreError
 from crdebug.base.events import GroupStopped, StopReason
 from crdebug.base.ranks import RankSet
@@ -14,7 +15,6 @@ from crdebug.commands import results
 from crdebug.commands.context import Context
 from crdebug.commands.registry import Group, Registry
 from crdebug.commands.standard import standard
-from crdebug.debugger.answers import ADDRESS, Answers, alike
 
 pytestmark = pytest.mark.unit
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from fake_session import FakeSession, as_session
 
+from crdebug.base.answers import NoRankAnswered
 from crdebug.base.errors import BadInput, GdbError, NotAvailable
 from crdebug.commands.arguments import flag, option, parse, rest, word
 from crdebug.commands.context import Context
 from crdebug.commands.standard import standard
-from crdebug.debugger.answers import NoRankAnswered
 from crdebug.ui.render import render
 
 pytestmark = pytest.mark.unit

@@ -26,7 +26,8 @@ from crdebug.base.settings import Settings
 from crdebug.job import launch as launching
 from crdebug.job import standard_input
 from crdebug.job.directory import JobDirectory
-from crdebug.job.launch import Given, launch
+from crdebug.job.given import Given
+from crdebug.job.launch import launch
 from crdebug.job.launch_environment import added_to
 from crdebug.job.ranks_there import await_ranks, why_ended
 from crdebug.native.build import Native, build

@@ -13,8 +13,8 @@ import pytest
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, DeadlineExpired
+from crdebug.base.signal_names import name_of, number_of, require_usable
 from crdebug.node import proc, signals
-from crdebug.node.signals import name_of, number_of
 
 pytestmark = pytest.mark.unit
 
@@ -78,7 +78,7 @@ def test_which_may_lead_threads_into_a_waitpoint() -> None:
     refused = set()
     for number in ALL:
         try:
-            signals.require_usable(number)
+            require_usable(number)
         except BadInput as error:
             assert str(error).startswith(f"signal {name_of(number)} cannot be the waitpoint signal")
             refused.add(name_of(number).removeprefix("SIG"))
@@ -88,7 +88,7 @@ def test_which_may_lead_threads_into_a_waitpoint() -> None:
 @pytest.mark.parametrize("number", [0, 32, 65, -1])
 def test_a_number_that_is_no_signal_is_refused_too(number: int) -> None:
     with pytest.raises(BadInput, match=f"signal {number} cannot be the waitpoint signal"):
-        signals.require_usable(number)
+        require_usable(number)
 
 
 # ---- sending -----------------------------------------------------------------------------------

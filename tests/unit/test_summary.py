@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crdebug.base.answers import Answers, comparable
 from crdebug.base.errors import BadInput
 from crdebug.base.ranks import RankSet
-from crdebug.debugger.answers import Answers, comparable
-from crdebug.debugger.summary import deviating, summarise
+from crdebug.base.summary import deviating, summarise
 from crdebug.ui.answers import MANY, compared, values
 
 pytestmark = pytest.mark.unit

@@ -14,8 +14,9 @@ import pytest
 
 from crdebug.base.errors import BadInput, Refused
 from crdebug.base.instant import cut_of
-from crdebug.timeline.branches import Branches, branches_text
+from crdebug.timeline.branches import Branches
 from crdebug.timeline.search import Found, Outcome, Seen, first_moment
+from crdebug.timeline.text import branches_text
 from crdebug.timeline.thinning import GAP, Drop, Kept, thin
 
 # ---- thinning ----------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from fake_session import MAIN, POLL, RELAX, FakeSession, a_checkpoint, as_session, stops, together
 
+from crdebug.base.answers import Answers
 from crdebug.base.errors import BadInput, DeadlineExpired, GdbError
 from crdebug.base.events import (
     GdbSays,
@@ -27,7 +28,6 @@ from crdebug.base.ranks import RankSet
 from crdebug.commands import results
 from crdebug.commands.context import Context
 from crdebug.commands.standard import standard
-from crdebug.debugger.answers import Answers
 from crdebug.debugger.breakpoints import Breakpoint
 from crdebug.debugger.target import Frame
 from crdebug.ui import failures

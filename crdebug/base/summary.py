@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 
+from crdebug.base.answers import Answers, classes
 from crdebug.base.gdb_values import Number, number
 from crdebug.base.ranks import RankSet
-from crdebug.debugger.answers import Answers, classes
 
 # Of the modified z-score, as Iglewicz and Hoaglin recommend (How to Detect and Handle Outliers,
 # ASQC 1993): a value further from the median than this is far from the others.

@@ -1,0 +1,6 @@
+"""What the verbs for jobs without a debugger take, from packages below. `ui` imports it here."""
+
+from crdebug.checkpoint.retention import Keep, Upkeep
+from crdebug.job.given import Given
+
+__all__ = ["Given", "Keep", "Upkeep"]

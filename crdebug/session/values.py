@@ -1,0 +1,35 @@
+"""What a session's verbs take and return, from the packages below: `commands` and `ui`
+import it here."""
+
+from crdebug.checkpoint.store import Checkpoint
+from crdebug.debugger.breakpoints import Breakpoint
+from crdebug.debugger.group import RankInfo
+from crdebug.debugger.stacktree import Branch, StackTree
+from crdebug.debugger.target import Frame, PointKind, ThreadInfo
+from crdebug.travel.auto_checkpoints import EVERY, Bound
+from crdebug.travel.branching import Compared
+from crdebug.travel.goto_partner import OnTheWay
+from crdebug.travel.history import History, Moment
+from crdebug.travel.memory_snapshots import Stock
+from crdebug.travel.overview import Overview
+from crdebug.travel.snapshot_cost import BUDGET
+
+__all__ = [
+    "BUDGET",
+    "EVERY",
+    "Bound",
+    "Branch",
+    "Breakpoint",
+    "Checkpoint",
+    "Compared",
+    "Frame",
+    "History",
+    "Moment",
+    "OnTheWay",
+    "Overview",
+    "PointKind",
+    "RankInfo",
+    "StackTree",
+    "Stock",
+    "ThreadInfo",
+]
