@@ -14,9 +14,10 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import cast
 
 import pytest
+
+from harness.modules import dotted, imported, is_in, proc_paths, strings, unit_of, uses
 
 TOP = Path(__file__).parents[2]
 
@@ -38,6 +39,29 @@ LEVELS: dict[str, int] = {
     "ui": 9,
     "cli": 10,
     "__main__": 11,
+}
+
+# what may be reached from the top: they address jobs by verbs, and know values, not machinery
+REACH: dict[str, tuple[str, ...]] = {
+    "ui": (
+        *("crdebug.base", "crdebug.commands", "crdebug.session", "crdebug.detached"),
+        *("crdebug.charts", "crdebug.timeline.text", "crdebug.app", "crdebug.__version__"),
+    ),
+    "commands": ("crdebug.base", "crdebug.session", "crdebug.charts", "crdebug.timeline.text"),
+}
+# who reaches what else, and why
+BEYOND: dict[tuple[str, str], str] = {
+    ("crdebug.ui.console", "crdebug.node.owners"): "it makes the directory of its history private",
+    ("crdebug.ui.options", "crdebug.job.directory"): "a shell waits for the names at each TAB",
+    ("crdebug.ui.installing", "crdebug.node.setup"): "`crdebug setup` is about the machine, no job",
+    (
+        "crdebug.ui.linking",
+        "crdebug.native.applib.build",
+    ): "`crdebug app` is about a program, no job",
+    ("crdebug.commands.doctor", "crdebug.node.probes"): "it judges the machine, no job",
+    ("crdebug.commands.doctor", "crdebug.node.criu_program"): "it judges the machine's CRIU",
+    ("crdebug.commands.doctor", "crdebug.job.launch_environment"): "it says what a launch will add",
+    ("crdebug.commands.job", "crdebug.node.programs"): "`shell` runs a program that is no job's",
 }
 
 # the one module of gdbscripts/ that needs no GDB: what both sides say to each other
@@ -68,84 +92,6 @@ EXITING_CALLS = re.compile(r"(sys\.exit|os\._exit|exit|quit|SystemExit)")
 LIMIT = 550
 
 
-# ---- reading a module --------------------------------------------------------------------------
-
-
-def unit_of(module: str) -> str:
-    """The part of LEVELS that a module belongs to: crdebug.mi.records → mi, crdebug → ""."""
-    return module.partition(".")[2].partition(".")[0]
-
-
-def imported(tree: ast.AST, module: str) -> Iterator[tuple[int, str]]:
-    """Line and full name of everything imported, wherever in the module, for types only or not."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield node.lineno, alias.name
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:  # relative: as the import system resolves it
-                parents = module.split(".")[: -node.level]
-                base = ".".join([*parents, base] if base else parents)
-            for alias in node.names:
-                yield node.lineno, f"{base}.{alias.name}"
-
-
-def dotted(node: ast.AST) -> str:
-    """The dotted name that an expression is, or "": os.kill."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        base = dotted(node.value)
-        return f"{base}.{node.attr}" if base else ""
-    return ""
-
-
-def uses(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Line and dotted name of every use of a name; and `from os import kill` is a use too."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute | ast.Name):
-            name = dotted(node)
-            if name:
-                yield node.lineno, name
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            for alias in node.names:
-                yield node.lineno, f"{node.module}.{alias.name}"
-
-
-class Text(ast.Constant):
-    """A constant that is a string."""
-
-    value: str
-
-
-def strings(tree: ast.AST) -> Iterator[Text]:
-    """Every string that is no docstring, and the parts of f-strings."""
-    documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        text = isinstance(node, ast.Constant) and isinstance(node.value, str)
-        if text and id(node) not in documents:
-            yield cast(Text, node)
-
-
-def proc_paths(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Line and value of every string that is a path in /proc, or the beginning of one.
-
-    Not docstrings; nor "/proc/" alone, which only tells such paths from others. In an f-string, or
-    before a plus sign, it is the beginning of one.
-    """
-    begun = {id(node.left) for node in ast.walk(tree) if isinstance(node, ast.BinOp)}
-    begun |= {
-        id(part)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.JoinedStr)
-        for part in node.values
-    }
-    for node in strings(tree):
-        if re.match(r"/proc(/|$)", node.value) and (node.value != "/proc/" or id(node) in begun):
-            yield node.lineno, node.value
-
-
 # ---- the rules ---------------------------------------------------------------------------------
 
 
@@ -168,6 +114,20 @@ def upward_imports(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
             direction = "beside" if LEVELS[other] == LEVELS[own] else "above"
             what = f"crdebug.{other}" if other else "crdebug's public API"
             yield line, f"imports {name}: {what} is {direction} crdebug.{own}; imports point down"
+
+
+def beyond_reach(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    own = unit_of(module)
+    if own not in REACH:
+        return
+    but = [other for user, other in BEYOND if user == module]
+    for line, name in imported(tree, module):
+        known = name.split(".")[0] != "crdebug" or unit_of(name) == own
+        if not known and not is_in(name, (*REACH[own], *but)):
+            yield (
+                line,
+                f"imports {name}: crdebug.{own} does not reach it; see REACH in test_layers.py",
+            )
 
 
 def impure_protocol(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -195,11 +155,6 @@ OF_FILES = ("crdebug.timeline.log", "crdebug.timeline.kept", "crdebug.timeline.p
 WAITING_MODULES = ("asyncio", "concurrent", "threading", "socket", "selectors")
 FILE_MODULES = ("os", "io", "shutil", "tempfile", "mmap")
 FILE_CALLS = ("open", "read_bytes", "read_text", "write_bytes", "write_text")
-
-
-def is_in(name: str, modules: Iterable[str]) -> bool:
-    """Is a name that is imported one of these modules, or in one of them?"""
-    return any(name == module or name.startswith(f"{module}.") for module in modules)
 
 
 def impure_timeline(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -314,6 +269,7 @@ def speaks_to_gdb(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
 Rule = Callable[[str, ast.AST], Iterator[tuple[int, str]]]
 RULES: tuple[Rule, ...] = (
     upward_imports,
+    beyond_reach,
     impure_protocol,
     impure_timeline,
     wire_without_gdb,
@@ -355,6 +311,26 @@ def test_layers(module: str) -> None:
     assert not complaints(name, path.read_text())
 
 
+def unused(beyond: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Those exceptions to REACH that nobody needs."""
+    reached = {
+        (module, name)
+        for module, path in sources().items()
+        for _, name in imported(ast.parse(path.read_text()), module)
+    }
+    return [
+        (user, other)
+        for user, other in beyond
+        if not any(user == module and is_in(name, (other,)) for module, name in reached)
+    ]
+
+
+def test_who_reaches_further_needs_to() -> None:
+    assert not unused(BEYOND)
+    gone = [("crdebug.ui.console", "crdebug.node.proc"), ("crdebug.ui.none", "crdebug.node.owners")]
+    assert unused(gone) == gone
+
+
 def too_long(name: str, text: str) -> list[str]:
     lines = len(text.splitlines())
     return [f"{name}: {lines} lines, and a file stays under {LIMIT}"] if lines >= LIMIT else []
@@ -380,7 +356,14 @@ BAD = [
     ("crdebug.debugger.gdb", "from crdebug import Session", "public API"),
     ("crdebug.base.ranks", "import crdebug.node.ask", "above"),
     ("crdebug.session", "from crdebug.commands.registry import Registry", "above"),
-    ("crdebug.ui.console", "from crdebug.cli import main", "above"),
+    ("crdebug.detached.jobs", "from crdebug.ui.screen import Screen", "above"),
+    ("crdebug.ui.render", "from crdebug.debugger.target import Frame", "does not reach it"),
+    ("crdebug.ui.render", "from crdebug.job.directory import all_jobs", "does not reach it"),
+    ("crdebug.ui.console", "from crdebug.node import proc", "does not reach it"),
+    ("crdebug.ui.console", "def f():\n    import crdebug.travel.seek", "does not reach it"),
+    ("crdebug.commands.job", "from crdebug.attached.job import AttendedJob", "does not reach it"),
+    ("crdebug.commands.job", "from crdebug.node.programs_of import run", "does not reach it"),
+    ("crdebug.commands.looking", "from crdebug.timeline.log import RankLog", "does not reach it"),
     ("crdebug.gdbscripts.rank_state", "from crdebug.base.ranks import RankSet", "inside GDB"),
     ("crdebug.gdbscripts.wire", "import gdb", "both sides"),
     ("crdebug.gdbscripts.wire", "from .ptrace import WORD", "both sides"),
@@ -446,6 +429,11 @@ def test_a_broken_rule_is_found(module: str, source: str, expected: str) -> None
 
 
 GOOD = [
+    ("crdebug.ui.render", "from crdebug.session.values import Frame\nimport rich.text"),
+    ("crdebug.ui.render", "from .answers import values\nfrom crdebug.timeline import text"),
+    ("crdebug.ui.console", "from crdebug.node import owners"),
+    ("crdebug.commands.job", "from crdebug.node.programs import run"),
+    ("crdebug.commands.job", "from crdebug.session import Session\nimport crdebug.base.ranks"),
     ("crdebug.base.deadline", "from crdebug.base.errors import DeadlineExpired"),
     ("crdebug.mi.connection", "from crdebug.mi.records import Record\nimport crdebug.base.errors"),
     ("crdebug.mi.__init__", "from .records import Record"),
