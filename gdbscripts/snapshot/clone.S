@@ -1,21 +1,21 @@
 /*
- * What a thread of the rank executes to have the process cloned: the text of machine_code.py, which
- * a test holds to be this. Position-independent, without a stack, and in a page of its own, whose
- * second half is data.
+ * The code that a thread of the rank executes to clone the process. machine_code.py contains it
+ * assembled, which a test checks. Position-independent, without a stack, and in a page of its own,
+ * whose second half is data.
  *
  * The thread begins at `start`, with all signals blocked. It makes a helper, which shares its memory
- * and its descriptors; the helper makes the copy, says which one it is, and ends. So nobody but the
- * job's first process is the copy's parent, and no wait of the program can see it. The debugger has
- * the thread back at the call after `closes`, which is made in vain if all went well. Should it have
- * died, the thread goes on by itself to where it was.
+ * and descriptors; the helper makes the copy, stores a PID file descriptor of it, and ends. So the
+ * copy's parent is the job's first process, and no wait of the program can see it. The debugger stops
+ * the thread at `closes`, where it enters close, lets it finish that call, and takes it back. If the
+ * debugger has died, the thread goes on to `restore`, and back to its old place on its own.
  *
  * The copy waits for the debugger, which leads it through `setup`: it closes its descriptors, takes
- * a name, and becomes a second thread that outlives the first. Whoever counts processes sees a dead
- * one then. A copy that nobody holds ends.
+ * a name, and becomes a second thread that outlives the first. A program that counts processes then
+ * sees a dead one. A copy that nobody holds ends.
  */
     .text
 start:
-    mov $56, %eax /* clone: CLONE_VM | CLONE_FILES | CLONE_UNTRACED, no signal at its end */
+    mov $56, %eax /* clone: CLONE_VM | CLONE_FILES | CLONE_UNTRACED, without an exit signal */
     mov $0x800500, %edi
     xor %esi, %esi
     xor %edx, %edx
@@ -111,11 +111,11 @@ linger:
     syscall
     .org 0x200
 result:
-    .quad 0 /* of the helper's clone */
+    .quad 0 /* the helper's result of clone */
 pidfd:
     .quad -1
 closed:
-    .quad 0 /* result of close_range */
+    .quad 0 /* the result of close_range */
 mask:
     .quad 0
 overflow:

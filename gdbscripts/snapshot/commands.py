@@ -1,33 +1,36 @@
-"""Snapshots of the stopped process, to be put back into the same process.
+"""Take snapshots of the stopped process, and put them back into the same process.
 
 -crdebug-keep NAME [most=BYTES] [RANGE...]
-    Keep registers, signal masks and all private memory, under a name; one of that name is
-    replaced. RANGE, START-END in hexadecimal, is a shared mapping whose content is kept as well;
-    =START-END one whose content has to be as it is now when the snapshot is put back. most: copied
-    into the memory of this GDB are so many bytes at most; see picture.py.
-    {bytes, changed, way, process}: what the snapshot holds, what memory it takes that those before
-    do not, "frozen" or "copied", and the frozen copy's thread.
+    Keep registers, signal masks and all private memory under a name; this replaces a snapshot of
+    that name. RANGE, START-END in hexadecimal: keep the content of this shared mapping too.
+    =START-END: a shared mapping whose content must be the same when the snapshot is put back.
+    most: copy at most this many bytes into the memory of this GDB, see picture.py.
+    Answers {bytes, changed, way, process}.
+    bytes: the size of the snapshot.
+    changed: how much memory it takes that earlier ones do not.
+    way: "frozen" or "copied".
+    process: the frozen copy's thread.
 -crdebug-put-back NAME [check]
-    Make the process what it was. {problems=[...], written}: where there are problems nothing was
-    done; nor is anything with `check`, which only says what the problems are.
+    Make the process what it was. {problems=[...], written}: if there are problems, nothing was
+    done. `check` only looks for problems.
 -crdebug-forget NAME|all
-    Also when the process is lent, for a checkpoint: all but the latest, if it is small enough to be
-    copied then.
+    Lending the process for a checkpoint forgets all frozen snapshots too, except the latest if it
+    is small enough to be copied then.
 -crdebug-kept
-    {snapshots=[{name, bytes, way}]}, the oldest first. bytes: what only it holds now.
+    {snapshots=[{name, bytes, way}]}, the oldest first. bytes: the memory that only it holds now.
 
-What cannot be put back, because only the kernel has it, has to be the same still: the threads, file
-descriptors, pending signals, timers, child processes. What it does not tell
-(what lies in pipes and sockets is crdebug's to look at; alternate signal stacks, interval timers,
-addresses of signal handlers) is taken to be the same.
+A snapshot cannot be put back if something has changed that only the kernel has: threads, file
+descriptors, pending signals, timers, child processes. The kernel does not show all of it (not
+alternate signal stacks, interval timers and addresses of signal handlers); we assume that the rest
+has not changed. crdebug itself checks the contents of pipes and sockets.
 
-A thread that was in a system call is put in front of it, to make it again, whatever it does now;
-GDB shows it inside (checkpoint.py does the same after a walk out). A time limit starts anew.
+A thread that was in a system call is put in front of it, to repeat it, wherever the thread is now;
+GDB shows it inside (checkpoint.py does the same after a walk out). A time limit starts again.
 
-The selected thread is then run into a SIGSTOP that waits for it, which it takes before its next
-instruction: GDB thereby learns that the thread stands where it stands. Only from where it has seen
-a thread stop does it go on without stopping at once for a breakpoint there (infrun.c, proceed). If
-it was another thread that had hit the breakpoint, that one is led over it when threads run again.
+We then run the selected thread into a pending SIGSTOP, which it takes before its next instruction:
+so GDB learns where the thread has stopped. Only from a stop that GDB has seen does it go on without
+stopping at once for a breakpoint there (infrun.c, proceed). If another thread had hit the
+breakpoint, we step that one over it when threads run again.
 """
 
 from __future__ import annotations
@@ -99,12 +102,15 @@ if TYPE_CHECKING:
 OWN_STOPS = {0, SIGSTOP, int(signal.SIGTRAP), int(signal.SIGINT)}
 FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
 THAWED = 256 << 20  # bytes, read in half a second: a snapshot that may outlast a checkpoint
-LOG = "/run/crdebug/time/"  # memory that goes on being written when everything else goes back
+LOG = "/run/crdebug/time/"  # shared memory that stays as it is when everything else goes back
 
 
 class Arrival(NamedTuple):
-    """Where a snapshot was shown last. known: the thread of which GDB knows where it stands. hit:
-    threads at a breakpoint, and where."""
+    """Where a snapshot was shown last.
+
+    known: the thread whose stop GDB has seen.
+    hit: threads at a breakpoint, and its address.
+    """
 
     known: int
     hit: dict[int, int]
@@ -112,7 +118,7 @@ class Arrival(NamedTuple):
 
 kept: dict[str, Snapshot] = {}  # by name, the oldest first
 arrived: list[Arrival] = []  # one, until threads run again
-# "chunks": what the memory was made of when it was last kept or put back
+# "chunks": the memory's chunks when it was last kept or put back
 latest: dict[str, dict[int, bytes]] = {}
 
 
@@ -131,7 +137,7 @@ class ThreadState:
 
     @property
     def was_inside(self) -> bool:
-        """Was it in a system call that it has to make again?"""
+        """Was it in a system call that it has to repeat?"""
         return was_interrupted(self.registers.rax, self.registers.orig_rax)
 
     def settled(self, memory: Memory) -> UserRegisters:
@@ -153,7 +159,7 @@ class ThreadState:
 
 
 def process() -> tuple[int, int]:
-    """The process's PID and start, which name it once and for all."""
+    """The process's PID and start, which together identify it for ever."""
     inferior = gdb.selected_inferior()
     if inferior.pid == 0:
         raise gdb.GdbError("there is no process")
@@ -164,7 +170,7 @@ def process() -> tuple[int, int]:
 
 
 def about_to_get(tid: int) -> str | None:
-    """The name of a signal that a thread gets as it goes on, or None."""
+    """The name of the signal that a thread gets when it goes on, or None."""
     number = stop_signal(tid).number
     return None if number in OWN_STOPS else signal.Signals(number).name
 
@@ -196,7 +202,7 @@ class Snapshot:
                 wanted.discard(text)
                 (same if text in equal else shared).append(area)
         if wanted:
-            raise gdb.GdbError(f"cannot be kept: no mapping is {' '.join(sorted(wanted))}")
+            raise gdb.GdbError(f"cannot be kept: no mapping at {' '.join(sorted(wanted))}")
         with Memory(pid) as memory:
             tid, state = next(iter(self.threads.items()))
             base, settled = latest.get("chunks", {}), state.settled(memory)
@@ -210,7 +216,7 @@ class Snapshot:
     def problems(self) -> tuple[list[str], list[Area]]:
         """Why it cannot be put back, as lines; and the mappings as they are now."""
         if self.process != process():
-            return ["the process is another one"], []
+            return ["this is another process"], []
         pid = self.process[0]
         now = areas(pid)
         self.present = kernel_view(pid, tids())
@@ -238,7 +244,7 @@ class Snapshot:
         return found, now
 
     def put_back(self, now: list[Area]) -> int:
-        """Returns how many bytes were written; `problems` has found none."""
+        """Returns how many bytes were written. Call it after `problems` has found none."""
         pid, tid = self.process[0], next(iter(self.threads))
         interrupted = [thread for thread in threads() if about_to_get(thread.ptid[1])]
         for each in self.threads:
@@ -252,7 +258,7 @@ class Snapshot:
                         injector.call(number, *arguments)
                     put_back_files(pid, *files, injector.call)
                 if heap_end(areas(pid)) != heap_end(self.areas):
-                    raise gdb.GdbError("the heap could not be given its end back")
+                    raise gdb.GdbError("could not move the end of the heap back")
             written = self.picture.put_back(memory, tid, list(rseq_ranges(self.threads)))
             for tid, state in self.threads.items():
                 state.put_back(tid, memory)
@@ -267,7 +273,7 @@ class Snapshot:
         return written
 
     def show(self) -> None:
-        """Have GDB show threads inside the calls that they are going to make again."""
+        """Make GDB show threads inside the calls that they will repeat."""
         inside = {tid: state for tid, state in self.threads.items() if state.was_inside}
         with Memory(self.process[0]) as memory:
             shown = {tid: (each.settled(memory), each.registers) for tid, each in inside.items()}
@@ -286,9 +292,9 @@ class Snapshot:
 
 
 def lead_over() -> bool:
-    """Threads that had hit a breakpoint, which GDB has forgotten, execute its instruction.
+    """Step threads over a breakpoint that they had hit, which GDB has forgotten.
 
-    GDB does the same before it lets all run; if it lets only one, it is not to be done.
+    GDB does the same before it resumes all threads; if it resumes only one, we must not.
     """
     if not arrived or gdb.parameter("scheduler-locking") == "on":
         return False
@@ -309,7 +315,7 @@ def flush() -> None:
 
 
 def arrive(pid: int) -> None:
-    """Run the selected thread into a SIGSTOP; see above."""
+    """Run the selected thread into a SIGSTOP; see the module's docstring."""
     locking = gdb.parameter("scheduler-locking")
     gdb.execute("handle SIGSTOP stop print nopass", to_string=True)
     gdb.execute("set scheduler-locking on")
@@ -330,7 +336,7 @@ WATCHPOINTS = (
 
 
 def languages() -> list[str]:
-    """Those of the stack, and C, in which GDB itself writes what 'watch -location' watches."""
+    """C, in which GDB itself writes the expression of 'watch -location', and those of the stack."""
     found = ["c"]
     frame: gdb.Frame | None = gdb.newest_frame()
     while frame is not None:
@@ -342,8 +348,8 @@ def languages() -> list[str]:
 
 
 def enable_again(each: gdb.Breakpoint) -> None:
-    """GDB reads the expression of a watchpoint anew for that, in the language of the code where the
-    rank stands now, which may be another one."""
+    """Enable a breakpoint. For a watchpoint GDB parses the expression again, in the language of the
+    code where the rank is now, which may be another one."""
     if each.type not in WATCHPOINTS:
         each.enabled = True
         return
@@ -357,7 +363,7 @@ def enable_again(each: gdb.Breakpoint) -> None:
 
 
 def refresh_watchpoints() -> None:
-    """A watchpoint remembers the value that it saw last, which is one of the future now."""
+    """Make watchpoints forget the value that they saw last, which now lies in the future."""
     for each in gdb.breakpoints():
         if each.type in WATCHPOINTS and each.enabled:
             each.enabled = False
@@ -436,8 +442,8 @@ class Forget(gdb.MICommand):
 
 
 def end_frozen() -> Answer:
-    """CRIU can dump no process that this GDB holds: the latest snapshot is copied if it is small,
-    the others end. Answers what is left, as -crdebug-kept does."""
+    """End the frozen copies, which CRIU cannot dump while this GDB holds them. Copies the latest
+    snapshot if it is small. Answers the rest, as -crdebug-kept does."""
     for name, each in reversed(list(kept.items())):
         if each.picture.frozen is None:
             continue

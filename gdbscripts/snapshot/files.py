@@ -1,7 +1,7 @@
-"""Regular files that the process has open: where it stands in them, and what those hold that it
-writes. Both go back with a snapshot: between two MPI calls a program prints.
+"""Regular files that the process has open: its position in each, and the content of those that it
+writes. Both go back with a snapshot, because programs print between two MPI calls.
 
-For a process all of whose threads GDB has stopped.
+All threads of the process must be stopped by GDB.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     Descriptor = tuple[str, str, "FileState | None"]
     Descriptors = dict[int, Descriptor]
 
-LARGEST = 32 << 20  # bytes: of what is larger the content is not kept
+LARGEST = 32 << 20  # bytes: we do not keep the content of larger files
 BLOCK = 1 << 16
-# Within so much time of the last change, the next one may leave the file's time as it is (ns).
+# Nanoseconds: another change this soon after the last one may leave the file's time as it is.
 SAME_TIME = 50_000_000
 ELSEWHERE = ("/dev/", "/memfd:", "/run/crdebug/")  # memory, terminals, and what crdebug records
 SEEK_CALL = 8
@@ -34,7 +34,7 @@ FLAGS = re.compile(r"^flags:\s*(\d+)", re.M)
 
 
 class FileState(NamedTuple):
-    """A regular file. blocks: what it holds; None where that is not kept."""
+    """A regular file. blocks: its content; None if that is not kept."""
 
     identity: Identity
     position: int
@@ -44,12 +44,12 @@ class FileState(NamedTuple):
     blocks: Blocks | None
 
 
-# what files held when they were last read: identity -> (size, changed, blocks)
+# the content of files when they were last read: identity -> (size, changed, blocks)
 contents: dict[Identity, tuple[int, int | None, Blocks]] = {}
 
 
 def regular(link: str, info: str) -> tuple[FileState | None, str]:
-    """The state of a descriptor's file, and the rest of its fdinfo; of other files only that."""
+    """The state of a regular file (None for others), and its fdinfo without the position."""
     details = os.stat(link)
     if not stat.S_ISREG(details.st_mode):
         return None, info
@@ -66,7 +66,7 @@ def regular(link: str, info: str) -> tuple[FileState | None, str]:
 
 
 def is_writable(info: str) -> bool:
-    """By its fdinfo."""
+    """Is a descriptor with this fdinfo open for writing?"""
     flags = FLAGS.search(info)
     return flags is not None and int(flags[1], 8) & os.O_ACCMODE != os.O_RDONLY
 
@@ -76,7 +76,7 @@ def file_key(details: os.stat_result) -> tuple[Identity, int, int]:
 
 
 def content(link: str, details: os.stat_result) -> Blocks:
-    """What a file holds, in blocks; those that are as the last time are the same objects."""
+    """A file's content, in blocks; unchanged blocks are the same objects as the last time."""
     identity, size, changed = file_key(details)
     known_size, known_change, known = contents.get(identity, (-1, None, ()))
     if (known_size, known_change) == (size, changed):
@@ -93,7 +93,7 @@ def content(link: str, details: os.stat_result) -> Blocks:
 
 
 def moved(then: FileState | None, now: FileState | None) -> str | None:
-    """Why the file cannot be made what it was; None if it can, or is it."""
+    """Why the file cannot be made what it was; None if it can, or has not changed."""
     if then is None or now is None:
         return None if then is now else "is another file"
     if then.identity != now.identity:
@@ -103,8 +103,8 @@ def moved(then: FileState | None, now: FileState | None) -> str | None:
         return None if same else "was written to, and is too large to be put back"
     if then.blocks == now.blocks:
         return None
-    # Nobody's but the process's own writing moves its position; a file is not one's own alone if
-    # others have it open for writing too.
+    # Only the process's own writing moves its position. (If others have the file open for writing
+    # too, see shared_files.)
     if then.position == now.position:
         return "was written to"
     return None
@@ -134,7 +134,7 @@ def writes(process: str, number: str, identity: Identity) -> bool:
 
 
 def shared_files(pid: int, then: Descriptors, now: Descriptors) -> Iterator[str]:
-    """Lines of files that are to be put back, and that others write too."""
+    """Problems: files that have to be put back, but that other processes write too."""
     for number, (name, _, state) in then.items():
         present = now[number][2] if number in now else None
         if state is None or present is None:

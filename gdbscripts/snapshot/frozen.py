@@ -1,9 +1,9 @@
-"""A copy of the stopped process that never runs: its memory, shared page by page until either side
-of a page changes.
+"""A copy of the stopped process that never runs. Both share each page of memory until one of them
+changes it.
 
-The process makes it itself, by clone(2); see clone.S for how nobody but its debugger and the job's
-first process learns of it. This GDB holds it in a ptrace stop, and the kernel ends it with the GDB.
-It is the first to go when memory is short. `make` raises OSError where no copy can be made.
+The process makes the copy itself, by clone(2); clone.S explains why only its debugger and the job's
+first process notice. This GDB holds the copy in a ptrace stop, and the kernel ends it with the GDB.
+When memory is short, the kernel ends copies first. `make` raises OSError if no copy can be made.
 """
 
 from __future__ import annotations
@@ -52,14 +52,18 @@ MMAP, MUNMAP, CLOSE = 9, 11, 3
 PRIVATE_ANONYMOUS, READ_WRITE_EXECUTE = 0x22, 0x7
 ALL_BUT_TRAP = WORD & ~(1 << (signal.SIGTRAP - 1))  # blocked, a step's trap would change its action
 OVERFLOW = 1 << 11  # in the flags
-PATIENCE = 5.0  # seconds for a process that was made to be there
+PATIENCE = 5.0  # seconds for a new process to appear
 
 
 living: dict[int, int] = {}  # copies that have not been ended: process -> thread
 
 
 class Frozen:
-    """A copy, and its memory. tid: the one thread of it that is left. leader: its process."""
+    """A copy, and its memory.
+
+    leader: its process.
+    tid: its only remaining thread.
+    """
 
     def __init__(self, leader: int, tid: int) -> None:
         self.leader = leader
@@ -67,23 +71,23 @@ class Frozen:
         living[leader] = tid
 
     def is_there(self) -> bool:
-        """Or has it been ended?"""
+        """False if the copy has been ended."""
         return is_held(self.tid)
 
     def own_bytes(self) -> int:
-        """How much memory only it holds now; 0 if it has been ended."""
+        """The memory that only it holds now; 0 if it has been ended."""
         try:
             return unshared_bytes(self.tid) + self.table_bytes()
         except (OSError, KeyError):
             return 0
 
     def held_bytes(self) -> int:
-        """How much memory it has, shared or not."""
+        """The memory that it has, shared or not."""
         found = fields_of(f"/proc/{self.tid}/status")
         return sum(int(found[name].split()[0]) for name in ("RssAnon", "VmSwap")) << 10
 
     def table_bytes(self) -> int:
-        """What it takes from the first: its page tables."""
+        """The size of its page tables, which it takes from the beginning."""
         return int(fields_of(f"/proc/{self.tid}/status")["VmPTE"].split()[0]) << 10
 
     def end(self) -> None:
@@ -96,7 +100,7 @@ class Frozen:
 
 
 def unshared_bytes(pid: int) -> int:
-    """The memory of its own that a process shares with no other; of a rank, with no snapshot."""
+    """The private memory that a process shares with no other; for a rank, with no snapshot."""
     found = fields_of(f"/proc/{pid}/smaps_rollup")
     size = {name: int(found[name].split()[0]) for name in OWN if name in found}
     own = min(size["Anonymous"], size["Private_Clean"] + size["Private_Dirty"])
@@ -112,7 +116,7 @@ def is_held(tid: int) -> bool:
 
 
 def end(leader: int) -> None:
-    """Only if it is ours still: another process may have its number."""
+    """End a copy, if it is still ours: another process may have its number."""
     if is_held(living.pop(leader, 0)):
         with contextlib.suppress(ProcessLookupError):
             os.kill(leader, signal.SIGKILL)
@@ -120,7 +124,7 @@ def end(leader: int) -> None:
 
 
 def end_all() -> None:
-    """Those of which nobody knows any more, too; returns when they are gone."""
+    """End all copies, also those that nobody refers to any more; returns when they are gone."""
     for leader in list(living):
         end(leader)
     for each in first_threads():
@@ -133,12 +137,13 @@ OWN = ("Anonymous", "Private_Clean", "Private_Dirty", "SwapPss")
 
 
 def first_threads() -> list[int]:
-    """All that there are: a process's end is told only after its threads'."""
+    """The threads of all copies, a process's first thread after its others: the kernel reports the
+    end of a process only after those of its threads."""
     return sorted(apart, key=lambda tid: tid == apart[tid])
 
 
 def bury() -> None:
-    """Take note of copies that have ended, and whose ends GDB has not been told of."""
+    """Reap copies that have ended, if GDB has not been told."""
     for each in first_threads():
         try:
             if os.waitpid(each, WALL | os.WNOHANG)[0] == 0:
@@ -149,8 +154,8 @@ def bury() -> None:
 
 
 def make(memory: Memory, tid: int, settled: UserRegisters, found: list[Area]) -> Frozen:
-    """Have a stopped thread clone its process. Nothing of the process is changed. settled: with
-    which the thread would go on from where it is if it just ran."""
+    """Make a stopped thread clone its process. This changes nothing in the process. settled: the
+    registers with which the thread would go on from here."""
     if fields_of(f"/proc/{tid}/status").get("Seccomp", "0") != "0":
         raise OSError(errno.EPERM, "the program restricts its system calls (seccomp)")
     bury()
@@ -169,7 +174,8 @@ def make(memory: Memory, tid: int, settled: UserRegisters, found: list[Area]) ->
             finally:
                 injector.call(MUNMAP, page, PAGE)
     finally:
-        # At a signal, as at any stop: what it was interrupted in goes on from there only.
+        # Stop it at a signal, as at any stop: only from there does the kernel continue an
+        # interrupted system call.
         send_stop(tid)
         run_into(tid, SIGSTOP, 0)
         set_signal_mask(tid, mask)
@@ -181,7 +187,7 @@ def make(memory: Memory, tid: int, settled: UserRegisters, found: list[Area]) ->
 
 
 def cloned(memory: Memory, tid: int, page: int, before: UserRegisters) -> tuple[bool, Frozen]:
-    """Returns whether a SIGSTOP was taken, too."""
+    """Run the code; returns whether the thread took a SIGSTOP, and the copy."""
     wanted = type(before).from_buffer_copy(before)
     wanted.rip, wanted.rax, wanted.orig_rax = page + code.START, 0, WORD
     set_registers(tid, wanted)
@@ -200,7 +206,7 @@ def cloned(memory: Memory, tid: int, page: int, before: UserRegisters) -> tuple[
 
 
 def write_code(memory: Memory, page: int, settled: UserRegisters, mask: int) -> None:
-    """With what lets the thread go on from where it was, should nobody hold it any more."""
+    """Write the code, and the registers with which the thread goes on if its debugger dies."""
     memory.write(page, code.CODE)
     flags = settled.eflags
     memory.write(page + code.RESULT, struct.pack("<qqqQ", 0, -1, 0, mask))
@@ -212,8 +218,8 @@ def write_code(memory: Memory, page: int, settled: UserRegisters, mask: int) -> 
 
 
 def run_to_close(tid: int) -> bool:
-    """To where it is about to give the copy's descriptor back, or has failed. Returns whether a
-    SIGSTOP was taken."""
+    """Run until the thread is about to close the copy's descriptor, or has failed (raises OSError).
+    Returns whether it took a SIGSTOP."""
     stopped = next_call(tid)
     entering = True
     while True:
@@ -227,7 +233,7 @@ def run_to_close(tid: int) -> bool:
 
 
 def led(pid: int, page: int) -> Frozen:
-    """Take hold of a copy that waits, and lead it to where it stands for good."""
+    """Seize a copy that waits, and lead it to its final place."""
     seize(pid)
     apart[pid] = pid
     frozen = Frozen(pid, pid)
@@ -266,7 +272,7 @@ def led(pid: int, page: int) -> Frozen:
 
 
 def seize(pid: int) -> None:
-    """By Yama's rules, it has to be heard that the process allows it."""
+    """Under Yama this works only once the process has allowed it, so we try until then."""
     end = time.monotonic() + PATIENCE
     while libc.ptrace(PTRACE_SEIZE, pid, None, TRACE_CLONE | EXIT_KILL) == -1:
         error = ctypes.get_errno()
@@ -276,7 +282,7 @@ def seize(pid: int) -> None:
 
 
 def awaited(pid: int) -> int:
-    """A copy's next stop. Raises Gone."""
+    """Wait for a copy's next stop. Raises Gone."""
     try:
         _, status = os.waitpid(pid, WALL)
     except ChildProcessError:
@@ -286,4 +292,4 @@ def awaited(pid: int) -> int:
     return status >> 8
 
 
-assert OPTIONS & 1  # PTRACE_O_TRACESYSGOOD: SYSCALL_STOP tells a system call's stop
+assert OPTIONS & 1  # PTRACE_O_TRACESYSGOOD: stops at system calls are SYSCALL_STOP

@@ -1,6 +1,7 @@
-"""What the kernel holds of a process, as far as it tells; and system calls made in its stead.
+"""A process's state in the kernel, as far as the kernel shows it; and system calls made in the
+process.
 
-For a process all of whose threads GDB has stopped.
+All threads of the process must be stopped by GDB.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ PTRACE_GET_SYSCALL_INFO = 0x420E  # since Linux 5.3
 GET_ROBUST_LIST = 274
 SYSCALL_INSTRUCTION = b"\x0f\x05"
 STOP_BIT = 1 << (SIGSTOP - 1)
-# What goes on while nothing happens: the time that a timer has left.
+# A timer's remaining time changes even while nothing happens.
 MOVING = re.compile(r"^(it_value|ticks):.*\n?", re.M)
 
 
@@ -55,7 +56,7 @@ def fields_of(path: str) -> dict[str, str]:
 
 
 def descriptors(pid: int) -> Descriptors:
-    """By number: what a file descriptor leads to, its fdinfo, and the state of a regular file."""
+    """By number: the target of a file descriptor, its fdinfo, and the state of a regular file."""
     found = {}
     for number in map(int, os.listdir(f"/proc/{pid}/fd")):
         link = f"/proc/{pid}/fd/{number}"
@@ -82,10 +83,12 @@ def children(pid: int, tids: Iterable[int]) -> list[str]:
 class KernelView(NamedTuple):
     """All that must be as it was for a snapshot to be put back; see `difference`.
 
-    signals: by thread, those that are queued, and the sets that are ignored and caught, as
-    /proc/PID/status has them. queue: those of the whole process. set_up: what each new thread tells
-    the kernel once; glibc ends the process if it does so again. places: its working directory, root
-    and program.
+    signals: by thread, those that are queued, and the sets that are ignored and caught, as in
+    /proc/PID/status.
+    queue: the signals queued for the whole process.
+    set_up: what each new thread registers with the kernel, once: glibc ends the process if a thread
+    does so again.
+    places: its working directory, root and program.
     """
 
     tids: list[int]
@@ -120,7 +123,7 @@ def kernel_view(pid: int, tids: Collection[int]) -> KernelView:
 
 
 def difference(pid: int, then: KernelView, now: KernelView) -> Iterator[str]:
-    """What cannot be put back of what differs between two views, as lines to read."""
+    """The differences between two views that cannot be put back, as text for people."""
     for tid in sorted(set(then.tids) ^ set(now.tids)):
         yield f"thread {tid} {'has ended' if tid in then.tids else 'is new'}"
     for tid, (queued, ignored, caught) in then.signals.items():
@@ -128,7 +131,7 @@ def difference(pid: int, then: KernelView, now: KernelView) -> Iterator[str]:
         if other[0] != queued:
             yield f"thread {tid} has other signals pending"
         if other[1:] != (ignored, caught):
-            yield "the signals that are caught or ignored are others"
+            yield "it catches or ignores other signals"
             break
     for tid, known in then.set_up.items():
         if now.set_up.get(tid, known) != known:
@@ -145,10 +148,10 @@ def difference(pid: int, then: KernelView, now: KernelView) -> Iterator[str]:
             yield from file_difference(number, old[number], new[number])
     yield from shared_files(pid, old, new)
     for name, what in (
-        ("timers", "its timers are others"),
-        ("children", "its child processes are others"),
-        ("places", "its working directory, root or program is another"),
-        ("limits", "its resource limits are others"),
+        ("timers", "its timers have changed"),
+        ("children", "its child processes have changed"),
+        ("places", "its working directory, root or program has changed"),
+        ("limits", "its resource limits have changed"),
     ):
         if getattr(then, name) != getattr(now, name):
             yield what
@@ -157,18 +160,18 @@ def difference(pid: int, then: KernelView, now: KernelView) -> Iterator[str]:
 def file_difference(number: int, old: Descriptor, new: Descriptor) -> Iterator[str]:
     name = f"file descriptor {number} ({old[0]})"
     if old[0] != new[0]:
-        yield f"{name} is {new[0]} now"
+        yield f"{name} is now {new[0]}"
         return
     before, after = (
         dict(re.findall(r"^(\w[\w-]*):\s*(.*)$", each[1], re.M)) for each in (old, new)
     )
     for what, text in before.items():
         if after.get(what) != text:
-            yield f"{name}: {what} was {text} and is {after.get(what)}"
+            yield f"{name}: {what} was {text} and is now {after.get(what)}"
             return
     problem = moved(old[2], new[2])
     if problem is not None or old[1] != new[1]:
-        yield f"{name} {problem or 'is set up otherwise'}"
+        yield f"{name} {problem or 'has other settings'}"
 
 
 # ---- of threads -----------------------------------------------------------------------------
@@ -188,7 +191,7 @@ class SignalInfo(ctypes.Structure):
 
 
 def stop_signal(tid: int) -> SignalInfo:
-    """What a thread stopped for; number 0 if it was no signal."""
+    """The signal at which a thread stopped; number 0 if it stopped for something else."""
     found = SignalInfo()
     try:
         ptrace(PTRACE_GETSIGINFO, tid, ctypes.byref(found))
@@ -198,14 +201,14 @@ def stop_signal(tid: int) -> SignalInfo:
 
 
 def enters_call(tid: int) -> bool:
-    """Is it stopped at the entry of a system call, which it has not made yet?"""
+    """Is it stopped at the entry of a system call, before making it?"""
     told = ctypes.create_string_buffer(128)
     size = libc.ptrace(PTRACE_GET_SYSCALL_INFO, tid, len(told), ctypes.addressof(told))
     return size > 0 and told.raw[0] == 1  # PTRACE_SYSCALL_INFO_ENTRY
 
 
 def leave_call(tid: int, make: bool = False) -> None:
-    """Take a thread out of a system call that it has entered; make: it makes the call first."""
+    """Take a thread out of a system call that it has entered. make: let it make the call first."""
     if not enters_call(tid):
         return
     if not make:
@@ -218,16 +221,16 @@ def leave_call(tid: int, make: bool = False) -> None:
 
 
 def step(tid: int) -> None:
-    """Have a thread execute one instruction."""
+    """Make a thread execute one instruction."""
     ptrace(PTRACE_SINGLESTEP, tid)
-    if wait(tid) == SIGSTOP:  # which comes before it
+    if wait(tid) == SIGSTOP:  # it comes before the instruction
         ptrace(PTRACE_SINGLESTEP, tid)
         wait(tid)
         hold_again()
 
 
 def hold_again() -> None:
-    """The SIGSTOP that holds the process, should its debuggers die, was taken: once more."""
+    """Send the SIGSTOP again that holds the process if its debuggers die: it was taken."""
     os.kill(gdb.selected_inferior().pid, SIGSTOP)
 
 
@@ -246,20 +249,20 @@ class RseqConfiguration(ctypes.Structure):
 
 
 def rseq_area(tid: int) -> tuple[int, int] | None:
-    """Where a thread has registered its rseq area, or None."""
+    """The address and size of a thread's registered rseq area, or None."""
     told = RseqConfiguration()
     try:
         ptrace(PTRACE_GET_RSEQ_CONFIGURATION, tid, ctypes.byref(told), ctypes.sizeof(told))
     except gdb.GdbError:
-        return None  # a kernel before 5.13: the numbers are the program's business then
+        return None  # before Linux 5.13: the area then counts as the program's own memory
     return (told.address, told.size) if told.address else None
 
 
 def rseq_ranges(tids: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """What the kernel writes on its own account: in each thread's rseq area the processor's number
-    and the like, but not the program's rseq_cs and flags in the middle (<linux/rseq.h>).
+    """The memory that the kernel writes on its own: in each thread's rseq area the processor's
+    number and the like, but not the program's rseq_cs and flags in the middle (<linux/rseq.h>).
 
-    The kernel remembers what it has written, so that nobody else may.
+    The kernel remembers what it has written, so nobody else may write there.
     """
     for tid in tids:
         area = rseq_area(tid)
@@ -270,7 +273,7 @@ def rseq_ranges(tids: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def robust_list(tid: int) -> int | None:
-    """Where a thread has its list of robust locks."""
+    """The address of a thread's list of robust locks."""
     head, size = ctypes.c_void_p(), ctypes.c_size_t()
     libc.syscall(GET_ROBUST_LIST, tid, ctypes.byref(head), ctypes.byref(size))
     return head.value
@@ -290,7 +293,7 @@ def syscall_instruction(memory: Memory, found: Iterable[Area]) -> int:
 
 
 class Injector:
-    """Has one stopped thread make system calls, and gives it its registers back."""
+    """Makes one stopped thread make system calls, then gives it its registers back."""
 
     def __init__(self, tid: int, instruction: int) -> None:
         self.tid = tid
@@ -325,8 +328,8 @@ class Injector:
 
 
 class SteplessInjector(Injector):
-    """Leaves the thread at the end of a system call, and without a trap flag, which would be its
-    end if this GDB were killed."""
+    """Leaves the thread at the end of a system call, and never sets the trap flag: that would end
+    the thread if this GDB were killed."""
 
     stopped = False  # a SIGSTOP was taken
 
@@ -336,7 +339,7 @@ class SteplessInjector(Injector):
 
 
 def next_call(tid: int) -> bool:
-    """Let a thread run to where a call begins or ends; returns whether a SIGSTOP was taken."""
+    """Let a thread run until a call begins or ends; returns whether it took a SIGSTOP."""
     stopped = False
     while True:
         ptrace(PTRACE_SYSCALL, tid)

@@ -1,4 +1,4 @@
-"""clone.S as machine code, and the places in it. tests/unit/test_machine_code.py assembles it."""
+"""clone.S as machine code, and the offsets in it. tests/unit/test_machine_code.py assembles it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CODE = bytes.fromhex("""
     05b823000000488d3d2301000031f60f05b8e700000031ff0f05
 """)
 START, SETUP = 0, 0xE0
-# Words of data.
+# Offsets of the data.
 RESULT, PIDFD, CLOSED, MASK, FLAGS = 0x200, 0x208, 0x210, 0x218, 0x220
 SAVED = 0x228  # registers, in this order
 SAVED_REGISTERS = ("rdi", "rsi", "rdx", "r10", "r8", "rcx", "r11", "rax", "rip")

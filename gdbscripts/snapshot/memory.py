@@ -1,8 +1,8 @@
-"""A process's memory kept in this GDB, and put back: contents, and the mappings they are in.
+"""Keep a process's memory in this GDB, and put it back: contents, and the mappings they are in.
 
-For a process all of whose threads GDB has stopped. Kept are chunks of 32 KiB. One that is as in the
-snapshot before is the same object, so that a further snapshot of a process that has changed little
-takes little.
+All threads of the process must be stopped by GDB. We keep chunks of 32 KiB. A chunk that has not
+changed since the previous snapshot is the same object, so another snapshot of a process that has
+changed little takes little memory.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ PAGE = 4096
 CHUNK = 8 * PAGE
 ZERO_PAGE = bytes(PAGE)
 ZEROS = bytes(CHUNK)
-# Of /proc/PID/pagemap's entries the highest byte (Linux: admin-guide/mm/pagemap.rst): bit 7, in
+# The highest byte of an entry in /proc/PID/pagemap (Linux: admin-guide/mm/pagemap.rst): bit 7, in
 # memory; bit 6, swapped out; bit 5, not a private copy.
-PORTION_OF_PAGES = 1 << 18  # whose entries, 2 MiB, are read at once
+PORTION_OF_PAGES = 1 << 18  # pages whose entries (2 MiB) we read at once
 # Linux: include/uapi/linux/fs.h.
 PAGEMAP_SCAN, REGIONS = 0xC0606610, 1024
 FILE_PAGE, PRESENT_PAGE, SWAPPED_PAGE = 1 << 2, 1 << 3, 1 << 4
@@ -60,19 +60,19 @@ def areas(pid: int) -> list[Area]:
 
 
 def is_anonymous(area: Area) -> bool:
-    """Memory of the process's own, with no file behind it: the kernel may join and split such."""
+    """Is it private memory without a file? The kernel may join and split such mappings."""
     named = area.name and area.name != "[heap]" and not area.name.startswith("[anon:")
     return area.inode == 0 and area.access[3] == "p" and not named
 
 
 class Memory:
-    """/proc/PID/mem and what belongs to it, opened."""
+    """/proc/PID/mem and /proc/PID/pagemap, open."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         try:
             self.file = os.open(f"/proc/{pid}/mem", os.O_RDWR | os.O_CLOEXEC)
-        except ProcessLookupError:  # there is nothing to be seen of that one thread any more
+        except ProcessLookupError:  # the kernel shows nothing of that one thread any more
             import gdb
 
             said = "the main thread has ended (pthread_exit): only checkpoints lead back"
@@ -148,10 +148,10 @@ class Region(ctypes.Structure):
 def own_pages_scanned(
     pages: int, area: Area, *, first: bool = False
 ) -> list[tuple[int, int]] | None:
-    """As `own_pages_read`, by the PAGEMAP_SCAN of Linux 6.7: page tables that are not there take no
-    time, so that huge reservations do not. None where the kernel has no such thing.
+    """Like `own_pages_read`, by PAGEMAP_SCAN: it takes no time for missing page tables, and so for
+    huge reservations. None before Linux 6.7, which does not have it.
 
-    first: no more than the first page.
+    first: return only the first page.
     """
     regions = (Region * REGIONS)()
     told = ScanArguments(
@@ -183,7 +183,7 @@ def own_pages_scanned(
         if first and found:
             break
         if told.walk_end <= at:
-            raise OSError(errno.EIO, f"pages from {at:#x} on cannot be looked for")
+            raise OSError(errno.EIO, f"cannot look for pages from {at:#x} on")
         at = told.walk_end
     return found
 
@@ -196,7 +196,7 @@ def own_pages_read(pages: int, area: Area) -> list[tuple[int, int]]:
         size = (high - low) // PAGE * 8
         entries = os.pread(pages, size, low // PAGE * 8)
         if len(entries) != size:
-            raise OSError(errno.EIO, f"pages from {low:#x} on cannot be looked for")
+            raise OSError(errno.EIO, f"cannot look for pages from {low:#x} on")
         for own in OWN_PAGES.finditer(entries[7::8]):
             start, end = low + own.start() * PAGE, low + own.end() * PAGE
             if found and found[-1][1] == start:
@@ -207,7 +207,7 @@ def own_pages_read(pages: int, area: Area) -> list[tuple[int, int]]:
 
 
 def file_extents(memory: Memory, area: Area) -> list[tuple[int, int]]:
-    """All of a private mapping of a file, but what lies beyond the file's end."""
+    """All of a private mapping of a file, up to the file's end."""
     end = area.end
     while end > area.start:
         try:
@@ -219,7 +219,8 @@ def file_extents(memory: Memory, area: Area) -> list[tuple[int, int]]:
 
 
 def shared_extents(pid: int, area: Area) -> list[tuple[int, int]]:
-    """What a shared mapping's file has: reading a hole through the mapping would fill it."""
+    """The parts of a shared mapping that its file has. (Reading a hole through the mapping would
+    fill it.)"""
     try:
         file = os.open(
             f"/proc/{pid}/map_files/{area.start:x}-{area.end:x}", os.O_RDONLY | os.O_CLOEXEC
@@ -245,7 +246,11 @@ def shared_extents(pid: int, area: Area) -> list[tuple[int, int]]:
 
 
 class Content:
-    """What memory held. chunks: by address, all that was not zeros. areas: where they lie."""
+    """The content of memory.
+
+    areas: the mappings.
+    chunks: by address, those that are not all zeros.
+    """
 
     def __init__(self, chosen: list[Area]) -> None:
         self.areas = chosen
@@ -259,7 +264,7 @@ class Content:
 def read_content(
     memory: Memory, chosen: list[Area], base: Mapping[int, bytes]
 ) -> tuple[Content, int]:
-    """Returns the content of some mappings, and how many bytes of it are not shared with `base`."""
+    """Returns the content of some mappings, and how many bytes of it are not also in `base`."""
     content = Content(chosen)
     known, kept, changed = base, content.chunks, 0
     pread, file = os.pread, memory.file
@@ -276,9 +281,9 @@ def read_content(
 
 
 def write_content(memory: Memory, content: Content, excepted: list[tuple[int, int]]) -> int:
-    """Give memory a content again; returns how many bytes were written.
+    """Write a content back to memory, only the pages that differ; returns how many bytes.
 
-    excepted: ranges that keep what they have.  Writes only pages that differ.
+    excepted: ranges that stay as they are.
     """
     sizes = {at: size for area in content.areas for at, size in memory.chunks(area)}
     sizes.update((at, len(data)) for at, data in content.chunks.items())
@@ -298,7 +303,7 @@ def write_content(memory: Memory, content: Content, excepted: list[tuple[int, in
 
 
 def differing(now: bytes, wanted: bytes) -> Iterator[tuple[int, int]]:
-    """The pages in which two chunks differ, those that touch as one range."""
+    """The pages in which two chunks differ, as ranges."""
     start = None
     for at in range(0, len(now), PAGE):
         same = now[at : at + PAGE] == wanted[at : at + PAGE]
@@ -315,17 +320,17 @@ def differing(now: bytes, wanted: bytes) -> Iterator[tuple[int, int]]:
 
 
 def heap_end(found: Iterable[Area]) -> int:
-    """Where the last [heap] mapping ends, or 0: what brk(2) moves."""
+    """The end of the last [heap] mapping, which brk(2) moves; 0 if there is none."""
     return max((area.end for area in found if area.name == "[heap]"), default=0)
 
 
 def anonymous_pieces(found: Iterable[Area]) -> list[Piece]:
-    """Boundaries and access of the anonymous mappings but the heap: sorted (start, end, access)."""
+    """The anonymous mappings except the heap, as sorted (start, end, access)."""
     return [(a.start, a.end, a.access) for a in found if is_anonymous(a) and a.name != "[heap]"]
 
 
 def layout_problem(then: list[Area], now: list[Area]) -> str | None:
-    """Why the mappings `now` cannot become those of `then`; None if they can."""
+    """Why the mappings `now` cannot be made those of `then`; None if they can."""
 
     def others(found: list[Area]) -> set[Area]:
         named = [area for area in found if not is_anonymous(area)]
@@ -341,7 +346,7 @@ def layout_problem(then: list[Area], now: list[Area]) -> str | None:
         name = area.name or "anonymous"
         return f"the mapping {area.start:x}-{area.end:x} {area.access} of {name} is {what}"
     if heap_end(then) != heap_end(now) and heap_start(then) != heap_start(now):
-        return "the heap has come or gone"
+        return "the heap is new or gone"
     return None
 
 
@@ -353,9 +358,8 @@ def access_at(pieces: list[Piece], address: int) -> str | None:
 
 
 def layout_calls(then: list[Area], now: list[Area]) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """The system calls that make the anonymous mappings `now` those of `then`: (number, arguments).
-
-    To be made in this order; `layout_problem` has found nothing.
+    """The system calls that make the anonymous mappings `now` those of `then`, in this order:
+    (number, arguments). `layout_problem` must have found nothing.
     """
     mmap, mprotect, munmap, brk = 9, 10, 11, 12
     private, anonymous, fixed, no_reserve = 0x02, 0x20, 0x10, 0x4000

@@ -1,9 +1,10 @@
-"""In which pages two processes differ that were one once; and making the one's as the other's.
+"""Find the pages in which two processes differ that were once the same, and copy those from one to
+the other.
 
-By the page tables, from /proc/PID/pagemap: a page that both map is the same in both. Whoever may
-see the numbers of pages (CAP_SYS_ADMIN) can tell just that. To others the kernel says only whether
-a page is mapped by one process alone; such pages are others, and those of which it says nothing are
-read on both sides and compared.
+We compare page tables, from /proc/PID/pagemap: a page that both processes map is the same in both.
+With CAP_SYS_ADMIN we see the numbers of pages, and so know exactly which these are. Otherwise the
+kernel says only whether a page is mapped by just one process. Such pages differ; all others we read
+on both sides and compare.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ if TYPE_CHECKING:
     Range = tuple[int, int]
     Run = tuple[int, int, int]  # start, end, and a sum of the constants
 
-SMALL = 1 << 30  # a mapping of which all entries are looked at
+SMALL = 1 << 30  # bytes: in mappings up to this size we look at all entries
 AT_ONCE = 8192  # entries
 BATCH_BYTES, BATCH_RANGES = 4 << 20, 1024  # IOV_MAX
-GIVE_BACK = 32 * PAGE  # so much that has to be zeros is given back to the kernel instead
+GIVE_BACK = 32 * PAGE  # we give ranges of zeros this large back to the kernel instead
 # An entry's highest byte (Linux: admin-guide/mm/pagemap.rst): bit 7, in memory; bit 6, swapped out;
 # bit 5, a file's page or shared; bit 0, mapped by this process alone.
-# CHANGED: pages may differ.  ALONE: they do, for nobody else has the present ones.  WANTED: the
-# other process has pages of its own there; else they are zeros, or a file's.
+# CHANGED: pages may differ.
+# ALONE: they do differ, because no other process has the present ones.
+# WANTED: the other process has pages of its own there; otherwise they are zeros, or a file's.
 CHANGED, ALONE, WANTED = 1, 2, 4
 OWN = [flags & 0xC0 and not flags & 0x20 for flags in range(256)]
 PRESENT_ONES = bytes(
@@ -42,7 +44,7 @@ PRESENT_ONES = bytes(
 WANTED_ONES = bytes(CHANGED | WANTED if own else 0 for own in OWN)
 ANY = bytes([0] + [0xFF] * 255)
 RUNS = re.compile(rb"\x01+|\x03+|\x05+|\x07+")
-# What names the page: its number or place in the swap, and whether it is there.
+# The bits that identify the page: its number or place in swap, and whether it is present.
 SAME_PAGE = (0xC07FFFFFFFFFFFFF).to_bytes(8, "little")
 
 
@@ -92,14 +94,14 @@ def portions(present: Memory, wanted: Memory, area: Area) -> Iterator[Range]:
 
 
 def codes(now: bytes, then: bytes, numbers: bool) -> bytes:
-    """For each page 0, or a sum of the constants above. now, then: the entries."""
+    """For each page 0, or a sum of the constants above. now, then: entries of the page tables."""
     size = len(now) // 8
     both = [now[7::8].translate(PRESENT_ONES), then[7::8].translate(WANTED_ONES)]
     told = int.from_bytes(both[0], "little") | int.from_bytes(both[1], "little")
     if numbers and told:
         other = int.from_bytes(now, "little") ^ int.from_bytes(then, "little")
         other &= int.from_bytes(SAME_PAGE * size, "little")
-        for shift in (32, 16, 8):  # together in the lowest byte of each
+        for shift in (32, 16, 8):  # combine them in the lowest byte of each
             other |= other >> shift
         differs = other.to_bytes(len(now), "little")[::8].translate(ANY)
         told &= int.from_bytes(differs, "little")
@@ -114,7 +116,7 @@ def runs(present: Memory, wanted: Memory, area: Area, numbers: bool) -> Iterator
             now = os.pread(present.pages, size, low // PAGE * 8)
             then = os.pread(wanted.pages, size, low // PAGE * 8)
             if len(now) != size or len(then) != size:
-                raise OSError(5, f"pages from {low:#x} on cannot be looked for")
+                raise OSError(5, f"cannot look for pages from {low:#x} on")
             if numbers and now == then:
                 continue
             told = codes(now, then, numbers)
@@ -139,7 +141,7 @@ class Batch:
         done = libc.process_vm_readv(memory.pid, ctypes.byref(local), 1, self.vectors, many, 0)
         if done == self.size:
             return
-        view, at = memoryview(room).cast("B"), 0  # some of it only a debugger can read
+        view, at = memoryview(room).cast("B"), 0  # only a debugger can read some of it
         for start, end in self.ranges:
             view[at : at + end - start] = memory.read(start, end - start)
             at += end - start
@@ -197,7 +199,7 @@ class Rooms:
 def contents_differ(
     present: Memory, wanted: Memory, chosen: Iterable[Area], excepted: Sequence[Range]
 ) -> bool:
-    """Is there another byte in any of the mappings, but in the ranges excepted?"""
+    """Does any byte in the mappings differ, outside of the excepted ranges?"""
     rooms, numbers = Rooms(), sees_numbers()
     for area in chosen:
         found = ((start, end) for start, end, _ in runs(present, wanted, area, numbers))
@@ -220,8 +222,12 @@ def contents_differ(
 
 
 class Difference(NamedTuple):
-    """sure: ranges that have to be written. unsure: that may be the same already. zeros: that can
-    be given back to the kernel."""
+    """Ranges of pages.
+
+    sure: they have to be written.
+    unsure: they may be the same already.
+    zeros: they can be given back to the kernel.
+    """
 
     sure: list[Range]
     unsure: list[Range]

@@ -1,9 +1,9 @@
-"""What a snapshot has of the process's memory.
+"""The memory in a snapshot.
 
-Private memory is in a frozen copy of the process (frozen.py). Into this GDB's own memory go what
-such a copy has not: shared mappings, and what the program keeps from its children (madvise(2):
-MADV_DONTFORK, MADV_WIPEONFORK). Where no frozen copy can be made everything goes there, if that is
-little beside the memory that is free.
+Private memory is in a frozen copy of the process (frozen.py). We copy into this GDB's own memory
+what such a copy lacks: shared mappings, and memory that the program keeps from its children
+(madvise(2): MADV_DONTFORK, MADV_WIPEONFORK). If no frozen copy can be made, we copy everything, as
+long as that is little compared with the free memory.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
     from .pages import Range
 
 MADVISE, DONT_NEED = 28, 4
-SHARE_TO_COPY = 4  # of the memory that is free, one part in so many
+SHARE_TO_COPY = 4  # a copy takes at most one part in so many of the free memory
 FLAGS = re.compile(r"^VmFlags:(.*)$", re.M)
 PLACE = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) ", re.M)
 
 
 def is_own_memory(area: Area) -> bool:
-    """Does the process write what is there, and nobody else?"""
+    """Is it memory that this process writes, and no other?"""
     return area.access[1] == "w" and area.access[3] == "p" and not area.name.startswith("[v")
 
 
 def is_frozen_too(area: Area) -> bool:
-    """Is it of the process's own, though it may have been told not to write there? In the code of
-    files there may be breakpoints, which are no part of a snapshot."""
+    """Is it private memory, writable or not? Code from files is left out: there may be breakpoints
+    in it, which are not part of a snapshot."""
     if area.access[3] != "p" or area.name.startswith(("[v", "[uprobes]", "/anon_hugepage")):
         return False
     return "w" in area.access or "x" not in area.access or is_anonymous(area)
@@ -60,12 +60,12 @@ def free_memory() -> int:
     return int(found) << 10
 
 
-faults: dict[int, int] = {}  # by process, how many there were at its last frozen copy
+faults: dict[int, int] = {}  # by process, the number of page faults at its last frozen copy
 
 
 def since_last(pid: int, held: int) -> int:
-    """About how many bytes of its memory a process has changed since its last frozen copy: a first
-    write to a page after that is a page fault. held: its memory, all of it."""
+    """About how many bytes of its memory a process has changed since its last frozen copy: the
+    first write to a page after that is a page fault. held: the size of all its memory."""
     with open(f"/proc/{pid}/stat") as file:
         now = int(file.read().rpartition(")")[2].split()[7])
     before = faults.get(pid)
@@ -75,8 +75,13 @@ def since_last(pid: int, held: int) -> int:
 
 
 class Picture:
-    """shared: mappings to keep besides. same: those whose content must be the same when it is put
-    back. most: bytes that may be copied. Raises GdbError."""
+    """The memory of one snapshot.
+
+    shared: mappings to keep as well.
+    same: mappings whose content must be the same when the snapshot is put back.
+    most: bytes that may be copied.
+    Raises GdbError.
+    """
 
     def __init__(
         self,
@@ -115,9 +120,9 @@ class Picture:
         for area in chosen:
             size += sum(end - start for start, end in memory.extents(area))
             if size > bound:
-                said = f"to copy its memory would take more than {bound >> 20} MiB"
+                said = f"copying its memory would take more than {bound >> 20} MiB"
                 if self.why_not:
-                    said += f", and no frozen copy of it can be made: {self.why_not}"
+                    said += f", and a frozen copy cannot be made: {self.why_not}"
                 raise gdb.GdbError(f"cannot be kept: {said}")
 
     @property
@@ -130,11 +135,11 @@ class Picture:
 
     @property
     def held_bytes(self) -> int:
-        """What its frozen copy has."""
+        """The size of its frozen copy."""
         return 0 if self.frozen is None else self.frozen.held_bytes()
 
     def thaw(self) -> None:
-        """Copy what the frozen copy has, which can end then. Raises OSError."""
+        """Copy the frozen copy's memory, so that it can end. Raises OSError."""
         if self.frozen is None:
             return
         own = [each for each in self.areas if is_own_memory(each)]
@@ -150,7 +155,7 @@ class Picture:
 
     @property
     def own_bytes(self) -> int:
-        """What only it holds now; of what is copied, what it took when it was."""
+        """The memory that only it holds now; for a copied one, what it took when it was made."""
         return self.changed if self.frozen is None else self.frozen.own_bytes()
 
     def problem(self) -> str | None:
@@ -160,7 +165,7 @@ class Picture:
         return None
 
     def differs(self, memory: Memory, excepted: Sequence[Range]) -> bool:
-        """Is the memory another one than this, but for some ranges? The mappings are the same."""
+        """Does the memory differ from this, outside of some ranges? The mappings are the same."""
         again, changed = read_content(memory, self.content.areas, self.content.chunks)
         if changed or again.chunks.keys() != self.content.chunks.keys():
             return True
@@ -170,8 +175,8 @@ class Picture:
             return contents_differ(memory, wanted, self.areas, excepted)
 
     def put_back(self, memory: Memory, tid: int, excepted: list[Range]) -> int:
-        """Make the memory what it was, but for some ranges; the mappings are the same. Returns how
-        many bytes were written."""
+        """Make the memory what it was, outside of some ranges; the mappings are the same. Returns
+        how many bytes were written."""
         before = [(start, memory.read(start, end - start)) for start, end in excepted]
         written = write_content(memory, self.content, excepted)
         if self.frozen is not None:
@@ -191,8 +196,8 @@ class Picture:
 
 
 def give_back(memory: Memory, tid: int, zeros: list[Range]) -> Iterator[Range]:
-    """Have the process give pages back to the kernel; those that it cannot, locked ones, are
-    returned."""
+    """Make the process give pages back to the kernel; returns those that it could not give back
+    (locked ones)."""
     instruction = syscall_instruction(memory, areas(memory.pid))
     with Injector(tid, instruction) as injector:
         for start, end in zeros:
@@ -203,7 +208,7 @@ def give_back(memory: Memory, tid: int, zeros: list[Range]) -> Iterator[Range]:
 
 
 def missing(memory: Memory, frozen: Frozen, every: list[Area]) -> Iterator[Area]:
-    """The mappings that a frozen copy has not, or has without what is in them."""
+    """The mappings that a frozen copy lacks, or has without their content."""
     there = areas(frozen.tid)
     known = {(each.start, each.end) for each in there}
     wiped = None

@@ -70,5 +70,5 @@ def test_an_answer_that_is_too_short_is_none(monkeypatch: pytest.MonkeyPatch) ->
     with reserved(64 * PAGE) as area, kept_memory.Memory(os.getpid()) as memory:
         pread = os.pread
         monkeypatch.setattr(os, "pread", lambda file, size, at: pread(file, size - 8, at))
-        with pytest.raises(OSError, match="cannot be looked for"):
+        with pytest.raises(OSError, match="cannot look for pages"):
             kept_memory.own_pages_read(memory.pages, area)
