@@ -25,9 +25,10 @@ def classes(pairs: Iterable[tuple[int, T]]) -> tuple[tuple[RankSet, T], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Answers(Generic[T]):
-    """What each rank answered to one question.
+    """The ranks' answers to one question. Each rank that was asked is in one of the two.
 
-    values: by rank.  errors: for the ranks that could not answer; a rank is in one of the two.
+    values: by rank.
+    errors: by rank, for those that could not answer.
     """
 
     values: Mapping[int, T]
@@ -73,9 +74,9 @@ class NoRankAnswered(CrdebugError):
 
 
 def some(answers: Answers[T]) -> Answers[T]:
-    """The answers, if any rank gave one: a command fails only when all its ranks do.
+    """The answers, if any rank gave one: a command fails only if it fails on all ranks.
 
-    Raises NoRankAnswered; Ended if all that were asked have ended in the same way.
+    Raises NoRankAnswered; Ended if all ranks that were asked have ended in the same way.
     """
     if answers.errors and not answers.values:
         ended = answers.merged_errors()
@@ -106,16 +107,16 @@ def alike(answers: Answers[str], addresses: re.Pattern[str]) -> Answers[str]:
 
 
 def same_places(answers: Answers[str]) -> Answers[str]:
-    """`alike`, where the debugger has said which function or variable is at the address: it is the
-    same one on ranks that have it loaded at different addresses."""
+    """`alike`, but only for addresses after which the debugger named the function or variable:
+    ranks may have the same one loaded at different addresses."""
     return alike(answers, _AT_SYMBOL)
 
 
 def comparable(expression: str, answers: Answers[str]) -> Answers[str]:
-    """Answers without differences that mean nothing: without the address of a string.
+    """Answers without meaningless differences, such as the address of a string.
 
-    Where some ranks have a null pointer the others' addresses count as equal. Raises BadInput for
-    other addresses: whether they are equal says nothing about the program.
+    If some ranks have a null pointer, the others' addresses count as equal. Raises BadInput for
+    other addresses: whether these are equal says nothing about the program.
     """
     values = dict(answers.values)
     addresses = []

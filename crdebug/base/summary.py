@@ -1,4 +1,4 @@
-"""Many different answers in few words: their range, and the outliers. Pure."""
+"""Summarise many different answers: their range, and the outliers. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from crdebug.base.answers import Answers, classes
 from crdebug.base.gdb_values import Number, number
 from crdebug.base.ranks import RankSet
 
-# Of the modified z-score, as Iglewicz and Hoaglin recommend (How to Detect and Handle Outliers,
-# ASQC 1993): a value further from the median than this is far from the others.
+# A modified z-score above this makes a value an outlier, as Iglewicz and Hoaglin recommend (How to
+# Detect and Handle Outliers, ASQC 1993).
 _FAR = 3.5
 _LONGEST = 300  # characters; digits beyond are more than a double can hold
 _SIGMA = 0.6745  # the median absolute deviation of a normal distribution, in standard deviations
@@ -20,7 +20,7 @@ _SIGMA = 0.6745  # the median absolute deviation of a normal distribution, in st
 
 @dataclass(frozen=True, slots=True)
 class Extreme:
-    """A value at an end of the range, as the debugger printed it, and the ranks that have it."""
+    """The least or the greatest value, as the debugger printed it, and the ranks that have it."""
 
     text: str
     ranks: RankSet
@@ -30,8 +30,10 @@ class Extreme:
 class Summary:
     """Numbers of several ranks.
 
-    ranks: those with a finite number; different: how many distinct numbers there are.
-    mean: of the ranks' finite numbers.  apart: ``nan``, ``inf`` and ``-inf``, and who has them.
+    ranks: those with a finite number.
+    different: the number of distinct numbers.
+    mean: of the ranks' finite numbers.
+    apart: ``nan``, ``inf`` and ``-inf``, and the ranks that have them.
     """
 
     ranks: RankSet
@@ -43,14 +45,15 @@ class Summary:
 
 
 def plain(text: str) -> Number | None:
-    """The number that an answer is; None also for a pointer, whose mean would say nothing."""
+    """An answer as a number; None if it is not one, or is a pointer, whose mean would say
+    nothing."""
     if text.lstrip().startswith("(") or len(text) > _LONGEST:
         return None
     return number(text)
 
 
 def summarise(values: Mapping[int, str]) -> Summary | None:
-    """Summarise the numbers among these values (by rank); None without a finite one."""
+    """Summarise the numbers among these values (by rank); None if none is finite."""
     finite: dict[int, Number] = {}
     odd: list[tuple[int, str]] = []
     for rank, text in values.items():
@@ -88,9 +91,9 @@ def _mean(finite: Mapping[int, Number]) -> float:
 def deviating(answers: Answers[str]) -> RankSet:
     """The ranks whose answer is unlike the others'.
 
-    If more than half of them agree, all others. If not, of numbers those that are far from the
-    median (Iglewicz and Hoaglin 1993), and those that are nan or infinite. Empty if there is
-    nothing that most are like.
+    If more than half of the ranks agree, all others. If not, and most answers are numbers, those
+    that are far from the median (Iglewicz and Hoaglin 1993), nan or infinite. Empty if there is no
+    majority to differ from.
     """
     merged = answers.merged()
     if len(merged) < 2:

@@ -1,4 +1,4 @@
-"""Numbers of a rank, read from its memory and not from the output of print."""
+"""Numbers of a rank, read from its memory instead of from the output of print."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from crdebug.debugger.target import Target
 from crdebug.gdbscripts.wire import Command
 from crdebug.mi.records import quote
 
-LARGEST = 1 << 26  # bytes of one array: some ten seconds
-_CHUNK = 1 << 19  # bytes that GDB is asked for at once; its answer has two digits for each
+LARGEST = 1 << 26  # bytes of one array, which take some ten seconds
+_CHUNK = 1 << 19  # bytes that we ask GDB for at once; its answer has two digits for each
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,9 +36,10 @@ class Numbers:
 
 
 async def numbers(target: Target, expression: str, deadline: Deadline) -> Numbers:
-    """The numbers that an expression stands for, in the selected frame.
+    """The numbers in an expression, in the selected frame.
 
-    Raises GdbError, and BadInput for an expression that is no number, or too large.
+    Raises GdbError; BadInput for an expression that is not a number or an array of numbers, or is
+    too large.
     """
     found = (await target.mi(f"{Command.ARRAY} {quote(expression)}", deadline)).payload
     here = RankSet.of([target.rank])
@@ -52,7 +53,7 @@ async def numbers(target: Target, expression: str, deadline: Deadline) -> Number
     address, size = found.number("address", base=16), found.number("size")
     length = math.prod(shape) * size
     if length > LARGEST:
-        hint = f"a part of it, such as *{expression}@1000, is read as well"
+        hint = f"name a part of it, such as *{expression}@1000"
         raise BadInput(f"'{expression}' is {length >> 20} MiB long", ranks=here, hint=hint)
     values = array(found.text("format"))
     values.frombytes(await _memory(target, address, length, deadline))
@@ -68,7 +69,7 @@ async def _memory(target: Target, address: int, length: int, deadline: Deadline)
         data = bytes.fromhex(answer.list("memory").tuples()[0].text("contents"))
         if len(data) != wanted:
             raise BadInput(
-                f"memory cannot be read at {at + len(data):#x}", ranks=RankSet.of([target.rank])
+                f"cannot read memory at {at + len(data):#x}", ranks=RankSet.of([target.rank])
             )
         parts.append(data)
     return b"".join(parts)

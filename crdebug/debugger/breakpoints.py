@@ -1,4 +1,4 @@
-"""Logical breakpoints: the user's objects, apart from what each rank's GDB has. Pure.
+"""Logical breakpoints: the user's objects, as distinct from the locations in each GDB. Pure.
 
 A breakpoint belongs to the user: it survives detach and re-attach with the same GDB (GDB keeps
 its own), goes into a new GDB by `request`, and into another session by `kept` and `put`.
@@ -25,15 +25,17 @@ _AT_POINTS = (StopReason.BREAKPOINT, StopReason.WATCHPOINT, StopReason.CATCHPOIN
 class Breakpoint:
     """A user's breakpoint.
 
-    number: the user's, the same on all ranks.  location: as the user wrote it.
+    number: the user's, the same on all ranks.
+    location: as the user wrote it.
     ranks: those that it is meant for and that have it.
-    temporary: it goes as a whole with the first hit of ranks that run together; where each runs for
-    itself, each loses it with its own first hit.
-    ignore: hits from now on that do not stop, of the rank that has most of them left.
-    places: by rank; an empty tuple is pending: the location is not loaded yet.
+    temporary: the first hit deletes it, from all ranks if they run together; if each rank runs
+    independently, only from that rank.
+    ignore: the number of further hits that do not stop, on the rank with the most left.
+    places: by rank; an empty tuple means pending: the location is not loaded yet.
     problems: GDB's message, for the ranks that refused it.
-    hits: over all ranks.  kind: what makes it stop.  commands: lines for the console, run after a
-    stop at it.
+    hits: over all ranks.
+    kind: the event that makes it stop.
+    commands: lines for the console, run after a stop at it.
     """
 
     number: int
@@ -51,13 +53,13 @@ class Breakpoint:
 
     @property
     def pending(self) -> RankSet:
-        """The ranks that have it and do not know yet where it is."""
+        """The ranks that have it, but have not loaded its location yet."""
         if self.kind is not PointKind.BREAK:
             return RankSet()
         return RankSet.of(rank for rank in self.ranks if not self.places.get(rank))
 
     def merged_places(self) -> tuple[tuple[RankSet, tuple[Location, ...]], ...]:
-        """Equal places as one class; addresses, which differ from rank to rank, do not count."""
+        """Equal places as one class. Addresses do not count: they differ from rank to rank."""
         keys = (
             (rank, tuple((place.function, place.file, place.line) for place in places))
             for rank, places in self.places.items()
@@ -67,10 +69,11 @@ class Breakpoint:
 
 @dataclass(slots=True)
 class _Entry:
-    """A breakpoint and what the ranks' GDBs made of it.
+    """A breakpoint, and its state in the ranks' GDBs.
 
-    hits: by rank, over all GDBs that this rank has had.  earlier: those of the GDBs before.
-    ignore: by rank, hits from now on that do not stop.
+    hits: by rank, over all GDBs that this rank has had.
+    earlier: by rank, the hits in earlier GDBs.
+    ignore: by rank, the number of further hits that do not stop.
     """
 
     breakpoint: Breakpoint
@@ -81,7 +84,10 @@ class _Entry:
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A breakpoint as it is kept between sessions; see Breakpoint. ignore, hits: by rank."""
+    """A breakpoint as crdebug stores it between sessions; see Breakpoint.
+
+    ignore, hits: by rank.
+    """
 
     number: int
     location: str
@@ -100,7 +106,7 @@ def _kept(entry: _Entry) -> Kept:
     places = [place for at in point.places.values() for place in at]
     location = point.location
     if location.startswith("*") and len({place.address for place in places}) == 1:
-        location = f"*{places[0].address:#x}"  # it may have been about a register
+        location = f"*{places[0].address:#x}"  # the user may have named a register
     return Kept(
         point.number,
         location,
@@ -116,7 +122,7 @@ def _kept(entry: _Entry) -> Kept:
 
 
 class BreakpointTable:
-    """The breakpoints of a group, and the way from GDB's numbers to the user's and back.
+    """The breakpoints of a group, with their numbers by the user's count and by each GDB's.
 
     Numbers are not used again.
     """
@@ -133,7 +139,7 @@ class BreakpointTable:
         return tuple(entry.breakpoint for entry in self._entries.values())
 
     def get(self, number: int) -> Breakpoint:
-        """Raises BadInput for a number that is not there."""
+        """Raises BadInput if there is no such number."""
         return self._entry(number).breakpoint
 
     def add(self, ranks: RankSet, request: BreakpointRequest) -> Breakpoint:
@@ -153,11 +159,11 @@ class BreakpointTable:
         return new
 
     def kept(self) -> tuple[Kept, ...]:
-        """All of them, as another session can have them."""
+        """All of them, for another session."""
         return tuple(_kept(entry) for entry in self._entries.values())
 
     def put(self, kept: Kept) -> None:
-        """Add one of another session, in no GDB yet."""
+        """Add a breakpoint of another session, in no GDB yet."""
         ranks = RankSet.of(kept.ranks)
         self._last = max(self._last, kept.number)
         new = Breakpoint(
@@ -175,7 +181,8 @@ class BreakpointTable:
         self._entries[new.number] = _Entry(new, hits=dict(kept.hits), ignore=dict(kept.ignore))
 
     def withdraw(self, number: int) -> None:
-        """Forget one that was just added and that no GDB accepted: its number is free again."""
+        """Forget the breakpoint that was just added, if no GDB accepted it: this frees its
+        number."""
         self.remove(number)
         self._last = number - 1
 
@@ -194,7 +201,7 @@ class BreakpointTable:
         ignore: int | None = None,
         commands: tuple[str, ...] | None = None,
     ) -> None:
-        """Note what was changed in the GDBs. Raises BadInput for a number that is not there."""
+        """Note a change that was made in the GDBs. Raises BadInput if there is no such number."""
         entry = self._entry(number)
         if ignore is not None:
             entry.ignore = dict.fromkeys(entry.gdb_numbers, ignore)
@@ -224,14 +231,15 @@ class BreakpointTable:
         self.changed(rank, inserted)
 
     def refuse(self, number: int, rank: int, problem: str) -> None:
-        """A rank's GDB cannot have it: the rank drops out, and the reason stays."""
+        """A rank's GDB has refused it: drop the rank, and keep the reason."""
         self._drop(self._entry(number), rank)
         entry = self._entry(number)
         problems = {**entry.breakpoint.problems, rank: problem}
         entry.breakpoint = replace(entry.breakpoint, problems=problems)
 
     def changed(self, rank: int, inserted: Inserted) -> None:
-        """A rank's GDB resolved, moved or hit a breakpoint; one that is not ours is passed over."""
+        """A rank's GDB resolved, moved or hit a breakpoint. Ignores breakpoints that are not
+        ours."""
         entry = self._entries.get(self._logical.get((rank, inserted.gdb_number), 0))
         if entry is None or rank not in entry.gdb_numbers:
             return
@@ -244,7 +252,7 @@ class BreakpointTable:
 
     @contextlib.contextmanager
     def uncounted(self, rank: int) -> Iterator[None]:
-        """Inside the block a rank's hits do not count: it runs through its history again."""
+        """Inside the block a rank's hits do not count: it replays its history."""
         before = {number: entry.hits.get(rank, 0) for number, entry in self._entries.items()}
         try:
             yield
@@ -268,7 +276,8 @@ class BreakpointTable:
 
     def spent(self, stops: Iterable[RankStopped]) -> dict[int, dict[int, int]]:
         """The temporary breakpoints that these stops (with GDB's numbers) hit: by number, the ranks
-        that still have them, with GDB's numbers. The GDB of a rank that hit one deletes it."""
+        that still have them, with GDB's numbers. (A GDB deletes a temporary breakpoint when its
+        rank hits it.)"""
         found: dict[int, dict[int, int]] = {}
         for stop in stops:
             number = self._logical.get((stop.rank, _number(stop)), 0)
@@ -285,7 +294,7 @@ class BreakpointTable:
         return self.missing(rank)
 
     def missing(self, rank: int) -> tuple[Breakpoint, ...]:
-        """The breakpoints that are meant for a rank, and are not in its GDB."""
+        """The breakpoints that are meant for a rank, but are not in its GDB."""
         return tuple(
             entry.breakpoint
             for entry in self._entries.values()
@@ -293,7 +302,7 @@ class BreakpointTable:
         )
 
     def request(self, number: int, rank: int) -> BreakpointRequest:
-        """What to ask a rank's GDB for. Raises BadInput."""
+        """The request to a rank's GDB. Raises BadInput."""
         entry = self._entry(number)
         wanted = entry.breakpoint
         return BreakpointRequest(
@@ -306,8 +315,8 @@ class BreakpointTable:
         )
 
     def translate(self, stop: RankStopped) -> RankStopped:
-        """A stop with the user's number in its detail; ``gdb 5`` for a breakpoint that was set in
-        GDB itself."""
+        """A stop with the user's number in its detail; ``gdb 5`` for a breakpoint that the user set
+        in GDB itself."""
         if stop.reason not in _AT_POINTS or not stop.detail.isdigit():
             return stop
         number = self._logical.get((stop.rank, int(stop.detail)))
@@ -315,7 +324,7 @@ class BreakpointTable:
             return replace(stop, detail=f"gdb {stop.detail}")
         entry = self._entries.get(number)
         if entry is not None and entry.breakpoint.kind is PointKind.CATCH:
-            # what C++ throws is a breakpoint for GDB
+            # GDB catches C++ exceptions by a breakpoint
             note = stop.note or entry.breakpoint.location
             return replace(stop, reason=StopReason.CATCHPOINT, detail=str(number), note=note)
         return replace(stop, detail=str(number))
@@ -339,6 +348,6 @@ class BreakpointTable:
 
 
 def _number(stop: RankStopped) -> int:
-    """GDB's number of the breakpoint that has stopped a rank, or 0."""
+    """GDB's number of the breakpoint that stopped a rank, or 0."""
     at_breakpoint = stop.reason is StopReason.BREAKPOINT and stop.detail.isdigit()
     return int(stop.detail) if at_breakpoint else 0

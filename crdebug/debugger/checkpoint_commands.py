@@ -1,4 +1,4 @@
-"""A checkpoint's requests to a rank's GDB: where its threads are, and signals.
+"""A checkpoint's requests to a rank's GDB, about its threads and their signals.
 
 Every verb raises GdbError with GDB's own message, GdbDied, or DeadlineExpired.
 """
@@ -17,7 +17,7 @@ from crdebug.mi.records import quote
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """All threads of a rank. selected: TID of the one that commands are about."""
+    """All threads of a rank. selected: the TID of the thread that commands apply to."""
 
     all: tuple[Thread, ...]
     selected: int
@@ -36,7 +36,7 @@ async def unblock(target: Target, signal: int, tids: Iterable[int], deadline: De
 
 
 async def put_before_calls(target: Target, deadline: Deadline) -> None:
-    """Put threads that a stop has interrupted in a system call back to just before it."""
+    """Put threads that a stop interrupted in a system call back to just before that call."""
     await target.mi(Command.BEFORE_CALLS, deadline)
 
 
@@ -47,8 +47,10 @@ async def pass_signal(target: Target, signal: int, deadline: Deadline) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """A library to be loaded into a rank, to handle the waitpoint's signal. dlopen, errno: the
-    addresses of dlopen and __errno_location there."""
+    """A library to load into a rank, where it will handle the waitpoint's signal.
+
+    dlopen, errno: the addresses of dlopen and __errno_location in the rank.
+    """
 
     library: Path
     dlopen: int
@@ -57,8 +59,8 @@ class Injection:
 
 
 async def inject(target: Target, what: Injection, deadline: Deadline) -> tuple[str, ...]:
-    """Returns the TIDs of threads that had to run on first, out of malloc or dlopen. When GdbError
-    is raised the rank is as before."""
+    """Load the library. Returns the TIDs of threads that had to run on first, out of malloc or
+    dlopen. If it raises GdbError, the rank is as before."""
     words = f"{what.dlopen:#x} {what.errno:#x} {what.signal} {target.rank}"
     command = f"{Command.INJECT} {words} {quote(str(what.library))}"
     return (await target.mi(command, deadline)).payload.list("moved").texts()

@@ -10,8 +10,8 @@ from crdebug.base.deadline import Deadline
 from crdebug.debugger.frames import at_program
 from crdebug.debugger.target import Target
 
-_OWN = 500  # names of a kind
-_OF_CRDEBUG = f"{Path(__file__).resolve().parents[1]}/"  # sources of what it puts into ranks
+_OWN = 500  # names of each kind
+_OF_CRDEBUG = f"{Path(__file__).resolve().parents[1]}/"  # sources of crdebug's code in ranks
 # An expression or a location that ends with the beginning of a name, but not of a member's.
 _BEGUN = re.compile(r"((print|break) (?:.*(?<![\w.>:$]))?)([A-Za-z_]\w*)\Z", re.ASCII)
 
@@ -19,7 +19,7 @@ _BEGUN = re.compile(r"((print|break) (?:.*(?<![\w.>:$]))?)([A-Za-z_]\w*)\Z", re.
 async def complete(target: Target, line: str, deadline: Deadline) -> tuple[str, ...]:
     """Whole lines, the names of the frame and of the program before those of libraries."""
     await at_program(target, deadline)
-    # GDB ends its list at some 200 names, in the order of the alphabet.
+    # GDB ends its list after some 200 names, in alphabetical order.
     own = [each async for each in _own_names(target, line, deadline)]
     told = await target.console(f"complete {line}", deadline)
     others = (each for each in told.splitlines() if "max-completions" not in each)
@@ -27,7 +27,7 @@ async def complete(target: Target, line: str, deadline: Deadline) -> tuple[str, 
 
 
 async def _own_names(target: Target, line: str, deadline: Deadline) -> AsyncIterator[str]:
-    """Completions of a line by names whose source is here, which is so for few libraries."""
+    """Completions of a line by names whose source file exists: few libraries have that."""
     found = _BEGUN.match(line)
     if found is None:
         return

@@ -1,13 +1,13 @@
-"""A trap that somebody else left in a rank's debug registers.
+"""Clear a trap that another program left in a rank's debug registers.
 
-CRIU stops what it dumps or restores by a hardware breakpoint. The bit in DR6 that says "breakpoint
-0 was hit" stays set in every thread it did so with (x86-64: the processor and the kernel never
-clear it). GDB believes the bit: it takes any signal that the thread gets from then on for a
-hardware breakpoint that it has removed in the meantime, and does not stop. A crash would end the
-rank under the debugger unnoticed, and no interrupt would stop it (GDB 13, infrun.c,
-handle_signal_stop: "delayed hardware breakpoint/watchpoint trap, ignoring").
+CRIU stops the threads that it dumps or restores by a hardware breakpoint. In each of them, the bit
+in DR6 that says "breakpoint 0 was hit" stays set (x86-64: the processor and the kernel never clear
+it). GDB believes the bit: it takes any signal that the thread gets later for a hardware breakpoint
+that it has already removed, and does not stop. A crash would end the rank under the debugger
+unnoticed, and no interrupt would stop it (GDB 13, infrun.c, handle_signal_stop: "delayed hardware
+breakpoint/watchpoint trap, ignoring").
 
-Only the tracer can write the register, so that GDB does it itself, by ptrace(2).
+Only the tracer can write the register, so GDB does it, by ptrace(2).
 """
 
 from __future__ import annotations
@@ -27,6 +27,6 @@ if platform.machine() == 'x86_64':
 
 
 async def forget_hits(connection: Connection, deadline: Deadline) -> None:
-    """Call it whenever something else may have traced the process. GDB has read its own hits by the
-    time a rank is stopped."""
+    """Call this whenever another program may have traced the process. GDB has already read its own
+    hits when a rank is stopped."""
     await connection.console(f"python exec({_CODE!r}, {{}})", deadline)

@@ -1,7 +1,7 @@
-"""Which frame of a rank's stack a question is about: the user's choice, or else the program's.
+"""Select the frame that a question applies to: the user's choice, or else the program's.
 
-See gdbscripts/frames.py for which one that is. Commands that let a rank run (finish, return, until)
-are about where it is stopped, so about the innermost frame, unless the user has chosen one.
+gdbscripts/frames.py finds the program's frame. Commands that let a rank run (finish, return, until)
+apply to the place where it is stopped, the innermost frame, unless the user has chosen another.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from crdebug.gdbscripts.wire import Command
 
 
 async def at_program(target: Target, deadline: Deadline) -> None:
-    """Make the next questions to a stopped rank about the program's frame."""
+    """Make the next questions to a stopped rank apply to the program's frame."""
     if target.selection.by is SelectedBy.NOBODY and target.state is TargetState.STOPPED:
         with contextlib.suppress(GdbError):  # the question itself will report any error
             await target.mi(Command.PROGRAM_FRAME, deadline)
@@ -40,7 +40,7 @@ async def to_level(target: Target, level: int, deadline: Deadline) -> None:
 
 
 async def select(target: Target, move: str, deadline: Deadline) -> Frame:
-    """Choose the frame by a command of GDB's: ``frame 2``, ``up``, ``frame``; which that is."""
+    """Choose the frame by a GDB command: ``frame 2``, ``up``, ``frame``. Returns it."""
     await target.console(move, deadline)
     frame = (await target.mi("-stack-info-frame", deadline)).payload.tuple("frame")
     level = frame.number("level")
@@ -49,10 +49,10 @@ async def select(target: Target, move: str, deadline: Deadline) -> Frame:
 
 
 async def in_program(target: Target, stop: RankStopped, deadline: Deadline) -> RankStopped:
-    """A stop in crdebug's own code as one in the program, where it called that."""
+    """A stop in crdebug's own code as a stop at the program's call of it."""
     if stop.location is None or not is_inside(stop.location):
         return stop
-    with contextlib.suppress(CrdebugError):  # it can be told as it is
+    with contextlib.suppress(CrdebugError):  # report it as it is
         await at_program(target, deadline)
         target.stands(await target.location(deadline))
     return replace(stop, location=(target.last_stop or stop).location)

@@ -42,12 +42,12 @@ from crdebug.node.pipe import Pipe
 from crdebug.node.sigstop import LocalStopSignals, StopSignals
 
 _HELD = (TargetState.STOPPED, TargetState.RUNNING, TargetState.EXITED)
-_LOOK = 1.0  # seconds between two looks whether a process that runs was killed
-_END = 30.0  # seconds that a killed process may take to end: it may have much memory to give back
+_LOOK = 1.0  # seconds between two checks whether a running process was killed
+_END = 30.0  # seconds that a killed process may take to end: it may have much memory to free
 
 
 class GdbTarget(Kept):
-    """One rank under one GDB; see interface.Target for what its verbs promise.
+    """One rank under one GDB; `Target` says what its verbs promise.
 
     Made by `launch`, or around any Transport. The GDB outlives `detach`: its symbol tables and
     its breakpoints are there for the next `attach`, of the same rank in a new incarnation.
@@ -68,9 +68,9 @@ class GdbTarget(Kept):
         )
         self._stopper = Stopper(self._connection, self._tracker, signals or LocalStopSignals())
         self._keeper = Keeper(self._connection, self._tracker)
-        self._scripted = False  # crdebug's own scripts are in this GDB
+        self._scripted = False  # this GDB has loaded crdebug's scripts
         self._lent = False
-        self._moved = False  # it was moved from where GDB last saw it stop
+        self._moved = False  # the process was moved since GDB last saw it stop
         self._lock = asyncio.Lock()
 
     @classmethod
@@ -86,8 +86,8 @@ class GdbTarget(Kept):
     ) -> GdbTarget:
         """Start a GDB and wait until it answers.
 
-        scripts: files that this GDB sources (commands written for it).
-        Raises NotAvailable if it cannot be started, GdbDied if it does not stay.
+        scripts: files that this GDB sources.
+        Raises NotAvailable if it cannot be started, GdbDied if it ends at once.
         """
         pipe = await Pipe.start(command_line(gdb, scripts), environment=environment())
         target = cls(rank, pipe, subscriber=subscriber, signals=signals)
@@ -137,7 +137,7 @@ class GdbTarget(Kept):
         if (death := self._connection.death) is not None:
             raise GdbDied(death.problem, verb, death.status, ranks=self._ranks)
         if self._lent:
-            raise Refused(f"cannot {verb}: the rank is let go for a checkpoint", ranks=self._ranks)
+            raise Refused(f"cannot {verb}: a checkpoint is being taken", ranks=self._ranks)
         if self._tracker.state not in states:
             raise Refused(f"cannot {verb}: the rank is {self._tracker.word}", ranks=self._ranks)
 
@@ -169,10 +169,10 @@ class GdbTarget(Kept):
         return await self._acquire("-exec-run --start", deadline)
 
     async def attach(self, pid: int, deadline: Deadline) -> RankStopped:
-        """Take hold of a process and stop it; one that SIGSTOP had stopped runs on later."""
+        """Attach to a process and stop it. If SIGSTOP had stopped it, it still runs on later."""
         self._require("attach", TargetState.IDLE, TargetState.EXITED)
         if proc.has_lost_program(pid):
-            # GDB before 14 looks for it by its name only, and finds none, or a later one.
+            # GDB before 14 looks for it by name only, and finds no file, or a newer one.
             await self.mi(f"-file-exec-and-symbols /proc/{pid}/exe", deadline)
         return await self._acquire(f"-target-attach {pid}", deadline, pid)
 
@@ -195,7 +195,7 @@ class GdbTarget(Kept):
             return stop
 
     async def detach(self, deadline: Deadline, *, hold: bool = False) -> None:
-        """Take breakpoints out of the process and let it go; the GDB stays. See `Target`."""
+        """Remove breakpoints from the process and let it go; the GDB stays. See `Target`."""
         async with self._lock:
             await self._stand("detach", deadline)
             await self._put_before_calls(deadline)
@@ -244,7 +244,8 @@ class GdbTarget(Kept):
         self._tracker.end(detail)
 
     async def close(self, deadline: Deadline) -> None:
-        """End the GDB: what it attached to runs on, what it started is killed. Idempotent."""
+        """End the GDB. A process that it attached to runs on; one that it started is killed.
+        Idempotent."""
         self._tracker.quiet = True
         await self._connection.close(deadline)
 
@@ -271,7 +272,7 @@ class GdbTarget(Kept):
         async with self._lock:
             self._require(verb, TargetState.STOPPED)
             if await self._was_killed(deadline):
-                return  # which is the stop that this run ends with
+                return  # the kill counts as the stop that ends this run
             await self._stopper.settle(deadline)
             self._require(verb, TargetState.STOPPED)
             await self._put_before_calls(deadline)
@@ -280,21 +281,22 @@ class GdbTarget(Kept):
             await self._start_running(command, deadline)
 
     async def _was_killed(self, deadline: Deadline) -> bool:
-        """Was it killed while it was stopped? GDB does not check before it lets it run; a zombie
-        stays."""
+        """Was the process killed while it was stopped? GDB does not check before it lets it run,
+        and would leave a zombie."""
         if self._connection.death is not None:
             return self._tracker.state is TargetState.EXITED  # see Tracker.died
         pid, stands = self._tracker.pid, self._tracker.state is TargetState.STOPPED
         if pid is None or not (proc.is_killed(pid) or (stands and not proc.is_alive(pid))):
             return False
         await Deadline(_END).until(lambda: not proc.is_alive(pid), "its end", ranks=self._ranks)
-        with contextlib.suppress(GdbError):  # it may have seen it meanwhile
+        with contextlib.suppress(GdbError):  # GDB may have noticed meanwhile
             await self._connection.console("kill", deadline)
         self._tracker.end("SIGKILL")  # nothing else ends a process that is being traced
         return True
 
     async def _put_before_calls(self, deadline: Deadline) -> None:
-        """Stops end some system calls, unseen by the program: see rank_state.settle."""
+        """A stop ends some system calls, which the program must not notice; see
+        rank_state.settle."""
         if self._scripted:
             await self._connection.command(Command.SETTLE, deadline)
 
@@ -319,7 +321,7 @@ class GdbTarget(Kept):
             try:
                 return await Deadline(_LOOK).wait(self._tracker.stopped(), "a stop")
             except (DeadlineExpired, GdbError) as error:
-                # If it is killed just when it is to run, GDB may say nothing more.
+                # If it is killed just as GDB resumes it, GDB may say nothing more.
                 if not await self._was_killed(Deadline(_END)) and isinstance(error, GdbError):
                     raise
 
@@ -378,7 +380,7 @@ class GdbTarget(Kept):
         try:
             return await self._connection.console(command, deadline)
         except DeadlineExpired:
-            # A function that was called in the rank, or a Python script, may never return.
+            # A function called in the rank, or a Python script, may never return.
             self._connection.break_in()
             raise
         finally:

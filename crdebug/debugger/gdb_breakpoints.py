@@ -1,4 +1,4 @@
-"""How a GDB is asked for a breakpoint, a watchpoint or a catchpoint."""
+"""Set a breakpoint, a watchpoint or a catchpoint in a GDB."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _NUMBER = re.compile(r"^(.*[Ww]atchpoint|Catchpoint) (\d+)", re.M)
 async def insert(
     connection: Connection, rank: int, request: BreakpointRequest, deadline: Deadline
 ) -> Inserted:
-    """Pending if the location is not known yet. Raises GdbError; Refused for what the processor
-    cannot watch: GDB would run the rank instruction by instruction."""
+    """Set one; a breakpoint is pending if its location is not known yet. Raises GdbError; Refused
+    for memory that the processor cannot watch: GDB would run the rank instruction by
+    instruction."""
     if request.kind is PointKind.BREAK:
         return await _insert_breakpoint(connection, request, deadline)
     said = await connection.console(f"{request.kind.value} {request.location}", deadline)

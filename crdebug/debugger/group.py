@@ -33,7 +33,7 @@ from crdebug.debugger.target import (
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What is known about a rank before a debugger attaches."""
+    """A rank's host and program, known before a debugger attaches."""
 
     host: str = ""
     executable: str = ""
@@ -43,7 +43,9 @@ class Identity:
 class RankInfo:
     """One rank, for a list of them.
 
-    pid: None without a process.  state: one of TargetState's words.  location: None unless stopped.
+    pid: None without a process.
+    state: one of TargetState's words.
+    location: None unless stopped.
     """
 
     rank: int
@@ -57,13 +59,13 @@ class RankInfo:
 class TargetGroup:
     """Targets that are resumed and stopped together.
 
-    One running verb (resume, finish, run) at a time, a second one is refused; `interrupt` and all
-    questions may be asked meanwhile. Questions to many ranks go out at once, and the error of one
-    rank does not spoil the answers of others.
+    Only one running verb (resume, finish, run) at a time: a second one is refused. `interrupt` and
+    all questions are allowed meanwhile. Questions go to all ranks at once, and the error of one
+    rank does not spoil the answers of the others.
 
     settings: how long a stop and an answer may take.
     subscriber: gets every event of every rank, breakpoints by the user's numbers.
-    on_death: called with the rank and the process that a GDB left behind without being asked to.
+    on_death: called with the rank and its process when a GDB has died and left the process behind.
     """
 
     def __init__(
@@ -112,7 +114,7 @@ class TargetGroup:
             ) from None
 
     def info(self) -> tuple[RankInfo, ...]:
-        """One entry for each rank, by rank; asks no GDB, so that it works at any time."""
+        """One entry for each rank, by rank. Works at any time, because it asks no GDB."""
         return tuple(self._info(rank, target) for rank, target in self._targets.items())
 
     def _info(self, rank: int, target: Target) -> RankInfo:
@@ -132,8 +134,9 @@ class TargetGroup:
     async def ask(self, ranks: RankSet, question: Callable[[Target], Awaitable[T]]) -> Answers[T]:
         """Put one question to several ranks at once.
 
-        question: a coroutine function; its CrdebugErrors become the ranks' errors, anything
-        else is a fault of ours and is raised.  Raises BadInput for a rank that is not there.
+        question: a coroutine function. Its CrdebugErrors become the ranks' errors; any other
+        exception is a fault of ours and is raised.
+        Raises BadInput if there is no such rank.
         """
         return await ask([self[rank] for rank in ranks], question)
 
@@ -144,12 +147,12 @@ class TargetGroup:
         *,
         also_ended: bool = False,
     ) -> Answers[T]:
-        """`ask`, for what is in the ranks' memory and registers: see target.asking.look."""
+        """`ask`, for questions about the ranks' memory and registers; see questions.look."""
         targets = [self[rank] for rank in ranks]
         return await look(targets, question, self._command(), also_ended=also_ended)
 
     async def evaluate(self, ranks: RankSet, expression: str, format: str = "") -> Answers[str]:
-        """What print shows, on each rank."""
+        """The output of print, on each rank."""
         deadline = self._command()
         return await self.look(ranks, lambda each: each.evaluate(expression, deadline, format))
 
@@ -167,12 +170,12 @@ class TargetGroup:
         return await self.look(ranks, lambda each: each.select_thread(number, deadline))
 
     async def console(self, ranks: RankSet, command: str) -> Answers[str]:
-        """A command of GDB's command line, and what it printed."""
+        """The output of a command on GDB's command line."""
         deadline = self._command()
         return await self.ask(ranks, lambda each: each.console(command, deadline))
 
     async def keep_console(self, ranks: RankSet, command: str) -> Answers[str]:
-        """`console`, of a setting: GDBs that come later in the place of these get it too."""
+        """`console`, for a setting: GDBs that later replace these get it too."""
         answers = await self.console(ranks, command)
         for rank in answers.values:
             self._kept.setdefault(rank, []).append(command)
@@ -187,7 +190,7 @@ class TargetGroup:
         *,
         hold: bool = False,
     ) -> Answers[None]:
-        """Detach every rank (of `ranks`) that has a process. Ranks that run are refused.
+        """Detach every rank (of `ranks`) that has a process. Running ranks are refused.
 
         hold: see `Target.detach`.
         """
@@ -197,9 +200,9 @@ class TargetGroup:
         return await self.ask(chosen, lambda each: each.detach(limit, hold=hold))
 
     async def adopt(self, target: Target) -> tuple[Breakpoint, ...]:
-        """Put a target with a new GDB in the place of its rank's, and breakpoints into it.
+        """Replace a rank's target by one with a new GDB, and insert the breakpoints there.
 
-        The old target is not closed. Returns the breakpoints that the new GDB refused; their
+        Does not close the old target. Returns the breakpoints that the new GDB refused; their
         `problems` say why.
         """
         self._targets[target.rank] = target
@@ -214,7 +217,7 @@ class TargetGroup:
         return tuple(each for each in self.table.all() if target.rank in each.problems)
 
     async def close(self, deadline: Deadline | None = None) -> None:
-        """End every GDB. Raises the first error after all have been tried."""
+        """End every GDB. Tries all of them, then raises the first error."""
         limit = deadline or Deadline(self.settings.stop)
         outcomes = await asyncio.gather(
             *(each.close(limit) for each in self._targets.values()), return_exceptions=True
@@ -228,17 +231,18 @@ class TargetGroup:
     async def resume(self, ranks: RankSet) -> GroupStopped:
         """Run these ranks until one of them stops or ends; then stop the others.
 
-        Ranks that have ended are passed over. Raises Refused when a rank is not stopped, or when
-        none is alive; GdbDied or GdbError of a rank after all others have been stopped;
-        DeadlineExpired when ranks did not stop in time (they still run: `stop_all`).
+        Skips ranks that have ended. Raises Refused when a rank is not stopped, or when none is
+        alive; GdbDied or GdbError of a rank once all others have stopped; DeadlineExpired when
+        ranks did not stop in time (they still run: `stop_all`).
         If it is cancelled, the ranks run on.
         """
         return await self._go(ranks, "continue", lambda each: each.resume(self._command()))
 
     async def finish(self, ranks: RankSet, level: int = 0) -> GroupStopped:
-        """Until a frame of each rank returns (0 is the innermost), or one stops for another reason.
+        """Run until a frame of each rank returns (0 is the innermost), or until a rank stops for
+        another reason.
 
-        See `resume`. A run that needs the progress of a stopped rank lasts until `interrupt`.
+        See `resume`. If a rank waits for one that is stopped, this lasts until `interrupt`.
         """
         return await self._go(
             ranks, "finish", lambda each: each.finish(self._command(), level), StopReason.FINISH
@@ -251,8 +255,7 @@ class TargetGroup:
         *,
         together: bool = True,
     ) -> GroupStopped:
-        """Like `finish`, by any of these ways. together: if False, every rank runs to its own
-        stop."""
+        """Like `finish`, for any motion. together: if False, every rank runs to its own stop."""
         done = _of_reason(completed(motion)) if together else lambda stop: True
         return await self._go(
             ranks, motion.verb.value, lambda each: each.run(motion, self._command()), done
@@ -270,7 +273,8 @@ class TargetGroup:
             self._run.join(others, lambda each: each.resume(self._command()))
 
     async def gather(self, ranks: RankSet, number: int) -> GroupStopped:
-        """Run ranks until each has come to a breakpoint, or one stops for another reason."""
+        """Run ranks until each has come to this breakpoint, or until one stops for another
+        reason."""
 
         def there(stop: RankStopped) -> bool:
             told = self.table.translate(stop)
@@ -290,9 +294,9 @@ class TargetGroup:
         return await self._go(self.in_state(TargetState.STOPPED), "run", each)
 
     async def interrupt(self, ranks: RankSet | None = None, *, patience: int = 1) -> None:
-        """Ask the ranks of the pending verb to stop; it returns then. If none is, stop all ranks
-        (of `ranks`) that run. At any time. patience: how many times as long as usual ranks may
-        take to stop."""
+        """Ask the ranks of the running verb to stop, so that it returns. If there is none, stop all
+        running ranks (of `ranks`). Allowed at any time. patience: how many times as long as usual
+        ranks may take to stop."""
         if self._run is not None:
             self._run.ask_to_stop(patience * self.settings.stop)
         else:
@@ -305,7 +309,7 @@ class TargetGroup:
         deadline: Deadline | None = None,
         ranks: RankSet | None = None,
     ) -> Answers[RankStopped]:
-        """Stop every rank (of `ranks`) that runs, whoever let it run."""
+        """Stop every running rank (of `ranks`), whatever made it run."""
         limit = deadline or Deadline(self.settings.stop)
         chosen = self.running if ranks is None else self.running & ranks
         answers = await self.ask(chosen, lambda each: each.interrupt(limit, reason))
@@ -343,7 +347,7 @@ class TargetGroup:
         Raises GdbError when every rank refuses it.
         """
         for rank in ranks:
-            self[rank]  # a rank that is not there is an error before anything is inserted
+            self[rank]  # raises an error for an unknown rank before anything is inserted
         number = self.table.add(ranks, request).number
         errors = await self._insert(number, ranks)
         if errors and len(errors) == len(ranks):
@@ -355,7 +359,8 @@ class TargetGroup:
         return self.table.get(number)
 
     async def put_breakpoint(self, kept: Kept, ranks: RankSet) -> bool:
-        """Insert one of another session, with its number, on these ranks; did any accept it?"""
+        """Insert a breakpoint of another session, with its number, on these ranks. Did any of them
+        accept it?"""
         self.table.put(kept)
         if len(await self._insert(kept.number, ranks)) < len(ranks):
             return True
@@ -376,7 +381,7 @@ class TargetGroup:
         return errors
 
     async def delete_breakpoint(self, number: int) -> None:
-        """Raises BadInput for a number that is not there, GdbError if a rank keeps it."""
+        """Raises BadInput if there is no such number, GdbError if a rank keeps it."""
         numbers = self.table.gdb_numbers(number)
         answers = await self._delete(numbers)
         if answers.errors:
@@ -401,17 +406,17 @@ class TargetGroup:
         return await self.ask(RankSet.of(numbers), delete)
 
     async def enable_breakpoint(self, number: int, enabled: bool) -> None:
-        """Raises BadInput for a number that is not there."""
+        """Raises BadInput if there is no such number."""
         await self._change(number, f"-break-{'enable' if enabled else 'disable'} {{}}")
         self.table.change(number, enabled=enabled)
 
     async def set_condition(self, number: int, condition: str) -> None:
-        """An empty condition takes it away. Raises BadInput, or GdbError for a bad expression."""
+        """An empty condition removes it. Raises BadInput, or GdbError for a bad expression."""
         await self._change(number, f"-break-condition {{}} {condition}")
         self.table.change(number, condition=condition)
 
     async def ignore_hits(self, number: int, count: int) -> None:
-        """On each rank, the next `count` hits do not stop. Raises BadInput."""
+        """Make the next `count` hits on each rank not stop it. Raises BadInput."""
         await self._change(number, f"-break-after {{}} {count}")
         self.table.change(number, ignore=count)
 
@@ -424,7 +429,7 @@ class TargetGroup:
         for error in (await self.ask(RankSet.of(numbers), change)).errors.values():
             raise error
 
-    # ---- what the ranks tell ------------------------------------------------------------------
+    # ---- notices of the ranks -----------------------------------------------------------------
 
     def _notice(self, notice: Notice) -> None:
         match notice:

@@ -1,4 +1,4 @@
-"""One run of a group: from the moment its ranks are let go until all of them have stopped."""
+"""One run of a group: from the moment its ranks are resumed until all of them have stopped."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from crdebug.debugger.target import Target, TargetState
 class GroupRun:
     """Lets targets run, and stops all of them when one stops for a reason that ends the run.
 
-    start: makes one target run; returns once it does.
-    completed: is a stop one that counts as done for one rank, and ends the run only when all ranks
-    have come to it? None if every stop ends it.
+    start: makes one target run, and returns once it runs.
+    completed: does this stop complete one rank's part, so that it ends the run only when all ranks
+    have such a stop? None if every stop ends the run.
     stop_seconds: how long the others may take to stop.
     """
 
@@ -43,21 +43,21 @@ class GroupRun:
         self._fault: Exception | None = None  # a fault of ours: raised once all ranks have stopped
         self._along: dict[asyncio.Future[None], Target] = {}
         self._more = asyncio.Event()
-        self.changed = asyncio.get_running_loop().time()  # when a rank stopped last, or came along
+        self.changed = asyncio.get_running_loop().time()  # when a rank last stopped or joined
 
     def ask_to_stop(self, patience: float = 0.0) -> None:
-        """An interrupt. Idempotent; the run returns by itself. patience: how many seconds the ranks
-        may take to stop, if that is more than usual."""
+        """Interrupt the run, which then returns by itself. Idempotent. patience: how many seconds
+        the ranks may take to stop, if that is more than usual."""
         self._stop_seconds = max(self._stop_seconds, patience)
         self._asked.set()
 
     @property
     def pending(self) -> RankSet:
-        """The ranks that belong to it and are not done."""
+        """The ranks of this run that have not stopped."""
         return RankSet.of(rank for rank in self._started if rank not in self._stops)
 
     def join(self, targets: Sequence[Target], start: Callable[[Target], Awaitable[None]]) -> None:
-        """Have other ranks run along until this run is over."""
+        """Make other ranks run along until this run is over."""
         for each in targets:
             self._alive.append(each)
             self._started[each.rank] = asyncio.Event()
@@ -111,7 +111,7 @@ class GroupRun:
         return self._result()
 
     async def _one(self, target: Target, start: Callable[[Target], Awaitable[None]]) -> None:
-        """One rank's run; how it ended is noted, not raised."""
+        """One rank's run. Notes its stop or error, and raises nothing."""
         try:
             try:
                 await start(target)
@@ -136,7 +136,7 @@ class GroupRun:
             more.cancel()
 
     def _is_over(self) -> bool:
-        """Whether a rank stopped for a reason that ends the run, or failed."""
+        """Has a rank failed, or stopped for a reason that ends the run?"""
         return bool(self._errors or self._fault) or any(
             not self._completed(stop) for stop in self._stops.values()
         )
@@ -146,7 +146,7 @@ class GroupRun:
         await asyncio.gather(*(self._stop_one(each, reason, deadline) for each in followers))
 
     async def _stop_one(self, target: Target, reason: StopReason, deadline: Deadline) -> None:
-        # A rank that has not been let go yet cannot be interrupted; it will be in a moment.
+        # A rank that does not run yet cannot be interrupted, but it will run in a moment.
         try:
             await deadline.wait(
                 self._started[target.rank].wait(),
@@ -159,7 +159,7 @@ class GroupRun:
             self._errors.setdefault(target.rank, error)
 
     def _raise_first_error(self) -> None:
-        """The gravest kind first, with all the ranks that report the same."""
+        """Raise an error of the gravest kind, with all the ranks that report the same."""
         if self._fault is not None:
             raise self._fault
         if not self._errors:

@@ -1,4 +1,4 @@
-"""Expressions of crdebug's own: the language of the frame is the user's, and may have no casts."""
+"""Evaluate crdebug's own expressions in C: the frame's language may not have casts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from crdebug.debugger.target import Target
 
 
 async def number_in_c(target: Target, expression: str, deadline: Deadline, option: str = "") -> int:
-    """Its value. option: of MI, like ``--thread 2``. Raises GdbError."""
+    """The value of an expression. option: of MI, like ``--thread 2``. Raises GdbError."""
     command = f'-data-evaluate-expression {option} --language c "(unsigned long)({expression})"'
-    # 'set output-radix' is the user's too
+    # the user may have set output-radix
     return (await target.mi(command, deadline)).payload.number("value", base=0)

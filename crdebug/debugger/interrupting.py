@@ -1,27 +1,28 @@
-"""Interrupting a rank so that nothing of the interrupt is left for later.
+"""Interrupt a rank so that nothing of the interrupt remains for later.
 
-GDB's own -exec-interrupt sends SIGINT, which a process may block, catch or wait for. So the node
-sends SIGSTOP, GDB is told to stop for it, and never to pass it on to the program.
+GDB's own -exec-interrupt sends SIGINT, which a process may block, catch or wait for. So we send
+SIGSTOP, and have GDB stop for it, but never pass it on to the program.
 
-A rank may stop for a reason of its own at that very moment. Where is the SIGSTOP then?
+A rank may stop for a reason of its own at that very moment. Then the SIGSTOP is in one of two
+places:
 
-1. Held back inside GDB, as the event of a thread that was not the one to be reported. GDB drops
-   it when it lets the rank run or go, because at all times but those of an interrupt it is told to
-   ignore SIGSTOP.
-2. Queued in the kernel, for the process (ours) or for a thread (one of GDB's own, by which it stops
-   threads; or ours was taken in its stead, gdb/linux-nat.c, stop_wait_callback). A detach would
-   deliver it, and stop the program; GDB itself would drop one of its own kind by sending SIGCONT,
-   which the program may see. So it is taken out while the rank is stopped: one thread alone is let
-   run into it, with one more queued for the process after it. A thread takes its own queue first,
-   then the process's, and both before any instruction (kernel/signal.c, get_signal). If GDB takes
-   the first for one of its own and says nothing, it reports the second: the thread cannot run on.
-   The thread blocks all other signals meanwhile: of those in its queue the lowest would come first.
-   And a signal that it has stopped at is not delivered meanwhile, but when it goes on, with all of
-   its siginfo (kernel/signal.c, ptrace_signal; GDB manual, "Signaling"). Without crdebug's scripts,
-   as in some tests, neither of these holds.
+1. Inside GDB, as the event of a thread that GDB did not choose to report. GDB drops it when it
+   resumes the rank or lets it go, because except during an interrupt it ignores SIGSTOP.
+2. In a queue in the kernel: of the process (ours), or of a thread (one of GDB's own, by which it
+   stops threads; it may have taken ours instead, gdb/linux-nat.c, stop_wait_callback). A detach
+   would deliver it, and stop the program; GDB itself would drop one of its own by sending SIGCONT,
+   which the program may see. So we take it out while the rank is stopped: we run one thread alone
+   into it, with one more queued for the process after it. A thread takes signals from its own queue
+   first, then from the process's, and both before any instruction (kernel/signal.c, get_signal). If
+   GDB takes the first for one of its own and says nothing, it reports the second, so the thread
+   cannot run on. Meanwhile the thread blocks all other signals, because the lowest number in its
+   queue would come first. And a signal at which it had stopped is delivered only when it goes on,
+   with all of its siginfo (kernel/signal.c, ptrace_signal; GDB manual, "Signaling"). Without
+   crdebug's scripts, as in some tests, neither of these holds.
 
-That ours are queued for the process and GDB's for threads matters also for the interrupt itself:
-the kernel keeps one SIGSTOP in a queue, so in the same queue ours could be lost in one of GDB's.
+It also matters for the interrupt itself that ours are queued for the process and GDB's for threads:
+the kernel keeps only one SIGSTOP in a queue, so in the same queue ours could merge with one of
+GDB's.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ from crdebug.mi.records import quote
 from crdebug.node import proc
 from crdebug.node.sigstop import PendingStops, StopSignals
 
-# More rounds would mean that somebody else keeps sending SIGSTOP.
+# More rounds would mean that some other process keeps sending SIGSTOP.
 _ROUNDS = 16
-# A SIGCONT from anywhere removes every queued SIGSTOP: look again after so many seconds.
+# A SIGCONT from anywhere removes every queued SIGSTOP: send another after so many seconds.
 _LOST_AFTER = 1.0
-_LOOK = 0.5  # seconds; longer than GDB takes to tell of a process that has ended
+_LOOK = 0.5  # seconds; longer than GDB takes to report the end of a process
 
 
 class Stopper:
@@ -61,7 +62,7 @@ class Stopper:
     async def stop(self, reason: StopReason, deadline: Deadline) -> None:
         """Stop the rank if it runs, and `settle`. A stop by SIGSTOP counts as `reason`.
 
-        Raises ProcessLookupError, or GdbError, when somebody has killed it.
+        Raises ProcessLookupError or GdbError if it was killed.
         """
         if self._tracker.state is TargetState.RUNNING:
             self._tracker.asked = reason
@@ -73,8 +74,8 @@ class Stopper:
     async def first_stop(self, pid: int) -> RankStopped:
         """The stop after an attach to a process, or after a start (0).
 
-        GDB may answer an attach, and then say nothing at all of a process that was killed
-        meanwhile. Raises GdbError.
+        GDB may answer an attach, but never report that the process was killed meanwhile. Then this
+        raises GdbError.
         """
         stop = asyncio.ensure_future(self._tracker.stopped())
         try:
@@ -89,31 +90,31 @@ class Stopper:
             stop.cancel()
 
     async def settle_attach(self, deadline: Deadline) -> None:
-        """After an attach: end job control's stop, if the process was in one.
+        """After an attach: end the process's group-stop (job control), if it was in one.
 
         Such a process runs under GDB all the same, but the kernel remembers the stop, shows it
-        nowhere, and falls back into it when the process is let go (ptrace(2), "Group-stop").
-        Whether it is in one cannot be told before the attach either: it may be on its way.
+        nowhere, and stops the process again when GDB lets it go (ptrace(2), "Group-stop"). We
+        cannot see that before the attach either: the stop may be pending.
         """
-        # SIGCONT must not take away what GDB still waits for: it would take the next for it.
+        # SIGCONT must not remove a SIGSTOP that GDB still waits for: it would take the next for it.
         await self.settle_anew(deadline)
         if self._tracker.pid is not None:
             self._signals.lift_stop(self._tracker.pid)
             await self.settle_anew(deadline)
 
     def leave_stopped(self) -> None:
-        """Leave a SIGSTOP behind, for the moment when the stopped process is let go."""
+        """Queue a SIGSTOP, so that the stopped process stays stopped when GDB lets it go."""
         if self._tracker.pid is not None:
             self._signals.send_stop(self._tracker.pid)
 
     async def settle_anew(self, deadline: Deadline) -> None:
-        """`settle`, though nobody has interrupted the rank: GDB itself sends SIGSTOP, too."""
+        """`settle` even though nobody has interrupted the rank: GDB itself sends SIGSTOP, too."""
         self._unsettled = True
         await self.settle(deadline)
 
     async def stop_here(self, deadline: Deadline) -> None:
-        """Let GDB see the stopped rank stop where it is, by a SIGSTOP that comes before any
-        instruction."""
+        """Make GDB see the stopped rank stop at its present place, by a SIGSTOP that comes before
+        any instruction."""
         if self._tracker.pid is not None:
             self._signals.send_stop(self._tracker.pid)
             await self.settle_anew(deadline)
@@ -128,7 +129,7 @@ class Stopper:
             self._tracker.asked = None
 
     def _send(self) -> None:
-        # It may have stopped while GDB took note; then nothing is sent, and nothing left behind.
+        # If it stopped while GDB handled the command, we send nothing, and so leave nothing behind.
         pid = self._tracker.pid
         if self._tracker.state is TargetState.RUNNING and pid is not None:
             self._unsettled = self._signals.send_stop(pid) or self._unsettled
@@ -179,20 +180,19 @@ class Stopper:
             try:
                 await self._run_alone(pending.threads, standing, deadline)
             except ProcessLookupError:
-                return  # the next look at the rank will tell
+                return  # the next look at the rank will show it
             except GdbError:
                 if self._pending():
                     raise
                 return  # the same
-        raise Refused("somebody keeps sending SIGSTOP to the rank", ranks=self._tracker.ranks)
+        raise Refused("another process keeps sending it SIGSTOP", ranks=self._tracker.ranks)
 
     async def _run_alone(
         self, lwps: tuple[int, ...], standing: dict[str, str], deadline: Deadline
     ) -> None:
-        """Let one thread, of `lwps` if there are any, run into the SIGSTOP that awaits it.
+        """Run one thread, of `lwps` if there are any, into the SIGSTOP that is queued for it.
 
-        standing: threads that have stopped at a signal, and at which, as reported since the rank
-        ran.
+        standing: threads that have stopped at a signal since the rank ran, and at which.
         """
         mi, tracker = self._connection.command, self._tracker
         listing, setting = await asyncio.gather(
@@ -238,7 +238,7 @@ class Stopper:
 
     async def _queue(self, thread: str, signal: str, deadline: Deadline) -> None:
         """Make GDB give the thread this signal when it goes on, 0 for none."""
-        # GDB refuses to queue a signal that it is not to pass to the program anyway.
+        # GDB refuses to queue a signal that it does not pass to the program anyway.
         words = f"thread apply {thread} queue-signal {signal}"
         await self._heedless(f"-interpreter-exec console {quote(words)}", deadline)
 
@@ -255,10 +255,10 @@ class Stopper:
             await self._connection.command(f"-thread-select {selected}", deadline)
             self._tracker.restore(own)
         else:
-            # GDB had kept another event of that thread back: it counts, and comes last.
+            # GDB had held back another event of that thread: it counts, and comes last.
             self._tracker.tell(stop)
 
 
 def _is_own_signal(stop: RankStopped) -> bool:
-    """Did a thread stop because it gets a signal (but not a SIGSTOP)?"""
+    """Did a thread stop because it gets a signal other than SIGSTOP?"""
     return stop.reason is StopReason.SIGNAL and not mi_values.is_stop_signal(stop)

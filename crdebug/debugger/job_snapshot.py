@@ -1,12 +1,13 @@
-"""Snapshots of all ranks of a job at once, held by their GDBs; and all of them back.
+"""Snapshots of all ranks of a job at once, held by their GDBs.
 
-Memory that ranks share is kept by the lowest rank that maps it for writing. What a process outside
-the ranks (the launcher) may write too cannot be taken back under it: it has to be as it was.
+The lowest rank that maps shared memory for writing keeps it. We cannot put back memory that a
+process outside the ranks (the launcher) may write too: it must be unchanged.
 
-What ranks have sent each other and not received yet is in the kernel, and would be lost, or come
-twice: with anything in a socket or a pipe neither `keep` nor `put_back` is possible. What they have
-written to files, terminals, or pipes that lead out of the job stays written: a job that is put back
-writes it again as it runs on. What has come from outside in the meantime (standard input,
+Data that ranks have sent each other and not received yet is in the kernel, and would be lost, or
+come twice: neither `keep` nor `put_back` is possible while there is anything in a socket or a pipe.
+Data that ranks have written to terminals, or to pipes that lead out of the job, stays written: a
+job that is put back writes it again as it runs on. (Regular files go back, see
+gdbscripts/snapshot/files.py.) Data that has come from outside in the meantime (standard input,
 messages of the launcher) was received, and does not come again.
 """
 
@@ -25,14 +26,14 @@ from crdebug.debugger.group import TargetGroup
 from crdebug.debugger.target import KeptInfo, Target, TargetState
 from crdebug.node import in_flight, proc, sharing
 
-_LOG = "/run/crdebug/time/"  # what is recorded of a run stays recorded
-_SHARE_TO_COPY = 4  # of the memory that is free, one part in so many, for all ranks together
+_LOG = "/run/crdebug/time/"  # the record of a run stays as it is
+_SHARE_TO_COPY = 4  # copies of all ranks take at most one part in so many of the free memory
 _SHARED_MEMORY = ("/dev/shm/", "/dev/zero")
 
 
 @dataclass(frozen=True, slots=True)
 class KeptJob:
-    """A snapshot of all ranks. ranks: by rank, what its part takes."""
+    """A snapshot of all ranks. ranks: by rank, the size of its part."""
 
     name: str
     ranks: Mapping[int, KeptInfo]
@@ -43,12 +44,12 @@ class KeptJob:
 
     @property
     def changed(self) -> int:
-        """What no snapshot before it shares: about what the memory of all GDBs grew by."""
+        """The memory that it shares with no earlier snapshot: about as much as it takes."""
         return sum(each.changed for each in self.ranks.values())
 
     @property
     def changed_most(self) -> int:
-        """Of the rank that has changed most."""
+        """`changed` of the rank that has changed most."""
         return max((each.changed for each in self.ranks.values()), default=0)
 
     @property
@@ -58,7 +59,7 @@ class KeptJob:
 
 
 class Snapshots:
-    """The snapshots of a job's ranks. Verbs must not overlap; every rank has to be stopped."""
+    """The snapshots of a job's ranks. Verbs must not overlap, and every rank must be stopped."""
 
     def __init__(self, group: TargetGroup) -> None:
         self._group = group
@@ -66,11 +67,11 @@ class Snapshots:
 
     @property
     def kept(self) -> tuple[KeptJob, ...]:
-        """The oldest first. Whether one can still be put back, `obstacles` tells."""
+        """The oldest first. `obstacles` says whether one can still be put back."""
         return tuple(self._kept.values())
 
     async def keep(self, name: str, deadline: Deadline) -> KeptJob:
-        """Keep all ranks as they are, under a name; one of that name is replaced.
+        """Take a snapshot of all ranks, under a name; it replaces one of that name.
 
         Raises Refused, with nothing kept, when something is in flight or a rank cannot be kept.
         """
@@ -96,13 +97,13 @@ class Snapshots:
         return self._kept[name]
 
     def has(self, name: str) -> bool:
-        """Do all ranks have it still? A checkpoint ends frozen ones."""
+        """Do all ranks still have it? A checkpoint ends frozen ones."""
         return name in self._kept and all(
             self._group[rank].has_kept(name) for rank in self._group.ranks
         )
 
     async def obstacles(self, name: str, deadline: Deadline) -> tuple[str, ...]:
-        """Why `put_back` would be refused now, as lines that name the rank; empty if it would not.
+        """The reasons why `put_back` would be refused now, each with the rank; empty if none.
 
         Raises BadInput if there is no snapshot of that name.
         """
@@ -131,10 +132,11 @@ class Snapshots:
     ) -> None:
         """Make all ranks what they were when the snapshot was kept.
 
-        around: the time in which ranks may be at different times. All of them are held then, also
-        if we and their GDBs die: by a SIGSTOP each, which is no part of what is put back.
-        Raises Refused, with nothing done, if any of them cannot be; GdbError when it fails
-        half-way: what is left of the job is of no use then.
+        around: a context for the time in which ranks may be at different moments of their history.
+        During that time each rank has a pending SIGSTOP, which putting back does not remove, so
+        that it stays stopped even if we and its GDB die.
+        Raises Refused, with nothing done, if a rank cannot be put back; GdbError when it fails
+        half-way: then the job cannot be used any more.
         """
         problems = await self.obstacles(name, deadline)
         if problems:
@@ -159,7 +161,7 @@ class Snapshots:
         return {name: sum(sizes.get(name, 0) for sizes in told) for name in self._kept}
 
     async def forget(self, name: str, deadline: Deadline) -> None:
-        """Give its memory back. Raises BadInput if there is no snapshot of that name."""
+        """Free its memory. Raises BadInput if there is no snapshot of that name."""
         self._require(name)
         del self._kept[name]
         await self._forget(name, deadline)
@@ -183,7 +185,7 @@ class Snapshots:
 
 
 async def _all(targets: Sequence[Target], do: Callable[[Target], Awaitable[object]]) -> None:
-    """A part of going back, by all ranks at once. Raises GdbError."""
+    """One step of going back, on all ranks at once. Raises GdbError."""
     done = await asyncio.gather(*map(do, targets), return_exceptions=True)
     failed = {
         target.rank: outcome
@@ -206,9 +208,9 @@ def _pids(targets: Iterable[Target]) -> dict[int, int]:
 
 
 def _ranges(pids: Mapping[int, int]) -> dict[int, tuple[str, ...]]:
-    """By rank, the shared mappings that it keeps, as gdbscripts/snapshot/commands.py wants them.
+    """By rank, the shared mappings that it keeps, as arguments of -crdebug-keep.
 
-    Raises Refused when a rank shares memory with a device, which is not to be read or written.
+    Raises Refused when a rank maps memory of a device, which we must not read or write.
     """
     ours = set(pids.values())
     everybody = proc.processes_in_namespace_of(next(iter(pids.values())))
@@ -233,7 +235,7 @@ def _ranges(pids: Mapping[int, int]) -> dict[int, tuple[str, ...]]:
 
 
 def _in_flight(pids: Mapping[int, int]) -> tuple[str, ...]:
-    """What lies in sockets and pipes of the ranks, as lines."""
+    """The contents of the ranks' sockets and pipes, as lines."""
     try:
         return tuple(
             f"rank {rank}: {channel}"

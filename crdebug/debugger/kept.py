@@ -15,7 +15,7 @@ from crdebug.mi.records import MiTuple
 
 
 class Kept:
-    """The part of a GdbTarget that is about snapshots."""
+    """The part of a GdbTarget that handles snapshots."""
 
     _lock: asyncio.Lock
     _keeper: Keeper
@@ -59,7 +59,7 @@ class Kept:
     async def hold(self, deadline: Deadline) -> None:
         async with self._lock:
             await self._stand("hold", deadline)
-            await self._stopper.settle_anew(deadline)  # else GDB might take it back as it ends
+            await self._stopper.settle_anew(deadline)  # else GDB might undo it as it ends
             self._stopper.leave_stopped()
 
     async def put_memory_back(self, name: str, deadline: Deadline) -> None:

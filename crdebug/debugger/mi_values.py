@@ -1,7 +1,7 @@
-"""GDB's records as values of ours. Pure.
+"""Turn GDB's records into crdebug's values. Pure.
 
-Field names are those of the GDB manual, "GDB/MI Async Records", "GDB/MI Frame Information",
-"GDB/MI Breakpoint Information" and "GDB/MI Thread Information".
+The GDB manual defines the field names: "GDB/MI Async Records", "GDB/MI Frame Information", "GDB/MI
+Breakpoint Information" and "GDB/MI Thread Information".
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _REASONS: Mapping[str, StopReason] = {
 
 
 def stop(rank: int, record: MiTuple) -> RankStopped:
-    """A ``*stopped`` record. detail: of a FINISH the returned value, of an OTHER GDB's word."""
+    """A ``*stopped`` record. Its detail is the returned value for FINISH, GDB's word for OTHER."""
     word = _word(record)
     reason = _REASONS.get(word, StopReason.OTHER)
     detail, note = word, ""
@@ -52,7 +52,7 @@ def stop(rank: int, record: MiTuple) -> RankStopped:
         case StopReason.BREAKPOINT:
             detail = record.text("bkptno", "")
         case StopReason.CATCHPOINT:
-            # "catch load" tells no number
+            # "catch load" gives no number
             detail, note = record.text("bkptno", ""), _caught(word, record)
         case StopReason.WATCHPOINT:
             detail, note = _watchpoint(record)
@@ -79,8 +79,8 @@ def stop(rank: int, record: MiTuple) -> RankStopped:
 
 
 def _word(record: MiTuple) -> str:
-    """GDB's reason. It gives two when a step is over before it began: "signal-received", with
-    signal 0, which is none, and then "end-stepping-range"."""
+    """GDB's reason. It gives two when a step ends before it begins: "signal-received", with signal
+    0, which means no signal, and then "end-stepping-range"."""
     given = record.get("reason")
     if isinstance(given, MiList):
         return given.texts()[-1]
@@ -88,7 +88,7 @@ def _word(record: MiTuple) -> str:
 
 
 def _watchpoint(record: MiTuple) -> tuple[str, str]:
-    """Its number, and what became of the value."""
+    """Its number, and the change of the value as text."""
     for name in ("wpt", "hw-rwpt", "hw-awpt"):
         found = record.get(name)
         if isinstance(found, MiTuple):
@@ -120,7 +120,7 @@ def _caught(word: str, record: MiTuple) -> str:
 
 
 def location(frame: MiTuple) -> Location:
-    """A frame's, or a breakpoint location's, place."""
+    """The place of a frame, or of a breakpoint's location."""
     return Location(
         frame.number("addr", 0, 0),
         _function(frame),
@@ -132,10 +132,11 @@ def location(frame: MiTuple) -> Location:
 
 
 def _function(frame: MiTuple) -> str:
-    """For a breakpoint at a place without a line GDB gives the symbol: ``at="<write+4>"``."""
+    """The function's name. For a breakpoint without a source line GDB gives only the symbol:
+    ``at="<write+4>"``."""
     at = _SYMBOL.fullmatch(frame.text("at", ""))
     name = frame.text("func", "") or (at[1] if at else "")
-    return name.removeprefix("??")  # GDB's word for a function without a name
+    return name.removeprefix("??")  # for GDB, a function without a name
 
 
 def frame(entry: MiTuple, arguments: MiTuple) -> Frame:
@@ -145,7 +146,7 @@ def frame(entry: MiTuple, arguments: MiTuple) -> Frame:
 
 
 def frames(listing: MiTuple, arguments: MiTuple | None = None) -> tuple[Frame, ...]:
-    """From the answers of -stack-list-frames and, if it was asked, -stack-list-arguments."""
+    """From the answers of -stack-list-frames and perhaps -stack-list-arguments."""
     texts = _arguments(arguments) if arguments else {}
     return tuple(
         Frame(level, location(entry), texts.get(level, ""))
@@ -184,8 +185,8 @@ def threads(listing: MiTuple) -> tuple[ThreadInfo, ...]:
 
 
 def breakpoint_(record: MiTuple) -> Inserted:
-    """A ``bkpt`` tuple. A breakpoint at several places has a list of locations; those that are
-    disabled one by one are not reported (gdbscripts/frames.py, keep_out)."""
+    """A ``bkpt`` tuple. A breakpoint at several places has a list of locations; we leave out those
+    that are disabled individually (gdbscripts/frames.py, keep_out)."""
     places = record.list("locations").tuples() if "locations" in record else (record,)
     places = tuple(each for each in places if each is record or each.text("enabled", "y") == "y")
     return Inserted(
@@ -197,34 +198,35 @@ def breakpoint_(record: MiTuple) -> Inserted:
 
 
 def printed(text: str) -> str:
-    """The value in what print wrote: value history numbers differ from rank to rank."""
+    """The value in the output of print, without its number in the value history, which differs from
+    rank to rank."""
     found = _HISTORY.search(text)
     return (text[found.end() :] if found else text).rstrip("\n")
 
 
 def without_history(text: str) -> str:
-    """What a command wrote, without the numbers of values in GDB's history."""
+    """A command's output without numbers of GDB's value history."""
     return _HISTORY.sub("= ", text)
 
 
 def ending(console: str) -> str:
-    """The message of gdbscripts/endings.py about a rank that is about to end, or ""."""
-    # GDB may put the beginning of a message of its own in front of it, in the same record
+    """The message from gdbscripts/endings.py about a rank that is about to end, or ""."""
+    # GDB may put the beginning of its own message in front of it, in the same record
     return console.partition(ENDING)[2].partition("\n")[0].strip()
 
 
 def report(ending: str) -> str:
-    """The summary of a sanitizer's report, if that is what `ending` is about, or ""."""
+    """The summary of a sanitizer's report, if `ending` is one, or ""."""
     return ending.removeprefix(REPORT) if ending.startswith(REPORT) else ""
 
 
 def is_noise(log: str) -> bool:
-    """Whether a line of GDB's log says nothing new to a user.
+    """Is a line of GDB's log of no use to the user?
 
     Each rank's GDB would say why a breakpoint is pending. It announces a stop's source line that it
-    cannot show (GDB 14 and later: as a warning), and two things that are intended: the lack of
-    libthread_db (see startup), and a rank in a PID namespace of its own, whose threads it finds in
-    /proc by their numbers out here.
+    cannot show (GDB 14 and later: as a warning), and two intended conditions: libthread_db is
+    missing (see startup), and the rank is in a PID namespace of its own, where GDB finds the
+    threads in /proc by their numbers outside.
     """
     intended = (
         "Unable to find libthread_db",
@@ -237,5 +239,5 @@ def is_noise(log: str) -> bool:
 
 
 def is_stop_signal(stop: RankStopped) -> bool:
-    """Whether it came by SIGSTOP, which is how crdebug interrupts."""
+    """Is it a stop by SIGSTOP, which crdebug interrupts with?"""
     return stop.reason is StopReason.SIGNAL and stop.detail == "SIGSTOP"

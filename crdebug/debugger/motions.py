@@ -1,4 +1,4 @@
-"""Ways to let a rank run until it is done, and what GDB calls them."""
+"""The motions of a rank as GDB's commands."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def command(motion: Motion) -> str:
 
 
 def completed(motion: Motion) -> StopReason:
-    """The reason of a stop at which a rank is done."""
+    """The reason of the stop that completes a motion."""
     return StopReason.FINISH if motion.verb is Verb.FINISH else StopReason.STEP

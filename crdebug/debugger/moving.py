@@ -11,20 +11,20 @@ from crdebug.mi.records import quote
 
 
 async def return_(target: Target, value: str, deadline: Deadline) -> Location:
-    """Make the selected function return now, with a value ("": none); returns where the rank is
-    then."""
+    """Make the selected function return now, with a value ("": none). Returns the rank's new
+    place."""
     return await _move(target, _typed(f"return {value}".rstrip()), deadline)
 
 
 async def jump(target: Target, location: str, deadline: Deadline) -> Location:
-    """Move to a location of the same function; returns where that is."""
+    """Move to a location in the same function. Returns the rank's new place."""
     return await _move(target, f"{Command.JUMP} {location}", deadline)
 
 
 async def _move(target: Target, command: str, deadline: Deadline) -> Location:
     await at_innermost(target, deadline)
     await target.mi(command, deadline)
-    # a system call that the stop broke off is not repeated at the new place
+    # a system call that the stop interrupted must not be repeated at the new place
     await target.mi(_typed("set $orig_rax = -1"), deadline)
     location = await target.location(deadline)
     target.stands(location)

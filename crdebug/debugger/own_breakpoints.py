@@ -1,5 +1,5 @@
-"""Breakpoints and watchpoints of crdebug's own while history is run through, and the user's
-meanwhile; see gdbscripts/breakpoints.py."""
+"""crdebug's own breakpoints and watchpoints during a replay, and the user's meanwhile; see
+gdbscripts/breakpoints.py."""
 
 from __future__ import annotations
 
@@ -18,20 +18,23 @@ from crdebug.gdbscripts.wire import Command
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The user's, each hit of which stops for now. By GDB's numbers. ignored: how many hits are not
-    to stop. temporary: those that are to go when they are hit."""
+    """The counts of the user's breakpoints, while each hit stops. All by GDB's numbers.
+
+    ignored: how many hits should not stop.
+    temporary: those that should be deleted at a hit.
+    """
 
     ignored: Mapping[str, int]
     temporary: tuple[str, ...]
 
 
 async def switch_off(target: Target, deadline: Deadline) -> None:
-    """None of the user's breakpoints stops, or prints, until `switch_on`. May be nested."""
+    """Keep the user's breakpoints from stopping or printing, until `switch_on`. May be nested."""
     await target.mi(f"{Command.BREAKPOINTS} off", deadline)
 
 
 async def count_each(target: Target, deadline: Deadline) -> Counted:
-    """Every hit stops, and the user's counts do not change, until `switch_on`."""
+    """Make every hit stop, and leave the user's counts alone, until `switch_on`."""
     told = (await target.mi(f"{Command.BREAKPOINTS} count", deadline)).payload
     rows = told.list("ignored").tuples()
     ignored = {row.text("number"): row.number("left") for row in rows}
@@ -39,8 +42,7 @@ async def count_each(target: Target, deadline: Deadline) -> Counted:
 
 
 async def switch_on(target: Target, deadline: Deadline) -> tuple[str, ...]:
-    """Restore everything, except the breakpoints whose numbers are returned: GDB has deleted
-    those."""
+    """Restore everything. Returns the numbers of the breakpoints that GDB has deleted meanwhile."""
     told = (await target.mi(f"{Command.BREAKPOINTS} on", deadline)).payload
     return told.list("gone").texts() if "gone" in told else ()
 
@@ -55,8 +57,8 @@ async def ignore_hits(target: Target, number: str, hits: int, deadline: Deadline
 async def insert_at(
     target: Target, address: int, deadline: Deadline, *, sp: int | None = None, passages: int = 1
 ) -> str:
-    """Insert one that stops once, and is then deleted: when the address is reached for that time,
-    with that stack pointer (None: with any). Returns GDB's number."""
+    """Insert a breakpoint that stops once, at the given passage of the address with that stack
+    pointer (None: any), and is then deleted. Returns GDB's number."""
     condition = "" if sp is None else f'-c "$rsp == {sp}" '
     ignore = f"-i {passages - 1} " if passages > 1 else ""
     command = f"-break-insert --language c -t {condition}{ignore}*{address}"
@@ -64,8 +66,8 @@ async def insert_at(
 
 
 async def watch_memory(target: Target, address: int, size: int, deadline: Deadline) -> str:
-    """A watchpoint of so many bytes; returns GDB's number. Raises GdbError."""
-    # Not by the expression: 'watch -location' knows C only (GDB 13, seen in Fortran).
+    """Watch this many bytes; returns GDB's number of the watchpoint. Raises GdbError."""
+    # By address, because 'watch -location EXPRESSION' only works in C (GDB 13, seen in Fortran).
     there = f"*(char (*)[{size}]) {address:#x}"
     said = await target.console(f"with language c -- watch -location {there}", deadline)
     number = re.search(r"atchpoint (\d+):", said)
@@ -79,12 +81,12 @@ async def delete(target: Target, number: str, deadline: Deadline) -> None:
 
 
 async def delete_left(target: Target, number: str, deadline: Deadline) -> None:
-    """The same, of one that may be gone."""
+    """Delete a breakpoint that may be gone."""
     with contextlib.suppress(GdbError):
         await delete(target, number, deadline)
 
 
 async def numbers(target: Target, deadline: Deadline) -> set[str]:
-    """The numbers of all breakpoints, by GDB."""
+    """GDB's numbers of all breakpoints."""
     told = (await target.mi("-break-list", deadline)).payload
     return {row.text("number") for row in told.tuple("BreakpointTable").list("body").tuples()}

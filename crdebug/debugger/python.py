@@ -14,7 +14,7 @@ from crdebug.debugger.in_c import number_in_c
 from crdebug.debugger.target import Frame, Target
 from crdebug.node.python_stacks import PythonFrame, PythonThread, python_stacks
 
-# CPython's loop (Python/ceval.c); what its compiler made of it has a suffix.
+# CPython's loop (Python/ceval.c); compilers append suffixes to the name.
 _EVALUATES = re.compile(r"_?PyEval_EvalFrame(Default|Ex)\b")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+>")
 # The thread's own address, which is its pthread_self(3) (System V ABI, x86-64 TLS).
@@ -23,9 +23,9 @@ _SELF = "$fs_base"
 
 async def stack(target: Target, deadline: Deadline, *, both: bool = False) -> tuple[Frame, ...]:
     """The Python stack of the selected thread or, if that runs no Python, of the oldest one that
-    does; the innermost frame first. both: with the C frames between.
+    does; the innermost frame first. both: with the C frames in between.
 
-    Raises what `python_stacks` raises.
+    Raises the errors of `python_stacks`.
     """
     found = await _read(target, deadline, variables=1)
     if not both:
@@ -51,9 +51,9 @@ async def all_stacks(target: Target, deadline: Deadline, *, both: bool = False) 
 async def variables(
     target: Target, level: int, deadline: Deadline
 ) -> tuple[tuple[str, dict[str, str]], ...]:
-    """The same thread's functions from a level on, outwards, each with its local variables.
+    """The functions on the same stack from a level outwards, each with its local variables.
 
-    Raises Refused if there is none, and as `stack` does.
+    Raises Refused if there is none, and the errors of `stack`.
     """
     chosen = await _chosen(target, await _read(target, deadline, variables=3), deadline)
     if level >= len(chosen.frames):
@@ -69,7 +69,7 @@ _Found = dict[int, PythonThread]
 
 
 async def _read(target: Target, deadline: Deadline, *, variables: int = 0) -> _Found:
-    """By what pthread_self(3) is in each thread. The newest is the first (Python/pystate.c)."""
+    """Threads by their pthread_self(3). The newest is the first (Python/pystate.c)."""
     pid, ranks = target.pid, RankSet.of([target.rank])
     if pid is None:
         raise Refused(f"it has no Python stack: {target.state.value}", ranks=ranks)
@@ -90,7 +90,7 @@ def _oldest(found: _Found) -> PythonThread:
 
 
 async def _c_stacks(target: Target, deadline: Deadline) -> dict[int, tuple[Frame, ...]]:
-    """Of all threads, by what pthread_self(3) is there; without arguments."""
+    """The C stacks of all threads, by their pthread_self(3); without arguments."""
     stacks = await threads.stacks(target, deadline)
     numbers = [each.number for each in await target.threads(deadline)]
     selves = [await _self(target, deadline, f"--thread {n} --frame 0 ") for n in numbers]
@@ -105,7 +105,7 @@ async def _self(target: Target, deadline: Deadline, thread: str = "") -> int:
 
 
 def frames(found: Sequence[PythonFrame]) -> tuple[Frame, ...]:
-    """As frames, by Python's own levels."""
+    """Python's frames as `Frame`, with Python's own levels."""
     return tuple(
         Frame(
             level,
@@ -118,15 +118,15 @@ def frames(found: Sequence[PythonFrame]) -> tuple[Frame, ...]:
 
 
 def _text(repr: str | None) -> str:
-    """Without the addresses of objects, which differ from rank to rank."""
+    """A value's text without the addresses of objects, which differ from rank to rank."""
     return "..." if repr is None else _ADDRESS.sub(">", repr)
 
 
 def interleaved(c: Sequence[Frame], python: PythonThread) -> tuple[Frame, ...]:
-    """Python's frames before the C frame that runs them, the innermost first.
+    """C's and Python's frames, innermost first, Python's before the C frame that runs them.
 
-    The outermost belong together: a run of the interpreter that has just been called has no frame
-    yet. Python's frames whose C frame cannot be told are at the end.
+    We assign them from the outermost on: an interpreter loop that has just been called has no
+    Python frame yet. Python's frames whose C frame is unknown are at the end.
     """
     groups: list[list[Frame]] = [[]]
     for frame, each in zip(frames(python.frames), python.frames, strict=True):

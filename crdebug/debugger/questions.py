@@ -18,8 +18,8 @@ V = TypeVar("V")
 
 
 async def ask(targets: Sequence[Target], question: Callable[[Target], Awaitable[T]]) -> Answers[T]:
-    """question: a coroutine function; its CrdebugErrors become the ranks' errors, anything else is
-    a fault of ours and is raised."""
+    """Ask all targets at once. question: a coroutine function. Its CrdebugErrors become the ranks'
+    errors; any other exception is a fault of ours and is raised."""
     results = await asyncio.gather(*(_outcome(question(target)) for target in targets))
     values: dict[int, T] = {}
     errors: dict[int, CrdebugError] = {}
@@ -38,11 +38,11 @@ async def look(
     *,
     also_ended: bool = False,
 ) -> Answers[T]:
-    """`ask`, for what is in the ranks' memory and registers. A rank that has ended is an error
-    (Ended): its GDB would answer from the executable file. See frames for which frame of the others
-    is asked about.
+    """`ask`, for questions about the ranks' memory and registers. A rank that has ended gets an
+    error (Ended), because its GDB would answer from the executable file. See frames.py for the
+    frame that the question applies to.
 
-    also_ended: the question is about the program's files only.
+    also_ended: ask ended ranks too, because the question is only about the program's files.
     """
 
     async def of_process(target: Target) -> T:
@@ -55,7 +55,7 @@ async def look(
 
 
 def _ended(target: Target) -> str:
-    """What became of a rank that has no process, as words to follow its number."""
+    """The end of a rank that has no process, as words that follow its number."""
     stop = target.last_stop
     if stop is not None and stop.reason is StopReason.EXITED:
         return f"exited with status {stop.detail or '0'}"

@@ -1,4 +1,4 @@
-"""The answers of crdebug's commands in a rank's GDB, typed; see gdbscripts/wire.py for their names.
+"""Typed answers of crdebug's commands in a rank's GDB; gdbscripts/wire.py has their names.
 
 Every question raises GdbError with GDB's own message, GdbDied, or DeadlineExpired.
 """
@@ -17,8 +17,11 @@ from crdebug.gdbscripts.wire import Command
 
 @dataclass(frozen=True, slots=True)
 class InMemory:
-    """Where an expression is. size: in bytes. outer: how many frames are above the one in which it
-    was asked for."""
+    """The place of an expression.
+
+    size: in bytes.
+    outer: counts the callers of the frame in which it was evaluated.
+    """
 
     address: int
     size: int
@@ -28,7 +31,7 @@ class InMemory:
 async def in_memory(
     target: Target, expression: str, deadline: Deadline, outer: int | None = None
 ) -> InMemory:
-    """outer: the frame to ask in, which is selected then; None: the selected one."""
+    """outer: the frame to evaluate in, which this selects; None: the selected one."""
     frame = "" if outer is None else f"--outer {outer} "
     found = (await target.mi(f"{Command.LIES} {frame}{expression}", deadline)).payload
     address = found.number("address", base=0)
@@ -41,7 +44,7 @@ async def symbol_at(target: Target, address: int, deadline: Deadline) -> str:
 
 
 async def line_place(target: Target, line: str, deadline: Deadline) -> tuple[str, int]:
-    """File and line of a line that is named without its file, like ``12`` or ``+3``."""
+    """The file and number of a line that is given without its file, like ``12`` or ``+3``."""
     found = (await target.mi(f"{Command.LINE} {line}", deadline)).payload
     return found.text("file"), found.number("line")
 
@@ -62,16 +65,19 @@ async def heed_endings(target: Target, heed: bool, offset: int, deadline: Deadli
 
 
 async def has_left_mpi(target: Target, deadline: Deadline) -> bool:
-    """Has it called MPI_Finalize, as far as that can be told?"""
+    """Is it known to have called MPI_Finalize?"""
     return bool((await target.mi(Command.LEFT_MPI, deadline)).payload.number("left"))
 
 
 @dataclass(frozen=True, slots=True)
 class TimedWait:
-    """A thread that waits in a system call for a limited time, and makes it again as it goes on.
+    """A thread that waits in a system call for a limited time, and repeats the call when it goes
+    on.
 
-    place: the call as the program made it, equal for the same call. limit: in seconds. kept: after
-    a plain stop it waits only for the time that is left. leader: it is the main thread.
+    place: the call as the program made it, equal for the same call.
+    limit: in seconds.
+    kept: after a plain stop it waits only for the remaining time.
+    leader: it is the main thread.
     """
 
     tid: int

@@ -1,7 +1,7 @@
 """Snapshots of a stopped rank, held by its GDB; see gdbscripts/snapshot/commands.py.
 
 They last as long as the GDB holds the process: they end with it, and with a detach, a kill, and a
-restart, because what comes after is another process or one that has run on by itself.
+restart, because afterwards there is another process, or one that has run on without GDB.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from crdebug.node import proc
 
 
 class Keeper:
-    """The snapshots of one rank. Calls must not overlap, and the rank must be stopped: its owner
-    sees to both."""
+    """The snapshots of one rank. The owner makes sure that calls do not overlap, and that the rank
+    is stopped."""
 
     def __init__(self, connection: Connection, tracker: Tracker) -> None:
         self._connection = connection
         self._tracker = tracker
         self._stops: dict[str, RankStopped | None] = {}  # by snapshot: the last stop at the time
-        # its frozen copy, or 0, and how much memory it took
+        # by snapshot: its frozen copy's thread, or 0, and the memory that it took
         self._taken: dict[str, tuple[int, int]] = {}
 
     async def keep(
         self, name: str, ranges: Sequence[str], deadline: Deadline, most: int | None
     ) -> KeptInfo:
         if not name or name.split() != [name]:
-            raise BadInput(f"'{name}' is no name for a snapshot", ranks=self._tracker.ranks)
+            raise BadInput(f"'{name}' is not a name for a snapshot", ranks=self._tracker.ranks)
         bound = () if most is None else (f"{MOST}{most}",)
         command = " ".join((Command.KEEP, name, *bound, *ranges))
         told = (await self._connection.command(command, deadline)).payload
@@ -46,15 +46,15 @@ class Keeper:
         return name in self._stops
 
     def lent(self, told: MiTuple) -> None:
-        """The process was let go for a checkpoint, for which its GDB has ended all frozen copies.
-        told: what it still has."""
+        """The process was lent for a checkpoint, and its GDB has ended all frozen copies. told: the
+        snapshots that it still has."""
         rows = told.list("snapshots").tuples() if "snapshots" in told else ()
         left = {row.text("name"): row.number("bytes") for row in rows}
         self._stops = {name: stop for name, stop in self._stops.items() if name in left}
         self._taken = {name: (0, left[name]) for name in self._stops}
 
     def sizes(self) -> dict[str, int]:
-        """By snapshot, the bytes that only it holds; whatever the process does meanwhile."""
+        """By snapshot, the bytes that only it holds. Works whatever the process does meanwhile."""
         return {
             name: proc.memory_of_its_own(frozen) if frozen else copied
             for name, (frozen, copied) in self._taken.items()
@@ -67,7 +67,7 @@ class Keeper:
         return told.payload.list("problems").texts()
 
     async def put_back(self, name: str, deadline: Deadline) -> None:
-        """Make the process what it was. GDB does not know it yet, see `show`."""
+        """Make the process what it was. GDB does not notice until `show`."""
         self._require(name)
         told = (await self._connection.command(f"{Command.PUT_BACK} {name}", deadline)).payload
         problems = told.list("problems").texts()
@@ -77,7 +77,7 @@ class Keeper:
             )
 
     async def show(self, name: str, stop: RankStopped | None, deadline: Deadline) -> RankStopped:
-        """Have GDB see the process that was put back; it takes a SIGSTOP that holds it."""
+        """Make GDB see the process that was put back. This takes the SIGSTOP that holds it."""
         tracker = self._tracker
         await self._arrive(f"{Command.SHOW} {name}", deadline)
         then = stop or self._stops[name]
@@ -87,18 +87,18 @@ class Keeper:
         return await tracker.stopped()
 
     async def walk(self, command: str, deadline: Deadline) -> MiTuple:
-        """A command of gdbscripts/stepper, after which the thread may stand elsewhere."""
+        """A command of gdbscripts/stepper, which may leave the thread in another place."""
         told = (await self._connection.command(command, deadline)).payload
         await self._arrive("", deadline)
         return told
 
     async def _arrive(self, then: str, deadline: Deadline) -> None:
-        """Have GDB learn that the rank stands where it stands. then: a command that follows."""
+        """Let GDB learn where the rank is now. then: a command that follows."""
         command, tracker = self._connection.command, self._tracker
         quiet, tracker.quiet = tracker.quiet, True
         try:
             await command(Command.ARRIVE, deadline)
-            await deadline.wait(tracker.stopped(), "the rank to stand where it was")
+            await deadline.wait(tracker.stopped(), "the rank to stop where it was")
             if tracker.state is not TargetState.STOPPED:
                 raise self.ended()
             if then:
@@ -107,7 +107,7 @@ class Keeper:
             tracker.quiet = quiet
 
     def ended(self) -> Refused:
-        """The error for a process that has ended on the way."""
+        """The error for a process that has ended meanwhile."""
         return Refused("the rank has ended meanwhile", ranks=self._tracker.ranks)
 
     async def forget(self, name: str, deadline: Deadline) -> None:
@@ -116,7 +116,7 @@ class Keeper:
         del self._stops[name], self._taken[name]
 
     async def forget_all(self, deadline: Deadline) -> None:
-        """Asks nothing of GDB when there is none."""
+        """Forget all snapshots; without any, this sends nothing to GDB."""
         if self._stops:
             self._stops.clear()
             self._taken.clear()

@@ -1,7 +1,7 @@
 """The stacks of many ranks as one tree of calls. Pure.
 
-Stacks are merged from the outermost frame on, as STAT does (Arnold et al., Stack Trace Analysis for
-Large Scale Debugging, IPDPS 2007): where ranks part, the tree branches.
+We merge stacks from the outermost frame on, as STAT does (Arnold et al., Stack Trace Analysis for
+Large Scale Debugging, IPDPS 2007): the tree branches where the stacks begin to differ.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """Calls that some stacks have in common, up to where they part.
+    """Calls that some stacks have in common, up to where they begin to differ.
 
-    depth: 0 for a trunk.  parent: its place in the tree's branches; None for a trunk.
+    depth: 0 for a trunk.
+    parent: its place in the tree's branches; None for a trunk.
     frames: their names, outermost first; empty for stacks that end where others go on.
-    ranks: whose stacks.  count: how many stacks; more than ranks where ranks have threads.
+    ranks: the ranks with these stacks.
+    count: the number of stacks, which is larger than that of ranks if ranks have threads.
     """
 
     depth: int
@@ -34,11 +36,11 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class StackTree:
-    """Branches, each before those that begin at its end; among siblings, the one with most stacks
-    first.
+    """Branches, each before those that begin at its end; among siblings, the one with the most
+    stacks comes first.
 
-    threads: its stacks are those of all threads, not of a thread for each rank.
-    errors: who has no stack, and why.
+    threads: its stacks are those of all threads, not of one thread per rank.
+    errors: the ranks without a stack, and why.
     """
 
     branches: tuple[Branch, ...]
@@ -46,7 +48,7 @@ class StackTree:
     errors: tuple[tuple[RankSet, str], ...] = ()
 
     def leaves(self) -> tuple[Branch, ...]:
-        """Where stacks end: nothing branches off there."""
+        """The branches where stacks end: nothing branches off from them."""
         inner = {each.parent for each in self.branches}
         return tuple(b for at, b in enumerate(self.branches) if at not in inner)
 
@@ -65,9 +67,11 @@ def merge(
 ) -> tuple[Branch, ...]:
     """The branches of a tree.
 
-    stacks: by rank, one or several, innermost frame first.  depth: of the outermost frames only so
-    many; 0 is all.  Frames are equal if they are of the same function at the same line;
-    function_only: whatever their line.
+    Frames are equal if they are of the same function at the same line.
+
+    stacks: by rank, one or several, innermost frame first.
+    depth: take only so many of the outermost frames; 0 is all.
+    function_only: lines do not count.
     """
     names = _Names(function_only)
     found: dict[Path, list[int]] = {}
@@ -106,7 +110,7 @@ class _Names(dict[tuple[str, str, int], str]):
         return tuple(names[:depth] if depth else names)
 
     def _name(self, place: Location) -> str:
-        if not place.function:  # its name is made of the library, or the address
+        if not place.function:  # its name is the library, or the address
             return place.name
         key = (place.function, place.file, place.line)
         known = self.get(key)
@@ -116,7 +120,7 @@ class _Names(dict[tuple[str, str, int], str]):
 
 
 def _common(classes: Sequence[_Class], at: int) -> int:
-    """Up to where their paths are the same."""
+    """The length up to which their paths are the same."""
     first, *others = (each.path for each in classes)
     end = min(len(each.path) for each in classes)
     while at < end and all(other[at] == first[at] for other in others):

@@ -1,4 +1,4 @@
-"""How a GDB for a rank is started."""
+"""The command line and environment of a rank's GDB."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from pathlib import Path
 
 from crdebug.base.settings import cache_home
 
-# Settings that must hold before anything else happens ("-iex"), each with its reason.
+# Settings that must be in force before anything else happens ("-iex"), each with its reason.
 _SETTINGS = (
     "set mi-async on",  # GDB listens while its rank runs
     "set pagination off",
-    "set confirm off",  # nobody is there to answer
+    "set confirm off",  # nobody can answer
     "set width 0",
     "set height 0",
     "set style enabled off",
     "set print thread-events off",
     "set print entry-values no",  # only doubles the arguments in backtraces
-    # GDB runs outside the rank's PID namespace: libthread_db finds the thread ids of the inside in
-    # the rank's memory, and cannot match them with the LWPs that ptrace knows. (An empty search
-    # path would mean the default one.)
+    # GDB runs outside the rank's PID namespace: in the rank's memory libthread_db finds the thread
+    # ids inside the namespace, and cannot match them with the LWPs that ptrace knows. (An empty
+    # search path would mean the default one.)
     "set auto-load libthread-db off",
     "set libthread-db-search-path /dev/null",
-    # Files are read here, by the names that the rank knows; with the default, target:, GDB would
-    # fetch each over a helper process in the rank's mount namespace, at every attach.
+    # GDB reads files here, by the names that the rank knows; with the default, target:, it would
+    # fetch each through a helper process in the rank's mount namespace, at every attach.
     "set sysroot /",
     "set breakpoint pending on",
     "set debuginfod enabled off",
@@ -35,36 +35,38 @@ _SETTINGS = (
     "set displaced-stepping off",
     "set startup-with-shell off",
     "set history save off",
-    # A function called from GDB leaves no frame of its own behind if it is interrupted.
+    # If a function called from GDB is interrupted, it leaves no frame behind.
     "set unwindonsignal on",
     # An internal error ends GDB, and so becomes an error of ours, not a question.
     "maint set internal-error quit yes",
     "maint set internal-error corefile no",
-    # The stop that crdebug itself brings about; see gdb.GdbTarget.interrupt.
+    # The stop that crdebug itself causes; see gdb.GdbTarget.interrupt.
     "handle SIGSTOP nostop noprint nopass",
-    # Launchers send it before they end their ranks, and it would hide why they do so.
+    # Launchers send it before they end their ranks, and it would hide the reason.
     "handle SIGCONT nostop noprint pass",
 )
 
 
 def index_cache() -> Path:
-    """Where GDBs keep indexes of debug information; see gdbscripts/index_cache.py."""
+    """The directory in which GDBs keep indexes of debug information; see
+    gdbscripts/index_cache.py."""
     return cache_home() / "gdb-indexes"
 
 
 def unpacked_debug_files() -> Path:
-    """Where GDBs look first for separate debug files; see crdebug/acquire/debug_files.py."""
+    """The directory in which GDBs look first for separate debug files; see
+    crdebug/acquire/debug_files.py."""
     return cache_home() / "gdb-debug"
 
 
 def command_line(gdb: str, scripts: Sequence[Path] = ()) -> tuple[str, ...]:
-    """The argument vector. gdb: the program. scripts: sourced in this order."""
+    """The argument vector. gdb: the program. scripts: files to source, in this order."""
     return (gdb, "-nx", "-q", "--interpreter=mi3", *_options(scripts))
 
 
 def _options(scripts: Sequence[Path]) -> Iterator[str]:
-    # Every rank's GDB reads the libraries' debug information again at every attach; an index of it,
-    # once made, halves the time of an attach. A script switches it on.
+    # Every rank's GDB reads the libraries' debug information again at every attach; an index of it
+    # halves the time of an attach. A script switches the cache on.
     cached = (
         f"set index-cache directory {index_cache()}",
         # before the directories that this GDB was built with
@@ -78,6 +80,7 @@ def _options(scripts: Sequence[Path]) -> Iterator[str]:
 
 
 def environment() -> Mapping[str, str]:
-    """Ours, but with messages in English, and text in UTF-8 whatever the terminal's locale is."""
+    """Our environment, but with messages in English, and text in UTF-8 whatever the terminal's
+    locale."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("LC_")}
     return kept | {"LC_ALL": "C.UTF-8", "LANGUAGE": "C"}

@@ -1,7 +1,7 @@
-"""Reverse execution of one thread by the walker in its GDB; see gdbscripts/stepper/.
+"""Reverse execution of one thread by the stepper in its GDB; see gdbscripts/stepper/.
 
-Places are texts, see gdbscripts/wire.py. Every walk raises GdbError, of the kind
-ErrorKind.AT_ORIGIN where the thread stands at the origin already; it may stand elsewhere then.
+Places are texts, see gdbscripts/wire.py. Every walk raises GdbError: of the kind
+ErrorKind.AT_ORIGIN if the thread is at the origin already. The thread may be elsewhere then.
 """
 
 from __future__ import annotations
@@ -19,9 +19,14 @@ AT_ORIGIN = "-"  # as a place
 
 @dataclass(frozen=True, slots=True)
 class WalkOrigin:
-    """What walks start from. snapshot: its name. stop_at: address of the rank's clock's stop, and
-    stop: its value, to be there each time the snapshot is put back. hold: the address at which the
-    thread is held at its next MPI call. dead_end: it is known to crash after the origin."""
+    """The state from which walks start.
+
+    snapshot: its name.
+    stop_at: the address of `stop` in the rank's clock.
+    stop: the value to write there each time the snapshot is put back.
+    hold: the address at which the thread is held at its next MPI call.
+    dead_end: the thread is known to crash after the origin.
+    """
 
     snapshot: str
     stop_at: int
@@ -38,7 +43,10 @@ class WalkOrigin:
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """signalled: the thread was just before the signal whose handler begins at the place."""
+    """The place of a thread.
+
+    signalled: it was about to get the signal whose handler begins at the place.
+    """
 
     place: str
     signalled: bool
@@ -46,7 +54,10 @@ class Here:
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """exact: it is beyond doubt that this is the place."""
+    """A place that `meet` found.
+
+    exact: it is certain that this is the place.
+    """
 
     place: str
     exact: bool
@@ -54,21 +65,24 @@ class Met:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """The target lies before the origin: what to look for there, and the frame that it is about, ""
-    for any."""
+    """The target lies before the origin.
+
+    kind: the kind of target to look for there.
+    frame: the frame to look for it in; "" for any.
+    """
 
     kind: str
     frame: str
 
 
 async def load(target: Target, library: Path, deadline: Deadline) -> None:
-    """Before anything else. library: the compiled part."""
+    """Load the stepper, before anything else. library: its compiled part."""
     await target.console(LOAD_STEPPER, deadline)
     await target.mi(f"{Command.WALK_LIBRARY} {library}", deadline)
 
 
 async def here(target: Target, origin: WalkOrigin, deadline: Deadline) -> Here:
-    """Where the thread is, as a place."""
+    """The thread's place."""
     told = await _walk(target, Command.HERE, origin, "", deadline)
     return Here(told.text("place"), told.text("signalled") == "1")
 
@@ -80,7 +94,8 @@ async def go(target: Target, origin: WalkOrigin, place: str, deadline: Deadline)
 async def reverse(
     target: Target, origin: WalkOrigin, kind: str, frame: str, deadline: Deadline
 ) -> str | Earlier:
-    """Go back by stepi, nexti, step, next or finish, from a frame ("": the newest); the place."""
+    """Go back by stepi, nexti, step, next or finish, from a frame ("": the newest). Returns the
+    place."""
     option = f"--frame {frame} " if frame else ""
     told = await _walk(target, Command.REVERSE, origin, kind, deadline, option)
     if "before" not in told:
@@ -90,23 +105,23 @@ async def reverse(
 
 
 async def meet(target: Target, origin: WalkOrigin, state: str, deadline: Deadline) -> Met:
-    """Go to where the thread was in a state that `recall` gave."""
+    """Go to the place where the thread had a state that `recall` returned."""
     told = await _walk(target, Command.MEET, origin, f"{state} {origin.hold:x}", deadline)
     return Met(told.text("place"), told.text("exact") == "1")
 
 
 async def recall(target: Target, deadline: Deadline) -> str:
-    """The state by which the thread's stop is recognised."""
+    """The state by which `meet` recognises the thread's stop."""
     return (await target.mi(Command.RECALL, deadline)).payload.text("state")
 
 
 async def call_frame(target: Target, library: str, deadline: Deadline) -> str:
-    """The frame of the outermost function of a library that the thread is in."""
+    """The frame of the outermost function on the stack that belongs to a library."""
     return (await target.mi(f"{Command.CALL_FRAME} {library}", deadline)).payload.text("frame")
 
 
 async def refresh_watchpoints(target: Target, deadline: Deadline) -> None:
-    """Make watchpoints take the present values as the ones they have seen last."""
+    """Make watchpoints take the present values as those that they saw last."""
     await target.console(REFRESH_WATCHPOINTS, deadline)
 
 
@@ -118,6 +133,6 @@ async def _walk(
     deadline: Deadline,
     option: str = "",
 ) -> MiTuple:
-    # --frame behind another option: in front, it would be MI's own
+    # --frame after another option: as the first, it would be MI's own
     words = f"{command} {origin.options} {option}{origin.snapshot} {rest}"
     return await target.walk(words, deadline)

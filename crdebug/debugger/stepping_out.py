@@ -1,9 +1,9 @@
-"""Steps from code of which GDB does not know where its function begins and ends.
+"""Steps in code where GDB does not know the bounds of the function.
 
 GDB takes such a step through the whole function, if that has a name: "Single stepping until exit".
-The functions of a library without symbols in which a process waits for the kernel have none (in
-glibc from 2.41 on, below every call that is a cancellation point), and then GDB refuses the step
-(gdb/infcmd.c, prepare_one_step). So the step leads out of them, to the caller that has a name.
+In a library without symbols, the functions in which a process waits for the kernel have no name (in
+glibc from 2.41 on, below every call that is a cancellation point). There GDB refuses the step
+(gdb/infcmd.c, prepare_one_step). So our step leads out of them, to the nearest caller with a name.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from crdebug.debugger import mi_values
 from crdebug.mi.connection import Connection
 
 _REFUSED = "Cannot find bounds of current function"
-_DEPTH = 64  # of a caller with a name; in libraries it is a few frames away
+_DEPTH = 64  # frames up to a caller with a name, which usually takes few
 
 
 async def way_out(refused: GdbError, connection: Connection, deadline: Deadline) -> str:
-    """The command to use instead of one that was refused. Raises the refusal if there is none."""
+    """The command to use instead of a refused one. Raises the refusal if there is none."""
     if refused.problem != _REFUSED:
         raise refused
     stack = await connection.command(f"-stack-list-frames 0 {_DEPTH}", deadline)
@@ -38,5 +38,5 @@ async def finish(level: int, connection: Connection, deadline: Deadline) -> str:
 
 
 def goal(command: str) -> StopReason:
-    """The reason of a stop for which GDB gives none, by the command of the run."""
+    """The reason of a stop for which GDB gives none, judged by the command that began the run."""
     return StopReason.FINISH if command.startswith("-exec-finish") else StopReason.OTHER

@@ -14,7 +14,7 @@ from crdebug.mi.records import MiTuple, Result
 
 
 class TargetState(Enum):
-    """What a target's process does; the value is the word that users read."""
+    """The state of a target's process; the value is the word that users read."""
 
     IDLE = "no process"
     STOPPED = "stopped"
@@ -24,22 +24,22 @@ class TargetState(Enum):
 
 
 class SelectedBy(Enum):
-    """Who selected the frame that questions to a stopped rank are about."""
+    """How the frame was selected that questions to a stopped rank apply to."""
 
     NOBODY = "nobody"  # it is the innermost
     RULE = "rule"  # it is the program's; see frames.at_program
-    USER = "user"  # or a journey through history, to where the user wants to be
+    USER = "user"  # by the user, or by a journey through history to the user's place
 
 
 @dataclass(slots=True)
 class Selection:
-    """Of one rank, at its present stop."""
+    """The selection in one rank, at its present stop."""
 
     by: SelectedBy = SelectedBy.NOBODY
 
 
 class Verb(Enum):
-    """The ways of `Motion`; the value is the user's word for it."""
+    """The kinds of `Motion`; the value is the user's word for it."""
 
     STEP = "step"
     NEXT = "next"
@@ -52,9 +52,11 @@ class Verb(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Motion:
-    """A way to let a rank run until it is done. count: of lines or instructions, for the first
-    four.
-    location: of until, for which it may be empty, and advance."""
+    """A run of a rank that is complete at a certain stop.
+
+    count: lines or instructions, for the first four verbs.
+    location: for until, where it may be empty, and for advance.
+    """
 
     verb: Verb
     count: int = 1
@@ -63,8 +65,10 @@ class Motion:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame of a stack. level: 0 is the innermost. arguments: ``n=3, p=0x1000``.
+    """One frame of a stack.
 
+    level: 0 is the innermost.
+    arguments: ``n=3, p=0x1000``.
     python: it is a Python function; Python's frames have levels of their own.
     """
 
@@ -76,9 +80,12 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class ThreadInfo:
-    """One thread. number: GDB's. tid: the kernel's id (LWP). state: "stopped" or "running".
+    """One thread.
 
-    location: where its innermost frame is; None while it runs.
+    number: GDB's.
+    tid: the kernel's id (LWP).
+    location: its innermost frame's; None while it runs.
+    state: "stopped" or "running".
     """
 
     number: int
@@ -89,7 +96,7 @@ class ThreadInfo:
 
 
 class PointKind(Enum):
-    """What makes a rank stop; the value is GDB's command for it."""
+    """The kind of event that makes a rank stop; the value is GDB's command for it."""
 
     BREAK = "break"
     WATCH = "watch"  # a value changes
@@ -111,10 +118,11 @@ class PointKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BreakpointRequest:
-    """A request to a target to insert a breakpoint. location: as GDB reads it ("Linespec
-    Locations"); of a watchpoint the expression, of a catchpoint the event.
+    """A request to a target to insert a breakpoint.
 
-    ignore: hits that do not stop.
+    location: as GDB reads it ("Linespec Locations"); the expression of a watchpoint, the event of a
+    catchpoint.
+    ignore: the number of hits that do not stop.
     """
 
     location: str
@@ -127,10 +135,11 @@ class BreakpointRequest:
 
 @dataclass(frozen=True, slots=True)
 class Inserted:
-    """What one GDB made of a request.
+    """One GDB's breakpoint for a request.
 
-    gdb_number: its own number for it.  locations: where it is; empty while it is pending, and for
-    what has no place.  ignore: hits from now on that do not stop.
+    gdb_number: GDB's own number for it.
+    locations: its places; empty while it is pending, and for kinds that have none.
+    ignore: the number of further hits that do not stop.
     """
 
     gdb_number: int
@@ -149,7 +158,7 @@ class BreakpointChanged:
 
 @dataclass(frozen=True, slots=True)
 class BreakpointGone:
-    """GDB deleted a breakpoint, of itself (a temporary one) or on a typed command."""
+    """GDB deleted a breakpoint, by itself (a temporary one) or on a typed command."""
 
     rank: int
     gdb_number: int
@@ -157,7 +166,7 @@ class BreakpointGone:
 
 @dataclass(frozen=True, slots=True)
 class DebuggerDied:
-    """GDB ended by itself, or had to be killed, and its process goes on without it: perhaps with
+    """GDB ended by itself, or had to be killed. Its process goes on without it, perhaps with
     breakpoints in its code."""
 
     rank: int
@@ -165,14 +174,18 @@ class DebuggerDied:
 
 
 Notice = Event | BreakpointChanged | BreakpointGone | DebuggerDied
-"""What a target tells its subscriber; breakpoint numbers in it are GDB's own."""
+"""What a target's subscriber gets; breakpoint numbers in it are GDB's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptInfo:
-    """A snapshot. bytes: what it holds.  changed: how much of that it shares with no earlier
-    snapshot.  frozen: it is a frozen clone of the process, which takes no memory but for what
-    changes later; else a copy in the memory of the debugger."""
+    """A snapshot.
+
+    bytes: its size.
+    changed: the part of it that it shares with no earlier snapshot.
+    frozen: it is a frozen clone of the process, which takes memory only for pages that change
+    later; otherwise a copy in the debugger's memory.
+    """
 
     bytes: int
     changed: int
@@ -182,10 +195,10 @@ class KeptInfo:
 class Target(Protocol):
     """One rank under one debugger.
 
-    Verbs that change the process's state (attach, detach, resume, step, next, finish, kill) are
-    refused (`Refused`, with rank and state) in any but the right state. After `detach` no
-    breakpoint is left in the process's memory and nothing traces it. Every verb raises GdbError
-    with GDB's own message, GdbDied, or DeadlineExpired.
+    Verbs that change the process's state (attach, detach, resume, step, next, finish, kill) raise
+    `Refused`, with rank and state, in any but the right state. After `detach` the process's memory
+    has no breakpoints and nothing traces it. Every verb raises GdbError with GDB's own message,
+    GdbDied, or DeadlineExpired.
 
     Not thread-safe. One verb at a time, with one exception: `interrupt` may be called at any time.
     """
@@ -215,7 +228,7 @@ class Target(Protocol):
 
     @property
     def lent(self) -> bool:
-        """Is the process free of its debugger without the debugger's knowledge? See `lend`."""
+        """Is the process free of its debugger, without the debugger's knowledge? See `lend`."""
         ...
 
     @property
@@ -227,46 +240,48 @@ class Target(Protocol):
         ...
 
     async def attach(self, pid: int, deadline: Deadline) -> RankStopped:
-        """Take hold of a process and stop it.
+        """Attach to a process and stop it.
 
-        Also one that SIGSTOP had stopped: resume and detach let it run.
+        If SIGSTOP had stopped it, resume and detach still let it run.
         """
         ...
 
     async def detach(self, deadline: Deadline, *, hold: bool = False) -> None:
-        """Take breakpoints out and let the process go.
+        """Remove breakpoints and let the process go.
 
-        hold: it stays where it is all the same, stopped by SIGSTOP.
+        hold: it stays where it is even so, stopped by SIGSTOP.
         """
         ...
 
     async def lend(self, signal: int, deadline: Deadline) -> None:
-        """Let the process go as `detach` does, but without the debugger's noticing.
+        """Let the process go like `detach`, but behind the debugger's back.
 
-        signal: queued to the threads; taken first. Until `take_back` every other verb is refused.
+        signal: it is queued to the threads, which take it first. Until `take_back` every other verb
+        is refused.
         """
         ...
 
     async def take_back(self, deadline: Deadline) -> None:
-        """Hold it again. Raises GdbError when a thread has ended: the debugger is of no use
-        then."""
+        """Hold it again. Raises GdbError if a thread has ended: then this debugger cannot be used
+        any more."""
         ...
 
     async def walk_out(
         self, before: Sequence[Thread], selected: int, stop: RankStopped | None, deadline: Deadline
     ) -> None:
-        """Lead every thread from the waitpoint to where it was `before`; see
+        """Lead every thread from the waitpoint to its place `before`; see
         gdbscripts/checkpoint.py.
 
-        selected: TID of the thread to select, or 0. stop: what counts as the last stop from now
-        on; None for being where it comes out. Raises GdbError that names the threads that are
-        elsewhere.
+        selected: the TID of the thread to select, or 0.
+        stop: from now on this counts as the last stop; None for one at the place where the rank
+        comes out.
+        Raises a GdbError that names the threads that are elsewhere.
         """
         ...
 
     def mark_ended(self, detail: str | None) -> None:
-        """Note that the process has ended without the debugger's seeing it. None: it never held
-        it."""
+        """Note that the process has ended unseen by the debugger. None: it never held the
+        process."""
         ...
 
     async def resume(self, deadline: Deadline) -> None:
@@ -274,51 +289,51 @@ class Target(Protocol):
         ...
 
     async def step(self, count: int, deadline: Deadline) -> None:
-        """`count` source lines, into calls."""
+        """Step `count` source lines, into calls."""
         ...
 
     async def next(self, count: int, deadline: Deadline) -> None:
-        """`count` source lines, over calls."""
+        """Step `count` source lines, over calls."""
         ...
 
     async def finish(self, deadline: Deadline, level: int = 0) -> None:
-        """Until a frame returns; 0 is the innermost."""
+        """Run until a frame returns; 0 is the innermost."""
         ...
 
     async def run(self, motion: Motion, deadline: Deadline) -> None:
-        """Let it run until it is done; see `resume`."""
+        """Run until the motion is complete; see `resume`."""
         ...
 
     async def stopped(self) -> RankStopped:
         """The stop of the present or last run.
 
-        Without a deadline: a program may run for as long as it likes. Ends with the stop, the end
-        of the process, or GdbDied; `interrupt` brings it about.
+        Has no deadline: a program may run for as long as it likes. Ends with the stop, the end of
+        the process, or GdbDied; `interrupt` causes a stop.
         """
         ...
 
     async def interrupt(
         self, deadline: Deadline, reason: StopReason = StopReason.INTERRUPT
     ) -> RankStopped:
-        """Stop it if it runs. reason: what the stop counts as if it came by this interrupt.
+        """Stop it if it runs. reason: of the stop, if this interrupt caused it.
 
         A rank that stopped for a reason of its own meanwhile keeps that reason, and nothing of
-        the interrupt is left for later.
+        the interrupt remains for later.
         """
         ...
 
     async def arrive(self, deadline: Deadline) -> None:
-        """Let the debugger know where a process is that was moved: a breakpoint there then does not
-        stop it at once when it runs on."""
+        """Let the debugger know the new place of a process that was moved, so that a breakpoint
+        there does not stop it at once when it runs on."""
         ...
 
     async def settle(self, deadline: Deadline) -> None:
-        """Make sure that no SIGSTOP of the debugger's or ours is on its way to the stopped rank."""
+        """Make sure that no SIGSTOP of the debugger's or ours is pending in the stopped rank."""
         ...
 
     def stands(self, location: Location) -> None:
-        """Set the place that is shown for the stopped rank: that of the frame that counts for the
-        user, not of the innermost one."""
+        """Set the place to show for the stopped rank: that of the frame that matters to the user,
+        not of the innermost one."""
         ...
 
     async def evaluate(self, expression: str, deadline: Deadline, format: str = "") -> str:
@@ -334,15 +349,15 @@ class Target(Protocol):
         ...
 
     async def select_thread(self, number: int, deadline: Deadline) -> None:
-        """Select the thread that step, backtrace and evaluate are about."""
+        """Select the thread that step, backtrace and evaluate apply to."""
         ...
 
     async def location(self, deadline: Deadline) -> Location:
-        """Where the selected frame is."""
+        """The place of the selected frame."""
         ...
 
     async def console(self, command: str, deadline: Deadline) -> str:
-        """One command of GDB's command line, and what it printed."""
+        """The output of one command on GDB's command line."""
         ...
 
     async def mi(self, command: str, deadline: Deadline) -> Result:
@@ -362,10 +377,12 @@ class Target(Protocol):
     ) -> KeptInfo:
         """Take a snapshot of the stopped process, under a name, held by its debugger.
 
-        Registers and private memory; ranges: of which shared mappings the content is kept
-        too, see gdbscripts/snapshot/commands.py. most: how many bytes may be copied, where that is
-        the only way; a share of the free memory without it. It lasts until `forget`, `detach`, or
-        the process's end; a frozen one also until `lend`.
+        It has the registers and private memory, and lasts until `forget`, `detach`, or the
+        process's end; a frozen one at most until `lend`.
+
+        ranges: shared mappings whose content to keep too, see gdbscripts/snapshot/commands.py.
+        most: how many bytes may be copied if there is no other way; by default a share of the free
+        memory.
         """
         ...
 
@@ -374,32 +391,32 @@ class Target(Protocol):
         ...
 
     async def kept_sizes(self, deadline: Deadline) -> dict[str, int]:
-        """By snapshot, the bytes that only it holds now: about what forgetting it would free."""
+        """By snapshot, the bytes that only it holds now: about as much as forgetting it frees."""
         ...
 
     async def put_back_obstacles(self, name: str, deadline: Deadline) -> tuple[str, ...]:
-        """Why `put_memory_back` would be refused now; empty if it would not."""
+        """The reasons why `put_memory_back` would be refused now; empty if there are none."""
         ...
 
     async def hold(self, deadline: Deadline) -> None:
-        """Make the stopped process stay where it is even if its debugger ends and so lets it go: a
-        SIGSTOP is queued, until `show_put_back` takes it out."""
+        """Make the stopped process stay stopped even if its debugger ends and so lets it go: queue
+        a SIGSTOP, until `show_put_back` takes it out."""
         ...
 
     async def put_memory_back(self, name: str, deadline: Deadline) -> None:
-        """Bring the process back to a snapshot. Breakpoints stay as they are. Data that it wrote
-        meanwhile, to files and pipes, stays written.
+        """Bring the process back to a snapshot. Breakpoints stay as they are. Data that it wrote to
+        pipes and terminals meanwhile stays written.
 
-        Raises Refused, with nothing done, when the kernel's state of the process has changed;
-        GdbError when it fails half-way: the process cannot be used any more then.
+        Raises Refused, with nothing done, if the process's state in the kernel has changed;
+        GdbError if it fails half-way: then the process cannot be used any more.
         """
         ...
 
     async def show_put_back(
         self, name: str, deadline: Deadline, stop: RankStopped | None = None
     ) -> RankStopped:
-        """After `put_memory_back`: let its debugger see where it is. stop: what counts as its last
-        stop from now on; None for what did when the snapshot was kept. Returns it."""
+        """After `put_memory_back`: let the debugger see where the process is. stop: from now on
+        this counts as its last stop; None for the last stop at the snapshot. Returns it."""
         ...
 
     async def forget(self, name: str, deadline: Deadline) -> None:
@@ -407,8 +424,8 @@ class Target(Protocol):
         ...
 
     async def walk(self, command: str, deadline: Deadline) -> MiTuple:
-        """A command of gdbscripts/stepper, by debugger/stepper.py: the process may be elsewhere
-        then."""
+        """A command of gdbscripts/stepper, for debugger/stepper.py. It may leave the process in
+        another place."""
         ...
 
     async def kill(self, deadline: Deadline) -> None:
@@ -416,5 +433,5 @@ class Target(Protocol):
         ...
 
     async def close(self, deadline: Deadline) -> None:
-        """End the debugger. A process that was attached to runs on."""
+        """End the debugger. A process that it attached to runs on."""
         ...

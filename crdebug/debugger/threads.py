@@ -14,7 +14,7 @@ from crdebug.debugger.folding import folded
 from crdebug.debugger.target import Frame, Target, ThreadInfo
 
 Stacks = tuple[tuple[Frame, ...], ...]
-"""Of the threads of one rank, each innermost frame first."""
+"""The stacks of one rank's threads, each innermost frame first."""
 
 
 async def stacks(target: Target, deadline: Deadline) -> Stacks:
@@ -29,7 +29,7 @@ async def stacks(target: Target, deadline: Deadline) -> Stacks:
 async def backtraces(
     target: Target, numbers: tuple[int, ...] | None, limit: int, deadline: Deadline
 ) -> tuple[tuple[int, tuple[Frame, ...] | CrdebugError], ...]:
-    """The stacks of these threads, by GDB's numbers, with arguments; None: of all. At most `limit`
+    """The stacks of these threads (None: all), by GDB's numbers, with arguments. At most `limit`
     frames of each unless it is 0."""
     there = [each.number for each in await target.threads(deadline)]
     found: list[tuple[int, tuple[Frame, ...] | CrdebugError]] = []
@@ -48,8 +48,11 @@ async def backtraces(
 
 @dataclass(frozen=True, slots=True)
 class LibraryFrame:
-    """library: the path of the shared library that it is in; "" if it is in none, or GDB knows the
-    source."""
+    """A frame, and its library.
+
+    library: the path of the shared library that it is in; "" if it is in none, or if GDB knows the
+    source.
+    """
 
     level: int
     library: str
@@ -59,7 +62,7 @@ class LibraryFrame:
 async def library_frames(
     target: Target, number: int, deadline: Deadline
 ) -> tuple[LibraryFrame, ...]:
-    """The stack of a thread as GDB has it, crdebug's own frames included."""
+    """The stack of a thread as GDB has it, including crdebug's own frames."""
     told = (await target.mi(f"-stack-list-frames --thread {number}", deadline)).payload
     return tuple(
         LibraryFrame(each.number("level"), each.text("from", ""), mi_values.location(each))
@@ -68,7 +71,7 @@ async def library_frames(
 
 
 async def selected(target: Target, deadline: Deadline) -> tuple[ThreadInfo, ...]:
-    """The thread that commands are about, at its selected frame."""
+    """The thread that commands apply to, at its selected frame."""
     listing = (await target.mi("-thread-info", deadline)).payload
     number = listing.number("current-thread-id", 0)
     found = [each for each in mi_values.threads(listing) if each.number == number]
@@ -78,7 +81,7 @@ async def selected(target: Target, deadline: Deadline) -> tuple[ThreadInfo, ...]
 async def apply(
     target: Target, numbers: tuple[int, ...] | None, command: str, deadline: Deadline
 ) -> tuple[tuple[int, str | CrdebugError], ...]:
-    """GDB's output of a command for each of these threads, by GDB's numbers; None: for all."""
+    """GDB's output of a command for each of these threads (None: all), by GDB's numbers."""
     there = [each.number for each in await target.threads(deadline)]
     told: list[tuple[int, str | CrdebugError]] = []
     for number in sorted(there) if numbers is None else numbers:

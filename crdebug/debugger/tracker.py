@@ -1,4 +1,4 @@
-"""What GDB's records say about the process: its state, its stops, who waits for them."""
+"""Follow the process through GDB's records: its state, and its stops for those who await them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _ABORTED = "Command aborted."
 class Tracker:
     """Follows one process through its GDB's records.
 
-    Written only from the connection's reader and from `begin`, `withdraw` and `let_go`. All of it
-    happens in GDB's order, before any coroutine that waits for an answer runs on: a stop that comes
-    right after the answer is not missed.
+    Only the connection's reader and `begin`, `withdraw` and `let_go` write to it. They do so in
+    GDB's order, before any coroutine that waits for an answer runs on, so a stop that comes right
+    after the answer is not missed.
 
-    asked: what a stop by SIGSTOP counts as; None when crdebug did not ask for one.
-    quiet: while set, runs and stops are crdebug's own business and are not reported.
+    asked: the reason that a stop by SIGSTOP gets; None when crdebug did not ask for one.
+    quiet: while it is set, runs and stops are crdebug's own business and are not reported.
     """
 
     def __init__(self, rank: int, tell: Callable[[Notice], None]) -> None:
@@ -46,10 +46,10 @@ class Tracker:
         self.quiet = False
         self.selection = Selection()
         self.tell = tell
-        self.by_instructions = False  # is the run one of single instructions?
+        self.by_instructions = False  # does the run go by single instructions?
         self._stop: asyncio.Future[RankStopped] | None = None
-        self._caught: tuple[int, str] | None = None  # by which catchpoint, in this run
-        self._ending = ""  # how it is about to end
+        self._caught: tuple[int, str] | None = None  # the catchpoint that was hit in this run
+        self._ending = ""  # how the process is about to end
         self._goal = StopReason.OTHER  # of this run
 
     @property
@@ -74,12 +74,12 @@ class Tracker:
         # Shielded: several may wait for the same stop, and one of them may give up.
         return await asyncio.shield(self._stop)
 
-    # ---- what crdebug does --------------------------------------------------------------------
+    # ---- crdebug's actions --------------------------------------------------------------------
 
     def begin(self, goal: StopReason = StopReason.OTHER) -> None:
         """A run begins: from here on there is a stop to wait for.
 
-        goal: what a stop without a reason counts as.
+        goal: the reason that a stop without one gets.
         """
         self._stop = asyncio.get_running_loop().create_future()
         self._caught, self._ending = None, ""
@@ -109,15 +109,15 @@ class Tracker:
             self.selection.by = SelectedBy.USER
 
     def let_go(self) -> None:
-        """There is no process any more."""
+        """The process is gone."""
         self.pid = None
         if self.state is not TargetState.DEAD:
             self.state = TargetState.IDLE
         self._stop = self.last_stop = None
 
     def end(self, detail: str | None) -> None:
-        """The process has ended, as was found by other means. None: before this GDB could hold it,
-        which is no news."""
+        """The process has ended, as crdebug found without GDB. None: before this GDB could attach;
+        that is not reported."""
         if detail is None:
             self.pid, self.state = None, TargetState.EXITED
             self.restore(RankStopped(self.rank, StopReason.EXITED))
@@ -129,10 +129,10 @@ class Tracker:
         if self.state is TargetState.RUNNING and self.pid is None and not self.quiet:
             self._ended(RankStopped(self.rank, StopReason.KILLED, detail))
 
-    # ---- what GDB tells -----------------------------------------------------------------------
+    # ---- GDB's records ------------------------------------------------------------------------
 
     def take(self, record: Record) -> None:
-        """One record. Never raises: a record of an unknown shape is told as text."""
+        """Take one record. Never raises: a record of an unknown shape is reported as text."""
         try:
             match record:
                 case Result(kind="running"):
@@ -149,8 +149,8 @@ class Tracker:
                     self._notified(name, payload)
                 case Stream(kind="console", text=text) if mi_values.ending(text):
                     self._ending = mi_values.ending(text)
-                # GDB announces each stop on the console too, and the source line that it cannot
-                # show in the log; both are in the stop record.
+                # GDB announces each stop on the console, too, and in the log the source line that
+                # it cannot show; both are in the stop record.
                 case Stream(kind="log", text=text) if not mi_values.is_noise(text):
                     self.tell(GdbSays(self.rank, text))
                 case Garbage(text=text):
@@ -161,11 +161,11 @@ class Tracker:
             self.tell(GdbSays(self.rank, str(error)))
 
     def died(self, death: GdbDied) -> None:
-        """GDB has ended: tell everyone who waits for a stop.
+        """GDB has ended: raise that wherever a stop is awaited.
 
-        Newer GDBs end by an internal error when a process is killed while they let it run or tell
-        of its stop (seen with 16.3: regcache.c, get_thread_regcache; linux-nat.c, resume). Then the
-        end of the process is reported instead.
+        Newer GDBs end by an internal error when a process is killed while they resume it or report
+        its stop (seen with 16.3: regcache.c, get_thread_regcache; linux-nat.c, resume). Then we
+        report the end of the process instead.
         """
         pid = self.pid
         by_itself = death.status is not None and death.status > 0
@@ -201,10 +201,10 @@ class Tracker:
                 self.tell(BreakpointGone(self.rank, payload.number("id")))
 
     def _run_aborted(self) -> None:
-        """GDB had already said ^running; its log has the reason why it could not do it.
+        """GDB had already said ^running, but then could not resume; its log says why.
 
-        At any other error after ^running the process does run, or GDB tells how it ended; or it was
-        killed, and the waiter for the stop has to look.
+        After any other error that follows ^running, the process does run, or GDB reports its end;
+        or it was killed, and whoever waits for the stop has to check.
         """
         if self.state is TargetState.RUNNING and self._stop is not None and not self._stop.done():
             problem = "gdb could not let it run: a breakpoint cannot be inserted"
@@ -224,7 +224,7 @@ class Tracker:
         try:
             stop = mi_values.stop(self.rank, payload)
         except CrdebugError as error:
-            # Whatever it says, it has stopped: nobody must wait for that for ever.
+            # Whatever the record says, the process has stopped: nobody must wait for ever.
             stop = RankStopped(self.rank, StopReason.OTHER, str(error))
         if self.asked is not None and mi_values.is_stop_signal(stop) and not self.quiet:
             stop = RankStopped(self.rank, self.asked, "", stop.thread, stop.location)
@@ -238,19 +238,19 @@ class Tracker:
             # (infcmd.c, finish_command_fsm::should_stop).
             stop = replace(stop, reason=self._goal)
         elif unsaid and self._caught is not None:
-            # GDB does not say which catchpoint where it caught a signal (not even that it did) or
-            # a library; it has counted the hit just before.
+            # GDB does not name the catchpoint that caught a signal (nor does it say that one did)
+            # or a library; but it has counted the hit just before.
             number, what = self._caught
             note = stop.note or what
             stop = replace(stop, reason=StopReason.CATCHPOINT, detail=str(number), note=note)
         if stop.reason in (StopReason.EXITED, StopReason.KILLED):
-            if self.state is not TargetState.EXITED:  # as was known already
+            if self.state is not TargetState.EXITED:  # else we know already
                 self._ended(stop)
             return
         self.state = TargetState.STOPPED
         self.restore(stop)
         if self.by_instructions and stop.reason is StopReason.STEP:
-            self.selection.by = SelectedBy.USER  # a step by instructions is about this frame
+            self.selection.by = SelectedBy.USER  # a step by instructions is meant for this frame
         if not self.quiet:
             self.tell(stop)
 

@@ -107,7 +107,7 @@ async def test_a_snapshot_ends_with_the_gdbs_hold_of_the_process(open_past: Open
     with pytest.raises(BadInput, match="no snapshot 'here' of this process"):
         await target.put_back("here", soon())
     assert not (await target.mi("-crdebug-kept", soon())).payload.list("snapshots")
-    with pytest.raises(BadInput, match="no name"):
+    with pytest.raises(BadInput, match="not a name"):
         await target.keep("a b", (), soon())
     await target.keep("b", (), soon())
     await target.console("delete", soon())
