@@ -1,7 +1,7 @@
-"""A job that crdebug did not start becomes one of its jobs, for the sake of checkpoints.
+"""Make a job that crdebug did not start one of its jobs, so that it can have checkpoints.
 
-It gets a directory and a record, and its ranks get the shim, by a dlopen in each while it stands
-under GDB. Nothing else is changed, and it has no container: a restart needs its PIDs to be free.
+It gets a directory and a record, and each of its ranks, stopped under GDB, gets the shim by a
+dlopen. Nothing else is changed. It has no container, so a restart needs its PIDs to be free.
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ from crdebug.native.shim import layout
 from crdebug.node import proc, process_tree
 
 _LOST = (
-    "it is held by SIGSTOP at checkpoints: afterwards threads in system calls are shown before "
-    "them, a signal that it has stopped at cannot be kept, and any SIGCONT lets it go"
+    "SIGSTOP holds it at checkpoints: afterwards threads in system calls are shown before them, a "
+    "signal at which it has stopped cannot be kept, and any SIGCONT lets it go"
 )
 
 
 async def adopt(
     found: FoundJob, group: TargetGroup, settings: Settings, tell: Callable[[Event], None]
 ) -> AttendedJob:
-    """Make the stopped job of these debuggers one of crdebug's; tells what such a job cannot have.
+    """Make the stopped job of these debuggers one of crdebug's. tell: called with what such a job
+    cannot have.
 
-    Raises Refused when not all of its ranks are attached, or they are not below its launcher,
+    Raises Refused if not all of its ranks are attached, or if they are not below its launcher;
     NotAvailable.
     """
     missing = RankSet.span(found.size) - group.ranks
@@ -94,21 +95,21 @@ async def adopt(
 
 def require_tree(found: FoundJob) -> None:
     """Raises Refused unless the ranks are below the launcher: a dump takes the launcher and
-    everything below it, and so does the end before a restart. Slurm's daemon is no launcher that
-    could be brought back.
+    everything below it, and so does the end before a restart. Slurm's daemon could not be brought
+    back.
     """
     tree, name = process_tree.of_job(found.root), proc.status(found.root)["Name"]
     strangers = RankSet.of(entry.rank for entry in found.entries if entry.pid not in tree)
     if strangers or name.startswith("slurmstepd"):
         raise Refused(
-            f"cannot checkpoint: {name} is no launcher that has these ranks as its children",
+            f"cannot checkpoint: {name} is not a launcher with these ranks as its children",
             ranks=strangers or RankSet.of(entry.rank for entry in found.entries),
             hint="in Slurm start the job with mpirun, under 'crdebug run'",
         )
 
 
 def _free_signal(pids: Iterable[int]) -> int:
-    """A real-time signal that no thread catches, blocks or ignores; the usual one if it can be."""
+    """A real-time signal that no thread catches, blocks or ignores; the usual one if possible."""
     used = 0
     for pid in pids:
         for thread in proc.threads(pid):
@@ -126,7 +127,7 @@ async def _enter(
     deadline: Deadline,
     tell: Callable[[Event], None],
 ) -> Hold:
-    """Put the shim into a rank; where that cannot be done, SIGSTOP is to hold it."""
+    """Put the shim into a rank; if that is impossible, SIGSTOP will hold it."""
     with contextlib.suppress(NotAvailable):
         return WaitpointHold.find(entry, record.shim)  # it was there before
     target = group[entry.rank]
@@ -136,12 +137,13 @@ async def _enter(
         await _inject(target, entry, record, addresses, deadline, tell)
         return WaitpointHold.find(entry, record.shim)
     except (GdbError, NotAvailable) as error:
-        tell(JobSays(f"rank {entry.rank}: no shim can be put into it: {error.problem}; {_LOST}"))
+        tell(JobSays(f"rank {entry.rank}: it cannot get a shim: {error.problem}; {_LOST}"))
         return SigstopHold(entry)
 
 
 def _addresses(pid: int) -> tuple[int, int]:
-    """The addresses of dlopen and __errno_location. Raises NotAvailable when there is no way in."""
+    """The addresses of dlopen and __errno_location. Raises NotAvailable if a library cannot be
+    loaded."""
     if proc.status(pid).get("Seccomp", "0") != "0":
         raise NotAvailable("seccomp(2) restricts its system calls")
     names = ("dlopen", "__errno_location")

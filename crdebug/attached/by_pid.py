@@ -1,4 +1,4 @@
-"""Debuggers at ranks that crdebug did not start, or at a part of a job's ranks."""
+"""Attach debuggers to ranks that crdebug did not start, or to a part of a job's ranks."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ async def attach_found(
     subscriber: Callable[[Event], None] | None,
     ended: RankSet,
 ) -> TargetGroup:
-    """A GDB at each rank of a part that was chosen; says how the ranks were found.
+    """Attach a GDB to each of the chosen ranks, and report how they were found.
 
-    ended: of that part, the ranks that are not there any more.
+    ended: those of the chosen ranks that have ended.
 
-    Raises Refused when somebody's debugger holds one.
+    Raises Refused if another debugger holds one.
     """
     for entry in found.entries:
         refuse_traced(entry.pid, entry.rank)
@@ -38,10 +38,10 @@ async def attach_found(
 
 
 async def choose(job: str, ranks: str, settings: Settings) -> tuple[str, FoundJob | None]:
-    """What a user means by the name of a job, or by the PID of a process.
+    """Find the job that a user names, or that has a process with this PID.
 
-    Returns the name of one of our jobs and None, for all of it; else a name to call it by, and the
-    ranks. Raises BadInput, NotAvailable.
+    Returns the name of one of our jobs, and None for all of its ranks; otherwise a name to call it
+    by, and the ranks. Raises BadInput, NotAvailable.
     """
     if job.isdecimal() and not JobDirectory(job).exists():
         ours = [each.name for each in all_jobs() if is_of(each, int(job))]
@@ -52,7 +52,7 @@ async def choose(job: str, ranks: str, settings: Settings) -> tuple[str, FoundJo
 
 
 async def _part_of(directory: JobDirectory, ranks: str, settings: Settings) -> FoundJob:
-    """A part of the ranks of a job of ours. Raises BadInput; Refused when a debugger is attached to
+    """Some of the ranks of a job of ours. Raises BadInput; Refused if a debugger is attached to
     it."""
     if await is_attended(directory.session_socket):
         raise attended_already(directory)

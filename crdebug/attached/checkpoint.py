@@ -1,4 +1,4 @@
-"""A checkpoint or a restart under the debugger: what each of the protocol's instructions does."""
+"""Carry out the protocol's instructions for a checkpoint or a restart under the debugger."""
 
 from __future__ import annotations
 
@@ -40,10 +40,12 @@ from crdebug.node import proc, ptrace
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """Where a rank's threads were when it was herded. selected: the debugger's thread, as TID.
+    """The places of a rank's threads when it was herded.
 
-    TIDs as numbered in the job. Kept in a file while the threads are held, so that another
-    crdebug can lead them out if this one dies.
+    They are kept in a file while the threads are held, so that another crdebug can lead them out if
+    this one dies. TIDs are those inside the job.
+
+    selected: the TID of the debugger's selected thread.
     """
 
     threads: tuple[ThreadRecord, ...]
@@ -51,7 +53,7 @@ class Whereabouts:
 
 
 def calls_to_make_again(threads: tuple[ThreadRecord, ...]) -> dict[int, int]:
-    """By TID, the number of the system call that the thread was stopped in, else NO_CALL."""
+    """By TID, the number of the system call that a stop interrupted, or NO_CALL."""
     return {
         each.tid: each.orig_rax if was_interrupted(each.rax, each.orig_rax) else NO_CALL
         for each in threads
@@ -59,7 +61,7 @@ def calls_to_make_again(threads: tuple[ThreadRecord, ...]) -> dict[int, int]:
 
 
 async def note_threads(target: Target, deadline: Deadline) -> Whereabouts:
-    """What the rank's GDB sees of each thread."""
+    """The state of each thread, as the rank's GDB sees it."""
     told = await checkpoint_commands.threads(target, deadline)
     inner = {thread.tid: thread.inner for thread in proc.threads(target.pid or 0)}
     threads = tuple(
@@ -78,9 +80,9 @@ async def lead_out(
     stop: RankStopped | None,
     deadline: Deadline,
 ) -> None:
-    """Have the rank's GDB lead its threads out of the waitpoint, to where they were `before`.
+    """Make the rank's GDB lead its threads out of the waitpoint, to their places `before`.
 
-    Threads that are not in it stay where they are, and will pass it.
+    Threads outside the waitpoint stay where they are, and will pass it.
     """
     outer = {thread.inner: thread.tid for thread in proc.threads(hold.pid)}
     inside = hold.inside()
@@ -91,13 +93,14 @@ async def lead_out(
     ]
     await target.walk_out(threads, outer.get(before.selected, 0), stop, deadline)
     if hold.waiting() or hold.expected():
-        # It is still before main, where nothing but the gate keeps it; or a thread that did not
-        # come has the signal yet to take.
+        # The rank is still before main, where only the gate holds it; or a thread that did not
+        # come has not taken the signal yet.
         hold.open()
 
 
 async def _find_again(target: Target, before: Whereabouts, deadline: Deadline) -> None:
-    """A rank that SIGSTOP has held: is every thread where it was, or just before its call?"""
+    """For a rank that SIGSTOP held: verify that every thread is where it was, or just before its
+    system call. Raises CrdebugError."""
     now = {each.tid: each for each in (await note_threads(target, deadline)).threads}
     for was in before.threads:
         thread = now.get(was.tid)
@@ -116,7 +119,7 @@ def save_herd(directory: JobDirectory, herd: Mapping[int, Whereabouts]) -> None:
 
 
 def load_herd(directory: JobDirectory) -> dict[int, Whereabouts]:
-    """The threads that a crdebug had noted before it died; empty if none can be read."""
+    """The threads that a crdebug noted before it died; empty if the file cannot be read."""
     try:
         return msgspec.json.decode(directory.herd.read_bytes(), type=dict[int, Whereabouts])
     except (FileNotFoundError, msgspec.MsgspecError):
@@ -124,10 +127,11 @@ def load_herd(directory: JobDirectory) -> dict[int, Whereabouts]:
 
 
 class Operation:
-    """JobActions and RankActions for a job under one GDB a rank.
+    """JobActions and RankActions for a job with one GDB per rank.
 
-    launch: starts a GDB for a rank.  manifest: what to restart from, None for a checkpoint.
-    Afterwards `job` is the incarnation that is there, and `checkpoint` is what was published.
+    launch: starts a GDB for a rank.
+    manifest: the checkpoint to restart from; None to take one.
+    Afterwards `job` is the present incarnation, and `checkpoint` is the published checkpoint.
     """
 
     def __init__(
@@ -152,7 +156,7 @@ class Operation:
         self._manifest = manifest
         self._where: dict[int, Whereabouts] = {}
         self._stops: dict[int, RankStopped | None] = {}
-        self._herded: set[int] = set()  # the ranks whose threads are where `_where` says
+        self._herded: set[int] = set()  # the ranks whose threads will come out where `_where` says
         if manifest is not None:
             self._herded = set(manifest.alive)
             self._where = {
@@ -166,8 +170,8 @@ class Operation:
 
     @contextlib.asynccontextmanager
     async def _hold(self, rank: int) -> AsyncIterator[Hold]:
-        """The rank's hold, for the block. If the rank has ended, that is why anything in the block
-        fails: RankLost is raised then."""
+        """The rank's hold, for the block. If something in the block fails and the rank has ended,
+        that is the reason, so this raises RankLost."""
         hold = hold_of(self.job.holds, rank)
         try:
             if not proc.is_alive(hold.pid):
@@ -177,7 +181,7 @@ class Operation:
             if not has_ended(hold.pid):
                 raise
             target = self._target(rank)
-            # A GDB that holds a process which has ended would only keep it from going away.
+            # A GDB that still traces an ended process would only keep it as a zombie.
             with contextlib.suppress(CrdebugError):
                 await target.close(Deadline(self._settings.stop))
             target.mark_ended("")
@@ -191,8 +195,8 @@ class Operation:
             target = await self._attached(rank, hold)
             refuse_undumpable(hold.pid, rank)
             hold.refuse_obstacles()
-            # What an interrupt may have left behind is cleared now: once the waitpoint signal is
-            # queued no thread may run before it is let go.
+            # Clear what an interrupt may have left behind: once the waitpoint signal is queued, no
+            # thread may run before its GDB detaches.
             await target.interrupt(Deadline(self._settings.command))
             self._stops[rank] = target.last_stop
             self._where[rank] = await note_threads(target, Deadline(self._settings.command))
@@ -226,8 +230,8 @@ class Operation:
             self._herded.add(rank)
 
     def _require_held(self, rank: int, hold: Hold) -> None:
-        """Raises GdbDied unless the rank has been stopped ever since its threads were noted: what
-        was noted is wrong otherwise, and nobody could lead them there."""
+        """Raises GdbDied unless the rank has been stopped ever since its threads were noted:
+        otherwise the notes are wrong, and nobody could lead the threads back."""
         held_by = self._target(rank).gdb_pid
         if any(thread.tracer != held_by for thread in proc.threads(hold.pid)):
             raise GdbDied("gdb has let the rank go", "checkpoint", None, ranks=RankSet.of([rank]))
@@ -250,12 +254,12 @@ class Operation:
     async def await_waitpoint(self, rank: int) -> None:
         async with self._hold(rank) as hold:
             await await_held(hold, Deadline(self._settings.herd))
-            if self._manifest is None and hold.has_shim:  # after a restart the image had them
+            if self._manifest is None and hold.has_shim:  # on a restart, the image had them
                 await self._queue_signals(rank, hold)
 
     async def _queue_signals(self, rank: int, hold: Hold) -> None:
-        """Signals that the rank's GDB holds back belong in the image. In the waitpoint they are
-        blocked, and whatever leads a thread out of there finds its own.
+        """Queue the signals that the rank's GDB holds back, so that the image has them. They are
+        blocked in the waitpoint, and each thread finds its own when it is led out.
 
         Faults are an exception: the kernel prefers them to other traps, blocked or not
         (kernel/signal.c, dequeue_synchronous_signal), and the CRS waits for a trap of its own.
@@ -317,10 +321,10 @@ class Operation:
             await self._attached(rank, hold)
 
     async def _attached(self, rank: int, hold: Hold) -> Target:
-        """The rank's debugger, attached to the rank: another one if there is no other way."""
+        """The rank's debugger, attached to the rank; a new one if the old one cannot attach."""
         target = self._target(rank)
         if target.lent and not target.dead:
-            # One that cannot does not know what became of its process; a new one will.
+            # If it cannot, it has lost track of its process; a new one will not.
             with contextlib.suppress(CrdebugError):
                 await target.take_back(Deadline(self._settings.command))
         if target.lent or target.dead or target.pid not in (None, hold.pid):
@@ -335,7 +339,7 @@ class Operation:
     async def walk_out(self, rank: int) -> None:
         async with self._hold(rank) as hold:
             where = self._where.get(rank, Whereabouts(()))
-            # Should it fail, and another debugger try: threads that came out have run on.
+            # If it fails and another debugger tries, threads that came out have run on.
             stop = self._stops.pop(rank, None)
             deadline = Deadline(self._settings.command)
             if not hold.has_shim:
@@ -351,12 +355,12 @@ def _place(stop: RankStopped | None) -> str:
 def refused_operation(
     problems: list[CrdebugError], held: RankSet, job: str, taken: Checkpoint | None = None
 ) -> CrdebugError:
-    """One error for an operation that failed: the first problem, which is the cause of the others;
-    what was achieved all the same, and which ranks are held."""
+    """One error for an operation that failed: the first problem, which caused the others, with the
+    checkpoint that was taken even so, and the ranks that are held."""
     error = problems[0]
     outcomes = []
     if taken is not None:
-        outcomes.append(f"checkpoint {taken.handle} is there all the same")
+        outcomes.append(f"checkpoint {taken.handle} was taken nevertheless")
     if held:
         one = len(held) == 1
         outcomes.append(f"rank{'' if one else 's'} {held} could not be led out of the waitpoint")

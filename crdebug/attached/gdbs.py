@@ -1,4 +1,4 @@
-"""A GDB for every rank: started, attached, brought to main."""
+"""Start a GDB for every rank, attach it, and bring the ranks to main."""
 
 from __future__ import annotations
 
@@ -34,19 +34,20 @@ Launch = Callable[[int], Awaitable[Target]]  # starts a GDB for a rank, attached
 
 
 def scripts() -> tuple[Path, ...]:
-    """The scripts that a rank's GDB sources: crdebug's part inside it."""
+    """The scripts that a rank's GDB sources: crdebug's part inside GDB."""
     return (Path(str(resources.files("crdebug.gdbscripts") / "rank_gdb.py")),)
 
 
 async def launch_gdb(rank: int, signal: int, settings: Settings, tell: Tell = None) -> Target:
-    """Start a rank's GDB, which then passes the waitpoint signal on without a word.
+    """Start a rank's GDB, and make it pass the waitpoint signal silently.
 
-    One that is killed by a signal of its own or from outside is replaced, once, and told.
+    If a signal kills it, a fault of its own or one from outside, it is replaced once, and `tell` is
+    called with that.
     """
     try:
         return await _launch_gdb(rank, signal, settings)
     except GdbDied as death:
-        if death.status is None or death.status >= 0:  # the next one would say the same
+        if death.status is None or death.status >= 0:  # the next one would fail in the same way
             raise
         _tell_of(death, tell)
     return await _launch_gdb(rank, signal, settings)
@@ -77,9 +78,9 @@ async def launch_group(
     identities: Mapping[int, Identity] | None = None,
     tell: Tell = None,
 ) -> TargetGroup:
-    """A GDB for each rank, all at once, attached to nothing yet.
+    """Start a GDB for each rank, all at once, attached to nothing yet.
 
-    Raises the first error; none is left running then.
+    Raises the first error, after ending all that were started.
     """
     await unpack(index_cache(), unpacked_debug_files(), Deadline(settings.attach))
     launching = [asyncio.create_task(launch_gdb(rank, signal, settings, tell)) for rank in ranks]
@@ -105,11 +106,11 @@ async def attach_group(
     tell: Tell = None,
     ended: Iterable[int] = (),
 ) -> TargetGroup:
-    """A GDB attached to each process of the table, all at once.
+    """Attach a GDB to each process of the table, all at once.
 
-    ended: the ranks that had ended before; they get a GDB too, for a restart may bring them back.
+    ended: the ranks that have ended; they get a GDB too, because a restart may bring them back.
 
-    Raises the first error; what was attached is let go and every GDB ended then.
+    Raises the first error, after detaching and ending every GDB.
     """
     for entry in entries:
         refuse_unattachable(entry.pid, entry.rank)
@@ -142,15 +143,18 @@ async def attach_gdb(
     launch: Launch,
     tell: Tell,
 ) -> None:
-    """A rank's GDB attaches to a process. One that dies of that, or before, is replaced, once.
+    """Attach a rank's GDB to a process. If the GDB dies of that, or has died before, it is replaced
+    once.
 
-    launch: starts another one, attached to nothing.  tell: hears that it was replaced.
+    launch: starts another GDB, attached to nothing.
+    tell: called if the GDB was replaced.
     """
     try:
         await group[rank].attach(pid, Deadline(group.settings.attach))
     except GdbDied as death:
         if not proc.is_alive(pid):
-            # Some GDBs die of that (16.3, linux-nat.c: mark_lwp_dead, an internal error).
+            # Some GDBs die when their process ends (16.3, linux-nat.c: mark_lwp_dead, an internal
+            # error).
             said = f"process {pid} has ended"
             raise GdbError(said, "attach", ranks=RankSet.of([rank])) from death
         _tell_of(death, tell)
@@ -159,7 +163,8 @@ async def attach_gdb(
 
 
 def mark_gone(group: TargetGroup, ended: Iterable[int], tell: Tell) -> None:
-    """Ranks that are not there any more, or not yet again: their GDBs hold nothing."""
+    """Mark ranks that have ended, or that a restart has not brought back: their GDBs have no
+    process."""
     ranks = RankSet.of(ended)
     for rank in ranks:
         group[rank].mark_ended(None)
@@ -168,20 +173,20 @@ def mark_gone(group: TargetGroup, ended: Iterable[int], tell: Tell) -> None:
 
 
 def clear_code(rank: int, pid: int) -> None:
-    """A GDB that died while its rank ran has left its breakpoints in the rank's code."""
+    """Remove the breakpoints from the code of a rank whose GDB died while the rank ran."""
     with contextlib.suppress(OSError):
         remove_breakpoints(pid)
 
 
 def raise_first(outcomes: Iterable[object]) -> None:
-    """Of what `asyncio.gather` returned: nothing is left under way when an error is raised."""
+    """Raise the first error among the results of `asyncio.gather`. By then no task is running."""
     for outcome in outcomes:
         if isinstance(outcome, BaseException):
             raise outcome
 
 
 async def replace_gdb(group: TargetGroup, rank: int, launch: Launch) -> Target:
-    """A new GDB in the place of a rank's, with the rank's breakpoints, attached to nothing yet."""
+    """Replace a rank's GDB by a new one with the rank's breakpoints, attached to nothing yet."""
     await group[rank].close(Deadline(group.settings.stop))
     target = await launch(rank)
     await group.adopt(target)
@@ -191,8 +196,8 @@ async def replace_gdb(group: TargetGroup, rank: int, launch: Launch) -> Target:
 async def end_job(group: TargetGroup, record: JobRecord) -> None:
     """End every process of a job whose ranks these GDBs hold. Raises DeadlineExpired.
 
-    A rank that is held by its GDB ends only once that takes note of it, and PID 1 not before its
-    ranks (pid_namespaces(7)). A GDB that takes no note of anything is ended itself.
+    A rank that its GDB traces ends only once the GDB has noticed, and PID 1 not before its ranks
+    (pid_namespaces(7)). A GDB that notices nothing is itself ended.
     """
     stop = group.settings.stop
     patience = Deadline(stop / 3)
@@ -213,16 +218,17 @@ async def end_job(group: TargetGroup, record: JobRecord) -> None:
 
 
 async def to_main(group: TargetGroup, shims: Sequence[WaitpointHold], settings: Settings) -> None:
-    """Let ranks that are held before main run to its first line; in Fortran, to the program's.
+    """Let ranks that are held before main run to its first line; in Fortran, to the first line of
+    the program.
 
-    A program without a symbol main is stopped at its first instruction: __libc_start_main gets
-    its address (System V ABI, glibc csu/libc-start.c).
+    If there is no symbol main, the rank stops at the first instruction of main, whose address
+    __libc_start_main gets (System V ABI, glibc csu/libc-start.c).
     """
     deadline = Deadline(settings.launch)
     await asyncio.gather(*(_one_to_main(group, shim, deadline) for shim in shims))
 
 
-_MAIN = ("MAIN__", "main")  # gfortran's, which its main calls, is before it
+_MAIN = ("MAIN__", "main")  # gfortran's main calls MAIN__, so that comes first here
 
 
 async def _one_to_main(group: TargetGroup, shim: WaitpointHold, deadline: Deadline) -> None:
@@ -250,5 +256,5 @@ async def _has_symbol(target: Target, name: str, deadline: Deadline) -> bool:
 
 
 async def _insert(target: Target, location: str, deadline: Deadline) -> None:
-    """A temporary breakpoint of our own."""
+    """Insert a temporary breakpoint of our own."""
     await target.insert_breakpoint(BreakpointRequest(location, temporary=True), deadline)

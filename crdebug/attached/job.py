@@ -1,4 +1,4 @@
-"""A job in its container with a debugger at its ranks: what a session does to it as a whole."""
+"""Operations of a session on a whole job in its container, with debuggers on its ranks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ from crdebug.node import proc, signals
 class AttendedJob:
     """The incarnation of a job that a group of debuggers is attached to.
 
-    Owns the relay of its output and the socket at which other crdebugs ask, until `close`.
+    Until `close`, it owns the relay of the job's output and the socket for requests of other
+    crdebugs.
     """
 
     def __init__(
@@ -61,14 +62,14 @@ class AttendedJob:
         self.output_told: Mapping[Path, int] = {}  # once it is closed
         self._control: ControlServer | None = None
         self._hearing: asyncio.Task[None] | None = None
-        self._asked = asyncio.Event()  # the user wants what is under way to end
+        self._asked = asyncio.Event()  # the user has cancelled the operation under way
 
     async def open(
         self,
         answer: Callable[[Request], Awaitable[int]],
         answer_ranks: Callable[[tuple[app_requests.Asked, ...]], Awaitable[None]],
     ) -> None:
-        """From now on: relay all that is written, and answer other crdebugs and the program."""
+        """From now on, relay the job's output, and answer other crdebugs and the program."""
         self._control = ControlServer(self.directory.session_socket, answer)
         await self._control.start()
         for shim in with_shims(self.holds):
@@ -83,7 +84,7 @@ class AttendedJob:
             while True:
                 await bell.rung.wait()
                 bell.rung.clear()
-                with contextlib.suppress(CrdebugError, OSError):  # of ranks that end meanwhile
+                with contextlib.suppress(CrdebugError, OSError):  # ranks may end meanwhile
                     asks = app_requests.asked(self.apps())
                     if asks:
                         await answer_ranks(asks)
@@ -138,17 +139,18 @@ class AttendedJob:
         return status
 
     def catch_up(self) -> None:
-        """Pass on what has been written by now."""
+        """Pass on the output that has been written so far."""
         if self._relay is not None:
             self._relay.catch_up()
 
     @property
     def is_half_back(self) -> bool:
-        """Are its ranks at different times, because a way back in memory broke off?"""
+        """Are its ranks at different moments of their history, because going back in memory was
+        interrupted?"""
         return half_back.is_half_back(self.directory, self.record)
 
     def require_whole(self) -> None:
-        """Raises Refused when it is half back: nothing may go on from there."""
+        """Raises Refused if it is half back: nothing may go on from there."""
         if self.is_half_back:
             hint = "'restart', or 'goto tick N', brings back a checkpoint"
             raise half_back.refused(self.name, hint)
@@ -158,7 +160,7 @@ class AttendedJob:
         return tuple((self.run_directory / name).stat().st_size for name in OUTPUT)
 
     def input_size(self) -> int:
-        """How much the job was sent so far; it only tells one size from another."""
+        """The size of the input sent so far, only good for comparing."""
         return standard_input.size(self.run_directory)
 
     @property
@@ -176,19 +178,19 @@ class AttendedJob:
             standard_input.require(self.record, self.run_directory)
 
     async def send(self, data: bytes) -> None:
-        """Append to what the job reads; nothing is the end. Raises Refused."""
+        """Append to the job's input; no data means the end. Raises Refused."""
         await standard_input.send(self.directory, data, Deadline(self.settings.stop))
 
     async def give_input_again(self) -> None:
-        """Before ranks run: give the job the input again that was sent after the checkpoint it was
-        restored from."""
+        """Before ranks run: repeat the input that the job was sent after the checkpoint from which
+        it was restored."""
         if self.has_later_input:
             limit = Deadline(self.settings.stop)
             async with self.directory.lock_within("give its input again", limit):
                 standard_input.give_again(self.run_directory, self.record.pid)
 
     async def rewind_output(self, sizes: Sequence[int]) -> None:
-        """Take what the job has written back to these lengths. Its writers append (O_APPEND)."""
+        """Cut the job's output to these lengths. Its writers append (O_APPEND)."""
         if self._relay is not None:
             self._relay.catch_up()
             await self._relay.stop()
@@ -198,7 +200,7 @@ class AttendedJob:
             self._relay = OutputRelay(self.run_directory, self._tell, from_now=True)
 
     def leave(self) -> None:
-        """No debugger any more: the ranks' variables say so from now on."""
+        """Set the ranks' variables for the time without a debugger."""
         now = [hold for hold in map(self.incarnation.hold_now, self.holds) if hold is not None]
         alive = [hold for hold in now if proc.is_alive(hold.pid)]
         for shim in with_shims(alive):
@@ -219,7 +221,7 @@ class AttendedJob:
         }
 
     async def let_out(self) -> None:
-        """Let threads go on that could not be led out of the waitpoint; once no GDB is left."""
+        """Let threads go on that could not be led out of the waitpoint, once no GDB is left."""
         for hold in self.holds:
             with contextlib.suppress(ProcessLookupError):
                 if hold.waiting():
@@ -227,7 +229,7 @@ class AttendedJob:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """For the block that lets ranks run: GDBs that die are replaced, before and after."""
+        """Wraps a block that lets ranks run: replaces GDBs that have died, before and after."""
         await self.revive()
         try:
             yield
@@ -242,7 +244,8 @@ class AttendedJob:
             self.catch_up()
 
     async def revive(self) -> None:
-        """Another GDB for each rank whose GDB died; it stops the rank where that is by now."""
+        """Start another GDB for each rank whose GDB died. It stops the rank at its present
+        place."""
 
         async def one(rank: int) -> None:
             hold = hold_of(self.holds, rank)
@@ -265,18 +268,18 @@ class AttendedJob:
         self.catch_up()
 
     async def end(self) -> None:
-        """End every process of it."""
+        """End every process of the job."""
         await end_job(self.group, self.record)
         self.catch_up()
 
     async def _let_ranks_end(self, deadline: Deadline) -> None:
-        """Killed ranks that are held by their GDBs end only once these take note of it, and PID 1
-        not before its ranks (pid_namespaces(7))."""
+        """Make the GDBs notice that ranks were killed: a rank that its GDB traces ends only then,
+        and PID 1 not before its ranks (pid_namespaces(7))."""
         stopped = self.group.in_state(TargetState.STOPPED)
         await self.group.ask(stopped, lambda each: each.kill(deadline))
 
     async def lead_out_all(self) -> None:
-        """After another crdebug's death: whoever waits in a waitpoint comes out."""
+        """After another crdebug's death: lead all threads out of their waitpoints."""
         herd = load_herd(self.directory)
 
         async def one(hold: Hold) -> None:
@@ -291,7 +294,7 @@ class AttendedJob:
         raise_first(done)
 
     async def checkpoint(self, note: str, store: CheckpointStore | None = None) -> Checkpoint:
-        """See Session.checkpoint. store: where it is kept, if not with the user's."""
+        """See Session.checkpoint. store: for the checkpoint, if not the store of the user's."""
         if not self.alive:
             raise Refused("the job has ended", hint="'restart' brings it back")
         self.require_whole()
@@ -317,13 +320,13 @@ class AttendedJob:
             return taken[0]
 
     def _refuse_doomed(self, ended: RankSet) -> None:
-        """Raises Refused when a rank has ended badly: launchers end all others then, also those
-        that a checkpoint would bring back."""
+        """Raises Refused if a rank has ended badly: launchers then end all others, and would do so
+        after a restart, too."""
         stops = {rank: self.group[rank].last_stop for rank in ended}
         badly = RankSet.of(r for r, stop in stops.items() if stop is None or not stop.ended_well)
         if badly:
             raise Refused(
-                "cannot checkpoint: it has ended badly, and the launcher is to end the others",
+                "cannot checkpoint: it has ended badly, and the launcher will end the others",
                 ranks=badly,
                 hint="'restart' goes back to before",
             )
@@ -333,7 +336,7 @@ class AttendedJob:
         return self.group.ranks - self.group.in_state(TargetState.EXITED)
 
     def _living(self) -> Incarnation:
-        """Without the ranks that have ended meanwhile."""
+        """The incarnation without the ranks that have ended meanwhile."""
         living = tuple(hold for hold in self.holds if hold.rank in self._alive)
         return replace(self.incarnation, holds=living)
 
@@ -347,36 +350,36 @@ class AttendedJob:
         return operation.checkpoint
 
     def begin(self) -> None:
-        """An operation begins: nobody has asked for its end yet."""
+        """An operation begins: nobody has cancelled it yet."""
         self._asked.clear()
 
     def break_off(self) -> None:
-        """End the operation that is under way, as the user wants. A checkpoint or restart then
-        fails, and the job is as before, unless the restart has come too far for that."""
+        """Cancel the operation that is under way, for the user. A checkpoint or restart then fails,
+        and the job is as before, unless the restart is past that point."""
         self._asked.set()
 
     @property
     def broken_off(self) -> bool:
-        """Has the user asked for the end of the operation that is under way?"""
+        """Has the user cancelled the operation that is under way?"""
         return self._asked.is_set()
 
     def go_on(self) -> None:
-        """Call it between two parts of something long. Raises Interrupted if the user wants its
-        end."""
+        """Call this between two parts of a long operation. Raises Interrupted if the user has
+        cancelled it."""
         if self.broken_off:
             raise Interrupted.on_the_way()
 
     def goes_on(self, branch: str) -> None:
-        """From now on it is on this branch of its history."""
+        """From now on the job is on this branch of its history."""
         record = replace(self.record, branch=branch)
         self.directory.write(record)
         self.incarnation = replace(self.incarnation, record=record)
 
     async def restart(self, manifest: Manifest, store: CheckpointStore | None = None) -> None:
-        """See Session.restart. store: where the checkpoint is kept, if not with the user's."""
+        """See Session.restart. store: of the checkpoint, if not the store of the user's."""
         before = self._points()
         with self.directory.lock("restart"):
-            record = self.directory.read()  # others may have had it until we attend it
+            record = self.directory.read()  # others may have changed it before we attended the job
             self.incarnation = replace(self.incarnation, record=record)
             operation = self._operation(manifest=manifest, store=store)
             machine = Protocol(manifest.alive, restart=True, debugger=True, replaces=self.alive)
@@ -425,9 +428,9 @@ class AttendedJob:
         await drive(machine, operation, operation, progress, self._asked)
 
     async def _follow(self, incarnation: Incarnation) -> None:
-        """Another incarnation is the job now."""
+        """Go on with another incarnation of the job."""
         self.incarnation = incarnation
         self._identify()
-        if self._relay is not None:  # else nobody is to be told yet, see `open`
+        if self._relay is not None:  # else nobody should get output yet, see `open`
             await self._relay.stop()
             self._relay = OutputRelay(self.run_directory, self._tell, from_now=True)

@@ -18,7 +18,7 @@ class Arrays(Looking):
     """The verbs that read numbers from the ranks' memory."""
 
     async def numbers(self, ranks: RankSet, expression: str) -> Answers[Numbers]:
-        """The number, or the array of numbers, that an expression stands for on each rank."""
+        """The number or array of numbers that an expression evaluates to on each rank."""
         limit = Deadline(self.settings.command)
         answers = await self._group.look(
             ranks, lambda each: arrays.numbers(each, expression, limit)
@@ -31,7 +31,7 @@ class Arrays(Looking):
     async def plot(self, ranks: RankSet, expression: str, over: str = "") -> Plot:
         """An expression as lines or points: see crdebug.charts.plots.plot.
 
-        over: an expression for what is on the other axis; "" for the rank, or the index. Raises
+        over: an expression for the other axis; "" for the rank, or the index. Raises
         NoRankAnswered, BadInput.
         """
         found = some(await self.numbers(ranks, expression))

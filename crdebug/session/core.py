@@ -38,12 +38,12 @@ class Core:
         self._group = group
         self._subscribers: list[Callable[[Event], None]] = [subscriber] if subscriber else []
         self._attended: AttendedJob | None = None  # None: not started by crdebug
-        self._found: FoundJob | None = None  # a job that somebody else started
+        self._found: FoundJob | None = None  # a job that crdebug did not start
         self._over = False  # detached, or the job was killed
         self.history: History | None = None  # None: not started by crdebug
         self.sets = NamedSets()
         self._sizes: dict[int, int] = {}  # of checkpoints
-        # The answers that the program was given, by rank and number of the request.
+        # The answers to the program's requests, by rank and number of the request.
         self._answered: dict[tuple[int, int], Answer] = {}
         self._control = RunControl(group, settings, self._tell)
         group.subscriber = self._tell
@@ -60,13 +60,13 @@ class Core:
 
     @property
     def group(self) -> TargetGroup:
-        """The ranks' debuggers, for what has no verb here."""
+        """The ranks' debuggers, for operations that have no verb here."""
         return self._group
 
     @property
     def ended(self) -> int | None:
         """The launcher's exit status once the job has ended, else None. By then subscribers have
-        had all of its output."""
+        received all of its output."""
         if self._attended is not None:
             status = self._attended.status
             if status is not None:
@@ -76,13 +76,13 @@ class Core:
 
     @property
     def output_told(self) -> Mapping[Path, int]:
-        """How much of each of the job's output files subscribers have had, once the session is
+        """How much of each of the job's output files subscribers have received, once the session is
         closed."""
         return self._attended.output_told if self._attended is not None else {}
 
     @property
     def attached(self) -> bool:
-        """Is there a job that the session has yet to leave?"""
+        """Is there a job that the session has not left yet?"""
         return not self._over and self.ended is None
 
     @property
@@ -92,8 +92,8 @@ class Core:
 
     @property
     def stop_at_failure(self) -> bool:
-        """Does a rank that calls MPI_Abort, or exits with a status that is not 0 or without
-        MPI_Finalize, stop before it ends? It holds for ranks that are let run after it is set."""
+        """Does a rank that calls MPI_Abort, or exits with a status other than 0 or without
+        MPI_Finalize, stop before it ends? Applies to ranks that are resumed after it is set."""
         return self._control.stop_at_failure
 
     @stop_at_failure.setter
@@ -106,13 +106,13 @@ class Core:
         return self._attended.record.incarnation if self._attended else 1
 
     def subscribe(self, subscriber: Callable[[Event], None]) -> Callable[[], None]:
-        """Call `subscriber` with every event from now on; returns what ends that."""
+        """Call `subscriber` with every event from now on; returns a function that ends that."""
         self._subscribers.append(subscriber)
         return lambda: self._subscribers.remove(subscriber)
 
     def _tell(self, event: Event) -> None:
         if isinstance(event, RankStopped) and self._control.follows(event.rank):
-            return  # it is told by the task that follows the rank
+            return  # the task that follows the rank reports it
         for subscriber in tuple(self._subscribers):
             subscriber(event)
 

@@ -15,7 +15,7 @@ from crdebug.session.core import Core
 from crdebug.travel.history import heard
 
 _COMPLETION = 5.0  # seconds
-# Commands that are not about a process: settings, and what is read from the program's files.
+# Commands that need no process: settings, and questions that the program's files answer.
 _OF_FILES = re.compile(
     r"(set(?!\s+var)|show|handle|help|apropos|skip|directory|complete|ptype|whatis|search)\b"
     r"|(list|info\s+(line|scope))\s+\S"
@@ -49,8 +49,8 @@ class Looking(Core):
         return await self._group.backtrace(ranks, limit)
 
     async def select_frame(self, ranks: RankSet, move: str = "frame") -> Answers[Frame]:
-        """Choose the frame that the ranks are asked about. move: ``frame 2``, ``up``, ``down 1``,
-        or ``frame`` to stay."""
+        """Choose the frame that questions to the ranks apply to. move: ``frame 2``, ``up``,
+        ``down 1``, or ``frame`` to stay."""
         limit = Deadline(self.settings.command)
         told = await self._group.look(ranks, lambda each: select(each, move, limit))
         if move != "frame":
@@ -61,13 +61,13 @@ class Looking(Core):
         """GDB's completions of a line at its own prompt: whole lines, with the frame's and the
         program's names before those of libraries.
 
-        A big program has many names: GDB has some seconds for it. Raises CrdebugError.
+        GDB gets some seconds for it, because a big program has many names. Raises CrdebugError.
         """
         return await complete(self._group[rank], line, Deadline(_COMPLETION))
 
     async def gdb(self, ranks: RankSet, command: str) -> Answers[str]:
-        """A command for the ranks' GDBs as typed; the answer is what GDB printed. Ranks that have
-        ended answer only settings, and questions that their files can answer."""
+        """A command for the ranks' GDBs as typed; the answer is GDB's output. Ranks that have ended
+        answer only settings, and questions that their files can answer."""
         of_files = _OF_FILES.match(command) is not None
         limit = Deadline(self.settings.command)
         told = await self._group.look(

@@ -47,10 +47,10 @@ class _KeptAll(msgspec.Struct, frozen=True):
 
 
 class Points(Core):
-    """The verbs about where ranks stop, and what is shown then. Ranks that run independently are
-    stopped briefly where GDB needs that.
+    """The verbs for breakpoints and displays. Ranks that run independently are stopped briefly if
+    GDB needs that.
 
-    displays: what a console shows after every stop.
+    displays: the expressions that a console shows after every stop.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Points(Core):
     # ---- for the next session -----------------------------------------------------------------
 
     def _keep_points(self) -> None:
-        """Write all present ones into the job's directory, for the next session."""
+        """Write all breakpoints and displays into the job's directory, for the next session."""
         job = self._attended
         if job is None or not job.directory.exists():
             return
@@ -92,12 +92,12 @@ class Points(Core):
         )
         data = msgspec.json.encode(_KeptAll(self._group.table.kept(), displays))
         unfinished = job.directory.points.with_suffix(".new")
-        with contextlib.suppress(OSError):  # no reason to leave a job in the lurch
+        with contextlib.suppress(OSError):  # not a reason to abandon a job
             unfinished.write_bytes(data)
             unfinished.rename(job.directory.points)
 
     async def _bring_points_back(self) -> None:
-        """Set the points of the last session again; tell of those that cannot be set."""
+        """Set the points of the last session again; report those that cannot be set."""
         job = self._attended
         kept = _KeptAll()
         if job is not None:
@@ -128,7 +128,7 @@ class Points(Core):
         return await self._group.put_breakpoint(kept, ranks)
 
     async def _is_global(self, target: Target, kept: Kept) -> bool:
-        """Does the watched memory stay where it is, whatever frame the rank is in?"""
+        """Does the watched memory have the same address whatever frame the rank is in?"""
         expression = re.sub(r"^-l(ocation)?\s+", "", kept.location)
         limit = Deadline(self.settings.command)
         try:
@@ -150,10 +150,11 @@ class Points(Core):
         ignore: int = 0,
         kind: PointKind = PointKind.BREAK,
     ) -> Breakpoint:
-        """location: where; of a watchpoint the expression, of a catchpoint the event, as GDB reads
-        them. ignore: hits on each rank that do not stop. One object, with a place on each rank,
-        found also in libraries that are loaded later; it survives checkpoint and restart.
+        """Set a breakpoint, watchpoint or catchpoint: one object, with a place on each rank, also
+        in libraries that are loaded later; it survives checkpoint and restart.
 
+        location: as GDB reads it; the expression of a watchpoint, the event of a catchpoint.
+        ignore: the number of hits on each rank that do not stop.
         Ranks that cannot have it are in its `problems`; raises GdbError or Refused if none can.
         """
         async with self._control.pause(ranks):
@@ -165,31 +166,31 @@ class Points(Core):
         return made
 
     async def delete_breakpoint(self, number: int) -> None:
-        """Raises BadInput for a number that is not there."""
+        """Raises BadInput if there is no such number."""
         async with self._control.pause(self.ranks):
             await self._group.delete_breakpoint(number)
         self._keep_points()
 
     async def enable_breakpoint(self, number: int, enabled: bool = True) -> None:
-        """Raises BadInput for a number that is not there."""
+        """Raises BadInput if there is no such number."""
         async with self._control.pause(self.ranks):
             await self._group.enable_breakpoint(number, enabled)
         self._keep_points()
 
     async def set_condition(self, number: int, condition: str) -> None:
-        """Stop only where it holds; "" takes it away. Raises BadInput, GdbError."""
+        """Stop only if the condition is true; "" removes it. Raises BadInput, GdbError."""
         async with self._control.pause(self.ranks):
             await self._group.set_condition(number, condition)
         self._keep_points()
 
     async def ignore_hits(self, number: int, count: int) -> None:
-        """On each rank, the next `count` hits do not stop. Raises BadInput."""
+        """Make the next `count` hits on each rank not stop it. Raises BadInput."""
         async with self._control.pause(self.ranks):
             await self._group.ignore_hits(number, count)
         self._keep_points()
 
     def set_commands(self, number: int, lines: Sequence[str]) -> None:
-        """What a console or a script runs after a stop at it. Raises BadInput."""
+        """Set the lines that a console or a script runs after a stop at it. Raises BadInput."""
         self._group.table.change(number, commands=tuple(lines))
         self._keep_points()
 

@@ -15,14 +15,14 @@ from crdebug.session.core import Core
 
 
 class Python(Core):
-    """The verbs about Python's stacks. A rank that runs no Python says so, as its error."""
+    """The verbs for Python's stacks. A rank that runs no Python has an error that says so."""
 
     async def python_backtrace(
         self, ranks: RankSet, limit: int = 0, *, both: bool = False
     ) -> Answers[tuple[Frame, ...]]:
-        """The Python frames of the ranks' selected threads (of the oldest that runs Python, where
-        that one does not), innermost first, `limit` at most unless it is 0. both: with the C frames
-        between them."""
+        """The Python frames of the ranks' selected threads (if a selected thread runs no Python, of
+        the oldest that does), innermost first, at most `limit` unless it is 0. both: with the C
+        frames in between."""
         deadline = Deadline(self.settings.command)
 
         async def one(target: Target) -> tuple[Frame, ...]:
@@ -39,8 +39,8 @@ class Python(Core):
         depth: int = 0,
         function_only: bool = False,
     ) -> StackTree:
-        """The same as a tree, see `stack_tree`. all_threads: those that run Python; with both, all
-        that there are. Raises NoRankAnswered."""
+        """The same as a tree, see `stack_tree`. all_threads: all threads that run Python; with
+        both, all threads. Raises NoRankAnswered."""
         deadline = Deadline(self.settings.command)
 
         async def one(target: Target) -> tuple[tuple[Frame, ...], ...]:

@@ -1,7 +1,6 @@
-"""Requests that are served while the user's `continue` lasts: the job is stopped for them, and runs
-on.
+"""Serve requests while the user's `continue` lasts: stop the job for them, and let it run on.
 
-They are for a checkpoint: another crdebug asks for one, or one of our own is due.
+They are for a checkpoint: another crdebug requests one, or one of our own is due.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Interludes:
         self._interrupt = interrupt
         self._waiting: list[tuple[Callable[[], Awaitable[int]], asyncio.Future[int]]] = []
         self._user_asked = False
-        self._runs = False  # or is about to
+        self._runs = False  # the job runs, or is about to
         self.possible = False  # the user's `continue` is under way
 
     def begin(self) -> None:
@@ -40,13 +39,13 @@ class Interludes:
         self._user_asked = True
 
     async def ask(self, serve: Callable[[], Awaitable[int]]) -> int:
-        """Serve a request while the job is stopped; only while that is `possible`."""
+        """Stop the job for a request. Only allowed while that is `possible`."""
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.append((serve, answer))
         while not answer.done():
             if self._runs:
                 await self._interrupt()
-            # A run that is about to begin does not hear of it yet.
+            # A run that is about to begin misses the interrupt, so try again.
             await asyncio.wait({answer}, timeout=_AGAIN)
         return answer.result()
 
@@ -57,11 +56,12 @@ class Interludes:
         after: float,
         passes: Callable[[GroupStopped], Awaitable[bool]] | None = None,
     ) -> GroupStopped:
-        """Run until a stop that is no interlude. own: called when it has run for `after` seconds,
-        and again after as many as it returns, with the moment since which the job stands for that,
-        of time.monotonic(); 0: never.  passes: does the job run on by itself after such a stop?
+        """Run until a stop that is not an interlude.
 
-        Raises Interrupted when the user has asked since `begin` that nothing runs.
+        own: called when the job has run for `after` seconds (0: never), with the time.monotonic()
+        from which on it counts as stopped for this; returns the next `after`.
+        passes: does the job run on by itself after such a stop?
+        Raises Interrupted if the user has interrupted since `begin`, before anything ran.
         """
         self.possible = True
         try:
@@ -93,7 +93,7 @@ class Interludes:
 
     @contextlib.asynccontextmanager
     async def _timer(self, after: float) -> AsyncIterator[asyncio.Future[float]]:
-        """The future gets the moment at which it rings."""
+        """Interrupt the job after a time; the future gets the moment of that."""
         due: asyncio.Future[float] = asyncio.get_running_loop().create_future()
 
         async def ring() -> None:
@@ -121,8 +121,8 @@ class Interludes:
 
 
 def _without_interrupts(stop: GroupStopped) -> GroupStopped:
-    """A rank stopped for a reason of its own just when the others were interrupted for an
-    interlude: for the user they have been stopped with it."""
+    """The stop as the user sees it, if a rank stopped for a reason of its own just when the others
+    were interrupted for an interlude: they were stopped with it."""
     return GroupStopped(
         tuple(each for each in stop.cause if each.reason is not StopReason.INTERRUPT),
         tuple(

@@ -1,7 +1,7 @@
-"""Run ranks until they stop: one run at a time, whoever asked for it.
+"""Run ranks until they stop: one run at a time, whoever requested it.
 
-While the user's `continue` lasts, the job is stopped to serve requests of others, and resumed.
-Ranks that run independently are paused for GDB operations that need a stopped process, and resumed.
+While the user's `continue` lasts, we stop the job to serve others' requests, and resume it. Ranks
+that run independently are paused for GDB operations that need a stopped process.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ _PATIENCE = 10
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """How waiting for ranks ended.
+    """The result of waiting for ranks.
 
-    stop: the ranks that have stopped or ended, and how; its cause are the ones among them that
-    nobody had waited for yet. missing: those that still run.
+    stop: the ranks that have stopped or ended, and how; its cause has those of them that nobody had
+    waited for yet.
+    missing: those that still run.
     """
 
     stop: GroupStopped
@@ -42,10 +43,11 @@ class Waited:
 
 
 class RunControl:
-    """Runs a session's ranks. tell: called with the events of ranks that run independently.
+    """Runs a session's ranks.
 
+    tell: called with the events of ranks that run independently.
     busy: held by the operation that has the job to itself.
-    stop_at_failure: does a rank that calls MPI_Abort, or exits with a status that is not 0 or
+    stop_at_failure: does a rank that calls MPI_Abort, or exits with a status other than 0 or
     without MPI_Finalize, stop before it ends?
     """
 
@@ -63,10 +65,11 @@ class RunControl:
         self._tell = tell
         self._job: AttendedJob | None = None  # None: not started by crdebug
         self._history: History | None = None
-        self._heeds: WeakKeyDictionary[Target, bool] = WeakKeyDictionary()  # as the GDBs have it
-        # Ranks that were let run independently: the tasks that follow them; those that run, or
-        # whose stop is yet to be told; those that are paused; those that nobody has waited for
-        # since; and those that are being waited for.
+        # stop_at_failure as each GDB has it
+        self._heeds: WeakKeyDictionary[Target, bool] = WeakKeyDictionary()
+        # Ranks that run independently: the tasks that follow them; those that run, or whose stop
+        # has not been reported yet; those that are paused; those that nobody has waited for since
+        # they were resumed; and those that somebody is waiting for.
         self._following: set[asyncio.Task[None]] = set()
         self._alone = RankSet()
         self._paused = RankSet()
@@ -75,13 +78,13 @@ class RunControl:
         self._awaited = RankSet()
 
     def attend(self, job: AttendedJob, history: History) -> None:
-        """The ranks are those of a job of ours."""
+        """Note that the ranks belong to a job of ours."""
         self._job, self._history = job, history
 
     # ---- together -----------------------------------------------------------------------------
 
     async def run(self, start: Callable[[], Awaitable[GroupStopped]]) -> GroupStopped:
-        """Let ranks run by `start`, which returns how they stopped."""
+        """Let ranks run by `start`, which returns their stop."""
         async with self.busy:
             ranks = self._group.ranks - self._group.running
             await self._before_running(ranks)
@@ -116,8 +119,7 @@ class RunControl:
                 history.run_over()
 
     async def settled(self) -> None:
-        """Wait until the next run of the user's `continue` has begun: between two runs of it none
-        is under way."""
+        """Wait until a run of the user's `continue` is under way, in case it is between two."""
         with contextlib.suppress(DeadlineExpired):
             limit = Deadline(self._settings.stop)
             await limit.until(self._begun_or_over, "the ranks to run")
@@ -128,14 +130,14 @@ class RunControl:
         return begun or not self._interludes.possible
 
     def all_run(self) -> bool:
-        """Do all ranks run, by the user's `continue`? Then the program can do its part in a
+        """Do all ranks run, in the user's `continue`? Then the program can take part in a
         checkpoint."""
         stopped = self._group.in_state(TargetState.STOPPED)
         return self._interludes.possible and bool(self._group.running) and not stopped
 
     async def while_it_stands(self, work: Callable[[], Awaitable[int]]) -> int:
-        """Do something that needs stopped ranks: those that run by the user's `continue` are
-        stopped for it. Raises Refused if they run otherwise."""
+        """Do something that needs stopped ranks. Stops those that run in the user's `continue`;
+        raises Refused if ranks run otherwise."""
         if self._interludes.possible:
             return await self._interludes.ask(work)
         if not self._group.running:
@@ -147,8 +149,8 @@ class RunControl:
         )
 
     async def interrupt(self, ranks: RankSet | None = None) -> None:
-        """End the operation that is under way, as the user wants; of ranks that run independently,
-        stop those that are waited for, else `ranks`."""
+        """End the operation that is under way, for the user. Of ranks that run independently, stop
+        those that somebody waits for, or else `ranks`."""
         self._interludes.user_interrupts()
         if self._job is not None:
             self._job.break_off()
@@ -164,7 +166,7 @@ class RunControl:
         await self._heed_endings(ranks)
 
     async def _arrive(self, ranks: RankSet) -> None:
-        """Let the GDBs of ranks that were put at a breakpoint know that the ranks are there."""
+        """Let the GDBs of ranks that were moved to a breakpoint know that the ranks are there."""
         limit = Deadline(self._settings.command)
         await asyncio.gather(
             *(
@@ -195,11 +197,11 @@ class RunControl:
             self._history.stopped(stop)
 
     async def _stop_a_while(self) -> None:
-        """Stop the ranks for a while. No user waits for that, so it may take long on a machine that
-        has too much to do."""
+        """Stop the ranks for a while. No user waits for that, so it may take long on a busy
+        machine."""
         await self._group.interrupt(patience=_PATIENCE)
 
-    # ---- each for itself ----------------------------------------------------------------------
+    # ---- independently ------------------------------------------------------------------------
 
     @property
     def alone(self) -> RankSet:
@@ -207,7 +209,7 @@ class RunControl:
         return self._alone & self._group.running
 
     def follows(self, rank: int) -> bool:
-        """Is the rank's stop told from here, once it is known to be the rank's own?"""
+        """Does this object report the rank's stop, once it is known to be the rank's own?"""
         return rank in self._alone
 
     async def let_run(self, ranks: RankSet) -> RankSet:
@@ -240,7 +242,7 @@ class RunControl:
         return started
 
     async def _follow(self, ranks: RankSet) -> None:
-        """Note the stops of ranks that were let run, and tell of them."""
+        """Note the stops of ranks that run independently, and report them."""
         history = self._history
         with history.forward() if history is not None else contextlib.nullcontext():
             await asyncio.gather(*map(self._follow_one, ranks))
@@ -279,7 +281,7 @@ class RunControl:
         return Waited(GroupStopped(cause, tuple(stops)), missing)
 
     async def _stands(self, rank: int) -> None:
-        with contextlib.suppress(CrdebugError):  # who follows the rank tells
+        with contextlib.suppress(CrdebugError):  # the task that follows the rank reports it
             await self._own_stop(rank)
 
     def _how(self, rank: int) -> RankStopped | None:
@@ -292,12 +294,12 @@ class RunControl:
             each.cancel()
         await asyncio.gather(*self._following, return_exceptions=True)
 
-    # ---- a pause of those -----------------------------------------------------------------------
+    # ---- pausing them ---------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
     async def pause(self, ranks: RankSet) -> AsyncIterator[None]:
-        """Pause ranks for the block. Those that stop for a reason of their own just then stay
-        stopped, as if nothing had been done."""
+        """Pause ranks for the block. A rank that stops for a reason of its own just then stays
+        stopped, as it would have without the pause."""
         if not ranks & self.alone:
             yield
             return
@@ -321,7 +323,7 @@ class RunControl:
             self._tell(JobSays(str(error)))
 
     async def _own_stop(self, rank: int) -> RankStopped:
-        """How a rank that runs apart stops for a reason of its own."""
+        """The next stop of an independently running rank that is not a pause."""
         while True:
             stop = await self._group[rank].stopped()
             if rank not in self._paused:

@@ -25,22 +25,23 @@ from crdebug.travel.history import heard
 
 
 class StopMode(Enum):
-    """What a rank's stop is to the others."""
+    """The effect of a rank's stop on the others."""
 
     JOB = "job"  # they are stopped too
     RANK = "rank"  # they run on
 
 
 class Running(Core):
-    """The verbs that let ranks run until they stand again, and those that change where they are.
+    """The verbs that let ranks run until they stop again, and those that move them.
 
-    Raise Refused when a rank is not stopped, or when none of them is alive. Those that change a
-    rank's state begin another branch of history as soon as the job runs on.
+    They raise Refused when a rank is not stopped, or when none of them is alive. After a verb that
+    changes a rank's state, another branch of history begins as soon as the job runs on.
 
-    patience: seconds after which a step that does not end is looked at; 0: never.
-    step_others: what is done then.  ask: asks the user, None if nobody is there.
-    stop_mode: what the verbs that step do with the other ranks of a step when one of them stops
-    for another reason; and what the console's `continue` does.
+    patience: seconds after which crdebug checks a step that has not ended; 0: never.
+    step_others: what to do about it then.
+    ask: asks the user; None without a user.
+    stop_mode: for the verbs that step, what happens to the other ranks when one of them stops for
+    another reason; it also decides how the console's `continue` works.
     """
 
     patience: float = 10.0
@@ -54,10 +55,10 @@ class Running(Core):
         return await self._control.resume(ranks)
 
     async def run_on(self, ranks: RankSet, *, to_end: bool = False) -> GroupStopped:
-        """`resume`, and on after each rank that exits with status 0, once all that are left have
-        called MPI_Finalize. to_end: wherever they are, and until the job has ended.
+        """`resume`, but run on when a rank exits with status 0 and all remaining ones have called
+        MPI_Finalize. to_end: run on wherever they are, and until the job has ended.
 
-        The stop that is returned names all the ranks that exited on the way.
+        The returned stop names all the ranks that exited meanwhile.
         """
         exits: dict[int, RankStopped] = {}
 
@@ -79,7 +80,7 @@ class Running(Core):
         return GroupStopped((*before, *stop.cause) if at_end else stop.cause, before + stop.stops)
 
     async def _have_left_mpi(self, ranks: RankSet) -> bool:
-        """Have they all called MPI_Finalize, as far as that can be told?"""
+        """Are all of them known to have called MPI_Finalize?"""
         limit = Deadline(self.settings.command)
 
         answers = await self._group.ask(ranks, lambda each: has_left_mpi(each, limit))
@@ -106,7 +107,7 @@ class Running(Core):
         return await self._by(ranks, Motion(Verb.FINISH))
 
     async def until(self, ranks: RankSet, location: str = "") -> GroupStopped:
-        """Until a line after the current one, so out of a loop; or until a location in the
+        """Until a line after the current one, and so out of a loop; or until a location in the
         function, or its return."""
         location = await with_file(self._group, ranks, location)
         return await self._by(ranks, Motion(Verb.UNTIL, location=location))
@@ -117,8 +118,8 @@ class Running(Core):
         return await self._by(ranks, Motion(Verb.ADVANCE, location=location))
 
     async def _by(self, ranks: RankSet, motion: Motion) -> GroupStopped:
-        """Until all are done or one stops for another reason than that it is done; if one of them
-        is in its past, the others come along."""
+        """Run until all ranks have completed the motion, or one stops for another reason. If one of
+        them is in its past, the others come along."""
         group, history = self._group, self.history
 
         async def start() -> GroupStopped:
@@ -140,17 +141,17 @@ class Running(Core):
         return self.step_others is StepOthers.RUN
 
     async def interrupt(self, ranks: RankSet | None = None) -> None:
-        """Ask running ranks to stop: those of the verb that is under way, which returns then, or if
-        none is, all (of `ranks`). A checkpoint or restart that is under way is given up. May be
+        """Ask running ranks to stop: those of the verb that is under way, which then returns, or if
+        there is none, all (of `ranks`). Cancels a checkpoint or restart that is under way. May be
         called while another verb runs (the one exception to one operation at a time)."""
         await self._control.interrupt(ranks)
 
     async def barrier(self, ranks: RankSet, location: str) -> AtBarrier:
         """Run ranks until each of them has come to a location, where it waits for the others.
 
-        Ends before that when a rank stops for another reason, and when those that are missing wait
-        for those that are there. Somebody who was ahead of the others does so too: they go on to
-        the location once more. Raises BadInput for a location that does not exist.
+        Ends earlier when a rank stops for another reason, or when the missing ranks wait for those
+        that are there. If that is because a rank was ahead of the others, all go on to the location
+        once more. Raises BadInput for a location that does not exist.
         """
         location = await with_file(self._group, ranks, location)
         point = await self._group.add_breakpoint(ranks, BreakpointRequest(location))
@@ -162,7 +163,7 @@ class Running(Core):
                 reached = await self._to_barrier(ranks, point.number)
             return reached
         finally:
-            with contextlib.suppress(BadInput):  # somebody else has taken it away
+            with contextlib.suppress(BadInput):  # it has been deleted meanwhile
                 await self._group.delete_breakpoint(point.number)
 
     async def _to_barrier(self, ranks: RankSet, number: int) -> AtBarrier:
@@ -173,7 +174,7 @@ class Running(Core):
             try:
                 async with patiently(self._group, self.history, "the barrier", self.patience, None):
                     stopped.append(await self._group.gather(ranks, number))
-            except HeldUp as error:  # who is missing, and where, is the answer
+            except HeldUp as error:  # that is part of the answer
                 held_up.append(error)
             return stopped[0]
 
@@ -182,7 +183,7 @@ class Running(Core):
         there = RankSet.of(each.rank for each in stop.stops if each.detail == str(number))
         return AtBarrier(there, ranks - there, stop, bool(held_up))
 
-    # ---- each for itself ----------------------------------------------------------------------
+    # ---- independently ------------------------------------------------------------------------
 
     @property
     def apart(self) -> bool:
@@ -196,22 +197,22 @@ class Running(Core):
         return self._control.alone
 
     async def let_run(self, ranks: RankSet) -> RankSet:
-        """Let stopped ranks run; returns, with those that do, as soon as they run.
+        """Let stopped ranks run; returns the ranks that do, as soon as they run.
 
         Each stop is an event (GroupStopped, of one rank), unless `wait` is waiting for it. Raises
-        Refused when none of the ranks is stopped, and the first error if none could be let run.
+        Refused when none of the ranks is stopped, and the first error if none could be resumed.
         """
         return await self._control.let_run(ranks)
 
     async def wait(self, ranks: RankSet, seconds: float | None = None) -> Waited:
-        """Until all of these ranks have stopped or ended, or so many seconds have passed (None:
-        without a limit; `interrupt` stops those that are waited for)."""
+        """Wait until all of these ranks have stopped or ended, at most so many seconds (None:
+        without a limit). `interrupt` stops the ranks that this waits for."""
         return await self._control.wait(ranks, seconds)
 
     # ---- the job's end and its input ----------------------------------------------------------
 
     async def job_end(self) -> int:
-        """Wait until the launcher has ended, which it does soon after its last rank; returns its
+        """Wait until the launcher has ended, which happens soon after its last rank; returns its
         status. Raises DeadlineExpired."""
         if self._attended is not None:
             await self._attended.wait_ended(Deadline(self.settings.stop))
@@ -220,8 +221,8 @@ class Running(Core):
         return status
 
     async def handle(self, ranks: RankSet, words: str) -> Answers[str]:
-        """Choose what the ranks' GDBs do on a signal: ``SIGUSR1 nostop noprint pass``; returns
-        GDB's table of it. It outlasts restarts. Raises Refused for signals that crdebug itself
+        """Set how the ranks' GDBs handle a signal: ``SIGUSR1 nostop noprint pass``; returns GDB's
+        table of it. The setting survives restarts. Raises Refused for signals that crdebug itself
         needs."""
         signal = self._attended.record.signal if self._attended is not None else 0
         named = re.split(r"[\s,]+", words.strip())
@@ -235,11 +236,12 @@ class Running(Core):
         return await self._group.keep_console(ranks, f"handle {words}")
 
     async def send(self, text: str | bytes) -> int:
-        """Send the job something on its standard input, which rank 0 reads; returns how many bytes.
+        """Send text or bytes to the job's standard input, which rank 0 reads; returns how many
+        bytes.
 
-        Input is a part of the job's history: a job that goes back reads it again. After a restart,
-        input that is sent before ranks run replaces what was sent after that checkpoint, and a
-        branch of history begins. Raises Refused.
+        Input is part of the job's history: a job that goes back reads it again. After a restart,
+        input that is sent before ranks run replaces the input that was sent after that checkpoint,
+        and a branch of history begins. Raises Refused.
         """
         data = text.encode() if isinstance(text, str) else text
         if data:
@@ -247,7 +249,7 @@ class Running(Core):
         return len(data)
 
     async def send_end(self) -> None:
-        """End the job's standard input after what was sent. Raises Refused."""
+        """End the job's standard input after the bytes sent so far. Raises Refused."""
         await self._send(b"")
 
     async def _send(self, data: bytes) -> None:
@@ -266,7 +268,7 @@ class Running(Core):
         return await self._changing(ranks, f"call {expression}")
 
     async def set_variable(self, ranks: RankSet, assignment: str) -> Answers[str]:
-        """``x = 1``: an expression that is evaluated, without a value shown."""
+        """Evaluate ``x = 1``, for example, without showing a value."""
         return await self._changing(ranks, f"set var {assignment}")
 
     async def _changing(self, ranks: RankSet, line: str) -> Answers[str]:
@@ -277,7 +279,7 @@ class Running(Core):
 
     async def return_(self, ranks: RankSet, value: str = "") -> Answers[Location]:
         """Make the selected function return now, with a value, skipping the rest of it; returns
-        where the ranks are then."""
+        the ranks' new places."""
         limit = Deadline(self.settings.command)
         line = f"return {value}".rstrip()
         return await self._moving(ranks, line, lambda each: moving.return_(each, value, limit))
@@ -285,7 +287,7 @@ class Running(Core):
     async def jump(self, ranks: RankSet, location: str) -> GroupStopped:
         """Go on at a location of the same function, skipping the code in between; see `resume`.
 
-        Raises the first error, with no rank let run.
+        Raises the first error, before any rank runs.
         """
         limit = Deadline(self.settings.command)
         line = f"jump {location}"

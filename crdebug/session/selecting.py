@@ -22,18 +22,18 @@ _STATES = {
 
 
 class Selecting(Looking):
-    """The verbs that answer with ranks. The sets that have a name are in `sets`."""
+    """The verbs that answer with ranks. `sets` has the named sets."""
 
     def in_state(self, word: str) -> RankSet:
         """The ranks that are in a state now; word: one of crdebug.base.rank_expressions.STATES."""
         return self._group.in_state(_STATES[word])
 
     async def select(self, text: str) -> RankSet:
-        """The ranks that a text stands for now: ``0,3-7``, ``all - edge``, ``where x > 3``.
+        """The ranks that an expression means now: ``0,3-7``, ``all - edge``, ``where x > 3``.
 
         See crdebug.base.rank_expressions for the notation. Raises BadInput; NoRankAnswered if
-        `where` failed on all ranks. Where it failed on some, they are not in the set, and an event
-        tells why.
+        `where` failed on all ranks. Ranks on which it failed are not in the set, and an event says
+        why.
         """
         return await resolve(text, self)
 
@@ -42,7 +42,7 @@ class Selecting(Looking):
         return true_ranks(expression, some(await self.truth(ranks, expression)), self._tell)
 
     async def truth(self, ranks: RankSet, expression: str) -> Answers[bool]:
-        """Is an expression true? As in C: not 0. A value that is no number is an error of its
+        """Is an expression true (as in C: not 0)? A value that is not a number is an error of its
         rank."""
         return truths(expression, await self.evaluate(ranks, expression))
 
@@ -61,7 +61,7 @@ def truths(expression: str, answers: Answers[str]) -> Answers[bool]:
 
 
 def true_ranks(expression: str, answers: Answers[bool], tell: Callable[[Event], None]) -> RankSet:
-    """The ranks on which it is true. tell: called with why it failed on others."""
+    """The ranks on which it is true. tell: called with the reasons why it failed on others."""
     for failed, text in answers.merged_errors():
         if isinstance(answers.errors[failed.first], Ended):
             tell(JobSays(f"[{failed}] {text}, so not in 'where {expression}'"))

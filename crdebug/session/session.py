@@ -1,9 +1,11 @@
 """The one object that commands, scripts and the Python API talk to.
 
-Here is how a session begins and ends, and its checkpoints; its other verbs are in crdebug.session.
+This module has a session's beginning and end, and its checkpoints; the other modules of
+crdebug.session have its other verbs.
 
-A session is one debugger on one job. Its verbs return values; what happens meanwhile arrives as
-events (crdebug.base.events) at the subscribers. Not thread-safe; one operation at a time.
+A session is one debugger on one job. Its verbs return values; subscribers get events
+(crdebug.base.events) about everything that happens meanwhile. Not thread-safe; one operation at a
+time.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
     """A job under the debugger. Made by `run`, `attach` or `restart_from`; owns its GDBs until
     `close` or `detach`."""
 
-    # ---- how a session begins and ends --------------------------------------------------------
+    # ---- beginning and end --------------------------------------------------------------------
 
     @classmethod
     async def run(
@@ -72,9 +74,11 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
     ) -> Session:
         """Start a launcher command (``mpirun …``) in a job container and attach to all its ranks.
 
-        With stop_at_main every rank is stopped at the first line of main, else before it.
-        env: variables for it, besides those of this process.  cwd: where it runs.  stdin: a file
-        or descriptor whose content it reads; without one it reads what `send` sends it.
+        stop_at_main: stop every rank at the first line of main; otherwise before it.
+        env: variables for the launcher, besides those of this process.
+        cwd: the directory in which it runs.
+        stdin: a file or descriptor whose content it reads; without one it reads the input that
+        `send` sends.
         Raises NotAvailable, Refused, and the launcher's last words if it ends early.
         """
         settings = settings or Settings()
@@ -112,9 +116,9 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
     ) -> Session:
         """Attach to a running job, by name, or by the PID of one of its processes.
 
-        ranks: only those, as in ``0,3-5``; all if empty. For a job that crdebug did not start see
-        crdebug.acquire.discovery.
-        Threads that a crdebug before us left in their waitpoints are led out of them.
+        ranks: attach only to these, as in ``0,3-5``; to all if empty. For a job that crdebug did
+        not start see crdebug.acquire.discovery.
+        Leads threads out of their waitpoints if an earlier crdebug left them there.
         """
         settings = settings or Settings()
         tell_phase(subscriber, "attach", "attach")
@@ -149,7 +153,7 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         return session
 
     async def _make_whole(self) -> None:
-        """Bring a checkpoint back if a crdebug before us died while it took the job back in
+        """Bring a checkpoint back if an earlier crdebug died while it took the job back in
         memory."""
         job = self._job("attach")
         if half_back.was_on_its_way(job.directory, job.record):
@@ -172,7 +176,7 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
     ) -> Session:
         """Bring a job back from a checkpoint (``JOB:N``), attached and stopped.
 
-        A job of that name that still runs without a debugger is ended once the new one is there.
+        If a job of that name still runs without a debugger, it is ended once the new one exists.
         """
         settings = settings or Settings()
         directory, number = parse_handle(handle)
@@ -195,7 +199,7 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
             await job.open(session._requested, session._asked)
             await session._bring_points_back()
         except CrdebugError:
-            session._over = True  # the job is as before, or held and named: nothing is lost
+            session._over = True  # the job is as before, or the error names the held ranks
             await session.close()
             raise
         except BaseException:
@@ -219,7 +223,7 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         try:
             await job.open(session._requested, session._asked)
         except BaseException:
-            session._over = True  # the job is not ours: who asked for the session decides
+            session._over = True  # the job is not ours: our caller decides about it
             await session.close()
             raise
         return session
@@ -231,7 +235,7 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         return job
 
     async def _adopt(self) -> None:
-        """A job that somebody else started becomes one of ours."""
+        """Make a job that crdebug did not start one of ours."""
         if self._attended is not None or self._found is None:
             return
         library = await load(self.settings.compiler)
@@ -240,9 +244,9 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         self._name = job.name
 
     async def detach(self, *, hold: bool = False) -> None:
-        """Let the job run on without a debugger; the session is over.
+        """Let the job run on without a debugger, and end the session.
 
-        hold: the ranks stay where they are, stopped by SIGSTOP, until somebody attaches to the job
+        hold: leave the ranks stopped by SIGSTOP where they are, until somebody attaches to the job
         or releases it.
         """
         await self._group.stop_all()
@@ -268,7 +272,8 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         await self._job("kill it").end()
 
     async def close(self) -> None:
-        """End every GDB and all else that the session owns. Kills a job still attached."""
+        """End every GDB and everything else that the session owns. Kills a job that is still
+        attached."""
         job = self._attended
         try:
             await self._control.close()
@@ -284,10 +289,10 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
     # ---- checkpoints --------------------------------------------------------------------------
 
     async def checkpoint(self, note: str = "") -> Checkpoint:
-        """Take a checkpoint of the stopped job; every thread is then where it was.
+        """Take a checkpoint of the stopped job; afterwards every thread is where it was.
 
-        Raises Refused, naming ranks and threads, when it cannot be taken now; CrsFailed or
-        StoreError when it failed. The job is as before then.
+        Raises Refused, naming ranks and threads, if it cannot be taken now; CrsFailed or StoreError
+        if it failed. Then the job is as before.
         """
         async with self._control.busy:
             await self._adopt()
@@ -300,7 +305,7 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
     async def restart(self, number: int | None = None) -> Checkpoint:
         """Bring the job back to a checkpoint (the newest if None), attached and stopped.
 
-        When it fails before the checkpoint is back, the job is as before.
+        If it fails before the checkpoint is back, the job is as before.
         """
         async with self._control.busy:
             if self.running:
@@ -311,11 +316,12 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
             return describe(manifest)
 
     def checkpoints(self) -> tuple[Checkpoint, ...]:
-        """This job's whole checkpoints, oldest first."""
+        """This job's complete checkpoints, oldest first."""
         return self._attended.directory.store.list() if self._attended is not None else ()
 
     def checkpoint_sizes(self) -> Mapping[int, int]:
-        """By number, how many bytes each takes. Reads only what is new since the last time."""
+        """By number, the size of each in bytes. Reads only the manifests that are new since the
+        last call."""
         store = self._attended.directory.store if self._attended is not None else None
         numbers = store.numbers() if store is not None else ()
         for number in numbers:
@@ -325,8 +331,8 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         return {number: self._sizes[number] for number in numbers if number in self._sizes}
 
     async def _requested(self, request: Request) -> int:
-        """Another crdebug asks for a checkpoint; a job that runs is stopped for it and runs on.
-        Or it asks for the job's end."""
+        """Answer another crdebug that requests a checkpoint, for which a running job is stopped and
+        resumed, or the job's end."""
         if request.kill:
             await self.kill()
             return 0
@@ -344,15 +350,15 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         ):
             return await control.while_it_stands(take)
 
-    # ---- what the program asks for ------------------------------------------------------------
+    # ---- the program's requests ---------------------------------------------------------------
 
     async def _asked(self, asks: tuple[app_requests.Asked, ...]) -> None:
-        """Answer the ranks that wait for it. One that has stopped by now asks again when it
-        runs."""
+        """Answer the ranks that wait for an answer. A rank that has stopped meanwhile repeats its
+        request when it runs."""
         if not self.running:
             return
         if self.history is not None and self.history.in_the_past:
-            for each in asks:  # as it was the first time
+            for each in asks:  # with the same answer as the first time
                 known = self._answered.get(_key(each), _IN_THE_PAST)
                 app_requests.answer([each], *known)
             return
@@ -375,28 +381,28 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
         app_requests.answer(asks, *answer)
 
     async def _stop_to_go_back(self, asks: tuple[app_requests.Asked, ...]) -> None:
-        """The program asks to go back to a checkpoint: it is stopped there, and the user
-        decides."""
+        """The program asks to go back to a checkpoint: stop it, and leave that to the user."""
         number = asks[0][1].wanted
         restart = f"restart {number}" if number else "restart"
         self._tell(JobSays(f"rank {asks[0][0].rank} asks to go back: '{restart}' does that"))
         await self.interrupt()
-        what = "the job to stop, which asks to go back"
+        what = "the job to stop, because it asks to go back"
         with contextlib.suppress(CrdebugError):
             await Deadline(self.settings.stop).until(lambda: not self.running, what)
-        why = "a debugger is attached, whose user decides"
+        why = "a debugger is attached, and its user decides"
         self._answer(asks, app_requests.Answer(Status.REFUSED, reason=why))
 
     @property
     def directory(self) -> Path:
-        """Where the job's files are."""
+        """The directory of the job's files."""
         return self._job("name its directory").directory.path
 
 
 async def checkpoint_once(
     pid: str, note: str, kill: bool, progress: Callable[[Event], None], settings: Settings
 ) -> Checkpoint:
-    """Of a job that somebody else started: only under a debugger can it get the shim."""
+    """Take a checkpoint of a job that crdebug did not start. This needs a debugger, to put the shim
+    into the ranks."""
     session = await Session.attach(pid, settings=settings, subscriber=progress)
     try:
         taken = await session.checkpoint(note)

@@ -1,4 +1,4 @@
-"""Source lines that are named without their file."""
+"""Add the file to source lines that the user gives without one."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _BARE = re.compile(r"(?:-line\s+)?([-+]?\d+)")
 
 
 async def with_file(group: TargetGroup, ranks: RankSet, location: str) -> str:
-    """A location as ``FILE:LINE`` if it is only a line, whose meaning would change with where ranks
-    are, or with the file that a GDB has read last. Other locations are returned as they are.
+    """A location as ``FILE:LINE`` if it is only a line: its meaning would change with the ranks'
+    places, or with the file that a GDB has read last. Returns other locations as they are.
 
-    Raises BadInput where ranks are in different files; GdbError for a line that is not in its file.
+    Raises BadInput if ranks are in different files; GdbError for a line that is not in its file.
     """
     bare = _BARE.fullmatch(location.strip())
     if bare is None:

@@ -16,7 +16,7 @@ from crdebug.travel.history import heard
 
 
 class Stacks(Looking):
-    """The verbs about stacks and threads."""
+    """The verbs for stacks and threads."""
 
     async def stack_tree(
         self,
@@ -28,8 +28,9 @@ class Stacks(Looking):
     ) -> StackTree:
         """The merged tree of calls of the ranks' selected threads, or of all threads.
 
-        depth: of the outermost frames only so many; 0 is all.  function_only: frames of a function
-        are equal whatever their line. Raises NoRankAnswered.
+        depth: take only so many of the outermost frames; 0 is all.
+        function_only: frames of a function are equal whatever their line.
+        Raises NoRankAnswered.
         """
         limit = Deadline(self.settings.command)
         if all_threads:
@@ -42,19 +43,19 @@ class Stacks(Looking):
         return StackTree(branches, all_threads, errors)
 
     async def selected_thread(self, ranks: RankSet) -> Answers[tuple[ThreadInfo, ...]]:
-        """The thread that other verbs are about, at its selected frame."""
+        """The thread that other verbs apply to, at its selected frame."""
         limit = Deadline(self.settings.command)
         return await self._group.look(ranks, lambda each: threads.selected(each, limit))
 
     async def select_thread(self, ranks: RankSet, number: int) -> Answers[None]:
-        """Make a thread, by GDB's number, the one that verbs are about, until the rank has run."""
+        """Make verbs apply to a thread, by GDB's number, until the rank has run."""
         return await self._group.select_thread(ranks, number)
 
     async def thread_apply(
         self, ranks: RankSet, command: str, numbers: tuple[int, ...] | None = None
     ) -> Mapping[int, Answers[str]]:
-        """A command for GDB as typed, for each of these threads (None: for all of them); by the
-        threads' numbers. The selected thread stays."""
+        """GDB's answers to a command as typed, for each of these threads (None: for all of them),
+        by the threads' numbers. The selected thread stays."""
         limit = Deadline(self.settings.command)
         found = await self._group.look(
             ranks, lambda each: threads.apply(each, numbers, command, limit)
@@ -67,8 +68,8 @@ class Stacks(Looking):
     async def thread_backtraces(
         self, ranks: RankSet, limit: int = 0, numbers: tuple[int, ...] | None = None
     ) -> Mapping[int, Answers[tuple[Frame, ...]]]:
-        """The stacks of these threads (None: of all), innermost frame first, at most `limit` frames
-        unless it is 0; by the threads' numbers."""
+        """The stacks of these threads (None: all), by the threads' numbers, innermost frame first,
+        at most `limit` frames unless it is 0."""
         deadline = Deadline(self.settings.command)
         found = await self._group.look(
             ranks, lambda each: threads.backtraces(each, numbers, limit, deadline)
@@ -79,8 +80,8 @@ class Stacks(Looking):
 def _by_thread(
     found: Answers[tuple[tuple[int, T | CrdebugError], ...]], numbers: tuple[int, ...] | None
 ) -> dict[int, Answers[T]]:
-    """The ranks' answers for each of their threads, by the threads' numbers; an error of a rank as
-    a whole counts for all threads that were asked for, or for 0."""
+    """The ranks' answers for each of their threads, by the threads' numbers. An error of a whole
+    rank counts for all threads that were asked for, or for thread 0."""
     values: dict[int, dict[int, T]] = {}
     errors: dict[int, dict[int, CrdebugError]] = {}
     for rank, told in found.values.items():

@@ -1,4 +1,4 @@
-"""When ranks wait for others: steps that need their progress, and barriers."""
+"""Steps and barriers in which ranks wait for others."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from crdebug.debugger.group import TargetGroup
 from crdebug.debugger.target import TargetState
 from crdebug.travel.history import History
 
-_LOOK = 0.25  # seconds between two looks at a run that lasts
+_LOOK = 0.25  # seconds between two checks of a long run
 
 
 class StepOthers(Enum):
-    """What to do about a step that may not end because it waits for stopped ranks."""
+    """What to do about a step that may never end because it waits for stopped ranks."""
 
-    ASK = "ask"  # the user; who cannot be asked has it stopped
+    ASK = "ask"  # the user; stop it if there is no user to ask
     RUN = "run"  # let them run along
     STOP = "stop"  # stop it
 
@@ -35,8 +35,13 @@ class HeldUp(CrdebugError):
 
 @dataclass(frozen=True, slots=True)
 class AtBarrier:
-    """How a barrier ended. there: who has come to it; missing: who has not.  stop: why it ended.
-    held_up: because those that are missing wait for those that are there."""
+    """The result of a barrier.
+
+    there: the ranks that have come to it.
+    missing: the ranks that have not.
+    stop: the stop with which it ended.
+    held_up: it ended because the missing ranks wait for those that are there.
+    """
 
     there: RankSet
     missing: RankSet
@@ -52,11 +57,11 @@ async def patiently(
     patience: float,
     along: Callable[[HeldUp], Awaitable[bool]] | None,
 ) -> AsyncIterator[None]:
-    """Watch the run in the block: does it wait for ranks that are stopped?
+    """Watch the run in the block: does it wait for stopped ranks?
 
-    patience: seconds after which a run that does not end is looked at; 0: never.
-    along: may the stopped ranks run along? None: no. Raises HeldUp when the run was stopped because
-    it waits for them.
+    patience: seconds after which to check a run that has not ended; 0: never.
+    along: may the stopped ranks run along? None: no.
+    Raises HeldUp if the run was stopped because it waits for them.
     """
     if not patience:
         yield
@@ -92,7 +97,7 @@ async def _watch(
         others = group.in_state(TargetState.STOPPED)
         if not others or waiting != pending:
             await asyncio.sleep(_LOOK)
-            continue  # it computes: that may last
+            continue  # it computes, which may take long
         told = HeldUp(
             f"{verb} is still running after {patience:g} s: "
             f"{_are(waiting)} waiting inside MPI while {_are(others)} stopped",
@@ -109,7 +114,8 @@ async def _watch(
 
 
 def _inside_mpi(history: History | None, ranks: RankSet) -> RankSet:
-    """Those of the ranks that are inside MPI calls, or may be: it is known of recorded jobs."""
+    """The ranks that are inside MPI calls; all of them in jobs that are not recorded, where we do
+    not know."""
     if history is None or not history.recorded:
         return ranks
     inside = set()

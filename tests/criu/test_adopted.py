@@ -116,7 +116,7 @@ async def test_a_rank_without_a_way_in_is_held_by_sigstop(
         before = await look_at_strangers(session)
         taken = await session.checkpoint()
         said = [event.text for event in heard.events if isinstance(event, JobSays)]
-        lost = [text for text in said if "no shim can be put into it" in text]
+        lost = [text for text in said if "it cannot get a shim" in text]
         assert {int(text.split()[1].rstrip(":")) for text in lost} == locked
         assert any(reason in text for text in lost) and all("SIGSTOP" in text for text in lost)
         after = await look_at_strangers(session)

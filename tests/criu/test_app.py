@@ -130,7 +130,7 @@ async def test_under_the_debugger_its_user_decides() -> None:
         assert says()[1:] == ["rank 0 asks to go back: 'restart 99' does that"]
 
         running = await at_step(1)
-        back = "back: -2 0 [] a debugger is attached, whose user decides\n"
+        back = "back: -2 0 [] a debugger is attached, and its user decides\n"
         await Deadline(100).until(lambda: heard.text().endswith(_SECOND_LIFE[-1]), "the program")
         assert heard.text() == _FIRST_LIFE + "".join((*_SECOND_LIFE[:4], back, _SECOND_LIFE[-1]))
         taking = asyncio.create_task(jobs.take_checkpoint(JOB, "put off", False, heard))

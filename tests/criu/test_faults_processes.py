@@ -222,7 +222,7 @@ async def test_a_gdb_is_killed_at_each_phase_of_a_checkpoint() -> None:
                     assert len(said) < 250, said
                     taken = len(job.checkpoints()) == there + 1
                     assert (
-                        said.endswith(f"; checkpoint {JOB}:{there + 1} is there all the same")
+                        said.endswith(f"; checkpoint {JOB}:{there + 1} was taken nevertheless")
                         == taken
                     )
                 else:
@@ -316,7 +316,7 @@ async def test_a_rank_that_no_gdb_leads_out_is_named_and_let_go(tmp_path: Path) 
         with pytest.raises(CrdebugError) as caught:
             await job.checkpoint()
         said = str(caught.value)
-        where, _, outcome = said.partition(f"; checkpoint {JOB}:1 is there all the same; ")
+        where, _, outcome = said.partition(f"; checkpoint {JOB}:1 was taken nevertheless; ")
         assert where.startswith("rank 1 during attach: "), said
         assert outcome == (
             "rank 1 could not be led out of the waitpoint ('detach' lets it go on, and so does "

@@ -45,7 +45,7 @@ async def test_jobs_of_srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
                     assert list(both.ranks) == [0, 1]
                     for frames in (await both.backtrace(both.ranks)).values.values():
                         assert "main" in [each.location.function for each in frames]
-                    with pytest.raises(Refused, match=r"srun is no launcher .* as its children"):
+                    with pytest.raises(Refused, match=r"srun is not a launcher .* as its children"):
                         await both.checkpoint()
                 finally:
                     await both.detach()

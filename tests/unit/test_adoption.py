@@ -30,9 +30,9 @@ def test_ranks_that_others_have_started_are_not_dumped_with_the_launcher(tmp_pat
         try:
             require_tree(job(os.getpid(), one.pid, other.pid))
             require_tree(job(one.pid, one.pid))
-            with pytest.raises(Refused, match=r"^rank 1: .*sleep is no launcher.*'crdebug run'"):
+            with pytest.raises(Refused, match=r"^rank 1: .*sleep is not a launcher.*'crdebug run'"):
                 require_tree(job(one.pid, one.pid, os.getpid()))
-            with pytest.raises(Refused, match="slurmstepd is no launcher"):
+            with pytest.raises(Refused, match="slurmstepd is not a launcher"):
                 require_tree(job(other.pid, other.pid))
         finally:
             one.kill()
