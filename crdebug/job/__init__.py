@@ -1,4 +1,5 @@
-"""One job on this machine: its directory, its container, how its ranks are held, its checkpoints.
+"""One job on this machine: its directory, its container, the holds on its ranks, its checkpoints.
 
-What a session does with a debugger and `crdebug.detached.jobs` without one is made of these parts.
+Sessions, which have a debugger, and `crdebug.detached.jobs`, without one, are built from these
+parts.
 """

@@ -1,4 +1,4 @@
-"""Requests of a job's program to crdebug, and of crdebug to the program.
+"""Requests from a job's program to crdebug, and from crdebug to the program.
 
 The ranks' side is crdebug/native/shim/app.c; docs/app.md is for the program's author.
 """
@@ -53,7 +53,7 @@ class RankApp:
         self._set(app_layout.CALL, self.read().call + 1)
 
     def answer(self, ask: App, status: int, number: int = 0, reason: str = "") -> None:
-        """Let the asker go on, if it still waits for an answer to this."""
+        """Let the caller in the program go on, if it still waits for an answer to this request."""
         if self.read().asked != ask.asked:
             return
         proc.write_memory(
@@ -67,7 +67,7 @@ class RankApp:
 
 
 def find_apps(holds: Sequence[Hold], file: str) -> tuple[RankApp, ...]:
-    """Of the ranks that have one. file: the shim's."""
+    """The program's parts in all ranks that have one. file: the shim's."""
 
     def one(hold: Hold) -> RankApp | None:
         with contextlib.suppress(ProcessLookupError):
@@ -81,7 +81,7 @@ def find_apps(holds: Sequence[Hold], file: str) -> tuple[RankApp, ...]:
 
 
 def _those(apps: Sequence[RankApp], true: Callable[[App], bool]) -> list[RankApp]:
-    """The ranks for which something is true; one that is gone is not among them."""
+    """The ranks for which something is true, without those that are gone."""
     found = []
     for app in apps:
         with contextlib.suppress(ProcessLookupError):
@@ -103,11 +103,11 @@ def quiet_ranks(apps: Sequence[RankApp]) -> RankSet:
 
 
 def refuse_quiet(apps: Sequence[RankApp]) -> None:
-    """Raises InQuietRegion if ranks are in one: they are stopped, and so cannot come out of it."""
+    """Raises InQuietRegion if ranks are in one: being stopped, they cannot come out of it."""
     ranks = quiet_ranks(apps)
     if ranks:
         raise InQuietRegion(
-            "the program wants no checkpoint here: it is in a quiet region (crdebug_quiet_start)",
+            "the program allows no checkpoint here: it is in a quiet region (crdebug_quiet_start)",
             ranks=ranks,
             hint="let it run on, to crdebug_quiet_end",
         )
@@ -120,8 +120,8 @@ def _always() -> bool:
 async def await_quiet_end(
     apps: Sequence[RankApp], deadline: Deadline, runs: Callable[[], bool] = _always
 ) -> None:
-    """Wait until no rank is in a quiet region. Raises DeadlineExpired with the ranks, and
-    InQuietRegion when the job does not run any more."""
+    """Wait until no rank is in a quiet region. Raises DeadlineExpired with the ranks; InQuietRegion
+    if the job does not run any more."""
     try:
         await deadline.until(lambda: not quiet_ranks(apps) or not runs(), "")
         refuse_quiet(apps if not runs() else ())
@@ -135,9 +135,9 @@ async def await_quiet_end(
 async def closed_door(
     fifo: Path, apps: Sequence[RankApp], deadline: Deadline, runs: Callable[[], bool] = _always
 ) -> AsyncIterator[None]:
-    """No quiet region begins in the block, and none goes on. Raises as `await_quiet_end`.
+    """Keep ranks out of quiet regions for the block. Raises the errors of `await_quiet_end`.
 
-    Should we die in the block, the ranks see that nobody reads the FIFO any more.
+    If we die in the block, the ranks see that nobody reads the FIFO any more.
     """
 
     def set_doors(closed: bool) -> None:
@@ -160,8 +160,8 @@ async def closed_door(
 
 @contextlib.contextmanager
 def _reading(fifo: Path) -> Iterator[int]:
-    """As reader and writer: reading a FIFO without a writer would give end of file again and
-    again."""
+    """Open a FIFO as reader and writer: without a writer, reading would return end of file again
+    and again."""
     file = os.open(fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         yield file
@@ -178,8 +178,8 @@ async def call_back(
     """Request all ranks' callbacks, and wait for them. If the job is stopped (not `runs`), those
     after a checkpoint are called when it goes on.
 
-    Raises DeadlineExpired, and Refused with the first rank's words when they do not want the
-    checkpoint, or cannot be called.
+    Raises DeadlineExpired; Refused if callbacks cannot be called, or, with the first rank's words,
+    if they refuse the checkpoint.
     """
     registered = _those(apps, lambda app: app.callbacks > 0)
     what = f"the program's callbacks {_WHEN[moment]}"
@@ -203,13 +203,13 @@ async def call_back(
     if against := _those(registered, lambda app: app.refused):
         words = against[0].read().refusal or "it gives no reason"
         raise Refused(
-            f"a callback of the program does not want the checkpoint: {words}",
+            f"a callback of the program refuses the checkpoint: {words}",
             ranks=_ranks(against),
         )
 
 
 def left_out(apps: Sequence[RankApp]) -> RankSet:
-    """The ranks whose callbacks were not called before a checkpoint that is about to be taken."""
+    """The ranks whose callbacks were not called for the checkpoint that is about to be taken."""
     return _ranks(_those(apps, lambda app: app.callbacks > 0 and not _is_ready(app)))
 
 
@@ -234,14 +234,15 @@ async def around_checkpoint(
     stop: bool = False,
     runs: Callable[[], bool] = _always,
 ) -> AsyncIterator[None]:
-    """For the block that takes a checkpoint of a job that runs: no quiet region, and the program's
-    callbacks are called before and after.
+    """Wraps the block that takes a checkpoint of a running job: keeps ranks out of quiet regions,
+    and calls the program's callbacks before and after.
 
-    held: the job is stopped already, so that no callback can be called, and quiet regions do not
+    held: the job is already stopped, so that no callback can be called, and quiet regions do not
     end.
-    stop: it is stopped afterwards, and the callbacks come only when it goes on.
-    runs: does it, or has a debugger stopped it meanwhile? Raises Refused when a callback is against
-    it; those that were called before are called afterwards too.
+    stop: the job will be stopped afterwards, so the callbacks come only when it goes on.
+    runs: does the job run, or has a debugger stopped it meanwhile?
+    Raises Refused if a callback refuses; ranks whose callbacks were called before the checkpoint
+    then get those after it, too.
     """
     apps = find_apps(job.holds, job.record.shim)
     if held:
@@ -266,9 +267,9 @@ async def around_checkpoint(
 
 
 class Bell:
-    """Sets `rung` when a rank asks for something, as long as the block lasts.
+    """Sets `rung` when a rank makes a request, for the duration of the block.
 
-    One crdebug at a time hears it: another waits until that one is gone.
+    Only one crdebug at a time listens: another waits until that one is gone.
     """
 
     def __init__(self, directory: JobDirectory) -> None:
@@ -314,7 +315,7 @@ Asked = tuple[RankApp, App]
 
 
 def asked(apps: Sequence[RankApp]) -> tuple[Asked, ...]:
-    """The ranks that wait for an answer, and to what."""
+    """The ranks that wait for an answer, with their requests."""
     found = []
     for app in apps:
         with contextlib.suppress(ProcessLookupError):
@@ -329,8 +330,12 @@ def of_wish(asks: Sequence[Asked], wish: Wish) -> tuple[Asked, ...]:
 
 
 class Answer(NamedTuple):
-    """status: of app_layout.Status, or how often the job has been restarted.  number: of the
-    checkpoint.  reason: why there is none."""
+    """An answer to a request of the program.
+
+    status: one of app_layout.Status, or how often the job has been restarted.
+    number: of the checkpoint.
+    reason: why there is none.
+    """
 
     status: int
     number: int = 0
@@ -338,7 +343,7 @@ class Answer(NamedTuple):
 
 
 def answer(asks: Sequence[Asked], status: int, number: int = 0, reason: str = "") -> None:
-    """The same answer to all of them."""
+    """Give all of them the same answer."""
     for app, ask in asks:
         with contextlib.suppress(ProcessLookupError):
             app.answer(ask, status, number, reason)

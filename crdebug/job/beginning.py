@@ -1,9 +1,9 @@
-"""Moving the beginning of a record up: what lies before is given up, and its space used again.
+"""Move the beginning of a record up: drop what comes before it, and free its space.
 
-First the records of open receives are copied to the one of the two areas after each ring that is
-not in use; then the file that says what is kept is put in its place, for all ranks at once; then
-each log gets its new beginning. A job that is left in between has a record that begins where the
-file says, and `finish` does what is missing.
+First we copy the records of open receives to the unused one of the two areas after each ring. Then
+we put the file with the kept calls into place, for all ranks at once. Then each log gets its new
+beginning. If a job is abandoned in between, its record begins at the place in the file, and
+`finish` does the remaining work.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ _FAILED, _MORE = 0xFF << 24, 1 << 9
 
 
 def begin_at(run: Path, kept: Kept) -> None:
-    """The ranks must be stopped. Raises StoreError if it fails; the record is then as it was."""
+    """Begin the record at another place. The ranks must be stopped. Raises StoreError if it fails;
+    the record is then as it was."""
     try:
         for rank, each in enumerate(kept.ranks):
             _prepare(clocks.logs(run) / str(rank), each)
         keeping.save(kept, clocks.logs(run))
     except OSError as error:
-        raise StoreError(f"the record cannot be given up in part: {error.strerror}") from None
+        raise StoreError(f"cannot drop the oldest part of the record: {error.strerror}") from None
     _switch(run, kept)
 
 
 def finish(run: Path) -> None:
-    """Complete a move that was broken off because its crdebug was killed."""
+    """Complete a move that was interrupted because its crdebug was killed."""
     kept = keeping.load(clocks.logs(run))
     if kept is None:
         return
@@ -61,13 +62,13 @@ def _prepare(path: Path, kept: KeptRank) -> None:
     with open(path, "r+b", buffering=0) as file:
         data = b"".join(_posting(file.fileno(), header, place) for place in kept.postings)
         if len(data) >= layout.RECORD.size * layout.OLD:
-            raise StoreError(f"{len(kept.postings)} open receives are too many to be kept")
+            raise StoreError(f"{len(kept.postings)} open receives are too many to keep")
         end = layout.RECORD.pack(0, 0)
         os.pwrite(file.fileno(), data + end, header.area_offset(1 - header.area))
 
 
 def _posting(file: int, header: LogHeader, place: int) -> bytes:
-    """A record with those that follow it, as it is in an area."""
+    """A record with those that belong to it, in the form that it has in an area."""
     if place < header.first:
         return next((data for at, data in _copied(file, header) if at == place), b"")
     data = _read(file, header.offset(place))

@@ -1,9 +1,8 @@
 """The clocks of a job's ranks, read and set from outside (native/recorder/clock.h), and their logs.
 
-A rank's clock counts half ticks in its private memory; its log is a file of the incarnation's run
+A rank's clock counts half ticks in its private memory; its log is a file in the incarnation's run
 directory, outside of all checkpoints. The logs of one line of history are the same files in each
-incarnation's directory (hard links): what was recorded before a restart is what is replayed after
-it.
+incarnation's directory (hard links): a job replays after a restart what it recorded before.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class RankClock:
-    """A rank's clock, with its address. hold: of the function in which the rank is held."""
+    """A rank's clock, with its address. hold: the address of the function that holds the rank."""
 
     rank: int
     pid: int
@@ -60,11 +59,11 @@ class RankClock:
         return Clock.parse(data)
 
     def set_stop(self, stop: Instant) -> None:
-        """Where the rank is to hold: before its clock moves on from this value."""
+        """Make the rank hold before its clock moves on from this value."""
         self._write(layout.STOP_OFFSET, stop.to_bytes(8, "little"))
 
     def look_at(self, address: int, size: int) -> None:
-        """Watch these bytes where calls begin and end: see `Clock.looked_changed`."""
+        """Compare these bytes at the beginning and end of calls: see `Clock.looked_changed`."""
         try:
             seen = proc.read_memory(self.pid, address, size)
         except OSError:
@@ -75,11 +74,11 @@ class RankClock:
         self._write(layout.LOOK_OFFSET, bytes(layout.LOOK_SIZE))
 
     def set_enforce(self, enforce: Enforce) -> None:
-        """Whether the rank repeats its record, or makes a new one; see Enforce."""
+        """Make the rank repeat its record, or make a new one; see Enforce."""
         self._write(layout.ENFORCE_OFFSET, int(enforce).to_bytes(4, "little"))
 
     def go_another_way(self) -> None:
-        """Have a rank that holds, as its call is not the recorded one, forget what was recorded."""
+        """Make a rank forget its record if it holds because its call is not the recorded one."""
         self._write(layout.DIVERGED_OFFSET, bytes(4))
 
     def _write(self, offset: int, data: bytes) -> None:
@@ -95,23 +94,23 @@ class RankClock:
         if error.errno != errno.EIO:  # nothing is mapped there
             return error
         return AnotherProgram(
-            "it becomes another program there, which no way in time leads over",
+            "it becomes another program there, and crdebug cannot go back past that",
             ranks=RankSet.of([self.rank]),
             hint="'restart N' goes back to a checkpoint",
         )
 
 
 class RankGone(Refused, ProcessLookupError):
-    """The rank has ended: of its own accord, or somebody has killed it."""
+    """The rank has ended, by itself or because it was killed."""
 
 
 class AnotherProgram(RankGone):
-    """The rank's process is there, but not what it was (execve(2))."""
+    """The rank's process exists, but has become another program (execve(2))."""
 
 
 def find(holds: Iterable[Hold], layer: str) -> tuple[RankClock, ...]:
     """The clocks of these ranks; none if their MPI calls are not counted (no layer). A rank that is
-    gone has one, too: reading it tells."""
+    gone has one, too; reading that raises an error."""
     found = []
     for hold in holds if layer else ():
         names = (layout.SYMBOL, layout.HOLD_FUNCTION)
@@ -125,7 +124,7 @@ def find(holds: Iterable[Hold], layer: str) -> tuple[RankClock, ...]:
 
 
 def held(holds: Iterable[Hold], layer: str) -> RankSet:
-    """The ranks that hold in the past. Without a debugger nothing lets them go on."""
+    """The ranks that hold in the past. Without a debugger nothing resumes them."""
     found = []
     for clock in find(holds, layer):
         with contextlib.suppress(ProcessLookupError, NotAvailable):
@@ -146,11 +145,11 @@ def leaving(clocks: Iterable[RankClock]) -> frozenset[int]:
 
 
 def let_go(holds: Iterable[Hold], layer: str) -> bool:
-    """Let all ranks run on: those in the past are held until a debugger lets them go on, and there
-    is none from now on.
+    """Let all ranks run on, including those held in the past: from now on there is no debugger to
+    resume them.
 
-    Returns whether one was held because its call was not the recorded one. The record does not fit
-    any more from there on: all ranks that repeat it stop doing so.
+    Returns whether one was held because its call was not the recorded one. From there on the record
+    is wrong, so all ranks that repeat it stop doing so.
     """
     found = find(holds, layer)
     states = {}
@@ -172,17 +171,17 @@ def let_go(holds: Iterable[Hold], layer: str) -> bool:
 
 
 def make_room(run: Path) -> None:
-    """Make the ranks of an incarnation record: they do if the directory exists."""
+    """Create the directory for logs, which makes the ranks of an incarnation record."""
     logs(run).mkdir(mode=0o700)
 
 
 def logs(run: Path) -> Path:
-    """Where an incarnation's ranks keep their logs; the files are named by rank."""
+    """The directory of an incarnation's logs; the files are named by rank."""
     return run / "time"
 
 
 def of_ranks(run: Path) -> Iterator[Path]:
-    """The logs; beside them is what is kept of calls that were given up."""
+    """The logs. (The directory also has a file with the calls that are kept of a dropped part.)"""
     return (path for path in logs(run).iterdir() if path.name.isdigit())
 
 
@@ -190,7 +189,7 @@ def cut(clock: RankClock, log: Path, library: Library) -> None:
     """Forget what was recorded after the place of a stopped rank. This process, or one brought back
     from earlier, records again from there. library: reads the log.
 
-    Raises ProcessLookupError when the rank is gone.
+    Raises ProcessLookupError if the rank is gone.
     """
     if not has_begun(log):
         return
@@ -251,14 +250,14 @@ def take_along(old: Path, new: Path) -> None:
 
 
 def copy(old: Path, new: Path) -> None:
-    """Give another incarnation logs of its own, with what was recorded so far: a branch."""
+    """Give another incarnation copies of the logs as they are now, for a branch."""
     make_room(new)
     for log in logs(old).glob("*"):
         _copy_sparse(log, logs(new) / log.name)
 
 
 def _copy_sparse(source: Path, target: Path) -> None:
-    """The holes stay holes (lseek(2), SEEK_DATA)."""
+    """Copy a file, keeping its holes (lseek(2), SEEK_DATA)."""
     with open(source, "rb") as old, open(target, "xb", buffering=0) as new:
         size = os.fstat(old.fileno()).st_size
         os.truncate(new.fileno(), size)
@@ -278,8 +277,8 @@ def _copy_sparse(source: Path, target: Path) -> None:
 
 
 def prepare(log: int, size: int) -> None:
-    """Make a copied log of this size safe to write to on a full disk: space that was allocated for
-    more records may be a hole in the copy."""
+    """Make a copied log of this size safe to write to on a full disk: the space allocated for
+    further records may be a hole in the copy."""
     if size >= layout.LOG_HEADER:
         os.posix_fallocate(log, 0, layout.LOG_HEADER)  # written to by the recorder
         os.pwrite(log, bytes(8), layout.ROOM_OFFSET)

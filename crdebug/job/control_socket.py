@@ -1,4 +1,4 @@
-"""Asking the session that is attached to a job, from another crdebug (one JSON line each way)."""
+"""Requests from another crdebug to the session attached to a job (one JSON line each way)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from crdebug.node.proc import short_path
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Take a checkpoint, or else end the job.
+    """Take a checkpoint, or end the job if `kill` is set.
 
     note: the checkpoint's.
     """
@@ -28,14 +28,15 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """number: of the checkpoint; 0 if none was asked for, or with the error's text."""
+    """The answer. number: of the checkpoint; 0 if none was requested, or if there is an error."""
 
     number: int = 0
     error: str = ""
 
 
 class ControlServer:
-    """Answers requests at a socket until `close`. Raises Refused if another session does."""
+    """Answers requests at a socket until `close`. `start` raises Refused if another session already
+    does."""
 
     def __init__(self, path: Path, answer: Callable[[Request], Awaitable[int]]) -> None:
         self._path = path
@@ -47,7 +48,7 @@ class ControlServer:
     async def start(self) -> None:
         if await is_attended(self._path):
             raise Refused(
-                "the job is under another session already", hint="end that one, or ask there"
+                "the job is under another session already", hint="end that one, or use it"
             )
         self._path.unlink(missing_ok=True)  # of a session that died
         with short_path(self._path) as path:
@@ -65,7 +66,7 @@ class ControlServer:
             line = await reader.readline()
             self._silent.discard(writer)
             if not line:
-                return  # it only looked whether we are there
+                return  # it only checked whether we exist
             try:
                 request = msgspec.json.decode(line, type=Request)
                 reply = Reply(number=await self._answer(request))
@@ -80,7 +81,7 @@ class ControlServer:
             writer.close()
 
     async def close(self) -> None:
-        """Finish the answers that are being made, and accept no more requests."""
+        """Finish the answers under way, and accept no more requests."""
         if self._server is not None:
             self._server.close()
             for writer in self._silent:

@@ -1,22 +1,22 @@
-"""A job's directory, and the record of what runs in it.
+"""A job's directory, and its record.
 
 STATE/jobs/NAME/
   job.json        the record
   lock            held while the job is changed; `followed` while its output is read to the end
-  session         the attached session's socket, see crdebug.job.control
+  session         the attached session's socket, see crdebug.job.control_socket
   points.json     the breakpoints and displays of the last session
-  herd.json       where the threads were, while they are in their waitpoints
+  herd.json       the threads' places, while they are in their waitpoints
   run/N/          the N-th incarnation's stdout, stderr and events, and its input, see
                   crdebug.job.standard_input
   asks, door      FIFOs, in run/N/ too, so that ranks see who reads them: see job/app_requests.py
   run/N/base      see crdebug.job.incremental_parent
   run/N/time/     its ranks' logs of MPI calls, see crdebug.timeline.log
-  run/N/made      while it is brought back: the files that were missing, and were made
+  run/N/made      during a restart: the missing files that it has created
   run/N/half-back see crdebug.job.half_back
   checkpoints/N/  see crdebug.checkpoint.store
-  native/         what it runs with of crdebug's own, see crdebug.job.native_parts
-  stage           the second place for checkpoints: its path, see crdebug.job.second_place
-  history/N/      checkpoints that crdebug takes of itself, to go back in time from
+  native/         crdebug's own parts that it runs with, see crdebug.job.native_parts
+  stage           the path of the second place for checkpoints, see crdebug.job.second_place
+  history/N/      automatic checkpoints, for going back in time
   branches/       the branches of its history, and the logs of those that it is not on
   beside/         a second job, while branches are compared
 """
@@ -52,14 +52,17 @@ _REMEMBERED = 100
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """What a job was started with, and which process it is now.
+    """A job's command line and settings, and its present process.
 
-    pid, start: PID 1 of its container as numbered here, and when that process started (see
-    proc.started); boot: of which run of the machine.  layer: the library that records its MPI
-    calls, empty if they are not recorded.  branch: of its history, see crdebug.timeline.branches.
-    added: what crdebug has set in the launcher's environment.  environment: what the user has set
-    for it.  stdin: what it reads from its standard input, for people.
-    parts: crdebug's own that it runs with, the SHA-256 of each by its path, see native_parts.
+    pid, start: PID 1 of its container as numbered outside, and the time when it started (see
+    proc.started).
+    boot: identifies the boot of the machine to which these belong.
+    layer: the library that records its MPI calls; empty if they are not recorded.
+    branch: of its history, see crdebug.timeline.branches.
+    added: the variables that crdebug has set for the launcher.
+    environment: the variables that the user has set for it.
+    stdin: the source of its standard input, for people.
+    parts: crdebug's own parts that it runs with, the SHA-256 of each by its path, see native_parts.
     adopted: crdebug did not start it; it has no container, and pid is its launcher's.
     """
 
@@ -129,11 +132,12 @@ class JobDirectory:
 
     @property
     def has_own_files(self) -> bool:
-        """Does it write to copies of the files that it had open, not to the files themselves?"""
+        """Does the job write to copies of its open files instead of the files themselves?"""
         return False
 
     def made(self, incarnation: int) -> Path:
-        """Where a restart notes the files that it makes, see crdebug.checkpoint.open_files."""
+        """The file in which a restart notes the files that it creates, see
+        crdebug.checkpoint.open_files."""
         return self.run(incarnation) / "made"
 
     @property
@@ -165,8 +169,8 @@ class JobDirectory:
             return None
 
     def write_next(self, record: JobRecord) -> tuple[Path, Path]:
-        """Write a record that is not yet the job's: it is once the first path has become the
-        second one. Raises StoreError."""
+        """Write a record that is not the job's yet. It becomes that when the first of the returned
+        paths is renamed to the second. Raises StoreError."""
         path = self.run(record.incarnation) / "job.json"
         try:
             path.write_bytes(msgspec.json.encode(record))
@@ -176,7 +180,7 @@ class JobDirectory:
         return path, self.path / "job.json"
 
     def write(self, record: JobRecord) -> None:
-        """Raises StoreError; the record is what it was then."""
+        """Raises StoreError; then the record is unchanged."""
         unfinished = self.path / ".job.json"
         try:
             unfinished.write_bytes(msgspec.json.encode(record))
@@ -187,7 +191,7 @@ class JobDirectory:
             raise StoreError(f"cannot write {self.path / 'job.json'}: {error.strerror}") from None
 
     def read(self) -> JobRecord:
-        """Raises BadInput when there is no such job, StoreError when its record is unreadable."""
+        """Raises BadInput if there is no such job, StoreError if its record is unreadable."""
         owners.require_own_state()
         try:
             return decode((self.path / "job.json").read_bytes(), self.path / "job.json")
@@ -201,7 +205,7 @@ class JobDirectory:
 
     @contextlib.contextmanager
     def lock(self, what: str) -> Iterator[None]:
-        """Hold it while the job is changed. Raises Refused when somebody else holds it."""
+        """The lock to hold while changing the job. Raises Refused if another crdebug holds it."""
         with contextlib.ExitStack() as stack:
             while True:
                 self.create()
@@ -222,7 +226,7 @@ class JobDirectory:
 
     @contextlib.asynccontextmanager
     async def lock_within(self, what: str, deadline: Deadline) -> AsyncIterator[None]:
-        """`lock`, waiting for others that hold it briefly, as for a checkpoint at an interval."""
+        """`lock`, waiting for others that hold it briefly, for a periodic checkpoint, say."""
         refused: list[Refused] = []
         with contextlib.ExitStack() as stack:
 
@@ -242,7 +246,7 @@ class JobDirectory:
 
     @contextlib.contextmanager
     def followed(self) -> Iterator[None]:
-        """Inside the block the job is not forgotten: its output is to be read to the end."""
+        """Keep the job from being forgotten for the block, which reads its output to the end."""
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(FileNotFoundError):  # it was forgotten already
                 file = stack.enter_context(open(self.path / "followed", "a"))
@@ -259,7 +263,7 @@ class JobDirectory:
 
     def forget_if_over(self) -> None:
         """Remove a job that has ended and left no checkpoint to bring it back from; not while
-        somebody works on it, or follows it."""
+        another crdebug works on it, or follows it."""
         with contextlib.suppress(Refused), self.lock("forget it"):
             if not self._is_followed():
                 self.forget_while_locked()
@@ -273,7 +277,7 @@ class JobDirectory:
             self.remove()
 
     def how_it_ended(self) -> str:
-        """The end of a sentence that begins with the job."""
+        """The job's end as the predicate of a sentence about it."""
         said = told(self.run(self.read().incarnation) / "events")
         if said.killed:
             return "was ended by 'crdebug kill'"
@@ -284,7 +288,8 @@ class JobDirectory:
         return state_home() / "ended" / self.name
 
     def _remember_its_end(self) -> None:
-        """Keep it for those who ask once the job is forgotten; only the newest are kept."""
+        """Keep the way it ended, in case somebody asks once the job is forgotten; only for the
+        newest jobs."""
         with contextlib.suppress(OSError, CrdebugError):
             owners.make_private(self._epitaph.parent)
             self._epitaph.write_text(self.how_it_ended())
@@ -293,7 +298,7 @@ class JobDirectory:
                 path.unlink()
 
     def remove(self) -> None:
-        """All of it. Callers hold the lock."""
+        """Remove all of it. Callers hold the lock."""
         shutil.rmtree(self.path, ignore_errors=True)
 
     def _is_alive(self) -> bool:
@@ -301,19 +306,19 @@ class JobDirectory:
 
 
 def decode(data: bytes, path: Path) -> JobRecord:
-    """A record that lies at this path. Raises StoreError."""
+    """Decode a record, which is at this path. Raises StoreError."""
     try:
         return msgspec.json.decode(data, type=JobRecord)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise StoreError(
             f"{path} cannot be read: {error}",
-            hint="another version's crdebug may have written it, and reads it; "
-            f"else remove {path.parent}",
+            hint="if another version of crdebug wrote it, use that version; "
+            f"otherwise remove {path.parent}",
         ) from None
 
 
 def all_jobs() -> tuple[JobDirectory, ...]:
-    """Every job that left something here, by name. Raises PermissionError, Refused."""
+    """Every job with a directory here, by name. Raises PermissionError, Refused."""
     owners.require_own_state()
     try:
         names = sorted(filter(_NAME.match, os.listdir(state_home() / "jobs")))
@@ -330,7 +335,7 @@ def _read_if_there(path: Path) -> str | None:
 
 
 def _is_there(path: Path) -> bool:
-    """Path.exists; but a path that must not be looked at is an error, also from Python 3.14 on."""
+    """Like Path.exists, but raises PermissionError, also from Python 3.14 on."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -343,14 +348,14 @@ def is_alive(record: JobRecord) -> bool:
 
 
 def attended_already(directory: JobDirectory) -> Refused:
-    """The error of an operation that needs a job without a session."""
+    """The error for an operation that needs a job without a session."""
     return Refused(
         f"job '{directory.name}' is under another session already", hint="end that one first"
     )
 
 
 def has_ended(directory: JobDirectory) -> Refused:
-    """The error of an operation that needs a running job."""
+    """The error for an operation that needs a running job."""
     numbers = directory.store.numbers()
     hint = f"'crdebug restart {directory.name}:{numbers[-1]}' brings it back" if numbers else None
     return Refused(f"job '{directory.name}' {directory.how_it_ended()}", hint=hint)
@@ -358,9 +363,9 @@ def has_ended(directory: JobDirectory) -> Refused:
 
 @contextlib.contextmanager
 def unused(argv: tuple[str, ...], what: str) -> Iterator[JobDirectory]:
-    """The directory for a job without a given name, under a name that is free; locked.
+    """A locked directory, under a free name, for a job that was not given a name.
 
-    The name is the program's, with the first number that is free. what: for `JobDirectory.lock`.
+    The name is the program's, with the first free number. what: for `JobDirectory.lock`.
     """
     base = re.sub(r"[^A-Za-z0-9._-]", "", Path(_program(argv)).name).lstrip("._-")[:90] or "job"
     for number in count(1):
@@ -371,16 +376,16 @@ def unused(argv: tuple[str, ...], what: str) -> Iterator[JobDirectory]:
             try:
                 stack.enter_context(directory.lock(what))
             except Refused:
-                continue  # somebody else takes this name just now
+                continue  # another crdebug takes this name just now
             if not directory.exists():
                 yield directory
                 return
 
 
 def _program(argv: tuple[str, ...]) -> str:
-    """Which word of a launcher's command is the program? The likeliest, for a name to read.
+    """The word of a launcher's command that is most likely the program, as a name for people.
 
-    One that says where it is; else one that is no option's value, as far as that can be seen.
+    A word with a path; else one that does not seem to be the value of an option.
     """
     words = [(before, word) for before, word in pairwise(argv) if shutil.which(word)]
     by_path = [word for _, word in words if "/" in word]

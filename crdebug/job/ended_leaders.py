@@ -1,4 +1,4 @@
-"""Ranks whose main thread has ended while others live: what cannot be done with them."""
+"""Refuse operations on ranks whose main thread has ended while others live."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from crdebug.node.leaderless import leader_has_ended
 
 
 def _refuse(pid: int, rank: int, what: str, hint: str) -> None:
-    """Raises Refused when the rank's main thread has ended while others live."""
+    """Raises Refused if the rank's main thread has ended while others live."""
     if leader_has_ended(pid):
         raise Refused(
             f"its main thread has ended (pthread_exit), and {what}",
@@ -18,13 +18,13 @@ def _refuse(pid: int, rank: int, what: str, hint: str) -> None:
 
 
 def refuse_undumpable(pid: int, rank: int) -> None:
-    """Raises Refused when the CRS cannot dump the rank (CRIU: "Zombies with threads are not
+    """Raises Refused if the CRS cannot dump the rank (CRIU: "Zombies with threads are not
     supported")."""
     hint = "take checkpoints before main leaves its other threads behind"
     _refuse(pid, rank, "CRIU cannot dump such a process", hint)
 
 
 def refuse_unattachable(pid: int, rank: int) -> None:
-    """Raises Refused when GDB cannot attach to the rank: it begins with the main thread."""
+    """Raises Refused if GDB cannot attach to the rank: GDB begins with the main thread."""
     hint = "start the job under the debugger: 'crdebug run'"
     _refuse(pid, rank, "GDB cannot attach to such a process", hint)

@@ -17,8 +17,8 @@ async def end(
 ) -> None:
     """End all processes of a job: by ending PID 1 of its container (pid_namespaces(7)), or each.
 
-    note: makes debuggers take note that the processes they hold were killed; these do not end
-    before.
+    note: makes debuggers notice that the processes they trace were killed; these do not end before
+    that.
     """
     what = f"job '{record.name}' to end"
     members: tuple[int, ...] = ()

@@ -1,4 +1,4 @@
-"""Debuggers other than crdebug's that hold ranks of a job that is to be checkpointed."""
+"""Make other debuggers let go of a job's ranks for a checkpoint."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ def _tracer(shim: WaitpointHold) -> int:
 
 @contextlib.asynccontextmanager
 async def let_go(holds: Sequence[Hold], deadline: Deadline) -> AsyncIterator[RankSet]:
-    """While the block runs, every rank that a debugger holds waits, traced by nobody, if the
-    debugger knows the protocol: it breaks at MPIR_checkpoint_debugger_detach. The ranks are told.
+    """For the block, make every rank that another debugger traces wait untraced. This works with
+    debuggers that know the protocol: they break at MPIR_checkpoint_debugger_detach. Yields these
+    ranks.
 
-    Raises Refused when one does not let go: it is at its prompt, or does not know the protocol.
+    Raises Refused if a debugger does not let go: it is at its prompt, or does not know the
+    protocol.
     """
     shims = with_shims(holds)
     held = {shim.rank: _tracer(shim) for shim in shims}
@@ -56,7 +58,7 @@ async def let_go(holds: Sequence[Hold], deadline: Deadline) -> AsyncIterator[Ran
         for shim in asked:
             with contextlib.suppress(ProcessLookupError):
                 shim.set_asker(0)
-        # Nobody shall find ranks that wait for a debugger which is about to come.
+        # Nobody should find ranks waiting for a debugger that is about to return.
         with contextlib.suppress(DeadlineExpired):
             back = Deadline(deadline.seconds)
             await back.until(lambda: all(_is_back(shim, held) for shim in traced), "")
@@ -70,7 +72,7 @@ def _is_back(shim: WaitpointHold, held: Mapping[int, int]) -> bool:
 
 
 async def _runs(shim: WaitpointHold) -> bool:
-    """Debuggers stop ranks for a moment, too, as for a condition."""
+    """Does the rank run? Debuggers also stop ranks for a moment, to evaluate a condition, say."""
     with contextlib.suppress(DeadlineExpired):
         await Deadline(_MOMENT).until(lambda: proc.status(shim.pid)["State"][0] != "t", "")
         return True

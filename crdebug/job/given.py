@@ -1,4 +1,4 @@
-"""What a user gives a job that starts, besides its command line."""
+"""The environment, directory and input that a user gives a new job."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a job's launcher gets besides its command line.
+    """The environment, directory and input of a job's launcher.
 
-    environment: variables that it has besides crdebug's own, or in their place.  directory: where
-    it runs; None is where crdebug does.  stdin: a file or descriptor that is read to its end before
-    the job starts; None is nothing.  more: more will be sent; else its standard input ends there.
-    relayed: that is what crdebug itself reads.
+    environment: variables that it has besides crdebug's own, or instead of them.
+    directory: where it runs; None is crdebug's own.
+    stdin: a file or descriptor that crdebug reads to its end before the job starts; None is empty.
+    more: more input will be sent; otherwise the job's standard input ends there.
+    relayed: the further input is crdebug's own standard input.
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -25,7 +26,7 @@ class Given:
 
     @property
     def input_text(self) -> str:
-        """What the job reads from its standard input, for people."""
+        """The source of the job's standard input, for people."""
         if self.relayed or isinstance(self.stdin, int):
             return "crdebug's own"
         if self.stdin is not None:

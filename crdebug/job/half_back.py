@@ -1,8 +1,8 @@
-"""A mark on the incarnation while it is taken back in memory: its ranks may be at different times.
+"""A marker file for an incarnation that goes back in memory: its ranks may be at different moments.
 
-They are held then by SIGSTOP (crdebug.debugger.job_snapshot). Should crdebug die, nobody lets them
-go on from there: whoever takes up the job brings back a checkpoint in its place. What was recorded
-is repeated from there, so that nothing is lost.
+Meanwhile SIGSTOP holds them (crdebug.debugger.job_snapshot). If crdebug dies, nothing may resume
+them from there: the next crdebug brings back a checkpoint instead, and the job repeats its record
+from there, so nothing is lost.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MARK, _BY_STEPS = "half-back", "back-by-steps"
 
 
 def begin(run: Path) -> None:
-    """Before the first rank is changed. Raises StoreError."""
+    """Set the mark, before the first rank is changed. Raises StoreError."""
     _note(run / _MARK)
 
 
@@ -30,13 +30,13 @@ def _note(mark: Path) -> None:
 
 
 def done(run: Path) -> None:
-    """All ranks are at one time, and the job's output is as it was then."""
+    """Remove the mark: all ranks are at one moment, and the job's output is as it was then."""
     (run / _MARK).unlink(missing_ok=True)
 
 
 def begin_steps(run: Path) -> None:
-    """Before a rank goes over its code again, to find a place: the job's output has each time what
-    the rank prints there, until all but one are taken back. Raises StoreError."""
+    """Set another mark, before a rank runs its code again to find a place: its output appears each
+    time in the job's output, until all but one are taken back. Raises StoreError."""
     _note(run / _BY_STEPS)
 
 
@@ -45,27 +45,27 @@ def steps_done(run: Path) -> None:
 
 
 def is_half_back(directory: JobDirectory, record: JobRecord) -> bool:
-    """Are its ranks at different times?"""
+    """Are its ranks at different moments of their history?"""
     return (directory.run(record.incarnation) / _MARK).exists()
 
 
 def was_on_its_way(directory: JobDirectory, record: JobRecord) -> bool:
-    """Of a job without a session: is it, or its output, half back?"""
+    """Is a job without a session, or its output, half back?"""
     steps = directory.run(record.incarnation) / _BY_STEPS
     return is_half_back(directory, record) or steps.exists()
 
 
 def refused(job: str, hint: str = "") -> Refused:
-    """The error of an operation that would let the job go on from where its ranks are."""
+    """The error for an operation that would let the job go on from its ranks' present places."""
     return Refused(
-        f"job '{job}' was on its way back in memory when that broke off; its ranks, or its "
-        "output, are at different times",
+        f"job '{job}' was interrupted while it went back in memory: its ranks, or its output, are "
+        "at different times",
         hint=hint or f"'crdebug release {job}' or 'crdebug attach {job}' brings back a checkpoint",
     )
 
 
 def require_whole(directory: JobDirectory, record: JobRecord) -> None:
-    """Before a job that nobody attends is kept as it is. Raises Refused."""
+    """Raises Refused if a job without a session is half back, before it is kept as it is."""
     if was_on_its_way(directory, record):
         raise refused(directory.name)
 
@@ -82,5 +82,5 @@ def ways_out(directory: JobDirectory, record: JobRecord) -> list[tuple[Checkpoin
 
 
 def none_left(job: str) -> Refused:
-    """The error if there is no such checkpoint."""
+    """The error if `ways_out` finds none."""
     return refused(job, f"no checkpoint is left to bring back: 'crdebug kill {job}'")

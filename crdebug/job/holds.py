@@ -1,4 +1,4 @@
-"""How the threads of a job's ranks are held while no debugger holds them, as for an image."""
+"""Hold the threads of a job's ranks while no debugger does, for a dump."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from crdebug.node import proc, signals
 
 
 class Hold(Protocol):
-    """A rank and what holds its threads: a waitpoint (WaitpointHold) or SIGSTOP (SigstopHold).
+    """A rank with a way to hold its threads: a waitpoint (WaitpointHold) or SIGSTOP (SigstopHold).
 
-    has_shim: such a rank keeps its signals in the image, has EINTR taken back, and may ask crdebug
-    for something; its GDB can be lent out. One without is detached from its GDB, with its threads
+    has_shim: such a rank keeps its signals in the image, undoes EINTR, and may make requests of
+    crdebug; its GDB can lend it. A rank without a shim is detached from its GDB, with its threads
     before their system calls, and cannot be held without a debugger's help.
 
-    All methods raise ProcessLookupError when the rank is gone.
+    All methods raise ProcessLookupError if the rank is gone.
     """
 
     @property
@@ -39,12 +39,12 @@ class Hold(Protocol):
         ...
 
     def refuse_obstacles(self) -> None:
-        """Raises Refused when its threads cannot be held now."""
+        """Raises Refused if its threads cannot be held now."""
         ...
 
     def close(self, calls: Mapping[int, int], held: Mapping[int, int]) -> tuple[proc.Thread, ...]:
-        """Prepare to hold the threads that `lead_in` brings. Returns those that block the signal
-        for it, and must be unblocked first. For the arguments see WaitpointHold.close_gate."""
+        """Prepare to hold the threads that `lead_in` brings. Returns those that block the signal,
+        which must be unblocked first. For the arguments see WaitpointHold.close_gate."""
         ...
 
     def lead_in(self) -> None:
@@ -52,7 +52,7 @@ class Hold(Protocol):
         ...
 
     def call_off(self, blockers: Sequence[proc.Thread]) -> None:
-        """Take back what `close` and `lead_in` have done. blockers: what `close` returned."""
+        """Undo `close` and `lead_in`. blockers: the threads that `close` returned."""
         ...
 
     def waiting(self) -> int:
@@ -64,7 +64,7 @@ class Hold(Protocol):
         ...
 
     def expected(self) -> tuple[proc.Thread, ...]:
-        """The threads that are yet to come in."""
+        """The threads that have yet to come in."""
         ...
 
     def missing(self) -> tuple[proc.Thread, ...]:
@@ -78,17 +78,17 @@ class Hold(Protocol):
     async def release(self, deadline: Deadline) -> int:
         """Let all threads go on by themselves; returns how many there were.
 
-        Raises PermissionError when something traces the rank, DeadlineExpired.
+        Raises PermissionError if something traces the rank, DeadlineExpired.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SigstopHold:
-    """`Hold` of a rank that no shim can be put into, by SIGSTOP.
+    """`Hold` by SIGSTOP, of a rank that cannot get a shim.
 
-    Its threads are stopped where they were; a system call that the CRS breaks off, and that the
-    kernel does not restart, ends with EINTR unless a debugger undoes that.
+    Its threads stop where they are. A system call that the CRS interrupts, and that the kernel does
+    not restart, ends with EINTR unless a debugger undoes that.
     """
 
     entry: ProcDesc
@@ -106,10 +106,10 @@ class SigstopHold:
         return False
 
     def refuse_obstacles(self) -> None:
-        """Nothing can be in the way of SIGSTOP."""
+        """Nothing can block SIGSTOP."""
 
     def close(self, calls: Mapping[int, int], held: Mapping[int, int]) -> tuple[proc.Thread, ...]:
-        return ()  # nobody blocks SIGSTOP
+        return ()  # no thread can block SIGSTOP
 
     def lead_in(self) -> None:
         signals.kill(self.pid, None, signals.STOP)
@@ -141,7 +141,7 @@ class SigstopHold:
 async def await_held(hold: Hold, deadline: Deadline) -> None:
     """Wait until every thread is held and nothing traces the rank.
 
-    Raises DeadlineExpired that names the threads, ProcessLookupError when the rank is gone.
+    Raises a DeadlineExpired that names the threads; ProcessLookupError if the rank is gone.
     """
     try:
         await deadline.until(lambda: not hold.missing(), "")
@@ -154,14 +154,14 @@ async def await_held(hold: Hold, deadline: Deadline) -> None:
 
 
 def has_ended(pid: int) -> bool:
-    """True also for a process that was killed but not reaped: its memory can no longer be read."""
+    """Has a process ended? True also for one that was killed but not reaped: its memory can no
+    longer be read."""
     return not proc.is_alive(pid) or proc.is_ending(pid) or proc.is_killed(pid)
 
 
 @contextlib.contextmanager
 def naming_the_ended(holds: Sequence[Hold]) -> Iterator[None]:
-    """If ranks ended, an error in the block is due to that: it is raised as an error that says
-    so."""
+    """If ranks have ended, an error in the block is due to that: raise one that says so instead."""
     try:
         yield
     except (CrdebugError, OSError) as error:
@@ -172,7 +172,8 @@ def naming_the_ended(holds: Sequence[Hold]) -> Iterator[None]:
 
 
 def who_ended(holds: Sequence[Hold]) -> tuple[str, RankSet]:
-    """In words, and which ranks. One that was killed may have had the launcher end the others."""
+    """The ranks that have ended, in words and as a set. (If one was killed, the launcher may have
+    ended the others.)"""
     ended = [hold for hold in holds if has_ended(hold.pid)]
     pids = ", ".join(str(hold.pid) for hold in ended)
     told = f"process {pids} has ended" if len(ended) == 1 else f"processes {pids} have ended"
@@ -180,7 +181,7 @@ def who_ended(holds: Sequence[Hold]) -> tuple[str, RankSet]:
 
 
 def refuse_traced(pid: int, rank: int) -> None:
-    """Raises Refused when a debugger, whoever's, holds a thread of the rank."""
+    """Raises Refused if any debugger traces a thread of the rank."""
     tracers = {thread.tracer for thread in proc.threads(pid)} - {0}
     if tracers:
         raise Refused(
@@ -193,8 +194,11 @@ def refuse_traced(pid: int, rank: int) -> None:
 def find_holds(
     entries: Iterable[ProcDesc], shim: str, *, adopted: bool = False
 ) -> tuple[Hold, ...]:
-    """The ranks' holds; none for a rank that is about to end. shim: its file.  adopted: it was put
-    into a running job, as far as that was possible."""
+    """The ranks' holds; none for a rank that is about to end.
+
+    shim: its file.
+    adopted: the shim was loaded into a running job, as far as possible.
+    """
     found = []
     for entry in entries:
         try:
@@ -215,7 +219,7 @@ def find_hold(entry: ProcDesc, shim: str, *, adopted: bool = False) -> Hold:
 
 
 def with_shims(holds: Iterable[Hold]) -> tuple[WaitpointHold, ...]:
-    """Those of the ranks that have a shim."""
+    """The holds that have a shim."""
     return tuple(hold for hold in holds if isinstance(hold, WaitpointHold))
 
 

@@ -1,6 +1,6 @@
-"""Programs of the operator that are run around checkpoints and restarts.
+"""Run the operator's programs before and after checkpoints and restarts.
 
-They are the executables of the directory `hooks_home()` whose name is that of the moment, or begins
+They are the executables in the directory `hooks_home()` whose name is that of the moment, or begins
 with it and a dot, in the order of their names: `before-checkpoint`, `before-checkpoint.10-flush`.
 """
 
@@ -23,7 +23,7 @@ from crdebug.node import programs
 
 
 class When(Enum):
-    """The moment; the value is the hooks' name."""
+    """The moment of a hook; the value is the hooks' name."""
 
     BEFORE = "before-checkpoint"
     CONTINUE = "after-continue"
@@ -31,7 +31,7 @@ class When(Enum):
 
 
 def find(when: When) -> tuple[Path, ...]:
-    """The hooks for a moment. Raises Refused when somebody else could have put them there."""
+    """The hooks for a moment. Raises Refused if another user could have put them there."""
     directory = hooks_home()
     try:
         names = sorted(os.listdir(directory))
@@ -46,7 +46,7 @@ def find(when: When) -> tuple[Path, ...]:
         foreign = details.st_uid not in (0, os.geteuid())
         if foreign or details.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise Refused(
-                f"{path} may be changed by others than you",
+                f"{path} can be changed by other users",
                 hint=f"chmod go-w {path}, and own it",
             )
     return paths
@@ -86,9 +86,8 @@ async def around_checkpoint(
     settings: Settings,
     tell: Callable[[Event], None],
 ) -> AsyncIterator[list[Checkpoint]]:
-    """The hooks before a checkpoint, which may refuse it, and those after; the block takes it, and
-    puts it into the list. Hooks that ran before a checkpoint that fails are followed by those after
-    it, too.
+    """Run the hooks before a checkpoint, which may refuse it, and those after it. The block takes
+    the checkpoint, and puts it into the list. The hooks after it also run if it fails.
     """
     taken: list[Checkpoint] = []
     try:
@@ -107,7 +106,7 @@ async def after(
     tell: Callable[[Event], None],
     **more: str,
 ) -> None:
-    """`run`, after the fact: the failure of a hook is told, and undoes nothing."""
+    """`run` after the fact: reports the failure of a hook, which undoes nothing."""
     try:
         await run(when, job, settings, **more)
     except CrdebugError as error:

@@ -1,5 +1,5 @@
-"""What a job without a container needs of the machine for a restart: noted at a checkpoint, checked
-before the restart. A job in a container has all of it to itself."""
+"""The resources of the machine that a job without a container needs for a restart. We note them at
+a checkpoint, and check them before the restart. (A job in a container has its own.)"""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ _KERNELS = ("/proc/", "/sys/", "/dev/")
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """numbers: of the processes, their threads, process groups and sessions.
+    """The resources that must be free or present.
 
-    files: that are open or worked in, but not saved with the checkpoint.  mounts: by mount point,
-    the kind of file system that files of the job are on.  pipes: by name, which lead out of the
-    job and are written into.  terminals: the numbers of its pseudo-terminals, as a launcher makes
-    them for its ranks.
+    numbers: those of the processes, their threads, process groups and sessions.
+    files: open files and working directories that are not saved with the checkpoint.
+    mounts: by mount point, the kind of file system with the job's files.
+    pipes: the names of pipes that lead out of the job, and into which it writes.
+    terminals: the numbers of its pseudo-terminals, which a launcher makes for its ranks.
     """
 
     numbers: tuple[int, ...]
@@ -46,7 +47,7 @@ class Needs:
 
 
 def note(pids: Iterable[int], saved: Iterable[str]) -> Needs:
-    """The needs of stopped processes. saved: files that are put back anyway."""
+    """The needs of stopped processes. saved: files that a restart puts back anyway."""
     processes = tuple(pids)
     numbers: set[int] = set()
     opened: set[str] = set()
@@ -75,12 +76,12 @@ def note(pids: Iterable[int], saved: Iterable[str]) -> Needs:
 
 
 def require_dumpable(pids: Iterable[int]) -> None:
-    """Raises Refused when the CRS could not dump these processes outside a container."""
+    """Raises Refused if the CRS could not dump these processes outside a container."""
     for pid in pids:
         if any(mapping.path.startswith("/SYSV") for mapping in proc.maps(pid)):
             raise Refused(
                 f"process {pid} ({proc.status(pid)['Name']}) has System V shared memory, which can "
-                "be saved only within a container",
+                "only be saved in a container",
                 hint="start the launcher with UCX_TLS=^sysv if it is MPICH's, "
                 "or the job with 'crdebug run'",
             )
@@ -103,7 +104,8 @@ def read(directory: Path) -> Needs:
 
 
 def missing(needs: Needs, own: Iterable[Port]) -> list[str]:
-    """What is not free, or missing, as clauses for people; not the numbers, see `require`."""
+    """The ports in use, missing files and changed mounts, as clauses for people. (`require` checks
+    the numbers.)"""
     taken = ports.taken() - set(own)
     told = [f"{port} is in use" for port in needs.ports if port in taken]
     told += [f"{path} is missing" for path in needs.files if not os.path.exists(path)]
@@ -120,9 +122,9 @@ def _in_use(needs: Needs) -> list[int]:
 
 
 async def require(needs: Needs, own: Iterable[int] = ()) -> None:
-    """Raises Refused that names all that is in the way of a restart.
+    """Raises a Refused that names every obstacle to a restart.
 
-    own: the processes of the job that is there yet, which will make room.
+    own: the processes of the present job, which will be gone then.
     """
     processes = tuple(own)
     with contextlib.suppress(DeadlineExpired):
@@ -143,7 +145,7 @@ async def require(needs: Needs, own: Iterable[int] = ()) -> None:
 
 
 def _kept(needs: Needs) -> bool:
-    """Is a number kept by a process that has ended?"""
+    """Does a process that has ended still have one of the numbers?"""
     return any(is_number_kept(number) for number in needs.numbers)
 
 

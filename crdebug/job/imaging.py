@@ -1,4 +1,4 @@
-"""Taking a job's image, whatever debugger there is or is not; see crdebug.job.restoring."""
+"""Take a job's image, with or without a debugger; see crdebug.job.restoring."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _MUCH = 256 << 20  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """Where a rank's debugger saw it stopped. selected: the debugger's thread, as TID.
+    """A rank's stop as its debugger saw it. TIDs are those inside the job.
 
-    TIDs as numbered in the job.
+    selected: the TID of the debugger's selected thread.
     """
 
     threads: tuple[ThreadRecord, ...]
@@ -52,7 +52,8 @@ class Stand:
 class Frozen:
     """State outside of the images, noted while the whole job was frozen.
 
-    inside: by rank, its PID in the job's namespace.  now: by rank, its clock, if it has one.
+    inside: by rank, its PID in the job's namespace.
+    now: by rank, its clock, if it has one.
     programs: the files that are mapped as code.
     """
 
@@ -66,10 +67,14 @@ class Frozen:
 class Image:
     """The facts about a dump in a draft, besides the images themselves.
 
-    ended: the ranks that had ended.  taken: seconds since 1970; what the job did after
-    that may be lost.  bases: what the images build on.  tracked: the next ones may build on these.
-    memory: bytes that a restart needs.  began: when the CRS did (time.monotonic).  paused: seconds
-    that it took.  copied: bytes of files that were copied meanwhile.
+    ended: the ranks that had ended.
+    taken: seconds since 1970; later work of the job may be lost.
+    bases: the checkpoints that the images build on.
+    tracked: the next images may build on these.
+    memory: bytes that a restart needs.
+    began: when the CRS began (time.monotonic).
+    paused: seconds that it took.
+    copied: bytes of files that were copied meanwhile.
     """
 
     job: Incarnation
@@ -113,15 +118,15 @@ class Imaging(Restoring):
     ) -> Image:
         """Write the images into a fresh draft; the job goes on afterwards.
 
-        running: its threads do not wait for a debugger, so that it may also come to its end.
-        stop: it is stopped by SIGSTOP where the image has it, and goes on at SIGCONT.
-        Raises Refused, CrsFailed or StoreError; the draft is gone then.
+        running: its threads do not wait for a debugger, so the job may also end meanwhile.
+        stop: leave it stopped by SIGSTOP, in the state that the image has, until SIGCONT.
+        Raises Refused, CrsFailed or StoreError, after removing the draft.
         """
         record = job.record
         if record.adopted:
             host_resources.require_dumpable(process_tree.of_job(record.pid))
         crs = await asyncio.to_thread(find_crs, self.directory, record)
-        # Automatic checkpoints come and go in another order than they were taken in.
+        # Automatic checkpoints are not deleted in the order in which they were taken.
         own = self.store is not self.directory.store
         tracked = crs.tracks and self.settings.full_every > 1 and not own
         every = self.settings.full_every
@@ -132,7 +137,7 @@ class Imaging(Restoring):
         except CrsFailed:
             if base is None or not job.alive:
                 raise
-            return await dump(None)  # a full one does not depend on what it would build on
+            return await dump(None)  # a full one, which builds on no other
 
     async def _dump(
         self,
@@ -159,7 +164,7 @@ class Imaging(Restoring):
             pids = process_tree.of_job(pid)
             frozen = await self._look(job, pids, draft, ahead)
             if running:
-                # The CRS has broken off system calls in the job itself, not in the image only.
+                # The CRS has interrupted system calls in the job itself, not only in the image.
                 calls = broken_calls(draft.images)
                 for shim in with_shims(job.holds):
                     if not shim.waits_for_debugger():
@@ -169,12 +174,12 @@ class Imaging(Restoring):
             return frozen
 
         try:
-            if running:  # the job does not wait for what is copied before it stops
+            if running:  # copying before the job stops does not delay it
                 ahead = await _whole(copy_ahead, open_now, draft.files)
                 copied -= size_of(file for file in open_now if file.path in ahead)
             hashing = RunningHashes(draft.images)
             taken, began = time.time(), time.monotonic()
-            if tracked:  # from now on nobody knows what has changed since then
+            if tracked:  # the dump resets the kernel's record of changes, even if it fails
                 bases.forget(job.run)
             try:
                 frozen = await crs.dump(
@@ -214,14 +219,14 @@ class Imaging(Restoring):
 
     @property
     def _goes_elsewhere(self) -> bool:
-        """Are the checkpoints to be copied to a second place?"""
+        """Are these checkpoints copied to a second place?"""
         return self.directory.stage is not None and self.store is self.directory.store
 
     async def _look(
         self, job: Incarnation, pids: Sequence[int], draft: Draft, ahead: Mapping[str, Path]
     ) -> Frozen:
-        """Save the state of these frozen processes that is no part of the images. ahead: by path,
-        copies that were made of open files while they still ran."""
+        """Save the state of these frozen processes that is not in the images. ahead: by path,
+        copies of open files that were made while the processes still ran."""
         record = job.record
         files = find_open_files(pids, container=not record.adopted)
         saved = await _whole(save, files, draft.files, ahead)
@@ -248,7 +253,7 @@ class Imaging(Restoring):
         note: str,
         stands: Mapping[int, Stand] | None,
     ) -> Checkpoint:
-        """Make a dump a checkpoint. stands: by rank; None without a debugger."""
+        """Turn a dump into a checkpoint. stands: by rank; None without a debugger."""
         record, frozen = image.job.record, image.frozen
         ranks = [*image.ended]
         for hold in image.job.holds:
@@ -310,8 +315,8 @@ def _ended(job: Incarnation) -> tuple[RankRecord, ...]:
 
 
 async def _whole(function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
-    """Run it in a thread, and wait for its end even when cancelled: it writes into a draft, which
-    is removed then."""
+    """Run a function in a thread, and wait for its end even when cancelled, because it writes into
+    a draft that is then removed."""
     work = asyncio.ensure_future(asyncio.to_thread(function, *arguments, **options))
     try:
         return await asyncio.shield(work)

@@ -15,7 +15,7 @@ from crdebug.node import proc
 
 @dataclass(frozen=True, slots=True)
 class Incarnation:
-    """Where the job's files are, which processes it is, and what holds its ranks.
+    """The job's files, its processes, and the holds on its ranks.
 
     holds: of the ranks that have not ended; none before they were looked up.
     """
@@ -26,17 +26,17 @@ class Incarnation:
 
     @property
     def run(self) -> Path:
-        """The directory of its own."""
+        """This incarnation's own directory."""
         return self.directory.run(self.record.incarnation)
 
     @property
     def ranks(self) -> RankSet:
-        """Those that have not ended."""
+        """The ranks that have not ended."""
         return RankSet.of(hold.rank for hold in self.holds)
 
     @property
     def ended(self) -> RankSet:
-        """The ranks that have."""
+        """The ranks that have ended."""
         return RankSet.span(told(self.run / "events").ranks or 0) - self.ranks
 
     @property
@@ -44,8 +44,8 @@ class Incarnation:
         return is_alive(self.record)
 
     def with_holds_now(self) -> Incarnation:
-        """The same, with holds looked up afresh: a process that became another program (execve(2))
-        has its shim elsewhere. Raises Refused when one has not begun yet."""
+        """The same, with holds looked up again: a process that became another program (execve(2))
+        has its shim elsewhere. Raises Refused if such a program has not begun yet."""
         found = [(hold.rank, self.hold_now(hold)) for hold in self.holds]
         missing = RankSet.of(rank for rank, hold in found if hold is None)
         if missing:
@@ -57,7 +57,7 @@ class Incarnation:
         return replace(self, holds=tuple(hold for _, hold in found if hold is not None))
 
     def hold_now(self, hold: Hold) -> Hold | None:
-        """The same for one rank; None when it has not begun yet."""
+        """The same for one rank; None if the program has not begun yet."""
         if not proc.is_alive(hold.pid) or not hold.is_elsewhere():
             return hold
         entry = replace(hold.entry, executable=proc.executable(hold.pid))

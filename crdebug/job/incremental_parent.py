@@ -1,8 +1,8 @@
-"""Which checkpoint the next one of a job may build on.
+"""Remember the checkpoint that a job's next one may build on.
 
-The last one of the same incarnation, if no dump since then has failed: each tracked dump makes the
-kernel forget what was changed before it. So the note is removed before a dump and written once its
-checkpoint is whole. It lies with the incarnation, since a restart has other processes.
+It is the last one of the same incarnation, if no dump has failed since: each tracked dump makes the
+kernel forget the changes before it. So we remove the note before a dump, and write it once the
+checkpoint is complete. It belongs to the incarnation, because a restart has other processes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NAME = "base"
 
 
 def find(run: Path, store: CheckpointStore, full_every: int) -> Manifest | None:
-    """None when the next one has to be full."""
+    """The checkpoint to build on; None if the next one must be full."""
     try:
         manifest = store.load(int((run / _NAME).read_text()))
         if len(manifest.bases) + 1 >= full_every:
@@ -35,6 +35,6 @@ def forget(run: Path) -> None:
 
 
 def note(run: Path, number: int) -> None:
-    """The last dump is this checkpoint."""
+    """Note that the last dump is this checkpoint."""
     with contextlib.suppress(OSError):  # without it the next one is full
         (run / _NAME).write_text(str(number))

@@ -1,4 +1,4 @@
-"""Starting a job in its container."""
+"""Start a job in its container."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def launch(
     """Start a launcher in a new job container. Returns as soon as it runs.
 
     hold: every rank waits before main until its gate is opened.
-    Raises Refused when a job of that name is alive or has checkpoints, BadInput, NotAvailable, also
+    Raises Refused if a job of that name is alive or has checkpoints; BadInput; NotAvailable, also
     for srun, and for a program that is linked statically.
     """
     given = given or Given()
@@ -46,7 +46,7 @@ async def launch(
     signal_names.require_usable(signal)
     if Path(argv[0]).name == "srun":
         raise NotAvailable(
-            "srun has Slurm's daemon start the ranks, and crdebug cannot hold them",
+            "srun has Slurm's daemon start the ranks, where crdebug cannot hold them",
             hint="in an allocation run mpirun; or start srun, and 'crdebug attach' to its PID",
         )
     if os.geteuid() != 0:
@@ -142,7 +142,7 @@ def _refuse_static(argv: Sequence[str], place: Path) -> None:
 async def _layer_for(argv: Sequence[str], wanted: bool | None, deadline: Deadline) -> Path | None:
     """The library that records MPI calls, for the launcher's MPI; None if it is not wanted.
 
-    Raises NotAvailable, unless it need not be (wanted is None).
+    Raises NotAvailable if recording was requested (wanted is True) but is impossible.
     """
     if wanted is False:
         return None

@@ -1,18 +1,18 @@
-"""What is set in a launcher's environment besides what the user has there, and why."""
+"""The variables that crdebug adds to a launcher's environment, and why."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 
-_CARDS = "network cards that are reached past the kernel cannot be dumped"
-_NETWORK = "the container has no other network, which spawned processes are reached by"
-_SESSION = "its session directory belongs to this job alone, and into the image"
-_BY_SLURM = "in Slurm's allocations MPICH would have it start the ranks, outside of the container"
-_SIZE = "prterun tells its ranks how many they are, as mpirun does, only with it"
+_CARDS = "transports that bypass the kernel cannot be dumped"
+_NETWORK = "the container has no other network through which to reach spawned processes"
+_SESSION = "the session directory must belong to this job alone, and be in the image"
+_BY_SLURM = "in a Slurm allocation MPICH would let Slurm start the ranks, outside of the container"
+_SIZE = "only with it does prterun, like mpirun, tell its ranks how many there are"
 _ROOT = "mpirun refuses to run as root without it, and the container needs root"
-# What a launcher or a transport needs so that the job can be dumped, and why. Other MPIs ignore it.
-# Variables that the user has set are left alone.
+# Variables that a launcher or a transport needs so that the job can be dumped, and why. Other MPIs
+# ignore them. Variables that the user has set are left alone.
 NEEDED: Mapping[str, tuple[str, str]] = {
     "OMPI_MCA_orte_tmpdir_base": ("/dev/shm", _SESSION),
     "PRTE_MCA_prte_tmpdir_base": ("/dev/shm", _SESSION),
@@ -30,9 +30,9 @@ _AS_ROOT: Mapping[str, tuple[str, str]] = {
     "PRTE_ALLOW_RUN_AS_ROOT": ("1", _ROOT),
     "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": ("1", _ROOT),
 }
-# For programs built with a sanitizer; only where ranks wait for a debugger.
+# For programs built with a sanitizer; only if ranks wait for a debugger.
 _DEBUGGED: Mapping[str, tuple[str, str]] = {
-    "LSAN_OPTIONS": ("detect_leaks=0", "LeakSanitizer ends a program that a debugger holds"),
+    "LSAN_OPTIONS": ("detect_leaks=0", "LeakSanitizer ends a program that a debugger traces"),
 }
 _RECORDED: Mapping[str, tuple[str, str]] = {
     "PYTHONHASHSEED": ("0", "a replay repeats the order of Python's sets only with a fixed seed"),

@@ -1,9 +1,9 @@
-"""The native parts that a job runs with, kept beside it: a checkpoint outlives the cache.
+"""Keep the native parts that a job runs with beside it: a checkpoint may outlive the cache.
 
 STATE/jobs/NAME/native/{starter,shim.so,walk.so,pmpi.so}, and the same in the second place.
 
-An image has them mapped by the paths that they had in the cache, so that is where a restart needs
-them: what is missing there is put back. The record has the SHA-256 of each.
+An image has them mapped by their paths in the cache, so a restart needs them there: we put back
+the missing ones. The record has the SHA-256 of each.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ def keep(directory: JobDirectory, parts: Iterable[Path]) -> dict[str, str]:
 
 
 def starter(directory: JobDirectory, record: JobRecord) -> Path:
-    """The job's starter, to be run: the copy beside the job. Raises StoreError."""
+    """The copy of the job's starter to run. Raises StoreError."""
     return _kept(directory, record, record.starter)
 
 
 def put_back(directory: JobDirectory, record: JobRecord) -> None:
-    """Put the missing parts of a job where its images have them mapped. Raises StoreError."""
+    """Put a job's missing parts back to the paths in its images. Raises StoreError."""
     for name in record.parts:
         path = Path(name)
         if path.exists():
-            continue  # whether it is the same, the manifest says
+            continue  # the manifest says whether it is the same
         copy = _kept(directory, record, name)
         if not path.resolve().is_relative_to((cache_home() / "native").resolve()):
             raise StoreError(
-                f"{path} is missing, and lies in another cache than yours",
+                f"{path} is missing, and belongs to another cache than yours",
                 hint="name that cache with $CRDEBUG_CACHE",
             )
         try:
@@ -56,7 +56,7 @@ def put_back(directory: JobDirectory, record: JobRecord) -> None:
 
 
 def take_along(source: Path, target: Path, record: JobRecord) -> None:
-    """Copy what is kept beside a job to another place for it. Raises StoreError, OSError."""
+    """Copy the parts that are kept beside a job to another place. Raises StoreError, OSError."""
     owners.make_private(target)
     for name, sha256 in record.parts.items():
         part = Path(name).name
@@ -92,7 +92,8 @@ def _sha256(path: Path) -> str:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """It appears whole, by one rename; a process that runs the old one goes on with that."""
+    """Copy a file, which appears complete, by one rename; a process that runs the old one goes on
+    with that."""
     descriptor, name = tempfile.mkstemp(dir=target.parent)
     try:
         with open(descriptor, "wb") as out, open(source, "rb") as file:

@@ -1,4 +1,4 @@
-"""The job's output, and its end, as events."""
+"""Report the job's output, and its end, as events."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from crdebug.node import file_watch
 class OutputRelay:
     """Follows one incarnation's stdout, stderr and events until `stop`.
 
-    from_now: only what is written from now on; else all of it, but for what the checkpoint in the
-    directory `since` has, or what another relay has told before, which is up to `told`.
+    from_now: only output from now on; otherwise all of it.
+    since: leave out what the checkpoint in this directory has.
+    told: leave out what another relay has already reported, up to these offsets.
     ended: the launcher's status once it is known.
     """
 
@@ -57,14 +58,14 @@ class OutputRelay:
         self._said = len(known.said)
         status = known.status
         if status is not None and self.ended is None:
-            # What was written before the end, and had not been read yet, comes before it.
+            # Report output that was written before the end, but not read yet, before the end.
             self._tell_output(self._follower.read(), final=True)
             self.ended = status
             self._over.set()
             self._tell(JobEnded(status))
 
     def _tell_output(self, news: list[tuple[Path, bytes]], *, final: bool = False) -> None:
-        """final: no more is to come, so half a character is shown as a broken one."""
+        """final: no more output will come, so half a character is shown as a broken one."""
         data = dict(news)
         for path, decoder in self._decoders.items():
             text = decoder.decode(data.get(path, b""), final)
@@ -72,7 +73,7 @@ class OutputRelay:
                 self._tell(JobOutput(path.name, text))
 
     def catch_up(self) -> None:
-        """Pass on what has been written by now, without waiting for the kernel's notice."""
+        """Pass on everything written so far, without waiting for the kernel's notice."""
         self._take(self._follower.read())
 
     @property
@@ -95,7 +96,7 @@ class OutputRelay:
 
 
 def tell_phase(tell: Callable[[Event], None] | None, what: str, phase: str) -> None:
-    """A long operation moved on."""
+    """Report the next phase of a long operation."""
     if tell is not None:
         tell(Progress(what, phase))
 

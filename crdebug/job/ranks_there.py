@@ -1,4 +1,4 @@
-"""Knowing when all ranks of a job are there, or why it has ended before that."""
+"""Wait until all ranks of a job exist, or find out why it ended before that."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from crdebug.job.incarnation import Incarnation
 from crdebug.job.told import told
 from crdebug.node import file_watch
 
-# Messages of Open MPI's and MPICH's launchers: why they could not start the ranks, in our words,
-# with what to do; and that a rank has ended.
+# Messages of Open MPI's and MPICH's launchers: why they could not start the ranks, with our words
+# and a hint for it; and that a rank has ended.
 _WHY_NOT_STARTED = (
     (
         "not enough slots",
-        "more of them than slots",
+        "there are more of them than slots",
         "with Open MPI 'mpirun --oversubscribe' starts more ranks than there are processors",
     ),
     (
@@ -35,10 +35,10 @@ _RANK_ENDED = r"process rank \d+ .*exited on signal|non-zero (status|exit code)|
 
 
 def why_ended(directory: JobDirectory, record: JobRecord) -> CrdebugError:
-    """The error for a job that ended before it was of use: with its last words."""
+    """The error, with the launcher's last words, for a job that ended before its ranks existed."""
     run = directory.run(record.incarnation)
     said = told(run / "events")
-    # PRRTE's mpirun says on its standard output what is wrong with its options.
+    # PRRTE's mpirun complains about its options on its standard output.
     words = _text(run / "stderr") or _text(run / "stdout")
     tail = "\n".join(line for line in words.strip().splitlines()[-30:])
     if said.failure:
@@ -68,10 +68,10 @@ async def await_ranks(
     deadline: Deadline,
     seen: Callable[[], None] = lambda: None,
 ) -> Incarnation:
-    """Wait until all ranks have registered; returns the job, with those that have not ended.
+    """Wait until all ranks have registered; returns the job, with the ranks that have not ended.
 
-    Raises CrdebugError with the launcher's last words if it ends before that, Refused if it ends
-    then, DeadlineExpired.
+    Raises CrdebugError with the launcher's last words if the launcher ends before that, Refused if
+    it ends right then, DeadlineExpired.
     """
     events = directory.run(record.incarnation) / "events"
 

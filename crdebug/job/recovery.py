@@ -1,8 +1,9 @@
-"""Clears what a crdebug left behind that died in the middle of something.
+"""Clean up after a crdebug that died in the middle of an operation.
 
-The kernel lets go of what it traced itself, and its GDBs end with their input. That leaves a CRS at
-work with nobody to answer it, a GDB that is stuck, breakpoints of one that was killed, files that
-were made for a restart that did not come, names of a CRS that was killed with it, and drafts.
+The kernel detaches what that crdebug itself traced, and its GDBs end with their input. It may leave
+behind a CRS at work with nobody to answer it, a GDB that is stuck, breakpoints of a killed GDB,
+files that were created for a restart that failed, names of files of a CRS that was killed with it,
+and drafts.
 """
 
 from __future__ import annotations
@@ -23,31 +24,32 @@ from crdebug.job.incarnation import Incarnation
 from crdebug.job.ranks_there import await_ranks
 from crdebug.node import code, container, proc
 
-# What every GDB of ours has sourced (crdebug.attached.gdbs).
+# Every GDB of ours has sourced this (crdebug.attached.gdbs).
 _OUR_SCRIPT = "rank_gdb.py"
 
 
 async def end_remains(directory: JobDirectory, settings: Settings) -> JobRecord:
-    """End processes that are not the job: a CRS at work, and incarnations other than the recorded
-    one.
+    """End processes that do not belong to the job: a CRS at work, and incarnations other than the
+    recorded one.
 
-    Returns the record: a restart that had become final comes to its end first. Callers hold the
-    job's lock. Raises BadInput, DeadlineExpired, StoreError.
+    First lets a restart that had become final finish; returns the record after that. Callers hold
+    the job's lock. Raises BadInput, DeadlineExpired, StoreError.
     """
 
     def at_work() -> tuple[int, ...]:
         return container.crs_at_work(directory.path)
 
     def crs() -> bool:
-        """Without what it has begun to restore, which does not end by itself."""
+        """Is the CRS itself at work? The processes that it has begun to restore do not count: they
+        do not end by themselves."""
         return any(_is_outside(pid) for pid in at_work())
 
     def others() -> tuple[int, ...]:
         return tuple(pid for run in runs for pid in container.containers_of(run))
 
-    # It finds nobody to answer it, and ends by itself: a tree that it was dumping runs on, and one
-    # that it was restoring is ended. To kill it at once would be a risk, see Criu.dump. Its script
-    # ends at once, unless it carries out a plan: half of one would be the job's end.
+    # Nobody answers the CRS, so it ends by itself: a tree that it was dumping runs on, and one that
+    # it was restoring is ended. Killing it at once would be a risk, see Criu.dump. Its script ends
+    # at once, unless it carries out a plan: half of a plan would mean the job's end.
     await Deadline(settings.restore).until(
         lambda: not container.scripts_at_work(directory.path), "the restart under way to end"
     )
@@ -70,10 +72,10 @@ def _is_outside(pid: int) -> bool:
 
 
 async def take_over(directory: JobDirectory, settings: Settings) -> Incarnation:
-    """The ranks of a job without a session, prepared for attaching.
+    """Prepare the ranks of a job without a session for attaching.
 
-    Callers hold the job's lock. Raises BadInput, DeadlineExpired, StoreError; Refused when
-    somebody's debugger holds a rank of it.
+    Callers hold the job's lock. Raises BadInput, DeadlineExpired, StoreError; Refused if another
+    debugger holds one of its ranks.
     """
     record = await recover(directory, settings)
     job = await await_ranks(directory, record, Deadline(settings.attach))
@@ -82,10 +84,10 @@ async def take_over(directory: JobDirectory, settings: Settings) -> Incarnation:
 
 
 async def recover(directory: JobDirectory, settings: Settings) -> JobRecord:
-    """Undo or complete what was begun; returns the record. Callers hold the job's lock.
+    """Undo or complete an interrupted operation; returns the record. Callers hold the job's lock.
 
-    Raises BadInput, DeadlineExpired, StoreError; Refused when somebody's debugger holds a process
-    of it.
+    Raises BadInput, DeadlineExpired, StoreError; Refused if another debugger holds one of its
+    processes.
     """
     record = await end_remains(directory, settings)
     directory.store.sweep()
@@ -102,8 +104,8 @@ async def recover(directory: JobDirectory, settings: Settings) -> JobRecord:
 async def let_go(holds: Sequence[Hold], settings: Settings) -> None:
     """Make sure that no debugger holds the ranks or has left anything in them.
 
-    A GDB of a crdebug that died ends by itself, and is ended if it does not. Raises Refused for
-    anybody else's, naming it.
+    A GDB of a crdebug that died ends by itself; if it does not, we end it. Raises a Refused that
+    names any other debugger.
     """
 
     def left() -> tuple[int, ...]:
@@ -120,7 +122,7 @@ async def let_go(holds: Sequence[Hold], settings: Settings) -> None:
 
 
 def _gdbs_of_ours(pid: int) -> set[int]:
-    """Those that hold a rank."""
+    """Our GDBs that hold a rank."""
     try:
         tracers = {thread.tracer for thread in proc.threads(pid)} - {0}
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""Sets the variables of the protocol's table in ranks that the CRS has brought back."""
+"""Set the variables of the protocol's table in ranks that the CRS has brought back."""
 
 from __future__ import annotations
 
@@ -21,16 +21,15 @@ def set_variables(
 ) -> None:
     """Set the variables of the protocol's table in restored ranks, none of which has run yet.
 
-    Verifies the values in the image, sets those that are to hold from now on, and queues the
-    signal: to every thread if a debugger is to find it in the waitpoint, to the waiting ones if
-    they are to run the hook, and to those whose system call the CRS broke off, which the handler
-    takes back.
-    A rank that SIGSTOP holds is left as it is. Raises CrdebugError.
+    Verifies the values in the image, sets those that hold from now on, and queues the signal: to
+    every thread if a debugger will want it in the waitpoint, to the waiting ones if they have to
+    run the hook, and to those whose system call the CRS interrupted, which the handler undoes.
+    Leaves a rank that SIGSTOP holds as it is. Raises CrdebugError.
     """
     threads = read_threads(images)
     calls, blocked = _broken(threads), {each.tid: each.blocked for each in threads}
     for bare in with_shims(holds):
-        shim = replace(bare, blocked=blocked)  # the CRS has its threads block all signals yet
+        shim = replace(bare, blocked=blocked)  # under the CRS its threads still block all signals
         waiting = bool(shim.inside())
         # Without crdebug, a rank may have waited for another debugger.
         attended = manifest.debugger or waiting
@@ -58,7 +57,7 @@ def set_variables(
 
 
 def broken_calls(images: Path) -> dict[int, int]:
-    """By TID as numbered in the job, the system call that the CRS broke off. Raises StoreError."""
+    """By TID inside the job, the system call that the CRS interrupted. Raises StoreError."""
     return _broken(read_threads(images))
 
 

@@ -1,4 +1,4 @@
-"""Bringing a job back from an image, whatever debugger there is or is not."""
+"""Bring a job back from an image, with or without a debugger."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ JOB_MOUNT = "crdebug-job"
 OUTPUT = ("stdout", "stderr", "events")
 NO_MEMORY_FOR_BOTH = Progress("restart", "end the job first: there is no memory for both")
 SAME_PLACE = Progress("restart", "end the job first: it comes back under its old PIDs")
-_SPARE = 64 << 20  # bytes of memory, for the CRS and for what its estimate leaves out
+_SPARE = 64 << 20  # bytes of memory, for the CRS and for everything that the estimate leaves out
 
 
 def find_crs(directory: JobDirectory, record: JobRecord) -> Crs:
@@ -75,10 +75,10 @@ class Restoring:
         for binary in manifest.binaries:
             now = build_id(binary.path)
             if now != binary.build_id:
-                what = "is missing" if not now else "is another one than at the checkpoint"
+                what = "is missing" if not now else "has changed since the checkpoint"
                 raise StoreError(
                     f"{binary.path} {what}",
-                    hint="put the old one back; an image fits only the programs it was made of",
+                    hint="put the old one back: an image only works with the programs of its job",
                 )
         self.store.verify(manifest)
         home = self.store.path(manifest.number)
@@ -89,9 +89,9 @@ class Restoring:
         self._require_mounts(manifest)
 
     def _require_mounts(self, manifest: Manifest) -> frozenset[str]:
-        """The names of mounts that are not there any more, and that the job does not use.
+        """The names of mounts that are gone, and that the job does not use.
 
-        Raises StoreError when it uses one of those.
+        Raises StoreError if it uses one that is gone.
         """
         points = {name: point for point, name in manifest.mounts.items() if name != JOB_MOUNT}
         now = {mount.point for mount in proc.mounts(os.getpid())}
@@ -107,9 +107,10 @@ class Restoring:
         return frozenset(gone)
 
     def why_end_first(self, manifest: Manifest, record: JobRecord) -> Progress | None:
-        """Why a checkpoint's processes cannot be brought back beside those that are there now.
+        """Why a checkpoint's processes cannot be brought back beside the present ones; None if they
+        can.
 
-        Raises Refused when there is no memory for them even without those.
+        Raises Refused if there is not enough memory for them even without the present ones.
         """
         if record.adopted:
             return SAME_PLACE
@@ -120,15 +121,16 @@ class Restoring:
         free += memory_of(pids)
         if needed > free:
             raise Refused(
-                f"a restart needs {needed >> 20} MiB of memory, {free >> 20} MiB can be had",
+                f"a restart needs {needed >> 20} MiB of memory, "
+                f"but only {free >> 20} MiB is available",
                 hint="end other programs first",
             )
         return NO_MEMORY_FOR_BOTH
 
     async def before_the_end(self, manifest: Manifest, record: JobRecord) -> None:
-        """All checks that can be made while the job that is to be replaced is still there.
+        """Make all checks that are possible while the job that will be replaced still exists.
 
-        Raises StoreError, Refused; nothing is lost then.
+        Raises StoreError, Refused; then nothing is lost.
         """
         await asyncio.to_thread(self.check, manifest, record)
         if record.adopted:
@@ -156,14 +158,15 @@ class Restoring:
     async def restore(
         self, manifest: Manifest, record: JobRecord, *, debugger: bool
     ) -> Incarnation:
-        """Bring a checkpoint back as the next incarnation, in the place of the present one.
+        """Bring a checkpoint back as the next incarnation, instead of the present one.
 
-        The old one is stopped meanwhile. Once the new one is whole, the old one is ended, its files
-        are rolled back, and the new one becomes the job; all that is done by a process that we need
-        not outlive. debugger: threads wait for one; else they run.
-        On failure everything is as before, unless the old one has been ended by then: it is tried
-        once more then, and the job has ended if that fails too. Raises CrsFailed, StoreError,
-        Refused.
+        The old one is stopped meanwhile. Once the new one is complete, another process ends the old
+        one, rolls back its files, and makes the new one the job; we need not survive for that. On
+        failure everything is as before, unless the old one has been ended by then: then we try once
+        more, and if that fails too, the job has ended.
+
+        debugger: threads wait for one; otherwise they run.
+        Raises CrsFailed, StoreError, Refused.
         """
         await asyncio.to_thread(self.check, manifest, record)
         crs = await asyncio.to_thread(find_crs, self.directory, record)
@@ -191,7 +194,7 @@ class Restoring:
                 return await self._bring_back(manifest, record, crs, debugger)
             finally:
                 if old is not None and not is_alive(record):
-                    old.kill()  # it was: nothing is to be let go
+                    old.kill()  # it was ended: nothing must be resumed
 
     @contextlib.asynccontextmanager
     async def _standing_still(self, record: JobRecord) -> AsyncIterator[Held | None]:
@@ -234,7 +237,7 @@ class Restoring:
 
         gone = self._require_mounts(manifest)
         async with contextlib.AsyncExitStack() as undo:
-            rollback.give_up()  # files made by a crdebug before us that died
+            rollback.give_up()  # files that an earlier crdebug created before it died
             self.directory.new_run(incarnation)
             undo.callback(self._forget_run, incarnation)
             for name in OUTPUT:
@@ -272,7 +275,7 @@ class Restoring:
                 new = await crs.restore(images, mounts, once_whole, limit, begun=begun)
             undo.pop_all()
         for hold in new.holds if not debugger else ():
-            if not hold.has_shim:  # no one in it could do so
+            if not hold.has_shim:  # nothing inside the rank can do that
                 hold.open()
         shutil.rmtree(run / "images", ignore_errors=True)
         for name in ("final", "made"):
@@ -293,7 +296,7 @@ class Restoring:
 
 
 def _binds(rollback: RollBack, run: Path) -> Path:
-    """Copies of the files for a job that is to have its own, and the plan that binds them into its
+    """Copy the files for a job that needs its own, and write the plan that binds them into its
     view."""
     inside = Path(container.JOB_DIRECTORY) / "files"
     copies = rollback.copy_into(run / "files")
@@ -303,7 +306,7 @@ def _binds(rollback: RollBack, run: Path) -> Path:
 
 
 def _forget_ghosts(images: Path, record: JobRecord) -> None:
-    with contextlib.suppress(StoreError):  # what failed before says why
+    with contextlib.suppress(StoreError):  # the earlier failure says why
         ghosts.forget(images, container=not record.adopted)
 
 
@@ -325,8 +328,8 @@ def entries_of(manifest: Manifest) -> tuple[ProcDesc, ...]:
 
 
 async def _to_its_end(work: Callable[[], None]) -> None:
-    """Run it beside the event loop, and wait for it even when cancelled: it cannot be broken
-    off."""
+    """Run a function beside the event loop, and wait for it even when cancelled: it cannot be
+    interrupted."""
     task = asyncio.create_task(asyncio.to_thread(work))
     try:
         await asyncio.shield(task)

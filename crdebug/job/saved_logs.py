@@ -1,10 +1,10 @@
-"""The logs of a job's ranks as saved with a checkpoint, for a place that has no others.
+"""Save the logs of a job's ranks with a checkpoint, for a place that has no others.
 
-A restart beside the job's own logs goes on with those (crdebug.job.clocks): they know more. In an
-empty home there are none, and the CRS refuses a rank whose log is missing. So each checkpoint of a
-job with a second place has the logs, in files `log.RANK`: the size of the log, 8 bytes, and what it
-holds, up to the zeros at its end. They are written while the job is stopped. A rank may be in the
-middle of a record, so bytes after the tail are kept too.
+A restart beside the job's own logs goes on with those (crdebug.job.clocks), because they know more.
+In an empty home there are none, and the CRS refuses a rank whose log is missing. So each checkpoint
+of a job with a second place has the logs, in files `log.RANK`: the size of the log, 8 bytes, and
+its content, up to the zeros at its end. We write them while the job is stopped. A rank may be in
+the middle of a record, so we keep the bytes after the tail too.
 """
 
 from __future__ import annotations
@@ -44,21 +44,22 @@ def save(run: Path, to: Path) -> None:
 
 
 def require(images: Path, saved: Path, old: Path) -> None:
-    """Raises StoreError when a rank has a log open in the images, and there is none for it."""
+    """Raises StoreError if a rank has a log open in the images, and there is none for it."""
     wanted = {Path(each).name for each in open_files(images) if each.startswith(_INSIDE)}
     found = {log.name for log in clocks.logs(old).glob("*")}
     found = found or {path.name.removeprefix(_PREFIX) for path in saved.glob(f"{_PREFIX}*")}
     if missing := wanted - found:
         raise StoreError(
-            f"the record of MPI calls of rank {min(missing, key=int)} is missing, "
-            "which lies in the home of the job, and in checkpoints that are taken with --stage",
+            f"the record of MPI calls of rank {min(missing, key=int)} is missing; "
+            "it is in the job's home, and in checkpoints that were taken with --stage",
             ranks=RankSet.of(map(int, missing)),
             hint="restart it in the home where it ran, or from another checkpoint",
         )
 
 
 def bring_back(saved: Path, old: Path, new: Path) -> None:
-    """Give a new run directory the logs of the old one; those of a checkpoint, if there are none.
+    """Give a new run directory the logs of the old one, or if there are none, those of a
+    checkpoint.
 
     Raises StoreError.
     """
@@ -80,10 +81,10 @@ def bring_back(saved: Path, old: Path, new: Path) -> None:
 
 
 def _copy_data(source: BinaryIO, copy: BinaryIO) -> int:
-    """Copy from the current offsets of both up to where the source holds nothing but zeros; returns
-    how far that is.
+    """Copy from the current offsets of both, up to where the source has only zeros; returns the
+    length.
 
-    Blocks of zeros become holes; the holes of the source are not read (lseek(2), SEEK_DATA).
+    Blocks of zeros become holes; holes of the source are not read (lseek(2), SEEK_DATA).
     """
     start, shift, end = source.tell(), copy.tell() - source.tell(), 0
     size, at = os.fstat(source.fileno()).st_size, start

@@ -1,9 +1,7 @@
-"""The second place of a job's checkpoints: the job's own files that lie there, and how they come
-back.
+"""The job's own files in the second place of its checkpoints, and bringing them back from there.
 
-Anyone who can write there can run anything here: images are programs, and root restores them. So
-files that others could have changed are refused. See crdebug.checkpoint.staging for the
-checkpoints.
+Anyone who can write there can run anything here: images are programs, and root restores them. So we
+refuse files that others could have changed. See crdebug.checkpoint.staging for the checkpoints.
 """
 
 from __future__ import annotations
@@ -19,8 +17,8 @@ from crdebug.node import owners
 
 
 def begin(directory: JobDirectory, place: Path) -> None:
-    """Make this the job's second place. Raises BadInput when it cannot be a directory, StoreError
-    when others may change what is there."""
+    """Make this the job's second place. Raises BadInput if it cannot be a directory, StoreError if
+    other users can change its files."""
     there = place / directory.name
     try:
         owners.make_private(there)
@@ -36,9 +34,9 @@ def begin(directory: JobDirectory, place: Path) -> None:
 
 
 def adopt(directory: JobDirectory, place: Path) -> None:
-    """Take in a job that is not known here and was staged there, perhaps by another machine.
+    """Take in a job that is unknown here and was staged there, perhaps by another machine.
 
-    Raises StoreError when others may change what is there, BadInput.
+    Raises StoreError if other users can change its files, BadInput.
     """
     there = place / directory.name
     if directory.exists() or not (there / RECORD).exists():

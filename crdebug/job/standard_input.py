@@ -1,10 +1,11 @@
 """A job's standard input: a file in its run directory, which only grows.
 
-run/N/input   blocks of bytes, each behind its length; an empty block is the end. PID 1 of the job
-              passes them on to the launcher (native/starter/input.c), and reads on where it was
-              after a restart: a checkpoint has the file as it was, for the CRS compares its size.
-run/N/later   after a restart: what the job had been sent behind the checkpoint. It is given again
-              as soon as ranks run, unless something else is sent before.
+run/N/input   blocks of bytes, each after its length; an empty block is the end. PID 1 of the job
+              passes them on to the launcher (native/starter/input.c). After a restart it reads on
+              from its old position: a checkpoint has the file as it was, because the CRS compares
+              its size.
+run/N/later   after a restart: the input that the job had been sent after the checkpoint. The job
+              gets it again as soon as ranks run, unless other input is sent before.
 
 Appending needs the job's lock, so that nothing is appended while a checkpoint is taken.
 """
@@ -40,14 +41,14 @@ def open_source(source: Path | int) -> BinaryIO:
     try:
         if isinstance(source, int):
             return open(source, "rb", closefd=False)
-        # A FIFO is open at once, whether there is somebody who writes to it or not (fifo(7)).
+        # This opens a FIFO at once, with or without a writer (fifo(7)).
         return open(os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     except OSError as error:
         raise BadInput(f"the input {source} cannot be read: {error.strerror}") from None
 
 
 def begin(run: Path, source: BinaryIO | None, *, more: bool) -> None:
-    """The input of a job that is about to start. more: besides the source's, some will be sent."""
+    """Create the input of a job that is about to start. more: more input will be sent later."""
     (run / INPUT).touch(0o600)
     if source is not None:
         while data := source.read(_BLOCK):
@@ -57,7 +58,7 @@ def begin(run: Path, source: BinaryIO | None, *, more: bool) -> None:
 
 
 async def begin_with(run: Path, source: BinaryIO | None, *, more: bool) -> None:
-    """The same, beside the event loop, however long the source takes; it can be cancelled."""
+    """The same, beside the event loop, however long the source takes. It can be cancelled."""
     if source is None or not waits(source.fileno()):
         await asyncio.to_thread(begin, run, source, more=more)
         return
@@ -69,8 +70,8 @@ async def begin_with(run: Path, source: BinaryIO | None, *, more: bool) -> None:
 
 
 def append(run: Path, data: bytes) -> None:
-    """No data is the end of the input. Either all of it is appended or nothing: raises StoreError
-    when the disk is full."""
+    """Append to the input; no data means its end. Appends either all or nothing: raises StoreError
+    if the disk is full."""
     name = LATER if (run / LATER).exists() else INPUT
     block = _LENGTH.pack(len(data)) + data
     with open(run / name, "ab", buffering=0) as file:
@@ -113,7 +114,7 @@ def size(run: Path) -> int:
 
 
 def save(run: Path, to: Path) -> None:
-    """The file as a checkpoint has it."""
+    """Save the file with a checkpoint."""
     if (run / INPUT).exists():
         shutil.copyfile(run / INPUT, to / INPUT)
 
@@ -149,7 +150,7 @@ def give_again(run: Path, pid: int) -> None:
 
 
 def copy(run: Path, to: Path) -> None:
-    """Copy the input of a branch of history that the job leaves."""
+    """Copy the input, for a branch of history that the job leaves."""
     for name in (INPUT, LATER):
         if (run / name).exists():
             shutil.copyfile(run / name, to / name)
@@ -169,7 +170,7 @@ def replace(run: Path, by: Path, keep: Path) -> None:
 
 
 def require(record: JobRecord, run: Path) -> None:
-    """Raises Refused when nothing can be sent to the job."""
+    """Raises Refused if nothing can be sent to the job."""
     if record.adopted or not (run / INPUT).exists():
         raise Refused("the job's standard input is not crdebug's: it did not start the job")
     if is_over(run):
@@ -180,7 +181,7 @@ def require(record: JobRecord, run: Path) -> None:
 
 
 async def send(directory: JobDirectory, data: bytes, deadline: Deadline) -> None:
-    """Append to the input of a job that runs; nothing is the end. Raises Refused."""
+    """Append to the input of a running job; no data means its end. Raises Refused."""
     async with directory.lock_within("send it input", deadline):
         record = directory.read()
         run = directory.run(record.incarnation)
@@ -191,14 +192,14 @@ async def send(directory: JobDirectory, data: bytes, deadline: Deadline) -> None
 
 
 def waits(source: int) -> bool:
-    """May reading from a descriptor take long? Of a file it does not, nor of /dev/null."""
+    """May reading from a descriptor take long? It does not for a file, nor for /dev/null."""
     mode = os.fstat(source).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(source)
 
 
 async def relay(directory: JobDirectory, source: int) -> None:
-    """Send everything that comes from a pipe, a socket or a terminal; or until the job takes no
-    more."""
+    """Send everything that comes from a pipe, a socket or a terminal, until its end or until the
+    job takes no more."""
     data = b"-"
     while data:
         data = await _read(source)

@@ -1,4 +1,4 @@
-"""One checkpoint from its image to its publication, whatever debugger there is or is not."""
+"""One checkpoint from its image to its publication, with or without a debugger."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from crdebug.job.incarnation import Incarnation
 
 
 class Taking:
-    """Owns the image until it is published; `close` discards one that was not.
+    """Owns the image until it is published; `close` discards an image that was not.
 
-    checkpoint: what was published.
+    checkpoint: the published one.
     """
 
     def __init__(self, imaging: Imaging, tell: Callable[[Event], None], note: str) -> None:
@@ -25,7 +25,7 @@ class Taking:
         self._image: Image | None = None
 
     async def dump(self, job: Incarnation, *, running: bool, stop: bool = False) -> None:
-        """See Imaging.dump. Raises CrdebugError, which names the ranks that ended meanwhile."""
+        """See Imaging.dump. Raises a CrdebugError that names the ranks that ended meanwhile."""
         with naming_the_ended(job.holds):
             self._image = await self._imaging.dump(job, running=running, stop=stop)
         if self._image.told:

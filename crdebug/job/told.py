@@ -1,4 +1,4 @@
-"""The messages of a job's starter: how many ranks it has, how it ended."""
+"""The messages of a job's starter: the number of its ranks, its end."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ _RANKS = re.compile(r"^ranks (\d+)$", re.M)
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The contents of a starter's events so far. said: sentences for the user.
-    killed: somebody has asked for the end, see `note_killed`."""
+    """The contents of a starter's events so far.
+
+    said: sentences for the user.
+    killed: a user has ended the job, see `note_killed`.
+    """
 
     ranks: int | None
     status: int | None
@@ -31,7 +34,7 @@ class Told:
 
 
 def note_killed(events: Path) -> None:
-    """The user has ended the job: nothing is to restart it automatically."""
+    """Note that the user has ended the job: nothing should restart it automatically."""
     with contextlib.suppress(OSError), open(events, "a") as file:
         file.write("killed\n")
 
@@ -51,13 +54,13 @@ def told(events: Path) -> Told:
 def _sentence(
     rank: str, program: str, waiting: str, why: str, flowing: str, spawned: str, signal: str
 ) -> str:
-    """What the starter says meanwhile, for people."""
+    """A message of the starter as a sentence for people."""
     if signal:
         name = name_of(int(signal))
         return f"the launcher was killed by {name}: its ranks cannot go on without it, and end"
     if spawned:
         return (
-            f"{spawned} was spawned (MPI_Comm_spawn): spawned processes are no ranks of this job; "
+            f"{spawned} was spawned (MPI_Comm_spawn): spawned processes are not ranks of this job; "
             "they are not shown, stopped or recorded, though checkpoints include them"
         )
     if waiting:
@@ -68,6 +71,6 @@ def _sentence(
     if flowing:
         return f"the job's output to standard {flowing} goes on"
     return (
-        f"rank {rank}: {program} starts now, and another process was taken for the rank; "
+        f"rank {rank}: {program} starts only now, after another process was taken for the rank; "
         "it runs without a debugger (let the launcher start it, or a shell script)"
     )

@@ -29,10 +29,10 @@ _DISTURBED = 10.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class WaitpointHold:
-    """`Hold` by the shim's signal handler, with the addresses of what the shim exports.
+    """`Hold` by the shim's signal handler, with the addresses of the shim's exports.
 
-    blocked: by TID as numbered in the job, the signals that a thread blocks once it runs, while the
-    CRS has it block all of them.
+    blocked: by TID inside the job, the signals that a thread will block once it runs; until then it
+    blocks all of them, under the CRS.
     """
 
     entry: ProcDesc
@@ -44,7 +44,7 @@ class WaitpointHold:
 
     @classmethod
     def find(cls, entry: ProcDesc, shim: str) -> WaitpointHold:
-        """Raises NotAvailable when the rank has no shim, ProcessLookupError when it is gone."""
+        """Raises NotAvailable if the rank has no shim, ProcessLookupError if it is gone."""
         found = find_symbols(entry.pid, (_STRUCT, _GATE, _WITH), in_file=lambda path: path == shim)
         if len(found) < 3:
             raise NotAvailable(
@@ -74,7 +74,7 @@ class WaitpointHold:
         return self.entry.pid
 
     def threads(self) -> tuple[proc.Thread, ...]:
-        """Its threads, with what they block when they run."""
+        """Its threads, with the signals that they block when they run."""
         found = proc.threads(self.pid)
         if not self.blocked:
             return found
@@ -121,13 +121,13 @@ class WaitpointHold:
     # ---- herding ----------------------------------------------------------------------------
 
     def refuse_obstacles(self) -> None:
-        """Raises Refused when the waitpoint's handler is not in place any more."""
+        """Raises Refused if the waitpoint's handler is not in place any more."""
         shim = self.shim()
         bit = 1 << (shim.signal - 1)
         if shim.clash or not all(thread.caught & bit for thread in proc.threads(self.pid)):
             raise Refused(
                 f"the application uses {signal_names.name_of(shim.signal)} itself, "
-                "which was to lead its threads into the waitpoint",
+                "but crdebug needs it to lead threads into the waitpoint",
                 ranks=RankSet.of([self.rank]),
                 hint="choose another signal with 'crdebug run --signal'",
             )
@@ -143,7 +143,7 @@ class WaitpointHold:
         if blockers:
             they = who_blocks(blockers, self.shim().signal)
             raise Refused(
-                f"{they}, which only a debugger can have it take",
+                f"{they}, and only a debugger can unblock it",
                 ranks=RankSet.of([self.rank]),
                 hint="take the checkpoint under a debugger ('crdebug attach'), "
                 "or choose another signal with 'crdebug run --signal'",
@@ -159,16 +159,16 @@ class WaitpointHold:
 
     def call_off(self, blockers: Sequence[proc.Thread]) -> None:
         self._forget_calls()
-        self.open()  # whoever has the signal already passes
+        self.open()  # threads that already have the signal pass
         with contextlib.suppress(ProcessLookupError):
             self._have_blocked_again(blockers)
 
     def close_gate(self, calls: Mapping[int, int], held: Mapping[int, int] | None = None) -> None:
-        """Close the gate and say which system calls are to be made again.
+        """Close the gate and note the system calls that threads must repeat.
 
-        TIDs as numbered in the job. calls: the number of the call, -1 if in none.  held: the signal
-        that will be queued to the thread in the waitpoint; if it has a handler, it ends the call,
-        and so does one that is in the thread's queue by now.
+        calls: by TID inside the job, the number of the call; -1 if there is none.
+        held: by TID, the signal that will be queued to the thread in the waitpoint. If it has a
+        handler, it ends the call, and so does one that is already in the thread's queue.
         """
         threads = self.threads()
         blocked = {thread.inner for thread in self.blockers()}
@@ -189,13 +189,13 @@ class WaitpointHold:
         return (handled & -handled).bit_length()
 
     def _forget_calls(self) -> None:
-        """Its threads may have run since their system calls were noted, as when their GDB was
-        killed: the handler is to find out by itself."""
+        """Make the handler find the threads' system calls by itself: they may have run since their
+        calls were noted, because their GDB was killed, say."""
         for number, _ in enumerate(self.table()):
             self._set_word(self.struct + layout.call_offset(number), layout.UNKNOWN_CALL)
 
     def queue_signal(self, inner_tids: Iterable[int] | None = None) -> None:
-        """Queue the waitpoint signal to the threads, all or those with these inner TIDs."""
+        """Queue the waitpoint signal to all threads, or to those with these TIDs inside the job."""
         number = self.shim().signal
         wanted = None if inner_tids is None else set(inner_tids)
         for thread in proc.threads(self.pid):
@@ -204,7 +204,7 @@ class WaitpointHold:
 
     def _have_blocked_again(self, blockers: Iterable[proc.Thread]) -> None:
         """Make those of these threads that were unblocked, and got no signal, block it again: the
-        shim's handler does that in passing, as the gate is open."""
+        shim's handler does that in passing, because the gate is open."""
         bit = 1 << (self.shim().signal - 1)
         were = {thread.tid for thread in blockers}
         for thread in proc.threads(self.pid):
@@ -212,10 +212,10 @@ class WaitpointHold:
                 signals.tgkill(self.pid, thread.tid, self.shim().signal)
 
     def make_calls_again(self, calls: Mapping[int, int]) -> None:
-        """Make the threads whose system call the CRS broke off repeat it; they wait for nobody.
+        """Make the threads whose system call the CRS interrupted repeat it, without waiting.
 
-        To be called while no thread of the rank can run. calls: see close_gate. A thread that
-        blocks the signal sees EINTR, and so does all of a rank that handles the signal itself.
+        Call this while no thread of the rank can run. calls: see close_gate. A thread that blocks
+        the signal sees EINTR, and so do all threads of a rank that handles the signal itself.
         """
         shim = self.shim()
         bit = 1 << (shim.signal - 1)
@@ -228,7 +228,7 @@ class WaitpointHold:
             if thread.inner in calls and not thread.blocked & bit
         }
         if again:
-            # All threads: one may not have taken its signal of the last time yet.
+            # All threads: one may not have taken its previous signal yet.
             self.set_table(
                 ThreadEntry(thread.inner, again.get(thread.inner, -1), layout.EXEMPT)
                 for thread in threads
@@ -257,8 +257,8 @@ class WaitpointHold:
 
     def ask_debugger(self, asker: int) -> None:
         """Make the main thread call MPIR_checkpoint_debugger_detach, where a debugger may break and
-        let the rank go. asker: our PID, by which the thread sees whether the request still
-        stands."""
+        let the rank go. asker: our PID, by which the thread sees whether the request is still
+        valid."""
         self.refuse_obstacles()
         self.refuse_blockers()
         self.set_asker(asker)
@@ -281,17 +281,17 @@ class WaitpointHold:
     def run_hook(self, state: int) -> None:
         """Make every waiting thread run MPIR_checkpoint_debugger_crs_hook(state).
 
-        To be called while no thread of the rank can run. The hook opens the gate unless
+        Call this while no thread of the rank can run. The hook opens the gate unless
         MPIR_debug_with_checkpoint is set.
         """
         self.set_crs_state(state)
         self.queue_signal(self.inside())
 
     async def let_begin(self) -> None:
-        """Let a rank that is held before main go on to its main, also while a debugger holds it.
+        """Let a rank that is held before main go on to its main, even if a debugger traces it.
 
-        Its wait looks at the gate again when it is disturbed: by us, if nothing traces it; by going
-        on, if a debugger has stopped it; else by a signal that has no other effect.
+        Its wait checks the gate again when it is interrupted: by us, if nothing traces the rank; by
+        resuming, if a debugger has stopped it; otherwise by a signal that has no other effect.
         """
 
         def disturbed() -> bool:

@@ -81,7 +81,7 @@ def _problem(at: Path, *, below: bool = False) -> str:
     own_group = details.st_gid == 0 or details.st_gid == os.getegid() == os.geteuid()
     writable |= bool(details.st_mode & stat.S_IWGRP) and not own_group
     if writable and not (below and details.st_mode & stat.S_ISVTX):
-        return f"{at} may be changed by others than you"
+        return f"{at} can be changed by other users"
     return ""
 
 

@@ -1,5 +1,5 @@
-"""What a session's verbs take and return, from the packages below: `commands` and `ui`
-import it here."""
+"""The types that a session's verbs take and return, from the packages below. `commands` and `ui`
+import them from here."""
 
 from crdebug.checkpoint.store import Checkpoint
 from crdebug.debugger.breakpoints import Breakpoint

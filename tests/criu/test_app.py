@@ -26,7 +26,7 @@ _NOWHERE = "first: -1 0 [] \nin a region: -1 0 [] \nafter a region: -1 0 [] \nbu
 _NOWHERE += "back: -1 0 [] \nend of no region: -1 0 [] \n"
 _REGION = "in a region: -2 0 [] the rank that asks is in a quiet region itself\n"
 _BUSY = (
-    "busy: -2 0 [BbcC] rank 1: a callback of the program does not want the checkpoint: "
+    "busy: -2 0 [BbcC] rank 1: a callback of the program refuses the checkpoint: "
     "the device is busy\n"
 )
 _FIRST_LIFE = "first: 0 1 [BbcC] \n" + _REGION + "after a region: 0 2 [BbcC] \n" + _BUSY
@@ -150,9 +150,9 @@ async def test_under_the_debugger_its_user_decides() -> None:
         running = await at_step(1)
         await job.interrupt()
         await running
-        with pytest.raises(InQuietRegion, match=r"rank 1: the program wants no checkpoint here"):
+        with pytest.raises(InQuietRegion, match=r"rank 1: the program allows no checkpoint here"):
             await job.checkpoint()
-        with pytest.raises(CrdebugError, match=r"rank 1: the program wants no checkpoint here"):
+        with pytest.raises(CrdebugError, match=r"rank 1: the program allows no checkpoint here"):
             await jobs.take_checkpoint(JOB, "", False, heard)
 
 

@@ -292,7 +292,9 @@ async def test_without_memory_at_all_nothing_is_begun(memory: Callable[[int], No
     was = files()
     memory(1 << 20)
     for begin in (lambda: jobs.restart(HANDLE, Heard()), lambda: Session.restart_from(HANDLE)):
-        with pytest.raises(Refused, match=r"a restart needs \d+ MiB of memory, 1 MiB can be had"):
+        with pytest.raises(
+            Refused, match=r"a restart needs \d+ MiB of memory, but only 1 MiB is available"
+        ):
             await begin()
     assert files() == was
     memory(1 << 30)

@@ -13,7 +13,7 @@ async def test_children_are_spawned_and_their_parents_can_still_go_back() -> Non
     async with recorded(build("spawns"), ranks=2, heard=heard) as job:
         assert await run_to_end(job) == 0
         (said,) = (each.text for each in heard.events if isinstance(each, JobSays))
-        assert "spawns was spawned (MPI_Comm_spawn): spawned processes are no ranks" in said
+        assert "spawns was spawned (MPI_Comm_spawn): spawned processes are not ranks" in said
         told = sorted(heard.text().splitlines())
         assert told == [f"{who} {rank}: 19" for who in ("child", "parent") for rank in (0, 1)]
         past = history(job)

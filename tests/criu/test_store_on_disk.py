@@ -172,7 +172,7 @@ async def test_a_manifest_that_cannot_be_read_hides_only_its_checkpoint(
     path.write_bytes(manifests.seal(document))  # by who knows how it is sealed
     await refused(f"the image has no {victim} open")
     path.chmod(0o666)
-    await refused(f"{path} may be changed by others than you")
+    await refused(f"{path} can be changed by other users")
     assert victim.read_text() == "of somebody else\n"
     path.chmod(0o600)
     path.write_bytes(whole)
@@ -186,7 +186,7 @@ async def test_a_program_that_is_another_one_now_is_named(
     program.rename(kept)
     await refused(f"{program} is missing")
     shutil.copy(build("threads"), program)
-    await refused(f"{program} is another one than at the checkpoint")
+    await refused(f"{program} has changed since the checkpoint")
     program.unlink()
     kept.rename(program)
     await restarts()

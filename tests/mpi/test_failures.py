@@ -60,7 +60,9 @@ async def test_an_option_that_the_launcher_does_not_know() -> None:
 async def test_more_ranks_than_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMPI_MCA_rmaps_base_oversubscribe", raising=False)
     said = await failure(["mpirun", "--host", "localhost:2", "-n", "3", str(build("tells"))])
-    assert said.startswith("the launcher could not start the ranks: more of them than slots; ")
+    assert said.startswith(
+        "the launcher could not start the ranks: there are more of them than slots; "
+    )
     assert "not enough slots" in said
 
 

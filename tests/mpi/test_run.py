@@ -242,7 +242,7 @@ async def test_a_program_that_comes_too_late_to_be_the_rank_runs_and_is_named() 
     async with session(Path(sys.executable), "-c", code, ranks=2, heard=heard) as job:
         assert await run_to_end(job) == 0
     said = sorted(event.text for event in heard.events if isinstance(event, JobSays))
-    assert [text.partition(" starts now")[0] for text in said] == [
+    assert [text.partition(" starts only now")[0] for text in said] == [
         f"rank {rank}: {program}" for rank in range(2)
     ]
     assert len(lines(heard)) == 4

@@ -73,7 +73,7 @@ def test_what_is_set_for_launchers_and_why() -> None:
     lines = as_text(judge(WELL, {"UCX_TLS": "tcp"}), verbose=True).splitlines()
     (cards,) = [line for line in lines if "OMPI_MCA_pml=ob1" in line]
     assert cards.startswith("ok       launch ")
-    assert "OMPI_MCA_btl=self,vader,tcp UCX_TLS=tcp (yours): network cards" in cards
+    assert "OMPI_MCA_btl=self,vader,tcp UCX_TLS=tcp (yours): transports" in cards
 
 
 BROKEN: list[tuple[str, Callable[[Machine], Machine], str]] = [

@@ -51,11 +51,11 @@ def test_without_a_directory_there_are_none(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("mode", [0o720, 0o702])
 def test_what_others_may_change_is_not_run(directory: Path, mode: int) -> None:
     write(directory, "after-restart", mode=mode)
-    with pytest.raises(Refused, match="may be changed by others than you"):
+    with pytest.raises(Refused, match="can be changed by other users"):
         hooks.find(When.RESTART)
     write(directory, "after-restart")
     directory.chmod(mode)
-    with pytest.raises(Refused, match="hooks may be changed"):
+    with pytest.raises(Refused, match="hooks can be changed"):
         hooks.find(When.RESTART)
 
 

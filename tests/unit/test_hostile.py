@@ -84,7 +84,7 @@ async def test_a_second_place_that_others_may_write_to_is_not_believed(
     path = tmp_path / "second" / harmed
     before = path.stat().st_mode
     path.chmod(0o777)
-    with pytest.raises(StoreError, match=f"{path} may be changed by others than you"):
+    with pytest.raises(StoreError, match=f"{path} can be changed by other users"):
         await batch.handle_of("heat", tmp_path / "second")
     assert not JobDirectory("heat").store.numbers()
     path.chmod(before)
@@ -119,7 +119,7 @@ def test_parts_are_put_back_into_ones_own_cache_only(home: Path, tmp_path: Path)
     assert stat.S_IMODE(starter.stat().st_mode) == 0o755
     elsewhere = tmp_path / "bin" / "starter"
     foreign = a_record(parts={str(elsewhere): record.parts[record.starter]})
-    with pytest.raises(StoreError, match=r"lies in another cache than yours .*CRDEBUG_CACHE"):
+    with pytest.raises(StoreError, match=r"belongs to another cache than yours .*CRDEBUG_CACHE"):
         native_parts.put_back(job, foreign)
     assert not elsewhere.exists()
 

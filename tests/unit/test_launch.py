@@ -299,8 +299,9 @@ NO_PROGRAM = (
     "(is it there, and executable? a relative path is looked for where mpirun runs):\n"
 )
 NO_SLOTS = (
-    "the launcher could not start the ranks: more of them than slots; it ended with status 1 "
-    "(with Open MPI 'mpirun --oversubscribe' starts more ranks than there are processors):\n"
+    "the launcher could not start the ranks: there are more of them than slots; it ended with "
+    "status 1 (with Open MPI 'mpirun --oversubscribe' starts more ranks than there are "
+    "processors):\n"
 )
 RANK_ENDED = "a rank ended, and so the launcher ended with status 1 before all ranks were there:\n"
 

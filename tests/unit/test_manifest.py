@@ -210,7 +210,7 @@ def test_one_that_others_could_have_written_is_refused(
     """Whatever its seal: that keeps damage out, and its place keeps others out."""
     path = written(tmp_path, manifests.encode(a_manifest())) / name
     path.chmod(mode)
-    with pytest.raises(StoreError, match=rf"{path} may be changed by others than you"):
+    with pytest.raises(StoreError, match=rf"{path} can be changed by other users"):
         manifests.read(tmp_path)
     path.chmod(0o700)
     assert manifests.read(tmp_path) == a_manifest()

@@ -14,7 +14,7 @@ from harness.nobody import does, needs_root, public  # noqa: F401
 
 pytestmark = pytest.mark.unit
 
-MINE = "may be changed by others than you"
+MINE = "can be changed by other users"
 
 
 @pytest.fixture

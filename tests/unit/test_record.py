@@ -228,7 +228,7 @@ def test_a_job_that_is_not_there_is_said_with_those_that_are(home: Path) -> None
 def test_a_record_that_cannot_be_read_is_one_sentence(data: str) -> None:
     directory = a_job()
     (directory.path / "job.json").write_text(data)
-    with pytest.raises(StoreError, match=r"job\.json cannot be read: .*; else remove "):
+    with pytest.raises(StoreError, match=r"job\.json cannot be read: .*; otherwise remove "):
         directory.read()
 
 
@@ -411,7 +411,7 @@ def test_told(tmp_path: Path, text: str | None, wanted: Told) -> None:
 def test_told_who_came_late(tmp_path: Path) -> None:
     (tmp_path / "events").write_text("ranks 2\nlate 1 /bin/a b\nlate 0 /bin/c\n")
     late = told(tmp_path / "events").said
-    assert [text.partition(" starts now")[0] for text in late] == [
+    assert [text.partition(" starts only now")[0] for text in late] == [
         "rank 1: /bin/a b",
         "rank 0: /bin/c",
     ]
