@@ -298,7 +298,7 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
             await self._adopt()
             job = self._job("checkpoint")
             job.begin()
-            past(self.history).doubt_open_epochs()
+            past(self.history).warn_of_open_epochs()
             await past(self.history).branching.before_running()
             return await job.checkpoint(note)
 

@@ -23,6 +23,7 @@ from crdebug.native.recorder.clock import Refused as Reason
 from crdebug.timeline.branches import MAIN
 from crdebug.timeline.predicate import parse
 from crdebug.timeline.text import Place
+from crdebug.travel.arrival import Arrival
 from crdebug.travel.auto_checkpoints import EVERY, Automatic
 from crdebug.travel.bisect import First, bisect
 from crdebug.travel.branching import Branching, Compared
@@ -32,7 +33,6 @@ from crdebug.travel.last import Last
 from crdebug.travel.memory_snapshots import Stock
 from crdebug.travel.overview import Overview, Survey
 from crdebug.travel.replay import divergence, diverges
-from crdebug.travel.restore_points import StartOfHistory
 from crdebug.travel.reverse_continue import Stops
 from crdebug.travel.reverse_step import Reverse
 from crdebug.travel.room import Room
@@ -221,10 +221,10 @@ class History:
         """A run with such interludes has ended."""
         self._pauses.over()
 
-    def doubt_open_epochs(self) -> None:
-        """Tell, before a checkpoint, of ranks inside an epoch of one-sided communication: what is
-        on its way then is in no record, and whether it comes again as it came nobody can say (Besta
-        and Hoefler 2014, the rules "Gsync" and "Locks")."""
+    def warn_of_open_epochs(self) -> None:
+        """Warn, before a checkpoint, of ranks inside an epoch of one-sided communication: no record
+        has the accesses that are on their way, and nobody can say whether they come again as they
+        came (Besta and Hoefler 2014, the rules "Gsync" and "Locks")."""
         if self.recorded and self._job.alive and (ranks := self.traveller.in_epochs):
             self._tell(
                 JobSays(
@@ -311,10 +311,10 @@ class History:
         async with self._going():
             if mark.branch != self.branching.current:
                 await self.branching.to(mark.branch, mark.cut)
-            self.traveller.doubts.clear()
-            await self._reverse.to_state(mark.focus, mark.cut[mark.focus], self._states[name])
+            place, state = mark.cut[mark.focus], self._states[name]
+            arrival = await self._reverse.to_state(mark.focus, place, state)
             self._last = mark.focus
-            return self.now(mark.focus, "; ".join(self.traveller.doubts))
+            return self.now(mark.focus, arrival.text)
 
     async def last(self, expression: str, focus: int) -> Moment:
         """Back to where what an expression stands for in the rank's memory was last changed; of a
@@ -323,11 +323,12 @@ class History:
         Raises GdbError for what is no place in memory.
         """
         async with self._going():
-            self.traveller.doubts.clear()
-            ended = await self._behind_last_call_if_ended(focus)
-            rank, note = await self._changes.back(focus, expression, ended)
+            ended = await self._after_last_call_if_ended(focus)
+            back = self._changes.back(focus, expression, ended is not None)
+            rank, note, arrival = await back
+            arrival = (ended or Arrival()).then(arrival)
             self._last = rank
-            return self.now(rank, "; ".join([note, *dict.fromkeys(self.traveller.doubts)]))
+            return self.now(rank, "; ".join(filter(None, [note, arrival.text])))
 
     async def branch(self, name: str, note: str = "") -> str:
         """Begin a new branch of history here; returns its name. note: why."""
@@ -363,45 +364,43 @@ class History:
                     f"rank {focus} has completed {end} MPI calls, not {tick}",
                     hint="'continue' runs on",
                 )
-            await self._to_tick(focus, tick)
-            return self.now(focus, "; ".join(traveller.doubts))
+            arrival = await self._to_tick(focus, tick)
+            return self.now(focus, arrival.text)
 
-    async def _to_tick(self, focus: int, tick: int) -> None:
+    async def _to_tick(self, focus: int, tick: int) -> Arrival:
         traveller, place = self.traveller, Instant.within(tick)
-        traveller.doubts.clear()
         if await self.branching.to_start(focus, tick):
-            return
+            return Arrival()
         await self.branching.make_way(traveller.cut_for(focus, place))
-        traveller.doubts.clear()
-        await traveller.to_cut(traveller.cut_for(focus, place), focus)
+        arrival = await traveller.to_cut(traveller.cut_for(focus, place), focus)
         await leave_hold(self._job, traveller.clock(focus))
+        return arrival
 
-    async def _behind_last_call_if_ended(self, focus: int) -> bool:
-        """Has the rank ended? Then it is brought to where its last MPI call has returned."""
+    async def _after_last_call_if_ended(self, focus: int) -> Arrival | None:
+        """If the rank has ended, bring it to where its last MPI call has returned; else None."""
         if focus in self._job.group.in_state(TargetState.STOPPED):
-            return False
+            return None
         tick = self.traveller.tails()[focus].tick
         if tick < 1:
             raise Refused("it has ended, and no MPI call of it is known", ranks=RankSet.of([focus]))
-        await self._to_tick(focus, tick)
-        return True
+        return await self._to_tick(focus, tick)
 
     async def reverse(self, kind: str, focus: int, times: int = 1) -> Moment:
         """Take a rank back. kind: "step", "next", "stepi", "nexti", "finish", "continue"; as in
-        GDB ("Running programs backward"). Raises CrdebugError; the start of history is a note."""
+        GDB ("Running programs backward"). At the start of history it stops, and the note says so.
+        Raises CrdebugError."""
         async with self._going():
-            self.traveller.doubts.clear()
-            note = ""
-            try:
-                for _ in range(times):
-                    if kind == "continue":
-                        await self._stops.back(focus)
-                    else:
-                        await self._reverse.back(kind, focus)
-            except StartOfHistory as start:
-                note = start.problem
+            arrival = Arrival()
+            for _ in range(times):
+                if kind == "continue":
+                    way = await self._stops.back(focus)
+                else:
+                    way = await self._reverse.back(kind, focus)
+                arrival = arrival.then(way)
+                if way.start:
+                    break
             self._last = focus
-            return self.now(focus, "; ".join(filter(None, [note, *self.traveller.doubts])))
+            return self.now(focus, arrival.text)
 
     async def goto_sender(self, focus: int) -> Moment:
         """To the send of what the rank received last, at or before its place."""
@@ -433,7 +432,7 @@ class History:
         that cannot be read."""
         async with self._going():
             predicate = parse(text, self._job.group.ranks)
-            await self._behind_last_call_if_ended(focus)
+            await self._after_last_call_if_ended(focus)
             here, state = self.now(focus), await self._reverse.recall(focus)
             ways = self.traveller.ways
             try:

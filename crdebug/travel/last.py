@@ -16,6 +16,7 @@ from crdebug.base.events import Progress
 from crdebug.base.instant import Cut, Instant
 from crdebug.base.ranks import RankSet
 from crdebug.debugger.in_c import number_in_c
+from crdebug.travel.arrival import Arrival
 from crdebug.travel.goto_partner import Partners
 from crdebug.travel.restore_points import Base, StartOfHistory, below
 from crdebug.travel.reverse_continue import End, Hit, Stops, syscall_of
@@ -56,10 +57,12 @@ class Last:
         self._parts = _Parts(traveller, reverse, stops, partners)
         self._inside: tuple[int, int, Instant] | None = None  # the place of such an answer
 
-    async def back(self, focus: int, expression: str, ended: bool = False) -> tuple[int, str]:
-        """Returns the rank that has done it, and what is to be said of the place. ended: the rank
-        has, and stands behind its last MPI call now. Raises GdbError for what is no place in
-        memory, Refused."""
+    async def back(
+        self, focus: int, expression: str, ended: bool = False
+    ) -> tuple[int, str, Arrival]:
+        """Returns the rank that has done it, a note on the place, and the way there. ended: the
+        rank has ended, and stands after its last MPI call now. Raises GdbError for an expression
+        that is no place in memory, Refused."""
         parts = self._parts
         # Whoever asks once more where a call was the answer means what was before it.
         told = self._inside == self._place(focus)
@@ -74,7 +77,7 @@ class Last:
         if search.unsure:
             note += "; it may have been changed later: it lies elsewhere in each replay"
         self._inside = self._place(search.rank) if search.inside else None
-        return search.rank, note
+        return search.rank, note, search.arrival.then(search.left_out)
 
     def _place(self, focus: int) -> tuple[int, int, Instant]:
         traveller = self._parts.traveller
@@ -82,8 +85,12 @@ class Last:
 
 
 class _Search:
-    """One search. inside: it has ended inside an MPI call.  rank: whose place that is.
-    unsure: some of history was searched for it where it may not lie."""
+    """One search.
+
+    inside: it has ended inside an MPI call.  rank: whose place that is.  arrival: of the way to
+    where the job stands.  left_out: a caveat, if some of history was not searched.  unsure: some of
+    history was searched at an address where the memory may not lie.
+    """
 
     def __init__(self, parts: _Parts, focus: int, expression: str, watched: Watched) -> None:
         self._traveller = parts.traveller
@@ -96,6 +103,8 @@ class _Search:
         self.inside = False
         self.unsure = False
         self.rank = focus
+        self.arrival = Arrival()
+        self.left_out = Arrival()
 
     async def run(self, told: bool, ended: bool = False) -> str:
         """What is to be said of the place. told: the call in which the rank stands was named.
@@ -125,7 +134,8 @@ class _Search:
         origin from which that is gone to."""
         syscall = syscall_of(self._traveller.job.group[self._focus].last_stop)
         inside = self._traveller.cut()[self._focus].inside
-        end = End.of(*await self._reverse.here(self._focus), syscall)
+        here = await self._reverse.here(self._focus)
+        self.arrival, end = here.arrival, End.of(here.place, here.signalled, syscall)
         if not inside:
             await self._watched.here()
         elif not self._watched.known:
@@ -135,8 +145,8 @@ class _Search:
     async def _exit(self, now: Instant) -> End | None:
         """Where the rank has ended, if it needed no other for that."""
         if self._partners.name(self._focus, now.tick) != "MPI_Finalize":
-            self._traveller.doubts.append(
-                f"what rank {self._focus} did after its last MPI call was not looked at"
+            self.left_out = Arrival(
+                (f"what rank {self._focus} did after its last MPI call was not looked at",)
             )
             return None
         limit = Deadline(self._traveller.job.settings.command)
@@ -144,18 +154,23 @@ class _Search:
         return End(await number_in_c(target, "&_exit", limit), None, 1)
 
     async def _end_of(self, piece: Instant) -> End:
-        """The end of a piece of history, which is gone to from an origin in this incarnation."""
-        end = End.of(await self._reverse.to_end(self._focus, piece))
+        """Go to the end of a piece of history, from an origin in this incarnation."""
+        end = await self._to_end(self._focus, piece)
         for _ in range(_TRIES):
             if self._watched.known:
                 return end
             before = self._watched.lies.address
             await self._watched.find()
-            end = End.of(await self._reverse.to_end(self._focus, piece))
+            end = await self._to_end(self._focus, piece)
             if self._watched.lies.address == before:
                 return end  # as in the incarnation before, and so it will be in this one
         self.unsure = True
         return end
+
+    async def _to_end(self, rank: int, piece: Instant) -> End:
+        reached = await self._reverse.to_end(rank, piece)
+        self.arrival = reached.arrival
+        return End.of(reached.place)
 
     # ---- between two calls ----------------------------------------------------------------------
 
@@ -193,7 +208,7 @@ class _Search:
 
     async def _by_another(self, piece: Instant) -> str:
         """The rank's own code changes nothing in this piece of history: to its end."""
-        await self._reverse.to_end(self._focus, piece)
+        await self._to_end(self._focus, piece)
         return (
             f"{self._expression} has been changed between ticks {piece.tick} and {piece.tick + 1}, "
             "and not by this rank: another process writes to this memory too"
@@ -204,7 +219,7 @@ class _Search:
     async def _in_call(self, rank: int, now: Instant) -> str:
         """Into the call of a rank in which it was changed, just before that returns."""
         traveller, tick = self._traveller, now.entered
-        await traveller.to_cut(traveller.cut_for(rank, now), rank)
+        self.arrival = await traveller.to_cut(traveller.cut_for(rank, now), rank)
         self._reverse.forget()
         self.inside, self.rank = True, rank
         where = await self._partners.where(rank, tick)
@@ -218,7 +233,7 @@ class _Search:
         if now.inside:
             return await self._in_call(rank, now)
         self.rank = rank
-        end = End.of(await self._reverse.to_end(rank, now))
+        end = await self._to_end(rank, now)
         put_back = await self._shared_as_at(rank, now)
         put_back()
         hits = await self._stops.hits(rank, end)

@@ -25,6 +25,7 @@ from crdebug.base.ranks import RankSet
 from crdebug.debugger import own_breakpoints
 from crdebug.debugger.in_c import number_in_c
 from crdebug.gdbscripts.wire import Reach, place_of
+from crdebug.travel.arrival import Arrival
 from crdebug.travel.replay import TELL, ended, moved, quiet
 from crdebug.travel.restore_points import StartOfHistory, below
 from crdebug.travel.reverse_step import Reverse
@@ -71,10 +72,14 @@ class Hit:
 
 
 class _Ignored:
-    """How many more hits are to be passed over, by GDB's numbers."""
+    """How many more hits are to be passed over, by GDB's numbers.
 
-    def __init__(self, counts: dict[str, int]) -> None:
-        self.counts = counts
+    gone: caveats that name the user's watchpoints that GDB gave up meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.gone = Arrival()
 
     def last(self, hits: Sequence[Hit]) -> int | None:
         """Which hit is the last that is not passed over; what was behind it counts as passed."""
@@ -99,35 +104,44 @@ class Stops:
         self._reverse = reverse
         self._group = traveller.job.group
 
-    async def back(self, focus: int) -> None:
-        """To the stop before. Raises StartOfHistory; the job then stands where history begins."""
-        async with self._counting(focus) as ignored:
-            syscall = syscall_of(self._group[focus].last_stop)
-            end = End.of(*await self._reverse.here(focus), syscall)
-            while (last := ignored.last(await self.hits(focus, end))) is None:
-                found = await self._hit_before(focus, self._reverse.piece, ignored)
-                if found.now.inside:
-                    await self.into_call(focus, found)
-                    return
-                end = End.of(await self._reverse.to_end(focus, found.now))
-            await self.again(focus, last + 1)
+    async def back(self, focus: int) -> Arrival:
+        """To the stop before, or to where history begins."""
+        arrival, ignored = Arrival(), _Ignored()
+        try:
+            async with self._counting(focus, ignored):
+                syscall = syscall_of(self._group[focus].last_stop)
+                here = await self._reverse.here(focus)
+                arrival, end = here.arrival, End.of(here.place, here.signalled, syscall)
+                while (last := ignored.last(await self.hits(focus, end))) is None:
+                    found = await self._hit_before(focus, self._reverse.piece, ignored)
+                    if found.now.inside:
+                        arrival = await self.into_call(focus, found)
+                        break
+                    reached = await self._reverse.to_end(focus, found.now)
+                    arrival, end = reached.arrival, End.of(reached.place)
+                else:
+                    await self.again(focus, last + 1)
+        except StartOfHistory as start:
+            arrival = arrival.at_start(start.problem)
+        return arrival.then(ignored.gone)
 
     @contextlib.asynccontextmanager
-    async def _counting(self, focus: int) -> AsyncIterator[_Ignored]:
-        """While the block runs, each hit stops, but is none for the user's counts."""
+    async def _counting(self, focus: int, ignored: _Ignored) -> AsyncIterator[None]:
+        """Inside the block every hit stops the rank; the user's hit and ignore counts do not
+        change."""
         told = await own_breakpoints.count_each(self._group[focus], self._limit)
-        ignored = _Ignored(dict(told.ignored))
+        ignored.counts = dict(told.ignored)
         table = self._group.table
         users = {table.gdb_numbers(each.number).get(focus): each.number for each in table.all()}
         try:
             with table.uncounted(focus):
-                yield ignored
+                yield
         finally:
-            for number in await own_breakpoints.switch_on(self._group[focus], self._limit):
-                known = users.get(int(number), number)
-                self._traveller.doubts.append(
-                    f"watchpoint {known} of a frame is gone, with the frame"
-                )
+            gone = await own_breakpoints.switch_on(self._group[focus], self._limit)
+            known = (users.get(int(number), number) for number in gone)
+            ignored.gone = Arrival(
+                tuple(f"watchpoint {number} of a frame is gone, with the frame" for number in known)
+            )
         if (number := self._hit(focus, BEGINNING).number) in told.temporary:
             await own_breakpoints.delete(self._group[focus], number, self._limit)
             if (stop := self._group[focus].last_stop) is not None:
@@ -270,16 +284,18 @@ class Stops:
             await traveller.bring_back(first)
         self._reverse.forget()
 
-    async def into_call(self, focus: int, hit: Hit) -> None:
+    async def into_call(self, focus: int, hit: Hit) -> Arrival:
         """To a stop inside an MPI call, from the call's entry."""
         traveller = self._traveller
-        await traveller.to_cut(traveller.cut_for(focus, hit.now.entry), focus)
+        arrival = await traveller.to_cut(traveller.cut_for(focus, hit.now.entry), focus)
         hits = await self.pass_to(traveller.cut_for(focus, hit.now), focus, until=hit)
-        traveller.doubts.append(
+        exact = hits and hits[-1] == hit
+        where = (
             "inside an MPI call, where no two runs are alike"
-            if hits and hits[-1] == hit
+            if exact
             else "the MPI call that had stops inside it, just before it returns"
         )
+        return arrival.then(Arrival((where,)))
 
     async def pass_to(
         self, cut: Cut, focus: int, until: Hit | None = None, also: RankSet | None = None

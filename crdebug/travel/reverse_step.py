@@ -29,6 +29,7 @@ from crdebug.gdbscripts.wire import ErrorKind, Reach, place_text
 from crdebug.job import half_back
 from crdebug.native.recorder import clock as layout
 from crdebug.node import in_flight, proc
+from crdebug.travel.arrival import Arrival
 from crdebug.travel.dead_ends import DEADLY
 from crdebug.travel.restore_points import Base, StartOfHistory
 from crdebug.travel.seek import Traveller
@@ -55,6 +56,19 @@ class _Origin:
     within: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A place in a piece of history that has an origin.
+
+    place: as the walker knows it.  arrival: at the origin.  signalled: the rank stood before the
+    signal whose handler begins there.
+    """
+
+    place: str
+    arrival: Arrival
+    signalled: bool = False
+
+
 class Reverse:
     """Takes the focused rank back, and the others with it where it goes over MPI calls."""
 
@@ -73,21 +87,29 @@ class Reverse:
         if self._origin is not None and cut[self._origin.focus] != self._origin.now:
             self._origin = None
 
-    async def back(self, kind: str, focus: int) -> None:
-        """One reverse command. Raises StartOfHistory; the job stands at the start then."""
+    async def back(self, kind: str, focus: int) -> Arrival:
+        """One reverse command."""
         now = self._traveller.cut()[focus]
-        frame = ""
-        if now.inside:  # an MPI call, which the user did not write: to where it is called
-            await self._to_entry(focus, now.entry)
-            if kind not in ("step", "next"):
-                kind, frame = "finish", await self._call_frame(focus)
-        else:
-            await self._have_origin(focus, now)
-        while isinstance(found := await self._walk(focus, kind, frame), stepper.Earlier):
-            kind, frame = found.kind, found.frame
-            await self._earlier(focus)
+        arrival, frame = Arrival(), ""
+        try:
+            if now.inside:  # an MPI call, which the user did not write: go to where it is called
+                arrival = await self._to_entry(focus, now.entry)
+                if kind not in ("step", "next"):
+                    kind, frame = "finish", await self._call_frame(focus)
+            else:
+                arrival = await self._have_origin(focus, now)
+            while not isinstance(found := await self._walk(focus, kind, frame), str):
+                if self._within:
+                    arrival = await self._set_origin_earlier(focus)
+                    continue
+                assert found is not None
+                kind, frame = found.kind, found.frame
+                arrival = await self._earlier(focus)
+        except StartOfHistory as start:
+            return arrival.at_start(start.problem)
         await self._once(focus, found)
         await self._arrive(focus)
+        return arrival
 
     # ---- for going back to stops ------------------------------------------------------------
 
@@ -97,22 +119,21 @@ class Reverse:
         assert self._origin is not None
         return self._origin.now
 
-    async def here(self, focus: int) -> tuple[str, bool]:
-        """The place where the rank stands, from an origin that there is then; and whether it stood
-        before the signal whose handler begins there."""
+    async def here(self, focus: int) -> Reached:
+        """The place where the rank stands. Makes an origin for it, if there is none."""
         now = self._traveller.cut()[focus]
         if now.inside:
-            return await self.to_end(focus, now.entry), False
-        await self._have_origin(focus, now, whole=True)
+            return await self.to_end(focus, now.entry)
+        arrival = await self._have_origin(focus, now, whole=True)
         found = await self._from_origin(
             focus, lambda rank: stepper.here(rank, self._walk_origin(), _LONG)
         )
-        return found.place, found.signalled
+        return Reached(found.place, arrival, found.signalled)
 
-    async def to_end(self, focus: int, piece: Instant) -> str:
-        """To the end of a piece, where the rank is about to enter its next call: the place."""
-        await self._to_entry(focus, piece)
-        return place_text([Reach(self._hold(focus))])
+    async def to_end(self, focus: int, piece: Instant) -> Reached:
+        """Go to the end of a piece, where the rank is about to enter its next call."""
+        arrival = await self._to_entry(focus, piece)
+        return Reached(place_text([Reach(self._hold(focus))]), arrival)
 
     async def to_origin(self, focus: int) -> None:
         """To the beginning of the piece, with the watchpoints' values as they were there."""
@@ -137,9 +158,9 @@ class Reverse:
 
     # ---- the pieces of history --------------------------------------------------------------
 
-    async def _have_origin(self, focus: int, now: Instant, *, whole: bool = False) -> None:
-        """See that the present stop can be come to from an origin in this process. whole: from
-        where the piece begins."""
+    async def _have_origin(self, focus: int, now: Instant, *, whole: bool = False) -> Arrival:
+        """Ensure that this process has an origin from which the current stop can be reached by
+        running forward. whole: one where the piece begins."""
         origin = self._origin
         if (
             origin is not None
@@ -149,16 +170,21 @@ class Reverse:
             and origin.incarnation == self._traveller.job.record.incarnation
             and (origin.name == _ALONE or self._traveller.near.has(origin.name))
         ):
-            # as the walker will have it: the memory is to be the same
+            # as the walker will set it: the memory must be the same
             self._traveller.clock(focus).set_stop(now)
             if self._before_crash(focus):
-                await self._meet(focus, await self.recall(focus))
-            return
-        state = await self.recall(focus)
+                return await self._meet(focus, await self.recall(focus))
+            return Arrival()
         near = [] if whole or not now else self._traveller.near.before_here()
+        return await self._to_here_again(focus, now, near)
+
+    async def _to_here_again(self, focus: int, now: Instant, near: Sequence[Base]) -> Arrival:
+        """Set another origin, and go from there to where the rank stands. near: see
+        `_set_origin_within`."""
+        state, arrival = await self.recall(focus), Arrival()
         if not await self._set_origin_within(focus, now, near):
-            await self._set_origin(focus, now)
-        await self._meet(focus, state)
+            arrival = await self._set_origin(focus, now)
+        return arrival.then(await self._meet(focus, state))
 
     def _before_crash(self, focus: int) -> bool:
         """Is the rank about to get a signal that may end it? From there nothing can be walked."""
@@ -169,33 +195,31 @@ class Reverse:
         """What the rank's place is recognised by."""
         return await stepper.recall(await self._with_walker(focus), self._limit)
 
-    async def to_state(self, focus: int, now: Instant, state: str) -> None:
+    async def to_state(self, focus: int, now: Instant, state: str) -> Arrival:
         """To a place that was recalled, at an instant of the rank."""
         if now.inside:  # MPI, where no two runs are alike
-            await self._traveller.to_cut(self._traveller.cut_for(focus, now), focus)
-            self._traveller.doubts.append("inside the MPI call, just before it returns")
-            return
-        await self._set_origin(focus, now)
-        await self._meet(focus, state)
+            arrival = await self._traveller.to_cut(self._traveller.cut_for(focus, now), focus)
+            return arrival.then(Arrival(("inside the MPI call, just before it returns",)))
+        arrival = await self._set_origin(focus, now)
+        return arrival.then(await self._meet(focus, state))
 
-    async def _meet(self, focus: int, state: str) -> None:
+    async def _meet(self, focus: int, state: str) -> Arrival:
         """From the origin to a place that was recalled."""
         met = await self._walked(
             focus, lambda rank: stepper.meet(rank, self._walk_origin(), state, _LONG)
         )
         await self._once(focus, met.place)
-        if not met.exact:
-            self._traveller.doubts.append(
-                "approximate: no exact match for this place (registers or stack differ)"
-            )
+        if met.exact:
+            return Arrival()
+        return Arrival(("approximate: no exact match for this place (registers or stack differ)",))
 
-    async def _set_origin(self, focus: int, now: Instant) -> None:
+    async def _set_origin(self, focus: int, now: Instant) -> Arrival:
         """An origin for the piece in which the rank is at `now`, between two calls."""
-        traveller = self._traveller
+        traveller, arrival = self._traveller, Arrival()
         if now:
             cut = traveller.cut_for(focus, now.in_last_call)
             try:
-                await traveller.to_cut(cut, focus)
+                arrival = await traveller.to_cut(cut, focus)
             except StartOfHistory:
                 await self._start(focus, now)
         else:
@@ -206,6 +230,7 @@ class Reverse:
         self._origin = _Origin(
             focus, name, job.record.incarnation, now, job.output_sizes(), traveller.ways
         )
+        return arrival
 
     async def _set_origin_within(self, focus: int, now: Instant, near: Sequence[Base]) -> bool:
         """An origin in the middle of the piece: at the first of these snapshots that is in it, and
@@ -232,15 +257,13 @@ class Reverse:
                 return True
         return False
 
-    async def _set_origin_earlier(self, focus: int) -> None:
-        """From an origin in the middle of the piece, to one before; the rank stands where it is."""
+    async def _set_origin_earlier(self, focus: int) -> Arrival:
+        """Replace an origin in the middle of the piece by an earlier one; the rank comes back to
+        where it stands."""
         origin = self._origin
         assert origin is not None
-        state = await self.recall(focus)
         near = self._traveller.near.before(origin.within)
-        if not await self._set_origin_within(focus, origin.now, near):
-            await self._set_origin(focus, origin.now)
-        await self._meet(focus, state)
+        return await self._to_here_again(focus, origin.now, near)
 
     async def _keep_alone(self, focus: int) -> str:
         """A snapshot of this rank only: enough for its own piece of history."""
@@ -265,38 +288,37 @@ class Reverse:
                 problem = error
         raise problem
 
-    async def _earlier(self, focus: int) -> None:
-        """Go to the end of the piece before: the rank is about to enter its call."""
+    async def _earlier(self, focus: int) -> Arrival:
+        """Go to the end of the piece before: the rank is about to enter its call. Raises
+        StartOfHistory."""
         assert self._origin is not None
         now = self._origin.now
         if not now.tick or now == self._traveller.floor[focus]:  # of history, or of its branch
             await self._go(focus, stepper.AT_ORIGIN)
             raise _start_of_history(focus)
-        # Of a line with a whole loop in it there may be thousands: so one sees that it moves on.
+        # A line with a whole loop in it may have thousands of pieces: show that this moves on.
         self._traveller.tell(Progress("back in time", f"before tick {now.tick} of rank {focus}"))
-        await self._to_entry(focus, now.back(1))
+        return await self._to_entry(focus, now.back(1))
 
-    async def _to_entry(self, focus: int, now: Instant) -> None:
-        await self._set_origin(focus, now)
+    async def _to_entry(self, focus: int, now: Instant) -> Arrival:
+        arrival = await self._set_origin(focus, now)
         await self._go(focus, place_text([Reach(self._hold(focus))]))
+        return arrival
 
     # ---- the walker -------------------------------------------------------------------------
 
-    async def _walk(self, focus: int, kind: str, frame: str) -> str | stepper.Earlier:
-        """From an origin as late as possible. Raises StartOfHistory."""
-        while True:
-            found: str | stepper.Earlier | None = None
-            try:
-                found = await self._from_origin(
-                    focus,
-                    lambda rank: stepper.reverse(rank, self._walk_origin(), kind, frame, _LONG),
-                )
-            except StartOfHistory:
-                if not self._within:
-                    raise
-            if found is not None and (isinstance(found, str) or not self._within):
-                return found
-            await self._set_origin_earlier(focus)
+    async def _walk(self, focus: int, kind: str, frame: str) -> str | stepper.Earlier | None:
+        """The place before the present one, or what to look for before the origin. None: the rank
+        stands at the origin, and the piece begins earlier. Raises StartOfHistory."""
+        try:
+            return await self._from_origin(
+                focus,
+                lambda rank: stepper.reverse(rank, self._walk_origin(), kind, frame, _LONG),
+            )
+        except StartOfHistory:
+            if not self._within:
+                raise
+            return None
 
     @property
     def _within(self) -> bool:

@@ -30,6 +30,7 @@ from crdebug.timeline.kept import load
 from crdebug.timeline.log import RankLog
 from crdebug.timeline.matching import Matching
 from crdebug.timeline.recorded import BYTES_A_CALL, Recorded
+from crdebug.travel.arrival import Arrival
 from crdebug.travel.call_sites import functions, show_callers
 from crdebug.travel.checkpoints import Checkpoints
 from crdebug.travel.dead_ends import DeadEnds
@@ -57,7 +58,6 @@ class Traveller:
         self._checkpoints = Checkpoints(job.directory)
         self.near = Near(job, lambda: clocks.leaving(self.clocks()), tell)
         self.ways = 0  # how often the job was brought elsewhere
-        self.doubts: list[str] = []  # what the user is to know of the last way
         self.frontier: Cut = ()  # where the job stood before it went back
         # where the present branch of history begins
         self.floor: Cut = beginning(len(job.group.ranks))
@@ -287,9 +287,9 @@ class Traveller:
         over = calls and calls[-1].name == "MPI_Finalize" and now == calls[-1].returned
         return now.in_last_call if over or self.dead_ends.has(rank, now) else now
 
-    async def to_cut(self, cut: Cut, focus: int | None = None) -> None:
-        """Bring every rank to its place. focus: the rank that is held also where it is inside a
-        call, just before the return. Raises CrdebugError; the job then stands somewhere on the way.
+    async def to_cut(self, cut: Cut, focus: int | None = None) -> Arrival:
+        """Bring every rank to its place. focus: if this rank's place is inside a call, hold it just
+        before the call returns. Raises CrdebugError; the job then stands somewhere on the way.
         """
         self.job.go_on()
         self.ways += 1
@@ -325,15 +325,16 @@ class Traveller:
             await self._stop_over(base.cut, cut, focus)
         replay = self._replay(self.clocks(), cut, focus)
         await replay.run()
+        caveats = []
         if replay.held_up:
-            self.doubts.append(
+            caveats.append(
                 f"ranks {replay.held_up} are further back than they were: a call holds them up"
             )
         if self.unrecorded():
             ranks = RankSet.of(self.unrecorded())
-            self.doubts.append(f"ranks {ranks} left their record on the way, and may be elsewhere")
+            caveats.append(f"ranks {ranks} left their record on the way, and may be elsewhere")
         await show_callers(group, group.ranks, self.job.record.layer)
-        self._doubt_one_sided(base.cut, cut)
+        return Arrival((*caveats, *self._one_sided(base.cut, cut)))
 
     @property
     def in_epochs(self) -> RankSet:
@@ -344,19 +345,19 @@ class Traveller:
                 found += [clock.rank] if clock.read().open_epochs else []
         return RankSet.of(found)
 
-    def _doubt_one_sided(self, start: Cut, cut: Cut) -> None:
-        """What was put and got on the way is not on record, and may have come in another order."""
+    def _one_sided(self, start: Cut, cut: Cut) -> Iterator[str]:
+        """The caveats of one-sided communication on a way: no record has its order or its data."""
         logs = self.logs()
         ranks = RankSet.of(
             rank for rank, log in logs.items() if log.goes_one_sided(start[rank], cut[rank])
         )
         if ranks:
-            self.doubts.append(
+            yield (
                 f"ranks {ranks}: one-sided communication on the way, which is not recorded: "
                 "what it has written may differ, and who got a lock first"
             )
         if self.in_epochs:
-            self.doubts.append(f"ranks {self.in_epochs} are inside an epoch of it")
+            yield f"ranks {self.in_epochs} are inside an epoch of it"
 
     async def _outside_since(self, base: Base) -> bool:
         """Has any rank talked with what is no rank since then? That cannot be taken back under the
