@@ -30,7 +30,7 @@ def home(
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Tests that are marked `every_mpi` run with every one, see below for what is a sweep."""
+    """Run tests marked `every_mpi` with every MPI; see below for which of these are a sweep."""
     if not metafunc.definition.get_closest_marker("every_mpi"):
         return
     if "language" in metafunc.fixturenames:
@@ -43,8 +43,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before the sweeps are left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of those by turns each test runs with one MPI, and the next test of its column with the next.
-    Of the languages and launchers those of Debian's MPIs are all there is. The rest is a sweep."""
+    """Mark as a sweep: for tests by turns, all MPIs but one, which moves on with each test of a
+    column; the MPIs from `up_to` on; and languages other than C, except with the first MPI."""
     columns: dict[str, dict[str, None]] = {}
     for item in items:
         mark = item.get_closest_marker("every_mpi")
@@ -67,7 +67,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def mpi(request: pytest.FixtureRequest) -> Iterator[Mpi | None]:
-    """The MPI that the test's programs are built with and started by, if it is marked so."""
+    """The MPI with which the test's programs are built and started, if the test is marked for
+    it."""
     used: Mpi | None = getattr(request, "param", None)
     with mpis.using(used) if used else nullcontext():
         yield used
@@ -77,7 +78,7 @@ def mpi(request: pytest.FixtureRequest) -> Iterator[Mpi | None]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """What docs/mpis.md says of each MPI, by the marker's argument."""
+    """Note the test's result for docs/mpis.md, under the marker's argument."""
     report = yield
     mark = item.get_closest_marker("every_mpi")
     if mark and isinstance(item, pytest.Function):

@@ -1,4 +1,5 @@
-"""Checkpoints of jobs that crdebug did not start: no container, and the shim comes in later."""
+"""Checkpoints of jobs that crdebug did not start: they have no container, and get the shim
+later."""
 
 from __future__ import annotations
 
@@ -27,20 +28,20 @@ OUTPUT = "rank 0: quiet ok\nrank 1: quiet ok\n"
 
 @pytest.fixture(autouse=True)
 def own() -> Iterator[None]:
-    """A job without a container gets its ports and its pseudo-terminals back in a restart: nobody
-    else may take them."""
+    """Keep the test's ports and pseudo-terminals free: a job without a container gets its own back
+    in a restart, so nobody else may take them."""
     with own_network(), own_terminals():
         yield
 
 
 def differences(before: Look, after: Look, rank: int) -> list[str]:
-    """In the registers of a rank."""
+    """The differences in the registers of a rank."""
     old, new = before.ranks[rank], after.ranks[rank]
     return list(register_differences(old.registers, new.registers))
 
 
 async def ended(job: plain.Plain, pid: int) -> str:
-    """What the job has written, once it has ended; it is nobody's child after a restart."""
+    """The job's output, once it has ended; after a restart it is nobody's child."""
     await Deadline(60).until(lambda: not proc.is_alive(pid), "the job to end")
     return job.output.read_text()
 

@@ -1,5 +1,5 @@
 """A checkpoint taken with or without a debugger can be restarted with or without one, repeatedly,
-and its end is that of an undisturbed run (design: "The C/R-aware debugging protocol")."""
+and the job ends like an undisturbed run (design: "The C/R-aware debugging protocol")."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TABLE = {
 
 @pytest.fixture
 def in_image(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
-    """The variables of each incarnation as the CRS restored them, before anybody touched them."""
+    """The variables of each incarnation as the CRS restored them, before anything changed them."""
     seen: list[Row] = []
     real = restored_variables.set_variables
 
@@ -55,7 +55,7 @@ def in_image(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
 
 
 async def take(program: Path, debugger: bool, *arguments: object) -> None:
-    """A checkpoint in step HERE or soon after it; the job is gone then."""
+    """Take a checkpoint in step HERE or soon after it; then end the job."""
     if not debugger:
         async with bare_job(program, *arguments):
             await looks.reach(HERE)
@@ -68,9 +68,9 @@ async def take(program: Path, debugger: bool, *arguments: object) -> None:
 
 
 async def restart_bare(ends: Callable[[], str] | None) -> Row:
-    """Restart without a debugger; returns the variables when all threads have come out.
+    """Restart without a debugger; returns the variables once all threads have come out.
 
-    ends: says how the job's output is in the end; if it is not to come there, None.
+    ends: returns the expected output at the job's end; None: do not wait for its end.
     """
     await jobs.restart(HANDLE, lambda event: None)
     ranks = looks.shims()
@@ -88,7 +88,7 @@ async def restart_bare(ends: Callable[[], str] | None) -> Row:
 
 
 async def restart_debugged(ends: Callable[[], str] | None) -> Row:
-    """Restart under a debugger; returns the variables when it was said that it may attach."""
+    """Restart under a debugger; returns the variables at the moment when it may attach."""
     rows = []
 
     def announced(event: Event) -> None:
@@ -136,7 +136,7 @@ async def test_three_restarts_of_one_checkpoint_end_as_an_undisturbed_run(
 
 
 async def test_no_system_call_shows_that_the_job_was_frozen() -> None:
-    """Neither in the job that runs on after its checkpoint, nor in those that are restarted."""
+    """Neither in the job that runs on after its checkpoint, nor in restarted ones."""
     program = build("syscalls")
     expected = reference(program, "--timeout-ms", 50, ranks=2)
 

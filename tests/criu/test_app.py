@@ -1,4 +1,5 @@
-"""What programs ask of crdebug, in each language, and what operators and debuggers see of it."""
+"""Requests that programs make of crdebug, in each language, and their effects for operators and
+debuggers."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ async def linked(name: str, compiler: str = "") -> Path:
 
 
 def set_number(name: str, value: int, size: int = 8) -> None:
-    """A global variable of the program, in every rank."""
+    """Set a global variable of the program, in every rank."""
     for shim in looks.shims():
         address = looks.address(shim, name)
         proc.write_memory(shim.pid, address, value.to_bytes(size, "little"))
@@ -157,7 +158,7 @@ async def test_under_the_debugger_its_user_decides() -> None:
 
 
 async def test_where_nobody_is_asked_the_answer_comes_at_once() -> None:
-    """Without crdebug, and when nobody attends to the job."""
+    """Without crdebug, and when no crdebug attends to the job."""
     program, heard = await linked("asks"), Heard()
     assert reference(program, ranks=2) == _NOWHERE
     async with bare_job(program, ranks=2):

@@ -1,4 +1,4 @@
-"""Bad input to the real thing: one clear line, status 1 in batch, and nothing is lost."""
+"""Bad input on a real job: one clear line, status 1 in batch, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ABOUT_PROGRESS = ("attach: ", "checkpoint: ", "restart: ", "run: ")
 
 
 def last_words(ran: Finished, script: Path) -> str:
-    """What a script's failure says: one line that names the script's line, besides progress."""
+    """A script's failure: one line that names the script's line, besides progress."""
     (said,) = [
         line for line in ran.stderr.splitlines() if not line.startswith((*ABOUT_PROGRESS, "MPIR_"))
     ]
@@ -59,7 +59,7 @@ BAD_LINES = {
 
 
 async def at_the_console(lines: Iterable[str]) -> Finished:
-    """Lines that are not typed but piped."""
+    """Lines that come from a pipe instead of a keyboard."""
     ran = await asyncio.to_thread(
         subprocess.run,
         argv("attach", JOB),
@@ -72,7 +72,7 @@ async def at_the_console(lines: Iterable[str]) -> Finished:
 
 
 async def test_a_bad_line_is_told_and_the_job_runs_on(tmp_path: Path) -> None:
-    """All of them on the same job, which then ends as if nothing had happened to it."""
+    """All of them on the same job, which then ends as if nothing had happened."""
     script = tmp_path / "script"
     async with bare_job(build("threads"), *ENDLESS, ranks=RANKS):
         await looks.reach(1)
@@ -112,7 +112,8 @@ async def test_a_job_that_has_ended_has_no_more_checkpoints_but_those_it_has(
 async def test_a_touched_image_and_a_missing_criu_cost_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the prompt and from the shell: the job goes on, and what is put back is usable."""
+    """At the prompt and from the shell: the job goes on, and a checkpoint that is put back is
+    usable."""
     script = tmp_path / "script"
     no_criu = "there is no CRIU that works on this kernel ('crdebug doctor' says why; "
     async with bare_job(build("threads"), *ENDLESS, ranks=RANKS):
@@ -153,7 +154,8 @@ async def test_a_touched_image_and_a_missing_criu_cost_nothing(
 
 @pytest.mark.parametrize("number", [62, 40])
 async def test_a_signal_that_the_program_uses_itself(number: int) -> None:
-    """Ours is refused in words, any other one is no obstacle; both ways each one is delivered."""
+    """crdebug refuses its own signal in words, and accepts any other; both ways each signal is
+    delivered."""
     options = ("--signal", number, "--steps", 20)
     heard = Heard()
     async with session(build("catcher"), *options, ranks=RANKS, heard=heard) as job:
@@ -203,7 +205,7 @@ for line in sys.stdin:
 
 
 class Nobody:
-    """The command line for a user who may nothing. home: a directory that is his."""
+    """The command line for a user without any permissions. home: that user's directory."""
 
     def __init__(self, process: subprocess.Popen[str], home: Path) -> None:
         self.home = home

@@ -1,4 +1,4 @@
-"""Jobs that nobody sits at: checkpoints at an interval, at a warning, and kills at any moment."""
+"""Unattended jobs: checkpoints at an interval, at a warning, and kills at any moment."""
 
 from __future__ import annotations
 
@@ -60,9 +60,10 @@ async def forget() -> None:
 async def test_a_job_that_is_killed_again_and_again_ends_with_the_right_result(
     tmp_path: Path,
 ) -> None:
-    """Each time it goes on from the newest; how much is lost, benchmarks/bench_batch.py says.
+    """Each time it goes on from the newest checkpoint; benchmarks/bench_batch.py measures how much
+    is lost.
 
-    The last time the machine has lost all that it knew, and there are only the staged copies.
+    The last time the machine has lost everything that it knew, and only the staged copies are left.
     """
     second = tmp_path / "second"
     chance = random.Random(5)
@@ -149,7 +150,8 @@ def hook(name: str, text: str) -> Path:
 
 
 async def test_hooks_refuse_and_are_told_what_becomes_of_the_job(tmp_path: Path) -> None:
-    """A refusal is told once, and the job runs on; a warning is a checkpoint, and no more."""
+    """A refusal is reported once, and the job runs on; a warning causes one checkpoint, and no
+    more."""
     heard, log = Heard(), tmp_path / "log"
     care = Upkeep(every=0.2, warnings=(signal.SIGUSR1,), go_on=True)
     for moment in ("before-checkpoint.1", "after-continue", "after-restart"):

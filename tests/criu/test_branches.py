@@ -37,23 +37,23 @@ VALUES = ("total", "order", "knob")  # libc has a function step, too
 
 
 async def state(job: Session, expressions: Sequence[str] = VALUES) -> dict[str, dict[int, str]]:
-    """By expression and rank."""
+    """Values by expression and rank."""
     told = {each: await job.evaluate(job.ranks, each) for each in expressions}
     assert not any(each.errors for each in told.values())
     return {each: dict(answers.values) for each, answers in told.items()}
 
 
 async def to_end(job: Session) -> dict[str, dict[int, str]]:
-    """Run until rank 0 has everybody's report, and say what all ranks have.
+    """Run until rank 0 has everybody's report; returns the state of all ranks.
 
-    Nobody is kept at a breakpoint meanwhile: others may need its progress in MPI.
+    No rank is kept at a breakpoint meanwhile: others may need its progress in MPI.
     """
     await run_to(job, 0, "MPI_Finalize")
     return await state(job)
 
 
 async def into_the_past(job: Session) -> dict[str, dict[int, str]]:
-    """Run to the end, and go back to the middle. Returns what there was at the end."""
+    """Run to the end, and go back to the middle. Returns the state at the end."""
     await run_to(job, 1, "moment", "step == 2")
     first = await to_end(job)
     past = history(job)
@@ -99,7 +99,7 @@ async def test_each_future_of_a_changed_past_stays_as_it_was(thorough: bool) -> 
 
 
 async def test_each_branch_keeps_its_own_order_of_messages(thorough: bool) -> None:
-    """Without a change: MPI is asked anew, until the order is another one."""
+    """Without a change: MPI makes its choices anew, until the order is different."""
     async with recorded(
         build("futures"), "--rounds", ROUNDS, "--jitter-us", 3000, ranks=RANKS
     ) as job:
@@ -241,9 +241,9 @@ async def test_a_branch_that_cannot_be_brought_back_leaves_the_job_where_it_is()
 
 
 async def on_to_end(job: Session) -> dict[int, str]:
-    """Let all ranks run until rank 0 has everybody's report; what each has seen.
+    """Let all ranks run until rank 0 has everybody's report; returns what each rank has seen.
 
-    Nobody is kept at a breakpoint meanwhile: others may need its progress in MPI.
+    No rank is kept at a breakpoint meanwhile: others may need its progress in MPI.
     """
     await run_to(job, 0, "MPI_Finalize")
     return dict((await job.evaluate(job.ranks, "seen")).values)
@@ -254,7 +254,7 @@ _MORE = [pytest.param(name, marks=pytest.mark.sweep) for name in ("master", "per
 
 @pytest.mark.parametrize("program", ["wildcard", *_MORE])
 async def test_a_branch_may_begin_anywhere(program: str) -> None:
-    """What was on its way there, posted or half done, goes on; the programs check themselves."""
+    """Messages on their way there, posted or half done, go on; the programs check themselves."""
     chance = random.Random(program)
     async with recorded(build(program), "--rounds", 2, "--jitter-us", 1500, ranks=3) as job:
         past = history(job)
@@ -310,9 +310,9 @@ async def test_the_commands() -> None:
 
 
 async def test_a_job_that_is_left_in_the_past_runs_on(tmp_path: Path) -> None:
-    """The clocks hold ranks there until a debugger lets them go; by then there is none.
+    """The clocks hold ranks there until a debugger resumes them; by then there is none.
 
-    The program opens no files while it runs: over that no way leads back by steps (docs/limits.md).
+    The program opens no files while it runs: ways back by steps cannot cross that (docs/limits.md).
     """
     script = tmp_path / "script"
     back = ("break work_step", "continue", "continue", "reverse-continue")
@@ -331,9 +331,9 @@ async def test_a_job_that_is_left_in_the_past_runs_on(tmp_path: Path) -> None:
     await jobs.delete(f"{JOB}:1")
 
 
-async def test_released_is_who_holds_because_its_call_is_not_the_recorded_one() -> None:
-    """A job that is left in the past repeats what is recorded, with nobody there who is told that
-    it cannot."""
+async def test_release_resumes_a_rank_that_holds_because_its_call_is_not_the_recorded_one() -> None:
+    """A job that is left in the past repeats its record, and nobody is there to hear that it
+    cannot."""
     async with bare_job(build("relay"), "--rounds", 10**9, ranks=2, settings=RECORDED):
         await looks.reach(5)
         job = await Session.attach(JOB, settings=RECORDED)

@@ -1,4 +1,4 @@
-"""Breakpoints where the ranks are put: by a restart, and by going back; and in another session."""
+"""Breakpoints where a restart, or going back, puts the ranks; and in another session."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_a_breakpoint_where_the_rank_is_put_has_been_hit_already() -> None
 
 
 def points(job: Session) -> list[object]:
-    """What is to be as it was."""
+    """The breakpoints and displays that should be as they were."""
     return [
         (p.number, p.kind, p.ranks, p.condition, p.ignore, p.enabled, p.commands, p.hits)
         for p in job.breakpoints()

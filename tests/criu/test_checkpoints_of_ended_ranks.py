@@ -1,4 +1,4 @@
-"""Jobs of which a rank has ended: it is left out, and the others are a job as before."""
+"""Jobs in which a rank has ended: it is left out, and the others are a job as before."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SAID = JobSays("rank 1 has ended")
 
 
 def require_whole(text: str, steps: int = 0) -> None:
-    """Each rank that is left has written each of its lines once."""
+    """Each remaining rank has written each of its lines once."""
     for rank in LEFT:
         mine = [line for line in text.splitlines() if line.startswith(f"rank {rank}:")]
         count = steps or len(mine)
@@ -44,7 +44,7 @@ def states(job: Session) -> list[str]:
 
 @asynccontextmanager
 async def job_without_one() -> AsyncIterator[None]:
-    """A job without a debugger, of which a rank has ended, and the others do their steps."""
+    """A job without a debugger in which a rank has ended, and the others take their steps."""
     async with bare_job(build("early"), *ENDLESS, ranks=RANKS):
         directory = JobDirectory(JOB)
         ranks = (await await_ranks(directory, directory.read(), Deadline(60))).holds
@@ -55,7 +55,7 @@ async def job_without_one() -> AsyncIterator[None]:
 
 
 async def let_end(job: Session) -> int:
-    """From wherever the ranks stand, which is inside the program."""
+    """Let the ranks run to their end from wherever they are, which is inside the program."""
     for pid, where in [
         (shim.pid, looks.address(shim, name)) for shim in looks.shims() for name in ["steps"]
     ]:
@@ -105,7 +105,7 @@ async def test_the_others_are_checkpointed_attached_to_held_released_and_restart
 
 
 async def test_going_back_to_before_its_end_brings_a_rank_back() -> None:
-    """And forth again it has ended, in a session that has seen it end."""
+    """And forward again it has ended, in a session that has seen it end."""
     heard = Heard()
     async with session(build("early"), *ENDLESS, ranks=RANKS, heard=heard) as job:
         at = await job.add_breakpoint(job.ranks, "exchange")
@@ -132,7 +132,8 @@ async def test_going_back_to_before_its_end_brings_a_rank_back() -> None:
 
 
 async def test_a_job_that_crdebug_did_not_start(tmp_path: Path) -> None:
-    """Its ranks are known by the launcher's table (Open MPI 4.1), or by what each was told."""
+    """crdebug finds its ranks in the launcher's table (Open MPI 4.1), or from what each rank
+    knows."""
     others = [each for each in MPIS if each.name.startswith("MPICH")]
     for number, mpi in enumerate((MPIS[0], *others[:1])):
         with mpis.using(mpi):

@@ -1,4 +1,4 @@
-"""A job in C++ with OpenMP threads: what GDB knows of the language, for all ranks, and through a
+"""A job in C++ with OpenMP threads: GDB's knowledge of the language, for all ranks, and after a
 checkpoint."""
 
 from __future__ import annotations

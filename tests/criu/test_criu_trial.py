@@ -1,6 +1,6 @@
-"""The trial tells a CRIU that works from one that does not, and leaves nothing behind.
+"""The trial distinguishes a CRIU that works from one that does not, and leaves nothing behind.
 
-What does not work is made of the CRIU that does, by a program in front of it.
+The failing CRIUs are the working one with a program in front of it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from crdebug.node.criu_program import TRIAL, find_criu
 
 @pytest.fixture(autouse=True)
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the trial has its files; empty afterwards, or the test fails in `trial`."""
+    """The directory for the trial's files; it must be empty afterwards, or the test fails in
+    `trial`."""
     path = tmp_path / "scratch"
     path.mkdir()
     monkeypatch.setenv("TMPDIR", str(path))
@@ -35,7 +36,7 @@ def criu() -> str:
 
 
 def in_front(path: Path, script: str) -> str:
-    """A CRIU that does as the script says, in which $verb is what is wanted of the real one."""
+    """A CRIU that does what the script says, in which $verb is the command for the real one."""
     path.write_text(f"#!/bin/sh\nverb=$1\nreal='{criu()}'\n{script}\n")
     path.chmod(0o755)
     return str(path)

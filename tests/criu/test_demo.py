@@ -1,4 +1,4 @@
-"""What a newcomer is told to type does what it says: the demo, and every command of README.md."""
+"""The demo, and every command of README.md, do what a newcomer is told that they do."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ FOR_PROGRAMS = re.compile(r"MPIR_checkpoint_handle\) \w+:\d+$|MPIR_debug_info\) 
 
 @pytest.fixture
 def environment(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """A newcomer's: nothing is set for Open MPI. Temporary files go where they can be counted."""
+    """A newcomer's environment: nothing is set for Open MPI. Temporary files go where we can count
+    them."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setenv("TMPDIR", str(scratch))
@@ -32,7 +33,8 @@ def environment(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def play(argv: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """From the top of the checkout; nothing may be left in the directory for temporary files."""
+    """Run it from the top of the checkout; nothing may remain in the directory for temporary
+    files."""
     ran = subprocess.run(
         argv,
         cwd=TOP,
@@ -63,7 +65,7 @@ def sections(text: str) -> dict[int, list[str]]:
 
 
 def answers(lines: list[str], command: str) -> list[str]:
-    """What was answered to a command in one part."""
+    """The answers to a command in one part."""
     start = lines.index(f"(crdebug) {command}") + 1
     rest = lines[start:]
     return rest[: next((n for n, line in enumerate(rest) if line.startswith("(crdebug) ")), None)]
@@ -125,9 +127,9 @@ until_running() {
 
 
 def as_script(typed: Iterator[str]) -> str:
-    """The commands as one shell script: what is typed at crdebug's prompt is its standard input.
+    """The commands as one shell script: lines for crdebug's prompt become its standard input.
 
-    A person does not type on before a job has started; the script waits for that.
+    A person does not type on before a job has started, so the script waits for that.
     """
     lines = ["set -eu", WAIT]
     for shell, group in groupby(typed, in_shell):

@@ -1,7 +1,7 @@
-"""Every MPI that is installed, with every language that it has: one session each, from the start to
-the end, back, and to the end again; its launchers; its jobs that crdebug did not start.
+"""Every installed MPI, with every language that it has: one session each, from the start to the
+end, back, and to the end again; its launchers; jobs of it that crdebug did not start.
 
-What else is marked `every_mpi` shows the same of checkpoints; docs/mpis.md tells of all of it.
+Other tests marked `every_mpi` show the same for checkpoints; docs/mpis.md reports on all of them.
 """
 
 from __future__ import annotations
@@ -126,18 +126,18 @@ async def test_mpiexec_with_two_programs_and_a_hostfile(mpi: Mpi, tmp_path: Path
 
 
 def threads(pids: list[int]) -> set[tuple[int, int]]:
-    """Every thread with what traces it."""
+    """Every thread with its tracer."""
     return {(thread.tid, thread.tracer) for pid in pids for thread in proc.threads(pid)}
 
 
 def different(before: Look, after: Look) -> list[str]:
-    """The kernel goes on with a call like poll that a stop has interrupted by restart_syscall."""
+    """The differences. After a stop the kernel continues a call like poll by restart_syscall."""
     lines = before.differences(after)
     return [line for line in lines if not line.endswith("orig_rax was 0x7, is 0xdb")]
 
 
 def open_files(pids: list[int]) -> list[tuple[str, str]]:
-    """Every descriptor, with the file that it is of."""
+    """Every descriptor, with its file."""
     paths = sorted(path for pid in pids for path in Path(f"/proc/{pid}/fd").iterdir())
     return [(str(path), os.readlink(path)) for path in paths]
 

@@ -1,4 +1,4 @@
-"""crdebug itself is killed (SIGKILL), whatever it does at that moment: the job is not lost."""
+"""crdebug itself is killed (SIGKILL), whatever it is doing at that moment: the job is not lost."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STOP = {"break": "work_step"}
 
 @pytest_asyncio.fixture(autouse=True)
 async def end() -> AsyncIterator[None]:
-    """Whatever a failed test leaves running, so that what went wrong is told once."""
+    """End whatever a failed test leaves running, so that one fault is reported once."""
     yield
     with contextlib.suppress(CrdebugError):
         await jobs.kill(JOB)
@@ -46,7 +46,7 @@ def endless(program: Path) -> list[str]:
 
 
 async def state(killed: Victim) -> str:
-    """What `crdebug jobs` says once the dead crdebug's GDBs are gone, if it is true."""
+    """The state that `crdebug jobs` shows once the dead crdebug's GDBs are gone, if it is true."""
     await gone(killed.gdbs)
     (info,) = await jobs.list_jobs()
     ranks = looks.shims()
@@ -69,7 +69,7 @@ def half_checkpoints() -> list[str]:
 
 
 async def back(by: str) -> None:
-    """The job runs again: let go by `release`, or led out by a session that then leaves."""
+    """Make the job run again: by `release`, or by a session that leads it out and then leaves."""
     if by == "release":
         held = (await jobs.list_jobs())[0].state == "held"
         assert bool(await jobs.release(JOB)) == held
@@ -148,7 +148,8 @@ async def test_while_criu_is_at_work(
 
 @pytest.mark.parametrize("by", ["attach", pytest.param("release", marks=pytest.mark.sweep)])
 async def test_at_each_phase_of_a_checkpoint(by: str) -> None:
-    """The second time only where a checkpoint holds the job: there the other way back counts."""
+    """With `release`, only the phases in which a checkpoint holds the job: there the other way back
+    matters."""
     program = build("threads")
     start = "run"
     for number, phase in enumerate(CHECKPOINT):
@@ -225,7 +226,8 @@ async def test_before_there_is_a_job() -> None:
 
 
 async def test_no_system_call_shows_it(thorough: bool) -> None:
-    """Threads in every kind of blocking call; a GDB that loses its crdebug lets them go too."""
+    """Threads in every kind of blocking call; a GDB that loses its crdebug also detaches from
+    them."""
     program = build("syscalls")
     arguments = ("--timeout-ms", 600, "--rounds", 8, "--steps", 1000000)
     ways: Sequence[tuple[object, str]] = (

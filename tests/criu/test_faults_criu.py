@@ -57,7 +57,7 @@ def criu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FaultyCriu:
 
 @contextlib.contextmanager
 def fails(criu: FaultyCriu, kind: type[CrdebugError], words: str) -> Iterator[None]:
-    """One clear sentence, and a CRIU that did what it was told to."""
+    """Expect one clear sentence, and a CRIU that did what it was told to."""
     with pytest.raises(kind) as caught:
         yield
     assert criu.reached
@@ -66,9 +66,9 @@ def fails(criu: FaultyCriu, kind: type[CrdebugError], words: str) -> Iterator[No
 
 
 def dump_places(held: bool) -> tuple[tuple[str, int], ...]:
-    """Those of DUMP that the job survives, its ranks being held by a debugger or not: a process
-    that CRIU's code is in ends of it, unless it holds SIGPIPE back, see crdebug.node.broken_dump.
-    Open MPI's launcher does, MPICH's does not."""
+    """The places of DUMP that the job survives, whether or not a debugger holds its ranks: a
+    process that has CRIU's code in it then ends, unless it blocks SIGPIPE, see
+    crdebug.node.broken_dump. Open MPI's launcher does that, MPICH's does not."""
     places = DUMP if held else DUMP[:2]
     return places if "Open MPI" in mpis.name() else tuple(p for p in places if p is not DUMP[1])
 
@@ -220,7 +220,7 @@ def ghosts() -> list[Path]:
 
 
 async def test_a_restore_that_is_killed_leaves_no_names_of_its_own(criu: FaultyCriu) -> None:
-    """Nor if crdebug is killed with it; they would be in the way of every other restart."""
+    """Nor if crdebug is killed with it; such names would block every other restart."""
     async with bare_job(build("files"), *ENDLESS, ranks=RANKS):
         await looks.reach(5)
         await jobs.take_checkpoint(JOB, "", False, Heard())
@@ -249,7 +249,7 @@ async def followed_to_the_end(program: Path) -> None:
 async def test_a_job_that_is_killed_while_it_is_dumped_goes_on_from_the_one_before(
     criu: FaultyCriu,
 ) -> None:
-    """PID 1 of its container; `run --resume` is what a batch script says each time."""
+    """PID 1 of its container is killed; a batch script uses `run --resume` each time."""
     program, heard = build("threads"), Heard()
     argv, care = mpirun.command(program, *ENDLESS, ranks=RANKS), Upkeep()
     async with bare_job(program, *ENDLESS, ranks=RANKS):
@@ -302,7 +302,7 @@ async def test_the_command_line_says_it_in_one_line(criu: FaultyCriu, tmp_path: 
 
 
 def fill(path: Path) -> None:
-    """Until nothing more can be written where it is."""
+    """Write until the file system is full."""
     with contextlib.suppress(OSError), open(path, "wb", buffering=0) as file:
         while True:
             file.write(bytes(1 << 16))

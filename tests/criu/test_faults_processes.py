@@ -56,7 +56,7 @@ def kill_rank(rank: int) -> None:
 
 
 def nobody_waits() -> bool:
-    """No rank that there is still has a thread in its waitpoint."""
+    """No living rank has a thread in its waitpoint."""
     with contextlib.suppress(CrdebugError, ProcessLookupError):
         return not any(shim.waiting() for shim in looks.shims() if proc.is_alive(shim.pid))
     return True  # the launcher has ended them
@@ -66,7 +66,8 @@ def nobody_waits() -> bool:
 
 
 def says_who_died(error: CrdebugError, rank: int, phases: Sequence[str]) -> None:
-    """The launcher ends the other ranks then, sooner or later: who is named has ended."""
+    """The launcher then ends the other ranks, sooner or later: every rank that the error names has
+    ended."""
     said = str(error)
     assert error.ranks and rank in error.ranks, said
     assert error.phase in phases, said
@@ -108,7 +109,7 @@ async def those_of(job: Session, whole: list[int]) -> list[int]:
 
 
 async def test_a_rank_is_killed_at_each_phase_of_a_restart() -> None:
-    """Of the old incarnation before there is a new one, then of that."""
+    """A rank of the old incarnation before there is a new one, then a rank of that."""
     program = build("threads")
     async with session(program, *ENDLESS, ranks=RANKS) as job:
         await stopped_job(job)
@@ -183,7 +184,7 @@ async def interrupted(job: Session, victim: int) -> None:
 
 
 async def goes_on(job: Session) -> None:
-    """From breakpoint to breakpoint, whoever has died."""
+    """Run from breakpoint to breakpoint, whichever process has died."""
     for _ in range(2):
         try:
             stop = await job.resume(job.ranks)
@@ -239,8 +240,8 @@ async def test_a_gdb_is_killed_at_each_phase_of_a_checkpoint() -> None:
 async def test_no_call_is_cut_short_in_a_rank_that_runs_on_without_its_gdb(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The GDB is killed when it has told where the threads are: none was in a call then, but one
-    rests when the waitpoint's signal comes."""
+    """The GDB is killed once it has reported its threads: none was in a call then, but one is in a
+    sleep when the waitpoint's signal comes."""
     program = build("threads")
     async with session(program, *ENDLESS, "--rest-us", 20000, ranks=RANKS) as job:
         await interrupted(job, 0)
@@ -267,7 +268,7 @@ async def test_no_call_is_cut_short_in_a_rank_that_runs_on_without_its_gdb(
 
 
 def rests(pid: int) -> bool:
-    """Is a thread in a sleep that no handler's end takes up again?"""
+    """Is a thread in a sleep that does not go on after a handler?"""
     calls = (Path(f"/proc/{pid}/task/{each.tid}/syscall") for each in proc.threads(pid))
     return any(call.read_text().startswith("230 ") for call in calls)  # clock_nanosleep(2)
 
@@ -340,7 +341,7 @@ async def test_a_rank_that_no_gdb_leads_out_is_named_and_let_go(tmp_path: Path) 
 # ---- a thread that blocks the signal -----------------------------------------------------------
 
 
-async def test_who_blocks_the_signal_is_named_and_taken_along() -> None:
+async def test_a_thread_that_blocks_the_signal_is_named_and_taken_along() -> None:
     program, heard = build("blocker"), Heard()
     arguments = ("--steps", 30, "--rank", 1)
     async with session(program, *arguments, ranks=RANKS, heard=heard) as job:
@@ -364,7 +365,7 @@ async def test_who_blocks_the_signal_is_named_and_taken_along() -> None:
     )
 
 
-async def test_who_blocks_the_signal_does_so_again_when_it_could_not_be_queued(
+async def test_a_thread_that_blocks_the_signal_does_so_again_if_it_could_not_be_queued(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(*_: object) -> None:
@@ -388,7 +389,7 @@ async def test_who_blocks_the_signal_does_so_again_when_it_could_not_be_queued(
         assert await run_to_end(job) == 0
 
 
-async def test_the_console_says_who_blocks_the_signal(tmp_path: Path) -> None:
+async def test_the_console_says_which_thread_blocks_the_signal(tmp_path: Path) -> None:
     script = tmp_path / "script"
     # a breakpoint would stop the other rank too, perhaps before it has its thread, or its name
     script.write_text("barrier work_step\ncheckpoint\ncontinue --to-end\n")
@@ -401,8 +402,8 @@ async def test_the_console_says_who_blocks_the_signal(tmp_path: Path) -> None:
     await jobs.delete(f"{JOB}:1")
 
 
-async def test_without_a_debugger_who_blocks_the_signal_is_refused_by_name() -> None:
-    """It could not be kept from an EINTR."""
+async def test_without_a_debugger_a_thread_that_blocks_the_signal_is_refused_by_name() -> None:
+    """Nothing could keep its call from ending with EINTR."""
     program = build("blocker")
     async with bare_job(program, "--steps", 10**6, "--delay-us", 5000, ranks=RANKS):
         await looks.reach(5)

@@ -1,7 +1,7 @@
-"""What a job has written goes back with it: its files, and its own output.
+"""Files that a job has written, and its own output, go back with it.
 
-tests/programs/files.c writes in every way there is, and checks at its end that no step is told
-twice, or not at all.
+tests/programs/files.c writes in every way there is, and checks at its end that each step was
+written exactly once.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ PATTERNS = ("append.*", "table.*", "mapped.*")
 
 
 def files() -> dict[str, bytes]:
-    """What is in the files that the program has open, or mapped."""
+    """The contents of the files that the program has open, or mapped."""
     return {str(path): path.read_bytes() for each in PATTERNS for path in Path().glob(each)}
 
 
 def require_all_steps(last: int = STEPS) -> None:
-    """Each step was told once by each rank, in its order; the program found its files right."""
+    """Each rank has written each step once, in order; the program found its files right."""
     lines = looks.output().splitlines()
     for rank in range(RANKS):
         told = [line for line in lines if line.startswith(f"rank {rank} ")]
@@ -167,14 +167,14 @@ async def test_files_whose_content_was_kept_come_back_even_if_they_are_gone() ->
 
 
 class Broken(CrdebugError):
-    """What a restart fails with."""
+    """The error that makes a restart fail."""
 
 
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch) -> Callable[[], dict[str, bytes]]:
-    """The CRS has restored every process, when it fails.
+    """Make the restart fail when the CRS has restored every process.
 
-    Returns what was in the files at that moment.
+    Returns the contents of the files at that moment.
     """
     seen: list[dict[str, bytes]] = []
 
@@ -194,7 +194,7 @@ async def fails(restart: Awaitable[object]) -> None:
 async def test_a_restart_that_fails_leaves_a_running_job_as_it_was(
     broken: Callable[[], dict[str, bytes]],
 ) -> None:
-    """It stands still meanwhile, its files are not touched, and it never notices."""
+    """It is stopped meanwhile, its files are not touched, and it never notices."""
     async with bare_job(build("files"), "--steps", 10**9, "--delay-us", 2000, ranks=RANKS):
         await looks.reach(HERE)
         await jobs.take_checkpoint(JOB, "", False, lambda event: None)
@@ -248,7 +248,7 @@ async def test_a_restart_that_fails_leaves_a_debugged_job_as_it_was() -> None:
 
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Have the machine say that so many bytes of memory are available."""
+    """Make the machine report this many bytes of available memory."""
     return lambda size: monkeypatch.setattr(proc, "available_memory", lambda: size)
 
 
@@ -318,7 +318,7 @@ def unmounted(path: Path) -> None:
 
 
 async def test_only_the_mounts_that_a_job_uses_must_be_there_again(tmp_path: Path) -> None:
-    """One that somebody had for a while, with another on it; and one that its files are on."""
+    """One that existed for a while, with another on it; and one that has the job's files."""
     others = mounted(tmp_path / "others")
     below = mounted(others / "below")
     own = mounted(tmp_path / "own")
@@ -348,7 +348,7 @@ async def test_only_the_mounts_that_a_job_uses_must_be_there_again(tmp_path: Pat
 async def test_what_files_take_is_counted_beforehand_and_told(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a job that runs, large ones are copied before it stands."""
+    """Large files of a running job are copied before it is stopped."""
     monkeypatch.setattr(imaging, "_MUCH", 60 << 20)
     heard = Heard()
     with small_disk(home, 400):

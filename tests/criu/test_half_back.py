@@ -1,6 +1,5 @@
-"""crdebug, and its GDBs with it, are killed while they take a job back in memory, rank by rank: the
-job then stands, and comes back whole from a checkpoint. Not one line that it writes is lost.
-"""
+"""crdebug, with its GDBs, is killed while it takes a job back in memory, rank by rank: the job then
+stays stopped, and comes back whole from a checkpoint. Not one line of its output is lost."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ async def recorded_job() -> AsyncIterator[None]:
 
 
 async def killed(step: str, count: int, *, gdbs: bool) -> None:
-    """Of crdebug and its GDBs nothing is left afterwards."""
+    """Afterwards nothing of crdebug and its GDBs is left."""
     dead = await victim("harness.goes_back", step=step, count=count, gdbs=gdbs)
     await gone(dead.gdbs)
 
@@ -55,7 +54,7 @@ async def stands() -> None:
 
 
 async def lives_on(by: str) -> list[str]:
-    """The job, taken up by that command; returns what was said."""
+    """The job, taken up by that command; returns the messages."""
     if by == "release":
         return list(await jobs.release(JOB))
     heard = Heard()
@@ -93,7 +92,7 @@ async def test_killed_between_two_ranks(by: str, gdbs: bool) -> None:
 
 @pytest.mark.parametrize("by", ["release", pytest.param("attach", marks=pytest.mark.sweep)])
 async def test_killed_while_it_goes_back_by_steps(by: str) -> None:
-    """What a rank has printed on the ways to find a place is taken back with the job."""
+    """Output that a rank printed while crdebug searched for a place is taken back with the job."""
     async with recorded_job():
         for count in (1, 2):
             await killed(BY_STEPS, count, gdbs=False)
@@ -136,7 +135,7 @@ async def test_without_a_checkpoint_it_says_what_is_left() -> None:
 
 @asynccontextmanager
 async def gone_back_half(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Session, Base]]:
-    """A session on the job; its GDB of rank 1 dies when that is to go back."""
+    """A session on the job whose GDB of rank 1 dies when that rank should go back."""
     real = GdbTarget.put_memory_back
 
     async def one(target: GdbTarget, name: str, deadline: Deadline) -> None:

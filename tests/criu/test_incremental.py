@@ -1,6 +1,6 @@
-"""Checkpoints that hold only what has changed since the one before, on a kernel that tells it.
+"""Checkpoints that hold only changes since the previous one, on a kernel that tracks changes.
 
-Where the kernel does not: scripts/in-vm .venv/bin/python -m pytest tests/criu/test_incremental.py
+On other kernels: scripts/in-vm .venv/bin/python -m pytest tests/criu/test_incremental.py
 """
 
 from __future__ import annotations
@@ -55,13 +55,14 @@ async def changed(steps: int = 5) -> None:
 
 
 async def take(settings: Settings) -> Checkpoint:
-    """One more, of a memory that has changed."""
+    """Take one more checkpoint, after memory has changed."""
     await changed()
     return await jobs.take_checkpoint(JOB, "", False, Heard(), settings)
 
 
 async def comes_back(handle: str, settings: Settings) -> None:
-    """And its memory is what it was, to the last byte: the program ends with the right sum."""
+    """The job comes back with its memory as it was, to the last byte: the program ends with the
+    right sum."""
     await jobs.restart(handle, Heard(), settings)
     await changed()
     last = looks.end_soon()

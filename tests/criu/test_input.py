@@ -1,4 +1,4 @@
-"""What the job reads, over checkpoints, restarts and ways back, with a debugger and without."""
+"""The job's input, over checkpoints, restarts and ways back, with a debugger and without."""
 
 from __future__ import annotations
 
@@ -84,7 +84,8 @@ async def test_what_is_sent_is_part_of_the_history() -> None:
 
 
 async def test_without_a_debugger_it_is_crdebugs_own_and_goes_on_after_a_restart() -> None:
-    """A pipe, of which half was sent when the checkpoint was taken, and half of that not read."""
+    """A pipe: half of the input had been sent when the checkpoint was taken, and half of that not
+    read."""
     command = mpirun.command(build("reads"), ranks=RANKS)
     start = argv("run", "--no-debugger", "--name", JOB, "--", *command)
     ran = await asyncio.create_subprocess_exec(
@@ -119,9 +120,9 @@ async def test_without_a_debugger_it_is_crdebugs_own_and_goes_on_after_a_restart
     ],
 )
 async def test_a_file_is_read_on_after_a_restart_with_each_mpi(mpi: Mpi, tmp_path: Path) -> None:
-    """Some of it is on its way at the checkpoint; with Open MPI it is more than pipes hold, which
-    MPICH's launcher does not survive ("process reading stdin too slowly"). The end of it is a line,
-    for Open MPI 5.0 does not pass on the end."""
+    """Some of it is on its way at the checkpoint; with Open MPI it is more than fits into pipes,
+    which MPICH's launcher does not survive ("process reading stdin too slowly"). A line marks the
+    end, because Open MPI 5.0 does not pass on the end."""
     program = build("reads", compiler=mpi.tool("mpicc"))
     lines = 20_000 if "Open" in mpi.name else 3_000
     file, script = tmp_path / "in put", tmp_path / "script"

@@ -103,7 +103,7 @@ async def test_a_life_with_two_checkpoints_and_a_handle_that_is_usable_as_it_sta
 async def test_a_checkpoint_that_is_cancelled_leaves_no_draft(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As it is when the job of a batch run ends meanwhile, and files of it are being copied."""
+    """For example if the job of a batch run ends while its files are being copied."""
     copying, go_on = threading.Event(), threading.Event()
 
     def copy_ahead(files: Iterable[SavedFile], target: Path) -> dict[str, Path]:
@@ -146,7 +146,7 @@ async def test_an_image_that_is_not_published_is_discarded(
 
 
 async def test_a_restart_is_announced_when_every_thread_waits_and_nobody_traces() -> None:
-    """So that a debugger that is not ours may attach by MPIR_debug_info."""
+    """So that another debugger may attach by MPIR_debug_info."""
     endless = ("--steps", 10**6, *THREADS[2:])  # a busy machine takes long to freeze it
     async with bare_job(build("threads"), *endless, ranks=RANKS):
         await looks.reach(20)
@@ -217,7 +217,7 @@ async def test_an_attached_session_takes_the_checkpoint_and_ends_when_the_job_is
 
 
 async def says(words: str, *arguments: object) -> None:
-    """One clear line with what to do, status 1, and nothing lost."""
+    """Expect one clear line with a hint, status 1, and nothing lost."""
     before = everything()
     said = complaint(await crdebug(*arguments, status=1))
     assert re.search(words, said), said
@@ -225,7 +225,7 @@ async def says(words: str, *arguments: object) -> None:
     assert everything() == before
 
 
-async def test_what_is_not_there() -> None:
+async def test_unknown_jobs_and_bad_handles() -> None:
     named = ("checkpoint", "checkpoints", "kill", "release", "attach")
     asked = [*((verb, "nothing") for verb in named), ("restart", "nothing:1"), ("delete", "no:1")]
     said = [(r"there is no job '(nothing|no)' \(jobs here: none\)", *each) for each in asked]
@@ -348,7 +348,7 @@ async def test_a_job_that_waits_for_a_debugger_is_listed_as_held_until_it_is_rel
 
 
 async def test_a_rank_that_holds_in_the_past_is_listed_as_held_until_it_is_released() -> None:
-    """As a crdebug leaves it that was killed there."""
+    """A crdebug that was killed there leaves it like that."""
     settings = Settings(record=True)
     async with bare_job(build("memory"), "--steps", 10**9, ranks=RANKS, settings=settings):
         await looks.reach(5)

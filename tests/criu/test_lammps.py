@@ -1,6 +1,7 @@
-"""Software that nobody changed: Debian's LAMMPS, and a small Lennard-Jones melt.
+"""Unmodified software: Debian's LAMMPS, and a small Lennard-Jones melt.
 
-Molecular dynamics is chaotic: one bit that a checkpoint changed is another trajectory soon.
+Molecular dynamics is chaotic: if a checkpoint changed one bit, the trajectory would soon be
+another.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def last_step(text: str) -> int:
 
 
 def results(stdout: str, directory: Path) -> tuple[list[str], list[str], bytes]:
-    """What a run has calculated, in all places where it says so."""
+    """A run's results, in all places where they are printed."""
     log = (directory / "log.lammps").read_text()
     return thermo(stdout), thermo(log), (directory / "melt.dump").read_bytes()
 
@@ -59,7 +60,7 @@ def is_after(step: int) -> bool:
 
 
 async def run_into(job: Session, step: int) -> None:
-    """Run until LAMMPS has told of a step; then stop it wherever it is."""
+    """Run until LAMMPS has printed a step; then stop it wherever it is."""
     running = asyncio.create_task(job.resume(job.ranks))
     while (told := last_step(looks.output())) < step:
         more = f"LAMMPS to tell of more than step {told}"

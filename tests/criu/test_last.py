@@ -1,4 +1,5 @@
-"""`last` names what the rank's own instructions have not written: messages, windows, the kernel."""
+"""`last` names the cause of changes that the rank's own instructions have not made: messages,
+windows, the kernel."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ PROGRAM = Path(__file__).parents[1] / "programs" / "comes.c"
 
 
 def line_of(text: str) -> int:
-    """The first line of the program that has it."""
+    """The first line of the program with this text."""
     lines = PROGRAM.read_text().splitlines()
     return next(number for number, line in enumerate(lines, 1) if text in line)
 
@@ -99,7 +100,7 @@ async def test_what_a_system_call_has_read(tmp_path: Path) -> None:
 
 
 async def test_from_the_end_of_a_job() -> None:
-    """Of a rank that has long done its part, and of one that has gone on behind MPI_Finalize."""
+    """From a rank that finished long before, and from one that went on after MPI_Finalize."""
     async with recorded(build("early"), "--steps", 20, ranks=3) as job:
         past = history(job)
         await job.run_on(job.ranks)
@@ -115,7 +116,7 @@ async def test_from_the_end_of_a_job() -> None:
 
 
 async def test_from_a_rank_that_is_about_to_end() -> None:
-    """It stands in libc's `_exit`, where GDB's breakpoint is: not at its first instruction."""
+    """It is in libc's `_exit`, at GDB's breakpoint there, which is not at the first instruction."""
     async with recorded(build("early"), "--steps", 20, ranks=3) as job:
         await job.add_breakpoint(RankSet.of([1]), "_exit")
         await job.run_on(job.ranks)
@@ -133,7 +134,7 @@ async def test_from_a_rank_that_has_ended_while_others_go_on() -> None:
 
 
 async def test_in_fortran() -> None:
-    """Whose frames have another language than MPI's, and than what GDB itself writes."""
+    """The frames' language differs from MPI's, and from the C that GDB itself writes."""
     program = build("field", flags=BINDINGS["mpi_f08"])
     async with recorded(program, 2, ranks=3) as job:
         past = history(job)

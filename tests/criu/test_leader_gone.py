@@ -1,4 +1,4 @@
-"""Ranks whose main thread has ended: what cannot be done is refused before anything is done."""
+"""Ranks whose main thread has ended: impossible operations are refused before anything is done."""
 
 from __future__ import annotations
 

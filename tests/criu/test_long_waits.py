@@ -1,4 +1,5 @@
-"""Waits that last longer than the run between two stops of crdebug's own come to their end."""
+"""Waits that last longer than the run between two of crdebug's own stops still come to their
+end."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A stock GDB: as an MPIR tool that knows our starter by the specification's symbols alone, and
-with crdebug's commands inside it."""
+"""A stock GDB: as an MPIR tool that knows our starter only by the specification's symbols, and with
+crdebug's commands inside it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMMANDS = scripts()[0].with_name("plain_gdb.py")
 
 
 async def gdb(pid: int, *commands: str) -> str:
-    """What a stock GDB says, attached to a process; everything of the user's is left out."""
+    """The output of a stock GDB, attached to a process; it ignores all of the user's settings."""
     words = ["gdb", "-nx", "-batch", "-p", str(pid)]
     words += [word for command in commands for word in ("-ex", command)]
     done = await asyncio.to_thread(
@@ -100,7 +100,8 @@ async def test_a_stock_gdb_takes_checkpoints_and_goes_back(
 async def test_a_checkpoint_that_somebody_else_asks_for(
     monkeypatch: pytest.MonkeyPatch, which: str
 ) -> None:
-    """A GDB that knows lets its rank go when it is asked, at whatever moment; another is named."""
+    """A GDB that knows the protocol lets its rank go when asked, at any moment; another one is
+    named."""
     use_gdb(which, monkeypatch)
     program = build("threads")
     async with bare_job(program, *RUNNING, ranks=2):

@@ -1,7 +1,7 @@
-"""crdebug, CRIU, a GDB, the starter, the launcher or a rank is killed at a random moment of run,
-checkpoint, restart, staging or going back, again and again: not one line of the job's files and
-output is missing or there twice, no checkpoint is half, and no job stands without a word.
-"""
+"""crdebug, CRIU, a GDB, the starter, the launcher or a rank is killed at a random moment of a run,
+checkpoint, restart, staging or way back, again and again: not one line of the job's files and
+output is missing or doubled, no checkpoint is incomplete, and no job stays stopped without a
+message."""
 
 from __future__ import annotations
 
@@ -149,13 +149,13 @@ class Sweep:
 
 
 async def _end(job: str) -> None:
-    """It may come to its end by itself before."""
+    """End it; it may end by itself before that."""
     with contextlib.suppress(BadInput):
         await jobs.kill(job)
 
 
 async def _settled(directory: JobDirectory) -> None:
-    """A job one process of which was killed is ended by its launcher; one that is well is not."""
+    """The launcher ends a job if one process of it was killed, but not a healthy job."""
     record = directory.read()
 
     def settled() -> bool:
@@ -168,7 +168,7 @@ async def _settled(directory: JobDirectory) -> None:
 
 
 def _what_is_there() -> list[str]:
-    """The job's processes and their threads, for whoever has to find out."""
+    """The job's processes and their threads, for finding the cause of a failure."""
     told = []
     with contextlib.suppress(OSError):  # it has ended
         for pid in process_tree.of_job(JobDirectory(JOB).read().pid):

@@ -1,4 +1,5 @@
-"""A wheel is all that a user needs: built from this tree, installed elsewhere, it runs the demo."""
+"""A wheel is all that a user needs: built from this tree and installed elsewhere, it runs the
+demo."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ FILES = ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md"
 
 
 def run(*argv: str | Path, cwd: Path) -> str:
-    """What it says; without the variables that could lead to the checkout, or past its launcher."""
+    """The output; without the variables that could lead to the checkout, or past its launcher."""
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -71,7 +72,7 @@ def built(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def clean(built: Path, tmp_path: Path) -> Path:
-    """The directory of the programs of an environment with the wheel and what it depends on."""
+    """The directory of programs of an environment with the wheel and its dependencies."""
     home = tmp_path / "clean"
     venv.create(home, symlinks=True)
     (site,) = home.glob("lib/python*/site-packages")

@@ -1,5 +1,5 @@
-"""crdebug and CRIU are killed in the middle of what makes a restart final: their script goes on
-alone, and who comes next waits for it."""
+"""crdebug and CRIU are killed while a restart becomes final: their script goes on alone, and the
+next crdebug waits for it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ asyncio.run(jobs.restart(sys.argv[1], lambda event: None))
 
 @contextlib.asynccontextmanager
 async def leased(path: Path) -> AsyncIterator[asyncio.Event]:
-    """Whoever opens it waits for the end of the block (fcntl(2), "Leases"), and sets the event."""
+    """Make whoever opens the file wait for the end of the block (fcntl(2), "Leases"), and set the
+    event."""
     opened, loop = asyncio.Event(), asyncio.get_running_loop()
     file = os.open(path, os.O_RDONLY)
     loop.add_signal_handler(signal.SIGURG, opened.set)
@@ -59,8 +60,8 @@ async def leased(path: Path) -> AsyncIterator[asyncio.Event]:
 
 
 async def left_alone(handle: str) -> int:
-    """A restart that crdebug and CRIU are killed in; returns its script, which stands (SIGSTOP)
-    when it has ended the job, and not yet rolled its files back."""
+    """A restart in which crdebug and CRIU are killed; returns its script, which is stopped
+    (SIGSTOP) after it has ended the job, and before it rolls the files back."""
     directory, limit = JobDirectory(JOB), Deadline(60)
     crdebug = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", RESTART, handle),
@@ -82,7 +83,7 @@ async def left_alone(handle: str) -> int:
     return script
 
 
-async def test_who_comes_next_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_next_crdebug_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     beside: list[tuple[int, ...]] = []
     restore = Criu.restore
 

@@ -1,7 +1,7 @@
 """Exactness: whatever the threads were doing, after a checkpoint or a restart they do just that.
 
-With MPI calls recorded, automatic checkpoints and snapshots, as by default; but for threads in
-long system calls, which each automatic checkpoint has begin again, and at random interrupts.
+MPI calls are recorded, with automatic checkpoints and snapshots, as by default; except for threads
+in long system calls, which each automatic checkpoint makes begin again, and at random interrupts.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ async def test_at_a_breakpoint_in_user_code() -> None:
 
 
 async def _inside_mpi(job: Session) -> bool:
-    """Whether any rank is in code that the MPI library runs: below one of its functions."""
+    """Is any rank in code that the MPI library runs, below one of its functions?"""
     stacks = (await job.backtrace(job.ranks)).values
     return any(
         frame.location.function.startswith(("MPI_", "PMPI_"))
@@ -78,8 +78,8 @@ async def test_at_interrupts_at_any_time_also_deep_inside_the_mpi_library() -> N
     assert heard.text() == reference(program, "--steps", last)
 
 
-async def test_at_a_breakpoint_that_another_thread_than_the_main_one_hits() -> None:
-    """Also the thread that the user sees is that one then."""
+async def test_at_a_breakpoint_in_a_thread_other_than_the_main_one() -> None:
+    """The user then sees that thread, too."""
     program, heard = build("threads"), Heard()
     async with session(
         program, "--steps", 30, "--rest-us", 0, heard=heard, settings=as_by_default()
@@ -162,7 +162,7 @@ async def test_a_thread_that_blocks_all_signals() -> None:
 
 
 async def test_at_a_signal_that_is_yet_to_be_delivered() -> None:
-    """The program counts what it sent and what it got."""
+    """The program counts the signals that it sends and gets."""
     async with session(
         build("catcher"), "--signal", 40, "--steps", 3, ranks=2, settings=as_by_default()
     ) as job:

@@ -1,4 +1,4 @@
-"""Checkpoints of programs with a sanitizer, which has its own way with signals and memory."""
+"""Checkpoints of programs with a sanitizer, which treats signals and memory in its own way."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from harness.programs import build
 async def test_threads_come_out_of_the_waitpoint_under_thread_sanitizer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It calls handlers when it likes, but for ours. What it takes of memory CRIU cannot bring
-    back."""
+    """It delays all handlers except ours. CRIU cannot bring back the memory that it reserves."""
     monkeypatch.setenv("TSAN_OPTIONS", "detect_deadlocks=0")
     program = build("wrong", flags=["-fsanitize=thread"])
     async with session(program, "--how", "race", ranks=2, settings=as_by_default()) as job:

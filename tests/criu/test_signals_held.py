@@ -1,6 +1,7 @@
-"""Signals that a rank has stopped at, or holds back, when a checkpoint is taken: each comes once.
+"""Signals at which a rank has stopped, or which it holds back, when a checkpoint is taken: each
+comes once.
 
-The program counts them, and checks what the kernel tells of each (tests/programs/waits.c).
+The program counts them, and checks the kernel's information about each (tests/programs/waits.c).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ SIG40, SIGSTOP = 1 << 39, 1 << 18
 async def signals_of(job: Session) -> AsyncIterator[Look]:
     """Run from signal to signal, to the end.
 
-    One that only comes in a system call is told once more if a checkpoint was taken there.
+    A signal that only comes in a system call is reported once more if a checkpoint was taken there.
     """
     in_ppoll: set[int] = set()
     while job.ended is None:
@@ -46,9 +47,9 @@ async def signals_of(job: Session) -> AsyncIterator[Look]:
 
 
 def without_our_signal(seen: Look, bits_queued: int) -> Look:
-    """In ppoll the signal is not blocked, before it and after it it is. A thread that a checkpoint
-    has led out of ppoll stands before it, whatever GDB shows. And one that the old GDB had taken,
-    and not told of yet, is in the queue for a new one."""
+    """In ppoll the signal is not blocked; before and after it, it is. A thread that a checkpoint
+    has led out of ppoll is in front of it, whatever GDB shows. And a signal that the old GDB had
+    taken, but not reported yet, is in the queue for a new one."""
     return seen.with_signals(blocked=SIG40, pending=bits_queued)
 
 

@@ -1,5 +1,5 @@
-"""Signals that are queued to threads of a stopped rank, and of which nobody knows but the kernel,
-when a checkpoint is taken: each comes once, in its time, and ends the call that it would have."""
+"""Signals that are queued to threads of a stopped rank, and that only the kernel knows, when a
+checkpoint is taken: each comes once, in its time, and ends the call that it would have ended."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def _queue(shim: WaitpointHold, numbers: Sequence[int]) -> None:
 
 
 def _outside_ppoll(seen: Look, numbers: Sequence[int]) -> Look:
-    """In ppoll the signals are not blocked, before it they are; there a checkpoint leaves it."""
+    """In ppoll the signals are not blocked, in front of it they are; a checkpoint leaves the thread
+    there."""
     return seen.with_signals(blocked=sum(1 << (number - 1) for number in numbers))
 
 

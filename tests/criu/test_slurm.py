@@ -1,4 +1,5 @@
-"""In Slurm: jobs that srun has started, and the example's job script, in one of the test's own."""
+"""In Slurm: jobs that srun has started, and the example's job script, in a Slurm of the test's
+own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Snapshots in memory beside checkpoints, which cannot be taken with their processes there."""
+"""Snapshots in memory beside checkpoints, which cannot be taken while the snapshots' processes
+exist."""
 
 from __future__ import annotations
 

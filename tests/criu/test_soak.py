@@ -1,4 +1,4 @@
-"""There and back again, many times: nothing is left behind, no step is lost or changed."""
+"""There and back again, many times: nothing is left behind, and no step is lost or changed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEPT = 2  # checkpoints
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What the job and we take of the machine. memory: of the GDBs and us, in bytes."""
+    """The job's and our use of the machine. memory: of the GDBs and us, in bytes."""
 
     processes: int
     namespaces: int
@@ -61,7 +61,7 @@ def use() -> Use:
 
 
 def require_no_leak(uses: list[Use]) -> None:
-    """uses: after each cycle. From the third on as many checkpoints are there."""
+    """uses: after each cycle. From the third on, the number of checkpoints stays the same."""
     early, late = uses[KEPT], uses[-1]
     assert len(uses) > 2 * KEPT
     assert late == replace(early, disk=late.disk, memory=late.memory)
@@ -104,7 +104,7 @@ async def test_cycles_under_the_debugger(thorough: bool) -> None:
 
 @pytest.mark.timeout(1800)
 async def test_cycles_without_a_debugger_while_the_job_runs(thorough: bool) -> None:
-    """Each restart replaces a job that is running, and writing into its files."""
+    """Each restart replaces a job that is running and writing into its files."""
     uses = []
     async with bare_job(build("files"), "--steps", 10**9, "--delay-us", 5000):
         await looks.reach(1)

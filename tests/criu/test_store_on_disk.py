@@ -41,7 +41,7 @@ async def program(tmp_path: Path) -> Path:
 
 @pytest_asyncio.fixture
 async def store(program: Path) -> AsyncIterator[CheckpointStore]:
-    """That of a job that has ended and left one checkpoint."""
+    """The store of a job that has ended and left one checkpoint."""
     async with bare_job(program, "--steps", 10**9, "--delay-us", 2000, ranks=RANKS):
         await looks.reach(5)
         await jobs.take_checkpoint(JOB, "by hand", True, Heard())
@@ -66,7 +66,7 @@ async def refused(words: str) -> CrdebugError:
 
 
 async def restarts() -> None:
-    """It is whole after all."""
+    """The checkpoint is usable after all."""
     info = await jobs.restart(HANDLE, Heard())
     looks.end_soon()
     assert await jobs.follow(JOB, Heard()) == 0, looks.output(stream="stderr")
@@ -106,7 +106,7 @@ async def test_nobody_else_may_look(store: CheckpointStore) -> None:
 
 
 def change(path: Path) -> None:
-    """One bit, and the time put back."""
+    """Change one bit, and put the time back."""
     before = path.stat()
     with open(path, "r+b") as file:
         file.seek(-1, os.SEEK_END)
@@ -131,7 +131,7 @@ def cut(path: Path) -> None:
 async def test_a_change_in_any_file_is_named(
     store: CheckpointStore, tmp_path: Path, harm: Callable[[Path], None], word: str
 ) -> None:
-    """All of them, and nothing is lost: put back, it is a checkpoint again."""
+    """In each of them, and nothing is lost: put back, it is a checkpoint again."""
     kept = tmp_path / "kept"
     swept = 0
     for path in files(store):
@@ -179,9 +179,7 @@ async def test_a_manifest_that_cannot_be_read_hides_only_its_checkpoint(
     await restarts()
 
 
-async def test_a_program_that_is_another_one_now_is_named(
-    store: CheckpointStore, program: Path
-) -> None:
+async def test_a_program_that_has_changed_is_named(store: CheckpointStore, program: Path) -> None:
     kept = program.with_suffix(".kept")
     program.rename(kept)
     await refused(f"{program} is missing")
@@ -210,7 +208,7 @@ async def test_a_checkpoint_that_is_deleted_takes_no_space(store: CheckpointStor
 async def test_a_cache_that_was_cleaned_is_no_loss(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the job runs with of crdebug's own lies beside it."""
+    """crdebug's own parts that the job runs with are kept beside it."""
     cache, made = tmp_path / "cache", cache_home() / "native"
     shutil.copytree(made, cache / "native", ignore=shutil.ignore_patterns("tmp*"))
     monkeypatch.setenv("CRDEBUG_CACHE", str(cache))
@@ -224,8 +222,8 @@ async def test_a_cache_that_was_cleaned_is_no_loss(
 
 
 async def test_a_recorded_job_comes_back_into_an_empty_home(tmp_path: Path) -> None:
-    """With its past, and to the result that it would have had; of what was not staged with the
-    record of its MPI calls, a sentence says so."""
+    """With its past, and to the result that it would have had; a sentence names checkpoints that
+    were staged without the record of MPI calls."""
     place, directory = tmp_path / "place", JobDirectory(JOB)
     options = ("--mib", 1, "--steps", 10**9, "--delay-us", 2000)
     recorded = Settings(record=True)

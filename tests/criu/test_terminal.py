@@ -1,4 +1,4 @@
-"""A newcomer's session at a real terminal: keys in, what the terminal is sent out."""
+"""A newcomer's session at a real terminal: keys go in, and we read the terminal's output."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ENVIRONMENT = {"PROMPT_TOOLKIT_NO_CPR": "1", "PAGER": "more", "COLUMNS": "200", 
 
 
 class Terminal:
-    """crdebug at a pseudo-terminal.  shown: all that it was sent."""
+    """crdebug at a pseudo-terminal. shown: all of its output."""
 
     def __init__(self, kind: str, child: pexpect.spawn[str] | fdpexpect.fdspawn[str]) -> None:
         self._prompt = PROMPTS[kind]

@@ -1,4 +1,4 @@
-"""Back from where a rank ends badly: the replay stops before that, and nobody is lost."""
+"""Back from where a rank ends badly: the replay stops before that, and no rank is lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STEP = 20  # in which rank 1 ends
 
 
 async def place(job: Session) -> tuple[str, str, int]:
-    """The function, the value of last_words, and the line, all of rank 1."""
+    """The function, the value of last_words, and the line of rank 1."""
     frames = (await job.backtrace(ONE)).values[1]
     at = next(frame.location for frame in frames if frame.location.file.endswith("dies.c"))
     return at.function, (await job.evaluate(ONE, "last_words")).values[1], at.line
@@ -76,7 +76,7 @@ async def test_back_from_a_rank_that_has_ended_in_the_piece(how: str) -> None:
     "when", [*(pytest.param(each, marks=pytest.mark.sweep) for each in (STEP, STEP - 1)), 10, 0]
 )
 async def test_what_changed_last_in_memory_that_lies_elsewhere_after_a_restart(when: int) -> None:
-    """when: the step of the change. 0: it was before the first."""
+    """when: the step of the change. 0: before the first."""
     async with recorded(build("moves"), "--when", when, "--steps", STEP, ranks=2) as job:
         past = history(job)
         stop = await job.resume(job.ranks)

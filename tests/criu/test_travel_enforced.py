@@ -1,4 +1,4 @@
-"""What was recorded comes again from a checkpoint, however the messages would like to arrive."""
+"""A replay from a checkpoint follows the record, in whatever order the messages would arrive."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OPTIONS = ("--rounds", 8, "--jitter-us", 300)
 
 
 async def _again(job: Session, heard: Heard, *, enforce: bool = True) -> str:
-    """From the checkpoint to the end: what the job prints."""
+    """Run from the checkpoint to the end; returns the job's output."""
     await job.restart(1)
     before = len(heard.text())
     if not enforce:

@@ -1,4 +1,4 @@
-"""The scripts of examples/advect tell what they are said to tell."""
+"""The scripts of examples/advect show what their descriptions promise."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def advect(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def play(script: str, program: Path, *arguments: object) -> dict[int, str]:
-    """What it prints, by the numbers of its headings or, without numbers, from 0."""
+    """Its output, by the numbers of its headings or, without numbers, from 0."""
     mpirun = command(program, *arguments)
     argv = ("run", "--record", "--batch", "-x", EXAMPLE / script, "--name", "example")
     ran = await crdebug(*argv, "--", *mpirun)
@@ -35,7 +35,7 @@ async def play(script: str, program: Path, *arguments: object) -> dict[int, str]
 
 
 def answers(text: str, typed: str) -> list[str]:
-    """What follows each time that it was typed, up to the next prompt."""
+    """The output after each time that it was typed, up to the next prompt."""
     return [
         part.split("\n", 1)[1].rstrip()
         for part in text.split("(crdebug) ")

@@ -1,4 +1,4 @@
-"""What is not recorded is said where it matters."""
+"""crdebug reports missing records where that matters."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_one_sided_communication_on_the_way_is_told_and_a_record_beyond_al
 
 
 def test_a_disk_that_is_full_ends_the_recording_not_the_run(tmp_path: Path) -> None:
-    """To write to a page that the disk has no space for would be SIGBUS."""
+    """Writing to a page for which the disk has no space would cause SIGBUS."""
     with small_disk(tmp_path / "time", 4) as disk:
         job = Layered(disk, "chatty", "--calls", 60_000, "--jitter-us", 0, ranks=2)
         assert "rank 1" in job.run()

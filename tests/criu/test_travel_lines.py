@@ -16,7 +16,7 @@ Line = tuple[int, int, str, int | None]
 
 
 async def line(job: Session) -> Line:
-    """The rank's clock, and the depth, function, and line in which it stands."""
+    """The rank's clock, and its depth, function, and line."""
     frames = (await job.backtrace(ONE)).values[FOCUS]
     top = frames[0].location
     return history(job).traveller.cut()[FOCUS], len(frames), top.function, top.line
@@ -51,7 +51,7 @@ async def test_back_by_lines_is_the_way_forward_reversed(kind: str) -> None:
 
 
 async def test_back_out_of_a_function_to_its_call() -> None:
-    """Wherever it stands in a function that has made MPI calls: to the line that called it."""
+    """From anywhere in a function that has made MPI calls, to the line that called it."""
     program = build("futures", flags=["-O0"])
     async with recorded(program, "--rounds", 6, ranks=3) as job:
         past = history(job)

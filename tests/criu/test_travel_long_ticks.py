@@ -1,5 +1,5 @@
-"""Ways back inside a long stretch without MPI calls: from a snapshot in the middle of it, and with
-patience as long as any rank moves."""
+"""Ways back inside a long stretch without MPI calls: from a snapshot in the middle of it, and
+waiting as long as any rank moves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BLOCKS = 120  # more than a second
 
 
 async def where(job: Session) -> tuple[str, int | None, str, str]:
-    """The function and line, and how far the program is."""
+    """The function and line, and the program's progress."""
     top = (await job.backtrace(ONE)).values[0][0].location
     block = (await job.evaluate(ONE, "block")).values[0]
     return top.function, top.line, block, (await job.evaluate(ONE, "state")).values[0]

@@ -1,4 +1,4 @@
-"""From rank to rank along messages, whose way is known; and what is said when it cannot go on."""
+"""From rank to rank along messages whose path is known; and the message when it cannot go on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def receives(rank: int, step: int) -> int:
 
 
 def token(rank: int, step: int) -> int:
-    """What it receives then."""
+    """The value that it receives then."""
     a_round = sum(range(1, RANKS + 1))
     return a_round * (step + 1) if rank == 0 else a_round * step + sum(range(1, rank + 1))
 
@@ -58,7 +58,7 @@ async def test_along_the_messages_against_their_direction_and_with_it() -> None:
             await past.goto_sender(0)
 
 
-async def test_what_is_on_its_way_and_since_when() -> None:
+async def test_messages_on_their_way_and_since_when() -> None:
     async with recorded(build("relay"), *OPTIONS) as job:
         past = history(job)
         await run_to(job, 0, "MPI_Finalize")

@@ -1,4 +1,4 @@
-"""What comes from outside MPI is another one on a replay, which is told where it reaches a call."""
+"""Data from outside MPI differs on a replay, which crdebug reports where it reaches a call."""
 
 from __future__ import annotations
 

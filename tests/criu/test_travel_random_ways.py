@@ -1,10 +1,10 @@
-"""Random ways back end where a full trace says, and the program's memory is what it was there.
+"""Random ways back end where a full trace says, with the program's memory as it was there.
 
-Each program runs with snapshots at random moments, and is traced line by line over a stretch of
-its past; then ways back of all kinds are drawn, from random places of it. What a way leads to is
-compared with the trace, byte for byte; every now and then the job is restarted from a checkpoint as
-well, to come to the same place by a fresh replay. Where OpenMP's threads have worked together since
-the last MPI call, a way is refused, in words, and counts for nothing.
+Each program runs with snapshots at random moments, and is traced line by line over a stretch of its
+past; then the test draws ways back of all kinds, from random places of the stretch. It compares the
+end of each way with the trace, byte for byte; every now and then it also restarts the job from a
+checkpoint, to come to the same place by another replay. If OpenMP's threads have worked together
+since the last MPI call, a way back is refused, in words, and does not count.
 
 CRDEBUG_TEST_SEED draws other ways, CRDEBUG_TEST_WAYS more or fewer.
 """

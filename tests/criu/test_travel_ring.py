@@ -1,4 +1,4 @@
-"""A job's record goes round its ring: what is oldest is given up, and the rest can be gone to."""
+"""A job's record goes round its ring: the oldest part is dropped, and the rest can be reached."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STEPS = 1600
 
 
 async def _on(job: Session) -> tuple[int, Place]:
-    """Some steps on, to an automatic checkpoint."""
+    """Run some steps on, to an automatic checkpoint."""
     await run_to(job, 1, "now_and_then")
     await history(job).take()
     here = await place(job, 1, ("step", "in[1]"))

@@ -1,4 +1,5 @@
-"""To and fro in the history of jobs that MPI leaves much freedom: each place is always the same."""
+"""Back and forth in the history of jobs in which MPI leaves much open: each place is always the
+same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watchpoints hit in every thread, also behind a checkpoint, a restart, and a snapshot."""
+"""Watchpoints hit in every thread, also after a checkpoint, a restart, and a snapshot."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STEPS = 3  # with which a round of hits goes on
 
 
 async def hits(job: Session, count: int) -> list[tuple[str, int]]:
-    """Which value was written, and what, at each of so many stops."""
+    """The watched location and the written value, at each of so many stops."""
     points = {str(each.number): each.location for each in job.breakpoints()}
     found = []
     for _ in range(count):

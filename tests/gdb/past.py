@@ -1,4 +1,4 @@
-"""programs/past.c under a GDB: what the tests of snapshots have in common."""
+"""programs/past.c under a GDB: shared by the tests of snapshots."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def open_past(past: Path, past_processes: list[Process]) -> AsyncIterator[
 
 
 async def run(target: GdbTarget, times: int = 1) -> RankStopped:
-    """Run to the next stop, so many times."""
+    """Run to the next stop, this many times."""
     for _ in range(times):
         await target.resume(soon())
         stop = await soon().wait(target.stopped(), "the next stop")
@@ -90,8 +90,8 @@ async def step_number(target: GdbTarget) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """All that GDB and /proc say: registers, memory to the last byte (but what the kernel writes
-    on its own account), threads, call stacks, the selected thread, the last stop."""
+    """Everything that GDB and /proc show: registers, memory to the last byte (except for what the
+    kernel writes on its own), threads, call stacks, the selected thread, the last stop."""
 
     registers: Registers
     memory: Snapshot

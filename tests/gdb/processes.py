@@ -23,12 +23,12 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 
 def soon() -> Deadline:
-    """Far more than anything here takes, on any machine."""
+    """A time limit far above anything here, on any machine."""
     return Deadline(60.0)
 
 
 class Process:
-    """A running rank.c. user: becomes another one, before the program begins."""
+    """A running rank.c. user: it becomes this one before the program begins."""
 
     def __init__(
         self, program: Path, *arguments: str, user: Callable[[], None] | None = None
@@ -63,7 +63,7 @@ class Process:
         return proc.status(self.pid)
 
     def code(self, address: int, size: int = 16) -> bytes:
-        """What is in its memory now."""
+        """The present bytes of code in its memory."""
         descriptor = os.open(f"/proc/{self.pid}/mem", os.O_RDONLY)
         try:
             return os.pread(descriptor, size, address)
@@ -71,7 +71,8 @@ class Process:
             os.close(descriptor)
 
     def mark_hits(self) -> None:
-        """Leave in every thread what CRIU leaves: a hardware breakpoint that was hit (DR6)."""
+        """Leave in every thread what CRIU leaves there: a hardware breakpoint that was hit
+        (DR6)."""
         ptrace = ctypes.CDLL(None, use_errno=True).ptrace
         ptrace.argtypes, ptrace.restype = [ctypes.c_long] * 4, ctypes.c_long
         attach, detach, poke, wall = 16, 17, 6, 0x40000000
@@ -91,7 +92,7 @@ class Process:
         return threads, process
 
     def assert_free(self) -> None:
-        """It runs, nothing traces it, no signal waits for it, none has been sent to it."""
+        """It runs, nothing traces it, no signal is pending, and none has been sent to it."""
         for tid in proc.tids(self.pid):
             status = proc.status(self.pid, tid)
             assert status["TracerPid"] == "0"

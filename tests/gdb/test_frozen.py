@@ -1,4 +1,4 @@
-"""Snapshots as frozen copies of the process: exact, unseen, and gone when they have to be."""
+"""Snapshots as frozen copies of the process: exact, unnoticed, and gone when they should be."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def open_moves(moves: Path, past_processes: list[Process]) -> AsyncIterato
 
 
 def copies(target: Target) -> list[int]:
-    """The processes that are frozen copies, held by this target's GDB or by nobody."""
+    """The processes that are frozen copies, held by this target's GDB or by none."""
     found = []
     for pid in proc.pids():
         try:
@@ -302,7 +302,7 @@ end"""
 async def test_wherever_a_gdb_dies_as_it_makes_a_copy_the_process_goes_on_and_no_copy_is_left(
     open_past: Open, tmp_path: Path
 ) -> None:
-    """At each of the steps in which the process executes what is not its own."""
+    """At each step in which the process executes code that is not its own."""
     # It waits for the one at first, and blocks the other in every second step.
     program_may_block = 1 << (signal.SIGUSR1 - 1) | 1 << (signal.SIGRTMIN + 3 - 1)
     for at in range(1, 100):
@@ -333,7 +333,7 @@ async def test_wherever_a_gdb_dies_as_it_makes_a_copy_the_process_goes_on_and_no
 
 
 def forgotten(pid: int) -> list[int]:
-    """Copies of a process's memory that nobody holds: they have its program."""
+    """Copies of a process's memory that no GDB holds: they have its program."""
     found = []
     for other in proc.pids():
         try:
@@ -361,7 +361,7 @@ async def test_without_a_frozen_copy_no_more_is_copied_than_the_bound(
     assert (await target.keep("b", (), soon(), most=64 << 20)).changed < held.bytes / 4
 
 
-async def test_what_is_copied_beside_a_frozen_copy_is_little(open_moves: OpenMoves) -> None:
+async def test_little_is_copied_beside_a_frozen_copy(open_moves: OpenMoves) -> None:
     target = await open_moves(1)
     for _ in range(3):
         told = await target.keep("a", (), soon(), most=1 << 20)
@@ -376,7 +376,7 @@ async def test_what_is_copied_beside_a_frozen_copy_is_little(open_moves: OpenMov
 async def test_a_reservation_of_terabytes_takes_no_time_in_proportion(
     open_moves: OpenMoves,
 ) -> None:
-    """Beside the same without it, in turns."""
+    """Compared with the same without it, by turns."""
     both = [await open_moves(1), await open_moves(1, reserve=2 << 20)]
     taken: list[list[float]] = [[], []]
     for turn in range(7):

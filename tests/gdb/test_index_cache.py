@@ -1,4 +1,4 @@
-"""Several GDBs share one index cache: only whole files come into it, whatever becomes of a GDB."""
+"""Several GDBs share one index cache: only complete files come into it, even if a GDB dies."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_a_file_is_shared_once_its_gdb_has_ended(
     assert sorted(shared.iterdir()) == files and not owned(second)
 
 
-async def test_where_it_cannot_write_a_gdb_does_without(
+async def test_a_gdb_that_cannot_write_there_does_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spawn: Spawn
 ) -> None:
     monkeypatch.setenv("CRDEBUG_CACHE", str(tmp_path / "file"))

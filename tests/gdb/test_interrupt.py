@@ -1,4 +1,4 @@
-"""Interrupts against stops: whoever wins, nothing of the interrupt is left."""
+"""Interrupts against stops: whichever wins, nothing of the interrupt remains."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from harness.gdbs import use_gdb
 
 @pytest.fixture
 def rounds(thorough: bool) -> int:
-    """How often a race is run."""
+    """The number of times to run a race."""
     return int(os.environ.get("CRDEBUG_TEST_RACES", "120" if thorough else "48"))
 
 
@@ -52,7 +52,7 @@ async def test_it_stops_whatever_the_program_blocks(
 async def test_hits_that_somebody_elses_breakpoint_left(
     launch: Launch, spawn: Spawn, stopped: bool
 ) -> None:
-    """CRIU leaves them; GDB would take every signal for a breakpoint that is gone, and run on."""
+    """CRIU leaves them; GDB would take every signal for a removed breakpoint, and run on."""
     process = spawn()
     target = await launch()
     for _ in range(3):
@@ -100,8 +100,8 @@ async def test_races_with_a_breakpoint(
 ) -> None:
     """Interrupt a rank that is about to hit a breakpoint, again and again.
 
-    After every stop no SIGSTOP is queued; after every run the next stop is a hit, never a stop
-    that is left over; each hit that GDB counts is told; a detach leaves the process running.
+    After every stop no SIGSTOP is queued; after every run the next stop is a hit, never a leftover
+    stop; each hit that GDB counts is reported; a detach leaves the process running.
     """
     process, told = spawn(*arguments), list[Notice]()
     target = await held_and_heard(launch, process, told)
@@ -140,8 +140,8 @@ async def test_races_with_a_breakpoint(
 
 
 async def test_no_hit_is_lost(launch: Launch, spawn: Spawn, rounds: int) -> None:
-    """Each passage is told; twice when GDB was interrupted in its step off the breakpoint by a stop
-    of another thread: it forgets that the thread was to be stepped (docs/limits.md)."""
+    """Each passage is reported; twice if another thread's stop interrupted GDB in its step off the
+    breakpoint: GDB forgets that it had to step the thread (docs/limits.md)."""
     process = spawn("threads=2", "pace=10", "spin")
     target = await held_and_heard(launch, process)
     await target.insert_breakpoint(BreakpointRequest("hot"), soon())
@@ -192,7 +192,7 @@ async def test_races_with_the_end(launch: Launch, spawn: Spawn) -> None:
 
 
 async def test_races_with_a_signal(launch: Launch, spawn: Spawn, rounds: int) -> None:
-    """A rank that stands at a signal gets it when it goes on, once, and not before."""
+    """A rank that has stopped at a signal gets it when it goes on, once, and not before."""
     process = spawn("threads=2", "spin")
     target = await launch(scripts=scripts())
     await target.attach(process.pid, soon())
@@ -258,7 +258,7 @@ async def test_races_with_being_killed(
     first: signal.Signals,
     rounds: int,
 ) -> None:
-    """As launchers do it: SIGTERM, and SIGKILL soon after. Newer GDBs die of it now and then."""
+    """As launchers do it: SIGTERM, and SIGKILL soon after. Newer GDBs sometimes die of it."""
     use_gdb(which, monkeypatch)
     target = await launch()
     for turn in range(rounds // 4):
@@ -281,7 +281,7 @@ async def test_races_with_being_killed(
 
 
 async def test_somebody_elses_sigstop_does_no_harm(launch: Launch, spawn: Spawn) -> None:
-    """Job control of a batch system: it neither stops the rank nor stays for later."""
+    """Job control of a batch system: its SIGSTOP neither stops the rank nor remains for later."""
     process = spawn()
     target = await held_and_heard(launch, process)
     await target.resume(soon())

@@ -1,4 +1,5 @@
-"""A process is taken back in time inside its GDB's memory: it, and what GDB shows, is as it was."""
+"""A process is taken back in time inside its GDB's memory: the process, and GDB's view of it, are
+as they were."""
 
 from __future__ import annotations
 
@@ -121,7 +122,8 @@ async def test_threads_in_blocking_calls_are_put_back_into_them_and_none_sees_ei
 
 
 async def test_functions_called_in_threads_that_were_put_back_into_calls(open_past: Open) -> None:
-    """GDB then writes into a thread what it shows of it: that must not end its call either."""
+    """GDB then writes the registers that it shows into a thread: that must not end the thread's
+    call either."""
     target, _ = await open_past("calls", "steps=60")
     for _ in range(3):
         await target.keep("here", (), soon())
@@ -138,7 +140,7 @@ async def test_functions_called_in_threads_that_were_put_back_into_calls(open_pa
 
 
 @pytest.mark.parametrize("when", ["before the snapshot", "in the past"])
-async def test_on_with_another_thread_selected_than_the_one_at_the_breakpoint(
+async def test_running_on_with_another_thread_selected_than_the_one_at_the_breakpoint(
     open_past: Open, when: str
 ) -> None:
     target, _ = await open_past("calls", "steps=60")
@@ -250,7 +252,8 @@ async def run_to_steps(target: GdbTarget) -> list[int]:
 
 
 async def test_back_and_forth_between_snapshots_of_different_memory(open_past: Open) -> None:
-    """Mappings and the heap's end differ between them: both come and go, in both directions."""
+    """Mappings and the heap's end differ between them: both appear and disappear, in both
+    directions."""
     target, _ = await open_past("heap", "steps=130")
     looks = {}
     for name in "abcdef":

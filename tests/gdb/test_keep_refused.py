@@ -1,4 +1,4 @@
-"""When a snapshot cannot be put back, and why: with nothing done to the process."""
+"""Snapshots that cannot be put back, and the reasons: nothing is done to the process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from crdebug.debugger.target import TargetState
 
 
 async def expect_refused(target: GdbTarget, what: str) -> None:
-    """Refused, for this reason, and nothing has changed."""
+    """It is refused for this reason, and nothing has changed."""
     before = await look(target)
     told = await target.put_back_obstacles("here", soon())
     assert any(what in each for each in told), told
@@ -61,7 +61,7 @@ async def test_refused_when_there_is_another_thread(open_past: Open) -> None:
 
 
 async def test_refused_when_a_thread_had_not_set_itself_up_yet(open_past: Open) -> None:
-    """As one that has just begun to exist does; glibc ends a process in which it is done twice."""
+    """Like a new thread that has just begun; glibc ends a process in which this happens twice."""
     target, _ = await open_past("robust", "kernel=3", "steps=9")
     await target.keep("here", (), soon())
     await run(target)
@@ -81,7 +81,7 @@ async def test_no_snapshot_at_the_entry_of_a_system_call(open_past: Open) -> Non
     assert (await run_to_end(target)).detail == "0"
 
 
-async def test_refused_when_a_signal_waits_that_did_not(open_past: Open) -> None:
+async def test_refused_when_a_new_signal_is_pending(open_past: Open) -> None:
     target, process = await open_past()
     await target.keep("here", (), soon())
     process.signal(signal.SIGUSR1)  # which the program blocks

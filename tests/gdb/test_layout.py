@@ -1,4 +1,4 @@
-"""crdebug/native/shim/layout.py says what the C compiler says of crdebug.h."""
+"""crdebug/native/shim/layout.py agrees with the C compiler about crdebug.h."""
 
 from __future__ import annotations
 

@@ -200,10 +200,10 @@ async def test_ours_and_garbage_on_gdbs_own_output(launch: Launch) -> None:
 
 
 @pytest.mark.parametrize("language", ["c", "fortran", "ada", "pascal", "rust"])
-async def test_what_crdebug_asks_is_in_c_whatever_the_language(
+async def test_crdebugs_questions_are_in_c_whatever_the_language(
     launch: Launch, spawn: Spawn, language: str
 ) -> None:
-    """Not all have casts, or this '&' and '=='."""
+    """Not all languages have casts, or this '&' and '=='."""
     target = await held(launch, spawn())
     for script in scripts():
         await target.console(f"source {script}", soon())

@@ -1,4 +1,4 @@
-"""A GDB that dies while it is started or attaches is replaced, once: no session ends by it."""
+"""A GDB that dies while it is started or attaches is replaced once: the session does not end."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ RANKS = COMMANDS + len(LINES)
 
 
 class Killer:
-    """Kills the first GDB of each rank: of rank N before it is sent its command N + 1, of those
-    behind at one of its lines."""
+    """Kills the first GDB of each rank: that of rank N before its command N + 1, and those of later
+    ranks at one of their lines."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.killed: set[int] = set()  # ranks

@@ -1,4 +1,4 @@
-"""GDBs look for separate debug files where crdebug unpacks them, then where they always do."""
+"""GDBs look for separate debug files where crdebug unpacks them, then in their usual places."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps from functions without a name, in which a stop may find any thread that waits."""
+"""Steps from functions without a name, where a stop may find any waiting thread."""
 
 from __future__ import annotations
 

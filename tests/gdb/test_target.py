@@ -54,10 +54,10 @@ async def test_no_breakpoint_is_left_in_memory(launch: Launch, spawn: Spawn) -> 
     assert await number(target, "continued") == 0
 
 
-async def test_a_program_that_is_compiled_anew_while_it_runs(
+async def test_a_program_that_is_rebuilt_while_it_runs(
     launch: Launch, program: Path, tmp_path: Path
 ) -> None:
-    """The one that runs is debugged, whatever has its name now."""
+    """The running one is debugged, whatever file has its name now."""
     name = tmp_path / "program"
     shutil.copy(program, name)
     process = Process(name)
@@ -111,7 +111,7 @@ async def test_a_process_that_is_stopped_is_taken_and_runs_when_let_go(
         process.assert_free()
 
 
-async def test_attach_to_nobody(launch: Launch, spawn: Spawn) -> None:
+async def test_attach_to_a_process_that_does_not_exist(launch: Launch, spawn: Spawn) -> None:
     process = spawn()
     process.end()
     target = await launch()
@@ -154,7 +154,7 @@ async def test_kill(launch: Launch, spawn: Spawn) -> None:
 
 
 def state_of(target: GdbTarget) -> TargetState:
-    """As it is now; to mypy the property still is what it was seen to be."""
+    """The present state; mypy believes that the property still has the value seen before."""
     return target.state
 
 
@@ -259,7 +259,7 @@ async def test_a_crash_is_a_signal_and_then_an_end(launch: Launch, spawn: Spawn)
 
 
 @pytest.mark.parametrize("running", [False, True])
-async def test_a_process_that_somebody_kills(launch: Launch, spawn: Spawn, running: bool) -> None:
+async def test_a_process_that_is_killed(launch: Launch, spawn: Spawn, running: bool) -> None:
     process = spawn()
     target = await held(launch, process)
     if running:

@@ -1,4 +1,4 @@
-"""Every reverse command goes where a full single-step trace says, in registers and memory."""
+"""Every reverse command goes to the place in a full single-step trace, in registers and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long loops, watchpoints, and what cannot be done: said in words, and nobody is moved."""
+"""Long loops, watchpoints, and impossible ways: crdebug says so, and no thread is moved."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("long", [0.15, 0.0])
 async def test_a_long_loop_is_no_obstacle(program: Path, long: float) -> None:
-    """long: seconds after which a way counts as long; 0: each one, as on a slow machine."""
+    """long: seconds after which a way counts as long; 0: each does, as on a slow machine."""
     async with walked(program) as process:
         await process.target.console(f"python crdebug_gdb.stepper.search.LONG = {long}", soon())
         await process.target.console("set var trips = 10000", soon())
@@ -72,7 +72,7 @@ async def test_a_watchpoint_of_the_user_is_no_obstacle(program: Path) -> None:
         assert (await process.value("sink"), await process.where()) == (sink, line)
 
 
-async def test_there_is_no_limit_of_time_while_it_works(program: Path) -> None:
+async def test_there_is_no_time_limit_while_it_works(program: Path) -> None:
     async with walked(program) as process:
         await process.target.console("set var trips = 20000", soon())
         await process.target.forget(ORIGIN, soon())
@@ -83,7 +83,7 @@ async def test_there_is_no_limit_of_time_while_it_works(program: Path) -> None:
         assert await process.where() != where
 
 
-async def test_a_rank_that_is_killed_on_the_way_has_ended_at_once(program: Path) -> None:
+async def test_a_rank_that_is_killed_meanwhile_has_ended_at_once(program: Path) -> None:
     async with walked(program) as process:
         target = process.target
         await target.console("set var trips = 2000000", soon())
@@ -103,7 +103,7 @@ async def test_a_rank_that_is_killed_on_the_way_has_ended_at_once(program: Path)
         await target.mi("-break-list", soon())  # it answers
 
 
-async def test_who_sleeps_on_the_way_is_told_with_what_to_do(program: Path) -> None:
+async def test_a_thread_that_sleeps_meanwhile_is_reported_with_a_hint(program: Path) -> None:
     async with walked(program) as process:
         await process.target.console("set var trips = 2000000", soon())
         await process.target.forget(ORIGIN, soon())
@@ -116,7 +116,7 @@ async def test_who_sleeps_on_the_way_is_told_with_what_to_do(program: Path) -> N
             await process.back("next", "--seconds 0.001")
 
 
-async def test_who_rests_between_its_work_goes_on(program: Path) -> None:
+async def test_a_thread_that_rests_between_its_work_goes_on(program: Path) -> None:
     async with walked(program) as process:
         await process.target.console("set var trips = 20000", soon())
         await process.target.forget(ORIGIN, soon())

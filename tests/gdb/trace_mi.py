@@ -130,7 +130,7 @@ def checksum(memory: Memory, registers: UserRegisters, excepted: Sequence[Range]
 
 
 def single(tid: int) -> int:
-    """One step; returns the signal that was delivered by it."""
+    """Take one step; returns the signal that it delivered."""
     give = 0
     while True:
         ptrace(SINGLESTEP, tid, give or None)

@@ -1,4 +1,4 @@
-"""programs/walk.c under a GDB that has the walker, stopped at its first boundary."""
+"""programs/walk.c under a GDB that has the stepper, stopped at its first boundary."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A crdebug that is killed while its GDB walks a thread: `python walks_on.py PID`.
 
-Before that it writes the process number of its GDB.
+First it writes the process number of its GDB.
 """
 
 from __future__ import annotations
