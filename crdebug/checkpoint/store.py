@@ -248,7 +248,7 @@ class CheckpointStore:
         except StoreError as error:
             return error.problem
         if manifest.identity != base.identity:
-            return "it is another one than it was"
+            return "it was replaced by another checkpoint"
         return self._damage(manifest, filter(incremental.is_shared, manifest.files))
 
     def read_base(self, number: int) -> Manifest:

@@ -82,8 +82,8 @@ class Undisturbed:
 
 
 async def make_whole(job: Incarnation, settings: Settings) -> str:
-    """Let a job run on from a checkpoint that was half on its way back in memory. Callers hold its
-    lock. Raises Refused, StoreError, CrsFailed."""
+    """Let a job that was interrupted on its way back in memory run on from a checkpoint. Callers
+    hold its lock. Raises Refused, StoreError, CrsFailed."""
     directory, record = job.directory, job.record
     problem: CrdebugError = half_back.none_left(directory.name)
     for store, manifest in half_back.ways_out(directory, record):

@@ -201,7 +201,9 @@ def test_a_base_that_is_gone_or_another_one_is_said(store: CheckpointStore) -> N
     other.path(3).rename(home)
     document = json.loads((home / NAME).read_bytes()) | {"number": 2}
     (home / NAME).write_bytes(manifests.seal(document))
-    with pytest.raises(StoreError, match=r"heat:4 builds on heat:2: it is another one than it was"):
+    with pytest.raises(
+        StoreError, match=r"heat:4 builds on heat:2: it was replaced by another checkpoint"
+    ):
         store.verify(store.load(4))
 
 
