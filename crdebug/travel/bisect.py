@@ -49,11 +49,11 @@ async def bisect(
     """The first tick of the focused rank after which a predicate holds: on this branch or, where it
     holds as that begins, on the one that it left. Leaves the job there. Raises BadInput when
     nothing can be asked."""
-    found = await _on_branch(traveller, predicate, focus, tell)
-    while found.at_start and traveller.floor[focus].tick:
+    found, position = await _on_branch(traveller, predicate, focus, tell), traveller.position
+    while found.at_start and (start := position.branch_start[focus].tick):
         assert found.tick is not None
-        place, first = Instant.within(traveller.floor[focus].tick), Instant.within(found.tick)
-        branch, frontier = branching.current, traveller.frontier
+        place, first = Instant.within(start), Instant.within(found.tick)
+        branch, furthest = branching.current, position.furthest
         await branching.make_way(traveller.cut_for(focus, place))
         earlier = await _on_branch(traveller, predicate, focus, tell)
         looks = found.probes + earlier.probes
@@ -61,7 +61,7 @@ async def bisect(
             found = replace(earlier, probes=looks)
             continue
         await branching.to(branch, branching.branches.get(branch).cut)
-        traveller.frontier = frontier
+        position.return_to(furthest)
         await traveller.to_cut(traveller.cut_for(focus, first), focus)
         return First(found.tick, looks, f"branch {branch} begins before that call")
     return found
@@ -74,7 +74,7 @@ async def _on_branch(
     bisection over checkpoints and then ticks. Leaves the job there. Raises BadInput when nothing
     can be asked."""
     group = traveller.job.group
-    last = min(traveller.frontier[focus], traveller.tails()[focus])
+    last = min(traveller.position.furthest[focus], traveller.tails()[focus])
     end = last.tick  # of the last call that returned
     starts = sorted({base.cut[focus].before_return.entered for base in traveller.bases()})
     coarse = [start for start in starts if start < end] + [end]

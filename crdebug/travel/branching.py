@@ -32,7 +32,7 @@ from crdebug.node import owners
 from crdebug.timeline.branches import MAIN, Branches
 from crdebug.timeline.edits import changes_state, is_of_array, parenthesised
 from crdebug.timeline.log import read_log
-from crdebug.travel.restore_points import Base, StartOfHistory, below, is_before
+from crdebug.travel.restore_points import Base, StartOfHistory, below
 from crdebug.travel.second_job import beside
 from crdebug.travel.seek import Traveller
 
@@ -62,7 +62,6 @@ class Branching:
         self._traveller = traveller
         self._tell = tell
         self._take = take
-        self._changed = ""  # what was typed that changed the state, not yet run on from
         self.branches = self._load()
         self._came_to()
 
@@ -79,8 +78,7 @@ class Branching:
             return
         arrays = await self._arrays(parenthesised(line), RankSet.of(answers.values))
         if changes_state(line, arrays):
-            self._changed = line
-            self._traveller.changed = True
+            self._traveller.position.changed_by_user(line)
 
     async def _arrays(self, names: Iterable[str], ranks: RankSet) -> set[str]:
         """Those of the names that are arrays of Fortran's on all of these ranks."""
@@ -92,23 +90,23 @@ class Branching:
         return found
 
     async def before_running(self) -> None:
-        """Ranks are about to run, or a checkpoint to be taken: if the user has changed the state,
-        what comes is another future than the recorded one."""
-        group = self._job.group
-        if self._changed and self._traveller.changed and group.running:
+        """Ranks are about to run, or a checkpoint is about to be taken: if the user has changed the
+        state, the future that follows is not the recorded one."""
+        group, position = self._job.group, self._traveller.position
+        change = position.change
+        if not change:
+            return
+        if group.running:
             raise Refused(
-                f"'{self._changed}' begins a branch of history, for which all ranks have to stand",
+                f"'{change}' begins a branch of history, for which all ranks have to stand",
                 ranks=group.running,
                 hint="'[all] interrupt' stops them",
             )
-        line, self._changed = self._changed, ""
-        if not (line and self._traveller.changed):  # else it was undone by going elsewhere
-            return
-        self._traveller.changed = False
+        position.change_is_over()
         if not (self._recorded and self._job.alive and group.in_state(TargetState.STOPPED)):
             return
         if self._traveller.bases():
-            await self.begin(note=line)
+            await self.begin(note=change)
 
     def arrived(self, cut: Cut) -> None:
         """The user's own run has ended, of a job that is recorded."""
@@ -142,7 +140,7 @@ class Branching:
         self._job.goes_on(name)
         self._update(branches)
         self._came_to()
-        traveller.frontier = cut
+        traveller.position.begin_branch(cut)
         ahead = any(tail > now for now, tail in zip(cut, tails, strict=True))
         why = f", after '{note}'" if note else ""
         kept = f"; the recorded history is kept as branch {old}" if ahead else ""
@@ -167,14 +165,14 @@ class Branching:
         if name != self.current:
             await self._change_over(name, cut)
         await self._traveller.to_cut(cut)
-        self._traveller.frontier = self._traveller.cut()
+        self._traveller.position.return_to(self._traveller.cut())
 
     async def to_start(self, focus: int, tick: int) -> bool:
         """If the branch begins after this MPI call of a rank, in the rank's own code: go there."""
-        traveller = self._traveller
-        if not tick or traveller.floor[focus] != Instant.after(tick):
+        traveller, start = self._traveller, self._traveller.position.branch_start
+        if not tick or start[focus] != Instant.after(tick):
             return False
-        fit = [base for base in traveller.bases() if base.cut == traveller.floor and base.number]
+        fit = [base for base in traveller.bases() if base.cut == start and base.number]
         if not fit:
             return False
         await traveller.bring_back(min(fit, key=lambda base: (not base.history, base.number)))
@@ -183,15 +181,15 @@ class Branching:
     async def make_way(self, cut: Cut) -> None:
         """Before the job is taken to a cut: where that is before the branch's beginning, to the
         branch that it left."""
-        while not is_before(self._traveller.floor, cut):
+        while not self._traveller.position.is_on_branch(cut):
             parent = self.branches.get(self.current).parent
             assert parent is not None
-            frontier = self.branches.get(self.current).cut
+            left = self.branches.get(self.current).cut
             self._tell(
                 JobSays(f"that is before branch {self.current} begins: on branch {parent} again")
             )
             await self._change_over(parent, cut)
-            self._traveller.frontier = frontier
+            self._traveller.position.return_to(left)
 
     async def _change_over(self, name: str, cut: Cut) -> None:
         problem: CrdebugError = StartOfHistory(
@@ -215,7 +213,7 @@ class Branching:
         old = self.current
         async with self._logs_of(manifest):
             await self._job.restart(manifest, store)
-        self._traveller.changed = False
+        self._traveller.position.change_is_over()
         self._update(self.branches.switch(self.current))
         if self.current != old:  # else what was read of the record is still what it says
             self._came_to()
@@ -269,7 +267,7 @@ class Branching:
     async def _at_end(self, name: str, cut: Cut) -> AsyncIterator[TargetGroup]:
         group, here = self._job.group, self._traveller.cut()
         stand = group.in_state(TargetState.STOPPED) == group.ranks
-        if name == self.current and here == cut and stand and not self._traveller.changed:
+        if name == self.current and here == cut and stand and not self._traveller.position.change:
             yield group
             return
         fit = below(self._bases(name), cut)

@@ -103,7 +103,7 @@ class History:
 
     @property
     def in_the_past(self) -> bool:
-        """Is any rank behind where it has been? No, of a job that is not recorded."""
+        """Is any rank in the past? Not if the job is not recorded."""
         return self.recorded and self.traveller.in_the_past
 
     # ---- while the user lets the job run ----------------------------------------------------
@@ -115,7 +115,7 @@ class History:
         before, start = self._place(), time.monotonic()
         beside = None
         if self.recorded and self._job.alive:
-            behind = self.traveller.behind(before)
+            behind = self.traveller.position.is_behind(before)
             beside = asyncio.create_task(self._guard() if behind else self._read_on())
         self._pauses.goes_on()
         try:
@@ -138,8 +138,8 @@ class History:
 
     def brings_others(self, ranks: RankSet) -> bool:
         """Is this one rank in its past? The others come along with it, see `alongside`."""
-        past = len(ranks) == 1 and self.in_the_past
-        return past and self.traveller.cut()[ranks.first] < self.traveller.frontier[ranks.first]
+        past, furthest = len(ranks) == 1 and self.in_the_past, self.traveller.position.furthest
+        return past and self.traveller.cut()[ranks.first] < furthest[ranks.first]
 
     async def alongside(
         self, ranks: RankSet, go: Callable[[Target], Awaitable[None]]
@@ -190,7 +190,7 @@ class History:
     async def typed(self, line: str, answers: Answers[str]) -> None:
         """A line was given to ranks' GDBs, which answered: it may have changed the state."""
         await self.branching.typed(line, answers)
-        if self.traveller.changed:
+        if self.traveller.position.change:
             self._reverse.forget()
 
     async def begin_run(self) -> float:
@@ -274,7 +274,7 @@ class History:
     def brief(self, ranks: RankSet) -> str:
         """Where they are, in a few words."""
         focus, cut = self.focus(ranks), self.traveller.cut()
-        behind = " (in the past)" if self.traveller.behind(cut) else ""
+        behind = " (in the past)" if self.traveller.position.is_behind(cut) else ""
         return f"rank {focus} at tick {cut[focus].tick}{behind}"
 
     def overview(self, focus: int) -> Overview:
@@ -434,7 +434,7 @@ class History:
             predicate = parse(text, self._job.group.ranks)
             await self._after_last_call_if_ended(focus)
             here, state = self.now(focus), await self._reverse.recall(focus)
-            ways = self.traveller.ways
+            ways = self.traveller.position.ways
             try:
                 found = await bisect(self.branching, self.traveller, predicate, focus, self._tell)
                 if found.tick is not None:
@@ -451,7 +451,7 @@ class History:
 
     async def _return(self, here: Moment, state: str, ways: int) -> None:
         """To where the job stood before it was brought elsewhere, if it was."""
-        if self.traveller.ways == ways:
+        if self.traveller.position.ways == ways:
             return
         if here.branch != self.branching.current:
             await self.branching.to(here.branch, here.cut)

@@ -81,7 +81,7 @@ class Last:
 
     def _place(self, focus: int) -> tuple[int, int, Instant]:
         traveller = self._parts.traveller
-        return focus, traveller.ways, traveller.cut()[focus]
+        return focus, traveller.position.ways, traveller.cut()[focus]
 
 
 class _Search:

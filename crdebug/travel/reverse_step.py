@@ -44,7 +44,7 @@ _LONG = Deadline(FOR_EVER)  # for a walk, see Reverse._walked
 class _Origin:
     """Where the walker starts from. name: of the snapshot.  now: where the rank is after it, at
     all the places that can be reached from it.  output: how much the job had written there.  ways:
-    see Traveller; when it was made.  within: the snapshot in the middle of the piece at whose place
+    see Position; when it was made.  within: the snapshot in the middle of the piece at whose place
     it is, "" where the piece begins."""
 
     focus: int
@@ -166,7 +166,7 @@ class Reverse:
             origin is not None
             and (origin.focus, origin.now) == (focus, now)
             and not (whole and origin.within)
-            and origin.ways == self._traveller.ways
+            and origin.ways == self._traveller.position.ways
             and origin.incarnation == self._traveller.job.record.incarnation
             and (origin.name == _ALONE or self._traveller.near.has(origin.name))
         ):
@@ -228,7 +228,7 @@ class Reverse:
         name = kept.kept if kept is not None else await self._keep_alone(focus)
         job = traveller.job
         self._origin = _Origin(
-            focus, name, job.record.incarnation, now, job.output_sizes(), traveller.ways
+            focus, name, job.record.incarnation, now, job.output_sizes(), traveller.position.ways
         )
         return arrival
 
@@ -249,7 +249,7 @@ class Reverse:
             if traveller.cut() != base.cut:
                 kept = await traveller.near.keep(traveller.cut(), further=True)
             if kept is not None:
-                job, ways = traveller.job, traveller.ways
+                job, ways = traveller.job, traveller.position.ways
                 self._origin = _Origin(
                     *(focus, kept.kept, job.record.incarnation, now, job.output_sizes(), ways),
                     within=base.kept,
@@ -292,8 +292,8 @@ class Reverse:
         """Go to the end of the piece before: the rank is about to enter its call. Raises
         StartOfHistory."""
         assert self._origin is not None
-        now = self._origin.now
-        if not now.tick or now == self._traveller.floor[focus]:  # of history, or of its branch
+        now, start = self._origin.now, self._traveller.position.branch_start[focus]
+        if not now.tick or now == start:
             await self._go(focus, stepper.AT_ORIGIN)
             raise _start_of_history(focus)
         # A line with a whole loop in it may have thousands of pieces: show that this moves on.

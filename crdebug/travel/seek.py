@@ -35,6 +35,7 @@ from crdebug.travel.call_sites import functions, show_callers
 from crdebug.travel.checkpoints import Checkpoints
 from crdebug.travel.dead_ends import DeadEnds
 from crdebug.travel.memory_snapshots import Near
+from crdebug.travel.position import Position
 from crdebug.travel.replay import Replay, diverges, let_run, quiet
 from crdebug.travel.restore_points import Base, StartOfHistory, below, given_up, is_before, no_base
 
@@ -57,12 +58,8 @@ class Traveller:
         self.recorded = Recorded(self.library)
         self._checkpoints = Checkpoints(job.directory)
         self.near = Near(job, lambda: clocks.leaving(self.clocks()), tell)
-        self.ways = 0  # how often the job was brought elsewhere
-        self.frontier: Cut = ()  # where the job stood before it went back
-        # where the present branch of history begins
-        self.floor: Cut = beginning(len(job.group.ranks))
+        self.position = Position(len(job.group.ranks))
         self.dead_ends = DeadEnds()
-        self.changed = False  # the user has changed the state; no recorded future fits it
 
     # ---- where it is ------------------------------------------------------------------------
 
@@ -191,7 +188,7 @@ class Traveller:
 
     def on_branch(self, begins: Cut) -> None:
         """Another branch of history is the job's, with other logs. begins: where; () the first."""
-        self.floor = begins or beginning(len(self.job.group.ranks))
+        self.position.change_branch(begins)
         self.recorded = Recorded(self.library)
         self.dead_ends = DeadEnds()
 
@@ -203,10 +200,8 @@ class Traveller:
             let_run(self.clocks())
 
     def arrived(self, cut: Cut) -> None:
-        """The user's own run has ended: how far the ranks have come is what going back is measured
-        from."""
-        known = self.frontier or cut
-        self.frontier = tuple(map(max, known, cut))
+        """The user's own run has ended there."""
+        self.position.advance(cut)
         self.dead_ends.note(self.job.group, cut)
 
     def cut_for(self, focus: int, now: Instant) -> Cut:
@@ -221,38 +216,35 @@ class Traveller:
             raise self.not_recorded(focus)
         if now < begin[focus]:
             raise given_up(focus, begin[focus])
-        frontier = self.frontier if now <= self.frontier[focus] else self.tails()
+        furthest, start = self.position.furthest, self.position.branch_start
+        frontier = furthest if now <= furthest[focus] else self.tails()
         found = latest_cut(matching, focus, now, tuple(map(min, frontier, last)), self.ended)
         # A branch begins with all ranks at once; before it, there is the branch that it left.
-        bound = max if now >= self.floor[focus] else min
+        bound = max if now >= start[focus] else min
         return tuple(
             now
             if rank == focus
-            else self._before_its_end(rank, max(bound(now, self.floor[rank]), begin[rank]))
+            else self._before_its_end(rank, max(bound(now, start[rank]), begin[rank]))
             for rank, now in enumerate(found)
         )
 
     @property
     def in_the_past(self) -> bool:
-        """Is any rank behind where it has been?"""
-        return self.behind(self.cut())
-
-    def behind(self, cut: Cut) -> bool:
-        """Is any rank of this place behind where it has been?"""
-        return any(now < known for now, known in zip(cut, self.frontier, strict=False))
+        """Is any rank in the past?"""
+        return self.position.is_behind(self.cut())
 
     async def alongside(
         self, focus: int, start: Callable[[Target], Awaitable[None]]
     ) -> GroupStopped:
         """Let one rank run in the past, and the others with it as far as it needs them, but not
         beyond where they have been; then they are where they can have been."""
-        group, clocks = self.job.group, self.clocks()
+        group, clocks, furthest = self.job.group, self.clocks(), self.position.furthest
         for clock in clocks:
-            clock.set_stop(NEVER if clock.rank == focus else self.frontier[clock.rank])
+            clock.set_stop(NEVER if clock.rank == focus else furthest[clock.rank])
         async with quiet(group, group.ranks - RankSet.of([focus])):
             stop = await group.lead(focus, start)
         now = self.cut()[focus]
-        there = min(self.frontier[focus], self.tails()[focus])
+        there = min(furthest[focus], self.tails()[focus])
         if now <= there and focus in group.in_state(TargetState.STOPPED):
             await self.others_to(self.cut_for(focus, now), focus)
             others = group.in_state(TargetState.STOPPED) - RankSet.of([focus])
@@ -292,16 +284,16 @@ class Traveller:
         before the call returns. Raises CrdebugError; the job then stands somewhere on the way.
         """
         self.job.go_on()
-        self.ways += 1
+        self.position.brought_elsewhere()
         self.require_record(cut)
-        if not is_before(self.floor, cut):
+        if not self.position.is_on_branch(cut):
             raise StartOfHistory(f"branch {self.job.record.branch} begins here")
         bases = self.bases()
         ahead = []
         problem: CrdebugError = no_base()
         group = self.job.group
         stopped = group.in_state(TargetState.STOPPED) == group.ranks
-        if stopped and not self.changed and not diverges(self.clocks()):
+        if stopped and not self.position.change and not diverges(self.clocks()):
             ahead.append(Base(self.cut(), kept="here"))
         for base in below([*bases, *ahead], cut):
             if base.kept and self.job.is_half_back:
@@ -411,18 +403,18 @@ class Traveller:
     async def bring_back(self, base: Base) -> None:
         """Make a state of the past the job's. Raises Refused or StoreError when that cannot be."""
         self.job.go_on()
-        self.ways += 1
+        self.position.brought_elsewhere()
         self.tell(Progress("back in time", base.text))
         if base.kept:
             if await self._outside_since(base):
                 raise Refused("a rank has talked with the launcher since that snapshot")
             await self.near.put_back(base)
-            self.changed = False
+            self.position.change_is_over()
             return
         store = self.store(base)
         await self.job.restart(store.load(base.number), store)
         await self.job.give_input_again()
-        self.changed = False
+        self.position.change_is_over()
         if all(base.cut):  # before MPI_Init, no way leads back from where a snapshot is of use
             await self.near.keep(base.cut)
 

@@ -272,7 +272,7 @@ async def test_a_branch_may_begin_anywhere(program: str) -> None:
         for name in (past.branching.current, MAIN):
             if name != past.branching.current:
                 await past.switch(name, 0)
-            await past.goto_tick(0, past.traveller.floor[0] // 2 + 5)
+            await past.goto_tick(0, past.traveller.position.branch_start[0].tick + 5)
             assert await on_to_end(job) == seen[name]
         assert await run_to_end(job) == 0
 
