@@ -68,9 +68,9 @@ async def timed(work: Awaitable[object]) -> float:
 
 async def run_for(session: Session, seconds: float) -> None:
     assert session.history is not None
-    traveller = session.history.traveller
+    recorded = session.history.traveller.recorded
     running = asyncio.create_task(session.resume(session.ranks))
-    while traveller.clocks()[0].read().now < 2:  # MPI_Init, which a busy machine has much time for
+    while recorded.clocks()[0].read().now < 2:  # MPI_Init, which a busy machine has much time for
         await asyncio.sleep(0.05)
     await asyncio.sleep(seconds)  # what is measured: a run of this length
     await session.interrupt()
@@ -108,7 +108,7 @@ async def measure(program: str, ranks: int, mib: int, seconds: float) -> dict[st
         await session.checkpoint()
         there = history.now(0).tick
         running = asyncio.create_task(session.resume(session.ranks))
-        while history.traveller.clocks()[0].read().now < 2 * (there + 2 * FAR):
+        while history.traveller.recorded.clocks()[0].read().now < 2 * (there + 2 * FAR):
             await asyncio.sleep(0.01)
         await session.interrupt()
         await running

@@ -119,7 +119,7 @@ def _inside_mpi(history: History | None, ranks: RankSet) -> RankSet:
     if history is None or not history.recorded:
         return ranks
     inside = set()
-    for clock in history.traveller.clocks():
+    for clock in history.traveller.recorded.clocks():
         with contextlib.suppress(ProcessLookupError):
             if clock.read().now.inside:
                 inside.add(clock.rank)

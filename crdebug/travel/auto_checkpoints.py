@@ -63,8 +63,8 @@ class Automatic:
         """The same while the user lets the job run: what goes wrong is told, and hinders nothing;
         a second one of the same place is not taken."""
         try:
-            cut = self._traveller.cut()
-            if self._traveller.in_epochs:
+            cut = self._traveller.recorded.cut()
+            if self._traveller.recorded.in_epochs:
                 self._put_off(cut)
                 return  # the next one: no replay from here would know what is on its way
             self._since = None
@@ -113,7 +113,7 @@ class Automatic:
             )
             for base in bases
         ]
-        now = self.elapsed.at(self._traveller.cut())
+        now = self.elapsed.at(self._traveller.recorded.cut())
         drops = thin(kept, now, max(bound - elsewhere - first, 0))
         numbers = {base.name: base.number for base in bases}
         with directory.lock("remove automatic checkpoints"):

@@ -74,7 +74,7 @@ async def _on_branch(
     bisection over checkpoints and then ticks. Leaves the job there. Raises BadInput when nothing
     can be asked."""
     group = traveller.job.group
-    last = min(traveller.position.furthest[focus], traveller.tails()[focus])
+    last = min(traveller.position.furthest[focus], traveller.recorded.tails()[focus])
     end = last.tick  # of the last call that returned
     starts = sorted({base.cut[focus].before_return.entered for base in traveller.bases()})
     coarse = [start for start in starts if start < end] + [end]

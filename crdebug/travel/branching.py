@@ -121,8 +121,8 @@ class Branching:
     async def begin(self, name: str = "", note: str = "") -> str:
         """The job's future is a new branch; what was recorded stays as the old one. Returns its
         name. Raises BadInput when there is one of that name, StoreError."""
-        traveller, old = self._traveller, self.current
-        cut, tails = traveller.cut(), traveller.tails()
+        traveller, recorded, old = self._traveller, self._traveller.recorded, self.current
+        cut, tails = recorded.cut(), recorded.tails()
         branches = self.branches.reached(cut).add(cut, datetime.now(), name=name, note=note)
         name = branches.current
         if not _is_name(name):
@@ -132,9 +132,9 @@ class Branching:
             shutil.rmtree(self._logs(old), ignore_errors=True)
             owners.make_private(self._logs(old))
             await asyncio.to_thread(branch_files.copy, run, self._logs(old))
-            for clock in traveller.clocks():
+            for clock in recorded.clocks():
                 with contextlib.suppress(ProcessLookupError):
-                    clocks.cut(clock, clocks.logs(run) / str(clock.rank), traveller.library)
+                    clocks.cut(clock, clocks.logs(run) / str(clock.rank), recorded.library)
         except OSError as error:
             raise StoreError(f"the recorded future cannot be kept: {error.strerror}") from None
         self._job.goes_on(name)
@@ -165,7 +165,7 @@ class Branching:
         if name != self.current:
             await self._change_over(name, cut)
         await self._traveller.to_cut(cut)
-        self._traveller.position.return_to(self._traveller.cut())
+        self._traveller.position.return_to(self._traveller.recorded.cut())
 
     async def to_start(self, focus: int, tick: int) -> bool:
         """If the branch begins after this MPI call of a rank, in the rank's own code: go there."""
@@ -265,7 +265,7 @@ class Branching:
 
     @contextlib.asynccontextmanager
     async def _at_end(self, name: str, cut: Cut) -> AsyncIterator[TargetGroup]:
-        group, here = self._job.group, self._traveller.cut()
+        group, here = self._job.group, self._traveller.recorded.cut()
         stand = group.in_state(TargetState.STOPPED) == group.ranks
         if name == self.current and here == cut and stand and not self._traveller.position.change:
             yield group
@@ -276,19 +276,19 @@ class Branching:
         self._tell(Progress("compare", f"branch {name}"))
         store = self._traveller.store(fit[0])
         logs = self._traveller.job.run_directory if name == self.current else self._logs(name)
-        manifest, library = store.load(fit[0].number), self._traveller.library
+        manifest, library = store.load(fit[0].number), self._traveller.recorded.library
         async with beside(self._job, library, manifest, store, logs, cut) as second:
             yield second
 
     def _end(self, name: str) -> Cut:
-        """How far a branch has come; of ranks that have left MPI for good, before they did."""
-        current = name == self.current
-        branches = self.branches.reached(self._traveller.cut()) if current else self.branches
+        """How far a branch has come; for ranks that have left MPI for good, before they did."""
+        current, recorded = name == self.current, self._traveller.recorded
+        branches = self.branches.reached(recorded.cut()) if current else self.branches
         run = self._traveller.job.run_directory if current else self._logs(name)
         places = list(branches.get(name).end)
         for path in clocks.of_ranks(run):
             rank = int(path.name)
-            calls = read_log(path, self._traveller.library).calls
+            calls = read_log(path, recorded.library).calls
             if calls and calls[-1].name == "MPI_Finalize" and places[rank] >= calls[-1].returned:
                 places[rank] = calls[-1].returned.in_last_call
         return tuple(places)

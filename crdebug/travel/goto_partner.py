@@ -24,7 +24,7 @@ from crdebug.timeline.messages import (
     sent_by,
 )
 from crdebug.travel.call_sites import Sites
-from crdebug.travel.seek import Traveller
+from crdebug.travel.recorded_job import RecordedJob
 
 _ARRIVED = "MPI_Parrived"
 _FAR = 100_000  # calls that are looked back at
@@ -53,9 +53,9 @@ class OnTheWay:
 class Partners:
     """Asks the recorded messages of a job."""
 
-    def __init__(self, traveller: Traveller) -> None:
-        self._traveller = traveller
-        self._sites = Sites(traveller.job.group)
+    def __init__(self, recorded: RecordedJob) -> None:
+        self._recorded = recorded
+        self._sites = Sites(recorded.job.group)
 
     def sender(self, focus: int) -> Partner:
         """Who sent what the rank received last, at or before its place; of a collective, who came
@@ -83,9 +83,9 @@ class Partners:
         call = self._call(rank, tick)
         if call is None:
             return ""
-        matching = self._traveller.matching()
+        matching = self._recorded.matching()
         # Receives that are open complete inside any call.
-        inside, ranks = Instant.within(tick), self._traveller.job.group.ranks
+        inside, ranks = Instant.within(tick), self._recorded.job.group.ranks
         cut = tuple(inside if each == rank else BEGINNING for each in ranks)
         came = {(each.sender, each.sent) for each in self._messages(call)}
         came |= {
@@ -108,7 +108,7 @@ class Partners:
         return f": a collective of {RankSet.of(instance.entered).words}"
 
     def _messages(self, call: Call) -> list[Message]:
-        found = received_by(self._traveller.matching(), call)
+        found = received_by(self._recorded.matching(), call)
         return [each for each in found if self._is_other_end(each)]
 
     def _partner(
@@ -118,7 +118,7 @@ class Partners:
         messages: Callable[..., tuple[Message, ...]],
         partner: Callable[[Message], Partner],
     ) -> Partner:
-        matching = self._traveller.matching()
+        matching = self._recorded.matching()
         for call in self._before(focus):
             if is_collective(call) or self._starts_one(call):
                 found_last = self._last_arriver(call, receives=kinds is _RECEIVES)
@@ -138,15 +138,15 @@ class Partners:
         """Is a collective among what MPI_Startall starts?"""
         if call.name != "MPI_Startall":
             return False
-        return collective_of(self._traveller.matching(), call) is not None
+        return collective_of(self._recorded.matching(), call) is not None
 
     def _is_other_end(self, message: Message) -> bool:
         return message.posted is not None
 
     def _before(self, focus: int) -> Sequence[Call]:
         """The calls that the rank has entered, latest first."""
-        entered = self._traveller.cut()[focus].entered
-        calls = self._traveller.logs()[focus].calls
+        entered = self._recorded.cut()[focus].entered
+        calls = self._recorded.logs()[focus].calls
         count = entered_by(calls, entered)
         return calls[max(count - _FAR, 0) : count][::-1]
 
@@ -160,7 +160,7 @@ class Partners:
 
     def _last_arriver(self, call: Call, *, receives: bool) -> Partner | None:
         """None if nothing came to the rank by it. Raises BadInput if it is not known who it was."""
-        matching = self._traveller.matching()
+        matching = self._recorded.matching()
         instance = collective_of(matching, call)
         if instance is None:
             raise BadInput(f"nothing is known of the others in {call.name}")
@@ -171,7 +171,7 @@ class Partners:
             return Partner(
                 instance.root, tick, f"rank {instance.root} is the root of {instance.name}"
             )
-        last = last_arriver(matching, call, len(self._traveller.cut()))
+        last = last_arriver(matching, call, len(self._recorded.cut()))
         if last is None:
             raise BadInput(
                 f"cannot tell which rank entered {instance.name} last: no message orders them",
@@ -183,8 +183,7 @@ class Partners:
 
     async def on_the_way(self) -> OnTheWay:
         """Messages in flight where the job is, and receives that wait."""
-        traveller = self._traveller
-        matching, cut = traveller.matching(), traveller.cut()
+        matching, cut = self._recorded.matching(), self._recorded.cut()
         sent, awaited = [*in_flight(matching, cut)], [*pending(matching, cut)]
         return OnTheWay(
             tuple([(each, await self.line(each.sender, each.sent)) for each in sent]),
@@ -199,7 +198,7 @@ class Partners:
         return (await self._sites.find(rank, [call.site])).get(call.site)
 
     def _call(self, rank: int, tick: int) -> Call | None:
-        calls = self._traveller.logs()[rank].calls
+        calls = self._recorded.logs()[rank].calls
         count = entered_by(calls, tick)
         call = calls[count - 1] if count else None
         return call if call is not None and tick < call.tick + call.repeats else None

@@ -81,7 +81,7 @@ class History:
         self._busy = busy
         self._reverse = Reverse(self.traveller)
         self._stops = Stops(self.traveller, self._reverse)
-        self.partners = Partners(self.traveller)
+        self.partners = Partners(self.traveller.recorded)
         self._changes = Last(self.traveller, self._reverse, self._stops, self.partners)
         self.automatic = Automatic(job, self.traveller, tell)
         self.traveller.near.elapsed = self.automatic.elapsed
@@ -139,7 +139,7 @@ class History:
     def brings_others(self, ranks: RankSet) -> bool:
         """Is this one rank in its past? The others come along with it, see `alongside`."""
         past, furthest = len(ranks) == 1 and self.in_the_past, self.traveller.position.furthest
-        return past and self.traveller.cut()[ranks.first] < furthest[ranks.first]
+        return past and self.traveller.recorded.cut()[ranks.first] < furthest[ranks.first]
 
     async def alongside(
         self, ranks: RankSet, go: Callable[[Target], Awaitable[None]]
@@ -152,16 +152,16 @@ class History:
         while True:
             await asyncio.sleep(_READ_EVERY)
             with contextlib.suppress(CrdebugError, OSError):
-                self.traveller.read(_READ_FOR)
+                self.traveller.recorded.read(_READ_FOR)
                 self._tell_unrecorded()
 
     def _tell_unrecorded(self) -> None:
         """Of ranks whose record has ended: at once, for it matters only when somebody goes back."""
-        before, self._unrecorded = self._unrecorded, self.traveller.unrecorded()
+        before, self._unrecorded = self._unrecorded, self.traveller.recorded.unrecorded()
         new = [rank for rank in self._unrecorded if rank not in before]
         for why in dict.fromkeys(self._unrecorded[rank] for rank in new):
             ranks = RankSet.of(rank for rank in new if self._unrecorded[rank] is why)
-            tails = self.traveller.tails()
+            tails = self.traveller.recorded.tails()
             tick = min(tails[rank] for rank in ranks).tick
             self._tell(
                 JobSays(
@@ -173,15 +173,15 @@ class History:
     async def _guard(self) -> None:
         """Stop a job that runs in the past when it leaves what is recorded: who diverges is held,
         and the others would wait for it."""
-        clocks = self.traveller.clocks()
+        clocks = self.traveller.recorded.clocks()
         with contextlib.suppress(ProcessLookupError, DeadlineExpired):
             limit = Deadline(FOR_EVER)
             await limit.until(lambda: diverges(clocks), "a divergence")
-            self._tell(JobSays(str(divergence(self._job, clocks, self.traveller.library))))
+            self._tell(JobSays(str(divergence(self._job, clocks, self.traveller.recorded.library))))
             await self._job.group.interrupt()
 
     def _place(self) -> Cut:
-        return self.traveller.cut() if self.recorded else ()
+        return self.traveller.recorded.cut() if self.recorded else ()
 
     def focus(self, ranks: RankSet) -> int:
         """The rank that going back is about: of those addressed, the one that stopped last."""
@@ -213,7 +213,7 @@ class History:
         if due.snapshot:
             near = self.traveller.near
             async with self._busy:
-                await near.keep(self.traveller.cut(), further=True)
+                await near.keep(self.traveller.recorded.cut(), further=True)
             self.costs.snapshots.cost(COPYING * near.changed)
         return self._pauses.begin(self.every)
 
@@ -225,7 +225,7 @@ class History:
         """Warn, before a checkpoint, of ranks inside an epoch of one-sided communication: no record
         has the accesses that are on their way, and nobody can say whether they come again as they
         came (Besta and Hoefler 2014, the rules "Gsync" and "Locks")."""
-        if self.recorded and self._job.alive and (ranks := self.traveller.in_epochs):
+        if self.recorded and self._job.alive and (ranks := self.traveller.recorded.in_epochs):
             self._tell(
                 JobSays(
                     f"{ranks.words}: an epoch of one-sided communication is open: accesses may be "
@@ -268,12 +268,12 @@ class History:
 
     def now(self, focus: int, note: str = "") -> Moment:
         """Where the job is."""
-        recorded = self.traveller.tails()[focus].tick
-        return Moment(focus, self.traveller.cut(), recorded, note, self.branching.current)
+        recorded = self.traveller.recorded.tails()[focus].tick
+        return Moment(focus, self.traveller.recorded.cut(), recorded, note, self.branching.current)
 
     def brief(self, ranks: RankSet) -> str:
         """Where they are, in a few words."""
-        focus, cut = self.focus(ranks), self.traveller.cut()
+        focus, cut = self.focus(ranks), self.traveller.recorded.cut()
         behind = " (in the past)" if self.traveller.position.is_behind(cut) else ""
         return f"rank {focus} at tick {cut[focus].tick}{behind}"
 
@@ -289,7 +289,7 @@ class History:
         costs, near = self.costs, self.traveller.near
         run = costs.run or math.inf
         return Stock(
-            await near.look(self.traveller.cut()),
+            await near.look(self.traveller.recorded.cut()),
             near.held,
             near.bound,
             near.why_not,
@@ -355,10 +355,10 @@ class History:
         async with self._going():
             if tick < 1:
                 raise BadInput("ticks are counted from 1: the first MPI call")
-            traveller = self.traveller
-            end = traveller.tails()[focus].tick
-            if tick > end and focus in {*traveller.ended, *traveller.unrecorded()}:
-                raise traveller.not_recorded(focus)
+            recorded = self.traveller.recorded
+            end = recorded.tails()[focus].tick
+            if tick > end and focus in {*recorded.ended, *recorded.unrecorded()}:
+                raise recorded.not_recorded(focus)
             if tick > end:
                 raise BadInput(
                     f"rank {focus} has completed {end} MPI calls, not {tick}",
@@ -373,14 +373,14 @@ class History:
             return Arrival()
         await self.branching.make_way(traveller.cut_for(focus, place))
         arrival = await traveller.to_cut(traveller.cut_for(focus, place), focus)
-        await leave_hold(self._job, traveller.clock(focus))
+        await leave_hold(self._job, traveller.recorded.clock(focus))
         return arrival
 
     async def _after_last_call_if_ended(self, focus: int) -> Arrival | None:
         """If the rank has ended, bring it to where its last MPI call has returned; else None."""
         if focus in self._job.group.in_state(TargetState.STOPPED):
             return None
-        tick = self.traveller.tails()[focus].tick
+        tick = self.traveller.recorded.tails()[focus].tick
         if tick < 1:
             raise Refused("it has ended, and no MPI call of it is known", ranks=RankSet.of([focus]))
         return await self._to_tick(focus, tick)
@@ -411,7 +411,7 @@ class History:
         return await self._goto_partner(self.partners.receiver(focus))
 
     async def _goto_partner(self, partner: Partner) -> Moment:
-        if partner.tick > self.traveller.tails()[partner.rank].tick:
+        if partner.tick > self.traveller.recorded.tails()[partner.rank].tick:
             moment = await self._goto_entry(partner.rank, partner.tick)
         else:
             moment = await self.goto_tick(partner.rank, partner.tick)
@@ -438,7 +438,7 @@ class History:
             try:
                 found = await bisect(self.branching, self.traveller, predicate, focus, self._tell)
                 if found.tick is not None:
-                    await leave_hold(self._job, self.traveller.clock(focus))
+                    await leave_hold(self._job, self.traveller.recorded.clock(focus))
                     return found, self.now(focus)
             except Interrupted:
                 raise

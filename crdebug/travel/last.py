@@ -81,7 +81,7 @@ class Last:
 
     def _place(self, focus: int) -> tuple[int, int, Instant]:
         traveller = self._parts.traveller
-        return focus, traveller.position.ways, traveller.cut()[focus]
+        return focus, traveller.position.ways, traveller.recorded.cut()[focus]
 
 
 class _Search:
@@ -109,7 +109,7 @@ class _Search:
     async def run(self, told: bool, ended: bool = False) -> str:
         """What is to be said of the place. told: the call in which the rank stands was named.
         ended: see `Last.back`. Raises StartOfHistory; the job then stands where history begins."""
-        now = self._traveller.cut()[self._focus]
+        now = self._traveller.recorded.cut()[self._focus]
         here = self._watched.value()
         end = await self._end_here()
         if now.inside and not told and here != self._watched.value():
@@ -133,7 +133,7 @@ class _Search:
         """Where the rank stands, or if that is inside a call, where it has entered it; with an
         origin from which that is gone to."""
         syscall = syscall_of(self._traveller.job.group[self._focus].last_stop)
-        inside = self._traveller.cut()[self._focus].inside
+        inside = self._traveller.recorded.cut()[self._focus].inside
         here = await self._reverse.here(self._focus)
         self.arrival, end = here.arrival, End.of(here.place, here.signalled, syscall)
         if not inside:
@@ -243,11 +243,11 @@ class _Search:
 
     async def _pass(self, cut: Cut) -> _Change | None:
         """Go on to a cut; its last change on the way."""
-        lies, clock = self._watched.lies, self._traveller.clock(self._focus)
+        lies, clock = self._watched.lies, self._traveller.recorded.clock(self._focus)
         clock.look_at(lies.address, lies.size)
         also = RankSet.of(lies.elsewhere)
         hits = await self._stops.pass_to(cut, self._focus, also=also)
-        clock = self._traveller.clock(self._focus)
+        clock = self._traveller.recorded.clock(self._focus)
         changed = clock.read().looked_changed
         clock.look_no_more()
         return _latest(hits, changed)

@@ -53,8 +53,9 @@ class Survey:
     ) -> Overview:
         """For marks, keeps and branches see Overview. Raises NotAvailable when the job is not
         recorded."""
-        logs = self._traveller.logs()  # read before the clocks: of a rank that has ended, its log
-        here = self._traveller.cut()
+        recorded = self._traveller.recorded
+        logs = recorded.logs()  # before the clocks: where a rank ended, its log says
+        here = recorded.cut()
         bases = sorted(
             (base for base in self._traveller.bases() if base.number),
             key=lambda base: (sum(base.cut), base.number),
@@ -62,7 +63,7 @@ class Survey:
         return Overview(
             focus,
             here,
-            self._traveller.tails(),
+            recorded.tails(),
             tuple(_place(base) for base in bases if not base.history),
             tuple(_place(base) for base in bases if base.history),
             tuple(marks),
@@ -76,7 +77,7 @@ class Survey:
     async def picture(self, overview: Overview) -> tuple[Picture, Site]:
         """The same with all calls and messages, and where in the source the calls are."""
         logs = overview.logs
-        sites = {rank: log.sites for rank, log in self._traveller.logs().items()}
+        sites = {rank: log.sites for rank, log in self._traveller.recorded.logs().items()}
         lines = {rank: await self._lines(rank, sites.get(rank, ())) for rank in logs}
 
         def site(rank: int, tick: int) -> str:
@@ -87,7 +88,7 @@ class Survey:
         picture = Picture(
             f"{self._traveller.job.name}: timeline",
             logs,
-            self._traveller.matching(),
+            self._traveller.recorded.matching(),
             overview.ends,
             overview.here,
             (*overview.checkpoints, *overview.automatic),

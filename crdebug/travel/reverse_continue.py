@@ -202,7 +202,7 @@ class Stops:
             await own_breakpoints.delete_left(self._group[focus], end, self._limit)
 
     def _end_of_piece(self, focus: int) -> End:
-        return End(self._traveller.clock(focus).hold, None, 1)
+        return End(self._traveller.recorded.clock(focus).hold, None, 1)
 
     async def _resume(self, focus: int) -> GroupStopped:
         self._traveller.job.go_on()
@@ -280,7 +280,7 @@ class Stops:
         traveller = self._traveller
         checkpoints = (base for base in traveller.bases() if base.number)
         first = min(checkpoints, key=lambda base: sum(base.cut), default=None)
-        if first is not None and sum(first.cut) < sum(traveller.cut()):
+        if first is not None and sum(first.cut) < sum(traveller.recorded.cut()):
             await traveller.bring_back(first)
         self._reverse.forget()
 
@@ -305,7 +305,8 @@ class Stops:
         wanted = RankSet.of([focus]) | (also or RankSet())
         traveller = self._traveller
         self._reverse.forget()
-        clocks, found = traveller.clocks(), list[Hit]()
+        recorded = traveller.recorded
+        clocks, found = recorded.clocks(), list[Hit]()
         for clock in clocks:
             clock.set_stop(cut[clock.rank])
         place = cut[focus]
@@ -318,10 +319,10 @@ class Stops:
                 finally:
                     stop = await ended(self._group, run)
                 hits = [s.rank for s in stop.cause if s.rank in wanted and s.reason in _WANTED]
-                now = traveller.clock(focus).read().now
+                now = recorded.clock(focus).read().now
                 for rank in hits:
                     same = found[-1].clock_count if found and found[-1].now == now else 0
-                    by = None if rank == focus else (rank, traveller.clock(rank).read().now)
+                    by = None if rank == focus else (rank, recorded.clock(rank).read().now)
                     found.append(replace(self._hit(rank, now, same + 1), by=by))
                 if until is not None and until in found:
                     break
@@ -348,13 +349,13 @@ class Stops:
 
     def _moved(self) -> list[tuple[Instant, int]]:
         found = []
-        for clock in self._traveller.clocks():
+        for clock in self._traveller.recorded.clocks():
             with contextlib.suppress(ProcessLookupError):  # it has ended
                 found.append(moved(clock))
         return found
 
     def _arrived(self, focus: int, place: Instant) -> bool:
-        state = self._traveller.clock(focus).read()
+        state = self._traveller.recorded.clock(focus).read()
         return state.now == place and bool(state.held)
 
 

@@ -89,7 +89,7 @@ class Reverse:
 
     async def back(self, kind: str, focus: int) -> Arrival:
         """One reverse command."""
-        now = self._traveller.cut()[focus]
+        now = self._traveller.recorded.cut()[focus]
         arrival, frame = Arrival(), ""
         try:
             if now.inside:  # an MPI call, which the user did not write: go to where it is called
@@ -121,7 +121,7 @@ class Reverse:
 
     async def here(self, focus: int) -> Reached:
         """The place where the rank stands. Makes an origin for it, if there is none."""
-        now = self._traveller.cut()[focus]
+        now = self._traveller.recorded.cut()[focus]
         if now.inside:
             return await self.to_end(focus, now.entry)
         arrival = await self._have_origin(focus, now, whole=True)
@@ -171,7 +171,7 @@ class Reverse:
             and (origin.name == _ALONE or self._traveller.near.has(origin.name))
         ):
             # as the walker will set it: the memory must be the same
-            self._traveller.clock(focus).set_stop(now)
+            self._traveller.recorded.clock(focus).set_stop(now)
             if self._before_crash(focus):
                 return await self._meet(focus, await self.recall(focus))
             return Arrival()
@@ -224,7 +224,7 @@ class Reverse:
                 await self._start(focus, now)
         else:
             await self._start(focus, now)
-        kept = await traveller.near.keep(traveller.cut())
+        kept = await traveller.near.keep(traveller.recorded.cut())
         name = kept.kept if kept is not None else await self._keep_alone(focus)
         job = traveller.job
         self._origin = _Origin(
@@ -246,8 +246,8 @@ class Reverse:
             # where they can have been at the latest, as from an origin where the piece begins
             await traveller.others_to(traveller.cut_for(focus, now), focus)
             kept: Base | None = base
-            if traveller.cut() != base.cut:
-                kept = await traveller.near.keep(traveller.cut(), further=True)
+            if traveller.recorded.cut() != base.cut:
+                kept = await traveller.near.keep(traveller.recorded.cut(), further=True)
             if kept is not None:
                 job, ways = traveller.job, traveller.position.ways
                 self._origin = _Origin(
@@ -341,7 +341,7 @@ class Reverse:
         """With what lets the rank go from there: to the entry of its next call, no further."""
         assert self._origin is not None
         focus, now = self._origin.focus, self._origin.now
-        clock = self._traveller.clock(focus)
+        clock = self._traveller.recorded.clock(focus)
         return stepper.WalkOrigin(
             self._origin.name,
             clock.address + layout.STOP_OFFSET,
@@ -383,7 +383,7 @@ class Reverse:
         return Deadline(self._group.settings.command)
 
     def _hold(self, focus: int) -> int:
-        return self._traveller.clock(focus).hold
+        return self._traveller.recorded.clock(focus).hold
 
     async def _call_frame(self, focus: int) -> str:
         """The frame of the MPI function that the rank is in."""

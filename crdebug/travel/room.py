@@ -50,9 +50,9 @@ class Room:
         if full < _FULL:
             return
         with contextlib.suppress(Refused):  # where memory is short, as much as there is room for
-            self._traveller.read()
+            self._traveller.recorded.read()
         for base in self._wanted():
-            recorded = self._traveller.recorded
+            recorded = self._traveller.recorded.so_far
             kept = keep(recorded.matching, recorded.logs, base.cut)
             if kept is not None:
                 beginning.begin_at(self._job.run_directory, kept)
@@ -76,7 +76,8 @@ class Room:
     def _wanted(self) -> list[Base]:
         """The checkpoints with which the record can begin, the best first: the oldest that leaves
         enough room, or the one that leaves the most."""
-        begin, here, holding = self._traveller.beginning, self._traveller.cut(), self._holding()
+        recorded, holding = self._traveller.recorded, self._holding()
+        begin, here = recorded.beginning, recorded.cut()
         fit = [
             base
             for base in self._checkpoints()
@@ -91,7 +92,7 @@ class Room:
     def _fullness(self, cut: Cut = ()) -> float:
         """The part of the fullest ring that is taken; or would be, if the record began at a cut."""
         found = [0.0]
-        for rank, log in self._traveller.looked_at().items():
+        for rank, log in self._traveller.recorded.looked_at().items():
             first = begins_at(log, cut[rank]) if cut else log.first
             found.append((log.records - first) / log.capacity if first is not None else 1.0)
         return max(found)

@@ -6,36 +6,27 @@ the debuggers' memory), then an enforced replay up to the cut. Design: "Time", d
 
 from __future__ import annotations
 
-import contextlib
-import math
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from crdebug.attached.job import AttendedJob
-from crdebug.base.errors import CrdebugError, NotAvailable, Refused, StoreError
+from crdebug.base.errors import CrdebugError, Refused, StoreError
 from crdebug.base.events import Event, GroupStopped, Progress
-from crdebug.base.instant import BEGINNING, Cut, Instant, beginning
+from crdebug.base.instant import Cut, Instant
 from crdebug.base.ranks import RankSet
 from crdebug.checkpoint.store import CheckpointStore
 from crdebug.debugger.target import Target, TargetState
 from crdebug.job import clocks
 from crdebug.job.clocks import NEVER, RankClock
-from crdebug.job.holds import Hold
 from crdebug.native.matcher.library import Library
-from crdebug.native.recorder.clock import Refused as Reason
-from crdebug.node import proc
 from crdebug.timeline.cuts import latest_cut
 from crdebug.timeline.functions import OUTSIDE
-from crdebug.timeline.kept import load
-from crdebug.timeline.log import RankLog
-from crdebug.timeline.matching import Matching
-from crdebug.timeline.recorded import BYTES_A_CALL, Recorded
 from crdebug.travel.arrival import Arrival
 from crdebug.travel.call_sites import functions, show_callers
 from crdebug.travel.checkpoints import Checkpoints
 from crdebug.travel.dead_ends import DeadEnds
 from crdebug.travel.memory_snapshots import Near
 from crdebug.travel.position import Position
+from crdebug.travel.recorded_job import RecordedJob
 from crdebug.travel.replay import Replay, diverges, let_run, quiet
 from crdebug.travel.restore_points import Base, StartOfHistory, below, given_up, is_before, no_base
 
@@ -51,145 +42,17 @@ class Traveller:
 
     def __init__(self, job: AttendedJob, library: Library, tell: Callable[[Event], None]) -> None:
         self.job = job
-        self.library = library
         self.tell = tell
-        self._clocks: tuple[RankClock, ...] = ()
-        self._holds: tuple[Hold, ...] = ()  # the ranks that these are of
-        self.recorded = Recorded(self.library)
+        self.recorded = RecordedJob(job, library)
         self._checkpoints = Checkpoints(job.directory)
-        self.near = Near(job, lambda: clocks.leaving(self.clocks()), tell)
+        self.near = Near(job, lambda: clocks.leaving(self.recorded.clocks()), tell)
         self.position = Position(len(job.group.ranks))
         self.dead_ends = DeadEnds()
-
-    # ---- where it is ------------------------------------------------------------------------
-
-    def clocks(self) -> tuple[RankClock, ...]:
-        """The ranks' clocks, by rank. Raises NotAvailable when the job is not recorded."""
-        record = self.job.record
-        if not record.layer:
-            raise NotAvailable(
-                "this job's MPI calls are not recorded: there is no way back but to a checkpoint",
-                hint="start it with 'crdebug run --record'",
-            )
-        if self._holds is not self.job.holds:
-            self._clocks = clocks.find(self.job.holds, record.layer)
-            self._holds = self.job.holds
-        return self._clocks
-
-    def clock(self, rank: int) -> RankClock:
-        """Raises Refused when the rank has ended, and was not there when the session began."""
-        for clock in self.clocks():
-            if clock.rank == rank:
-                return clock
-        raise Refused("it has ended", ranks=RankSet.of([rank]), hint="'restart' to before its end")
-
-    def cut(self) -> Cut:
-        """Where the ranks are now; of a rank that has ended, where it was last."""
-        clocks = {clock.rank: clock for clock in self.clocks()}
-        return tuple(
-            self._now(clocks[rank]) if rank in clocks else self._at_its_end(rank)
-            for rank in self.job.group.ranks
-        )
-
-    def unrecorded(self) -> dict[int, Reason]:
-        """The ranks that are not recorded where they are, and why."""
-        found = {}
-        for clock in self.clocks():
-            with contextlib.suppress(ProcessLookupError):
-                if refused := clock.read().refused:
-                    found[clock.rank] = refused
-        return found
-
-    def require_record(self, cut: Cut) -> None:
-        """Raises Refused when a place is behind the end of a rank's record."""
-        for rank, (place, last) in enumerate(zip(cut, self._last_places(), strict=True)):
-            if place > last:
-                raise self.not_recorded(rank)
-
-    def not_recorded(self, rank: int) -> Refused:
-        """The error for a place behind the end of a rank's record."""
-        end = self.tails()[rank]
-        log = self.recorded.logs.get(rank)
-        why = self.unrecorded().get(rank) or (log.refused if log is not None else None)
-        return Refused(
-            "it is not recorded any more there" + (f": {why.sentence}" if why else ""),
-            ranks=RankSet.of([rank]),
-            hint=f"the record ends at tick {end.tick}: 'goto tick {end.tick} on {rank}'"
-            if end
-            else "there is no way back but to a checkpoint",
-        )
-
-    @property
-    def ended(self) -> list[int]:
-        """The ranks whose record has ended, while they went on."""
-        return [rank for rank, log in self.recorded.logs.items() if log.refused]
-
-    def _now(self, clock: RankClock) -> Instant:
-        try:
-            state = clock.read()
-        except ProcessLookupError:
-            return self._at_its_end(clock.rank)
-        return state.now
-
-    def _at_its_end(self, rank: int) -> Instant:
-        log = self.looked_at().get(rank)  # anew: it may have run since the last look
-        return log.tail_now if log is not None else BEGINNING
-
-    def read(self, seconds: float = math.inf) -> bool:
-        """Read what is new in the record, for so long; is there more? Half of the free memory is
-        left to others.
-
-        Raises Refused when all has to be read, and there is no memory for it.
-        """
-        room = proc.available_memory() // 2
-        more = self.recorded.read(self._log_files(), seconds, room)
-        if more and seconds == math.inf:
-            left = self.recorded.unread
-            raise Refused(
-                f"the record is too long for this machine: {left} records are not read yet, "
-                f"which may take {left * BYTES_A_CALL >> 20} MiB, and half of {room >> 19} MiB "
-                "is free for them",
-                hint="'restart' goes back to a checkpoint without it",
-            )
-        return more
-
-    def _log_files(self) -> Iterator[Path]:
-        return clocks.of_ranks(self.job.run_directory)
-
-    def looked_at(self) -> Mapping[int, RankLog]:
-        """The logs, of which only the lengths are sure to be up to date."""
-        self.recorded.look(self._log_files())
-        return self.recorded.logs
-
-    def matching(self) -> Matching:
-        """All that was recorded, matched; reads what is new."""
-        self.read()
-        return self.recorded.matching
-
-    def logs(self) -> Mapping[int, RankLog]:
-        self.read()
-        return self.recorded.logs
-
-    def tails(self) -> Cut:
-        """Where each rank's record ends: behind the call that it is in, if it is recorded."""
-        ends, logs = [], self.looked_at()
-        for rank, now in enumerate(self.cut()):
-            log = logs.get(rank)
-            end = log.tail_now if log is not None else BEGINNING
-            last = end if log is not None and log.refused else end.before_return
-            ends.append(max(end, now) if now <= last else end)
-        return tuple(ends)
-
-    def _last_places(self) -> list[Instant]:
-        """Where each rank can be brought to at the latest: into the call that is under way where
-        its record ends, but for one that went on without a record."""
-        tails, ended = self.tails(), self.ended
-        return [end if rank in ended else end.before_return for rank, end in enumerate(tails)]
 
     def on_branch(self, begins: Cut) -> None:
         """Another branch of history is the job's, with other logs. begins: where; () the first."""
         self.position.change_branch(begins)
-        self.recorded = Recorded(self.library)
+        self.recorded.forget()
         self.dead_ends = DeadEnds()
 
     # ---- moving -----------------------------------------------------------------------------
@@ -197,7 +60,7 @@ class Traveller:
     def release(self) -> None:
         """Before the user lets ranks run: nobody is held at a place any more."""
         if self.job.record.layer:
-            let_run(self.clocks())
+            let_run(self.recorded.clocks())
 
     def arrived(self, cut: Cut) -> None:
         """The user's own run has ended there."""
@@ -209,16 +72,15 @@ class Traveller:
 
         As far as they were when the job went back, but for what they then had from its future.
         """
-        matching = self.matching()
-        last = self._last_places()
-        begin = self.beginning
+        recorded = self.recorded
+        matching, last, begin = recorded.matching(), recorded.last_places(), recorded.beginning
         if now > last[focus]:
-            raise self.not_recorded(focus)
+            raise recorded.not_recorded(focus)
         if now < begin[focus]:
             raise given_up(focus, begin[focus])
         furthest, start = self.position.furthest, self.position.branch_start
-        frontier = furthest if now <= furthest[focus] else self.tails()
-        found = latest_cut(matching, focus, now, tuple(map(min, frontier, last)), self.ended)
+        frontier = furthest if now <= furthest[focus] else recorded.tails()
+        found = latest_cut(matching, focus, now, tuple(map(min, frontier, last)), recorded.ended)
         # A branch begins with all ranks at once; before it, there is the branch that it left.
         bound = max if now >= start[focus] else min
         return tuple(
@@ -231,20 +93,20 @@ class Traveller:
     @property
     def in_the_past(self) -> bool:
         """Is any rank in the past?"""
-        return self.position.is_behind(self.cut())
+        return self.position.is_behind(self.recorded.cut())
 
     async def alongside(
         self, focus: int, start: Callable[[Target], Awaitable[None]]
     ) -> GroupStopped:
         """Let one rank run in the past, and the others with it as far as it needs them, but not
         beyond where they have been; then they are where they can have been."""
-        group, clocks, furthest = self.job.group, self.clocks(), self.position.furthest
+        group, clocks, furthest = self.job.group, self.recorded.clocks(), self.position.furthest
         for clock in clocks:
             clock.set_stop(NEVER if clock.rank == focus else furthest[clock.rank])
         async with quiet(group, group.ranks - RankSet.of([focus])):
             stop = await group.lead(focus, start)
-        now = self.cut()[focus]
-        there = min(furthest[focus], self.tails()[focus])
+        now = self.recorded.cut()[focus]
+        there = min(furthest[focus], self.recorded.tails()[focus])
         if now <= there and focus in group.in_state(TargetState.STOPPED):
             await self.others_to(self.cut_for(focus, now), focus)
             others = group.in_state(TargetState.STOPPED) - RankSet.of([focus])
@@ -260,12 +122,12 @@ class Traveller:
         focus: int | None,
         also: Callable[[], bool] = lambda: True,
     ) -> Replay:
-        return Replay(self.job, self.library, clocks, cut, focus, also)
+        return Replay(self.job, self.recorded.library, clocks, cut, focus, also)
 
     async def others_to(self, cut: Cut, focus: int) -> None:
         """Take the others on while the focused rank stands."""
-        clocks = [clock for clock in self.clocks() if clock.rank != focus]
-        here = self.cut()
+        clocks = [clock for clock in self.recorded.clocks() if clock.rank != focus]
+        here = self.recorded.cut()
         if all(here[clock.rank] == cut[clock.rank] for clock in clocks):
             return
         if is_before(here, cut):
@@ -274,7 +136,7 @@ class Traveller:
     def _before_its_end(self, rank: int, now: Instant) -> Instant:
         """Nobody can be held at the entry of a call that never comes: who has left MPI for good, or
         crashes before its next call, is held before it leaves its last one."""
-        logs = self.recorded.logs
+        logs = self.recorded.so_far.logs
         calls = logs[rank].calls if rank in logs else ()
         over = calls and calls[-1].name == "MPI_Finalize" and now == calls[-1].returned
         return now.in_last_call if over or self.dead_ends.has(rank, now) else now
@@ -285,7 +147,7 @@ class Traveller:
         """
         self.job.go_on()
         self.position.brought_elsewhere()
-        self.require_record(cut)
+        self.recorded.require(cut)
         if not self.position.is_on_branch(cut):
             raise StartOfHistory(f"branch {self.job.record.branch} begins here")
         bases = self.bases()
@@ -293,8 +155,8 @@ class Traveller:
         problem: CrdebugError = no_base()
         group = self.job.group
         stopped = group.in_state(TargetState.STOPPED) == group.ranks
-        if stopped and not self.position.change and not diverges(self.clocks()):
-            ahead.append(Base(self.cut(), kept="here"))
+        if stopped and not self.position.change and not diverges(self.recorded.clocks()):
+            ahead.append(Base(self.recorded.cut(), kept="here"))
         for base in below([*bases, *ahead], cut):
             if base.kept and self.job.is_half_back:
                 continue
@@ -315,31 +177,22 @@ class Traveller:
         self.tell(Progress("back in time", "replay"))
         if focus is not None:
             await self._stop_over(base.cut, cut, focus)
-        replay = self._replay(self.clocks(), cut, focus)
+        replay = self._replay(self.recorded.clocks(), cut, focus)
         await replay.run()
         caveats = []
         if replay.held_up:
             caveats.append(
                 f"ranks {replay.held_up} are further back than they were: a call holds them up"
             )
-        if self.unrecorded():
-            ranks = RankSet.of(self.unrecorded())
+        if self.recorded.unrecorded():
+            ranks = RankSet.of(self.recorded.unrecorded())
             caveats.append(f"ranks {ranks} left their record on the way, and may be elsewhere")
         await show_callers(group, group.ranks, self.job.record.layer)
         return Arrival((*caveats, *self._one_sided(base.cut, cut)))
 
-    @property
-    def in_epochs(self) -> RankSet:
-        """The ranks that are inside an epoch of one-sided communication."""
-        found = []
-        for clock in self.clocks():
-            with contextlib.suppress(ProcessLookupError):
-                found += [clock.rank] if clock.read().open_epochs else []
-        return RankSet.of(found)
-
     def _one_sided(self, start: Cut, cut: Cut) -> Iterator[str]:
         """The caveats of one-sided communication on a way: no record has its order or its data."""
-        logs = self.logs()
+        logs = self.recorded.logs()
         ranks = RankSet.of(
             rank for rank, log in logs.items() if log.goes_one_sided(start[rank], cut[rank])
         )
@@ -348,14 +201,14 @@ class Traveller:
                 f"ranks {ranks}: one-sided communication on the way, which is not recorded: "
                 "what it has written may differ, and who got a lock first"
             )
-        if self.in_epochs:
-            yield f"ranks {self.in_epochs} are inside an epoch of it"
+        if self.recorded.in_epochs:
+            yield f"ranks {self.recorded.in_epochs} are inside an epoch of it"
 
     async def _outside_since(self, base: Base) -> bool:
         """Has any rank talked with what is no rank since then? That cannot be taken back under the
         others; a checkpoint has the launcher too."""
-        logs, cut = self.logs(), self.cut()
-        if self.unrecorded():
+        logs, cut = self.recorded.logs(), self.recorded.cut()
+        if self.recorded.unrecorded():
             return True  # for all that is known
         for rank, now in enumerate(cut):
             calls = logs[rank].calls if rank in logs else ()
@@ -370,11 +223,11 @@ class Traveller:
     async def _awake(self) -> None:
         """Have all ranks notice that they are in the past, before any of them moves on: receives
         that are open inside MPI are then posted again as they are recorded."""
-        clocks = self.clocks()
+        clocks = self.recorded.clocks()
         states = [clock.read() for clock in clocks]
         if not any(state.pending_wild for state in states):
             return
-        logs = self.logs()
+        logs = self.recorded.logs()
         waits = [
             clock
             for clock, state in zip(clocks, states, strict=True)
@@ -397,7 +250,7 @@ class Traveller:
             return
         near = self.cut_for(focus, place)
         if is_before(start, near) and is_before(near, cut):
-            await self._replay(self.clocks(), near, focus).run()
+            await self._replay(self.recorded.clocks(), near, focus).run()
             await self.near.keep(near)
 
     async def bring_back(self, base: Base) -> None:
@@ -425,16 +278,10 @@ class Traveller:
 
     def bases(self) -> list[Base]:
         """All states that can be brought back: those of the present branch, and its record."""
-        branch, begin = self.job.record.branch, self.beginning
+        branch, begin = self.job.record.branch, self.recorded.beginning
         found = [base for base in self.near.bases() + self.checkpoints() if base.branch == branch]
         return [base for base in found if is_before(begin, base.cut)]
 
     def checkpoints(self) -> list[Base]:
         """The checkpoints of all branches with their ranks' clocks."""
         return self._checkpoints.all()
-
-    @property
-    def beginning(self) -> Cut:
-        """Where the record begins: what was before has been given up."""
-        kept = load(clocks.logs(self.job.run_directory)) if self.job.record.layer else None
-        return kept.cut if kept else beginning(len(self.job.group.ranks))

@@ -59,7 +59,7 @@ class Watched:
         await at_program(target, self._limit)
         told = await self._ask()
         self._outer = told.outer
-        self._now = self._traveller.cut()[self._focus]
+        self._now = self._traveller.recorded.cut()[self._focus]
         self._state = await self._reverse.recall(self._focus)
         self.lies = self._as_told(told)
         await self._watch()

@@ -57,7 +57,7 @@ async def into_the_past(job: Session) -> dict[str, dict[int, str]]:
     await run_to(job, 1, "moment", "step == 2")
     first = await to_end(job)
     past = history(job)
-    await past.goto_tick(1, past.traveller.tails()[1] // 2 - 3 * (ROUNDS // 2))
+    await past.goto_tick(1, past.traveller.recorded.tails()[1] // 2 - 3 * (ROUNDS // 2))
     return first
 
 
@@ -78,12 +78,12 @@ async def test_each_future_of_a_changed_past_stays_as_it_was(thorough: bool) -> 
         ], said
         assert second["total"] != first["total"]
         assert second["knob"] == {**first["knob"], 1: "7"}
-        here = past.traveller.cut()
+        here = past.traveller.recorded.cut()
 
         compared = await past.compare("total", (MAIN, "branch-1"))
         told = {each.branch: dict(each.answers.values) for each in compared}
         assert told == {MAIN: first["total"], "branch-1": second["total"]}
-        assert past.traveller.cut() == here, "the job stays where it is"
+        assert past.traveller.recorded.cut() == here, "the job stays where it is"
         assert await state(job) == second
 
         for _ in range(2 if thorough else 1):
@@ -138,7 +138,7 @@ async def test_back_on_a_branch_and_before_it() -> None:
         assert (await state(job))["knob"][1] == "6", "the change is part of the branch"
         await past.goto_tick(1, start.tick)
         assert (await state(job))["knob"][1] == "6", "it begins after the change"
-        assert past.traveller.cut()[1] == start.cut[1]
+        assert past.traveller.recorded.cut()[1] == start.cut[1]
         moment = await past.reverse("next", 1, 100)
         assert "branch-1 begins here" in moment.note or "start of history" in moment.note
         assert (await state(job))["knob"][1] in ("1", "6")
@@ -341,7 +341,7 @@ async def test_release_resumes_a_rank_that_holds_because_its_call_is_not_the_rec
         past.every = EVERY
         for _ in range(4):
             await run_to(job, 1, "receive_from")
-        await past.goto_tick(1, past.traveller.cut()[1] // 2 - 4)
+        await past.goto_tick(1, past.traveller.recorded.cut()[1] // 2 - 4)
         shim = looks.shims()[1]
         # behind crdebug's back: what it knows of is another branch
         proc.write_memory(shim.pid, looks.address(shim, "alternate"), (1).to_bytes(8, "little"))

@@ -162,7 +162,7 @@ async def test_a_gdb_that_dies_meanwhile_leads_to_a_checkpoint(
     async with recorded_job():
         async with gone_back_half(monkeypatch) as (session, base):
             await history(session).traveller.to_cut(base.cut)
-            assert history(session).traveller.cut() == base.cut
+            assert history(session).traveller.recorded.cut() == base.cut
             await session.detach()
         await ends_well()
 

@@ -33,7 +33,7 @@ async def test_forth_and_back_with_a_newer_gdb(monkeypatch: pytest.MonkeyPatch) 
             frames = (await job.backtrace(one)).values[0]
             places = [(each.location.function, each.location.line) for each in frames]
             values = [(await job.evaluate(one, each)).values[0] for each in ("step", "residual")]
-            return past.traveller.cut()[0], places, values
+            return past.traveller.recorded.cut()[0], places, values
 
         await run_to(job, 0, "relax", "step == 5")
         before = await look(job)

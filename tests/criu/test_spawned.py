@@ -17,7 +17,7 @@ async def test_children_are_spawned_and_their_parents_can_still_go_back() -> Non
         told = sorted(heard.text().splitlines())
         assert told == [f"{who} {rank}: 19" for who in ("child", "parent") for rank in (0, 1)]
         past = history(job)
-        logs = past.traveller.logs()
+        logs = past.traveller.recorded.logs()
         assert sorted(logs) == [0, 1]
         for log in logs.values():
             assert [call.name for call in log.calls].count("MPI_Comm_spawn") == 1

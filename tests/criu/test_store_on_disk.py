@@ -237,7 +237,7 @@ async def test_a_recorded_job_comes_back_into_an_empty_home(tmp_path: Path) -> N
     session = await Session.restart_from(handle)
     try:
         past = history(session)
-        assert not past.traveller.unrecorded()
+        assert not past.traveller.recorded.unrecorded()
         start = past.now(0)
         assert 1 < start.tick <= start.recorded
         await run_to(session, 0, "work_step", f"step == {max(looks.steps()) + 3}")

@@ -19,7 +19,7 @@ async def _again(job: Session, heard: Heard, *, enforce: bool = True) -> str:
     await job.restart(1)
     before = len(heard.text())
     if not enforce:
-        for clock in history(job).traveller.clocks():
+        for clock in history(job).traveller.recorded.clocks():
             clock.set_enforce(Enforce.ASK_ANEW)
     assert await run_to_end(job) == 0
     return heard.text()[before:]

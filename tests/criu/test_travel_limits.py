@@ -45,7 +45,7 @@ async def test_one_sided_communication_on_the_way_is_told_and_a_record_beyond_al
         with pytest.raises(Refused, match=r"[1-9]\d* records are not read yet, which may take"):
             await past.goto_tick(0, 1)
         monkeypatch.undo()
-        calls = past.traveller.logs()[0].calls
+        calls = past.traveller.recorded.logs()[0].calls
         before = next(call.tick for call in calls if call.name == "MPI_Win_create") - 1
         assert "inside an epoch" not in (await past.goto_tick(0, before)).note
         inside = next(call.tick for call in calls if call.name == "MPI_Put")
@@ -100,7 +100,7 @@ async def test_when_a_log_is_full_that_is_told_and_what_is_in_it_can_be_gone_to(
     async with recorded(build("pingpong"), "--rounds", 400, ranks=2, heard=heard) as job:
         await run_to(job, 0, "MPI_Finalize")
         past = history(job)
-        ends = past.traveller.tails()
+        ends = past.traveller.recorded.tails()
         assert all(200 < end < 512 for end in ends)
         # Of both at once, or of each by itself.
         said = [e.text for e in heard.events if isinstance(e, JobSays) and "recorded" in e.text]

@@ -19,7 +19,7 @@ async def line(job: Session) -> Line:
     """The rank's clock, and its depth, function, and line."""
     frames = (await job.backtrace(ONE)).values[FOCUS]
     top = frames[0].location
-    return history(job).traveller.cut()[FOCUS], len(frames), top.function, top.line
+    return history(job).traveller.recorded.cut()[FOCUS], len(frames), top.function, top.line
 
 
 async def in_the_middle(job: Session) -> None:

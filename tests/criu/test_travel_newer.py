@@ -37,7 +37,7 @@ async def test_exchanges_partitions_and_persistent_collectives_lead_to_each_othe
         assert said.count("rank ") == RANKS
 
         def calls(rank: int, *names: str) -> list[Call]:
-            logged = past.traveller.logs()[rank].calls
+            logged = past.traveller.recorded.logs()[rank].calls
             return [c for c in logged if c.name in names and c.kind is not Kind.NOTHING]
 
         # A partition that had arrived was ready at its sender, in the same round.
@@ -55,7 +55,7 @@ async def test_exchanges_partitions_and_persistent_collectives_lead_to_each_othe
         # A persistent broadcast came from its root, whatever was started before it there.
         (bcast,) = (
             each
-            for name, each in past.traveller.matching().successions.items()
+            for name, each in past.traveller.recorded.matching().successions.items()
             if name != each.comm and each.name(0) == "MPI_Bcast_init"
         )
         entered = bcast.instance(2).entered

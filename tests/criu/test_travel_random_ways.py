@@ -159,7 +159,7 @@ class Ways:
             if not later:
                 return False
             await self.past.goto_tick(focus, trace[later].place.cut[focus] // 2)
-            assert self.past.traveller.cut()[focus] == trace[later].place.cut[focus]
+            assert self.past.traveller.recorded.cut()[focus] == trace[later].place.cut[focus]
         return True
 
     async def afresh(self, number: int) -> None:

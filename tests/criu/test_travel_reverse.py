@@ -48,7 +48,7 @@ async def test_random_ways_back_and_every_place_again(
             in_main = len(places[-1].frames) == 1  # which nobody called
             kinds = [kind for kind in _KINDS if not (in_main and kind == "finish")]
             moment = await past.reverse(chance.choice(kinds), focus)
-            now = past.traveller.cut()
+            now = past.traveller.recorded.cut()
             assert "likeness" not in moment.note
             assert now[focus] <= places[-1].cut[focus]
             assert all(a <= b for a, b in zip(now, places[-1].cut, strict=True))
@@ -108,7 +108,7 @@ async def test_reverse_continue_meets_the_stops_of_the_way_forward(tmp_path: Pat
             total = (await job.evaluate(one, "total")).values[0]
             output = [line for line in text().splitlines() if line.startswith("rank 0")]
             written = log.read_text() if log.exists() else ""
-            now, at = past.traveller.cut()[0], stack[0].location
+            now, at = past.traveller.recorded.cut()[0], stack[0].location
             return Stop(now, at.function, at.line, total, tuple(output), written)
 
         await typed("handle SIGUSR1 nostop noprint pass", "catch signal SIGUSR1")

@@ -56,7 +56,7 @@ async def test_a_record_that_goes_round_its_ring(monkeypatch: pytest.MonkeyPatch
         assert _said(heard, "what is oldest is given up from now on") == 1
         kept = load(past.traveller.job.run_directory / "time")
         assert kept is not None
-        begin = past.traveller.beginning
+        begin = past.traveller.recorded.beginning
         assert begin == kept.cut and min(begin) > RECORDS
         with pytest.raises(StartOfHistory, match=f"its record begins at tick {begin[1] // 2}"):
             await past.goto_tick(1, 100)
@@ -93,7 +93,7 @@ async def test_a_checkpoint_of_the_users_holds_the_record(monkeypatch: pytest.Mo
         assert _said(heard, "the log is full") > 0
         await job.restart(taken.number)
         assert (await job.evaluate(job.ranks, "step")).values[1] == str(step)
-        middle = history(job).traveller.tails()[1] // 4
+        middle = history(job).traveller.recorded.tails()[1] // 4
         assert (await history(job).goto_tick(1, middle)).tick == middle
 
 
@@ -107,9 +107,9 @@ async def test_marks_branches_last_and_the_page_where_the_beginning_is_given_up(
         await past.mark("early", 1)
         for _ in range(STEPS // 60 - 1):
             await _on(job)
-            if min(past.traveller.beginning) > past.marks["early"].cut[1]:
+            if min(past.traveller.recorded.beginning) > past.marks["early"].cut[1]:
                 break
-        begin = past.traveller.beginning
+        begin = past.traveller.recorded.beginning
         with pytest.raises(StartOfHistory, match=f"its record begins at tick {begin[1] // 2}"):
             await past.goto_mark("early")
         step, here = await _on(job)

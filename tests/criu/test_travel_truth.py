@@ -45,7 +45,7 @@ async def test_a_tick_is_the_same_however_often_and_from_wherever_one_goes_there
         for step in sorted(chance.sample(steps[len(steps) // 3 :], 3)):
             await run_to(job, 0, "note", f"step == {step}")
             recorded_at[step] = await _look(job, 0)
-        end = past.traveller.tails()[focus] // 2
+        end = past.traveller.recorded.tails()[focus] // 2
         assert end > 20
 
         ticks = chance.sample(range(2, end + 1), 8 if thorough else 5)

@@ -45,7 +45,7 @@ async def test_each_write_of_each_thread_is_told() -> None:
             expect_all(await hits(job, count), 1 + STEPS)
             expect_all(await hits(job, count), 1 + 2 * STEPS)
         traveller = history(job).traveller
-        kept = await traveller.near.keep(traveller.cut())
+        kept = await traveller.near.keep(traveller.recorded.cut())
         assert kept is not None, traveller.near.why_not
         expect_all(await hits(job, count), 1 + 3 * STEPS)
         await traveller.bring_back(kept)

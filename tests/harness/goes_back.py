@@ -112,7 +112,7 @@ async def snapshot(session: Session) -> Base:
     """Of the job at a stop where nothing is on its way."""
     for _ in range(50):
         await go_on(session)
-        base = await history(session).traveller.near.keep(history(session).traveller.cut())
+        base = await history(session).traveller.near.keep(history(session).traveller.recorded.cut())
         if base is not None:
             return base
     raise AssertionError(history(session).traveller.near.why_not)

@@ -50,7 +50,8 @@ def snapshots_at_random(job: Session, chance: Random, longest: float = 0.15) -> 
         return chance.uniform(0.01, longest)
 
     async def interlude(since: float) -> float:
-        taken.append(await past.traveller.near.keep(past.traveller.cut(), further=True) is not None)
+        near, here = past.traveller.near, past.traveller.recorded.cut()
+        taken.append(await near.keep(here, further=True) is not None)
         return chance.uniform(0.01, longest)
 
     past.begin_run, past.interlude = begin, interlude  # type: ignore[method-assign]
@@ -109,4 +110,4 @@ async def place(
         told = tuple(sorted(each for each in values if each[0] not in but))
         frames.append((where.function, where.address, where.line, told))
     values_ = [(await job.evaluate(one, each)).values[rank] for each in expressions]
-    return Place(history(job).traveller.cut(), tuple(frames), tuple(values_))
+    return Place(history(job).traveller.recorded.cut(), tuple(frames), tuple(values_))

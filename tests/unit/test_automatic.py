@@ -54,13 +54,14 @@ class Run:
         self.locked = 0
         self.busy = False
         self.in_epochs = RankSet()
+        self.recorded = self
         self.automatic = Automatic(
             SimpleNamespace(directory=self, checkpoint=self.checkpoint),  # type: ignore[arg-type]
             self,  # type: ignore[arg-type]
             self.tell,
         )
 
-    # what Automatic asks of a job, its directory, and a traveller
+    # what Automatic asks of a job, its directory, a traveller, and its recorded job
 
     @contextlib.contextmanager
     def lock(self, what: str) -> Iterator[None]:

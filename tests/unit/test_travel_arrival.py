@@ -39,7 +39,8 @@ class Pieces(Reverse):
 
     def __init__(self, *found: str | Earlier | StartOfHistory, start: int = -1) -> None:
         traveller: Any = SimpleNamespace(
-            job=SimpleNamespace(group={}), cut=lambda: [Instant.after(9)]
+            job=SimpleNamespace(group={}),
+            recorded=SimpleNamespace(cut=lambda: [Instant.after(9)]),
         )
         super().__init__(traveller)
         self.found, self.start = [*found], start

@@ -61,7 +61,8 @@ async def test_fewer_stops_than_were_counted_end_it_in_words(come: int) -> None:
     group: Any = type("Group", (dict,), {"resume": lambda self, ranks: rank.to_next(ranks)})()
     group[0], group.settings = rank, Settings()
     job = SimpleNamespace(group=group, go_on=lambda: None)
-    traveller: Any = SimpleNamespace(job=job, clock=lambda rank: SimpleNamespace(hold=0x1000))
+    recorded = SimpleNamespace(clock=lambda rank: SimpleNamespace(hold=0x1000))
+    traveller: Any = SimpleNamespace(job=job, recorded=recorded)
     reverse: Any = SimpleNamespace(to_origin=to_origin)
     stops = Stops(traveller, reverse)
     if come < 3:
@@ -104,7 +105,8 @@ async def test_a_rank_that_is_gone_leaves_no_run_that_nobody_awaits() -> None:
     clock = SimpleNamespace(rank=0, read=read, set_stop=lambda now: None)
     group: Any = Dying()
     job = SimpleNamespace(group=group, go_on=lambda: None)
-    traveller: Any = SimpleNamespace(job=job, clock=lambda rank: clock, clocks=lambda: [clock])
+    recorded = SimpleNamespace(clock=lambda rank: clock, clocks=lambda: [clock])
+    traveller: Any = SimpleNamespace(job=job, recorded=recorded)
     reverse: Any = SimpleNamespace(forget=lambda: None)
     with pytest.raises(GdbDied, match="gdb ended"):
         await Stops(traveller, reverse).pass_to(cut_of(5), 0)

@@ -1,0 +1,187 @@
+"""Where a job's ranks are in their history, and how much of it is recorded.
+
+The ranks' clocks say where they are, the logs what they did. Nothing here moves the job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from crdebug.attached.job import AttendedJob
+from crdebug.base.errors import NotAvailable, Refused
+from crdebug.base.instant import BEGINNING, Cut, Instant, beginning
+from crdebug.base.ranks import RankSet
+from crdebug.job import clocks
+from crdebug.job.clocks import RankClock
+from crdebug.job.holds import Hold
+from crdebug.native.matcher.library import Library
+from crdebug.native.recorder.clock import Refused as Reason
+from crdebug.node import proc
+from crdebug.timeline.kept import load
+from crdebug.timeline.log import RankLog
+from crdebug.timeline.matching import Matching
+from crdebug.timeline.recorded import BYTES_A_CALL, Recorded
+
+
+class RecordedJob:
+    """The job of a session, as its clocks and logs show it. library: reads the logs."""
+
+    def __init__(self, job: AttendedJob, library: Library) -> None:
+        self.job = job
+        self.library = library
+        self.so_far = Recorded(library)  # what was read; see `read`
+        self._clocks: tuple[RankClock, ...] = ()
+        self._holds: tuple[Hold, ...] = ()  # the ranks that these are of
+
+    def forget(self) -> None:
+        """The logs are others now: read them anew."""
+        self.so_far = Recorded(self.library)
+
+    # ---- where the ranks are --------------------------------------------------------------------
+
+    def clocks(self) -> tuple[RankClock, ...]:
+        """The ranks' clocks, by rank. Raises NotAvailable if the job is not recorded."""
+        record = self.job.record
+        if not record.layer:
+            raise NotAvailable(
+                "this job's MPI calls are not recorded: there is no way back but to a checkpoint",
+                hint="start it with 'crdebug run --record'",
+            )
+        if self._holds is not self.job.holds:
+            self._clocks = clocks.find(self.job.holds, record.layer)
+            self._holds = self.job.holds
+        return self._clocks
+
+    def clock(self, rank: int) -> RankClock:
+        """Raises Refused if the rank had ended before the session began."""
+        for clock in self.clocks():
+            if clock.rank == rank:
+                return clock
+        raise Refused("it has ended", ranks=RankSet.of([rank]), hint="'restart' to before its end")
+
+    def cut(self) -> Cut:
+        """Where the ranks are now; for a rank that has ended, where it was last."""
+        clocks = {clock.rank: clock for clock in self.clocks()}
+        return tuple(
+            self._now(clocks[rank]) if rank in clocks else self._at_its_end(rank)
+            for rank in self.job.group.ranks
+        )
+
+    def _now(self, clock: RankClock) -> Instant:
+        try:
+            state = clock.read()
+        except ProcessLookupError:
+            return self._at_its_end(clock.rank)
+        return state.now
+
+    def _at_its_end(self, rank: int) -> Instant:
+        log = self.looked_at().get(rank)  # anew: it may have run since the last look
+        return log.tail_now if log is not None else BEGINNING
+
+    @property
+    def in_epochs(self) -> RankSet:
+        """The ranks that are inside an epoch of one-sided communication."""
+        found = []
+        for clock in self.clocks():
+            with contextlib.suppress(ProcessLookupError):
+                found += [clock.rank] if clock.read().open_epochs else []
+        return RankSet.of(found)
+
+    # ---- reading the logs -----------------------------------------------------------------------
+
+    def read(self, seconds: float = math.inf) -> bool:
+        """Read new records for at most this long; is there more? Half of the free memory is left
+        to others.
+
+        Raises Refused if everything is to be read, and there is too little memory for it.
+        """
+        room = proc.available_memory() // 2
+        more = self.so_far.read(self._log_files(), seconds, room)
+        if more and seconds == math.inf:
+            left = self.so_far.unread
+            raise Refused(
+                f"the record is too long for this machine: {left} records are not read yet, "
+                f"which may take {left * BYTES_A_CALL >> 20} MiB, and half of {room >> 19} MiB "
+                "is free for them",
+                hint="'restart' goes back to a checkpoint without it",
+            )
+        return more
+
+    def _log_files(self) -> Iterator[Path]:
+        return clocks.of_ranks(self.job.run_directory)
+
+    def looked_at(self) -> Mapping[int, RankLog]:
+        """The logs. Only their lengths are sure to be up to date."""
+        self.so_far.look(self._log_files())
+        return self.so_far.logs
+
+    def logs(self) -> Mapping[int, RankLog]:
+        """The logs, with everything that is new in them."""
+        self.read()
+        return self.so_far.logs
+
+    def matching(self) -> Matching:
+        """All recorded calls, matched, with everything that is new."""
+        self.read()
+        return self.so_far.matching
+
+    # ---- where the record begins and ends -------------------------------------------------------
+
+    @property
+    def beginning(self) -> Cut:
+        """Where the record begins: what was before has been given up."""
+        kept = load(clocks.logs(self.job.run_directory)) if self.job.record.layer else None
+        return kept.cut if kept else beginning(len(self.job.group.ranks))
+
+    def tails(self) -> Cut:
+        """Where each rank's record ends: after the call that it is in, if that is recorded."""
+        ends, logs = [], self.looked_at()
+        for rank, now in enumerate(self.cut()):
+            log = logs.get(rank)
+            end = log.tail_now if log is not None else BEGINNING
+            last = end if log is not None and log.refused else end.before_return
+            ends.append(max(end, now) if now <= last else end)
+        return tuple(ends)
+
+    def last_places(self) -> list[Instant]:
+        """The last place to which each rank can be brought: inside the call that is under way where
+        its record ends. A rank that went on without a record comes only to the end of its record.
+        """
+        tails, ended = self.tails(), self.ended
+        return [end if rank in ended else end.before_return for rank, end in enumerate(tails)]
+
+    @property
+    def ended(self) -> list[int]:
+        """The ranks whose record has ended, while they went on."""
+        return [rank for rank, log in self.so_far.logs.items() if log.refused]
+
+    def unrecorded(self) -> dict[int, Reason]:
+        """The ranks that are not recorded where they are, and why."""
+        found = {}
+        for clock in self.clocks():
+            with contextlib.suppress(ProcessLookupError):
+                if refused := clock.read().refused:
+                    found[clock.rank] = refused
+        return found
+
+    def require(self, cut: Cut) -> None:
+        """Raises Refused if a place is after the end of its rank's record."""
+        for rank, (place, last) in enumerate(zip(cut, self.last_places(), strict=True)):
+            if place > last:
+                raise self.not_recorded(rank)
+
+    def not_recorded(self, rank: int) -> Refused:
+        """The error for a place after the end of a rank's record."""
+        end = self.tails()[rank]
+        log = self.so_far.logs.get(rank)
+        why = self.unrecorded().get(rank) or (log.refused if log is not None else None)
+        return Refused(
+            "it is not recorded any more there" + (f": {why.sentence}" if why else ""),
+            ranks=RankSet.of([rank]),
+            hint=f"the record ends at tick {end.tick}: 'goto tick {end.tick} on {rank}'"
+            if end
+            else "there is no way back but to a checkpoint",
+        )
