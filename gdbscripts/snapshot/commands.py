@@ -21,8 +21,9 @@
 
 A snapshot cannot be put back if something has changed that only the kernel has: threads, file
 descriptors, pending signals, timers, child processes. The kernel does not show all of it (not
-alternate signal stacks, interval timers and addresses of signal handlers); we assume that the rest
-has not changed. crdebug itself checks the contents of pipes and sockets.
+alternate signal stacks and interval timers; addresses of signal handlers only where there is a
+frozen copy to ask, see actions.py); we assume that the rest has not changed. crdebug itself checks
+the contents of pipes and sockets.
 
 A thread that was in a system call is put in front of it, to repeat it, wherever the thread is now;
 GDB shows it inside (checkpoint.py does the same after a walk out). A time limit starts again.
@@ -220,7 +221,8 @@ class Snapshot:
         pid = self.process[0]
         now = areas(pid)
         self.present = kernel_view(pid, tids())
-        found = list(difference(pid, self.view, self.present))
+        actions = self.picture.frozen is not None
+        found = list(difference(pid, self.view, self.present, actions))
         gone = self.picture.problem()
         if gone is not None:
             found.append(gone)
@@ -259,6 +261,7 @@ class Snapshot:
                     put_back_files(pid, *files, injector.call)
                 if heap_end(areas(pid)) != heap_end(self.areas):
                     raise gdb.GdbError("could not move the end of the heap back")
+            self.picture.put_back_actions(memory, tid)
             written = self.picture.put_back(memory, tid, list(rseq_ranges(self.threads)))
             for tid, state in self.threads.items():
                 state.put_back(tid, memory)

@@ -122,15 +122,16 @@ def kernel_view(pid: int, tids: Collection[int]) -> KernelView:
     )
 
 
-def difference(pid: int, then: KernelView, now: KernelView) -> Iterator[str]:
-    """The differences between two views that cannot be put back, as text for people."""
+def difference(pid: int, then: KernelView, now: KernelView, actions: bool) -> Iterator[str]:
+    """The differences between two views that cannot be put back, as text for people. actions: what
+    it does at signals can be."""
     for tid in sorted(set(then.tids) ^ set(now.tids)):
         yield f"thread {tid} {'has ended' if tid in then.tids else 'is new'}"
     for tid, (queued, ignored, caught) in then.signals.items():
         other = now.signals.get(tid, (queued, ignored, caught))
         if other[0] != queued:
             yield f"thread {tid} has other signals pending"
-        if other[1:] != (ignored, caught):
+        if other[1:] != (ignored, caught) and not actions:
             yield "it catches or ignores other signals"
             break
     for tid, known in then.set_up.items():

@@ -13,6 +13,7 @@ import re
 import gdb
 
 from ..ptrace import Gone
+from .actions import put_back_actions
 from .frozen import Frozen, make
 from .kernel import Injector, syscall_instruction
 from .memory import (
@@ -173,6 +174,15 @@ class Picture:
             return False
         with Memory(self.frozen.tid) as wanted:
             return contents_differ(memory, wanted, self.areas, excepted)
+
+    def put_back_actions(self, memory: Memory, tid: int) -> None:
+        """What it does at signals, if there is a frozen copy to ask."""
+        room = next((each.start for each in self.areas if is_own_memory(each)), None)
+        if self.frozen is None or room is None:
+            return
+        instruction = syscall_instruction(memory, areas(memory.pid))
+        with Memory(self.frozen.tid) as copy:
+            put_back_actions(memory, tid, copy, room, instruction)
 
     def put_back(self, memory: Memory, tid: int, excepted: list[Range]) -> int:
         """Make the memory what it was, outside of some ranges; the mappings are the same. Returns

@@ -14,7 +14,7 @@ from crdebug.debugger.target import BreakpointRequest
 from crdebug.gdbscripts.wire import Command, Thread
 
 
-@pytest.mark.parametrize("what", [(), ("heap",), ("calls",), ("heap", "calls")])
+@pytest.mark.parametrize("what", [(), ("heap",), ("calls", "actions"), ("heap", "calls")])
 async def test_at_every_stop_the_past_is_as_it_was_and_leads_on_as_it_did(
     open_past: Open, what: tuple[str, ...]
 ) -> None:

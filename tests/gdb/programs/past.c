@@ -1,9 +1,10 @@
 // A process that checks its own state in every step, for a GDB to take back into its past.
 //
-// past [steps=N] [mib=N] [heap] [calls] [file=PATH] [robust] [kernel=STEP]
+// past [steps=N] [mib=N] [heap] [calls] [actions] [file=PATH] [robust] [kernel=STEP]
 //   steps: of the main thread; N of them make the program's end.  mib: memory, of which a step
 //   changes one word.  heap: memory comes and goes with the steps, of all kinds.  calls: a thread in
-//   each kind of blocking call, again and again, none of which may see EINTR.
+//   each kind of blocking call, again and again, none of which may see EINTR.  actions: each step
+//   sets another action for a signal.
 //   kernel: in this step a thread is started; or the file written to, as in all later ones; or
 //   (robust) the kernel told of another list of locks.  crash=STEP: it follows a bad pointer there.
 // Writes one byte to standard output when all threads are there, and waits for SIGUSR1. Ends with 0,
@@ -42,7 +43,7 @@ volatile long step;
 volatile int finished;
 volatile long calls_made;
 static long steps = 100, mib = 1, kernel_step, crash_step;
-static int heap, calls, robust;
+static int heap, calls, actions, robust;
 static const char *path = "";
 static uint64_t value = 1, sum, *memory;
 static size_t words;
@@ -206,8 +207,42 @@ static void change_mask(void) {
     CHECK(sigismember(&before, SIGRTMIN + 3) == (step % 2 == 0));
 }
 
+static void on_even(int number) {
+    (void)number;
+}
+
+static void on_odd(int number, siginfo_t *info, void *context) {
+    (void)number, (void)info, (void)context;
+}
+
+static struct sigaction action_in(long at) {
+    struct sigaction action = {.sa_handler = at == 0 ? SIG_DFL : SIG_IGN};
+    sigemptyset(&action.sa_mask);
+    if (at % 3 == 1) {
+        action.sa_sigaction = on_odd;
+        action.sa_flags = SA_SIGINFO;
+        sigaddset(&action.sa_mask, SIGHUP);
+    } else if (at % 3 == 2) {
+        action.sa_handler = on_even;
+        action.sa_flags = SA_RESTART;
+    }
+    return action;
+}
+
+// Each step finds what the one before has set.
+static void change_actions(void) {
+    struct sigaction found, before = action_in(step - 1), next = action_in(step);
+    CHECK(sigaction(SIGUSR2, &next, &found) == 0);
+    CHECK(found.sa_handler == before.sa_handler);
+    CHECK((found.sa_flags & (SA_SIGINFO | SA_RESTART)) == before.sa_flags);
+    CHECK(sigismember(&found.sa_mask, SIGHUP) == sigismember(&before.sa_mask, SIGHUP));
+}
+
 static void work(void) {
     change_mask();
+    if (actions) {
+        change_actions();
+    }
     uint64_t before = value;
     value = next_value(value);
     size_t at = (size_t)(value >> 16) % words;
@@ -232,6 +267,8 @@ int main(int argc, char **argv) {
             heap = 1;
         } else if (strcmp(argv[i], "calls") == 0) {
             calls = 1;
+        } else if (strcmp(argv[i], "actions") == 0) {
+            actions = 1;
         } else if (strcmp(argv[i], "robust") == 0) {
             robust = 1;
         } else if (sscanf(argv[i], "file=%4095s", file_name) == 1) {
