@@ -202,7 +202,15 @@ class _Search:
         if not self._watched.lies.elsewhere or not piece.tick:
             return lambda: None
         traveller = self._traveller
+        incarnation = traveller.job.record.incarnation
         await traveller.to_cut(traveller.cut_for(rank, piece.in_last_call), rank)
+        if traveller.job.record.incarnation != incarnation:  # the origin ended with the other one
+            raise Refused(
+                "its changes by ranks that share this memory can be found only where a snapshot "
+                f"can be kept, and here: {traveller.near.why_not or 'none is left'}",
+                ranks=RankSet.of([rank]),
+                hint="'watch -location' finds them on the way forward",
+            )
         before = self._watched.value()
         return lambda: self._watched.write(before)
 
