@@ -246,14 +246,14 @@ class Traveller:
     async def _stop_after_init(self, start: Cut, cut: Cut) -> None:
         """On a way from before MPI_Init, which takes longer than all else: keep a snapshot as soon
         as every rank has returned from it."""
-        logs = self.logs()
+        logs = self.recorded.logs()
         if not all(log.calls and log.calls[0].name in OUTSIDE for log in logs.values()):
             return
         ends = (self._before_its_end(rank, Instant.after(1)) for rank in range(len(cut)))
         place = tuple(map(max, start, ends))
         if start != place != cut and is_before(place, cut):
-            await self._replay(self.clocks(), place, None).run()
-            await self.near.keep(self.cut())
+            await self._replay(self.recorded.clocks(), place, None).run()
+            await self.near.keep(self.recorded.cut())
 
     async def _stop_over(self, start: Cut, cut: Cut, focus: int) -> None:
         """On a long way, a little before its end: keep a snapshot, which makes the next way back a

@@ -77,6 +77,7 @@ async def forget_old() -> None:
         await jobs.delete(checkpoint.handle)
 
 
+@pytest.mark.sweep
 @pytest.mark.timeout(1800)  # for a test that hangs; a machine may be slow
 async def test_cycles_under_the_debugger(thorough: bool) -> None:
     program = build("threads")

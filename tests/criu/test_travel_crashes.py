@@ -25,7 +25,7 @@ async def place(job: Session) -> tuple[str, str, int]:
     ("how", "signal"),
     [
         ("segv", "SIGSEGV"),
-        ("abort", "SIGABRT"),
+        pytest.param("abort", "SIGABRT", marks=pytest.mark.sweep),
         pytest.param("fpe", "SIGFPE", marks=pytest.mark.sweep),
     ],
 )

@@ -28,7 +28,7 @@ async def _look(job: Session, rank: int) -> Place:
     ("program", "ranks", "rounds", "steps", "focus", "moves"),
     [
         ("wildcard", 4, 3, range(20, 38), 0, 12),
-        ("testsome", 4, 4, range(15, 27), 0, 12),
+        pytest.param("testsome", 4, 4, range(15, 27), 0, 12, marks=pytest.mark.sweep),
         pytest.param("master", 6, 8, range(30, 47), 0, 12, marks=pytest.mark.sweep),
     ],
 )

@@ -29,8 +29,8 @@ async def _look(job: Session, rank: int) -> Place:
         pytest.param("wildcard", 4, 3, range(38), 0, 50, marks=pytest.mark.sweep),
         pytest.param("testsome", 4, 4, range(27), 0, 50, marks=pytest.mark.sweep),
         pytest.param("master", 8, 8, range(63), 0, 40, marks=pytest.mark.sweep),
-        ("master", 4, 20, range(79), 2, 30),
-        ("persistent", 5, 20, range(19), 0, 30),
+        ("master", 4, 20, range(79), 2, 20),
+        ("persistent", 5, 20, range(19), 0, 15),
     ],
 )
 async def test_a_tick_is_the_same_however_often_and_from_wherever_one_goes_there(
