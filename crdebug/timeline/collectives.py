@@ -29,7 +29,7 @@ from crdebug.timeline.needs import NEVER
 
 
 class Shape(Enum):
-    """Whose data reaches whom: who cannot complete before who has entered (MPI 4.1, 6)."""
+    """Which members must have entered before which others can complete (MPI 4.1, chapter 6)."""
 
     ALL = "every member needs all"
     FROM_ROOT = "the others need the root"
@@ -73,17 +73,16 @@ def shape_of(name: str) -> Shape:
 
 
 def is_collective(call: Call) -> bool:
-    """Is it one that the members of a communicator, or of a window, make together?"""
+    """Do the members of a communicator, or of a window, make this call together?"""
     collective = call.kind in (Kind.COLLECTIVE, Kind.POST_COLLECTIVE, Kind.COMM)
     return collective or call.name in OF_WINDOWS
 
 
 def communicator_of(call: Call) -> str:
-    """The communicator, or window, whose members take part in the call, or "" if it is none of
-    theirs together.
+    """The communicator, or window, whose members make this call together; "" if they do not.
 
-    Those over MPI_COMM_SELF concern nobody else. MPI_Comm_create_group is collective over a group
-    that no record names (MPI 4.1, 7.4.2).
+    A collective over MPI_COMM_SELF concerns nobody else. MPI_Comm_create_group is collective over a
+    group that no record names (MPI 4.1, 7.4.2).
     """
     if call.name in _ENDS:
         return _ENDS[call.name]
@@ -98,7 +97,7 @@ def communicator_of(call: Call) -> str:
 class Instance:
     """One collective operation: the `number`-th over its communicator, from 0.
 
-    entered: the tick of each participant's call, of those that have called so far.
+    entered: the tick of the call of each participant that has called so far.
     completed: the tick at which it completed there; absent where it has not.
     missing: members that have not called yet, as far as the members are known.
     last: who entered last, if the arrivals are ordered by causality; else None.
@@ -156,7 +155,7 @@ class Succession:
         }
 
     def name(self, number: int) -> str:
-        """Of the MPI function: the first to come told what it is."""
+        """The name of the MPI function, as the first participant called it."""
         return mpi_calls.BY_NUMBER[self._struct.names.data[number]].full
 
     def shape(self, number: int) -> Shape:
@@ -183,11 +182,12 @@ class Succession:
     def held_up(
         self, absent: int, first: int, last: int, floors: Sequence[int], *, trees: bool
     ) -> Iterator[Need]:
-        """What cannot complete while `absent` has not entered its calls of ticks >= first.
+        """The calls that cannot complete while `absent` has not entered its calls of ticks >=
+        first.
 
-        Per waiting rank, the earliest is enough. Not beyond `last`; and not what is at or before
-        the floor of the waiter, which is known to have completed. trees: everybody may have to pass
-        data on, so everybody is needed. Of the calls that complete in themselves only.
+        Only the earliest of each waiting rank; only up to `last`; and none at or before the floor
+        of the waiter, which is known to have completed. trees: any member may have to pass data on,
+        so all are needed. Only calls that complete in themselves count.
         """
         own = self.entered.get(absent)
         if own is None:
@@ -210,7 +210,7 @@ class Succession:
                     yield Need(waiter, ticks[numbers[at]])
 
     def past(self, rank: int, tick: int) -> Iterator[Need]:
-        """What others have entered because `rank` completed its calls up to `tick`: rank, tick."""
+        """The calls that others have entered before `rank` completed its calls up to `tick`."""
         own = self.entered.get(rank)
         if own is None:
             return

@@ -1,7 +1,7 @@
 """Where calls stand on a page: columns that follow causality, not each rank's own count of calls.
 
 Ticks of two ranks tell nothing about each other: one may poll a million times while another one
-makes a call. A call's column is behind that of the rank's call before it, and behind those of the
+makes a call. A call's column is after that of the rank's call before it, and after those of the
 sends that it received (Lamport's clock); the calls of a collective operation have the same column,
 and so have the halves of an exchange.
 """
@@ -34,8 +34,8 @@ def columns(
     """A column, from 1, for each call.
 
     calls: of each rank, in order.  messages: sender, tick of the send, receiver, tick of the call
-    that completed the receive.  together: rank and tick of those in one collective operation. What
-    names a call that is not among `calls` does not count.
+    that completed the receive.  together: rank and tick of those in one collective operation.
+    Entries that name a call not among `calls` do not count.
     """
     return _Placing(calls, messages, together).columns
 
@@ -78,7 +78,7 @@ class _Placing:
             left = [rank for rank, each in enumerate(self._calls) if self._at(rank) < len(each)]
             if not left:
                 return
-            # Not what MPI demands, but what it may let pass: somebody did not wait.
+            # MPI does not always wait as these rules assume: a rank went on without another.
             rank = min(left, key=self._least)
             meeting = self._meetings.pop((rank, self._at(rank)), None)
             if meeting is not None:
@@ -103,13 +103,13 @@ class _Placing:
     def _least(self, rank: int) -> int:
         """Where the rank's next call stands at the earliest, as far as its sends are known."""
         at = self._at(rank)
-        behind = 0 if self._calls[rank][at].kind is Kind.SENDRECV else 1
+        after = 0 if self._calls[rank][at].kind is Kind.SENDRECV else 1
         column = self._next(rank)
         for sender, source in self._needs.get((rank, at), ()):
             if source < self._at(sender):
-                column = max(column, self.columns[sender][source] + behind)
+                column = max(column, self.columns[sender][source] + after)
             elif source == self._at(sender):
-                column = max(column, self._next(sender) + behind)
+                column = max(column, self._next(sender) + after)
         return column
 
     def _advance(self, rank: int) -> bool:

@@ -2,8 +2,8 @@
 
 A cut is an instant of each rank. It is consistent if no receive that has completed at
 it matches a send that has not been entered (Chandy and Lamport 1985; here the records prove it).
-It is reachable if in addition no call has completed that cannot complete without a rank going
-beyond its place: ranks are stopped at the cut, and what a rank waits for must be there.
+It is reachable if in addition no call has completed that needs a rank to go beyond its place: all
+ranks are stopped at the cut, so everything that a rank waited for must be before it.
 
 All rules have the form "P's call of tick t completes only if Q has entered its call of tick u". If
 two cuts keep such rules, so does the one with the later instant of each rank; so there is a
@@ -59,8 +59,8 @@ def past(
 ) -> Cut:
     """The least instants of all ranks that the focused rank's place implies, by causality.
 
-    Inside a call that counts as completed if it ever was: that is where a rank is held just before
-    it returns.
+    A call that the focused rank is inside counts as completed if it ever was: the rank is held just
+    before it returns.
     """
     matching.settle()
     cut = [BEGINNING] * size
@@ -99,16 +99,16 @@ def latest_cut(
 ) -> Cut:
     """The greatest reachable cut <= frontier in which the focused rank stands at `now`.
 
-    ended: ranks whose record ends at the frontier, though they went on: what others have from their
-    later calls is beyond the cut. Raises BadInput if the frontier has not got so far, Refused if
-    the focused rank has, or may have needed, something of the kind.
+    ended: ranks whose record ends at the frontier, though they went on. Whatever others have from
+    their later calls is beyond the cut. Raises BadInput if the frontier does not reach that far,
+    Refused if the focused rank has, or may have needed, something from such a later call.
     """
     if not 0 <= now <= frontier[focus]:
         raise BadInput(
             f"rank {focus} has not been at half tick {now}",
             hint=f"its history ends at half tick {frontier[focus]}",
         )
-    # What the focus implies is below the frontier, unless the frontier disproves a rule.
+    # The instants that the focus implies are below the frontier, unless it disproves a rule.
     implied = past(matching, focus, now, size=len(frontier), ended=ended)
     if any(implied[rank] > frontier[rank] for rank in ended):
         raise _beyond(focus, frontier, ended)
@@ -153,9 +153,10 @@ def _beyond(focus: int, frontier: Cut, ended: Collection[int]) -> Refused:
 def _held_up(
     matching: Matching, absent: int, first: int, last: int, floors: Sequence[int], *, ended: bool
 ) -> Iterator[tuple[int, int]]:
-    """Who cannot complete which call while `absent` has not entered its call of tick `first`.
+    """Ranks, and the calls that they cannot complete while `absent` has not entered its call of
+    tick `first`.
 
-    Rules about calls beyond `last` are not asked: at the frontier they are kept or disproved.
+    Rules about calls after `last` do not count: the frontier keeps or disproves them.
     """
     for waiter, _why, needs in matching.awaited.get(absent, ()):
         if waiter != absent:
@@ -171,9 +172,9 @@ def _held_up(
 
 
 def with_last(matching: Matching, instance: Instance, size: int) -> Instance:
-    """The collective with who entered it last, where causality orders the arrivals.
+    """The collective, with the rank that entered it last if causality orders the arrivals.
 
-    A rank that had not entered when all others had: what it did before implies their entries.
+    All others had entered before that rank did: its earlier calls imply their entries.
     """
     for rank, tick in instance.entered.items():
         before = past(matching, rank, Instant.before(tick), size=size)
@@ -187,7 +188,8 @@ def with_last(matching: Matching, instance: Instance, size: int) -> Instance:
 
 
 def last_arriver(matching: Matching, call: Call, size: int) -> int | None:
-    """Who entered last the collective that the call is part of; None if causality is no help."""
+    """The rank that was last to enter the call's collective; None if causality does not order the
+    arrivals."""
     instance = collective_of(matching, call)
     return (
         None if instance is None or instance.missing else with_last(matching, instance, size).last

@@ -1,7 +1,7 @@
 """A call that is not the recorded one: what differs, in words.
 
-Of calls of two functions their names tell; of two of one function the arguments that differ do.
-What a record has of a call, and where, says native/recorder/clock.h.
+For calls of two functions their names say it; for two calls of one function, the arguments that
+differ. native/recorder/clock.h describes the record of a call.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _BUFFERS = {"count", "sendcount", "recvcount", "origin_count", "partitions"}
 _ONE_REQUEST = ("COMPLETE", "CANCEL", "READY")
 
 CommName = Callable[[int], str]
-"""What a communicator is called that has this number in the rank's log; "" if nobody knows."""
+"""The name of the communicator that has this number in the rank's log; "" if it is not known."""
 
 
 def difference(state: Clock, comm_name: CommName) -> str:
-    """Of a rank that has diverged: ``MPI_Send with tag 7 was recorded, and MPI_Send with tag 5
+    """How a rank has diverged: ``MPI_Send with tag 7 was recorded, and MPI_Send with tag 5
     came``."""
     expected = _Noted(*state.expected, state.expected_failed, state.expected_words)
     actual = _Noted(*state.actual, state.actual_failed, state.actual_words)
@@ -83,7 +83,8 @@ class _Noted:
         return "the first call on a communicator or window"
 
     def is_open(self, other: _Noted, flag: int) -> bool:
-        """Did the call leave the sender (or the tag) open, where what it got says nothing?"""
+        """Did the call leave the sender (or the tag) open, so that the message that it got says
+        nothing?"""
         if not self.head & flag:
             return False
         got = (self.peer, other.peer) if flag == _WILD_SOURCE else (self.tag, other.tag)
@@ -93,7 +94,7 @@ class _Noted:
 def _arguments(
     noted: _Noted, other: _Noted, words_from: int, comm_name: CommName
 ) -> Iterator[tuple[str, str]]:
-    """What a record has of its call's arguments, each by a word for which it is."""
+    """The arguments that a record has of its call, each with a key."""
     function = noted.function
     assert function is not None
     words = set(function.words)
@@ -131,7 +132,8 @@ def _plain(noted: _Noted, other: _Noted, words: set[str]) -> Iterator[tuple[str,
 
 
 def _halves(noted: _Noted, other: _Noted) -> Iterator[tuple[str, str]]:
-    """Of an exchange: the half that sends is in the record too, or in words."""
+    """The halves of an exchange: the one that sends is packed into the record, or in the words
+    after it."""
     if noted.head & _PACKED:
         to, source, tag = noted.body >> 32 & _HALF, noted.body >> 16 & _HALF, noted.body & _HALF
         sent = received = noted.size
@@ -150,7 +152,7 @@ def _halves(noted: _Noted, other: _Noted) -> Iterator[tuple[str, str]]:
 
 
 def _completed(noted: _Noted, function: Function) -> Iterator[tuple[str, str]]:
-    """Which requests, by how many were posted since."""
+    """The requests that the call completed, each by how many were posted after it."""
     if noted.head & _NO:  # of several requests nothing but a hash is known
         if function.name in ("Test", "Request_get_status"):
             yield "request", _posted(noted.body)
@@ -173,7 +175,7 @@ def _posted(age: int) -> str:
 
 
 def _started(words: Sequence[int], number: int, comm_name: CommName) -> Iterator[tuple[str, str]]:
-    """Of the first request of a MPI_Startall that differs."""
+    """The first request of an MPI_Startall that differs."""
     peer, tag, comm, size = words
     which = f"of request {number}"
     yield "peer", f"partner {_rank(peer & _PEER_MOST)} {which}"

@@ -1,7 +1,7 @@
-"""Does a command for GDB change the program's state? Pure; told by what is typed.
+"""Does a command for GDB change the program's state? The typed line alone decides.
 
-Who changes something in the past leaves the recorded history. What cannot be told is taken for a
-change: a new branch of history costs a second, a change that goes unseen makes a replay diverge.
+A change in the past leaves the recorded history. An unclear line counts as a change: a new branch
+of history costs a second, a change that goes unseen makes a replay diverge.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Container
 
 _TEXT = re.compile(r'"(?:\\.|[^"\\])*"|' + r"'(?:\\.|[^'\\])+'")
-# GDB's own: they look, and do not run anything in the program.
+# GDB's own operators: they run nothing in the program.
 _FREE = frozenset(("sizeof", "alignof", "_Alignof", "typeof", "decltype", "__typeof__"))
 _CALL = re.compile(r"([A-Za-z_$][\w$:%]*)\s*\(|\)\s*\(")  # with %: a component, in Fortran
 _CAST = re.compile(

@@ -10,16 +10,16 @@ _CLOSE = 1.0  # seconds; samples need not be closer to each other
 
 
 class Elapsed:
-    """Seconds of run by place. The time in which the job stood does not count, nor does what it
-    ran again after it had gone back."""
+    """Seconds of run by place. Time in which the job stood does not count, nor does time in which
+    it repeated its past."""
 
     def __init__(self) -> None:
         self._places = [0]  # sums of the ranks' clocks, ascending
         self._seconds = [0.0]
 
     def at(self, cut: Cut) -> float:
-        """Between the places that are known, in proportion to the MPI calls; behind them, as for
-        the last one."""
+        """Between the places that are known, in proportion to the MPI calls; after them, as for the
+        last one."""
         place = sum(cut)
         after = bisect_right(self._places, place)
         if after == len(self._places):

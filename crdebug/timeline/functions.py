@@ -1,4 +1,4 @@
-"""What the matching of messages has to know of each MPI function (native/matcher/history.h)."""
+"""Properties of MPI functions that the matching of messages needs (native/matcher/history.h)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _ALL = 1 << 9  # as many as the numbers in a record (clock.h)
 
 @functools.cache
 def table() -> Any:
-    """By the functions' numbers in the log; those of no function have no shape."""
+    """By the functions' numbers in the log; a number of no function has no shape."""
     shapes = list(Shape)
     made = [(KIND_NUMBERS[Kind.OTHER], -1, 0, 0)] * _ALL
     for number, function in mpi_calls.BY_NUMBER.items():

@@ -1,7 +1,8 @@
-"""What is kept of calls that were given up: the record of a job may begin later than the job.
+"""The remains of calls that were given up: the record of a job may begin later than the job.
 
-That is one file beside the ranks' logs, for all of them: whoever is killed meanwhile, it is as
-before, or new. native/matcher/history_kept.c has what is needed of such calls, and why.
+They are in one file beside the ranks' logs, for all ranks: if crdebug is killed while it writes,
+the file is the old one or the new one. native/matcher/history_kept.c says what is needed of such
+calls, and why.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ class About(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class KeptRank:
-    """Of one rank. place: of its first record; tick: the last before it; posted: how many requests
-    were posted before it.
+    """One rank's part. place: of its first record; tick: the last before it; posted: how many
+    requests were posted before it.
 
     comms: number in the log, name, and the ranks that it can name.  seen: how many communicators
     there were of the same members.  requests: number, tick, place, slot of those that are open.
@@ -97,7 +98,7 @@ class Kept:
 
 
 def load(directory: Path) -> Kept | None:
-    """What is beside these logs; None if they are whole. Raises NotAvailable."""
+    """The file beside these logs; None if they are whole. Raises NotAvailable."""
     path = directory / _NAME
     try:
         found = path.stat()
@@ -110,7 +111,7 @@ def load(directory: Path) -> Kept | None:
 def _load(path: Path, _file: int, _time: int) -> Kept:
     checksum, _, text = path.read_bytes().partition(b"\n")
     if checksum != _checksum(text):
-        # Its numbers go to the matcher's tables, which believe them.
+        # Its numbers go to the matcher's tables, which trust them.
         raise NotAvailable(f"{path} is damaged: its checksum does not fit")
     try:
         kept = msgspec.json.decode(text, type=Kept, dec_hook=lambda kind, number: kind(number))
@@ -126,7 +127,7 @@ def _checksum(text: bytes) -> bytes:
 
 
 def save(kept: Kept, directory: Path) -> None:
-    """In one step. Raises OSError."""
+    """Replace the file in one step. Raises OSError."""
     unfinished = directory / f".{_NAME}"
     try:
         text = msgspec.json.encode(kept, enc_hook=int)
@@ -138,7 +139,7 @@ def save(kept: Kept, directory: Path) -> None:
 
 
 def kept_of(directory: Path, rank: int) -> tuple[KeptRank | None, Names]:
-    """Of one rank, with the communicators of all."""
+    """One rank's part, with the communicators of all ranks."""
     kept = load(directory)
     if kept is None or not 0 <= rank < len(kept.ranks):
         return None, ()
@@ -156,8 +157,8 @@ def read(
     into: Matching | None,
     known: Matching,
 ) -> None:
-    """Into a log, and a history if there is one, of which nothing was read. known: has the numbers
-    of communicators."""
+    """Put it into a log, and into a history if there is one, before anything else is read. known:
+    has the numbers of communicators."""
     history, library = into.memory.address if into else None, known.library
     for prepared in kept.prepares:
         call = _struct(prepared, rank, log, names, known)
@@ -188,7 +189,7 @@ def _struct(about: About, rank: int, log: int, names: Sequence[str], known: Matc
 
 
 class Log(Protocol):
-    """What is asked of a RankLog."""
+    """The part of a RankLog that is used here."""
 
     @property
     def library(self) -> Library: ...
@@ -203,9 +204,9 @@ class Log(Protocol):
 
 
 def keep(matching: Matching, logs: Mapping[int, Log], cut: Cut) -> Kept | None:
-    """What is needed of the calls before a cut. None where not all of them were read, and where
-    something is under way that cannot be kept: an epoch of a window, by post or start, or a request
-    that was cancelled and is not complete."""
+    """Everything that is needed of the calls before a cut. None if they have not all been read, or
+    if something is under way that cannot be kept: an epoch of a window, by post or start, or a
+    request that was cancelled and is not complete."""
     cursors, library = [], matching.library
     for rank, now in enumerate(cut):
         cursor = _cursor(logs[rank], now) if rank in logs else None
@@ -227,7 +228,7 @@ def keep(matching: Matching, logs: Mapping[int, Log], cut: Cut) -> Kept | None:
 
 
 def begins_at(log: Log, now: Instant) -> int | None:
-    """A log's first place, if it begins at that clock; None where that was not read."""
+    """The first place of a log that begins at that instant; None if that has not been read."""
     cursor = _cursor(log, now)
     return None if cursor is None else cursor.place
 

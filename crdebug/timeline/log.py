@@ -60,8 +60,8 @@ def has_begun(path: Path) -> bool:
 
 
 def name_of(members: Sequence[int], earlier: int, world: int) -> str:
-    """What a communicator is called on all its members: their world ranks, in order ("0-3", "2,0"),
-    and from the second of the same members on its number ("0-3#2").
+    """The name of a communicator on all its members: their world ranks, in order ("0-3", "2,0"),
+    and from the second one of the same members on its number ("0-3#2").
 
     earlier: how many of the same members there were before. The first of all ranks is "world".
     """
@@ -94,8 +94,8 @@ def _digest(data: bytes) -> int:
 
 
 class Calls(Sequence[Call]):
-    """A rank's calls, in order; of equal calls that said no, one with their number. They are in the
-    log, and made from it as they are asked for."""
+    """A rank's calls, in order, made from its log when they are asked for. Equal calls in a row
+    that said no are one, with their number."""
 
     def __init__(self, log: RankLog) -> None:
         self._log = log
@@ -126,8 +126,8 @@ class Calls(Sequence[Call]):
 class RankLog:
     """One rank's calls, in order, with what they completed.
 
-    matching: gets all that is read. What was read of a log that has been cut since (a branch), or
-    replaced, does not count any more: `look` tells so, and it is to be read anew.
+    matching: gets everything that is read. After the log was cut (a branch) or replaced, nothing
+    that was read of it counts: `look` returns False, and it must be read anew.
     """
 
     def __init__(self, path: Path, library: Library, matching: Matching | None = None) -> None:
@@ -166,14 +166,14 @@ class RankLog:
         return self._comms
 
     def comm_name(self, number: int, place: int) -> str:
-        """What the communicator (or window) is called that has this number in the log where its
-        record with that number is; "" if there is none. Numbers are given again."""
+        """The name of the communicator (or window) that has this number at that place of the log;
+        "" if there is none. Numbers are used again."""
         names = [each.name for each in self._named.get(number, ()) if each.place <= place]
         return names[-1] if names else ""
 
     @property
     def sites(self) -> Sequence[int]:
-        """The addresses behind all calls of MPI in the program."""
+        """The return addresses of all calls of MPI in the program."""
         return self._sites
 
     @property
@@ -188,7 +188,7 @@ class RankLog:
 
     @property
     def address(self) -> int:
-        """Of what the library has read."""
+        """The address of the log in the library's memory."""
         return self._log
 
     @property
@@ -217,8 +217,8 @@ class RankLog:
         return int(self._header.tail - self._progress.place)
 
     def goes_outside(self, start: Instant, end: Instant) -> bool:
-        """Is there a call that talks with the launcher or with other jobs, which the rank entered
-        or was in between two clocks?"""
+        """Between two instants, did the rank enter a call that talks with the launcher or with
+        other jobs, or was it inside one?"""
         return self._is_between(self._progress.outside, start, end)
 
     def goes_one_sided(self, start: Instant, end: Instant) -> bool:
@@ -234,7 +234,7 @@ class RankLog:
     # ---- reading ---------------------------------------------------------------------------------
 
     def look(self) -> bool:
-        """See how long it is; False if what was read of it is not there any more."""
+        """Find out how long it is. Returns False if it no longer has what was read of it."""
         with self.path.open("rb", buffering=0) as file:
             found = os.fstat(file.fileno())
             header = LogHeader.parse(file.read(clock.LOG_SIZE))
@@ -269,7 +269,7 @@ class RankLog:
         weakref.finalize(self, _close, self.library, self._log, owners)
 
     def _begin(self, rank: int, kept: KeptRank | None, names: Names) -> None:
-        """Where what lies before was given up: with what is kept of that."""
+        """Begin with what was kept of calls that were given up."""
         if kept is None:
             return
         self._kept = kept
@@ -285,9 +285,9 @@ class RankLog:
         self.library.log_progress(self._log, self._progress)
 
     def read_on(self, most: int = _AT_ONCE) -> bool:
-        """Read some calls more, up to where it was looked at last; is there more then?
+        """Read some more calls, at most up to the end that `look` found; is there more after them?
 
-        Raises NotAvailable for what the layer cannot have written.
+        Raises NotAvailable for a record that the layer cannot have written.
         """
         history = self._matching.memory.address if self._matching else None
         place = self.library.log_read(self._log, history, table(), self._header.tail, most)
@@ -338,13 +338,13 @@ class RankLog:
     # ---- communicators ---------------------------------------------------------------------------
 
     def comms_at(self, place: int) -> Iterator[tuple[int, Named]]:
-        """The communicators that there are where the record of this place is, by their numbers."""
+        """The communicators that exist at this place, with their numbers."""
         for number, named in self._named.items():
             if before := [each for each in named if each.place < place]:
                 yield number, before[-1]
 
     def seen_at(self, place: int) -> Iterator[tuple[tuple[int, ...], int]]:
-        """How many communicators of the same members there were before that, by these."""
+        """Before this place, how many communicators had the same members, and these members."""
         for key, places in self._seen.items():
             if count := sum(each < place for each in places):
                 yield key, count
@@ -373,13 +373,13 @@ class RankLog:
             name = name_of(local, earlier, self.world)
         self._comms[name] = first + second
         number = self._names.define(name, first + second)
-        peers = remote if inter else local  # whom ranks in it are: the remote group
+        peers = remote if inter else local  # the ranks that its calls name
         self.library.log_define(self._log, body >> 48, number, ints(peers), len(peers))
         self._named.setdefault(body >> 48, []).append(Named(place, name, peers))
 
 
 def damaged(path: Path, what: str) -> NotAvailable:
-    """The error for a log that the layer cannot have written so. what: of it."""
+    """The error for a log that the layer cannot have written. what: the damaged part."""
     return NotAvailable(
         f"{path} is damaged: {what} cannot have been written so",
         hint="the program may have written over its record; 'restart N' needs none",
@@ -396,7 +396,8 @@ def _or_none(number: int) -> int | None:
 
 
 def _up_to_the_cut(file: FileIO, header: LogHeader) -> LogHeader:
-    """Without the record which only says that the log was cut there from outside."""
+    """The header without the last record, if that only says that the log was cut there from
+    outside."""
     if header.tail > header.first:
         file.seek(header.offset(header.tail - 1))
         if clock.RECORD.unpack(file.read(16)) == clock.CUT_HERE:

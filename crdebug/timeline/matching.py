@@ -1,7 +1,6 @@
 """Which receive got which send: the tables of a history, which native/matcher/history.c fills.
 
-The rules are those of MPI, and stand there. It reads some ten million calls a second, and takes
-some 65 bytes a call.
+That file has MPI's rules. It reads some ten million calls a second, and takes some 65 bytes a call.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class Matching:
         return number
 
     def number_of(self, comm: str) -> int:
-        """Of a communicator, in the tables."""
+        """The number of a communicator in the tables."""
         if not comm:
             return NO_COMM
         if comm not in self._numbers:
@@ -88,7 +87,7 @@ class Matching:
         return "" if number == NO_COMM else self._names[number]
 
     def grown(self, ranks: Sequence[int]) -> None:
-        """What these ranks called has been read: ask what open receives got by now."""
+        """Calls of these ranks have been read: find out what open receives have got meanwhile."""
         history = self.memory.address
         for rank in ranks:
             if rank not in self.ranks:
@@ -124,12 +123,12 @@ class Matching:
         logs: Mapping[int, Sequence[Call]],
         comms: Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
-        """Read the calls that were not there the last time. logs: per rank all of its calls.
+        """Read new calls. logs: all calls of each rank.
 
-        Where what was read is not there any more (a log was cut: a branch), all is read anew.
-        A posting call of a wild receive may be another object than the last time, with what it got.
-        It should have that when all ranks are held, whether it was completed or not: a receive that
-        was posted later cannot be placed otherwise.
+        If a log no longer begins with the calls that were read (it was cut: a branch), everything
+        is read anew. The call that posted a wild receive may be another object than the last time,
+        with the message that it got. It should have that when all ranks are held, completed or not:
+        otherwise receives that were posted later cannot be placed.
         """
         if not all(map(_continues, self._read.values(), (logs[rank] for rank in self._read))):
             by_name = self.successions.items()
@@ -160,7 +159,7 @@ class Matching:
         )
 
     def _learn(self, rank: int, log: Sequence[Call]) -> None:
-        """Of open receives, the call that posted them may say by now what they got."""
+        """By now, the call that posted an open receive may say what that got."""
         state = self.ranks.get(rank)
         for row in state.open if state is not None else ():
             tick = state.receives.tick[row]  # type: ignore[union-attr]
@@ -187,11 +186,11 @@ class Matching:
         return self._waiting(_SENT)
 
     def unmatched_receives(self) -> list[Row]:
-        """Receives without a send, of which it is known what they wait for."""
+        """Receives without a send, if it is known what they wait for."""
         return self._waiting(_POSTED)
 
     def unmatched_probes(self) -> list[Row]:
-        """Probes that said yes, of which the send is not on record; with their ticks."""
+        """Probes that said yes, without a send on record; with their ticks."""
         return self._waiting(_LOOKING)
 
     def unposted(self, absent: int) -> list[tuple[int, int, Why]]:
@@ -211,12 +210,12 @@ class Matching:
 
 
 def _continues(known: Sequence[Call], log: Sequence[Call]) -> bool:
-    """Whether these are the calls that were read, and perhaps more."""
+    """Does the log begin with the calls that were read?"""
     return len(log) >= len(known) and all(map(_same, known, log))
 
 
 def _same(one: Call, other: Call) -> bool:
-    """Whether it is one call, read twice: since, a wild receive may have got what it got."""
+    """Are they one call, read twice? A wild receive may have got its message meanwhile."""
     if one is other:
         return True
     if (one.name, one.tick, one.completes) != (other.name, other.tick, other.completes):

@@ -1,7 +1,7 @@
 """Messages and collectives as the user sees them, over calls that have been matched.
 
-Who sent what I received, who received what I sent, what is on its way at a cut, and what nobody
-received or sent.
+The sender of a message and its receiver, messages that are on their way at a cut, and messages that
+nobody received or sent.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A receive that has not completed, with what is known of what it waits for.
+    """A receive that has not completed, and what is known of its message.
 
     sent: the tick of the send on `sender` that it will get, if that is known already.
     """
@@ -114,7 +114,7 @@ def pending(matching: Matching, cut: Cut) -> Iterator[Pending]:
 
 
 def in_flight(matching: Matching, cut: Cut) -> Iterator[Message]:
-    """What was sent before the cut (the send was entered) and not received at it."""
+    """Messages that were sent before the cut (the send was entered) and not received at it."""
     for sender, receiver, received in matching.received():
         sends = matching.ranks[sender].sends
         for slot in received.open_at(cut[sender].entered, cut[receiver].tick):
@@ -165,8 +165,8 @@ def _probed(matching: Matching, call: Call) -> Iterator[Message]:
 
 
 def made_ready(matching: Matching, call: Call) -> tuple[int, int] | None:
-    """Of a call that says that a partition has arrived: the rank that sends it, and the tick of the
-    call after which all of it was ready."""
+    """For a call that says that a partition has arrived: the rank that sends it, and the tick of
+    the call after which all of it was ready."""
     for sender, why, needs in matching.waiting.get(call.rank, ()):
         if why is Why.LOOKED and (ready := needs.key_of(call.tick)) is not None:
             return sender, ready
@@ -186,7 +186,7 @@ def sent_by(matching: Matching, call: Call) -> tuple[Message, ...]:
 
 
 def collective_of(matching: Matching, call: Call) -> Instance | None:
-    """The collective that the call is part of; for one that completes, what it completed."""
+    """The collective that the call is part of, or that it completed."""
     own = matching.successions.get(communicator_of(call))
     found = None if own is None else own.instance_at(call.rank, call.tick)
     if found is not None:

@@ -28,7 +28,7 @@ from crdebug.timeline.matching import Matching
 from crdebug.timeline.messages import message
 from crdebug.timeline.text import Place, Site
 
-CALLS = 100_000  # as many as the page shows; a browser draws these without delay
+CALLS = 100_000  # at most on the page; a browser draws these without delay
 _SIGNATURE = b'<meta name="generator" content="crdebug">'
 _HEAD = 1000  # bytes, in which it is
 
@@ -50,7 +50,8 @@ class Picture:
 
 
 def page(picture: Picture, site: Site = lambda _rank, _tick: "", *, calls: int = CALLS) -> str:
-    """The HTML. calls: as many are shown, those around where the ranks stand; the rest is told."""
+    """The HTML. calls: how many are shown, those around where the ranks stand; the page says what
+    it leaves out."""
     data = page_data(picture, site, calls=calls)
     # "</script>" inside of JSON would end the element (HTML, section 4.12.1.3)
     embedded = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
@@ -147,7 +148,7 @@ def _number(names: dict[str, int], name: str) -> int:
 
 
 def _window(picture: Picture, most: int) -> tuple[dict[int, tuple[int, int]], list[str]]:
-    """Per rank, from which call to which is shown, and what is left out in words."""
+    """The range of calls that is shown, by rank, and sentences about the rest."""
     share = max(most // max(len(picture.ends), 1), 1)
     window: dict[int, tuple[int, int]] = {}
     told = []

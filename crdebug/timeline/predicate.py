@@ -3,9 +3,9 @@
     sum(x) > 3      max(x) - min(x) < 1e-9      all(x == y)      any(p->n == 0)
     count(x < 0) == 2      rank 3: p != 0      ranks 0-3: mean(x) > 1 and not any(done)
 
-What is inside of an aggregate (sum, min, max, mean, count, all, any) is an expression of the
-program's language; each rank's debugger evaluates it, nothing here looks into it but for brackets
-and quotes. What is around is ours: numbers, + - * / %, comparisons, and/or/not (or && || !).
+An aggregate (sum, min, max, mean, count, all, any) contains an expression of the program's
+language. Each rank's debugger evaluates it; here only its brackets and quotes are looked at. The
+rest is ours: numbers, + - * / %, comparisons, and/or/not (or && || !).
 `rank N:` before an expression without aggregates asks that rank; before one with, only these ranks
 count.
 
@@ -89,7 +89,7 @@ _COMPARE: dict[str, Callable[[Number, Number], bool]] = {
 
 
 def _error(text: str, column: int, problem: str) -> BadInput:
-    """column: from 0; told from 1."""
+    """column: from 0; the message counts from 1."""
     shown = f"\n  {text}\n  {' ' * column}^" if "\n" not in text else ""
     return BadInput(f"column {column + 1}: {problem}{shown}")
 
@@ -144,7 +144,7 @@ def _has_float(values: Sequence[Number]) -> bool:
 
 
 class _Reader:
-    """Recursive descent over what is around the aggregates."""
+    """Recursive descent over the text around the aggregates."""
 
     def __init__(self, text: str, start: int, ranks: RankSet) -> None:
         self._text, self._at, self._ranks = text, start, ranks

@@ -16,7 +16,7 @@ BYTES_A_CALL = 65  # of memory, once it is read; measured: docs/timeline.md
 
 
 class Recorded:
-    """Grows as the logs do; what was read once is not read again."""
+    """Grows as the logs do; nothing is read twice."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
@@ -24,10 +24,10 @@ class Recorded:
         self.logs: dict[int, RankLog] = {}
 
     def look(self, paths: Iterable[Path]) -> None:
-        """See how long the logs are, which are named by rank.
+        """Find out how long the logs are. Their files are named by rank.
 
-        Where one has been cut or replaced since, what was read of all of them is forgotten. Raises
-        NotAvailable where there is no place for logs at all: nothing is recorded.
+        If one has been cut or replaced since, everything that was read is forgotten. Raises
+        NotAvailable if there is no directory for logs: nothing is recorded.
         """
         try:
             named = {int(path.name): path for path in paths if path.name.isdigit()}
@@ -46,8 +46,8 @@ class Recorded:
     def read(
         self, paths: Iterable[Path], seconds: float = float("inf"), room: float = float("inf")
     ) -> bool:
-        """Look at the logs, and read on in them; is there more when so much time is over, or so
-        many bytes of memory are full?
+        """Look at the logs, and read on in them for at most this long, and until this many bytes of
+        memory are full. Is there more?
 
         The receives that wait must be posted as they are recorded: see `Matching.extend`.
         """

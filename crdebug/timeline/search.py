@@ -1,8 +1,8 @@
 """Finding the first moment at which something holds, with few looks.
 
 A look is expensive: the job has to be taken there. So the search is a generator: it yields where to
-look next, is sent what was seen, and returns what it found. It is sure only if what holds once
-holds from then on; what it saw to the contrary it tells.
+look next, is sent what was seen, and returns what it found. The result is certain only if something
+that holds once holds from then on.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-# At a place: it holds, it does not, or it could not be evaluated there, which counts as not.
+# At a place: it holds, it does not hold, or it cannot be evaluated, which counts as not.
 Seen = bool | None
 
 
@@ -38,7 +38,7 @@ class Found:
 
     @property
     def note(self) -> str | None:
-        """What the user should know about this result, beside the place."""
+        """What the user should know about this result, apart from the place."""
         told = []
         if self.outcome is not Outcome.FOUND:
             told.append(self.outcome.value)

@@ -1,4 +1,4 @@
-"""What was read of each rank, as columns: a job's history has millions of calls."""
+"""The calls of each rank that were read, as columns: a job's history has millions of calls."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Why(Enum):
     POSTED = "an access to a window may need the post of its target"
 
 
-# What holds whatever the MPI library is like; the rest depends on how it moves data.
+# These hold for every MPI library; the others depend on how it moves data.
 CERTAIN = frozenset((Why.RECEIVED, Why.SYNCHRONOUS, Why.LOOKED, Why.EXPOSED))
 
 
@@ -67,7 +67,7 @@ class Sends:
         self.cancelled = Column(struct.cancelled, owner)
 
     def at(self, tick: int) -> range:
-        """Indices of what the call of this tick started; most often one, or none."""
+        """Indices of the sends that the call of this tick started; most often one, or none."""
         return range(self.tick.first_at(tick), self.tick.first_at(tick + 1))
 
     def waits(self, index: int, eager: int) -> Why | None:
@@ -97,12 +97,12 @@ class Receives:
         self.cancelled = Column(struct.cancelled, owner)
 
     def at(self, tick: int) -> range:
-        """Indices of what the call of this tick posted; most often one, or none."""
+        """Indices of the receives that the call of this tick posted; most often one, or none."""
         return range(self.tick.first_at(tick), self.tick.first_at(tick + 1))
 
 
 class RankCalls:
-    """What was read of a rank's calls."""
+    """The calls of one rank that were read."""
 
     def __init__(self, struct: RankStruct, owner: Owner) -> None:
         self._struct = struct
@@ -117,13 +117,13 @@ class RankCalls:
 
     @property
     def blind(self) -> bool:
-        """It started requests of which the record does not say what they are (MPI_Startall): what
-        others have that is not on record may be of these, and not of the call under way."""
+        """It started requests whose kind the record does not say (MPI_Startall): messages that are
+        on record only at their other end may belong to these, and not to the call under way."""
         return bool(self._struct.blind)
 
     @property
     def open(self) -> list[int]:
-        """The wild receives of which it is not known what they got."""
+        """The wild receives whose message is not known."""
         return numbers(self._struct.open, 3)[::3]  # of threes: the receive, and its record's place
 
     def grabbed(self, tick: int) -> int | None:

@@ -95,12 +95,12 @@ def steps(calls: Sequence[Call], now: Instant) -> Instant:
     if not at:  # the record begins with the first of them
         return max(now.back(calls[0].tick - 1), BEGINNING) if calls else now
     last = calls[at - 1]
-    behind = max(now.entered - (last.tick + last.repeats - 1), 0)  # what is not on record
-    return Instant.within(at + behind) if now.inside else Instant.after(at + behind)
+    more = max(now.entered - (last.tick + last.repeats - 1), 0)  # calls that are not on record
+    return Instant.within(at + more) if now.inside else Instant.after(at + more)
 
 
 def _automatic(places: Sequence[Place], focus: int) -> list[str]:
-    """They may be many: from where to where, and how many."""
+    """There may be many: the first, the last, and their number."""
     if not places:
         return []
     ordered = sorted(places, key=lambda place: place.cut[focus])
@@ -166,7 +166,7 @@ def messages_text(
 ) -> str:
     """`info messages`: what is in flight, and which receives wait, with their lines.
 
-    most: rows of each table; what is left out is said.
+    most: rows of each table; a last line counts the others.
     """
     sent = sorted(flying, key=lambda m: (m.sender, m.sent))
     posted = sorted(waiting, key=lambda p: (p.receiver, p.posted))

@@ -1,9 +1,10 @@
-"""Which checkpoints to keep of those that were taken by themselves.
+"""Which of the automatic checkpoints to keep.
 
 The further back, the further apart: going back over a distance may take a time that is in
 proportion to the distance, so checkpoints are kept at distances that grow like powers. Their number
 then grows with the logarithm of the run's length (Boothe, "Efficient algorithms for bidirectional
-debugging", PLDI 2000). A bound on the disk comes on top. What the user asked for is never dropped.
+debugging", PLDI 2000). A bound on the disk comes on top. A checkpoint that the user asked for is
+never dropped.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ class Drop:
 
 
 def thin(kept: Iterable[Kept], now: float, bound: int | None = None) -> tuple[Drop, ...]:
-    """What to drop of a branch's checkpoints, oldest first within each reason.
+    """The checkpoints of a branch to drop, oldest first within each reason.
 
     now: seconds of run by now.  bound: bytes that automatic checkpoints may take together; None is
-    no bound. The last one stays even where it alone is too large; the first one stays until only
-    the bound can be kept by dropping it: to go before it takes a new run.
+    no bound. The last one stays even if it alone is too large. The first one stays unless the bound
+    can only be kept without it: going before it takes a new run.
     """
     left = sorted(kept, key=lambda checkpoint: (checkpoint.at, not checkpoint.automatic))
     drops: list[Drop] = []

@@ -1,7 +1,7 @@
-"""What the records leave open: calls that are under way, and receives that are not complete.
+"""Calls that are under way and receives that are not complete: the records leave them open.
 
 A rank's call is recorded when it returns. When all ranks stand, each may be inside one call that is
-not on record, and others may have what came from it.
+not on record, and others may already have its messages.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ def open_until(matching: Matching, rank: int) -> int:
 def unanswered(
     matching: Matching, absent: int, *, many: bool = False
 ) -> Iterator[tuple[int, int, bool]]:
-    """Completions of which a rank's part is not on record: waiter, tick, certainly its call.
+    """Completions that need a call of `absent` that is not on record: waiter, tick, and whether
+    they certainly need it.
 
-    many: more of its calls are not on record than the one that it is in.
+    many: more calls than the one that it is in are missing on record.
 
     A call is recorded when it returns, so the call that a rank is in may be what others have
-    already received, or what received from them, or the collective that they have left. Sends
-    may also have gone to a wild receive of which it is not recorded what it got.
+    already received, or what received from them, or the collective that they have left. Sends may
+    also have gone to a wild receive whose message is not recorded.
     """
     if absent in matching.ranks and matching.ranks[absent].blind:
         return
@@ -66,7 +67,7 @@ def unanswered(
 
 
 def received_unsent(matching: Matching, sender: int) -> Iterator[tuple[int, int]]:
-    """Receivers, and their receives, that got messages of which there is no send on record."""
+    """Receivers, and their receives, that got messages without a send on record."""
     if matching.ranks[sender].blind:
         return
     for source, receiver, row in matching.unmatched_receives():

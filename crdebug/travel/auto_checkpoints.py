@@ -1,4 +1,4 @@
-"""Checkpoints that crdebug takes of itself while a job runs: how often, and which of them stay."""
+"""Checkpoints that crdebug takes by itself while a job runs: how often, and which of them stay."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from crdebug.travel.restore_points import Base
 from crdebug.travel.seek import Traveller
 
 EVERY = 10.0  # seconds of run between two of them, if the user does not choose
-LONG = 60.0  # seconds of run without one that are told
+LONG = 60.0  # seconds of run without one, after which the user hears of it
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """How much of a disk may be taken: so many bytes, or if that is 0, a part of what would be
-    free without them."""
+    """How much of a disk they may take: this many bytes or, if that is 0, a part of the space that
+    would be free without them."""
 
     size: int = 0
     part: float = 0.1
@@ -43,7 +43,7 @@ class Automatic:
         self._job = job
         self._traveller = traveller
         self._tell = tell
-        self._too_small: Bound | None = None  # of which that was told
+        self._too_small: Bound | None = None  # for which the user heard of it
         self._since: float | None = None  # seconds of run, when one was put off and none came yet
         self._told = ""  # the last trouble; the same one again is no news
 
@@ -60,8 +60,8 @@ class Automatic:
         return taken
 
     async def take_if_useful(self) -> None:
-        """The same while the user lets the job run: what goes wrong is told, and hinders nothing;
-        a second one of the same place is not taken."""
+        """The same while the user lets the job run: a problem is reported, and hinders nothing; no
+        second one is taken of the same place."""
         try:
             cut = self._traveller.recorded.cut()
             if self._traveller.recorded.in_epochs:
@@ -76,7 +76,7 @@ class Automatic:
             self._say(f"no automatic checkpoint was taken: {error}")
 
     def _put_off(self, cut: Cut) -> None:
-        """There is none at a cut, where ranks are inside epochs of one-sided communication."""
+        """None is taken at this cut: ranks are inside epochs of one-sided communication."""
         now = self.elapsed.at(cut)
         if self._since is None:
             self._since = now
@@ -102,7 +102,7 @@ class Automatic:
         bases = sorted(self._checkpoints(), key=lambda base: sum(base.cut))
         own = {base.number for base in bases if base.history}
         elsewhere = sum(size for number, size in sizes.items() if number not in own)
-        # The first one is where history, or its branch, begins: it stays, whatever it takes.
+        # History, or its branch, begins with the first one: it stays, whatever its size.
         first = sizes.get(bases[0].number, 0) if bases and bases[0].history else 0
         kept = [
             Kept(

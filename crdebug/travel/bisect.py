@@ -19,8 +19,8 @@ from crdebug.travel.seek import Traveller
 @dataclass(frozen=True, slots=True)
 class First:
     """What a search found. tick: after how many MPI calls of the focused rank it holds first; None
-    if it never does. at_start: it holds where the branch begins. note: what limits the answer, or
-    ""."""
+    if it never does. at_start: it holds where the branch begins. note: what the user should know of
+    it, or ""."""
 
     tick: int | None
     probes: int
@@ -29,7 +29,7 @@ class First:
 
 
 async def holds(group: TargetGroup, predicate: Predicate) -> bool | None:
-    """Whether a predicate holds where the ranks stand; None where it cannot be evaluated."""
+    """Does a predicate hold where the ranks stand? None if it cannot be evaluated there."""
     answers = {}
     for expression in predicate.expressions:
         told = await group.evaluate(predicate.ranks, expression)
@@ -46,8 +46,8 @@ async def bisect(
     focus: int,
     tell: Callable[[Event], None],
 ) -> First:
-    """The first tick of the focused rank after which a predicate holds: on this branch or, where it
-    holds as that begins, on the one that it left. Leaves the job there. Raises BadInput when
+    """The first tick of the focused rank after which a predicate holds: on this branch or, if it
+    holds where that begins, on the one that it left. Leaves the job there. Raises BadInput when
     nothing can be asked."""
     found, position = await _on_branch(traveller, predicate, focus, tell), traveller.position
     while found.at_start and (start := position.branch_start[focus].tick):

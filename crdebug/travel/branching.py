@@ -1,8 +1,8 @@
 """Branches of a session's history: leaving one when the past is changed, and changing over.
 
-A branch begins at a cut with a checkpoint of its own: what the user changed there is in no log, so
-no state from before leads beyond it. The logs of the branch that the job is on are in the run
-directory of its incarnation; those of the others are kept in the job's directory.
+A branch begins at a cut with a checkpoint of its own: no log has the user's change, so no state
+from before leads beyond it. The logs of the branch that the job is on are in the run directory of
+its incarnation; those of the others are kept in the job's directory.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _TREE = "tree.json"
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """An expression's values at the end of a branch. tick: of each rank, what it has completed."""
+    """An expression's values at the end of a branch. cut: where the branch ends."""
 
     branch: str
     cut: Cut
@@ -72,7 +72,7 @@ class Branching:
     # ---- noticing ---------------------------------------------------------------------------
 
     async def typed(self, line: str, answers: Answers[str]) -> None:
-        """A line was given to ranks' GDBs, which answered."""
+        """The user typed a line for ranks' GDBs, and they answered."""
         missing = all("No symbol" in str(error) for error in answers.errors.values())
         if not changes_state(line) or (missing and not answers.values):
             return
@@ -81,7 +81,7 @@ class Branching:
             self._traveller.position.changed_by_user(line)
 
     async def _arrays(self, names: Iterable[str], ranks: RankSet) -> set[str]:
-        """Those of the names that are arrays of Fortran's on all of these ranks."""
+        """The names that are arrays of Fortran on all of these ranks."""
         found = set()
         for name in names if ranks else ():
             told = await self._job.group.console(ranks, f"whatis {name}")
@@ -109,7 +109,7 @@ class Branching:
             await self.begin(note=change)
 
     def arrived(self, cut: Cut) -> None:
-        """The user's own run has ended, of a job that is recorded."""
+        """The user's own run of a recorded job has ended."""
         self._update(self.branches.reached(cut))
 
     @property
@@ -119,8 +119,8 @@ class Branching:
     # ---- beginning --------------------------------------------------------------------------
 
     async def begin(self, name: str = "", note: str = "") -> str:
-        """The job's future is a new branch; what was recorded stays as the old one. Returns its
-        name. Raises BadInput when there is one of that name, StoreError."""
+        """Begin a new branch here; the recorded future stays with the old one. Returns the branch's
+        name. Raises BadInput if the name is taken, StoreError."""
         traveller, recorded, old = self._traveller, self._traveller.recorded, self.current
         cut, tails = recorded.cut(), recorded.tails()
         branches = self.branches.reached(cut).add(cut, datetime.now(), name=name, note=note)
@@ -154,7 +154,7 @@ class Branching:
     # ---- changing over ----------------------------------------------------------------------
 
     async def switch(self, name: str) -> None:
-        """Go to the end of another branch. Raises BadInput when there is none of that name."""
+        """Go to the end of another branch. Raises BadInput if there is none of that name."""
         self.branches.get(name)
         if name == self.current:
             raise BadInput(f"the job is on branch '{name}' already", hint="'info branches'")
@@ -179,8 +179,8 @@ class Branching:
         return True
 
     async def make_way(self, cut: Cut) -> None:
-        """Before the job is taken to a cut: where that is before the branch's beginning, to the
-        branch that it left."""
+        """Before the job goes to a cut that is before the branch begins: change to the branch that
+        it left."""
         while not self._traveller.position.is_on_branch(cut):
             parent = self.branches.get(self.current).parent
             assert parent is not None
@@ -209,13 +209,13 @@ class Branching:
         return [base for base in self._traveller.checkpoints() if base.branch == name]
 
     async def restart(self, manifest: Manifest, store: CheckpointStore | None = None) -> None:
-        """See AttendedJob.restart; with the logs of the checkpoint's branch in place."""
+        """See AttendedJob.restart; the logs of the checkpoint's branch are put in place."""
         old = self.current
         async with self._logs_of(manifest):
             await self._job.restart(manifest, store)
         self._traveller.position.change_is_over()
         self._update(self.branches.switch(self.current))
-        if self.current != old:  # else what was read of the record is still what it says
+        if self.current != old:  # else the record that was read is still the job's
             self._came_to()
 
     async def make_whole(self) -> str:
@@ -244,7 +244,7 @@ class Branching:
         try:
             yield
         finally:
-            if self.current == old:  # it has not come to be
+            if self.current == old:  # the restart has failed
                 branch_files.replace(run, kept, self._logs(name))
 
     # ---- comparing --------------------------------------------------------------------------
@@ -296,7 +296,8 @@ class Branching:
     # ---- the tree ---------------------------------------------------------------------------
 
     def _logs(self, name: str) -> Path:
-        """Where those of a branch are kept, as in a run directory, while the job is on another."""
+        """Where the logs of a branch are kept while the job is on another one, as in a run
+        directory."""
         return self._job.directory.branches / name
 
     def _load(self) -> Branches:
@@ -313,7 +314,7 @@ class Branching:
         if branches == self.branches:
             return
         self.branches = branches
-        if len(branches.known) > 1:  # else there is nothing to be known
+        if len(branches.known) > 1:  # else there is nothing to remember
             home = self._job.directory.branches
             home.mkdir(mode=0o700, exist_ok=True)
             unfinished = home / f".{_TREE}"

@@ -53,8 +53,8 @@ async def functions(group: TargetGroup, rank: int) -> list[str]:
 
 
 async def show_callers(group: TargetGroup, ranks: RankSet, layer: str) -> None:
-    """Have the ranks that are held inside an MPI call show the frame that called it: what a user
-    asks them is about the program, not about the call's inside."""
+    """In ranks that are held inside an MPI call, select the frame that called it: users ask about
+    their program, not about the inside of the call."""
 
     async def one(target: Target) -> None:
         deadline = Deadline(group.settings.command)
@@ -76,7 +76,7 @@ async def leave_call(group: TargetGroup, rank: int, layer: str) -> None:
     async with quiet(group):
         stop = await group.finish(RankSet.of([rank]), level - 1)
     cause = stop.cause[0]
-    # GDB says "finished" only of functions that it knows something of.
+    # GDB says "finished" only for functions that it knows something about.
     if cause.reason not in (StopReason.FINISH, StopReason.OTHER) or await caller_level(
         group, rank, layer
     ):
@@ -98,7 +98,7 @@ async def leave_hold(job: AttendedJob, clock: RankClock) -> None:
 
 
 async def _elsewhere_in_the_hold(group: TargetGroup, rank: int) -> None:
-    """There are instructions in libraries at which GDB cannot read the stack."""
+    """Run on for a moment: at some instructions in libraries GDB cannot read the stack."""
     async with quiet(group):
         run = asyncio.create_task(group.resume(RankSet.of([rank])))
         begun = Deadline(group.settings.command)
@@ -126,5 +126,5 @@ class Sites:
         return {site: self._known[rank, site] for site in sites if (rank, site) in self._known}
 
     def known(self, rank: int) -> dict[int, Location]:
-        """What was asked of the rank before."""
+        """The places that were found for the rank before."""
         return {site: place for (asked, site), place in self._known.items() if asked == rank}

@@ -15,7 +15,7 @@ class Checkpoints:
         self._known: dict[tuple[bool, int], Base | None] = {}
 
     def all(self) -> list[Base]:
-        """Of all branches; of jobs that are not recorded none."""
+        """Those of all branches; none of jobs that are not recorded."""
         numbers = [(True, number) for number in self._directory.history.numbers()]
         numbers += [(False, number) for number in self._directory.store.numbers()]
         for key in numbers:

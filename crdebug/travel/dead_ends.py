@@ -1,4 +1,4 @@
-"""Where ranks ended or crashed: from there no rank comes to its next MPI call."""
+"""Where ranks ended or crashed: they never come to their next MPI call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class DeadEnds:
         self._at: dict[int, Instant] = {}
 
     def note(self, group: TargetGroup, cut: Cut) -> None:
-        """The ranks have come to these places by the user's own run."""
+        """The user's own run has brought the ranks to these places."""
         for rank in group.ranks:
             stop, now = group[rank].last_stop, cut[rank]
             if stop is not None and (stop.reason in _ENDS or stop.detail in DEADLY):

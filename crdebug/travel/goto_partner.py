@@ -1,4 +1,4 @@
-"""From one end of a message to the other, and what is on its way."""
+"""From one end of a message to the other, and messages on their way."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SENDS = _BOTH | {Kind.SEND, Kind.POST_SEND, Kind.READY}
 
 @dataclass(frozen=True, slots=True)
 class Partner:
-    """The other end: a rank's call. text: what came from where, for people."""
+    """The other end: a rank's call. text: for people, what came from where."""
 
     rank: int
     tick: int
@@ -44,7 +44,7 @@ class Partner:
 
 @dataclass(frozen=True, slots=True)
 class OnTheWay:
-    """What is between the ranks at a cut, with the lines of the calls."""
+    """Messages and receives between the ranks at a cut, with the lines of the calls."""
 
     sent: tuple[tuple[Message, Location | None], ...]
     awaited: tuple[tuple[Pending, Location | None], ...]
@@ -58,16 +58,16 @@ class Partners:
         self._sites = Sites(recorded.job.group)
 
     def sender(self, focus: int) -> Partner:
-        """Who sent what the rank received last, at or before its place; of a collective, who came
-        to it last. Raises BadInput when there is nothing of the kind."""
+        """The sender of the message that the rank received last, at or before its place; for a
+        collective, the rank that came to it last. Raises BadInput if there is none."""
         return self._partner(focus, _RECEIVES, received_by, self._as_received)
 
     def receiver(self, focus: int) -> Partner:
-        """Who received what the rank sent last, at or before its place."""
+        """The receiver of the message that the rank sent last, at or before its place."""
         return self._partner(focus, _SENDS, sent_by, self._as_sent)
 
     def name(self, rank: int, tick: int) -> str:
-        """Of a rank's call."""
+        """The name of a rank's call."""
         call = self._call(rank, tick)
         return call.told if call is not None else "an MPI call"
 
@@ -78,13 +78,13 @@ class Partners:
         return f"{at}, tick {tick}"
 
     async def source(self, rank: int, tick: int) -> str:
-        """Where what was written inside a rank's call came from, as words to follow; "" where that
-        is not on record."""
+        """The origin of the data that was written inside a rank's call, as words to follow; "" if
+        that is not on record."""
         call = self._call(rank, tick)
         if call is None:
             return ""
         matching = self._recorded.matching()
-        # Receives that are open complete inside any call.
+        # Open receives complete inside any call.
         inside, ranks = Instant.within(tick), self._recorded.job.group.ranks
         cut = tuple(inside if each == rank else BEGINNING for each in ranks)
         came = {(each.sender, each.sent) for each in self._messages(call)}
@@ -159,7 +159,8 @@ class Partners:
         return Partner(message.receiver, tick, _text(message))
 
     def _last_arriver(self, call: Call, *, receives: bool) -> Partner | None:
-        """None if nothing came to the rank by it. Raises BadInput if it is not known who it was."""
+        """The rank that was last to come to a collective; None if that brought the rank nothing.
+        Raises BadInput if it is not known."""
         matching = self._recorded.matching()
         instance = collective_of(matching, call)
         if instance is None:

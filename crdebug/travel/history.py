@@ -46,8 +46,8 @@ class Moment:
     """A place in the history of the job, seen from one rank.
 
     cut: where every rank is.  focus: the rank whose place is exact.
-    recorded: how many MPI calls of it have been recorded.  note: what else is to be said of it.
-    branch: of the history.
+    recorded: how many of its MPI calls have been recorded. note: what else the user should know of
+    it. branch: of the history.
     """
 
     focus: int
@@ -110,7 +110,7 @@ class History:
 
     @contextlib.contextmanager
     def forward(self) -> Iterator[None]:
-        """Around every run that the user asks for. Tell `stopped` how it ended."""
+        """Around every run that the user asks for. Call `stopped` with its end."""
         self.traveller.release()
         before, start = self._place(), time.monotonic()
         beside = None
@@ -137,14 +137,15 @@ class History:
         self._last = stop.cause[0].rank if stop.cause else self._last
 
     def brings_others(self, ranks: RankSet) -> bool:
-        """Is this one rank in its past? The others come along with it, see `alongside`."""
+        """Is this a single rank that is in its past? The others come along with it, see
+        `alongside`."""
         past, furthest = len(ranks) == 1 and self.in_the_past, self.traveller.position.furthest
         return past and self.traveller.recorded.cut()[ranks.first] < furthest[ranks.first]
 
     async def alongside(
         self, ranks: RankSet, go: Callable[[Target], Awaitable[None]]
     ) -> GroupStopped:
-        """Have that one rank go; the others come along."""
+        """Let that rank go; the others come along."""
         return await self.traveller.alongside(ranks.first, go)
 
     async def _read_on(self) -> None:
@@ -156,7 +157,7 @@ class History:
                 self._tell_unrecorded()
 
     def _tell_unrecorded(self) -> None:
-        """Of ranks whose record has ended: at once, for it matters only when somebody goes back."""
+        """Report ranks whose record has ended, now: users would only notice when they go back."""
         before, self._unrecorded = self._unrecorded, self.traveller.recorded.unrecorded()
         new = [rank for rank in self._unrecorded if rank not in before]
         for why in dict.fromkeys(self._unrecorded[rank] for rank in new):
@@ -171,7 +172,7 @@ class History:
             )
 
     async def _guard(self) -> None:
-        """Stop a job that runs in the past when it leaves what is recorded: who diverges is held,
+        """Stop a job that runs in the past if it leaves its record: a rank that diverges is held,
         and the others would wait for it."""
         clocks = self.traveller.recorded.clocks()
         with contextlib.suppress(ProcessLookupError, DeadlineExpired):
@@ -184,17 +185,18 @@ class History:
         return self.traveller.recorded.cut() if self.recorded else ()
 
     def focus(self, ranks: RankSet) -> int:
-        """The rank that going back is about: of those addressed, the one that stopped last."""
+        """The rank to take back: the addressed one that stopped last."""
         return self._last if self._last in ranks else ranks.first
 
     async def typed(self, line: str, answers: Answers[str]) -> None:
-        """A line was given to ranks' GDBs, which answered: it may have changed the state."""
+        """The user typed a line for ranks' GDBs, which answered. It may have changed the state."""
         await self.branching.typed(line, answers)
         if self.traveller.position.change:
             self._reverse.forget()
 
     async def begin_run(self) -> float:
-        """Before the job runs: have something to come back to. Returns the interval from then."""
+        """Before the job runs: ensure that there is a checkpoint to come back to. Returns the
+        seconds until the next interlude."""
         async with self._busy:
             await self.branching.before_running()
         if not (self.recorded and self.every and self._job.alive):
@@ -204,9 +206,9 @@ class History:
         return self._pauses.begin(self.every)
 
     async def interlude(self, since: float) -> float:
-        """Now and then while the job runs under the debugger, which has stopped it for this.
-        since: it stands for that since then, or was interrupted, of time.monotonic(). Returns the
-        interval until the next."""
+        """Now and then while the job runs under the debugger, which has stopped it for this. since:
+        when it was interrupted, or began to stand for this, by time.monotonic(). Returns the
+        seconds until the next one."""
         due = await self._pauses.stopped(since, self.every)
         if due.checkpoint:
             await self.take()
@@ -235,7 +237,7 @@ class History:
             )
 
     async def take(self) -> None:
-        """An automatic checkpoint of the job, which stands; if that cannot be, it is told."""
+        """Take an automatic checkpoint of the job, which stands, or report why there is none."""
         async with self._busy:
             begun = time.monotonic()
             self._job.begin()
@@ -248,7 +250,7 @@ class History:
     @contextlib.asynccontextmanager
     async def _going(self) -> AsyncIterator[None]:
         """Around every way to another place. Raises Refused while ranks run. An interrupt ends it
-        at the next of its parts, and the error tells where the job is then."""
+        after the present part, and the error says where the job is then."""
         async with self._busy:
             if running := self._job.group.running:
                 raise Refused(
@@ -317,10 +319,10 @@ class History:
             return self.now(mark.focus, arrival.text)
 
     async def last(self, expression: str, focus: int) -> Moment:
-        """Back to where what an expression stands for in the rank's memory was last changed; of a
-        rank that has ended, before its end.
+        """Back to where the memory of an expression in this rank was last changed; if the rank has
+        ended, before its end.
 
-        Raises GdbError for what is no place in memory.
+        Raises GdbError for an expression that is no place in memory.
         """
         async with self._going():
             ended = await self._after_last_call_if_ended(focus)
@@ -343,14 +345,14 @@ class History:
             return self.now(focus, f"on branch {name}")
 
     async def compare(self, expression: str, names: tuple[str, ...]) -> tuple[Compared, ...]:
-        """An expression's values at the ends of branches."""
+        """The values of an expression at the ends of branches."""
         async with self._going():
             return await self.branching.compare(expression, names)
 
     async def goto_tick(self, focus: int, tick: int) -> Moment:
         """To where the rank's MPI call of that number has just returned.
 
-        Raises BadInput when the rank never got there.
+        Raises BadInput if the rank never got there.
         """
         async with self._going():
             if tick < 1:
@@ -403,11 +405,12 @@ class History:
             return self.now(focus, arrival.text)
 
     async def goto_sender(self, focus: int) -> Moment:
-        """To the send of what the rank received last, at or before its place."""
+        """To the send of the message that the rank received last, at or before its place."""
         return await self._goto_partner(self.partners.sender(focus))
 
     async def goto_receiver(self, focus: int) -> Moment:
-        """To where another rank received what this one sent last, at or before its place."""
+        """To where another rank received the message that this one sent last, at or before its
+        place."""
         return await self._goto_partner(self.partners.receiver(focus))
 
     async def _goto_partner(self, partner: Partner) -> Moment:
@@ -459,13 +462,13 @@ class History:
 
 
 def past(history: History | None) -> History:
-    """Of a job that crdebug started, which has one."""
+    """The history of a job that crdebug started: such a job has one."""
     assert history is not None
     return history
 
 
 async def heard(history: History | None, line: str, answers: Answers[str]) -> Answers[str]:
-    """The answers to a line that was typed for GDB; a history, if there is one, has taken note."""
+    """The answers to a line that was typed for GDB. The history, if any, takes note of it."""
     if history is not None:
         await history.typed(line, answers)
     return answers

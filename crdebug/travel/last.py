@@ -1,8 +1,8 @@
-"""`last`: back to where the memory that an expression stands for was last changed.
+"""`last`: back to where the memory of an expression was last changed.
 
-A watchpoint sees what the rank's own instructions write. What the kernel writes for it (a large
-message, read(2)) and what other processes write it does not. So the layer compares the bytes where
-each MPI call begins and ends (native/recorder/pmpi.c, compare_bytes).
+A watchpoint sees writes by the rank's own instructions, but not those of the kernel for it (a large
+message, read(2)), nor those of other processes. So the layer compares the bytes where each MPI call
+begins and ends (native/recorder/pmpi.c, compare_bytes).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class _Parts:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """now: where the rank is at it.  seen: by the watchpoint.  by: of another rank that has done
-    it, its number and instant."""
+    """now: where the rank is at it.  seen: by the watchpoint.  by: if another rank has done it, its
+    number and instant."""
 
     now: Instant
     seen: bool = True
@@ -49,7 +49,7 @@ class _Change:
 
 
 class Last:
-    """Finds it, with what goes back to stops; and stands there."""
+    """Finds it by going back to stops, and leaves the job there."""
 
     def __init__(
         self, traveller: Traveller, reverse: Reverse, stops: Stops, partners: Partners
@@ -64,7 +64,7 @@ class Last:
         rank has ended, and stands after its last MPI call now. Raises GdbError for an expression
         that is no place in memory, Refused."""
         parts = self._parts
-        # Whoever asks once more where a call was the answer means what was before it.
+        # To ask once more where a call was the answer is to ask for the change before it.
         told = self._inside == self._place(focus)
         async with Watched(parts.traveller, parts.reverse, focus, expression) as watched:
             search = _Search(parts, focus, expression, watched)
@@ -107,14 +107,14 @@ class _Search:
         self.left_out = Arrival()
 
     async def run(self, told: bool, ended: bool = False) -> str:
-        """What is to be said of the place. told: the call in which the rank stands was named.
+        """A note on the place. told: the last answer has named the call in which the rank stands.
         ended: see `Last.back`. Raises StartOfHistory; the job then stands where history begins."""
         now = self._traveller.recorded.cut()[self._focus]
         here = self._watched.value()
         end = await self._end_here()
         if now.inside and not told and here != self._watched.value():
             return await self._in_call(self._focus, now)
-        own = True  # what has brought the rank here may be its last change, which does not count
+        own = True  # the instruction before this place may be its last change, which does not count
         if ended and (exit_ := await self._exit(now)) is not None:
             end, own = exit_, False
         while (note := await self._in_piece(end, own)) is None:
@@ -130,8 +130,8 @@ class _Search:
         return note
 
     async def _end_here(self) -> End:
-        """Where the rank stands, or if that is inside a call, where it has entered it; with an
-        origin from which that is gone to."""
+        """Where the rank stands or, if that is inside a call, where it has entered it; an origin
+        leads there."""
         syscall = syscall_of(self._traveller.job.group[self._focus].last_stop)
         inside = self._traveller.recorded.cut()[self._focus].inside
         here = await self._reverse.here(self._focus)
@@ -143,7 +143,7 @@ class _Search:
         return end
 
     async def _exit(self, now: Instant) -> End | None:
-        """Where the rank has ended, if it needed no other for that."""
+        """Where the rank has ended, if it needed no other rank to get there."""
         if self._partners.name(self._focus, now.tick) != "MPI_Finalize":
             self.left_out = Arrival(
                 (f"what rank {self._focus} did after its last MPI call was not looked at",)
@@ -163,7 +163,7 @@ class _Search:
             await self._watched.find()
             end = await self._to_end(self._focus, piece)
             if self._watched.lies.address == before:
-                return end  # as in the incarnation before, and so it will be in this one
+                return end  # as in the incarnation before: it will stay the same in this one
         self.unsure = True
         return end
 
@@ -197,8 +197,8 @@ class _Search:
         )
 
     async def _shared_as_at(self, rank: int, piece: Instant) -> Callable[[], None]:
-        """What is shared with other ranks no rank's origin takes back: returns what makes it as it
-        is where a piece of a rank's history begins."""
+        """No rank's origin takes back memory that is shared with other ranks: returns a function
+        that sets it as it is where this piece of a rank's history begins."""
         if not self._watched.lies.elsewhere or not piece.tick:
             return lambda: None
         traveller = self._traveller
@@ -215,7 +215,7 @@ class _Search:
         return lambda: self._watched.write(before)
 
     async def _by_another(self, piece: Instant) -> str:
-        """The rank's own code changes nothing in this piece of history: to its end."""
+        """The rank's own code does not change it in this piece of history: go to its end."""
         await self._to_end(self._focus, piece)
         return (
             f"{self._expression} has been changed between ticks {piece.tick} and {piece.tick + 1}, "
@@ -237,7 +237,7 @@ class _Search:
         return f"{self._expression} has been changed inside {name}{of}{where}{by}"
 
     async def _by_rank(self, rank: int, now: Instant) -> str:
-        """To where another rank, which has this memory too, has changed it."""
+        """To where another rank that has this memory has changed it."""
         if now.inside:
             return await self._in_call(rank, now)
         self.rank = rank
@@ -283,7 +283,7 @@ class _Search:
                 found = await self._unsure(base, cut)
             if found is not None:
                 return found
-            # Not the base's own cut: the rank may be in a call there that others are to end.
+            # Not the base's own cut: the rank may be in a call there that others must end.
             until = base.cut[self._focus]
             cut = traveller.cut_for(self._focus, until)
         await self._stops.to_start()
@@ -296,8 +296,9 @@ class _Search:
         return None
 
     async def _keep_first(self, base: Base, cut: Cut, until: Instant) -> bool:
-        """Is there a snapshot of the incarnation that a checkpoint was brought back as, to search
-        from? Of one from before MPI_Init that is the first that can be kept behind it."""
+        """Is there a snapshot of this incarnation, which a checkpoint was brought back as, to
+        search from? For a checkpoint from before MPI_Init, that is the first one that can be kept
+        after it."""
         traveller = self._traveller
         if not all(base.cut):
             first = traveller.cut_for(self._focus, _INIT_DONE)
@@ -310,7 +311,7 @@ class _Search:
         return any(each.cut[self._focus] < until for each in near)
 
     async def _unsure(self, base: Base, cut: Cut) -> _Change | None:
-        """From a checkpoint, which was brought back: what was found counts if the memory then lies
+        """Search from a checkpoint that was brought back: the result counts if the memory then lies
         where it was looked for."""
         for again in range(_TRIES):
             if again:
@@ -325,7 +326,7 @@ class _Search:
 
 
 def _latest(hits: Sequence[Hit], changed: Instant | None) -> _Change | None:
-    """Of the watchpoint's hits and what the layer has seen."""
+    """The latest of the watchpoint's hits and the change that the layer has seen."""
     if hits and (changed is None or hits[-1].now >= changed):
         return _Change(hits[-1].now, by=hits[-1].by)
     return None if changed is None else _Change(changed, seen=False)

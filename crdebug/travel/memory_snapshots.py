@@ -1,9 +1,9 @@
-"""Snapshots of the job in memory: the near ones of the states that can be brought back.
+"""Snapshots of the job in memory: states nearby that can be brought back.
 
-What the ranks write between a snapshot and its being put back is written again as they run on; so
-the job's own output is taken back to the length that it had. It has come through the launcher,
-which is not put back: a snapshot is taken only when nothing is on its way through it, nor in a
-rank's standard input; so what the ranks have read since is what was sent since.
+When a snapshot is put back, the ranks write their later output again as they run on, so the job's
+output is cut to its length at the snapshot. Output comes through the launcher, which is not put
+back: a snapshot is taken only while nothing is on its way through the launcher, or in a rank's
+standard input. So the ranks cannot have read anything since then but what was sent since then.
 """
 
 from __future__ import annotations
@@ -48,9 +48,8 @@ class _Kept:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One of them, as it is shown. age: in seconds of run; below 0, it lies ahead.  alone: bytes
-    that only it holds; None while that cannot be asked.  copied: it is no frozen clone of the
-    ranks."""
+    """A snapshot, for the user. age: in seconds of run; below 0, it lies ahead. alone: bytes that
+    only it holds; None while that cannot be asked. copied: it is no frozen clone of the ranks."""
 
     cut: Cut
     age: float
@@ -60,11 +59,11 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Stock:
-    """All of them, and what they cost. kept: the oldest first.  held, bound: what all hold, and may
-    hold, in bytes; bound 0: not known yet.  why_not: the last one could not be taken, or "".
+    """All snapshots, and their cost. kept: the oldest first. held, bound: the bytes that all hold,
+    and may hold; bound 0: not known yet. why_not: the last one could not be taken, or "".
 
-    run: in seconds.  budget, snapshots, checkpoints: what stops may cost, and what was spent on
-    each kind, as parts of the run.  interval: seconds of run between two snapshots now.
+    run: in seconds.  budget, snapshots, checkpoints: the cost that stops may have, and the cost of
+    each kind so far, as parts of the run. interval: seconds of run between two snapshots now.
     """
 
     kept: tuple[Snapshot, ...]
@@ -83,8 +82,8 @@ class Near:
     tell: gets what the user should know of them.
 
     elapsed: how long the job had run, by place.  changed: bytes of the rank that had changed most
-    from one snapshot to the last one.  bound: what all of them may hold, in bytes, when one was to
-    be taken last.
+    from one snapshot to the last one.  bound: the bytes that all of them may hold, as of the last
+    attempt to take one.
     """
 
     def __init__(
@@ -116,11 +115,11 @@ class Near:
         return any(base.kept == name for base in self.bases())
 
     def before_here(self) -> list[Base]:
-        """Those from which the job has come to where it is by going forward, the last one first."""
+        """The snapshots from which the job has come here by going forward, the last one first."""
         return self._on(self._way)
 
     def before(self, name: str) -> list[Base]:
-        """The same, of a snapshot's place; without that snapshot."""
+        """The same for the place of a snapshot, without that snapshot."""
         return next((self._on(each.way) for each in self._kept if each.base.kept == name), [])
 
     def _on(self, way: tuple[str, ...]) -> list[Base]:
@@ -129,12 +128,12 @@ class Near:
         return [known[name] for name in reversed(way) if name in known]
 
     def came_from(self, name: str) -> None:
-        """A rank was taken back to a snapshot, and went on from there: by other means than ours."""
+        """A rank was taken back to a snapshot by other means, and went on from there."""
         ways = (each.way for each in self._kept if each.base.kept == name)
         self._way = next(((*way, name) for way in ways), ())
 
     async def keep(self, cut: Cut, *, further: bool = False) -> Base | None:
-        """Keep the stopped job as it is; None if that cannot be, for the reason `why_not`.
+        """Keep the stopped job as it is; None if that is impossible, for the reason `why_not`.
 
         further: it may have gone on since a snapshot at the same clocks, between two MPI calls.
         """
@@ -175,7 +174,7 @@ class Near:
         return base
 
     async def look(self, cut: Cut) -> tuple[Snapshot, ...]:
-        """Those of the job as it is, the oldest first. cut: where it is now."""
+        """The snapshots of the present incarnation, the oldest first. cut: where the job is now."""
         alone: dict[str, int] = {}
         with contextlib.suppress(CrdebugError):  # ranks run, or have ended
             alone = await self._snapshots.sizes(self._deadline())
@@ -188,11 +187,12 @@ class Near:
 
     @property
     def held(self) -> int:
-        """What all of them hold, in bytes, as far as it is known."""
+        """The bytes that all of them hold, as far as it is known."""
         return self._holdings.bytes
 
     async def _make_room(self, now: float) -> None:
-        """For another one. now: seconds of run. Raises Refused when there is too little memory."""
+        """Make room for another one. now: seconds of run. Raises Refused if there is too little
+        memory."""
         holdings = self._holdings
         try:
             whole = sum(proc.own_memory(hold.pid) for hold in self._job.holds)
@@ -209,7 +209,7 @@ class Near:
         for name in plan.drop:
             gone = next(each for each in self._kept if each.base.kept == name)
             await self._forget(gone, alone.get(name, 0))
-            alone = {}  # of those beside it that is another number now
+            alone = {}  # for the others these numbers have changed now
         may = f"snapshots may take {bytes_text(plan.bound)}, a quarter of the memory that is free"
         if not plan.fits:
             problem = f"{may}, and the next one may come to {bytes_text(plan.next)}"
@@ -225,7 +225,7 @@ class Near:
             self._tell(JobSays(text))
 
     async def put_back(self, base: Base) -> None:
-        """Raises Refused when the processes are not what they were, apart from their memory."""
+        """Raises Refused if the processes have changed in more than their memory."""
         kept = next((each for each in self._kept if each.base == base), None)
         if kept is None:
             raise Refused("that snapshot was given up")
@@ -244,21 +244,21 @@ class Near:
 
     @contextlib.asynccontextmanager
     async def _half_back(self, kept: _Kept) -> AsyncIterator[None]:
-        """Around the time in which ranks, or the output, are not what they were together."""
+        """Around the time in which the ranks and the output are not all of one moment."""
         half_back.begin(self._job.run_directory)
         yield
         await self._job.rewind_output(kept.output)
         half_back.done(self._job.run_directory)
 
     def _require_leaders(self) -> None:
-        """Raises Refused when a rank's main thread has ended: the memory is read and written by it,
-        and nothing but a checkpoint brings it back."""
+        """Raises Refused if a rank's main thread has ended: it serves to read and write the memory,
+        and only a checkpoint brings it back."""
         gone = RankSet.of(hold.rank for hold in self._job.holds if leader_has_ended(hold.pid))
         if gone:
             raise Refused("its main thread has ended (pthread_exit)", ranks=gone)
 
     async def _forget_others(self) -> None:
-        """Those of processes that are gone."""
+        """Forget snapshots of processes that are gone."""
         incarnation = self._job.record.incarnation
         for kept in list(self._kept):
             if kept.base.incarnation != incarnation or not self._snapshots.has(kept.base.kept):
@@ -271,7 +271,7 @@ class Near:
         await self._snapshots.forget(kept.base.kept, self._deadline())
 
     async def drained(self) -> None:
-        """Until the launcher has nothing to do: what the ranks have written is where it belongs."""
+        """Wait until the launcher is idle: the ranks' output is where it belongs."""
         ranks = {hold.pid for hold in self._job.holds}
         others = [pid for pid in process_tree.of_job(self._job.record.pid) if pid not in ranks]
 

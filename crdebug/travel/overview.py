@@ -23,8 +23,9 @@ class Overview:
     """A job's history in numbers.
 
     here: where the ranks stand; ends: where their records end.  focus: the rank that it is seen
-    from.  before: the nearest of the checkpoints that are not after `here`; earliest: of all that
-    one can go back to, the one that begins history.  keeps: will there be automatic checkpoints?
+    from.  before: the nearest of the checkpoints that are not after `here`; earliest: the one with
+    which history begins, of all that one can go back to. keeps: will there be automatic
+    checkpoints?
     branches: of history.  logs: the ranks' calls.
     """
 
@@ -42,7 +43,7 @@ class Overview:
 
 
 class Survey:
-    """Collects it. The job stands, or has ended."""
+    """Collects overviews. The job stands, or has ended."""
 
     def __init__(self, traveller: Traveller) -> None:
         self._traveller = traveller
@@ -75,7 +76,7 @@ class Survey:
         )
 
     async def picture(self, overview: Overview) -> tuple[Picture, Site]:
-        """The same with all calls and messages, and where in the source the calls are."""
+        """The overview with all calls and messages, and the lines of the calls."""
         logs = overview.logs
         sites = {rank: log.sites for rank, log in self._traveller.recorded.logs().items()}
         lines = {rank: await self._lines(rank, sites.get(rank, ())) for rank in logs}
@@ -104,7 +105,7 @@ class Survey:
         save(page(picture, site), path)
 
     async def _lines(self, rank: int, sites: Sequence[int]) -> dict[int, str]:
-        """By site. Of a rank that cannot be asked any more, those that were asked before."""
+        """By site. If the rank can no longer be asked, those that are known from before."""
         try:
             found = await self._sites.find(rank, sites)
         except CrdebugError:

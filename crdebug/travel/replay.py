@@ -35,7 +35,7 @@ TELL = 10.0  # seconds between two signs of life
 
 
 def diverges(clocks: Sequence[RankClock]) -> bool:
-    """Has a rank made another call than the recorded one? Raises ProcessLookupError."""
+    """Has a rank made a call other than the recorded one? Raises ProcessLookupError."""
     return any(clock.read().diverged for clock in clocks)
 
 
@@ -67,8 +67,8 @@ def _comm_name(log: Path, library: Library, place: int, number: int) -> str:
 
 
 def moved(clock: RankClock) -> tuple[Instant, int]:
-    """What changes while a rank moves on: its clock and, between two calls, what it computes. In a
-    call it says nothing: many MPIs compute while they wait."""
+    """Values that change while a rank moves on: its clock and, between two calls, its processor
+    time. Inside a call that says nothing: many MPIs compute while they wait."""
     state = clock.read()
     computes = not state.now.inside and not state.held
     return state.now, proc.processor_time(clock.pid) if computes else 0
@@ -97,20 +97,23 @@ class Replay:
         self._cut = cut
         self._focus = focus
         self._also = also
-        self.held_up = RankSet()  # who could not come to its place, and waits inside a call
-        self.reading = RankSet()  # who is where it was, and waits for input as it did then
+        self.held_up = RankSet()  # ranks that cannot come to their place, and wait inside a call
+        self.reading = (
+            RankSet()
+        )  # ranks that are where they were, and wait for input as they did then
 
     async def run(self) -> None:
-        """Until all ranks are there, and stand. Raises CrdebugError that names who is not.
+        """Run until all ranks are there, and stand. Raises CrdebugError, which names those that are
+        not.
 
-        The user's breakpoints do not count on the way.
+        The user's breakpoints stop nothing on the way.
         """
         for clock in self._clocks:
             clock.set_stop(self._cut[clock.rank])
         if self._there():
             return
         if (diverged := divergence(self._job, self._clocks, self._library)) is not None:
-            raise diverged  # it goes on from a state before that only
+            raise diverged  # only from an earlier state can it go on
         async with quiet(self._group):
             await self._run()
 
@@ -155,9 +158,10 @@ class Replay:
                 await Deadline(_LOOK).until(over, "the replay to move on")
 
     def _only_held_up(self) -> bool:
-        """Is the focused rank there, and does everybody else wait inside a call for what nobody
-        does at this cut? The rules (crdebug/timeline/cuts.py) do not know all: not who got the lock
-        of a window first. Or for input that nobody has sent: it comes to no next call."""
+        """Is the focused rank there, while every other rank waits inside a call for something that
+        no rank does at this cut? The rules (crdebug/timeline/cuts.py) do not cover everything: not
+        which rank got the lock of a window first. A rank may also wait for input that nobody has
+        sent: it comes to no next call."""
         missing = self._missing() - self._waiting_for_input()
         others = [clock for clock in self._clocks if clock.rank in missing]
         return not others or (
@@ -210,7 +214,7 @@ class Replay:
 
 
 async def ended(group: TargetGroup, run: asyncio.Task[GroupStopped]) -> GroupStopped:
-    """How a run of the group has ended; one that still lasts is ended, also if a GDB has died."""
+    """The end of a run of the group. A run that still lasts is ended, even if a GDB has died."""
     try:
         if not run.done():
             await group.interrupt()
@@ -223,8 +227,8 @@ async def ended(group: TargetGroup, run: asyncio.Task[GroupStopped]) -> GroupSto
 
 @contextlib.asynccontextmanager
 async def quiet(group: TargetGroup, ranks: RankSet | None = None) -> AsyncIterator[None]:
-    """While the block runs, the user's breakpoints stop nothing (on `ranks`, if not on all), and
-    stops are not told."""
+    """Inside the block the user's breakpoints stop nothing (on `ranks`, or on all ranks), and stops
+    are not reported."""
 
     async def each(switch: Callable[[Target, Deadline], Awaitable[object]]) -> None:
         deadline = Deadline(group.settings.command)
@@ -256,7 +260,7 @@ def _without_stops(group: TargetGroup):  # type: ignore[no-untyped-def]
 
 
 def let_run(clocks: Sequence[RankClock]) -> None:
-    """Nobody is held any more, from the moment at which the ranks run."""
+    """Hold no rank any more once the ranks run."""
     for clock in clocks:
         with contextlib.suppress(ProcessLookupError):
             clock.set_stop(NEVER)

@@ -20,13 +20,13 @@ class Base:
 
     cut: where the ranks are in it.
     number: of a checkpoint, 0 if it is none.
-    history: it is a checkpoint that crdebug took of itself.
+    history: it is a checkpoint that crdebug took by itself.
     kept: the name of a snapshot, "" if it is none.
     order: of snapshots, in which they were taken: of two at the same clocks the later one may lie
     further on, between two MPI calls.
     incarnation: of the job, when it was taken; a snapshot fits no other.
     branch: which line of history it belongs to.
-    leaving: the ranks that are held before they leave their call, after all that it does.
+    leaving: the ranks that are held before they leave their call, when its work is done.
     """
 
     cut: Cut
@@ -39,12 +39,12 @@ class Base:
     leaving: frozenset[int] = frozenset()
 
     def begun(self, rank: int) -> Instant:
-        """The instant from which on what a rank does is after this state."""
+        """The instant from which on the rank's actions are after this state."""
         return self.cut[rank].exit if rank in self.leaving else self.cut[rank]
 
     @property
     def name(self) -> str:
-        """A checkpoint's, for people: those that crdebug takes of itself are a1, a2, ..."""
+        """A checkpoint's name for people: those that crdebug takes by itself are a1, a2, ..."""
         return f"{'a' if self.history else ''}{self.number}"
 
     @property

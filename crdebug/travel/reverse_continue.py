@@ -1,12 +1,11 @@
 """reverse-continue: the last stop of a rank before where it stands.
 
-What stops it is what would stop it on its way forward: breakpoints whose condition holds,
-watchpoints, catchpoints, signals. Ignore counts are of the next hits, which here are the ones
-before. History is gone through forward, from a state before, and the stops are counted; the last
-pass ends at the last one (Boothe, "Efficient algorithms for bidirectional debugging", PLDI 2000).
-First from the nearest state that can be brought back, then, if there was no stop since, from the
-one before. Inside an MPI call no two runs are alike: of the stops in there the last one counts, and
-is looked for again by its number.
+The same things stop it as on its way forward: breakpoints whose condition holds, watchpoints,
+catchpoints, signals. Ignore counts apply to the next hits, which here are the ones before. History
+is run forward from an earlier state, and the stops are counted; the last pass ends at the last one
+(Boothe, "Efficient algorithms for bidirectional debugging", PLDI 2000). First from the nearest
+state that can be brought back, then, if there was no stop since, from the one before. Inside an MPI
+call no two runs are alike: the last stop in there counts, and is found again by its number.
 """
 
 from __future__ import annotations
@@ -60,9 +59,10 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A stop on the way. now: where the rank is there.  number: GDB's, of what stopped it, "" if it
-    has none.  clock_count: how many stops there were at this instant, this one included.
-    by: of another rank that stopped, its number and instant.
+    """A stop on the way. now: where the rank is there.  number: GDB's, of the breakpoint that
+    stopped it, "" if there is none. clock_count: how many stops there were at this instant, this
+    one included.
+    by: if another rank stopped, its number and instant.
     """
 
     now: Instant
@@ -82,7 +82,7 @@ class _Ignored:
         self.gone = Arrival()
 
     def last(self, hits: Sequence[Hit]) -> int | None:
-        """Which hit is the last that is not passed over; what was behind it counts as passed."""
+        """The index of the last hit that is not passed over; those after it count as passed."""
         for at in reversed(range(len(hits))):
             number = hits[at].number
             if not self.counts.get(number):
@@ -91,13 +91,13 @@ class _Ignored:
         return None
 
     def give_back(self, hits: Sequence[Hit]) -> None:
-        """These are going to be counted once more."""
+        """These hits are going to be counted once more."""
         for hit in hits:
             self.counts[hit.number] += 1
 
 
 class Stops:
-    """Goes back to stops. reverse: what goes back by steps, with which it shares the origin."""
+    """Goes back to stops. reverse: goes back by steps, and shares its origin."""
 
     def __init__(self, traveller: Traveller, reverse: Reverse) -> None:
         self._traveller = traveller
@@ -154,8 +154,8 @@ class Stops:
     async def hits(self, focus: int, end: End) -> list[Hit]:
         """The stops from the origin to a place."""
         await self._reverse.to_origin(focus)
-        # GDB is not stopped by a breakpoint where it has just stopped for a system call: there
-        # the calls are counted.
+        # A breakpoint does not stop the rank where it has just stopped for a system call: there the
+        # calls are counted.
         places = [] if end.syscall else [end]
         places.append(self._end_of_piece(focus))  # not beyond it
         numbers = [await self._insert(focus, each) for each in dict.fromkeys(places)]
@@ -222,13 +222,13 @@ class Stops:
         return Hit(now, stop.detail if stop is not None and numbered else "", clock_count)
 
     async def _insert(self, focus: int, end: End) -> str:
-        """A breakpoint for the end, which goes when it is hit."""
+        """Insert a breakpoint at the end, which is deleted when it is hit."""
         return await own_breakpoints.insert_at(
             self._group[focus], end.pc, self._limit, sp=end.sp, passages=end.passages
         )
 
     async def _breakpoints(self, focus: int) -> set[str]:
-        """The numbers of those that there are."""
+        """The numbers of all that exist."""
         return await own_breakpoints.numbers(self._group[focus], self._limit)
 
     @property
@@ -260,7 +260,7 @@ class Stops:
                 traveller.tell(Progress("back in time", f"looking for stops from {base.text} on"))
                 try:
                     await traveller.bring_back(base)
-                except (Refused, StoreError):  # it does not fit any more; there are others
+                except (Refused, StoreError):  # it does not fit any more; there may be others
                     continue
                 hits = await self.pass_to(cut, focus)
                 last = ignored.last(hits)
@@ -269,14 +269,14 @@ class Stops:
                     if not found.now.inside:
                         ignored.give_back([hit for hit in hits[last + 1 :] if hit.now == found.now])
                     return found
-                # Not the base's own cut: the rank may be in a call there that others are to end.
+                # Not the base's own cut: the rank may be in a call there that others must end.
                 until = base.cut[focus]
                 cut = traveller.cut_for(focus, until)
         await self.to_start()
         raise StartOfHistory("this is the start of history: no stop before")
 
     async def to_start(self) -> None:
-        """Where nothing was found in all of history."""
+        """Go there after nothing was found in all of history."""
         traveller = self._traveller
         checkpoints = (base for base in traveller.bases() if base.number)
         first = min(checkpoints, key=lambda base: sum(base.cut), default=None)
@@ -331,7 +331,7 @@ class Stops:
             return found
 
     async def _until(self, run: asyncio.Task[GroupStopped], focus: int, place: Instant) -> None:
-        """As long as any rank moves on: the focused one may wait in a call for another one."""
+        """Wait as long as any rank moves on: the focused one may wait in a call for another one."""
         begun = told = time.monotonic()
         while not run.done() and not self._arrived(focus, place):
             now = self._moved()

@@ -37,7 +37,7 @@ from crdebug.travel.seek import Traveller
 T = TypeVar("T")
 
 _ALONE = "alone"
-_LONG = Deadline(FOR_EVER)  # for a walk, see Reverse._walked
+_LONG = Deadline(FOR_EVER)  # for walks, see Reverse._walked
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +70,16 @@ class Reached:
 
 
 class Reverse:
-    """Takes the focused rank back, and the others with it where it goes over MPI calls."""
+    """Takes the focused rank back, and the others with it if it goes over MPI calls."""
 
     def __init__(self, traveller: Traveller) -> None:
         self._traveller = traveller
         self._group: TargetGroup = traveller.job.group
         self._origin: _Origin | None = None
-        self._ready: WeakSet[Target] = WeakSet()  # have the walker
+        self._ready: WeakSet[Target] = WeakSet()  # GDBs that have the walker
 
     def forget(self) -> None:
-        """The job has gone elsewhere by other means, or memory was changed."""
+        """Give up the origin: the job has gone elsewhere by other means, or memory was changed."""
         self._origin = None
 
     def moved(self, cut: Cut) -> None:
@@ -136,13 +136,14 @@ class Reverse:
         return Reached(place_text([Reach(self._hold(focus))]), arrival)
 
     async def to_origin(self, focus: int) -> None:
-        """To the beginning of the piece, with the watchpoints' values as they were there."""
+        """Go to the beginning of the piece, with the watchpoints' values as they were there."""
         await self._go(focus, stepper.AT_ORIGIN)
         await self._take_back_output()
         await stepper.refresh_watchpoints(self._group[focus], self._limit)
 
     async def _take_back_output(self) -> bool:
-        """What the rank has written on its ways from the origin; was there anything?"""
+        """Take back the output that the rank has written on its ways from the origin; was there
+        any?"""
         assert self._origin is not None
         await self._traveller.near.drained()
         job = self._traveller.job
@@ -152,7 +153,7 @@ class Reverse:
         return True
 
     async def _once(self, focus: int, place: str) -> None:
-        """Of the ways that were gone to find a place, only one is to show in the output."""
+        """Only one of the ways that were gone to find a place may show in the output."""
         if await self._take_back_output():
             await self._go(focus, place)
 
@@ -192,7 +193,7 @@ class Reverse:
         return stop is not None and stop.reason is StopReason.SIGNAL and stop.detail in DEADLY
 
     async def recall(self, focus: int) -> str:
-        """What the rank's place is recognised by."""
+        """A description by which the rank's place is recognised."""
         return await stepper.recall(await self._with_walker(focus), self._limit)
 
     async def to_state(self, focus: int, now: Instant, state: str) -> Arrival:
@@ -243,7 +244,7 @@ class Reverse:
                 await traveller.bring_back(base)
             except (Refused, StoreError):  # it does not fit any more; there may be others
                 continue
-            # where they can have been at the latest, as from an origin where the piece begins
+            # as far forward as they can have been, as from an origin where the piece begins
             await traveller.others_to(traveller.cut_for(focus, now), focus)
             kept: Base | None = base
             if traveller.recorded.cut() != base.cut:
@@ -329,7 +330,7 @@ class Reverse:
         try:
             return await self._walked(focus, walk)
         except GdbError as error:
-            # Only a start is an origin that a user can stand at.
+            # The start is the only origin where a user can stand.
             if error.kind == ErrorKind.AT_ORIGIN:
                 raise _start_of_history(focus) from None
             raise
@@ -338,7 +339,8 @@ class Reverse:
         await self._walked(focus, lambda rank: stepper.go(rank, self._walk_origin(), place, _LONG))
 
     def _walk_origin(self) -> stepper.WalkOrigin:
-        """With what lets the rank go from there: to the entry of its next call, no further."""
+        """The origin, and all that lets the rank go from there to the entry of its next call, no
+        further."""
         assert self._origin is not None
         focus, now = self._origin.focus, self._origin.now
         clock = self._traveller.recorded.clock(focus)
@@ -369,7 +371,7 @@ class Reverse:
             used = -1
             limit = self._group.settings.command
             while not (await asyncio.wait({walking}, timeout=limit))[0]:
-                # The walker looks at the rank all the time, and knows when to give up.
+                # The walker watches the rank all the time, and knows when to give up.
                 before, used = used, proc.processor_time(target.gdb_pid)
                 if used == before:
                     raise Deadline(limit).expired("the walker in gdb", ranks=RankSet.of([focus]))
@@ -391,7 +393,7 @@ class Reverse:
         return await stepper.call_frame(await self._with_walker(focus), layer, self._limit)
 
     async def _arrive(self, focus: int) -> None:
-        """GDB has the rank elsewhere than where it last stopped: tell its place."""
+        """The rank is no longer where GDB last stopped it: report its place."""
         target = self._group[focus]
         target.stands(await target.location(self._limit))
 

@@ -1,8 +1,8 @@
-"""The record of a long run: what is oldest is given up for what comes.
+"""The record of a long run: its oldest part is given up for new calls.
 
 Each rank's log is a ring. When one of them gets half full, the record of all is made to begin at a
 later checkpoint, one that leaves no more than a quarter; older automatic checkpoints are given up.
-A checkpoint of the user's holds the record: what is behind it stays.
+A checkpoint of the user's holds the record: everything after it stays.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FULL, _LEFT, _HELD = (
     0.5,
     0.25,
     0.75,
-)  # parts of a ring: see above; and when that it is held is told
+)  # parts of a ring: see above; and when the user hears that a checkpoint holds it
 
 
 class Room:
@@ -38,7 +38,8 @@ class Room:
         self._told: set[str] = set()
 
     def make(self) -> None:
-        """If there is too little; the job stands. What goes wrong is told, and hinders nothing."""
+        """Make room if there is too little; the job stands. A problem is reported, and hinders
+        nothing."""
         try:
             self._make()
         except (CrdebugError, OSError) as error:
@@ -49,7 +50,7 @@ class Room:
         full = self._fullness()
         if full < _FULL:
             return
-        with contextlib.suppress(Refused):  # where memory is short, as much as there is room for
+        with contextlib.suppress(Refused):  # if memory is short, read as much as there is room for
             self._traveller.recorded.read()
         for base in self._wanted():
             recorded = self._traveller.recorded.so_far
@@ -82,7 +83,7 @@ class Room:
             base
             for base in self._checkpoints()
             if base.cut != begin
-            and min(base.cut).tick  # behind MPI_Init
+            and min(base.cut).tick  # after MPI_Init
             and is_before(base.cut, here)
             and all(is_before(base.cut, held.cut) for held in holding)
         ]
@@ -90,7 +91,7 @@ class Room:
         return roomy + [base for base in reversed(fit) if base not in roomy]
 
     def _fullness(self, cut: Cut = ()) -> float:
-        """The part of the fullest ring that is taken; or would be, if the record began at a cut."""
+        """The part of the fullest ring that is in use, or would be if the record began at a cut."""
         found = [0.0]
         for rank, log in self._traveller.recorded.looked_at().items():
             first = begins_at(log, cut[rank]) if cut else log.first
@@ -106,7 +107,7 @@ class Room:
         return [base for base in self._checkpoints() if not base.history]
 
     def _forget(self, first: Base) -> None:
-        """The automatic checkpoints from which no way leads on any more."""
+        """Delete the automatic checkpoints from which no way leads on any more."""
         directory = self._job.directory
         branch = self._job.record.branch
         gone = [

@@ -1,8 +1,8 @@
 """A second job beside a session's: the end of another branch, in a container of its own.
 
-It is restored from a checkpoint of that branch and taken to the branch's end, to be looked at, and
-ended. The session's job stands still meanwhile. Files that both have open for writing are the
-session's job's: the second one gets copies of them as they were, by their names.
+It is restored from a checkpoint of that branch, taken to the branch's end, looked at, and ended.
+The session's job stands still meanwhile. Files that both have open for writing are the session's
+job's: the second one gets copies of them as they were, by their names.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from crdebug.travel.replay import Replay
 
 
 class _Directory(JobDirectory):
-    """Of the second job: inside the first one's, with the same checkpoints."""
+    """The second job's directory: inside the first one's, with the same checkpoints."""
 
     def __init__(self, first: JobDirectory) -> None:
         super().__init__(first.name)
@@ -80,4 +80,4 @@ async def beside(
 
 
 def _deaf(event: Event) -> None:
-    """Nobody is told what the second job does."""
+    """Nobody hears of the second job's events."""

@@ -50,7 +50,8 @@ class Traveller:
         self.dead_ends = DeadEnds()
 
     def on_branch(self, begins: Cut) -> None:
-        """Another branch of history is the job's, with other logs. begins: where; () the first."""
+        """The job is on another branch of history now, with other logs. begins: where; (): the
+        first."""
         self.position.change_branch(begins)
         self.recorded.forget()
         self.dead_ends = DeadEnds()
@@ -58,7 +59,7 @@ class Traveller:
     # ---- moving -----------------------------------------------------------------------------
 
     def release(self) -> None:
-        """Before the user lets ranks run: nobody is held at a place any more."""
+        """Before the user lets ranks run: hold no rank at a place any more."""
         if self.job.record.layer:
             let_run(self.recorded.clocks())
 
@@ -70,7 +71,8 @@ class Traveller:
     def cut_for(self, focus: int, now: Instant) -> Cut:
         """Where the others have to be when the focused rank is at this place of its past.
 
-        As far as they were when the job went back, but for what they then had from its future.
+        Each stays as far forward as it has been, without anything that depends on the focused
+        rank's future.
         """
         recorded = self.recorded
         matching, last, begin = recorded.matching(), recorded.last_places(), recorded.beginning
@@ -98,8 +100,8 @@ class Traveller:
     async def alongside(
         self, focus: int, start: Callable[[Target], Awaitable[None]]
     ) -> GroupStopped:
-        """Let one rank run in the past, and the others with it as far as it needs them, but not
-        beyond where they have been; then they are where they can have been."""
+        """Let one rank run in the past, and the others with it as far as it needs them, but no
+        further than they have been. Then take them to where they can have been."""
         group, clocks, furthest = self.job.group, self.recorded.clocks(), self.position.furthest
         for clock in clocks:
             clock.set_stop(NEVER if clock.rank == focus else furthest[clock.rank])
@@ -112,7 +114,7 @@ class Traveller:
             others = group.in_state(TargetState.STOPPED) - RankSet.of([focus])
             await show_callers(group, others, self.job.record.layer)
         if all(each.rank == focus for each in stop.cause):
-            return GroupStopped(stop.cause, stop.cause)  # that others came along is no news
+            return GroupStopped(stop.cause, stop.cause)  # others have only come along
         return stop
 
     def _replay(
@@ -125,7 +127,7 @@ class Traveller:
         return Replay(self.job, self.recorded.library, clocks, cut, focus, also)
 
     async def others_to(self, cut: Cut, focus: int) -> None:
-        """Take the others on while the focused rank stands."""
+        """Take the others forward while the focused rank stands."""
         clocks = [clock for clock in self.recorded.clocks() if clock.rank != focus]
         here = self.recorded.cut()
         if all(here[clock.rank] == cut[clock.rank] for clock in clocks):
@@ -134,8 +136,8 @@ class Traveller:
             await self._replay(clocks, cut, None).run()
 
     def _before_its_end(self, rank: int, now: Instant) -> Instant:
-        """Nobody can be held at the entry of a call that never comes: who has left MPI for good, or
-        crashes before its next call, is held before it leaves its last one."""
+        """No rank can be held at the entry of a call that never comes: a rank that has left MPI for
+        good, or crashes before its next call, is held before it leaves its last one."""
         logs = self.recorded.so_far.logs
         calls = logs[rank].calls if rank in logs else ()
         over = calls and calls[-1].name == "MPI_Finalize" and now == calls[-1].returned
@@ -206,11 +208,11 @@ class Traveller:
             yield f"ranks {self.recorded.in_epochs} are inside an epoch of it"
 
     async def _outside_since(self, base: Base) -> bool:
-        """Has any rank talked with what is no rank since then? That cannot be taken back under the
-        others; a checkpoint has the launcher too."""
+        """Has any rank talked with another process than a rank since then? A snapshot cannot take
+        that process back; a checkpoint has the launcher too."""
         logs, cut = self.recorded.logs(), self.recorded.cut()
         if self.recorded.unrecorded():
-            return True  # for all that is known
+            return True  # nobody knows
         for rank, now in enumerate(cut):
             calls = logs[rank].calls if rank in logs else ()
             if rank in logs and logs[rank].goes_outside(base.begun(rank), now):
@@ -222,8 +224,8 @@ class Traveller:
         return False
 
     async def _awake(self) -> None:
-        """Have all ranks notice that they are in the past, before any of them moves on: receives
-        that are open inside MPI are then posted again as they are recorded."""
+        """Let all ranks notice that they are in the past, before any of them moves on: they then
+        post receives that are open inside MPI again as they are recorded."""
         clocks = self.recorded.clocks()
         states = [clock.read() for clock in clocks]
         if not any(state.pending_wild for state in states):
@@ -256,7 +258,7 @@ class Traveller:
             await self.near.keep(self.recorded.cut())
 
     async def _stop_over(self, start: Cut, cut: Cut, focus: int) -> None:
-        """On a long way, a little before its end: keep a snapshot, which makes the next way back a
+        """On a long way, keep a snapshot a little before the end: it makes the next way back a
         short one."""
         place = cut[focus].before_return.back(_NEAR)
         if place.back(_NEAR) < start[focus]:
@@ -267,7 +269,7 @@ class Traveller:
             await self.near.keep(near)
 
     async def bring_back(self, base: Base) -> None:
-        """Make a state of the past the job's. Raises Refused or StoreError when that cannot be."""
+        """Bring a state of the past back. Raises Refused or StoreError if that is impossible."""
         self.job.go_on()
         self.position.brought_elsewhere()
         self.tell(Progress("back in time", base.text))
@@ -281,7 +283,7 @@ class Traveller:
         await self.job.restart(store.load(base.number), store)
         await self.job.give_input_again()
         self.position.change_is_over()
-        if all(base.cut):  # before MPI_Init, no way leads back from where a snapshot is of use
+        if all(base.cut):  # a snapshot from before MPI_Init could never be put back
             await self.near.keep(base.cut)
 
     def store(self, base: Base) -> CheckpointStore:
@@ -290,7 +292,7 @@ class Traveller:
         return directory.history if base.history else directory.store
 
     def bases(self) -> list[Base]:
-        """All states that can be brought back: those of the present branch, and its record."""
+        """All states that can be brought back on the present branch, as far as its record goes."""
         branch, begin = self.job.record.branch, self.recorded.beginning
         found = [base for base in self.near.bases() + self.checkpoints() if base.branch == branch]
         return [base for base in found if is_before(begin, base.cut)]

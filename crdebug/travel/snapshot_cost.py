@@ -1,17 +1,17 @@
 """How long the job runs between two stops of crdebug's own, so that these cost no more than a part
 of the run. Pure; all times are in seconds.
 
-What a snapshot costs is the time for which the job stands for it, from the interrupt until ranks go
-on, and what they lose afterwards: the first write to each page that a frozen snapshot shares with a
-rank is a fault and a copy. Of these there are as many as pages were changed from one
-snapshot to the next, which the later one tells (`KeptInfo.changed`); so they are counted with the
-later one. All ranks run at once, and wait for each other: the one that has changed most counts.
+A snapshot costs the time for which the job stands for it, from the interrupt until ranks go on, and
+some time afterwards: the first write to each page that a frozen snapshot shares with a rank is a
+fault and a copy. There are as many of these as pages that change from one snapshot to the next. The
+later one counts them (`KeptInfo.changed`), so they count as its cost. All ranks run at once, and
+wait for each other: the one that has changed most counts.
 Pages that are new to a rank are counted too, though they would have cost nearly as much without a
-snapshot. Of a snapshot that was copied there are no such faults, nor of the first one, which shares
-its pages with none before it.
+snapshot. A snapshot that was copied causes no such faults, nor does the first one, which shares its
+pages with none before it.
 
-What checkpoints cost is the time for which the job stands. They get a quarter of the budget at
-most, and snapshots what the checkpoints leave: to places nearby, snapshots lead back.
+Checkpoints cost the time for which the job stands. They get at most a quarter of the budget, and
+snapshots, which lead back to places nearby, get the rest.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ CHECKPOINTS = 0.25  # of the budget
 FIRST = 2.0  # of run before the first snapshot, when nobody knows what one costs
 LEAST = 0.5  # between two snapshots: to repeat half a second takes about as long as to put one back
 GREATEST = 600.0  # between two snapshots, whatever one cost
-# between two checkpoints, whatever one costs: so much has to be repeated when there is no snapshot
+# between two checkpoints, whatever one costs: without a snapshot, this much has to be repeated
 GREATEST_CHECKPOINT = 300.0
 
-# A fault that copies a page of 4 KiB takes 2.9 microseconds of the processor, also where the pages
-# were huge ones, which the kernel splits then. Measured with Linux 6 in a virtual machine, where
-# faults take longer than on bare metal.
+# A fault that copies a page of 4 KiB takes 2.9 microseconds of the processor, also for huge pages,
+# which the kernel then splits. Measured with Linux 6 in a virtual machine, where faults take longer
+# than on bare metal.
 COPYING = 0.8 / (1 << 30)  # per byte
 
 
@@ -56,12 +56,12 @@ class Stops:
         self.count += 1
 
     def cost(self, seconds: float) -> None:
-        """The last one has cost so much more."""
+        """The last one has cost this much more."""
         self.spent += seconds
         self._owed += seconds
 
     def expect(self, seconds: float) -> None:
-        """There is one that costs nothing, and the next one will cost about so much."""
+        """There is one that cost nothing, and the next one will cost about this much."""
         self._owed, self.since = seconds, 0.0
 
     def interval(self, part: float, least: float) -> float:
@@ -71,14 +71,14 @@ class Stops:
         return max(min(self._owed / part, self._greatest), least)
 
     def takes(self, part: float, least: float) -> float:
-        """What they cost now, as a part of the run, but no more than the part that they may."""
+        """Their present cost, as a part of the run; at most the part that they may cost."""
         interval = self.interval(part, least)
         return min(self._owed / interval, part) if interval else 0.0
 
 
 class Costs:
-    """What the snapshots and the automatic checkpoints of a job cost. budget: what they may cost
-    together, as a part of the run; 0: no snapshots are taken while the job runs."""
+    """The cost of a job's snapshots and automatic checkpoints. budget: what they may cost together,
+    as a part of the run; 0: no snapshots are taken while the job runs."""
 
     def __init__(self) -> None:
         self.budget = BUDGET
@@ -99,7 +99,7 @@ class Costs:
 
     @property
     def part_of_checkpoints(self) -> float:
-        """Where there are no snapshots, as much as there is for checkpoints by default."""
+        """If there are no snapshots, the part that checkpoints have by default."""
         return CHECKPOINTS * (self.budget or BUDGET)
 
     def part_of_snapshots(self, every: float) -> float:

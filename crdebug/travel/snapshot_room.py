@@ -1,10 +1,10 @@
 """Which snapshots in memory stay, and whether there is room for another one. Pure.
 
-A frozen snapshot holds what the ranks, or the snapshots after it, have changed since; so what it
-takes is known only when the next one is taken (`KeptInfo.changed`), and must be expected before. A
-copied one takes at once what differs from the one before. Where one is given up, another one may
-still need what it held: unless it was looked up what it held alone, the other one is taken to need
-all of it; so what is said here may be too much, and is not too little.
+A frozen snapshot holds what the ranks, or the snapshots after it, have changed since; so its size
+is known only when the next one is taken (`KeptInfo.changed`), and must be estimated until then. A
+copied one holds at once everything that differs from the one before. When one is given up, another
+one may still need its pages: unless it is known how many it held alone, the other one counts as
+needing all of them. So the figures here may be too large, but not too small.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from crdebug.timeline.thinning import Kept, thin
 MOST = 24  # snapshots
 PART = 0.25  # of the memory that is free without them, for all of them together
 _TIGHT = 0.5  # of that
-_REMEMBERED = 3  # what the last so many have changed tells what the next one will
+_REMEMBERED = 3  # the changes of this many serve to estimate those of the next one
 
 
 @dataclass(slots=True)
 class Held:
     """A snapshot. at: seconds of run before it.  whole: all that it can come to hold, in bytes.
-    bytes: what it holds that none before does; of a frozen one, what had changed when the next one
+    bytes: what it holds and none before does; for a frozen one, what had changed when the next one
     was taken. copied: it is no frozen one."""
 
     name: str
@@ -38,9 +38,9 @@ class Held:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What to do before another snapshot is taken. drop: those that go, by name.  short: some of
-    them because there is too little memory.  fits: is there room then?  tight: would it be worth
-    while to know better what they hold?  bound: what all of them may hold, in bytes; next: what
-    that one, and what is yet to change, may come to."""
+    them because there is too little memory.  fits: is there room then?  tight: is it worth while to
+    find out exactly what they hold? bound: what all of them may hold, in bytes; next: what that
+    one, and what is yet to change, may come to."""
 
     drop: tuple[str, ...]
     short: bool
@@ -60,7 +60,7 @@ class Holdings:
 
     @property
     def bytes(self) -> int:
-        """What they hold, as far as it is known."""
+        """Their size in bytes, as far as it is known."""
         return sum(each.bytes for each in self._held)
 
     def __contains__(self, name: str) -> bool:

@@ -3,9 +3,9 @@
 A thread that waits in a system call for a limited time makes the call again after some stops, with
 the whole limit (signal(7), "Interruption of system calls and library functions by stop signals",
 and by a signal handler, as the waitpoint's). If all stops were closer together than the limit is
-long, it would wait for ever. So the time between two stops doubles as long as a thread is in the
-call in which it was at the stop before, and is what it was as soon as there is none. A limit of T
-is reached within some 4 T then.
+long, it would wait for ever. So the time between two stops doubles while a thread is in the call in
+which it was at the stop before, and is as before once there is no such thread. A limit of T is
+reached within some 4 T then.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from crdebug.debugger.rank_commands import timed_waits
 from crdebug.debugger.target import Target, TargetState
 from crdebug.travel.snapshot_cost import LEAST, Costs
 
-# What is due within so many times the interval is done in one stop.
+# Everything that is due within this many times the interval is done in one stop.
 _TOGETHER = 1.1
 # Longer waits count only in the main thread. Threads that MPI has started for itself do not count
-# at all (gdbscripts/timed_waits.py), but not in every MPI library are they recognised; and with
-# theirs, of an hour, automatic checkpoints would become that rare.
+# at all (gdbscripts/timed_waits.py), but they are not recognised in every MPI library; with their
+# waits of an hour, automatic checkpoints would become that rare.
 LONGEST_BESIDE = 600.0  # seconds
 
 Place = tuple[int, int, str]  # a call of a thread: rank, TID, and TimedWait.place
@@ -33,8 +33,8 @@ Place = tuple[int, int, str]  # a call of a thread: rank, TID, and TimedWait.pla
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A call that begins anew when its thread goes on. limit: in seconds.  kept: only after a
-    checkpoint; other stops leave it the time that is left."""
+    """A call that begins anew when its thread goes on. limit: in seconds. kept: only after a
+    checkpoint; after other stops it waits only for the time that is left."""
 
     place: Place
     limit: float
@@ -68,15 +68,15 @@ class Pace:
 
 
 class Pauses:
-    """When a job that runs is to be stopped, for a snapshot or an automatic checkpoint; and how
-    long it stood for that."""
+    """Says when a running job is to be stopped for a snapshot or an automatic checkpoint, and
+    counts how long it stood for that."""
 
     def __init__(self, job: AttendedJob) -> None:
         self.costs = Costs()
         self._job = job
         self._snapshots, self._checkpoints = Pace(), Pace()
         self._ran_since = 0.0  # of time.monotonic(), as all of these
-        self._stands_since: float | None = None  # by a stop of ours, as far as it is not counted
+        self._stands_since: float | None = None  # by a stop of ours, unless it is counted already
         self._pays = self.costs.snapshots  # for that stop
         self._due = Due(False, False)
 
@@ -91,7 +91,7 @@ class Pauses:
         self.costs.ran(time.monotonic() - self._ran_since)
 
     def over(self) -> None:
-        """They do not go on by themselves: the user has the job."""
+        """They do not go on: it is the user's turn."""
         self._stands_since = None
 
     def begin(self, every: float) -> float:
@@ -111,7 +111,7 @@ class Pauses:
         return after
 
     async def stopped(self, since: float, every: float) -> Due:
-        """The job has been stopped for what is due, which is returned. since: the moment of the
+        """The job has been stopped for whatever is due; returns that. since: the moment of the
         interrupt."""
         self._stands_since = since
         waits = await self._look()
@@ -128,7 +128,7 @@ class Pauses:
         return due
 
     def taken(self, seconds: float) -> None:
-        """There is a checkpoint, or none could be had, after so many seconds."""
+        """After this many seconds there is a checkpoint, or it is clear that there will be none."""
         if self._stands_since is None:
             self.costs.checkpoints.expect(seconds)  # nothing was running
             return
@@ -136,13 +136,13 @@ class Pauses:
         self._stands_since += seconds
 
     def _count(self, now: float) -> None:
-        """What the present stop has cost by now."""
+        """Count the cost of the present stop by now."""
         if self._stands_since is not None:
             self._pays.cost(now - self._stands_since)
             self._stands_since = now
 
     async def _look(self) -> list[Wait]:
-        """The waits that count. A rank that has no answer has ended, which is found out anyway."""
+        """The waits that count. A rank that does not answer has ended, which others find out."""
         limit = Deadline(self._job.settings.command)
 
         async def one(target: Target) -> tuple[Wait, ...]:

@@ -1,8 +1,8 @@
-"""What `last` watches: the memory that an expression stands for where the user asked.
+"""The memory that `last` watches: that of an expression where the user asked.
 
 The same variable may lie elsewhere once the job has been restarted: what MPI allocates while it
-begins depends on what comes first, and so does the place of all that the program allocates after
-it (seen in one of three runs of five ranks from the same checkpoint). So where it lies is asked
+begins depends on what comes first, and so does the place of everything that the program allocates
+after it (seen in one of three runs of five ranks from the same checkpoint). So its address is asked
 anew in each incarnation, at the very place where the user stood.
 """
 
@@ -43,8 +43,8 @@ class Lies:
 
 
 class Watched:
-    """One expression, and a watchpoint of its own for it, while the block runs; also in the ranks
-    that share its memory. Nothing else stops any of these meanwhile.
+    """Inside the block, an expression has a watchpoint of its own, also in the ranks that share its
+    memory. Nothing else stops any of these meanwhile.
     """
 
     def __init__(self, traveller: Traveller, reverse: Reverse, focus: int, expression: str) -> None:
@@ -52,7 +52,7 @@ class Watched:
         self._reverse = reverse
         self._focus = focus
         self._expression = expression
-        self._set: dict[int, tuple[Target, str]] = {}  # by rank, the watchpoint and who has it
+        self._set: dict[int, tuple[Target, str]] = {}  # by rank, the target and the watchpoint
 
     async def __aenter__(self) -> Watched:
         target = self._rank
@@ -76,7 +76,7 @@ class Watched:
         return placed and all(target is group[rank] for rank, (target, _) in self._set.items())
 
     async def here(self) -> None:
-        """The rank stands where the user stood: see that the watchpoint is where it has to be."""
+        """The rank stands where the user stood: put the watchpoint at the right address."""
         if not self.known:
             self.lies = self._as_told(await self._ask(self._outer))
             await self._watch()
@@ -88,7 +88,7 @@ class Watched:
             await self.here()
 
     def value(self) -> bytes:
-        """The bytes there now; none where nothing is mapped."""
+        """The bytes there now; none if nothing is mapped."""
         pid = self._rank.pid
         assert pid is not None
         try:
@@ -99,7 +99,7 @@ class Watched:
             return b""
 
     def write(self, value: bytes) -> None:
-        """Have these bytes there."""
+        """Write these bytes there."""
         pid = self._rank.pid
         assert pid is not None
         proc.write_memory(pid, self.lies.address, value)
@@ -138,7 +138,7 @@ class Watched:
         return Lies(self._incarnation, address, told.size, fixed, self._elsewhere(address))
 
     def _elsewhere(self, address: int) -> dict[int, int]:
-        """By rank, where others have this memory."""
+        """By rank, where other ranks have this memory."""
         group, pid = self._traveller.job.group, self._rank.pid
         own = [each for each in _shared(pid) if each.start <= address < each.end]
         found = {}
@@ -151,14 +151,14 @@ class Watched:
         return found
 
     def _is_fixed(self, address: int) -> bool:
-        """Is it the program's own data, or its stack? What was there when the job was launched is
-        at the same place in each image."""
+        """Is it the program's own data, or its stack? Everything that existed when the job was
+        launched is at the same place in each image."""
         pid = self._rank.pid
         if pid is None:
             return False
         program, path, end = proc.executable(pid), "", 0
         for mapping in proc.maps(pid):
-            named = mapping.path or (path if mapping.start == end else "")  # .bss is behind .data
+            named = mapping.path or (path if mapping.start == end else "")  # .bss is after .data
             if mapping.start <= address < mapping.end:
                 return named in (program, "[stack]")
             path, end = named, mapping.end
