@@ -109,6 +109,7 @@ async def attach_group(
     """Attach a GDB to each process of the table, all at once.
 
     ended: the ranks that have ended; they get a GDB too, because a restart may bring them back.
+    Ranks that end meanwhile are added to them.
 
     Raises the first error, after detaching and ending every GDB.
     """
@@ -126,9 +127,11 @@ async def attach_group(
 
     try:
         answers = await group.ask(RankSet.of(pids), attach)
-        for error in answers.errors.values():
-            raise error
-        mark_gone(group, ended, tell)
+        gone = [rank for rank in answers.errors if not proc.is_alive(pids[rank])]
+        for rank, error in answers.errors.items():
+            if rank not in gone or len(gone) == len(pids):
+                raise error
+        mark_gone(group, [*ended, *gone], tell)
     except BaseException:
         with contextlib.suppress(CrdebugError):
             await group.close()

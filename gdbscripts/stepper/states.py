@@ -77,7 +77,9 @@ class Origin:
         problems, now = snapshot.problems()
         if problems:
             raise WalkFailed("cannot be put back: " + "; ".join(problems))
+        thread = gdb.selected_thread()  # when it was kept, another one may have been selected
         snapshot.put_back(now)
+        thread.switch()
 
     def put_back(self) -> None:
         self.restore(self.snapshot)

@@ -138,9 +138,12 @@ async def test_a_job_that_crdebug_did_not_start(tmp_path: Path) -> None:
     for number, mpi in enumerate((MPIS[0], *others[:1])):
         with mpis.using(mpi):
             argv = mpirun.command(build("early"), *ENDLESS, ranks=RANKS)
-        with plain.started(argv, tmp_path / f"output{number}") as launcher:
+        output = tmp_path / f"output{number}"
+        with plain.started(argv, output) as launcher:
 
-            def without_one(pid: int = launcher.pid) -> bool:
+            def without_one(pid: int = launcher.pid, output: Path = output) -> bool:
+                if "step 1" not in output.read_text():  # before that, it may not have begun
+                    return False
                 try:
                     found = find_job(pid)
                 except (CrdebugError, OSError):

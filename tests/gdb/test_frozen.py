@@ -86,7 +86,8 @@ async def open_moves(moves: Path, past_processes: list[Process]) -> AsyncIterato
         arguments = (str(seed), "1000", str(reserve), str(content))
         process = Process(program or moves, *arguments, user=user)
         past_processes.append(process)
-        target = await GdbTarget.launch(0, soon(), scripts=[Path(str(home / "load.py"))])
+        scripts = program.parent / "gdbscripts" if user and program else Path(str(home))
+        target = await GdbTarget.launch(0, soon(), scripts=[scripts / "load.py"])
         targets.append(target)
         for command in (PARTS, *WAYS[way]):
             await target.console(command, soon())
@@ -420,6 +421,7 @@ async def test_a_user_without_privileges_goes_back_as_exactly(
     monkeypatch.setenv("HOME", str(public))
     for path in (moves, moves.parent / "content"):
         shutil.copy(path, public)
+    shutil.copytree(str(resources.files("crdebug.gdbscripts")), public / "gdbscripts")
     target = await open_moves(5, user=become, program=public / "moves")
     assert proc.status(target.gdb_pid)["Uid"].split()[0] != "0"
     kept = {}

@@ -149,3 +149,18 @@ async def test_an_attach_that_no_gdb_survives(tmp_path: Path, spawn: Spawn) -> N
     with pytest.raises(GdbError, match=f"rank 3: process {process.pid} has ended"):
         await attach_group(entries, 0, settings, told.append)
     assert len(told) == 1 and runs.read_text() == "\n\n\n"
+
+
+async def test_a_rank_that_ends_meanwhile_has_ended(program: Path, spawn: Spawn) -> None:
+    told: list[Event] = []
+    processes = [spawn(), spawn()]
+    entries = [
+        ProcDesc(rank, "here", str(program), process.pid) for rank, process in enumerate(processes)
+    ]
+    processes[1].end()
+    group = await attach_group(entries, 0, Settings(), told.append)
+    try:
+        assert [group[rank].state for rank in (0, 1)] == [TargetState.STOPPED, TargetState.EXITED]
+        assert [each.text for each in told if isinstance(each, JobSays)] == ["rank 1 has ended"]
+    finally:
+        await group.close()
