@@ -78,7 +78,7 @@ def remove(root: Path, number: int, proof: str) -> None:
 
 
 def drop(home: Path, proof: str) -> None:
-    """Take its proof away, so that it is no checkpoint any more, whatever becomes of the rest.
+    """Take its proof away, so that it is not a checkpoint any more, whatever becomes of the rest.
     Raises OSError."""
     (home / proof).unlink(missing_ok=True)
     shutil.rmtree(home, ignore_errors=True)

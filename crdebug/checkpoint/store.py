@@ -1,8 +1,8 @@
 """Checkpoints on disk: whole, or not there.
 
 A checkpoint is made in a draft directory; its manifest is written last, and the directory then
-gets its number by one rename. What has no manifest is no checkpoint; what others build on, see
-crdebug.checkpoint.incremental.
+gets its number by one rename. A directory without a manifest is not a checkpoint. See
+crdebug.checkpoint.incremental for those that others build on.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from crdebug.gdbscripts.wire import error_parts
 from crdebug.mi.records import Async, Garbage, Prompt, Record, Result, Stream, parse, quote
 from crdebug.mi.transport import Transport
 
-# A result behind text that something in GDB's process wrote without a newline.
+# A result after text that something in GDB's process wrote without a newline.
 _BURIED = re.compile(rb"(\d+)\^(?:done|running|connected|error|exit)\b")
 _LONG = 80  # a command's name in an error is no longer than that
 

@@ -79,7 +79,7 @@ class MiTuple:
         try:
             return int(self.text(name), base)
         except ValueError:
-            raise BadRecord(f"gdb's '{name}' is no number: '{value}'") from None
+            raise BadRecord(f"gdb's '{name}' is not a number: '{value}'") from None
 
     def tuple(self, name: str) -> MiTuple:
         """A tuple. Raises BadRecord if it is missing or of another shape."""

@@ -66,12 +66,12 @@ def page(picture: Picture, site: Site = lambda _rank, _tick: "", *, calls: int =
 
 
 def save(html: str, path: Path) -> None:
-    """Write a page. Raises Refused rather than overwrite a file that is no such page, and BadInput
+    """Write a page. Raises Refused rather than overwrite a file that is not one, and BadInput
     when the file cannot be written."""
     try:
         if path.exists() and not _is_page(path):
             raise Refused(
-                f"{path} exists, and is no page of crdebug's",
+                f"{path} exists, and is not one of crdebug's pages",
                 hint="remove it, or choose another name",
             )
         with tempfile.NamedTemporaryFile(

@@ -45,7 +45,7 @@ class Predicate:
     _value: _Value
 
     def value(self, answers: Answers) -> bool:
-        """Whether it holds. Raises BadInput where an answer is missing, or is no number."""
+        """Whether it holds. Raises BadInput where an answer is missing, or is not a number."""
         return bool(self._value(answers))
 
 

@@ -83,7 +83,7 @@ def timeline_text(
     calls = logs.get(focus, ())
     if calls and calls[0].tick > 1:
         legend.append(
-            f"| the record begins behind {_ticks(Instant.before(calls[0].tick))}: older is given up"
+            f"| the record begins after {_ticks(Instant.before(calls[0].tick))}: older is given up"
         )
     return "\n".join([*lines, *legend])
 

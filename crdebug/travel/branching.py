@@ -126,7 +126,7 @@ class Branching:
         branches = self.branches.reached(cut).add(cut, datetime.now(), name=name, note=note)
         name = branches.current
         if not _is_name(name):
-            raise BadInput(f"'{name}' is no name for a branch", hint="begin with a letter")
+            raise BadInput(f"'{name}' is not a name for a branch", hint="begin with a letter")
         run = traveller.job.run_directory
         try:
             shutil.rmtree(self._logs(old), ignore_errors=True)

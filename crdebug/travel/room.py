@@ -60,9 +60,9 @@ class Room:
                 self._forget(base)
                 self._say(
                     "given up",
-                    "the record of MPI calls is full: what is oldest is given up from now on, and "
-                    "'when' says where the record begins (a checkpoint of yours keeps what is "
-                    "behind it)",
+                    "the record of MPI calls is full: from now on its oldest part is given up, and "
+                    "'when' says where the record begins (a checkpoint of yours keeps what comes "
+                    "after it)",
                 )
                 return
         holding = self._holding()
@@ -70,8 +70,8 @@ class Room:
             self._say(
                 "held",
                 f"the record of MPI calls is {full:.0%} full, and checkpoint {holding[0].name} "
-                f"keeps what is behind it: it will end ('delete {holding[0].name}' has what is "
-                "oldest given up instead)",
+                f"keeps what comes after it: it will end ('delete {holding[0].name}' gives up the "
+                "oldest part instead)",
             )
 
     def _wanted(self) -> list[Base]:

@@ -207,7 +207,7 @@ async def test_a_branch_of_a_branch_and_names(monkeypatch: pytest.MonkeyPatch) -
             assert await state(job) == ends[name]
         with pytest.raises(BadInput, match="already"):
             await past.branch(MAIN)
-        with pytest.raises(BadInput, match="no name"):
+        with pytest.raises(BadInput, match="not a name"):
             await past.branch("../x")
         with pytest.raises(BadInput, match="there is no branch 'x'"):
             await past.switch("x", 1)

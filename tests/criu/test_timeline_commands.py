@@ -91,7 +91,7 @@ async def test_the_history_is_shown_as_it_was(tmp_path: Path) -> None:
         assert received and all((0, call[0]) in got for call in received)
 
         (tmp_path / "other.html").write_text("mine")
-        with pytest.raises(Refused, match="is no page of crdebug's"):
+        with pytest.raises(Refused, match="is not one of crdebug's pages"):
             await said(job, f"timeline --html {tmp_path / 'other.html'}")
 
         await run_to_end(job)

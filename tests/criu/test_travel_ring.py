@@ -53,7 +53,7 @@ async def test_a_record_that_goes_round_its_ring(monkeypatch: pytest.MonkeyPatch
         assert max(header.tail for header in headers) > 4 * RECORDS
         assert min(header.tail for header in headers) > RECORDS
         assert not any(header.refused for header in headers)
-        assert _said(heard, "what is oldest is given up from now on") == 1
+        assert _said(heard, "from now on its oldest part is given up") == 1
         kept = load(past.traveller.job.run_directory / "time")
         assert kept is not None
         begin = past.traveller.recorded.beginning
@@ -89,7 +89,7 @@ async def test_a_checkpoint_of_the_users_holds_the_record(monkeypatch: pytest.Mo
         taken = await job.checkpoint()
         for _ in range(8):
             await _on(job)
-        assert _said(heard, f"checkpoint {taken.number} keeps what is behind it") == 1
+        assert _said(heard, f"checkpoint {taken.number} keeps what comes after it") == 1
         assert _said(heard, "the log is full") > 0
         await job.restart(taken.number)
         assert (await job.evaluate(job.ranks, "step")).values[1] == str(step)

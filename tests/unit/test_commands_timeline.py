@@ -267,7 +267,7 @@ def test_a_page_may_be_written_again_and_is_the_owners(tmp_path: Path, html: str
 def test_what_is_none_is_not_overwritten(tmp_path: Path, html: str, content: str) -> None:
     path = tmp_path / "thesis.html"
     path.write_text(content)
-    with pytest.raises(Refused, match=r"exists, and is no page of crdebug's \(remove it, or"):
+    with pytest.raises(Refused, match=r"exists, and is not one of crdebug's pages \(remove it, or"):
         save(html, path)
     assert path.read_text() == content
     assert [*tmp_path.iterdir()] == [path]
@@ -276,7 +276,7 @@ def test_what_is_none_is_not_overwritten(tmp_path: Path, html: str, content: str
 @pytest.mark.parametrize(
     ("name", "error", "sentence"),
     [
-        ("", Refused, "is no page of crdebug's"),
+        ("", Refused, "is not one of crdebug's pages"),
         ("missing/page.html", BadInput, "cannot write .*: No such file or directory"),
         ("file/page.html", BadInput, "cannot write .*: Not a directory"),
         ("x" * 300, BadInput, "cannot write .*: File name too long"),

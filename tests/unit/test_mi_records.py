@@ -191,7 +191,7 @@ class TestAccess:
             self.payload.text(name)
 
     def test_no_number(self) -> None:
-        with pytest.raises(BadRecord, match="'s' is no number: 'x'"):
+        with pytest.raises(BadRecord, match="'s' is not a number: 'x'"):
             self.payload.number("s")
 
     def test_no_tuple_and_no_list(self) -> None:

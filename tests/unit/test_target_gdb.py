@@ -312,14 +312,14 @@ async def test_gdb_says_what_is_worth_it(attached: Rank) -> None:
 async def test_a_record_of_an_unknown_shape_is_told_and_survived(attached: Rank) -> None:
     attached.gdb.transport.say('=breakpoint-deleted,id="none"')
     await turn()
-    assert attached.told == [GdbSays(2, "gdb's 'id' is no number: 'none'")]
+    assert attached.told == [GdbSays(2, "gdb's 'id' is not a number: 'none'")]
 
 
 async def test_a_stop_of_an_unknown_shape_is_a_stop(attached: Rank) -> None:
     await attached.target.resume(soon())
     attached.gdb.transport.say('*stopped,reason="breakpoint-hit",frame={addr="?"}')
     assert await attached.target.stopped() == RankStopped(
-        2, StopReason.OTHER, "gdb's 'addr' is no number: '?'"
+        2, StopReason.OTHER, "gdb's 'addr' is not a number: '?'"
     )
     assert attached.target.state is TargetState.STOPPED
 
