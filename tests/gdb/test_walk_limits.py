@@ -8,11 +8,14 @@ import signal
 from pathlib import Path
 
 import pytest
+from past import Open, run, run_to_end, step_number
 from processes import number, soon
 from walked import ORIGIN, compiled, walked
 
 from crdebug.base.errors import CrdebugError, GdbError
+from crdebug.debugger import stepper
 from crdebug.debugger.target import TargetState
+from crdebug.native.build import build
 from crdebug.node import proc
 
 
@@ -134,3 +137,21 @@ _ASLEEP = (
     "from crdebug_gdb.stepper.engine import Engine;"
     " tick = Engine.on_tick; Engine.on_tick = lambda self, asleep: tick(self, 1)"
 )
+
+
+async def test_the_thread_that_was_recalled_is_walked(open_past: Open) -> None:
+    """When the origin was kept another one was selected, as where crdebug interrupted the rank."""
+    target, _ = await open_past("calls")
+    native = await build(os.environ.get("CC", "cc"), soon())
+    await stepper.load(target, native.walker, soon())
+    await target.console("thread 2", soon())
+    await target.keep(ORIGIN, (), soon())
+    await target.console("thread 1", soon())
+    await run(target, 2)
+    step, state = await step_number(target), await stepper.recall(target, soon())
+    await target.put_back(ORIGIN, soon())
+    assert await step_number(target) == step - 2
+    await target.walk(f"-crdebug-meet {ORIGIN} {state}", soon())
+    assert await step_number(target) == step
+    assert "thread is 1 " in await target.console("thread", soon())
+    assert (await run_to_end(target)).detail == "0"
