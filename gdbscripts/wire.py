@@ -78,7 +78,6 @@ class Command:
     ARRIVE = "-crdebug-arrive"
     SHOW = "-crdebug-show"
     FORGET = "-crdebug-forget"
-    KEPT = "-crdebug-kept"
     # timed_waits
     WAITS = "-crdebug-waits"
     # stepper.commands, stepper.meet

@@ -16,8 +16,6 @@
 -crdebug-forget NAME|all
     Lending the process for a checkpoint forgets all frozen snapshots too, except the latest if it
     is small enough to be copied then.
--crdebug-kept
-    {snapshots=[{name, bytes, way}]}, the oldest first. bytes: the memory that only it holds now.
 
 A snapshot cannot be put back if something has changed that only the kernel has: threads, file
 descriptors, pending signals, timers, child processes. The kernel does not show all of it (not
@@ -446,7 +444,8 @@ class Forget(gdb.MICommand):
 
 def end_frozen() -> Answer:
     """End the frozen copies, which CRIU cannot dump while this GDB holds them. Copies the latest
-    snapshot if it is small. Answers the rest, as -crdebug-kept does."""
+    snapshot if it is small. Answers {snapshots=[{name, bytes}]}, those that are left, with the
+    memory that each took."""
     for name, each in reversed(list(kept.items())):
         if each.picture.frozen is None:
             continue
@@ -457,19 +456,8 @@ def end_frozen() -> Answer:
         del kept[name]
     end_all()
     latest.clear()
-    return {"snapshots": rows()}
-
-
-def rows() -> list[Answer]:
-    return [
-        {"name": name, "bytes": str(each.picture.own_bytes), "way": each.picture.way}
-        for name, each in kept.items()
-    ]
-
-
-class Kept(gdb.MICommand):
-    def invoke(self, arguments: list[str]) -> Answer:
-        return {"snapshots": rows()}
+    left = [{"name": name, "bytes": str(each.picture.changed)} for name, each in kept.items()]
+    return {"snapshots": left}
 
 
 preparations.append(lead_over)
@@ -481,4 +469,3 @@ PutBack(Command.PUT_BACK)
 Arrive(Command.ARRIVE)
 Show(Command.SHOW)
 Forget(Command.FORGET)
-Kept(Command.KEPT)

@@ -74,13 +74,6 @@ class Frozen:
         """False if the copy has been ended."""
         return is_held(self.tid)
 
-    def own_bytes(self) -> int:
-        """The memory that only it holds now; 0 if it has been ended."""
-        try:
-            return unshared_bytes(self.tid) + self.table_bytes()
-        except (OSError, KeyError):
-            return 0
-
     def held_bytes(self) -> int:
         """The memory that it has, shared or not."""
         found = fields_of(f"/proc/{self.tid}/status")
@@ -97,14 +90,6 @@ class Frozen:
     def __del__(self) -> None:
         if self.tid:
             self.end()
-
-
-def unshared_bytes(pid: int) -> int:
-    """The private memory that a process shares with no other; for a rank, with no snapshot."""
-    found = fields_of(f"/proc/{pid}/smaps_rollup")
-    size = {name: int(found[name].split()[0]) for name in OWN if name in found}
-    own = min(size["Anonymous"], size["Private_Clean"] + size["Private_Dirty"])
-    return (own + size["SwapPss"]) << 10
 
 
 def is_held(tid: int) -> bool:
@@ -131,9 +116,6 @@ def end_all() -> None:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(each, WALL)
     apart.clear()
-
-
-OWN = ("Anonymous", "Private_Clean", "Private_Dirty", "SwapPss")
 
 
 def first_threads() -> list[int]:

@@ -154,11 +154,6 @@ class Picture:
     def size(self) -> int:
         return self.held_bytes + sum(map(len, self.chunks.values()))
 
-    @property
-    def own_bytes(self) -> int:
-        """The memory that only it holds now; for a copied one, what it took when it was made."""
-        return self.changed if self.frozen is None else self.frozen.own_bytes()
-
     def problem(self) -> str | None:
         """Why it cannot be put back, or None."""
         if self.frozen is not None and not self.frozen.is_there():
