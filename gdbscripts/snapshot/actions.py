@@ -7,28 +7,22 @@ of them catches, or one of them ignores, are asked for.
 
 from __future__ import annotations
 
-from .kernel import Injector, fields_of
+from .kernel import Injector
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
+    from .kernel import SignalSets
     from .memory import Memory
 
 RT_SIGACTION = 13
 SIZE = 32  # struct sigaction as the kernel has it: handler, flags, restorer, mask
 
 
-def sets(tid: int) -> tuple[int, int]:
-    """The signals that are ignored, and those that are caught, a bit for each."""
-    fields = fields_of(f"/proc/{tid}/status")
-    return int(fields["SigIgn"], 16), int(fields["SigCgt"], 16)
-
-
-def of_interest(now: int, then: int) -> Iterator[int]:
-    """The numbers of signals at which two processes may do different things."""
-    (ignored, caught), (ignored_then, caught_then) = sets(now), sets(then)
-    bits = (ignored ^ ignored_then) | caught | caught_then
+def of_interest(now: SignalSets, then: SignalSets) -> Iterator[int]:
+    """The numbers of signals at which something else may be done now."""
+    bits = (now.ignored ^ then.ignored) | now.caught | then.caught
     for number in range(1, 65):
         if bits >> (number - 1) & 1:
             yield number
@@ -39,13 +33,16 @@ def ask(injector: Injector, memory: Memory, room: int, number: int) -> bytes:
     return memory.read(room, SIZE)
 
 
-def put_back_actions(memory: Memory, tid: int, copy: Memory, room: int, instruction: int) -> None:
-    """Have the process do at signals what its frozen copy would.
+def put_back_actions(
+    numbers: Iterable[int], memory: Memory, tid: int, copy: Memory, room: int, instruction: int
+) -> None:
+    """Have the process do at these signals what its frozen copy would.
 
-    room: an address of memory of the process's own, in both.  instruction: see Injector. Raises
-    OSError.
+    room: an address of memory of the process's own, in both.
+    instruction: see Injector.
+
+    Raises OSError.
     """
-    numbers = list(of_interest(tid, copy.pid))
     before = memory.read(room, SIZE), copy.read(room, SIZE)
     try:
         with Injector(tid, instruction) as ours, Injector(copy.pid, instruction) as theirs:

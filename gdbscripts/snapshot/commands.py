@@ -67,6 +67,7 @@ from ..rank_state import (
 )
 from ..system_calls import RESTART_SYSCALL, original_call
 from ..wire import MOST, Command, NamedTuple, was_interrupted
+from .actions import of_interest
 from .files import put_back_files
 from .frozen import end_all
 from .kernel import (
@@ -74,7 +75,7 @@ from .kernel import (
     Injector,
     difference,
     enters_call,
-    fields_of,
+    inner_number,
     kernel_view,
     leave_call,
     rseq_ranges,
@@ -227,7 +228,7 @@ class Snapshot:
         layout = layout_problem(self.areas, now)
         if layout is not None:
             found.append(layout)
-        inner = fields_of(f"/proc/{pid}/status")["NSpid"].split()[-1]
+        inner = inner_number(pid)
         for thread in threads():
             told = stop_signal(thread.ptid[1])
             if told.number in OWN_STOPS or (told.number in FAULTS and told.code > 0):
@@ -259,7 +260,8 @@ class Snapshot:
                     put_back_files(pid, *files, injector.call)
                 if heap_end(areas(pid)) != heap_end(self.areas):
                     raise gdb.GdbError("could not move the end of the heap back")
-            self.picture.put_back_actions(memory, tid)
+            signals = of_interest(self.present.signals[tid], self.view.signals[tid])
+            self.picture.put_back_actions(signals, memory, tid, now)
             written = self.picture.put_back(memory, tid, list(rseq_ranges(self.threads)))
             for tid, state in self.threads.items():
                 state.put_back(tid, memory)

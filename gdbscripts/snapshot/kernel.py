@@ -55,6 +55,11 @@ def fields_of(path: str) -> dict[str, str]:
     return {name: value.strip() for name, _, value in pairs}
 
 
+def inner_number(tid: int) -> str:
+    """A thread's number in its PID namespace, which a restart does not change."""
+    return fields_of(f"/proc/{tid}/status")["NSpid"].split()[-1]
+
+
 def descriptors(pid: int) -> Descriptors:
     """By number: the target of a file descriptor, its fdinfo, and the state of a regular file."""
     found = {}
@@ -80,11 +85,18 @@ def children(pid: int, tids: Iterable[int]) -> list[str]:
     return sorted(found)
 
 
+class SignalSets(NamedTuple):
+    """Sets of signals, a bit for each, as in /proc/PID/status."""
+
+    queued: int
+    ignored: int
+    caught: int
+
+
 class KernelView(NamedTuple):
     """All that must be as it was for a snapshot to be put back; see `difference`.
 
-    signals: by thread, those that are queued, and the sets that are ignored and caught, as in
-    /proc/PID/status.
+    signals: by thread.
     queue: the signals queued for the whole process.
     set_up: what each new thread registers with the kernel, once: glibc ends the process if a thread
     does so again.
@@ -92,7 +104,7 @@ class KernelView(NamedTuple):
     """
 
     tids: list[int]
-    signals: dict[int, tuple[int, str, str]]
+    signals: dict[int, SignalSets]
     queue: int
     set_up: dict[int, tuple[tuple[int, int] | None, int | None]]
     files: Descriptors
@@ -106,8 +118,8 @@ def kernel_view(pid: int, tids: Collection[int]) -> KernelView:
     signals = {}
     for tid in tids:
         fields = fields_of(f"/proc/{pid}/task/{tid}/status")
-        queued = int(fields["SigPnd"], 16) & ~STOP_BIT
-        signals[tid] = queued, fields["SigIgn"], fields["SigCgt"]
+        queued, ignored, caught = (int(fields[name], 16) for name in ("SigPnd", "SigIgn", "SigCgt"))
+        signals[tid] = SignalSets(queued & ~STOP_BIT, ignored, caught)
     shared = int(fields_of(f"/proc/{pid}/status")["ShdPnd"], 16) & ~STOP_BIT
     return KernelView(
         tids=sorted(tids),
@@ -123,15 +135,15 @@ def kernel_view(pid: int, tids: Collection[int]) -> KernelView:
 
 
 def difference(pid: int, then: KernelView, now: KernelView, actions: bool) -> Iterator[str]:
-    """The differences between two views that cannot be put back, as text for people. actions: what
-    it does at signals can be."""
+    """The differences between two views that cannot be put back, as text for people. actions: can
+    what the process does at signals be put back?"""
     for tid in sorted(set(then.tids) ^ set(now.tids)):
         yield f"thread {tid} {'has ended' if tid in then.tids else 'is new'}"
-    for tid, (queued, ignored, caught) in then.signals.items():
-        other = now.signals.get(tid, (queued, ignored, caught))
-        if other[0] != queued:
+    for tid, sets in then.signals.items():
+        other = now.signals.get(tid, sets)
+        if other.queued != sets.queued:
             yield f"thread {tid} has other signals pending"
-        if other[1:] != (ignored, caught) and not actions:
+        if (other.ignored, other.caught) != (sets.ignored, sets.caught) and not actions:
             yield "it catches or ignores other signals"
             break
     for tid, known in then.set_up.items():

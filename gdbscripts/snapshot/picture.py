@@ -170,14 +170,17 @@ class Picture:
         with Memory(self.frozen.tid) as wanted:
             return contents_differ(memory, wanted, self.areas, excepted)
 
-    def put_back_actions(self, memory: Memory, tid: int) -> None:
-        """What it does at signals, if there is a frozen copy to ask."""
+    def put_back_actions(
+        self, signals: Iterable[int], memory: Memory, tid: int, now: list[Area]
+    ) -> None:
+        """Put back what the process does at these signals, if there is a frozen copy to ask. now:
+        the mappings."""
         room = next((each.start for each in self.areas if is_own_memory(each)), None)
         if self.frozen is None or room is None:
             return
-        instruction = syscall_instruction(memory, areas(memory.pid))
+        instruction = syscall_instruction(memory, now)
         with Memory(self.frozen.tid) as copy:
-            put_back_actions(memory, tid, copy, room, instruction)
+            put_back_actions(signals, memory, tid, copy, room, instruction)
 
     def put_back(self, memory: Memory, tid: int, excepted: list[Range]) -> int:
         """Make the memory what it was, outside of some ranges; the mappings are the same. Returns

@@ -94,9 +94,9 @@ class Walk:
         self.rest = rest[1:]
         self.origin = Origin(rest[0], writes)
         self.pid, _ = process()
-        self.tid = gdb.selected_thread().ptid[1]
 
     def __enter__(self) -> Walk:
+        self.tid = gdb.selected_thread().ptid[1]
         self.memory = Memory(self.pid)
         self.engine = Engine(self.library, self.memory, self.tid, self.seconds)
         self.engine.dead_end = self.dead_end

@@ -14,13 +14,11 @@
 
 from __future__ import annotations
 
-import re
-
 import gdb
 
 from ..ptrace import registers_of, threads
 from ..snapshot.commands import OWN_STOPS, process
-from ..snapshot.kernel import SYSCALL_INSTRUCTION, fields_of, stop_signal
+from ..snapshot.kernel import SYSCALL_INSTRUCTION, inner_number, stop_signal
 from ..snapshot.memory import Memory
 from ..wire import Command, Reach
 from .commands import Walk
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
 
 SAVED = ("rip", "rsp", "rbp", "rbx", "r12", "r13", "r14", "r15")  # calls preserve them
 NAMES = (*SAVED, "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
-STATE = re.compile(r"[0-9a-f,]+:[0-9a-f]*:\d+:\d+$")
 DEPTH = 2048  # bytes of stack
 MOST = 20000  # passages to examine one by one
 
@@ -62,19 +59,6 @@ def likeness(one: State, other: State) -> tuple[int, int, int]:
     return saved, sum(a == b for a, b in others) + sum(words), len(others) + len(words)
 
 
-def inner(tid: int) -> str:
-    """The thread's number in the job's PID namespace, which a restart does not change."""
-    return fields_of(f"/proc/{tid}/status")["NSpid"].split()[-1]
-
-
-def select(arguments: list[str]) -> None:
-    """Select the thread that was recalled: when the origin was kept, another one may have been."""
-    (text,) = (each for each in arguments if STATE.match(each))
-    for thread in threads():
-        if inner(thread.ptid[1]) == text.rpartition(":")[2]:
-            thread.switch()
-
-
 class Recall(gdb.MICommand):
     def invoke(self, arguments: list[str]) -> Answer:
         tid = gdb.selected_thread().ptid[1]
@@ -83,15 +67,18 @@ class Recall(gdb.MICommand):
         number = stop_signal(tid).number
         signal = 0 if number in OWN_STOPS else number
         words = ",".join(f"{value:x}" for value in values)
-        return {"state": f"{words}:{stack.hex()}:{signal}:{inner(tid)}"}
+        return {"state": f"{words}:{stack.hex()}:{signal}:{inner_number(tid)}"}
 
 
 class Meet(gdb.MICommand):
     def invoke(self, arguments: list[str]) -> Answer:
-        select(arguments)
-        with Walk(arguments) as walk:
-            text, *limits = walk.rest
-            registers, stack, signal, _ = text.split(":")
+        walk = Walk(arguments)
+        text, *limits = walk.rest
+        registers, stack, signal, inner = text.split(":")
+        for thread in threads():  # when the origin was kept, another one may have been selected
+            if inner_number(thread.ptid[1]) == inner:
+                thread.switch()
+        with walk:
             wanted = ([int(value, 16) for value in registers.split(",")], bytes.fromhex(stack))
             stops = [point_at(int(limit, 16), STOP, 1) for limit in limits]
             meeting = Meeting(walk, wanted, int(signal), stops)
