@@ -74,6 +74,21 @@ def moved(clock: RankClock) -> tuple[Instant, int]:
     return state.now, proc.processor_time(clock.pid) if computes else 0
 
 
+class SignsOfLife:
+    """Tells when a long way is to be reported: every TELL seconds."""
+
+    def __init__(self) -> None:
+        self._begun = self._reported = time.monotonic()
+
+    def due(self) -> float | None:
+        """How many seconds the way has taken, if that is to be reported now."""
+        now = time.monotonic()
+        if now - self._reported <= TELL:
+            return None
+        self._reported = now
+        return now - self._begun
+
+
 class Replay:
     """One way to a cut. focus: the rank that is to be held just before the return too, not only
     somewhere inside the call.
@@ -98,9 +113,8 @@ class Replay:
         self._focus = focus
         self._also = also
         self.held_up = RankSet()  # ranks that cannot come to their place, and wait inside a call
-        self.reading = (
-            RankSet()
-        )  # ranks that are where they were, and wait for input as they did then
+        # ranks that are where they were, and wait for input as they did then
+        self.reading = RankSet()
 
     async def run(self) -> None:
         """Run until all ranks are there, and stand. Raises CrdebugError, which names those that are
@@ -131,8 +145,7 @@ class Replay:
 
     async def _until_there(self, run: asyncio.Task[GroupStopped]) -> None:
         before: list[tuple[Instant, int]] = []
-        waited, begun = 0.0, time.monotonic()
-        told = begun
+        waited, signs = 0.0, SignsOfLife()
 
         def over() -> bool:
             at_end = run.done() or self._there() or self._job.broken_off
@@ -150,9 +163,8 @@ class Replay:
                 )
             waited = waited + _LOOK if now == before else 0.0
             before = now
-            if time.monotonic() - told > TELL:
-                told = time.monotonic()
-                phase = f"replay, {told - begun:.0f} s so far: {self._places()}"
+            if (taken := signs.due()) is not None:
+                phase = f"replay, {taken:.0f} s so far: {self._places()}"
                 self._group.subscriber(Progress("back in time", phase))
             with contextlib.suppress(CrdebugError):
                 await Deadline(_LOOK).until(over, "the replay to move on")

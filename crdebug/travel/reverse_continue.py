@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -25,7 +24,7 @@ from crdebug.debugger import own_breakpoints
 from crdebug.debugger.in_c import number_in_c
 from crdebug.gdbscripts.wire import Reach, place_of
 from crdebug.travel.arrival import Arrival
-from crdebug.travel.replay import TELL, ended, moved, quiet
+from crdebug.travel.replay import SignsOfLife, ended, moved, quiet
 from crdebug.travel.restore_points import StartOfHistory, below
 from crdebug.travel.reverse_step import Reverse
 from crdebug.travel.seek import Traveller
@@ -332,7 +331,7 @@ class Stops:
 
     async def _until(self, run: asyncio.Task[GroupStopped], focus: int, place: Instant) -> None:
         """Wait as long as any rank moves on: the focused one may wait in a call for another one."""
-        begun = told = time.monotonic()
+        signs = SignsOfLife()
         while not run.done() and not self._arrived(focus, place):
             now = self._moved()
             await Deadline(_STANDSTILL).until(
@@ -342,9 +341,8 @@ class Stops:
                 "the replay to move on",
                 ranks=RankSet.of([focus]),
             )
-            if time.monotonic() - told > TELL:
-                told = time.monotonic()
-                phase = f"the replay takes {told - begun:.0f} s so far"
+            if (taken := signs.due()) is not None:
+                phase = f"the replay takes {taken:.0f} s so far"
                 self._traveller.tell(Progress("back in time", phase))
 
     def _moved(self) -> list[tuple[Instant, int]]:

@@ -1,11 +1,11 @@
 """Reverse execution of one rank: back by lines and instructions, over as many MPI calls as needed.
 
 Between two MPI calls a rank runs alone, so that piece of its history can be run again and again
-without the others: from the origin, a snapshot at the return of the call before. Where that piece
-is long, a snapshot in the middle of it is tried first, the last one that the rank has come from;
-then those before, if what is looked for is not behind it. The walker in the rank's GDB does that
-(gdbscripts/stepper/commands.py). What it looks for may lie before the origin; then the search goes
-on in the piece before, at whose end the rank stands at the entry of the next call.
+without the others: from the origin, a snapshot at the return of the call before. If snapshots were
+taken in the middle of a long piece, the search begins at the last one that the rank has passed, and
+goes on at those before it as long as the target is not found. The walker in the rank's GDB searches
+(gdbscripts/stepper/commands.py). The target may lie before the origin; then the search goes on in
+the piece before, at whose end the rank stands at the entry of the next call.
 """
 
 from __future__ import annotations
@@ -42,10 +42,14 @@ _LONG = Deadline(FOR_EVER)  # for walks, see Reverse._walked
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
-    """Where the walker starts from. name: of the snapshot.  now: where the rank is after it, at
-    all the places that can be reached from it.  output: how much the job had written there.  ways:
-    see Position; when it was made.  within: the snapshot in the middle of the piece at whose place
-    it is, "" where the piece begins."""
+    """Where the walker starts from.
+
+    name: of the snapshot.
+    now: where the rank is after it, at all the places that can be reached from it.
+    output: how much the job had written there.
+    ways: those of Position when it was made.
+    within: the snapshot in the middle of the piece at whose place it is; "" where the piece begins.
+    """
 
     focus: int
     name: str
@@ -227,11 +231,14 @@ class Reverse:
             await self._start(focus, now)
         kept = await traveller.near.keep(traveller.recorded.cut())
         name = kept.kept if kept is not None else await self._keep_alone(focus)
-        job = traveller.job
-        self._origin = _Origin(
-            focus, name, job.record.incarnation, now, job.output_sizes(), traveller.position.ways
-        )
+        self._begin_at(name, focus, now)
         return arrival
+
+    def _begin_at(self, name: str, focus: int, now: Instant, within: str = "") -> None:
+        """The job stands at the origin, where this snapshot was kept."""
+        job, ways = self._traveller.job, self._traveller.position.ways
+        incarnation, output = job.record.incarnation, job.output_sizes()
+        self._origin = _Origin(focus, name, incarnation, now, output, ways, within)
 
     async def _set_origin_within(self, focus: int, now: Instant, near: Sequence[Base]) -> bool:
         """An origin in the middle of the piece: at the first of these snapshots that is in it, and
@@ -250,11 +257,7 @@ class Reverse:
             if traveller.recorded.cut() != base.cut:
                 kept = await traveller.near.keep(traveller.recorded.cut(), further=True)
             if kept is not None:
-                job, ways = traveller.job, traveller.position.ways
-                self._origin = _Origin(
-                    *(focus, kept.kept, job.record.incarnation, now, job.output_sizes(), ways),
-                    within=base.kept,
-                )
+                self._begin_at(kept.kept, focus, now, base.kept)
                 return True
         return False
 

@@ -248,6 +248,8 @@ class Traveller:
     async def _stop_after_init(self, start: Cut, cut: Cut) -> None:
         """On a way from before MPI_Init, which takes longer than all else: keep a snapshot as soon
         as every rank has returned from it."""
+        if all(now.tick for now in start):
+            return
         logs = self.recorded.logs()
         if not all(log.calls and log.calls[0].name in OUTSIDE for log in logs.values()):
             return
