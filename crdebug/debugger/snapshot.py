@@ -56,7 +56,7 @@ class Keeper:
     def sizes(self) -> dict[str, int]:
         """By snapshot, the bytes that only it holds. Works whatever the process does meanwhile."""
         return {
-            name: proc.memory_of_its_own(frozen) if frozen else copied
+            name: proc.unshared_memory(frozen) if frozen else copied
             for name, (frozen, copied) in self._taken.items()
         }
 

@@ -99,7 +99,7 @@ def status(pid: int, tid: int | None = None) -> dict[str, str]:
     return {name: value.strip() for name, _, value in pairs}
 
 
-def memory_of_its_own(pid: int) -> int:
+def unshared_memory(pid: int) -> int:
     """Bytes that would be free without the process, page tables included; 0 if it is gone."""
     try:
         text = f"{_read(pid, 'smaps_rollup')}\n{_read(pid, 'status')}"
@@ -404,7 +404,7 @@ def memory(pid: int) -> int:
     return sum(int(fields.get(each, "0").split()[0]) << 10 for each in ("Pss_Anon", "Pss_Shmem"))
 
 
-def own_memory(pid: int) -> int:
+def private_memory(pid: int) -> int:
     """Bytes of private memory that it has, in memory or swapped out; what it shares with a process
     that was forked from it counts (proc(5), RssAnon, VmSwap)."""
     fields = status(pid)

@@ -195,7 +195,7 @@ class Near:
         memory."""
         holdings = self._holdings
         try:
-            whole = sum(proc.own_memory(hold.pid) for hold in self._job.holds)
+            whole = sum(proc.private_memory(hold.pid) for hold in self._job.holds)
         except ProcessLookupError:
             raise Refused("the job is ending") from None
         free = proc.available_memory()

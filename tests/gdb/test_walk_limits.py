@@ -29,9 +29,7 @@ async def test_a_long_loop_is_no_obstacle(program: Path, long: float) -> None:
     """long: seconds after which a way counts as long; 0: each does, as on a slow machine."""
     async with walked(program) as process:
         await process.target.console(f"python crdebug_gdb.stepper.search.LONG = {long}", soon())
-        await process.target.console("set var trips = 10000", soon())
-        await process.target.forget(ORIGIN, soon())
-        await process.target.keep(ORIGIN, (), soon())
+        await process.with_trips(10000)
         await process.run_to("jumps")
         # From behind three loops, the last of them in one line, into them.
         await process.back("next")
@@ -77,9 +75,7 @@ async def test_a_watchpoint_of_the_user_is_no_obstacle(program: Path) -> None:
 
 async def test_there_is_no_time_limit_while_it_works(program: Path) -> None:
     async with walked(program) as process:
-        await process.target.console("set var trips = 20000", soon())
-        await process.target.forget(ORIGIN, soon())
-        await process.target.keep(ORIGIN, (), soon())
+        await process.with_trips(20000)
         await process.run_to("leaf", "x == 15001")
         where = await process.where()
         await process.back("next", "--seconds 0.05")
@@ -89,9 +85,7 @@ async def test_there_is_no_time_limit_while_it_works(program: Path) -> None:
 async def test_a_rank_that_is_killed_meanwhile_has_ended_at_once(program: Path) -> None:
     async with walked(program) as process:
         target = process.target
-        await target.console("set var trips = 2000000", soon())
-        await target.forget(ORIGIN, soon())
-        await target.keep(ORIGIN, (), soon())
+        await process.with_trips(2000000)
         await process.run_to("leaf", "x == 1501")
         assert target.pid is not None
         pid = target.pid
@@ -108,9 +102,7 @@ async def test_a_rank_that_is_killed_meanwhile_has_ended_at_once(program: Path) 
 
 async def test_a_thread_that_sleeps_meanwhile_is_reported_with_a_hint(program: Path) -> None:
     async with walked(program) as process:
-        await process.target.console("set var trips = 2000000", soon())
-        await process.target.forget(ORIGIN, soon())
-        await process.target.keep(ORIGIN, (), soon())
+        await process.with_trips(2000000)
         await process.run_to("leaf", "x == 15001")
         # As what it waits for would be: nobody does it while the rank is taken back.
         await process.target.console(f"python {_ASLEEP}", soon())
@@ -121,9 +113,7 @@ async def test_a_thread_that_sleeps_meanwhile_is_reported_with_a_hint(program: P
 
 async def test_a_thread_that_rests_between_its_work_goes_on(program: Path) -> None:
     async with walked(program) as process:
-        await process.target.console("set var trips = 20000", soon())
-        await process.target.forget(ORIGIN, soon())
-        await process.target.keep(ORIGIN, (), soon())
+        await process.with_trips(20000)
         await process.run_to("leaf", "x == 15001")
         where = await process.where()
         await process.target.console(f"python {_ASLEEP}", soon())

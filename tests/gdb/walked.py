@@ -60,6 +60,12 @@ class Walked:
         words = " ".join([*options, ORIGIN, kind])
         return await self.target.walk(f"-crdebug-reverse {words}", soon())
 
+    async def with_trips(self, trips: int) -> None:
+        """Have the loops run so often; the origin is the present stop."""
+        await self.target.console(f"set var trips = {trips}", soon())
+        await self.target.forget(ORIGIN, soon())
+        await self.target.keep(ORIGIN, (), soon())
+
     async def value(self, expression: str) -> str:
         return await self.target.evaluate(expression, soon())
 

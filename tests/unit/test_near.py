@@ -64,7 +64,7 @@ class Job:
         self.settings = Settings()
         patch.setattr(memory_snapshots, "Snapshots", lambda group: kernel)
         patch.setattr(memory_snapshots, "leader_has_ended", lambda pid: False)
-        patch.setattr(proc, "own_memory", lambda pid: kernel.memory)
+        patch.setattr(proc, "private_memory", lambda pid: kernel.memory)
         patch.setattr(proc, "available_memory", lambda: kernel.free - self.near.held)
         self.near = Near(self, frozenset, self.tell)  # type: ignore[arg-type]
         patch.setattr(self.near, "drained", self.drained)
