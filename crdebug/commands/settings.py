@@ -62,7 +62,7 @@ def read_cost(text: str) -> float:
         return _COSTS[text]
     number = re.fullmatch(r"(\d+(?:\.\d+)?) ?%?", text, re.ASCII)
     if number is None or float(number[1]) > 100:
-        raise BadInput(f"'{text}' is no part of the run", hint="write 2%, 0.5%, or off")
+        raise BadInput(f"'{text}' is not a part of the run", hint="write 2%, 0.5%, or off")
     return float(number[1]) / 100
 
 

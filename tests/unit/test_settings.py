@@ -101,7 +101,7 @@ async def test_what_is_no_part_of_the_run_changes_nothing(
     session: FakeSession, context: Context, text: str
 ) -> None:
     assert session.history is not None
-    with pytest.raises(BadInput, match="is no part of the run"):
+    with pytest.raises(BadInput, match="is not a part of the run"):
         await run(context, f"set snapshot-cost {text}")
     assert session.history.costs.budget == BUDGET
 
