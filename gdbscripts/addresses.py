@@ -37,7 +37,10 @@ class Lies(gdb.MICommand):
             select_below(int(arguments[1]))
             arguments = arguments[2:]
         expression = " ".join(arguments)
-        value = gdb.parse_and_eval(expression)
+        try:
+            value = gdb.parse_and_eval(expression)
+        except gdb.error as error:  # which GDB would report as one of Python's
+            raise gdb.GdbError(str(error)) from None
         if value.address is None:
             raise gdb.GdbError(f"'{expression}' does not lie in memory")
         return {

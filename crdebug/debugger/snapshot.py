@@ -43,7 +43,7 @@ class Keeper:
         return KeptInfo(told.number("bytes"), told.number("changed"), told.text("way") == "frozen")
 
     def has(self, name: str) -> bool:
-        return name in self._stops
+        return name in self._stops and self._tracker.state is not TargetState.EXITED
 
     def lent(self, told: MiTuple) -> None:
         """The process was lent for a checkpoint, and its GDB has ended all frozen copies. told: the

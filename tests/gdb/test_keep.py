@@ -32,7 +32,9 @@ async def test_at_every_stop_the_past_is_as_it_was_and_leads_on_as_it_did(
         stop = await run(target)
         assert stop.reason is StopReason.BREAKPOINT
         assert await step_number(target) == then + 1  # not once more where it stands
+    assert target.has_kept("here")
     assert (await run_to_end(target)).detail == "0"
+    assert not target.has_kept("here")
 
 
 async def test_steps_after_going_back_are_those_that_were_made_before(open_past: Open) -> None:

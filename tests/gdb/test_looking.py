@@ -15,6 +15,7 @@ from crdebug.base.errors import DeadlineExpired, GdbDied, GdbError
 from crdebug.base.events import GdbSays, StopReason
 from crdebug.debugger.gdb import GdbTarget
 from crdebug.debugger.in_c import number_in_c
+from crdebug.debugger.rank_commands import in_memory
 from crdebug.debugger.target import (
     BreakpointRequest,
     Notice,
@@ -197,6 +198,17 @@ async def test_ours_and_garbage_on_gdbs_own_output(launch: Launch) -> None:
     assert text == ""
     assert GdbSays(0, "no newline") in told
     assert await target.evaluate("1 + 1", soon()) == "2"
+
+
+async def test_a_question_about_no_symbol_gets_gdbs_own_answer(
+    launch: Launch, spawn: Spawn
+) -> None:
+    target = await held(launch, spawn())
+    for script in scripts():
+        await target.console(f"source {script}", soon())
+    with pytest.raises(GdbError) as caught:
+        await in_memory(target, "nonsense", soon())
+    assert caught.value.problem == 'No symbol "nonsense" in current context.'
 
 
 @pytest.mark.parametrize("language", ["c", "fortran", "ada", "pascal", "rust"])
