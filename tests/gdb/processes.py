@@ -17,6 +17,7 @@ from crdebug.base.deadline import Deadline
 from crdebug.base.events import RankStopped
 from crdebug.debugger.gdb import GdbTarget
 from crdebug.debugger.target import BreakpointRequest, Notice, Target
+from crdebug.gdbscripts.wire import FROZEN
 from crdebug.node import proc
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -172,3 +173,27 @@ async def held(launch: Launch, process: Process) -> GdbTarget:
     target = await launch()
     await target.attach(process.pid, soon())
     return target
+
+
+def copies(target: Target) -> list[int]:
+    """The processes that are frozen copies, held by this target's GDB or by none."""
+    found = []
+    for pid in proc.pids():
+        try:
+            fields = proc.status(pid)
+        except OSError:
+            continue
+        if (
+            fields["Name"] == FROZEN
+            and fields["TracerPid"] == str(target.gdb_pid)
+            and not proc.is_zombie(pid)
+        ):
+            found.append(pid)
+    return found
+
+
+async def until_gone(pids: list[int]) -> None:
+    def gone() -> bool:
+        return all(proc.is_zombie(pid) or not Path(f"/proc/{pid}").exists() for pid in pids)
+
+    await soon().until(gone, "the copies to be gone")

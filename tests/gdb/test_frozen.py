@@ -16,13 +16,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from past import PARTS, Look, Open, look, run, run_to_end, step_number
-from processes import PROGRAMS, Process, kill_gdb, number, soon
+from processes import PROGRAMS, Process, copies, kill_gdb, number, soon, until_gone
 
 from crdebug.base.errors import GdbDied, GdbError, Refused
 from crdebug.base.events import StopReason
 from crdebug.debugger.gdb import GdbTarget
-from crdebug.debugger.target import BreakpointRequest, Target, TargetState
-from crdebug.gdbscripts.wire import FROZEN
+from crdebug.debugger.target import BreakpointRequest, TargetState
 from crdebug.node import proc
 from harness.nobody import become, needs_root, public  # noqa: F401
 
@@ -100,30 +99,6 @@ async def open_moves(moves: Path, past_processes: list[Process]) -> AsyncIterato
     yield start
     for target in targets:
         await target.close(soon())
-
-
-def copies(target: Target) -> list[int]:
-    """The processes that are frozen copies, held by this target's GDB or by none."""
-    found = []
-    for pid in proc.pids():
-        try:
-            fields = proc.status(pid)
-        except OSError:
-            continue
-        if (
-            fields["Name"] == FROZEN
-            and fields["TracerPid"] == str(target.gdb_pid)
-            and not proc.is_zombie(pid)
-        ):
-            found.append(pid)
-    return found
-
-
-async def until_gone(pids: list[int]) -> None:
-    def gone() -> bool:
-        return all(proc.is_zombie(pid) or not Path(f"/proc/{pid}").exists() for pid in pids)
-
-    await soon().until(gone, "the copies to be gone")
 
 
 # ---- exact ------------------------------------------------------------------------------------
