@@ -87,15 +87,27 @@ def drop(home: Path, proof: str) -> None:
 def sweep(root: Path, proof: str) -> None:
     """Remove what has no proof, but keep the files that others build on."""
     needed = _needed(root, listed(root, proof))
+    for home in _without_proof(root, proof):
+        if int(home.name) in needed and (home / BASE).exists():
+            _trim(home)
+        else:
+            shutil.rmtree(home, ignore_errors=True)
+
+
+def has_remains(root: Path, proof: str) -> bool:
+    """Is a directory there that nothing needs?"""
+    if not (unproved := _without_proof(root, proof)):
+        return False
+    needed = _needed(root, listed(root, proof))
+    return any(int(home.name) not in needed for home in unproved)
+
+
+def _without_proof(root: Path, proof: str) -> list[Path]:
+    """The directories with the name of a checkpoint that are none."""
     with contextlib.suppress(FileNotFoundError):
-        for entry in list(os.scandir(root)):
-            home = Path(entry)
-            if not _NUMBER.match(entry.name) or (home / proof).exists():
-                continue
-            if int(entry.name) in needed and (home / BASE).exists():
-                _trim(home)
-            else:
-                shutil.rmtree(home, ignore_errors=True)
+        there = [Path(entry) for entry in os.scandir(root) if _NUMBER.match(entry.name)]
+        return [home for home in there if not (home / proof).exists()]
+    return []
 
 
 def _needed(root: Path, numbers: Iterable[int]) -> set[int]:

@@ -13,6 +13,7 @@ while the job runs on, by a thread that gives way to it.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
@@ -41,6 +42,7 @@ from crdebug.node import owners
 
 NAME = "staged.json"
 RECORD = "job.json"
+LOCK = "staging"
 _BLOCK = 1 << 20
 _SAMPLES = 8
 _WORTH = 0.7  # compressed to less than this part of its size
@@ -73,10 +75,38 @@ def stage(store: CheckpointStore, number: int, place: Path, *, compress: bool = 
     with nothing at the place that looks whole.
     """
     manifest = store.load(number)
-    _stage_bases(store, manifest, place, compress)
-    size = _stage_one(store, manifest, place, compress, NAME)
-    _stage_bases(store, manifest, place, compress)  # one may have been forgotten meanwhile
+    try:
+        with _the_only_one(store, wait=True):
+            _sweep(store, place)
+            _stage_bases(store, manifest, place, compress)
+            size = _stage_one(store, manifest, place, compress, NAME)
+            _stage_bases(store, manifest, place, compress)  # one may have been forgotten meanwhile
+    except OSError as error:
+        raise StoreError(f"cannot stage {store.job}:{number} to {place}: {error}") from None
     return size
+
+
+@contextlib.contextmanager
+def _the_only_one(store: CheckpointStore, *, wait: bool) -> Iterator[None]:
+    """No other crdebug copies checkpoints of this job meanwhile. The lock is beside the job's own
+    store, for a second place may have none. Raises OSError, also if one does and wait is not set.
+    """
+    with open(store.root.parent / LOCK, "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        yield
+
+
+def sweep(store: CheckpointStore, place: Path) -> None:
+    """Remove what a crdebug that was killed has left of copies in the second place; not while
+    another one copies."""
+    if any((place / store.job).glob(".draft-*")):
+        with contextlib.suppress(OSError), _the_only_one(store, wait=False):
+            _sweep(store, place)
+
+
+def _sweep(store: CheckpointStore, place: Path) -> None:
+    for draft in (place / store.job).glob(".draft-*"):
+        shutil.rmtree(draft, ignore_errors=True)
 
 
 def _stage_bases(store: CheckpointStore, manifest: Manifest, place: Path, compress: bool) -> None:

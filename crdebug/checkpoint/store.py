@@ -314,6 +314,10 @@ class CheckpointStore:
             raise StoreError(f"cannot write to {self.root}: {error.strerror}") from None
         return draft
 
+    def has_remains(self) -> bool:
+        """Is anything there that `sweep` would remove?"""
+        return any(self.root.glob(".draft-*")) or incremental.has_remains(self.root, manifests.NAME)
+
     def sweep(self) -> None:
         """Remove what is not a checkpoint and will not become one."""
         for draft in self.root.glob(".draft-*"):

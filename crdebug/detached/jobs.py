@@ -29,6 +29,7 @@ from crdebug.job.directory import (
     has_ended,
     is_alive,
     parse_handle,
+    sweep_ended_jobs,
 )
 from crdebug.job.ending import end
 from crdebug.job.holds import Hold
@@ -173,7 +174,8 @@ async def follow(
 
 
 async def list_jobs() -> tuple[JobInfo, ...]:
-    """Every job that left something here, by name."""
+    """Every job that left something here, by name. Drafts of those that have ended are removed."""
+    sweep_ended_jobs()
     return tuple([await _info_or_damage(directory) for directory in all_jobs()])
 
 

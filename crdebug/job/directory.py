@@ -15,7 +15,8 @@ STATE/jobs/NAME/
   run/N/half-back see crdebug.job.half_back
   checkpoints/N/  see crdebug.checkpoint.store
   native/         crdebug's own parts that it runs with, see crdebug.job.native_parts
-  stage           the path of the second place for checkpoints, see crdebug.job.second_place
+  stage           the path of the second place for checkpoints, see crdebug.job.second_place;
+                  `staging` is held while they are copied there
   history/N/      automatic checkpoints, for going back in time
   branches/       the branches of its history, and the logs of those that it is not on
   beside/         a second job, while branches are compared
@@ -38,7 +39,7 @@ import msgspec
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, CrdebugError, DeadlineExpired, Refused, StoreError
 from crdebug.base.settings import state_home
-from crdebug.checkpoint.staging import numbers
+from crdebug.checkpoint import staging
 from crdebug.checkpoint.store import CheckpointStore
 from crdebug.job.told import told
 from crdebug.node import owners, proc, process_tree
@@ -270,11 +271,21 @@ class JobDirectory:
 
     def forget_while_locked(self) -> None:
         """`forget_if_over`, for holders of the lock; also a job that never began."""
-        staged = numbers(self.name, self.stage) if self.stage else ()
+        staged = staging.numbers(self.name, self.stage) if self.stage else ()
         if not self.store.numbers() and not staged and not self._is_alive():
             if self.exists():
                 self._remember_its_end()
             self.remove()
+
+    def sweep_if_over(self) -> None:
+        """Remove what a crdebug that was killed has left of checkpoints, now that the job has ended
+        and nobody else will; not while another crdebug works on it."""
+        with contextlib.suppress(Refused, StoreError):
+            if self.stage is not None:
+                staging.sweep(self.store, self.stage)
+            if not self._is_alive() and self.store.has_remains():
+                with self.lock("remove its drafts"):
+                    self.store.sweep()
 
     def how_it_ended(self) -> str:
         """The job's end as the predicate of a sentence about it."""
@@ -325,6 +336,12 @@ def all_jobs() -> tuple[JobDirectory, ...]:
     except FileNotFoundError:
         return ()
     return tuple(job for job in map(JobDirectory, names) if job.exists())
+
+
+def sweep_ended_jobs() -> None:
+    """Remove what no job that has ended needs. Raises PermissionError, Refused."""
+    for directory in all_jobs():
+        directory.sweep_if_over()
 
 
 def _read_if_there(path: Path) -> str | None:

@@ -16,7 +16,7 @@ from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, NotAvailable, Refused
 from crdebug.base.settings import Settings
 from crdebug.job import clocks, native_parts, standard_input
-from crdebug.job.directory import JobDirectory, JobRecord, is_alive, unused
+from crdebug.job.directory import JobDirectory, JobRecord, is_alive, sweep_ended_jobs, unused
 from crdebug.job.given import Given
 from crdebug.job.launch_environment import added_to
 from crdebug.native.build import build
@@ -58,6 +58,7 @@ async def launch(
     if not place.is_dir():
         raise BadInput(f"there is no directory {place} to run the job in")
     _refuse_static(argv, place)
+    sweep_ended_jobs()
     deadline = Deadline(settings.launch)
     native = await build(settings.compiler, deadline)
     layer = await _layer_for(argv, settings.record, deadline)

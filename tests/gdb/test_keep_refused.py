@@ -100,7 +100,8 @@ async def test_refused_after_a_signal_from_elsewhere_that_would_be_lost(open_pas
 async def test_a_snapshot_ends_with_the_gdbs_hold_of_the_process(open_past: Open) -> None:
     target, process = await open_past("steps=1000000000000")
     await target.keep("here", (), soon())
-    assert (before := copies(target))
+    before = copies(target)
+    assert before
     await target.detach(soon())
     await until_gone(before)
     with pytest.raises(Refused, match="not attached"):

@@ -33,7 +33,7 @@ _LASTING = {
     "checkpoints",
     "history",
 }
-_LASTING |= {"branches", "followed", "native", "stage"}
+_LASTING |= {"branches", "followed", "native", "stage", "staging"}
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -15,9 +16,10 @@ from crdebug.checkpoint import staging
 from crdebug.checkpoint.retention import Upkeep
 from crdebug.checkpoint.staging import fetch, numbers, stage
 from crdebug.checkpoint.store import CheckpointStore
-from crdebug.detached import batch
+from crdebug.detached import batch, jobs
 from crdebug.detached.batch import Stager
 from crdebug.job.directory import JobDirectory
+from crdebug.node import proc
 
 pytestmark = pytest.mark.unit
 
@@ -117,6 +119,53 @@ async def test_what_was_taken_is_staged_although_its_taker_did_not_come_to_begin
         take(store)
         await stager.all_done()
     assert numbers("heat", place) == (2,)
+
+
+# ---- left by a crdebug that was killed -----------------------------------------------------------
+
+
+def leave_a_draft(parent: Path) -> Path:
+    draft = parent / ".draft-7"
+    (draft / "images").mkdir(parents=True)
+    (draft / "images" / "pages-1.img").write_bytes(b"half")
+    return draft
+
+
+def test_half_a_copy_is_removed_with_the_next_one(store: CheckpointStore, place: Path) -> None:
+    draft = leave_a_draft(place / "heat")
+    stage(store, 1, place)
+    assert not draft.exists()
+    assert numbers("heat", place) == (1,)
+
+
+async def test_drafts_of_a_job_that_has_ended_are_removed_once_jobs_are_listed(
+    job: JobDirectory, place: Path
+) -> None:
+    await batch.stage("heat:1", place)
+    local, staged = leave_a_draft(job.store.root), leave_a_draft(place / "heat")
+    with job.lock("work on it"), open(job.path / "staging") as copying:
+        fcntl.flock(copying, fcntl.LOCK_EX)
+        await jobs.list_jobs()
+        assert local.exists()
+        assert staged.exists()
+    await jobs.list_jobs()
+    assert not local.exists()
+    assert not staged.exists()
+    assert [each.number for each in await jobs.list_checkpoints("heat")] == [1, 2, 3]
+
+
+async def test_drafts_of_a_job_that_runs_are_left_alone(job: JobDirectory) -> None:
+    draft = leave_a_draft(job.store.root)
+    alive = a_record(pid=os.getpid(), start=proc.started(os.getpid()), boot=proc.boot_id())
+    job.write(alive)
+    job.sweep_if_over()
+    assert draft.exists()
+
+
+async def test_half_a_deleted_checkpoint_is_removed(job: JobDirectory) -> None:
+    (job.store.path(2) / "manifest.json").unlink()
+    await jobs.list_jobs()
+    assert not job.store.path(2).exists()
 
 
 # ---- the newest that is whole -------------------------------------------------------------------
