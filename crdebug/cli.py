@@ -61,6 +61,20 @@ class Program(click.Group):
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 raise  # click ends quietly when nobody reads any more
             ctx.exit(_report(error))
+        finally:
+            _drop_unread()
+
+
+def _drop_unread() -> None:
+    """Python would write what is left at its end, and change the exit status if nobody reads it any
+    more, as on a terminal that has gone (Python's library reference, signal, "Note on SIGPIPE")."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.EIO):
+                raise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _report(error: Exception) -> int:

@@ -96,6 +96,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Hundreds of crdebugs are started: each takes twice as long if it has to be compiled anew.
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
         os.environ.setdefault("PYTHONPYCACHEPREFIX", str(cache_home() / "bytecode"))
+    os.environ.pop("PYTHONUNBUFFERED", None)  # few users have it, and it hides what is not flushed
     ending.usual_signals()
     ending.at_once(home)
 

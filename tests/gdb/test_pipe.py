@@ -82,7 +82,7 @@ async def test_last_words() -> None:
 async def test_its_output_does_not_end_before_its_last_words() -> None:
     """A process closes one descriptor after the other when it ends."""
     pipe = await python(
-        "import os, sys; os.close(1); input(); sys.stderr.write('the reason'); os._exit(1)"
+        "import os, sys; os.close(1); input(); os.write(2, b'the reason'); os._exit(1)"
     )
     reading = asyncio.create_task(lines(pipe))
     output = Path(f"/proc/{pipe.pid}/fd/1")
