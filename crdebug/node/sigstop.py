@@ -76,7 +76,8 @@ class LocalStopSignals:
             for tid in proc.tids(pid):
                 fields = _signals(pid, tid)
                 process = process or _has_stop(fields, "ShdPnd")
-                if _has_stop(fields, "SigPnd"):
+                # The first thread may have ended with one in its queue, which then stays there.
+                if _has_stop(fields, "SigPnd") and fields["State"][0] not in "ZX":
                     threads.append(tid)
         except ProcessLookupError:
             return PendingStops()
