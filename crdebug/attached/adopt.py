@@ -79,7 +79,7 @@ async def adopt(
             start=proc.started(found.root),
             boot=proc.boot_id(),
             adopted=True,
-            parts=native_parts.keep(directory, [native.starter, native.shim, native.walker]),
+            parts=native_parts.keep(directory, [native.starter, native.shim, native.stepper]),
         )
         directory.write(record)
     try:

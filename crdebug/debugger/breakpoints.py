@@ -83,7 +83,7 @@ class _Entry:
     ignore: dict[int, int] = field(default_factory=dict)
 
 
-class Kept(msgspec.Struct, frozen=True):
+class StoredBreakpoint(msgspec.Struct, frozen=True):
     """A breakpoint as crdebug stores it between sessions; see Breakpoint.
 
     ignore, hits: by rank.
@@ -101,13 +101,13 @@ class Kept(msgspec.Struct, frozen=True):
     hits: dict[int, int]
 
 
-def _kept(entry: _Entry) -> Kept:
+def _stored(entry: _Entry) -> StoredBreakpoint:
     point = entry.breakpoint
     places = [place for at in point.places.values() for place in at]
     location = point.location
     if location.startswith("*") and len({place.address for place in places}) == 1:
         location = f"*{places[0].address:#x}"  # the user may have named a register
-    return Kept(
+    return StoredBreakpoint(
         point.number,
         location,
         tuple(point.ranks),
@@ -158,11 +158,11 @@ class BreakpointTable:
         self._entries[new.number] = _Entry(new)
         return new
 
-    def kept(self) -> tuple[Kept, ...]:
+    def kept(self) -> tuple[StoredBreakpoint, ...]:
         """All of them, for another session."""
-        return tuple(_kept(entry) for entry in self._entries.values())
+        return tuple(_stored(entry) for entry in self._entries.values())
 
-    def put(self, kept: Kept) -> None:
+    def put(self, kept: StoredBreakpoint) -> None:
         """Add a breakpoint of another session, in no GDB yet."""
         ranks = RankSet.of(kept.ranks)
         self._last = max(self._last, kept.number)

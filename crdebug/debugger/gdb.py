@@ -17,8 +17,8 @@ from crdebug.debugger.folding import MOST, folded
 from crdebug.debugger.frames import at_innermost
 from crdebug.debugger.gdb_breakpoints import insert
 from crdebug.debugger.interrupting import Stopper
-from crdebug.debugger.kept import Kept
 from crdebug.debugger.snapshot import Keeper
+from crdebug.debugger.snapshot_verbs import SnapshotVerbs
 from crdebug.debugger.startup import command_line, environment
 from crdebug.debugger.target import (
     BreakpointRequest,
@@ -46,7 +46,7 @@ _LOOK = 1.0  # seconds between two checks whether a running process was killed
 _END = 30.0  # seconds that a killed process may take to end: it may have much memory to free
 
 
-class GdbTarget(Kept):
+class GdbTarget(SnapshotVerbs):
     """One rank under one GDB; `Target` says what its verbs promise.
 
     Made by `launch`, or around any Transport. The GDB outlives `detach`: its symbol tables and

@@ -12,7 +12,7 @@ from crdebug.base.errors import BadInput, CrdebugError, GdbError
 from crdebug.base.events import Event, GroupStopped, Location, RankStopped, StopReason
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
-from crdebug.debugger.breakpoints import Breakpoint, BreakpointTable, Kept
+from crdebug.debugger.breakpoints import Breakpoint, BreakpointTable, StoredBreakpoint
 from crdebug.debugger.frames import at_program, in_program
 from crdebug.debugger.group_run import GroupRun
 from crdebug.debugger.motions import completed
@@ -358,7 +358,7 @@ class TargetGroup:
             raise error
         return self.table.get(number)
 
-    async def put_breakpoint(self, kept: Kept, ranks: RankSet) -> bool:
+    async def put_breakpoint(self, kept: StoredBreakpoint, ranks: RankSet) -> bool:
         """Insert a breakpoint of another session, with its number, on these ranks. Did any of them
         accept it?"""
         self.table.put(kept)

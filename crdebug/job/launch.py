@@ -71,7 +71,7 @@ async def launch(
         _refuse_in_use(directory)
         try:
             run = directory.new_run(1)
-            used = [native.starter, native.shim, native.walker, *([layer] if layer else [])]
+            used = [native.starter, native.shim, native.stepper, *([layer] if layer else [])]
             kept = native_parts.keep(directory, used)
             await standard_input.begin_with(run, source, more=given.more)
             if layer is not None:

@@ -1,6 +1,6 @@
 """Keep the native parts that a job runs with beside it: a checkpoint may outlive the cache.
 
-STATE/jobs/NAME/native/{starter,shim.so,walk.so,pmpi.so}, and the same in the second place.
+STATE/jobs/NAME/native/{starter,shim.so,stepper.so,pmpi.so}, and the same in the second place.
 
 An image has them mapped by their paths in the cache, so a restart needs them there: we put back
 the missing ones. The record has the SHA-256 of each.

@@ -19,7 +19,7 @@ from crdebug.node import owners, programs
 
 _HERE = Path(__file__).parent
 _PRELOAD = str(_HERE / "shim" / "preload.c")  # the starter names the shim in LD_PRELOAD
-_PARTS = ("starter", "shim.so", "walk.so", "history.so")
+_PARTS = ("starter", "shim.so", "stepper.so", "matcher.so")
 MADE = "made"  # in a working directory: the part that goes into the cache
 _FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra")
 # Everything is bound at start: a call through a lazy binding would change memory in a handler. Code
@@ -33,8 +33,8 @@ class Native:
 
     starter: Path
     shim: Path
-    walker: Path
-    history: Path
+    stepper: Path
+    matcher: Path
 
 
 def strict() -> tuple[str, ...]:
@@ -47,13 +47,13 @@ def _commands(compiler: Sequence[str], target: Path) -> tuple[tuple[str, ...], .
     compiler = (*compiler, *strict())
     starter = (*compiler, *_FLAGS, "-g", "-rdynamic", "-o", str(target / "starter"))
     shim = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "shim.so"))
-    walk = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "walk.so"))
-    history = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "history.so"))
+    stepper = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "stepper.so"))
+    matcher = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "matcher.so"))
     return (
         (*starter, *_include("shim"), _PRELOAD, *_sources("starter")),
         (*shim, *_include("applib"), *_sources("shim"), "-pthread", "-ldl"),
-        (*walk, *_sources("stepper")),
-        (*history, *_include("recorder"), *_sources("matcher")),
+        (*stepper, *_sources("stepper")),
+        (*matcher, *_include("recorder"), *_sources("matcher")),
     )
 
 

@@ -14,7 +14,7 @@ from crdebug.base.errors import CrdebugError
 from crdebug.base.events import Event, JobSays
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
-from crdebug.debugger.breakpoints import Breakpoint, Kept
+from crdebug.debugger.breakpoints import Breakpoint, StoredBreakpoint
 from crdebug.debugger.group import TargetGroup
 from crdebug.debugger.rank_commands import in_memory, symbol_at
 from crdebug.debugger.target import BreakpointRequest, PointKind, Target
@@ -42,7 +42,7 @@ class _KeptDisplay(msgspec.Struct, frozen=True):
 
 
 class _KeptAll(msgspec.Struct, frozen=True):
-    points: tuple[Kept, ...] = ()
+    points: tuple[StoredBreakpoint, ...] = ()
     displays: tuple[_KeptDisplay, ...] = ()
 
 
@@ -120,14 +120,14 @@ class Points(Core):
         if told:
             self._tell(JobSays("; ".join(told)))
 
-    async def _set_again(self, kept: Kept) -> bool:
+    async def _set_again(self, kept: StoredBreakpoint) -> bool:
         ranks = RankSet.of(kept.ranks) & self.ranks
         if kept.kind in _WATCHES:
             answers = await self._group.ask(ranks, lambda each: self._is_global(each, kept))
             ranks = RankSet.of(rank for rank, yes in answers.values.items() if yes)
         return await self._group.put_breakpoint(kept, ranks)
 
-    async def _is_global(self, target: Target, kept: Kept) -> bool:
+    async def _is_global(self, target: Target, kept: StoredBreakpoint) -> bool:
         """Does the watched memory have the same address whatever frame the rank is in?"""
         expression = re.sub(r"^-l(ocation)?\s+", "", kept.location)
         limit = Deadline(self.settings.command)

@@ -11,7 +11,6 @@ from crdebug.base.instant import BEGINNING, Cut, Instant
 from crdebug.base.ranks import RankSet
 from crdebug.timeline.branches import Branches
 from crdebug.timeline.calls import Call
-from crdebug.timeline.messages import Message, Pending
 
 # (rank, tick) → "file:line" of the call, or "" where it is not known
 Site = Callable[[int, int], str]
@@ -155,68 +154,6 @@ def _ticks(now: Instant) -> str:
 def clock_text(now: Instant) -> str:
     """An instant for people: between two calls, or inside one."""
     return f"in call {now.entered}" if now.inside else f"tick {now.tick}"
-
-
-def messages_text(
-    flying: Iterable[Message],
-    waiting: Iterable[Pending],
-    site: Site = lambda _rank, _tick: "",
-    *,
-    most: int = 100,
-) -> str:
-    """`info messages`: what is in flight, and which receives wait, with their lines.
-
-    most: rows of each table; a last line counts the others.
-    """
-    sent = sorted(flying, key=lambda m: (m.sender, m.sent))
-    posted = sorted(waiting, key=lambda p: (p.receiver, p.posted))
-    rows = [
-        (
-            f"{m.sender} -> {m.receiver}",
-            str(m.tag),
-            str(m.bytes),
-            m.comm,
-            _call(site, m.sender, m.sent),
-            "nobody yet" if m.posted is None else _call(site, m.receiver, m.posted),
-        )
-        for m in sent[:most]
-    ]
-    parts = []
-    if sent:
-        parts.append(_table(("in flight", "tag", "bytes", "comm", "sent", "received by"), rows))
-        parts += _left_out(len(sent), most)
-    waits = [
-        (
-            f"{p.receiver} <- {'any' if p.sender is None else p.sender}",
-            "any" if p.tag is None else str(p.tag),
-            p.comm,
-            _call(site, p.receiver, p.posted),
-            "not sent yet" if p.sent is None else _call(site, p.sender or 0, p.sent),
-        )
-        for p in posted[:most]
-    ]
-    if posted:
-        parts.append(_table(("waits", "tag", "comm", "posted", "will get"), waits))
-        parts += _left_out(len(posted), most)
-    return "\n".join(parts) if parts else "no messages are in flight, and no receive waits"
-
-
-def _call(site: Site, rank: int, tick: int) -> str:
-    line = site(rank, tick)
-    return f"tick {tick}, {line}" if line else f"tick {tick}"
-
-
-def _left_out(count: int, most: int) -> list[str]:
-    return [f"... and {count - most} more"] if count > most else []
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(row[n]) for row in (header, *rows)) for n in range(len(header))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in (header, *rows)
-    ]
-    return "\n".join(lines)
 
 
 def branches_text(branches: Branches, focus: int = 0) -> str:

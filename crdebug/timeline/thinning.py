@@ -17,8 +17,11 @@ GAP = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """A checkpoint of one branch. at: seconds of run before it; automatic: nobody asked for it."""
+class Dated:
+    """A checkpoint or snapshot of one branch.
+
+    at: seconds of run before it.  automatic: nobody asked for it.
+    """
 
     name: str
     at: float
@@ -36,7 +39,7 @@ class Drop:
     forced: bool = False
 
 
-def thin(kept: Iterable[Kept], now: float, bound: int | None = None) -> tuple[Drop, ...]:
+def thin(kept: Iterable[Dated], now: float, bound: int | None = None) -> tuple[Drop, ...]:
     """The checkpoints of a branch to drop, oldest first within each reason.
 
     now: seconds of run by now.  bound: bytes that automatic checkpoints may take together; None is
@@ -60,13 +63,13 @@ def thin(kept: Iterable[Kept], now: float, bound: int | None = None) -> tuple[Dr
     return tuple(drops)
 
 
-def _gap_without(left: list[Kept], at: int, now: float) -> float:
+def _gap_without(left: list[Dated], at: int, now: float) -> float:
     """The gap that dropping one leaves, as a part of the age of the gap's younger end."""
     gap, age = left[at + 1].at - left[at - 1].at, now - left[at + 1].at
     return gap / age if age > 0 else float("inf") if gap > 0 else 0.0
 
 
-def _within(left: list[Kept], now: float, bound: int) -> list[Drop]:
+def _within(left: list[Dated], now: float, bound: int) -> list[Drop]:
     drops = []
     total = sum(checkpoint.bytes for checkpoint in left if checkpoint.automatic)
     while total > bound:

@@ -27,4 +27,9 @@ class Arrival:
     @property
     def text(self) -> str:
         """All of it, for people; "" if there is nothing to say."""
-        return "; ".join(filter(None, (self.start, *self.caveats)))
+        return joined(self.start, *self.caveats)
+
+
+def joined(*clauses: str | None) -> str:
+    """The clauses that there are, as one note for people."""
+    return "; ".join(filter(None, clauses))

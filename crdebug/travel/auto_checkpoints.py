@@ -12,7 +12,7 @@ from crdebug.base.events import Event, JobSays
 from crdebug.base.instant import Cut
 from crdebug.checkpoint.store import Checkpoint
 from crdebug.timeline.elapsed import Elapsed
-from crdebug.timeline.thinning import Drop, Kept, thin
+from crdebug.timeline.thinning import Dated, Drop, thin
 from crdebug.travel.restore_points import Base
 from crdebug.travel.seek import Traveller
 
@@ -105,7 +105,7 @@ class Automatic:
         # History, or its branch, begins with the first one: it stays, whatever its size.
         first = sizes.get(bases[0].number, 0) if bases and bases[0].history else 0
         kept = [
-            Kept(
+            Dated(
                 base.name,
                 self.elapsed.at(base.cut),
                 sizes.get(base.number, 0) if base.history else 0,

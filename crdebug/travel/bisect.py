@@ -12,6 +12,7 @@ from crdebug.base.ranks import RankSet
 from crdebug.debugger.group import TargetGroup
 from crdebug.timeline.predicate import Predicate
 from crdebug.timeline.search import Found, Outcome, first_moment
+from crdebug.travel.arrival import joined
 from crdebug.travel.branching import Branching
 from crdebug.travel.seek import Traveller
 
@@ -62,8 +63,9 @@ async def bisect(
             continue
         await branching.to(branch, branching.branches.get(branch).cut)
         position.return_to(furthest)
-        await traveller.to_cut(traveller.cut_for(focus, first), focus)
-        return First(found.tick, looks, f"branch {branch} begins before that call")
+        arrival = await traveller.to_cut(traveller.cut_for(focus, first), focus)
+        note = joined(f"branch {branch} begins before that call", arrival.text)
+        return First(found.tick, looks, note)
     return found
 
 
@@ -92,6 +94,6 @@ async def _on_branch(
     if found.outcome is Outcome.NEVER:
         return First(None, found.probes, found.note or "")
     assert found.at is not None
-    await traveller.to_cut(traveller.cut_for(focus, Instant.within(found.at)), focus)
+    arrival = await traveller.to_cut(traveller.cut_for(focus, Instant.within(found.at)), focus)
     at_start = found.outcome is Outcome.AT_START
-    return First(found.at, found.probes, found.note or "", at_start)
+    return First(found.at, found.probes, joined(found.note, arrival.text), at_start)

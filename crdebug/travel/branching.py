@@ -32,6 +32,7 @@ from crdebug.node import owners
 from crdebug.timeline.branches import MAIN, Branches
 from crdebug.timeline.edits import changes_state, is_of_array, parenthesised
 from crdebug.timeline.log import read_log
+from crdebug.travel.arrival import Arrival
 from crdebug.travel.restore_points import Base, StartOfHistory, below
 from crdebug.travel.second_job import beside
 from crdebug.travel.seek import Traveller
@@ -153,19 +154,20 @@ class Branching:
 
     # ---- changing over ----------------------------------------------------------------------
 
-    async def switch(self, name: str) -> None:
+    async def switch(self, name: str) -> Arrival:
         """Go to the end of another branch. Raises BadInput if there is none of that name."""
         self.branches.get(name)
         if name == self.current:
             raise BadInput(f"the job is on branch '{name}' already", hint="'info branches'")
-        await self.to(name, self._end(name))
+        return await self.to(name, self._end(name))
 
-    async def to(self, name: str, cut: Cut) -> None:
+    async def to(self, name: str, cut: Cut) -> Arrival:
         """Go to a cut of a branch."""
         if name != self.current:
             await self._change_over(name, cut)
-        await self._traveller.to_cut(cut)
+        arrival = await self._traveller.to_cut(cut)
         self._traveller.position.return_to(self._traveller.recorded.cut())
+        return arrival
 
     async def to_start(self, focus: int, tick: int) -> bool:
         """If the branch begins after this MPI call of a rank, in the rank's own code: go there."""

@@ -23,7 +23,7 @@ from crdebug.native.recorder.clock import Refused as Reason
 from crdebug.timeline.branches import MAIN
 from crdebug.timeline.predicate import parse
 from crdebug.timeline.text import Place
-from crdebug.travel.arrival import Arrival
+from crdebug.travel.arrival import Arrival, joined
 from crdebug.travel.auto_checkpoints import EVERY, Automatic
 from crdebug.travel.bisect import First, bisect
 from crdebug.travel.branching import Branching, Compared
@@ -263,7 +263,7 @@ class History:
                 self._reverse.forget()
                 with contextlib.suppress(CrdebugError, OSError):
                     here = f"the job stands with {self.brief(self._job.group.ranks)}"
-                    error.outcome = "; ".join(filter(None, [error.outcome, here]))
+                    error.outcome = joined(error.outcome, here)
                 raise
             finally:
                 half_back.steps_done(self._job.run_directory)
@@ -311,10 +311,11 @@ class History:
         """To the very place, not only to the tick."""
         mark = self.marks[name]
         async with self._going():
+            arrival = Arrival()
             if mark.branch != self.branching.current:
-                await self.branching.to(mark.branch, mark.cut)
+                arrival = await self.branching.to(mark.branch, mark.cut)
             place, state = mark.cut[mark.focus], self._states[name]
-            arrival = await self._reverse.to_state(mark.focus, place, state)
+            arrival = arrival.then(await self._reverse.to_state(mark.focus, place, state))
             self._last = mark.focus
             return self.now(mark.focus, arrival.text)
 
@@ -330,7 +331,7 @@ class History:
             rank, note, arrival = await back
             arrival = (ended or Arrival()).then(arrival)
             self._last = rank
-            return self.now(rank, "; ".join(filter(None, [note, arrival.text])))
+            return self.now(rank, joined(note, arrival.text))
 
     async def branch(self, name: str, note: str = "") -> str:
         """Begin a new branch of history here; returns its name. note: why."""
@@ -341,8 +342,8 @@ class History:
     async def switch(self, name: str, focus: int) -> Moment:
         """Go to the end of another branch."""
         async with self._going():
-            await self.branching.switch(name)
-            return self.now(focus, f"on branch {name}")
+            arrival = await self.branching.switch(name)
+            return self.now(focus, joined(f"on branch {name}", arrival.text))
 
     async def compare(self, expression: str, names: tuple[str, ...]) -> tuple[Compared, ...]:
         """The values of an expression at the ends of branches."""
@@ -419,15 +420,15 @@ class History:
         else:
             moment = await self.goto_tick(partner.rank, partner.tick)
         self._last = partner.rank
-        return replace(moment, note=partner.text)
+        return replace(moment, note=joined(partner.text, moment.note))
 
     async def _goto_entry(self, focus: int, tick: int) -> Moment:
         """To where a rank is about to make a call, which has not returned yet."""
         async with self._going():
             place = Instant.before(tick)
             await self.branching.make_way(self.traveller.cut_for(focus, place))
-            await self.traveller.to_cut(self.traveller.cut_for(focus, place), focus)
-            return self.now(focus)
+            arrival = await self.traveller.to_cut(self.traveller.cut_for(focus, place), focus)
+            return self.now(focus, arrival.text)
 
     async def bisect(self, text: str, focus: int) -> tuple[First, Moment]:
         """The first moment, in ticks of the rank, at which a predicate over ranks holds; the job

@@ -49,7 +49,7 @@ class End:
 
     @classmethod
     def of(cls, place: str, signalled: bool = False, syscall: str = "") -> End:
-        """A place of the walker's that is one move, of which the level is a stack pointer."""
+        """A place of the stepper's that is one move, of which the level is a stack pointer."""
         (move,) = place_of(place)
         assert isinstance(move, Reach)
         sp = None if move.level is None else move.level[3]

@@ -3,9 +3,9 @@
 Between two MPI calls a rank runs alone, so that piece of its history can be run again and again
 without the others: from the origin, a snapshot at the return of the call before. If snapshots were
 taken in the middle of a long piece, the search begins at the last one that the rank has passed, and
-goes on at those before it as long as the target is not found. The walker in the rank's GDB searches
-(gdbscripts/stepper/commands.py). The target may lie before the origin; then the search goes on in
-the piece before, at whose end the rank stands at the entry of the next call.
+goes on at those before it as long as the target is not found. The stepper in the rank's GDB
+searches (gdbscripts/stepper/commands.py). The target may lie before the origin; then the search
+goes on in the piece before, at whose end the rank stands at the entry of the next call.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LONG = Deadline(FOR_EVER)  # for walks, see Reverse._walked
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
-    """Where the walker starts from.
+    """Where the stepper starts from.
 
     name: of the snapshot.
     now: where the rank is after it, at all the places that can be reached from it.
@@ -64,7 +64,7 @@ class _Origin:
 class Reached:
     """A place in a piece of history that has an origin.
 
-    place: as the walker knows it.  arrival: at the origin.  signalled: the rank stood before the
+    place: as the stepper knows it.  arrival: at the origin.  signalled: the rank stood before the
     signal whose handler begins there.
     """
 
@@ -80,7 +80,7 @@ class Reverse:
         self._traveller = traveller
         self._group: TargetGroup = traveller.job.group
         self._origin: _Origin | None = None
-        self._ready: WeakSet[Target] = WeakSet()  # GDBs that have the walker
+        self._ready: WeakSet[Target] = WeakSet()  # GDBs that have the stepper
 
     def forget(self) -> None:
         """Give up the origin: the job has gone elsewhere by other means, or memory was changed."""
@@ -175,7 +175,7 @@ class Reverse:
             and origin.incarnation == self._traveller.job.record.incarnation
             and (origin.name == _ALONE or self._traveller.near.has(origin.name))
         ):
-            # as the walker will set it: the memory must be the same
+            # as the stepper will set it: the memory must be the same
             self._traveller.recorded.clock(focus).set_stop(now)
             if self._before_crash(focus):
                 return await self._meet(focus, await self.recall(focus))
@@ -198,7 +198,7 @@ class Reverse:
 
     async def recall(self, focus: int) -> str:
         """A description by which the rank's place is recognised."""
-        return await stepper.recall(await self._with_walker(focus), self._limit)
+        return await stepper.recall(await self._with_stepper(focus), self._limit)
 
     async def to_state(self, focus: int, now: Instant, state: str) -> Arrival:
         """To a place that was recalled, at an instant of the rank."""
@@ -309,7 +309,7 @@ class Reverse:
         await self._go(focus, place_text([Reach(self._hold(focus))]))
         return arrival
 
-    # ---- the walker -------------------------------------------------------------------------
+    # ---- the stepper -------------------------------------------------------------------------
 
     async def _walk(self, focus: int, kind: str, frame: str) -> str | stepper.Earlier | None:
         """The place before the present one, or what to look for before the origin. None: the rank
@@ -355,10 +355,10 @@ class Reverse:
             self._traveller.dead_ends.has(focus, now),
         )
 
-    async def _with_walker(self, focus: int) -> Target:
+    async def _with_stepper(self, focus: int) -> Target:
         target = self._group[focus]
         if target not in self._ready:
-            library = Path(self._traveller.job.record.starter).with_name("walk.so")
+            library = Path(self._traveller.job.record.starter).with_name("stepper.so")
             await stepper.load(target, library, self._limit)
             self._ready.add(target)
         return target
@@ -368,16 +368,16 @@ class Reverse:
         self._traveller.job.go_on()
         self._traveller.near.came_from(self._origin.name)
         half_back.begin_steps(self._traveller.job.run_directory)
-        target = await self._with_walker(focus)
+        target = await self._with_stepper(focus)
         walking = asyncio.ensure_future(walk(target))
         try:
             used = -1
             limit = self._group.settings.command
             while not (await asyncio.wait({walking}, timeout=limit))[0]:
-                # The walker watches the rank all the time, and knows when to give up.
+                # The stepper watches the rank all the time, and knows when to give up.
                 before, used = used, proc.processor_time(target.gdb_pid)
                 if used == before:
-                    raise Deadline(limit).expired("the walker in gdb", ranks=RankSet.of([focus]))
+                    raise Deadline(limit).expired("the stepper in gdb", ranks=RankSet.of([focus]))
                 self._traveller.tell(Progress("back in time", f"rank {focus} computes"))
             return await walking
         finally:
@@ -393,7 +393,7 @@ class Reverse:
     async def _call_frame(self, focus: int) -> str:
         """The frame of the MPI function that the rank is in."""
         layer = self._traveller.job.record.layer
-        return await stepper.call_frame(await self._with_walker(focus), layer, self._limit)
+        return await stepper.call_frame(await self._with_stepper(focus), layer, self._limit)
 
     async def _arrive(self, focus: int) -> None:
         """The rank is no longer where GDB last stopped it: report its place."""

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 
-from crdebug.timeline.thinning import Kept, thin
+from crdebug.timeline.thinning import Dated, thin
 
 MOST = 24  # snapshots
 PART = 0.25  # of the memory that is free without them, for all of them together
@@ -120,9 +120,9 @@ class Holdings:
         fits = left.bytes + expected <= bound
         return Plan(tuple(drops), short, fits, tight, bound, expected)
 
-    def _apart(self, now: float) -> list[Kept]:
+    def _apart(self, now: float) -> list[Dated]:
         """As checkpoints are thinned, each of them counts one; with the one that is to come."""
-        return [Kept(each.name, each.at, 1) for each in self._held] + [Kept("", now, 0, False)]
+        return [Dated(each.name, each.at, 1) for each in self._held] + [Dated("", now, 0, False)]
 
     def _expected(self, whole: int) -> int:
         """What the next one may add until another one is taken, and the last one until now."""

@@ -29,7 +29,7 @@ MOST_NEAR = 6
 
 
 class Walking:
-    """library: the walker's. origin: the owner of the states in `near`. landed: the last command's
+    """library: the stepper's. origin: the owner of the states in `near`. landed: the last command's
     target, and the registers there."""
 
     library: ctypes.CDLL | None = None

@@ -48,6 +48,9 @@ async def test_one_sided_communication_on_the_way_is_told_and_a_record_beyond_al
         calls = past.traveller.recorded.logs()[0].calls
         before = next(call.tick for call in calls if call.name == "MPI_Win_create") - 1
         assert "inside an epoch" not in (await past.goto_tick(0, before)).note
+        await past.branch("other")
+        note = (await past.switch("main", 0)).note
+        assert note.startswith("on branch main; ranks 0-1: one-sided communication on the way")
         inside = next(call.tick for call in calls if call.name == "MPI_Put")
         note = (await past.goto_tick(0, inside)).note
         assert "one-sided communication on the way, which is not recorded" in note

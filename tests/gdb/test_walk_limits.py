@@ -122,7 +122,7 @@ async def test_a_thread_that_rests_between_its_work_goes_on(program: Path) -> No
 
 
 _IDLE = "Engine.work = lambda self: 0.0"
-# The walker's looks find the thread asleep.
+# The stepper's looks find the thread asleep.
 _ASLEEP = (
     "from crdebug_gdb.stepper.engine import Engine;"
     " tick = Engine.on_tick; Engine.on_tick = lambda self, asleep: tick(self, 1)"
@@ -133,7 +133,7 @@ async def test_the_thread_that_was_recalled_is_walked(open_past: Open) -> None:
     """When the origin was kept another one was selected, as where crdebug interrupted the rank."""
     target, _ = await open_past("calls")
     native = await build(os.environ.get("CC", "cc"), soon())
-    await stepper.load(target, native.walker, soon())
+    await stepper.load(target, native.stepper, soon())
     await target.console("thread 2", soon())
     await target.keep(ORIGIN, (), soon())
     await target.console("thread 1", soon())

@@ -1,6 +1,6 @@
 """A full single-step trace, and what each reverse command should answer, from the trace alone.
 
-Sourced into a GDB after crdebug's scripts; uses nothing of the walker's but what it says of code
+Sourced into a GDB after crdebug's scripts; uses nothing of the stepper's but what it says of code
 (lines, expanded functions), and the snapshots.
 
 -test-trace ORIGIN END

@@ -84,7 +84,7 @@ async def walked(program: Path, extra: Sequence[Path] = ()) -> AsyncIterator[Wal
         one = Walked(target)
         await one.run_to("boundary")
         await target.console("python import crdebug_gdb.stepper", soon())
-        await one.mi(f"-crdebug-walk-library {native.walker}")
+        await one.mi(f"-crdebug-walk-library {native.stepper}")
         await target.keep(ORIGIN, (), soon())
         yield one
     finally:

@@ -31,7 +31,7 @@ async def main(pid: int) -> None:
     target = await GdbTarget.launch(0, soon(), scripts=[*scripts()])
     await target.attach(pid, soon())
     await target.console("python import crdebug_gdb.stepper", soon())
-    await target.mi(f"-crdebug-walk-library {native.walker}", soon())
+    await target.mi(f"-crdebug-walk-library {native.stepper}", soon())
     walk = asyncio.create_task(target.console(f"python {_WALK.format(pid=pid)}", soon()))
     before = proc.processor_time(pid)
     await soon().until(lambda: proc.processor_time(pid) > before, "the walk")

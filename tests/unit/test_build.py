@@ -61,15 +61,15 @@ def left_over(machine: Machine) -> list[str]:
     return [each.name for each in directories if len(each.name) != 16]
 
 
-PARTS = 4  # the starter, the shim, the walker, the history
+PARTS = 4  # the starter, the shim, the stepper, the matcher
 
 
 async def test_all_parts_are_compiled_once(machine: Machine) -> None:
     native = await machine.build()
     assert native.starter.read_text().endswith("starter.c\n")
     assert native.shim.read_text().endswith("-ldl\n")  # the last word of its command
-    assert native.walker.read_text().endswith("walk_wait.c\n")
-    assert native.starter.parent == native.shim.parent == native.walker.parent
+    assert native.stepper.read_text().endswith("walk_wait.c\n")
+    assert native.starter.parent == native.shim.parent == native.stepper.parent
     assert len(machine.calls) == PARTS
     assert await machine.build() == native
     assert len(machine.calls) == PARTS
@@ -100,7 +100,7 @@ async def test_a_warning_keeps_no_user_from_anything(
         await build(compiler, Deadline(250))
     monkeypatch.delenv("CRDEBUG_STRICT")
     native = await build(compiler, Deadline(250))
-    assert native.starter.exists() and native.history.exists()
+    assert native.starter.exists() and native.matcher.exists()
 
 
 @pytest.mark.parametrize("what", ["version", "source", "flags", "options"])
@@ -129,9 +129,9 @@ async def test_another_content_is_compiled_beside_it(
 
 async def test_a_cache_that_was_emptied_in_part_is_filled_again(machine: Machine) -> None:
     first = await machine.build()
-    first.walker.unlink()
+    first.stepper.unlink()
     again = await machine.build()
-    assert again == first and again.walker.exists()
+    assert again == first and again.stepper.exists()
     assert len(machine.calls) == 2 * PARTS
     assert left_over(machine) == []
 

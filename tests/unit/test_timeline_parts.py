@@ -17,16 +17,16 @@ from crdebug.base.instant import cut_of
 from crdebug.timeline.branches import Branches
 from crdebug.timeline.search import Found, Outcome, Seen, first_moment
 from crdebug.timeline.text import branches_text
-from crdebug.timeline.thinning import GAP, Drop, Kept, thin
+from crdebug.timeline.thinning import GAP, Dated, Drop, thin
 
 # ---- thinning ----------------------------------------------------------------------------------
 
 
-def run_for(seconds: int, interval: int = 1, bound: int | None = None) -> list[Kept]:
+def run_for(seconds: int, interval: int = 1, bound: int | None = None) -> list[Dated]:
     """A checkpoint each interval, thinned each time."""
-    kept: list[Kept] = []
+    kept: list[Dated] = []
     for now in range(0, seconds + 1, interval):
-        kept.append(Kept(f"auto-{now}", float(now), 10))
+        kept.append(Dated(f"auto-{now}", float(now), 10))
         dropped = {drop.name for drop in thin(kept, now, bound)}
         kept = [checkpoint for checkpoint in kept if checkpoint.name not in dropped]
     return kept
@@ -48,9 +48,9 @@ def test_a_gap_is_never_more_than_a_part_of_its_age() -> None:
 
 
 def test_what_the_user_made_is_never_dropped() -> None:
-    mine = [Kept(f"mine-{n}", n / 10, 10**9, automatic=False) for n in range(50)]
+    mine = [Dated(f"mine-{n}", n / 10, 10**9, automatic=False) for n in range(50)]
     assert thin(mine, 1000, bound=0) == ()
-    others = [Kept(f"auto-{n}", n / 10 + 0.05, 10) for n in range(50)]
+    others = [Dated(f"auto-{n}", n / 10 + 0.05, 10) for n in range(50)]
     dropped = {drop.name for drop in thin([*others, *mine], 1000, bound=0)}
     assert dropped == {other.name for other in others[:-1]}  # the last one is not old yet
 
@@ -65,7 +65,7 @@ def test_the_disk_bound_is_kept_and_the_first_and_the_last_go_last() -> None:
 
 
 def test_it_is_said_what_is_dropped_and_why() -> None:
-    close = [Kept("a", 0, 5), Kept("b", 1, 6), Kept("c", 2, 7)]
+    close = [Dated("a", 0, 5), Dated("b", 1, 6), Dated("c", 2, 7)]
     assert thin(close, 100) == (Drop("b", "its neighbours are 2 s apart, 98 s ago", 6),)
     (drop,) = thin(close[:2], 2, bound=10)
     assert drop == Drop("a", "automatic checkpoints took 11 bytes, more than 10", 5, forced=True)
@@ -75,7 +75,7 @@ def test_thinning_twice_is_thinning_once() -> None:
     for seed in range(50):
         chooser = random.Random(seed)
         kept = [
-            Kept(str(n), chooser.uniform(0, 100), chooser.randrange(9), chooser.random() < 0.8)
+            Dated(str(n), chooser.uniform(0, 100), chooser.randrange(9), chooser.random() < 0.8)
             for n in range(chooser.randrange(1, 40))
         ]
         dropped = {drop.name for drop in thin(kept, 100, 50)}

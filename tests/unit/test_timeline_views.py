@@ -14,9 +14,8 @@ from crdebug.base.instant import Instant, cut_of
 from crdebug.timeline.branches import Branch
 from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.matching import Matching
-from crdebug.timeline.messages import in_flight, pending
 from crdebug.timeline.page import Picture, page, page_data
-from crdebug.timeline.text import Place, messages_text, timeline_text
+from crdebug.timeline.text import Place, timeline_text
 from harness.browser import browser, document_after_loading
 from harness.matcher import library
 
@@ -80,28 +79,6 @@ def test_the_timeline_fits_the_terminal(width: int, end: int) -> None:
     lines = timeline_text(ends, here, [Place("c", ends)], width=width).splitlines()
     assert all(len(line) <= max(width, 40) for line in lines[:2])
     assert all(line.count("@") == 1 for line in lines[:2])
-
-
-def test_messages_as_text() -> None:
-    drawn = picture()
-    cut = cut_of(3, 1)  # rank 0 is in its first receive, rank 1 in its own
-    flying, waits = in_flight(drawn.matching, cut), pending(drawn.matching, cut)
-    assert messages_text(flying, waits, site).splitlines() == [
-        "in flight  tag  bytes  comm   sent              received by",
-        "0 -> 1     4    16     world  tick 1, ring.c:1  tick 1, ring.c:11",
-        "waits   tag  comm   posted             will get",
-        "0 <- 1  4    world  tick 2, ring.c:2   tick 2, ring.c:12",
-        "1 <- 0  4    world  tick 1, ring.c:11  tick 1, ring.c:1",
-    ]
-    assert "nobody yet" in messages_text(in_flight(drawn.matching, drawn.ends), ())
-    assert messages_text((), ()) == "no messages are in flight, and no receive waits"
-
-
-def test_what_a_long_table_leaves_out_is_said() -> None:
-    sends = [Call(0, n, "MPI_Send", Kind.SEND, comm="world", peer=1, tag=n) for n in range(1, 8)]
-    matching = Matching(library())
-    matching.extend({0: sends, 1: []})
-    assert "... and 4 more" in messages_text(in_flight(matching, cut_of(14, 0)), (), most=3)
 
 
 # ---- the page ----------------------------------------------------------------------------------

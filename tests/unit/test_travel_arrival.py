@@ -33,7 +33,7 @@ def test_the_start_of_history_is_said_first() -> None:
 class Pieces(Reverse):
     """Walks back over pieces of history, to each of which there is another way.
 
-    found: what the walker finds from each origin, or its error.  start: how many origins there are
+    found: what the stepper finds from each origin, or its error.  start: how many origins there are
     before history begins.
     """
 

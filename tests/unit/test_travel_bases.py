@@ -26,6 +26,6 @@ def test_no_state_of_a_job_of_another_size_fits() -> None:
     assert is_before(cut_of(1, 1), cut_of(1, 1))
 
 
-def test_a_place_of_the_walker_as_the_end_of_a_pass() -> None:
+def test_a_place_of_the_stepper_as_the_end_of_a_pass() -> None:
     assert End.of("hit:401136:7,0,0,7ffe10:3") == End(0x401136, 0x7FFE10, 3)
     assert End.of("hit:401136:-:1") == End(0x401136, None, 1)

@@ -19,7 +19,7 @@ async def load(compiler: str) -> Library:
     """The library that this compiler makes; a process loads it once. Raises NotAvailable."""
     if compiler not in _loaded:
         native = await build(compiler, Deadline(_COMPILE))
-        _loaded[compiler] = await asyncio.to_thread(_open, native.history)
+        _loaded[compiler] = await asyncio.to_thread(_open, native.matcher)
     return _loaded[compiler]
 
 

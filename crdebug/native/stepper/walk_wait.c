@@ -1,4 +1,4 @@
-// The walker's single requests, and waiting for the thread; see walk.c.
+// The stepper's single requests, and waiting for the thread; see walk.c.
 
 #define _GNU_SOURCE
 #include "walk_wait.h"

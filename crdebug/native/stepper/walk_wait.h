@@ -1,4 +1,4 @@
-// What the walker's requests and waits have in common; inside of the library only.
+// What the stepper's requests and waits have in common; inside of the library only.
 
 #ifndef CRDEBUG_WALK_WAIT_H
 #define CRDEBUG_WALK_WAIT_H

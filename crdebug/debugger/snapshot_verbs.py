@@ -14,7 +14,7 @@ from crdebug.debugger.target import KeptInfo, TargetState
 from crdebug.mi.records import MiTuple
 
 
-class Kept:
+class SnapshotVerbs:
     """The part of a GdbTarget that handles snapshots."""
 
     _lock: asyncio.Lock
