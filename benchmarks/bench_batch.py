@@ -9,6 +9,7 @@ The time lost is that from the checkpoint that the job goes on from until it run
 from __future__ import annotations
 
 import asyncio
+import functools
 import random
 import sys
 import time
@@ -16,7 +17,9 @@ import time
 from common import main
 
 from crdebug.base.deadline import Deadline
+from crdebug.base.settings import Settings
 from crdebug.checkpoint.retention import Keep, Upkeep
+from crdebug.checkpoint.store import CheckpointStore
 from crdebug.detached import batch, jobs
 from crdebug.job.directory import JobDirectory
 from crdebug.node import signals
@@ -33,6 +36,11 @@ def nothing(event: object) -> None:
     """What happens is not shown."""
 
 
+def _is_newer(store: CheckpointStore, number: int) -> bool:
+    """Is there a checkpoint after this one?"""
+    return max(store.numbers(), default=0) > number
+
+
 async def run() -> None:
     kills, seconds, every = (
         [float(word) for word in sys.argv[1:]] + [10.0, 120.0, 10.0][len(sys.argv) - 1 :]
@@ -45,14 +53,13 @@ async def run() -> None:
     store = JobDirectory(JOB).store
     began = time.time()
     slowly = mpirun.command(program, *arguments, "--delay-us", DELAY, ranks=RANKS)
-    await jobs.run_detached(slowly, JOB, jobs.Settings())
+    await jobs.run_detached(slowly, JOB, Settings())
     worst, met = 0.0, 0
     for kill in range(1, int(kills) + 1):
         attended = asyncio.create_task(batch.attend(JOB, care, nothing))
         record, before = JobDirectory(JOB).read(), max(store.numbers(), default=0)
-        await Deadline(9 * every + 60).until(
-            lambda before=before: max(store.numbers(), default=0) > before, "a checkpoint"
-        )
+        newer = functools.partial(_is_newer, store, before)
+        await Deadline(9 * every + 60).until(newer, "a checkpoint")
         await asyncio.sleep(chance.uniform(0, every))
         killed, seen = time.time(), looks.steps()
         signals.kill(record.pid, record.start)

@@ -18,9 +18,8 @@ from pathlib import Path
 from common import Pairs, main, report, timed, timed_command
 
 from crdebug.base.deadline import Deadline
-from crdebug.checkpoint import criu
 from crdebug.job.directory import JobDirectory
-from crdebug.node import container, proc, signals
+from crdebug.node import container, criu_trial, proc, signals
 from crdebug.node.criu_program import find_criu
 from crdebug.session import Session
 from harness import mpirun
@@ -54,7 +53,8 @@ class BareJob:
         self.images.mkdir()
         return timed_command(
             [
-                *(self.criu, "dump", "--tree", str(self.record.pid), *criu._COMMON, *criu._DUMP),
+                *(self.criu, "dump", "--tree", str(self.record.pid)),
+                *(*criu_trial.COMMON, *criu_trial.DUMP),
                 *self._external(restore=False),
                 *("--images-dir", str(self.images), "-v1"),
             ]
@@ -80,7 +80,7 @@ class BareJob:
         action.chmod(0o700)
         seconds = timed_command(
             [
-                *(self.criu, "restore", *criu._COMMON, *criu._RESTORE),
+                *(self.criu, "restore", *criu_trial.COMMON, *criu_trial.RESTORE),
                 *self._external(restore=True),
                 *("--images-dir", str(self.images), "-v1"),
                 *("--pidfile", str(pidfile), "--action-script", str(action)),
@@ -124,7 +124,7 @@ async def measure(title: str, mib: int) -> list[Pairs]:
             with bare.standing():
                 going.ours.append(await timed(session.restart))
             going.bare.append(await bare.restore())
-            session._attended.directory.store.delete(session.checkpoints()[-1].number)
+            JobDirectory(f"ours{mib}").store.delete(session.checkpoints()[-1].number)
     finally:
         await session.close()
         signals.kill(bare.record.pid, None)

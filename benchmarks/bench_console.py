@@ -8,6 +8,7 @@ by turns. The program records nothing there: mdb has no such thing.
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import socket
 import statistics
@@ -64,7 +65,7 @@ async def answers(program: Path, ranks: int) -> None:
         taken: dict[str, list[float]] = {text: [] for text in BOUNDS}
         for _ in range(TIMES):
             for text, times in taken.items():
-                times.append(await _seconds(lambda text=text: line(text)))
+                times.append(await _seconds(functools.partial(line, text)))
         for text, times in taken.items():
             middle, bound = statistics.median(times) * 1e3, BOUNDS[text]
             verdict = "met" if middle <= bound else f"missed by {middle - bound:.1f} ms"
@@ -167,7 +168,7 @@ def _launched(
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env=environment | {"PYTHONUNBUFFERED": "1"},
+        env={**environment, "PYTHONUNBUFFERED": "1"},
     ) as server:
         try:
             yield server, started
@@ -195,12 +196,12 @@ def beside_mdb() -> None:
     commands = Pairs(f"script of {len(SCRIPT)} commands (bare: mdb)", 0.5, 0.0)
     ours(program, home / "bin" / "mpirun", script)  # what is compiled once is there
     for _ in range(ROUNDS):
-        for figures, run in (
-            (lambda pairs: pairs.ours, lambda: ours(program, home / "bin" / "mpirun", script)),
-            (lambda pairs: pairs.bare, lambda: theirs(program, home, their_script)),
-        ):
-            for pairs, seconds in zip((launch, commands), run(), strict=True):
-                figures(pairs).append(seconds)
+        started, played = ours(program, home / "bin" / "mpirun", script)
+        launch.ours.append(started)
+        commands.ours.append(played)
+        started, played = theirs(program, home, their_script)
+        launch.bare.append(started)
+        commands.bare.append(played)
     print()
     report([launch, commands])
 

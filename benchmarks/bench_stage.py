@@ -15,6 +15,7 @@ from pathlib import Path
 from common import Pairs, main, report
 
 from crdebug.base.events import Event, Progress
+from crdebug.base.settings import Settings
 from crdebug.detached import batch, jobs
 from harness import looks, mpirun
 from harness.jobs import JOB
@@ -64,7 +65,7 @@ async def run() -> None:
         into.append(seconds)
         return taken
 
-    await jobs.run_detached(argv, JOB, jobs.Settings())
+    await jobs.run_detached(argv, JOB, Settings())
     try:
         await looks.reach(5)
         _, last = await released()

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,6 +85,6 @@ def timed_command(argv: Sequence[str]) -> float:
     return seconds
 
 
-def main(work: Callable[[], Awaitable[None]]) -> None:
+def main(work: Callable[[], Coroutine[object, object, None]]) -> None:
     with scratch():
         asyncio.run(work())
