@@ -28,7 +28,7 @@ _NO_CONTAINER = ("--shell-job",)
 _MOUNTED, _FROZEN, _WHOLE = "post-setup-namespaces", "post-dump", "post-restore"
 _LOOK = 0.25  # seconds between two looks whether the tree was killed
 _TO_FINISH = 2.0  # seconds; a tree that was released may end by itself before CRIU has
-_TO_END = 30.0  # seconds; what is killed ends at once, unless the kernel is in trouble
+_TO_END = 30.0  # seconds; a killed process ends at once, unless the kernel is in trouble
 
 
 class _Rendezvous:

@@ -49,8 +49,8 @@ class Crs(Protocol):
         mounts: mount points to leave alone, each with the name to find it by on restore.
         frozen: called once the images are written; if it raises, the tree runs on and there is no
         image.  container: the tree is in namespaces of its own.  track: a later dump may build on
-        this one; changes count from now on.  base: the images of the last dump that was tracked: of
-        the memory only what was changed since is written. Raises CrsFailed.
+        this one; changes count from now on.  base: the images of the last dump that was tracked:
+        only memory that has changed since is written. Raises CrsFailed.
         """
         ...
 

@@ -109,7 +109,7 @@ def _write(path: Path, target: Path, entries: Iterator[bytes]) -> None:
 
 
 def _without_mounts(entries: list[bytes], left_out: Container[str]) -> Iterator[bytes]:
-    """Without some mounts, and without what is mounted below them."""
+    """Without some mounts, and without the mounts below them."""
     mounts = {each.number: each for each in map(_mount, entries)}
 
     def stays(mount: _Mount | None) -> bool:

@@ -16,11 +16,11 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-BASE = "base.json"  # what the proof is called then
+BASE = "base.json"  # the name that the proof has then
 PARENT = "images/parent"  # criu: criu/include/image.h, CRPARENT_LINK
 _LINK = re.compile(r"\.\./\.\./([1-9][0-9]*)/images\Z", re.ASCII)
 _NUMBER = re.compile(r"[1-9][0-9]*\Z", re.ASCII)
-# What the CRS reads of what an image builds on.
+# The CRS reads these files of the images that another builds on.
 _SHARED = ("images/pages-", "images/pagemap-", "images/inventory.img")
 
 

@@ -25,7 +25,7 @@ VERSION = 7
 NAME = "manifest.json"
 _SEAL = "seal"
 _MOST_RANKS = 1 << 16  # MAX_RANKS of native/starter/starter.c
-# What a draft has (crdebug.checkpoint.store), and nothing that leads out of it.
+# The files of a draft (crdebug.checkpoint.store), and nothing that leads out of it.
 _PART = re.compile(r"(images|files|run)(/(?!\.\.?(/|\Z))[^/\0]+)+")
 _SIGNAL = re.compile(r"([0-9a-f]{2}){12,}|")
 _FAULTS = frozenset((SIGSEGV, SIGBUS, SIGILL, SIGFPE))

@@ -1,8 +1,8 @@
 """Files that the job writes to: they go back with it.
 
 A restart that leaves the output in the future is no restart, and the CRS refuses a file whose size
-is not what it was. A file opened for appending is cut to its length; of any other, and of what is
-mapped shared and writable, the content is kept. What lies on a mount of the container's own is in
+has changed. A file opened for appending is cut to its old length; all other files, and those that
+are mapped shared and writable, get back their content. Files on the container's own mounts are in
 the image already.
 """
 
@@ -213,7 +213,7 @@ class _Made:
 
 
 class RollBack:
-    """Files that are to be put back to what they were at a checkpoint.
+    """Files that get back the content that they had at a checkpoint.
 
     They keep their inode and owner: something may hold them open. `prepare` changes no existing
     file; carrying the plan out does (see crdebug.checkpoint.commit). Missing files are made

@@ -204,7 +204,7 @@ class Variables:
 
 
 def variables(before: bool, after: bool) -> tuple[Variables, Variables]:
-    """The protocol's table: what holds in the image, and what is set in it before it runs again.
+    """The protocol's table: the values in the image, and the values to set before it runs again.
 
     before, after: is there a debugger at the checkpoint, and at the restart?
     """
@@ -344,8 +344,8 @@ class Protocol:
             self.rungs = dict.fromkeys(self.ranks, Rung.DETACHED)
 
     def _give_up(self, error: CrdebugError) -> list[Instruction]:
-        # What is parted ends by itself, and soon; so does a job that is back. A dump is answered
-        # by its own event.
+        # Once the ways have parted, each operation ends by itself, and soon; so does one on a job
+        # that is back. The answer to a dump is an event of its own.
         if self._pending and not self._parted and not self.restart and not self.problems:
             self.problems.append(error)
             self._parted = Dump() not in self._pending

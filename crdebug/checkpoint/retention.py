@@ -51,9 +51,9 @@ def expendable(
     """The numbers of those that may be deleted, the oldest first.
 
     Never one with a note, one that the user keeps, one that cannot be read here, or anything from
-    `newest_good` on: the newest that can be restarted. All of these count for the disk all the
-    same, and so does what others build on: only for the disk is such a group deleted as a whole or
-    not at all. now: seconds since 1970.
+    `newest_good` on: the newest that can be restarted. All of these count towards the disk all the
+    same, and so do those that others build on: such a group is deleted as a whole or not at all,
+    and only for the disk. now: seconds since 1970.
     """
     free = [each for each in checkpoints if not (each.note or each.kept or each.problem)]
     ours = len(free)

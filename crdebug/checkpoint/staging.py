@@ -4,7 +4,7 @@ STAGE/JOB/job.json    the job's record, so that a node that has never seen it ca
 STAGE/JOB/N/          the same files as in the job's own store, some of them with `.zst` added
 STAGE/JOB/N/staged.json  written last, by rename: what proves the copy whole
 
-What a checkpoint builds on is copied with it, see crdebug.checkpoint.incremental.
+The checkpoints that it builds on are copied with it, see crdebug.checkpoint.incremental.
 
 The first place is to be fast and near (a local disk), the second one to outlive it. A copy is made
 while the job runs on, by a thread that gives way to it.
@@ -61,7 +61,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What the copy of one checkpoint is made of, by the names that the files have there."""
+    """The files of the copy of one checkpoint, by their names there."""
 
     version: int
     files: dict[str, Copy]
@@ -194,8 +194,8 @@ def _read_own(home: Path) -> Manifest:
 def fetch(store: CheckpointStore, number: int, place: Path) -> None:
     """Bring a checkpoint back into the job's own store, verified on the way. Raises StoreError.
 
-    So is what it builds on, if that is missing or damaged. Never from a place that others could
-    have changed.
+    The checkpoints that it builds on come with it if they are missing or damaged. Nothing is
+    fetched from a place that others could have changed.
     """
     manifest = _read_own(place / store.job / str(number))
     for base in reversed(manifest.bases):

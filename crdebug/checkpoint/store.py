@@ -264,8 +264,8 @@ class CheckpointStore:
             return False
 
     def _damage(self, manifest: Manifest, names: Iterable[str]) -> str:
-        """The first of these files, or what it builds on, that is not as the manifest says, and
-        why; "" if none."""
+        """The first of these files, or of those that they build on, that is not as the manifest
+        says, and why; "" if none."""
         base = manifest.bases[0].number if manifest.bases else 0
         manifests.require_own(self.path(manifest.number), whole=True)
         if incremental.base_of(self.path(manifest.number)) != base:

@@ -186,8 +186,8 @@ def of_ranks(run: Path) -> Iterator[Path]:
 
 
 def cut(clock: RankClock, log: Path, library: Library) -> None:
-    """Forget what was recorded after the place of a stopped rank. This process, or one brought back
-    from earlier, records again from there. library: reads the log.
+    """Forget the record after the place of a stopped rank. This process, or one brought back from
+    earlier, records again from there. library: reads the log.
 
     Raises ProcessLookupError if the rank is gone.
     """

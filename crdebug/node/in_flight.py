@@ -66,8 +66,8 @@ def in_flight(pid: int) -> tuple[Channel, ...]:
 
 
 def flush_terminals(pid: int) -> None:
-    """See that what was written to pseudo-terminals whose masters a process has is there for it to
-    read: if it waits for that, it is awake when this returns.
+    """Make the kernel pass on all that was written to the pseudo-terminals whose masters a process
+    has: if the process waits for it, it is awake when this returns.
 
     A worker of the kernel passes such data on, a little later; a poll of the master waits for that
     worker (n_tty_poll in Linux: drivers/tty/n_tty.c). Raises ProcessLookupError, PermissionError.
