@@ -135,7 +135,7 @@ def main() -> None:
 )
 @batch_options
 @click.option("--front", type=int, hidden=True, help="The starter's socket, see front.c.")
-@click.option("--held", is_flag=True, hidden=True, help="It also says when ranks may begin.")
+@click.option("--gated", is_flag=True, hidden=True, help="It also says when ranks may begin.")
 @click.option(
     "--record/--no-record",
     default=None,
@@ -154,7 +154,7 @@ def run(
     no_debugger: bool,
     resume: bool,
     front: int | None,
-    held: bool,
+    gated: bool,
     record: bool | None,
     name: str | None,
     signal_number: int | None,
@@ -183,7 +183,7 @@ def run(
         from crdebug.detached.mpir_frontend import Front
         from crdebug.ui.detached import run_detached
 
-        shown = None if front is None else Front(front, held)
+        shown = None if front is None else Front(front, gated)
         given = _given(env, cwd, stdin, ours=front is None)
         ctx.exit(_wait(run_detached(argv, name, resume, care, settings, _screen(), shown, given)))
     if stdin == 0 and not batch:

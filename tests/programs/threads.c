@@ -22,7 +22,7 @@ enum { BLOCK = 1 << 16, LANES = 8 };
 typedef double vector __attribute__((vector_size(8 * LANES)));
 typedef int64_t mask __attribute__((vector_size(8 * LANES)));
 
-static long steps = 200, quota = 20, delay_us, rest_us = 2000;
+static long steps = 200, quota = 20, delay_us, rest_us = 8000;
 static atomic_bool finished;
 
 // Threads that are there have told the kernel of themselves (rseq, robust locks): what a snapshot in

@@ -41,7 +41,7 @@ static _Noreturn void become_crdebug(int channel, int count, char **arguments) {
     char number[16], **words = calloc((size_t)count + 8, sizeof *words);
     if (words == NULL) _exit(125);
     snprintf(number, sizeof number, "%d", channel);
-    char *first[] = {"crdebug", "run", "--no-debugger", "--front", number, "--held"};
+    char *first[] = {"crdebug", "run", "--no-debugger", "--front", number, "--gated"};
     size_t used = sizeof first / sizeof *first - !MPIR_being_debugged;
     memcpy(words, first, used * sizeof *words);
     memcpy(words + used, arguments, (size_t)count * sizeof *words);
