@@ -62,10 +62,17 @@ def copy_file(path: str, copy: str) -> None:
 
 
 def remove_index(own: str) -> None:
-    """Remove a GDB's own directory, which contains only files."""
+    """Remove a GDB's own directory, which contains only files. Others may make one of that name, or
+    a link, and exchange it at any time: only what is in a directory of ours is removed."""
     with contextlib.suppress(OSError):
-        for each in os.scandir(own):
-            os.unlink(each.path)
+        directory = os.open(own, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            if os.fstat(directory).st_uid != os.geteuid():
+                return
+            for name in os.listdir(directory):
+                os.unlink(name, dir_fd=directory)
+        finally:
+            os.close(directory)
         os.rmdir(own)
 
 

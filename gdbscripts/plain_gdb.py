@@ -114,6 +114,9 @@ class Job:
         if pid == 0:
             complain("attach to a rank first, or to the starter")
         self.starter = pid if inner(pid) == 1 else starter_of(pid)
+        # Its commands are run: anybody can have a process that looks like a starter.
+        if set(status(self.starter)["Uid"].split()) != {str(os.geteuid())}:
+            complain(f"process {self.starter}, the starter of this job, is another user's")
         self.checkpoint, self.restart, self.listing = symbols_of(self.starter)
         self.ranks = []
         for each in gdb.inferiors():

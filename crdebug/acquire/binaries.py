@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable
 from functools import lru_cache
 
@@ -39,6 +40,8 @@ def build_id(path: str) -> str:
 def is_static_mpi(path: str) -> bool:
     """Is it an MPI program that is linked statically, so that nothing can be preloaded into it?"""
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return False  # a FIFO would be waited for
         with open(path, "rb") as file:
             elf = ELFFile(file)
             if any(segment["p_type"] == "PT_INTERP" for segment in elf.iter_segments()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -41,11 +42,16 @@ def _named(table: SymbolTableSection, name: str) -> Iterator[Symbol]:
         place = names.find(sought, place + 1)
 
 
+def _at_once(path: str, flags: int) -> int:
+    """Open a file; a FIFO of its name is not waited for."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 @lru_cache(maxsize=1024)
 def _symbols_of(content: _Content, names: frozenset[str]) -> tuple[dict[str, int], int]:
     """The values of defined symbols, and the lowest address of a loaded segment."""
     found: dict[str, int] = {}
-    with open(content.path, "rb") as file:
+    with open(content.path, "rb", opener=_at_once) as file:
         elf = ELFFile(file)
         base = min(s["p_vaddr"] for s in elf.iter_segments("PT_LOAD"))
         for section in (".dynsym", ".symtab"):
@@ -95,6 +101,8 @@ def find_symbols(
             file = f"{proc.root(pid)}{path}"
             try:
                 details = os.stat(file)
+                if not stat.S_ISREG(details.st_mode):
+                    break
                 content = _Content(file, details.st_dev, details.st_ino, details.st_mtime_ns)
                 found, lowest = _symbols_of(content, wanted)
             except (OSError, ELFError, ValueError):

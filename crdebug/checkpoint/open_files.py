@@ -338,7 +338,7 @@ def _opened(path: str, mode: Literal["rb", "xb"] = "rb") -> FileIO:
     """Open a file of the job, by a path that nobody has redirected since the kernel gave it."""
 
     def opener(path: str, flags: int) -> int:
-        return plain_paths.open_file(path, flags)
+        return plain_paths.open_file(path, flags, 0o600)  # until it has its own mode
 
     return open(path, mode, buffering=0, opener=opener)
 

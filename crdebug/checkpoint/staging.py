@@ -75,8 +75,9 @@ def stage(store: CheckpointStore, number: int, place: Path, *, compress: bool = 
     with nothing at the place that looks whole.
     """
     manifest = store.load(number)
+    require_own(place / store.job)
     try:
-        with _the_only_one(store, wait=True):
+        with _the_only_one(store):
             _sweep(store, place)
             _stage_bases(store, manifest, place, compress)
             size = _stage_one(store, manifest, place, compress, NAME)
@@ -87,24 +88,16 @@ def stage(store: CheckpointStore, number: int, place: Path, *, compress: bool = 
 
 
 @contextlib.contextmanager
-def _the_only_one(store: CheckpointStore, *, wait: bool) -> Iterator[None]:
-    """No other crdebug copies checkpoints of this job meanwhile. The lock is beside the job's own
-    store, for a second place may have none. Raises OSError, also if one does and wait is not set.
-    """
+def _the_only_one(store: CheckpointStore) -> Iterator[None]:
+    """No other crdebug copies checkpoints of this job meanwhile: it waits. The lock is beside the
+    job's own store, for a second place may have none. Raises OSError."""
     with open(store.root.parent / LOCK, "a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def sweep(store: CheckpointStore, place: Path) -> None:
-    """Remove what a crdebug that was killed has left of copies in the second place; not while
-    another one copies."""
-    if any((place / store.job).glob(".draft-*")):
-        with contextlib.suppress(OSError), _the_only_one(store, wait=False):
-            _sweep(store, place)
-
-
 def _sweep(store: CheckpointStore, place: Path) -> None:
+    """Remove what a crdebug that was killed has left of copies."""
     for draft in (place / store.job).glob(".draft-*"):
         shutil.rmtree(draft, ignore_errors=True)
 
@@ -233,7 +226,8 @@ def _fetch_one(store: CheckpointStore, number: int, place: Path) -> None:
 
 
 def forget(job: str, number: int, place: Path) -> None:
-    """Remove the copy of a checkpoint. Raises StoreError."""
+    """Remove the copy of a checkpoint. Raises StoreError, also if others could change the place."""
+    require_own(place / job)
     try:
         incremental.remove(place / job, number, NAME)
     except OSError as error:

@@ -280,9 +280,7 @@ class JobDirectory:
     def sweep_if_over(self) -> None:
         """Remove what a crdebug that was killed has left of checkpoints, now that the job has ended
         and nobody else will; not while another crdebug works on it."""
-        with contextlib.suppress(Refused, StoreError):
-            if self.stage is not None:
-                staging.sweep(self.store, self.stage)
+        with contextlib.suppress(Refused, StoreError, OSError):
             if not self._is_alive() and self.store.has_remains():
                 with self.lock("remove its drafts"):
                     self.store.sweep()

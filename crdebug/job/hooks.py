@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 from collections.abc import AsyncIterator, Callable
 from enum import Enum
 from pathlib import Path
@@ -19,7 +18,7 @@ from crdebug.base.events import Event, JobSays
 from crdebug.base.settings import Settings, hooks_home
 from crdebug.checkpoint.store import Checkpoint
 from crdebug.job.incarnation import Incarnation
-from crdebug.node import programs
+from crdebug.node import owners, programs
 
 
 class When(Enum):
@@ -41,15 +40,14 @@ def find(when: When) -> tuple[Path, ...]:
     paths = tuple(
         path for path in (directory / name for name in wanted) if os.access(path, os.X_OK)
     )
-    for path in (directory, *paths) if paths else ():
-        details = path.stat()
-        foreign = details.st_uid not in (0, os.geteuid())
-        if foreign or details.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise Refused(
-                f"{path} can be changed by other users",
-                hint=f"chmod go-w {path}, and own it",
-            )
+    for path in paths:
+        _require_own(path)
     return paths
+
+
+def _require_own(path: Path) -> None:
+    """Raises Refused if another user could put another program there."""
+    owners.require_own(path, "only you and root may be able to write there, and above it")
 
 
 async def run(when: When, job: Incarnation, settings: Settings, **more: str) -> None:
@@ -68,6 +66,7 @@ async def run(when: When, job: Incarnation, settings: Settings, **more: str) -> 
         **{f"CRDEBUG_{name.upper()}": value for name, value in more.items()},
     }
     for path in find(when):
+        _require_own(path)  # the hook before it may have run for long
         done = await programs.run(
             [str(path)], Deadline(settings.hook), f"hook {path.name}", environment=environment
         )

@@ -37,7 +37,7 @@ from crdebug.job.directory import JobDirectory, JobRecord, is_alive
 from crdebug.job.holds import find_holds
 from crdebug.job.incarnation import Incarnation
 from crdebug.job.restored_variables import set_variables
-from crdebug.node import container, proc, process_tree
+from crdebug.node import container, owners, proc, process_tree
 from crdebug.node.criu_program import find_criu
 from crdebug.node.ptrace import Held, held_container
 
@@ -253,9 +253,10 @@ class Restoring:
                 undo.callback(self._give_up, rollback, incarnation)
                 await _to_its_end(rollback.prepare)
             undo.callback(_forget_ghosts, home / "images", record)
+            began = proc.started_now()
             undo.push_async_callback(
                 container.end_all,
-                lambda: _begun(record, run, home / "run"),
+                lambda: _begun(record, run, home / "run", began),
                 Deadline(self.settings.restore + self.settings.stop),
             )
             mounts = {
@@ -310,12 +311,21 @@ def _forget_ghosts(images: Path, record: JobRecord) -> None:
         ghosts.forget(images, container=not record.adopted)
 
 
-def _begun(record: JobRecord, run: Path, noted: Path) -> tuple[int, ...]:
-    """PIDs left behind by a failed restart. Without a container the restored PIDs were free before
-    it."""
+def _begun(record: JobRecord, run: Path, noted: Path, began: int) -> tuple[int, ...]:
+    """PIDs left behind by a failed restart. Without a container they are the noted ones, of which
+    strangers may have taken some: began: when the restart did, see proc.started."""
     if not record.adopted:
         return container.containers_of(run)
-    return tuple(number for number in host_resources.read(noted).numbers if proc.is_alive(number))
+    return tuple(pid for pid in host_resources.read(noted).numbers if _is_new(pid, began))
+
+
+def _is_new(pid: int, began: int) -> bool:
+    """Is it a process of this user's, rather than a thread, that started since then?"""
+    try:
+        ours = owners.users_of(pid) == {os.geteuid()} and proc.status(pid)["Tgid"] == str(pid)
+        return ours and proc.started(pid) >= began and proc.is_alive(pid)
+    except (ProcessLookupError, KeyError):
+        return False
 
 
 def entries_of(manifest: Manifest) -> tuple[ProcDesc, ...]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import NotAvailable
-from crdebug.node import proc, programs, signals
+from crdebug.node import owners, proc, programs, signals
 
 JOB_DIRECTORY = "/run/crdebug"  # CRDEBUG_DIR of crdebug.h
 # A variable for the CRS's action script: the directory of the images.
@@ -92,11 +92,18 @@ def containers_of(directory: Path) -> tuple[int, ...]:
     found = []
     for pid in proc.pids():
         try:
-            if proc.inner_pid(pid) == 1 and _identity(proc.root(pid) / JOB_DIRECTORY[1:]) == wanted:
+            there = proc.root(pid) / JOB_DIRECTORY[1:]
+            if proc.inner_pid(pid) == 1 and _identity(there) == wanted and _is_ours(pid):
                 found.append(pid)
         except (OSError, KeyError):
             continue  # gone, or a container of another kind
     return tuple(found)
+
+
+def _is_ours(pid: int) -> bool:
+    """Has it this user's rights, and no others? Anybody's process can have any arguments. Raises
+    ProcessLookupError."""
+    return owners.users_of(pid) == {os.geteuid()}
 
 
 def _identity(path: Path) -> tuple[int, int]:
@@ -109,14 +116,11 @@ def crs_at_work(images: Path) -> tuple[int, ...]:
     them there; and of half restored processes, which look like them until they are complete."""
     found = []
     for pid in proc.pids():
-        try:
-            words = proc.command_line(pid)
-        except OSError:
-            continue
-        for option, value in pairwise(words):
-            if option == "--images-dir" and Path(value).is_relative_to(images):
+        with contextlib.suppress(OSError):
+            told = pairwise(proc.command_line(pid))
+            places = [Path(value) for option, value in told if option == "--images-dir"]
+            if any(place.is_relative_to(images) for place in places) and _is_ours(pid):
                 found.append(pid)
-                break
     return tuple(found)
 
 
@@ -128,7 +132,7 @@ def scripts_at_work(images: Path) -> tuple[int, ...]:
         with contextlib.suppress(OSError):
             if "--crs-action" in proc.command_line(pid):
                 place = proc.environment(pid).get(SCRIPT_OF)
-                if place is not None and Path(place).is_relative_to(images):
+                if place and Path(place).is_relative_to(images) and _is_ours(pid):
                     found.append(pid)
     return tuple(found)
 

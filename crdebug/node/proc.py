@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import stat
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,6 +164,11 @@ def started(pid: int) -> int:
     """The start of the process, in clock ticks after the machine's start: with the PID it
     identifies a process uniquely."""
     return int(_stat(pid)[19])
+
+
+def started_now() -> int:
+    """The start of a process that starts now, as `started` has it."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
 def parent(pid: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from crdebug.attached.gdbs import scripts
 from crdebug.debugger.gdb import GdbTarget
 from crdebug.debugger.startup import index_cache
 from harness.gdbs import GDBS, use_gdb
+from harness.nobody import needs_root
 
 
 def whole(path: Path) -> bool:
@@ -73,3 +75,30 @@ async def test_a_gdb_that_cannot_write_there_does_without(
     await target.attach(spawn().pid, soon())
     assert "is off" in await target.console("show index-cache enabled", soon())
     await target.close(soon())
+
+
+@needs_root
+async def test_only_directories_of_ours_are_emptied(tmp_path: Path, spawn: Spawn) -> None:
+    """Anybody may make a directory or a link with the name that one of a GDB's would have."""
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "file").touch()
+    dead = 1 << 22  # no process has this number (proc(5), /proc/sys/kernel/pid_max)
+    link = Path(f"/dev/shm/crdebug-index-{dead}-link")
+    foreign = Path(f"/dev/shm/crdebug-index-{dead}-foreign")
+    own = Path(f"/dev/shm/crdebug-index-{dead}-own")
+    link.symlink_to(theirs)
+    for each in (foreign, own):
+        each.mkdir()
+        (each / "file").touch()
+    shutil.chown(foreign, "nobody")
+    try:
+        target = await GdbTarget.launch(0, soon(), scripts=scripts())
+        await target.close(soon())
+        assert (theirs / "file").exists()
+        assert (foreign / "file").exists()
+        assert not own.exists()
+    finally:
+        link.unlink()
+        shutil.rmtree(foreign)
+        shutil.rmtree(own, ignore_errors=True)

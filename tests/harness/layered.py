@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
@@ -111,6 +112,7 @@ class Running:
         return "\n".join(self._process.communicate(timeout=10))
 
 
+@functools.cache  # each look at a job asks for it, and the library has a thousand symbols
 def symbol(library: Path, name: str) -> int:
     with library.open("rb") as file:
         section = ELFFile(file).get_section_by_name(".dynsym")

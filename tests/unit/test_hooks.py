@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from crdebug.job import hooks
 from crdebug.job.directory import JobDirectory, JobRecord
 from crdebug.job.hooks import When
 from crdebug.job.incarnation import Incarnation
+from harness.nobody import needs_root
 
 pytestmark = pytest.mark.unit
 
@@ -48,15 +50,32 @@ def test_without_a_directory_there_are_none(monkeypatch: pytest.MonkeyPatch) -> 
     assert hooks.find(When.BEFORE) == ()
 
 
-@pytest.mark.parametrize("mode", [0o720, 0o702])
-def test_what_others_may_change_is_not_run(directory: Path, mode: int) -> None:
+@pytest.mark.parametrize(
+    ("mode", "group"), [(0o702, -1), pytest.param(0o720, 65534, marks=needs_root)]
+)
+def test_what_others_may_change_is_not_run(directory: Path, mode: int, group: int) -> None:
     write(directory, "after-restart", mode=mode)
+    for place in (directory / "after-restart", directory, directory.parent):
+        os.chown(place, -1, group)
     with pytest.raises(Refused, match="can be changed by other users"):
         hooks.find(When.RESTART)
     write(directory, "after-restart")
-    directory.chmod(mode)
-    with pytest.raises(Refused, match="hooks can be changed"):
-        hooks.find(When.RESTART)
+    for place in (directory, directory.parent):
+        before = place.stat().st_mode
+        place.chmod(mode)
+        with pytest.raises(Refused, match=f"{place} can be changed"):
+            hooks.find(When.RESTART)
+        place.chmod(before)
+
+
+async def test_a_hook_that_others_may_change_once_the_one_before_it_has_run_is_not_run(
+    directory: Path,
+) -> None:
+    write(directory, "after-restart.1", "chmod o+w $CRDEBUG_HOOKS")
+    write(directory, "after-restart.2", "echo run >> $LOG")
+    with pytest.raises(Refused, match="hooks can be changed by other users"):
+        await hooks.run(When.RESTART, JOB, Settings())
+    assert not (directory.parent / "log").exists()
 
 
 async def test_the_first_that_fails_is_the_last_and_those_after_are_run_all_the_same(

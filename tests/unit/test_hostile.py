@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -19,8 +21,8 @@ from crdebug.detached import batch
 from crdebug.job import native_parts, second_place
 from crdebug.job.directory import JobDirectory, all_jobs
 from crdebug.native import build
-from crdebug.node import owners
-from harness.nobody import does, needs_root, public  # noqa: F401
+from crdebug.node import container, owners, proc
+from harness.nobody import become, does, needs_root, public  # noqa: F401
 
 pytestmark = pytest.mark.unit
 
@@ -89,6 +91,45 @@ async def test_a_second_place_that_others_may_write_to_is_not_believed(
     assert not JobDirectory("heat").store.numbers()
     path.chmod(before)
     assert await batch.handle_of("heat", tmp_path / "second") == "heat:1"
+
+
+@pytest.mark.parametrize("harmed", ["", "heat"])
+async def test_a_second_place_that_others_may_write_to_by_now_gets_no_copy(
+    home: Path, tmp_path: Path, harmed: str
+) -> None:
+    job = a_job(home)
+    await batch.stage("heat:1", tmp_path / "second")
+    path = tmp_path / "second" / harmed
+    path.chmod(0o777)
+    for work in (staging.stage, lambda store, *to: staging.forget(store.job, *to)):
+        with pytest.raises(StoreError, match=f"{path} can be changed by other users"):
+            work(job.store, 1, tmp_path / "second")
+
+
+def _has_word(pid: int, word: str) -> bool:
+    return word in proc.command_line(pid)
+
+
+@needs_root
+async def test_a_process_of_anothers_with_the_arguments_of_criu_or_of_its_script_is_none(
+    tmp_path: Path,
+) -> None:
+    """crdebug would wait for it, or kill it."""
+    place = tmp_path / "run"
+    argv = ["sh", "-c", "read line", "--crs-action", "--images-dir", str(place / "images")]
+    environment = {**os.environ, container.SCRIPT_OF: str(place / "images")}
+
+    def found() -> tuple[int, ...]:
+        return container.crs_at_work(place) + container.scripts_at_work(place)
+
+    for user, count in ((become, 0), (None, 2)):
+        with subprocess.Popen(
+            argv, stdin=subprocess.PIPE, env=environment, cwd="/", preexec_fn=user
+        ) as process:
+            begun = functools.partial(_has_word, process.pid, "--crs-action")
+            await Deadline(60).until(begun, "its start")
+            assert found() == (process.pid,) * count
+            process.communicate()
 
 
 async def test_only_the_starter_that_the_job_was_started_with_is_run(

@@ -246,8 +246,9 @@ async def test_an_mpi_program_that_is_linked_statically_is_refused(home: Path) -
     with pytest.raises(NotAvailable, match=r"^\./own is linked statically.*'crdebug attach'"):
         await launch(("mpirun", "./own"), name=None, hold=True, settings=settings)
     assert not home.exists()
-    assert [is_static_mpi(name) for name in ("own", "dynamic", "shell", "none", ".")] == [
-        *(True, False, False, False, False)
+    os.mkfifo("fifo")  # which nobody opens for writing
+    assert [is_static_mpi(name) for name in ("own", "dynamic", "shell", "none", ".", "fifo")] == [
+        *(True, False, False, False, False, False)
     ]
 
 

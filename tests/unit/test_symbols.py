@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import BinaryIO
 
 import pytest
@@ -47,6 +49,19 @@ def test_all_symbols_of_a_library_are_found_by_name() -> None:
     found = find_symbols(pid, defined, in_file=lambda each: each == path)
     assert found.keys() == defined.keys()
     assert all(address - base in defined[name] for name, address in found.items())
+
+
+def test_a_fifo_with_the_name_of_a_deleted_library_is_not_waited_for(tmp_path: Path) -> None:
+    library = tmp_path / "lib.so"
+    library.write_bytes(b"x" * 4096)
+    with library.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+    library.unlink()
+    os.mkfifo(tmp_path / "lib.so (deleted)")
+    mine = [each.path for each in proc.maps(os.getpid()) if "lib.so (deleted)" in each.path]
+    assert mine
+    assert find_symbols(os.getpid(), ["nice"], in_file=lambda each: each in mine) == {}
+    mapped.close()
 
 
 def test_a_file_is_read_once_for_all_processes(monkeypatch: pytest.MonkeyPatch) -> None:
