@@ -19,7 +19,7 @@ from weakref import WeakSet
 
 from crdebug.base.deadline import FOR_EVER, Deadline
 from crdebug.base.errors import CrdebugError, GdbError, Refused, StoreError
-from crdebug.base.events import Progress, StopReason
+from crdebug.base.events import Progress, RankStopped, StopReason
 from crdebug.base.instant import Cut, Instant
 from crdebug.base.ranks import RankSet
 from crdebug.debugger import stepper
@@ -48,6 +48,8 @@ class _Origin:
     now: where the rank is after it, at all the places that can be reached from it.
     output: how much the job had written there.
     ways: those of Position when it was made.
+    others: by which stops the other ranks stand. Once one has run, the origin's memory that ranks
+    share, and the job's output there, are of the past.
     within: the snapshot in the middle of the piece at whose place it is; "" where the piece begins.
     """
 
@@ -57,6 +59,7 @@ class _Origin:
     now: Instant
     output: tuple[int, ...]
     ways: int
+    others: tuple[RankStopped | None, ...]
     within: str = ""
 
 
@@ -87,8 +90,13 @@ class Reverse:
         self._origin = None
 
     def moved(self, cut: Cut) -> None:
-        """Ranks have gone forward: the origin is still good if its rank has made no MPI call."""
-        if self._origin is not None and cut[self._origin.focus] != self._origin.now:
+        """Ranks have gone forward: the origin is still good if only its rank has, and has made no
+        MPI call."""
+        origin = self._origin
+        if origin is None:
+            return
+        stops = zip(self._stops_of_others(origin.focus), origin.others, strict=True)
+        if cut[origin.focus] != origin.now or any(now is not before for now, before in stops):
             self._origin = None
 
     async def back(self, kind: str, focus: int) -> Arrival:
@@ -238,7 +246,13 @@ class Reverse:
         """The job stands at the origin, where this snapshot was kept."""
         job, ways = self._traveller.job, self._traveller.position.ways
         incarnation, output = job.record.incarnation, job.output_sizes()
-        self._origin = _Origin(focus, name, incarnation, now, output, ways, within)
+        others = self._stops_of_others(focus)
+        self._origin = _Origin(focus, name, incarnation, now, output, ways, others, within)
+
+    def _stops_of_others(self, focus: int) -> tuple[RankStopped | None, ...]:
+        """The last stops of the other ranks; each run ends with another one."""
+        others = self._group.ranks - RankSet.of([focus])
+        return tuple(self._group[rank].last_stop for rank in others)
 
     async def _set_origin_within(self, focus: int, now: Instant, near: Sequence[Base]) -> bool:
         """An origin in the middle of the piece: at the first of these snapshots that is in it, and

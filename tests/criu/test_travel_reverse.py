@@ -10,7 +10,8 @@ import pytest
 
 from crdebug.base.ranks import RankSet
 from crdebug.session import Session
-from harness import looks
+from harness import looks, mpirun
+from harness.jobs import run_to_end
 from harness.programs import build
 from harness.travel import Place, history, place, recorded, run_to
 
@@ -165,3 +166,27 @@ async def test_the_last_change_of_a_variable() -> None:
             assert "has just been changed" in moment.note
             values.append(int((await job.evaluate(RankSet.of([focus]), "step")).values[focus]))
         assert values == [25, 24, 23, 22]
+
+
+async def test_what_others_sent_and_printed_between_two_ways_back_is_there() -> None:
+    """In one tick of the rank that goes back: its origin is from before that."""
+    program = build("apart")
+    async with recorded(program, ranks=2) as job:
+        past, other = history(job), RankSet.of([1])
+        await job.add_breakpoint(RankSet.of([0]), "work", condition="step == 3")
+        await job.add_breakpoint(other, "tell", condition="step >= 1")
+        left = job.ranks
+        while left:
+            await job.resume(left)
+            steps = (await job.evaluate(job.ranks, "step")).values
+            left = RankSet.of(rank for rank, step in steps.items() if step != ("3", "1")[rank])
+        await past.reverse("next", 0)
+        for _ in range(3):
+            await job.resume(other)
+            await past.reverse("step", 0)
+        for point in job.breakpoints():
+            await job.delete_breakpoint(point.number)
+        assert await run_to_end(job) == 0
+        output = looks.output()
+    expected = mpirun.run(mpirun.command(program, ranks=2)).expect().stdout
+    assert sorted(output.splitlines()) == sorted(expected.splitlines())
