@@ -41,8 +41,9 @@ PTRACE_GET_SYSCALL_INFO = 0x420E  # since Linux 5.3
 GET_ROBUST_LIST = 274
 SYSCALL_INSTRUCTION = b"\x0f\x05"
 STOP_BIT = 1 << (SIGSTOP - 1)
-# A timer's remaining time changes even while nothing happens.
-MOVING = re.compile(r"^(it_value|ticks):.*\n?", re.M)
+# A timer's remaining time changes even while nothing happens; it is zero once the timer is off.
+MOVING = re.compile(r"^(it_value: (?!\(0, 0\))|ticks:).*\n?", re.M)
+RIGHTS = "Umask", "Uid", "Gid", "Groups", "NoNewPrivs", "Seccomp"
 
 
 def read_text(path: str) -> str:
@@ -77,12 +78,23 @@ def timers(pid: int) -> str:
     return ""
 
 
-def children(pid: int, tids: Iterable[int]) -> list[str]:
+def children(pid: int, tids: Iterable[int]) -> dict[str, int]:
+    """Child processes, and how often the threads of each have stopped running until now."""
     found = []
     for tid in tids:
         with contextlib.suppress(FileNotFoundError):
             found += read_text(f"/proc/{pid}/task/{tid}/children").split()
-    return sorted(found)
+    return {child: switches(child) for child in found}
+
+
+def switches(pid: str) -> int:
+    total = 0
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ends
+        for tid in os.listdir(f"/proc/{pid}/task"):
+            fields = fields_of(f"/proc/{pid}/task/{tid}/status")
+            total += int(fields["voluntary_ctxt_switches"])
+            total += int(fields["nonvoluntary_ctxt_switches"])
+    return total
 
 
 class SignalSets(NamedTuple):
@@ -109,9 +121,10 @@ class KernelView(NamedTuple):
     set_up: dict[int, tuple[tuple[int, int] | None, int | None]]
     files: Descriptors
     timers: str
-    children: list[str]
+    children: dict[str, int]
     places: list[str]
     limits: str
+    rights: list[str]
 
 
 def kernel_view(pid: int, tids: Collection[int]) -> KernelView:
@@ -120,7 +133,8 @@ def kernel_view(pid: int, tids: Collection[int]) -> KernelView:
         fields = fields_of(f"/proc/{pid}/task/{tid}/status")
         queued, ignored, caught = (int(fields[name], 16) for name in ("SigPnd", "SigIgn", "SigCgt"))
         signals[tid] = SignalSets(queued & ~STOP_BIT, ignored, caught)
-    shared = int(fields_of(f"/proc/{pid}/status")["ShdPnd"], 16) & ~STOP_BIT
+    whole = fields_of(f"/proc/{pid}/status")
+    shared = int(whole["ShdPnd"], 16) & ~STOP_BIT
     return KernelView(
         tids=sorted(tids),
         signals=signals,
@@ -131,6 +145,7 @@ def kernel_view(pid: int, tids: Collection[int]) -> KernelView:
         children=children(pid, tids),
         places=[os.readlink(f"/proc/{pid}/{name}") for name in ("cwd", "root", "exe")],
         limits=read_text(f"/proc/{pid}/limits"),
+        rights=[whole.get(name, "") for name in RIGHTS],
     )
 
 
@@ -160,9 +175,13 @@ def difference(pid: int, then: KernelView, now: KernelView, actions: bool) -> It
         else:
             yield from file_difference(number, old[number], new[number])
     yield from shared_files(pid, old, new)
+    if then.children.keys() != now.children.keys():
+        yield "its child processes have changed"
+    elif then.children != now.children:
+        yield "its child processes have run since"
     for name, what in (
         ("timers", "its timers have changed"),
-        ("children", "its child processes have changed"),
+        ("rights", "its user, groups, umask or system call filter have changed"),
         ("places", "its working directory, root or program has changed"),
         ("limits", "its resource limits have changed"),
     ):

@@ -347,7 +347,19 @@ def layout_problem(then: list[Area], now: list[Area]) -> str | None:
         return f"the mapping {area.start:x}-{area.end:x} {area.access} of {name} is {what}"
     if heap_end(then) != heap_end(now) and heap_start(then) != heap_start(now):
         return "the heap is new or gone"
+    end = min(heap_end(then), heap_end(now))
+    if protections(then, end) != protections(now, end):
+        return "parts of the heap have another protection"
     return None
+
+
+def protections(found: Iterable[Area], end: int) -> list[tuple[int, str]]:
+    """Where each part of the heap with another protection than the one before begins."""
+    parts: list[tuple[int, str]] = []
+    for area in sorted(each for each in found if each.name == "[heap]" and each.start < end):
+        if not parts or parts[-1][1] != area.access:
+            parts.append((area.start, area.access))
+    return parts
 
 
 def access_at(pieces: list[Piece], address: int) -> str | None:

@@ -54,6 +54,13 @@ def is_frozen_too(area: Area) -> bool:
     return "w" in area.access or "x" not in area.access or is_anonymous(area)
 
 
+def is_huge(area: Area) -> bool:
+    """Is it private memory in huge pages? A frozen copy does not keep it: when the process writes
+    to such a page and no other is free, the kernel takes the page from the copy (mm/hugetlb.c,
+    unmap_ref_private)."""
+    return area.name.startswith("/anon_hugepage") and is_own_memory(area)
+
+
 def free_memory() -> int:
     """Bytes."""
     with open("/proc/meminfo") as file:
@@ -105,7 +112,7 @@ class Picture:
             self.why_not = str(error)
         else:
             every = [each for each in found if is_frozen_too(each)]
-            copied = list(missing(memory, self.frozen, every))
+            copied = [*missing(memory, self.frozen, every), *filter(is_huge, found)]
             self.areas = [each for each in every if each not in copied]
         chosen = [*copied, *shared]
         self.check_bound(memory, [*chosen, *same], most)

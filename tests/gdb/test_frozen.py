@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from importlib import resources
 from pathlib import Path
 
@@ -57,6 +57,24 @@ def moves(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def blocks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """programs/blocks.c, compiled."""
     return compiled("blocks", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """programs/kinds.c, compiled."""
+    return compiled("kinds", tmp_path_factory)
+
+
+@pytest.fixture
+def huge_pages() -> Iterator[None]:
+    """The machine has one that is free; a snapshot needs none."""
+    told = Path("/proc/sys/vm/nr_hugepages")
+    before = told.read_text()
+    told.write_text(str(int(before) + 1))
+    if told.read_text() == before:
+        pytest.skip("the kernel has no free memory in one piece for a huge page")
+    yield
+    told.write_text(before)
 
 
 def compiled(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -411,3 +429,40 @@ async def test_a_user_without_privileges_goes_back_as_exactly(
         before.expect_same(await look(target))
         await run(target, 4)
     assert (await run_to_end(target)).detail == "0"
+
+
+# ---- what only the kernel has, and memory of another kind ----------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (0, "its child processes have run since"),
+        (1, "parts of the heap have another protection"),
+        (2, "its user, groups, umask or system call filter have changed"),
+        (3, "(anon_inode:[timerfd])"),
+    ],
+)
+async def test_what_only_the_kernel_has_is_compared(
+    open_moves: OpenMoves, kinds: Path, kind: int, words: str
+) -> None:
+    target = await open_moves(kind, program=kinds)
+    await target.keep("here", (), soon())
+    assert await target.put_back_obstacles("here", soon()) == ()
+    await run(target, 2)
+    told = await target.put_back_obstacles("here", soon())
+    assert any(words in each for each in told), told
+    assert (await run_to_end(target)).detail == "0"
+
+
+@needs_root
+async def test_private_huge_pages_are_put_back_too(
+    open_moves: OpenMoves, kinds: Path, huge_pages: None
+) -> None:
+    target = await open_moves(4, program=kinds)
+    await run(target)
+    assert (await target.keep("here", (), soon())).frozen
+    await run(target, 3)
+    await target.put_back("here", soon())
+    assert await step_number(target) == 2
+    assert (await run_to_end(target)).detail == "0"  # it compares all of it in each step
