@@ -214,6 +214,22 @@ def ends_of_program() -> list[Point]:
     return found
 
 
+# Of glibc; fork(3) calls _Fork, and system(3) and popen(3) call posix_spawn. Its own clone3 has no
+# name that is exported.
+CREATORS = "pthread_create", "clone", "_Fork", "vfork", "posix_spawn", "posix_spawnp"
+
+
+def creators() -> list[Point]:
+    """Points before a process makes a thread or a process. Once it has, it cannot be taken back:
+    GDB does not know the new one, which the kernel has stopped."""
+    found = []
+    for name in CREATORS:
+        with contextlib.suppress(gdb.error):
+            # All of that name: there is an older version of posix_spawn, for older programs.
+            found += [point_at(each.pc, STOP, 1) for each in gdb.decode_line(name)[1] or ()]
+    return found
+
+
 def system_calls_of(name: str) -> list[int]:
     """The addresses of a function's own system calls; its own address if it makes none."""
     begin = symbol_address(name)
@@ -226,6 +242,9 @@ def system_calls_of(name: str) -> list[int]:
 
 def symbol_at(address: int) -> str:
     return gdb.execute(f"info symbol {address}", to_string=True).split(maxsplit=1)[0]
+
+
+CREATES = "the process creates a thread or a process on the way"
 
 
 class Engine:
@@ -242,6 +261,7 @@ class Engine:
         self.dead_end = False  # whether every crash is final
         self.pending = 0  # the signal that the thread gets first on the next walk
         self.ends = ends_of_program()
+        self.creators = creators()
         self.memory = memory
         self.trace = (Entry * TRACE)()
         self.problem: WalkFailed | None = None
@@ -341,9 +361,9 @@ class Engine:
         """Returns the event, the point where it ended, and the state."""
         if time.monotonic() > self.deadline:
             self.begin()  # each call has made progress
-        for end in self.ends:
-            end.hits = 0
-        points = [*points, *self.ends]
+        for limit in (*self.ends, *self.creators):
+            limit.hits = 0
+        points = [*points, *self.ends, *self.creators]
         state, points, array = self._state(points, most)
         self.pending = 0
         event = function(ctypes.byref(state), *arguments)
@@ -352,6 +372,8 @@ class Engine:
         self.hits += state.stamp
         if event == POINT and any(points[state.point] is end for end in self.ends):
             raise EndAhead
+        if event == POINT and any(points[state.point] is creator for creator in self.creators):
+            raise WalkFailed(CREATES)
         if event in (POINT, STEPS, OUT) or (event == 0 and function is self.library.walk_step):
             return event, points[state.point] if event == POINT else None, state
         raise self._failure(event, state)
@@ -363,7 +385,7 @@ class Engine:
         if event == GONE:
             return HasEnded()
         if event == EVENT:
-            return WalkFailed("the process creates a thread or a process on the way")
+            return WalkFailed(CREATES)
         if event == FATAL:
             return SignalAhead(state.error)
         if event == TRAP:

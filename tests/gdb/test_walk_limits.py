@@ -13,10 +13,11 @@ from processes import number, soon
 from walked import ORIGIN, compiled, walked
 
 from crdebug.base.errors import CrdebugError, GdbError
+from crdebug.base.events import StopReason
 from crdebug.debugger import stepper
 from crdebug.debugger.target import TargetState
 from crdebug.native.build import build
-from crdebug.node import proc
+from crdebug.node import proc, process_tree
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +59,24 @@ async def test_a_real_time_signal_comes_on_a_walk_too(program: Path) -> None:
         await process.back("next")
         assert (await process.where())[0] == "work"
         assert await number(process.target, "handled") == number_of_it
+
+
+@pytest.mark.parametrize("creates", [1, 2])
+async def test_no_thread_or_process_is_created_on_a_walk(program: Path, creates: int) -> None:
+    """It could not be taken back, and would stay stopped."""
+    async with walked(program) as process:
+        target = process.target
+        await target.console(f"set var creates = {creates}", soon())
+        await target.forget(ORIGIN, soon())
+        await target.keep(ORIGIN, (), soon())
+        assert target.pid is not None
+        before = (process_tree.descendants(target.pid), proc.tids(target.pid))
+        await process.run_to("called_back")
+        with pytest.raises(GdbError, match="creates a thread or a process on the way"):
+            await process.back("next")
+        assert (process_tree.descendants(target.pid), proc.tids(target.pid)) == before
+        stop = await run_to_end(target)
+        assert (stop.reason, stop.detail) == (StopReason.EXITED, "0")
 
 
 async def test_a_watchpoint_of_the_user_is_no_obstacle(program: Path) -> None:

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 
 void boundary(int number);
-int without_lines(int (*callback)(int), int value);
+int without_lines(int (*callback)(int), int value); void create(void);
 
-volatile int sink, handled, changed, trips = 20, raised = SIGUSR1;
+volatile int sink, handled, changed, trips = 20, raised = SIGUSR1, creates;
 int numbers[6] = {5, 3, 9, 1, 7, 2};
 static jmp_buf back;
 
@@ -133,7 +133,7 @@ int __attribute__((noinline)) work(int turns)
     total += loops(trips);
     total += jumps();
     raise(raised);
-    total += handled;
+    total += handled; if (creates) create();
     qsort(numbers, 6, sizeof *numbers, compare);
     total += without_lines(called_back, 4);
     char *room = malloc(40);
@@ -177,4 +177,20 @@ int main(void)
     boundary(2);
     sink = result;
     return 0;
+}
+
+// At the end: tests name lines above.
+#include <pthread.h>
+
+static void *nothing(void *unused) { return unused; }
+
+// creates: 1: a thread, 2: a process
+void create(void)
+{
+    pthread_t thread;
+    if (creates == 2) {
+        if (system("true") != 0) abort();
+    } else if (pthread_create(&thread, NULL, nothing, NULL) != 0 || pthread_join(thread, NULL) != 0) {
+        abort();
+    }
 }
