@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Generator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # also for what pytest_plugins names
@@ -97,6 +98,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
         os.environ.setdefault("PYTHONPYCACHEPREFIX", str(cache_home() / "bytecode"))
     os.environ.pop("PYTHONUNBUFFERED", None)  # few users have it, and it hides what is not flushed
+    hypothesis.settings.register_profile("untimed", deadline=None)  # the machine may be busy
+    hypothesis.settings.load_profile("untimed")
     ending.usual_signals()
     ending.at_once(home)
 

@@ -181,8 +181,11 @@ def logs(run: Path) -> Path:
 
 
 def of_ranks(run: Path) -> Iterator[Path]:
-    """The logs. (The directory also has a file with the calls that are kept of a dropped part.)"""
-    return (path for path in logs(run).iterdir() if path.name.isdigit())
+    """The logs. (The directory also has a file with the calls that are kept of a dropped part.)
+
+    Raises FileNotFoundError, when the first is asked for, if the job is not recorded."""
+    # From Python 3.13 on, iterdir() looks at once.
+    yield from (path for path in logs(run).iterdir() if path.name.isdigit())
 
 
 def cut(clock: RankClock, log: Path, library: Library) -> None:

@@ -11,6 +11,7 @@ from rank_log import DONE, NO, ODD, PACKED, WILD_SOURCE, LogWriter
 
 from crdebug.base.errors import NotAvailable
 from crdebug.base.instant import Cut, Instant, cut_of
+from crdebug.job import clocks
 from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.collectives import Shape
 from crdebug.timeline.log import RankLog, read_log
@@ -308,4 +309,4 @@ def test_a_window_is_told_from_its_communicator_and_has_groups(tmp_path: Path) -
 def test_without_a_place_for_logs_nothing_is_recorded(tmp_path: Path) -> None:
     """As `when` asks in a session that is attached to such a job."""
     with pytest.raises(NotAvailable, match="this job's MPI calls are not recorded"):
-        Recorded(library()).look((tmp_path / "time").iterdir())
+        Recorded(library()).look(clocks.of_ranks(tmp_path))
