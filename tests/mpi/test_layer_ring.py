@@ -66,8 +66,8 @@ def told(recorded: Recorded, after: Cut) -> dict[str, object]:
         found[f"calls {rank}"] = [
             (c.tick + c.repeats, c.name, c.kind, c.comm, c.peer, c.tag, c.failed) for c in calls
         ]
-        places = cut_of(*(now for now in range(after[rank], last[rank]) if now >= 4))
-        for now in places[:: max(1, len(places) // 10)]:
+        places = range(max(after[rank], 4), last[rank])
+        for now in cut_of(*places[:: max(1, len(places) // 10)]):
             if latest := [*latest_cut(matching, rank, now, last)]:
                 found[f"cut {rank} {now}"] = [*map(max, latest, after)]
     found["messages"] = sorted(
