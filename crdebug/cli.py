@@ -101,7 +101,7 @@ _SIGNAL = click.option(
     "signal_number",
     type=SignalNumber(),
     metavar="N|NAME",
-    help="The waitpoint signal; by default one that the job does not use.",
+    help="The waitpoint signal; by default SIGRTMAX-2.",
 )
 
 
@@ -127,7 +127,9 @@ def main() -> None:
     show_default=True,
     help="Where the ranks stop first: at main, or before it.",
 )
-@click.option("--no-debugger", is_flag=True, help="Only make the job one that can be checkpointed.")
+@click.option(
+    "--no-debugger", is_flag=True, help="Run it without a debugger, ready for checkpoints."
+)
 @click.option(
     "--resume",
     is_flag=True,
@@ -188,7 +190,7 @@ def run(
         ctx.exit(_wait(run_detached(argv, name, resume, care, settings, _screen(), shown, given)))
     if stdin == 0 and not batch:
         raise click.UsageError("'--stdin -' is the console's: give a file, or --batch")
-    refuse_batch_options(ctx, "--no-debugger")
+    refuse_batch_options(ctx, "--no-debugger", stage=True)
     if resume:
         raise click.UsageError("--resume is for --no-debugger; else use 'crdebug restart'")
 
@@ -276,7 +278,7 @@ def restart(
         from crdebug.ui.detached import restart_detached
 
         ctx.exit(_wait(restart_detached(handle, care, _preferences()[1], _screen())))
-    refuse_batch_options(ctx, "--no-debugger")
+    refuse_batch_options(ctx, "--no-debugger", stage=False)
 
     async def begin(subscriber: Subscriber) -> Session:
         from crdebug.detached.batch import handle_of

@@ -231,20 +231,20 @@ def _unsound(manifest: Manifest) -> Iterator[str]:
     """What no crdebug would have written."""
     for name in manifest.files:
         if not _PART.fullmatch(name):
-            yield f"{name[:80]!r} is no part of a checkpoint"
+            yield f"{name[:80]!r} is not part of a checkpoint"
     for file in manifest.saved:
         copied = file.saved == "" or f"files/{file.saved}" in manifest.files
         if not (copied and file.path.startswith("/") and file.size >= 0):
-            yield f"{file.path[:80]!r} is no file that was saved"
+            yield f"{file.path[:80]!r} is not a saved file"
     numbers = [manifest.number, *(base.number for base in manifest.bases), 0]
     if any(above <= below for above, below in pairwise(numbers)):
-        yield "it builds on one that is not older"
+        yield "it builds on a newer checkpoint"
     ranks = [rank.rank for rank in manifest.ranks]
     if ranks != sorted(set(ranks)) or not all(0 <= rank < _MOST_RANKS for rank in ranks):
         yield "its ranks are not in order"
     for rank in manifest.ranks:
         if rank.pid < 0 or any(not _SIGNAL.fullmatch(each.signal) for each in rank.threads):
-            yield f"rank {rank.rank} is no process"
+            yield f"rank {rank.rank} is not a process"
         if rank.pid == 0 and rank.threads:
             yield f"rank {rank.rank} has ended, and has threads"
     if ranks and not any(rank.pid for rank in manifest.ranks):

@@ -128,8 +128,11 @@ def read_signal(text: str) -> int:
     return number
 
 
+_DEFAULT_SIGNAL = "SIGRTMAX-2; of a job that is attached to, one that it does not use"
+
+
 def signal_text(number: int) -> str:
-    return signal_names.name_of(number) if number else "one that the job does not use"
+    return signal_names.name_of(number) if number else _DEFAULT_SIGNAL
 
 
 def record_text(record: bool | None) -> str:

@@ -201,7 +201,7 @@ class _Attendant:
             except (CrdebugError, OSError) as caught:
                 error = caught if isinstance(caught, CrdebugError) else in_words(caught)
                 app_requests.answer(asks, *app_requests.failure(error))
-                self._tell(JobSays(f"the job does not go back, as rank {rank} asks: {error}"))
+                self._tell(JobSays(f"cannot go back as rank {rank} requested: {error}"))
 
     # ---- checkpoints -------------------------------------------------------------------------
 
@@ -243,7 +243,7 @@ class _Attendant:
         try:
             await prune(self._job, self._upkeep.keep)
         except (CrdebugError, OSError) as error:
-            self._tell(JobSays(f"no checkpoint is deleted: {error}"))
+            self._tell(JobSays(f"cannot delete checkpoints: {error}"))
 
     async def _failed(self, error: CrdebugError) -> bool:
         """Report it; not for a job that is about to end, and not again and again."""
@@ -252,7 +252,7 @@ class _Attendant:
             return False
         if str(error) != self._problem:
             self._problem = str(error)
-            self._tell(JobSays(f"there is no checkpoint now: {error}"))
+            self._tell(JobSays(f"no checkpoint was taken: {error}"))
         return False
 
     def _alive(self) -> bool:

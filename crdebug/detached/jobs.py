@@ -363,7 +363,7 @@ async def release(job: str, settings: Settings | None = None) -> tuple[str, ...]
         another = clocks.let_go(holds, record.layer)
         lines += [f"rank {rank} let go" for rank in past]
         if another:
-            lines.append("they go another way than recorded; the record from there on is gone")
+            lines.append("they leave the recorded course; the rest of the record was deleted")
         for hold in holds:
             stopped = proc.is_stopped(hold.pid)  # it cannot be seen for a moment after the release
             try:

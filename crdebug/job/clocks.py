@@ -90,7 +90,11 @@ class RankClock:
     def _what_it_means(self, error: OSError) -> OSError:
         if isinstance(error, ProcessLookupError):
             ranks = RankSet.of([self.rank])
-            return RankGone("it has ended", ranks=ranks, hint="'restart' to before its end")
+            return RankGone(
+                "it has ended",
+                ranks=ranks,
+                hint="'restart N' goes to a checkpoint from before that",
+            )
         if error.errno != errno.EIO:  # nothing is mapped there
             return error
         return AnotherProgram(

@@ -420,5 +420,7 @@ def parse_handle(handle: str) -> tuple[JobDirectory, int]:
     """JOB:N. Raises BadInput."""
     name, colon, number = handle.rpartition(":")
     if not colon or not _NUMBER.match(number):
-        raise BadInput(f"'{handle}' is not a handle", hint="write JOB:N; 'crdebug checkpoints'")
+        raise BadInput(
+            f"'{handle}' is not a handle", hint="write JOB:N; 'crdebug checkpoints' lists them"
+        )
     return JobDirectory(name), int(number)

@@ -144,7 +144,7 @@ def latest_cut(
 def _beyond(focus: int, frontier: Cut, ended: Collection[int]) -> Refused:
     ends = ", ".join(f"that of rank {rank} at tick {frontier[rank].tick}" for rank in ended)
     return Refused(
-        f"rank {focus} needs for this what others did when they were not recorded any more",
+        f"to get there, rank {focus} needs calls that others made after their records ended",
         ranks=RankSet.of(ended),
         hint=f"go further back; records end: {ends}",
     )

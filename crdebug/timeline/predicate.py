@@ -246,7 +246,7 @@ class _Reader:
             raise _error(self._text, opening, "this '(' is not closed")
         expression = self._text[opening + 1 : end].strip()
         if not expression:
-            raise _error(self._text, opening + 1, f"{match[1]} of what?")
+            raise _error(self._text, opening + 1, f"an expression is missing: {match[1]}(x)")
         self._at = end + 1
         self.expressions.append(expression)
         return _Aggregate(match[1], expression, self._ranks)

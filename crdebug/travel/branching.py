@@ -99,7 +99,7 @@ class Branching:
             return
         if group.running:
             raise Refused(
-                f"'{change}' begins a branch of history, for which all ranks have to stand",
+                f"'{change}' begins a branch of history, for which all ranks must be stopped",
                 ranks=group.running,
                 hint="'[all] interrupt' stops them",
             )

@@ -231,8 +231,8 @@ class History:
             self._tell(
                 JobSays(
                     f"{ranks.words}: an epoch of one-sided communication is open: accesses may be "
-                    "on their way, and what is repeated from this checkpoint may differ (not so "
-                    "behind MPI_Win_fence, flush, unlock, complete, wait)"
+                    "on their way, and what is repeated from this checkpoint may differ (but not "
+                    "after MPI_Win_fence, flush, unlock, complete, wait)"
                 )
             )
 
@@ -254,7 +254,9 @@ class History:
         async with self._busy:
             if running := self._job.group.running:
                 raise Refused(
-                    "all ranks have to stand to go back", ranks=running, hint="'[all] interrupt'"
+                    "all ranks must be stopped to go back",
+                    ranks=running,
+                    hint="'[all] interrupt' stops them",
                 )
             self._job.begin()
             try:
@@ -262,7 +264,7 @@ class History:
             except Interrupted as error:
                 self._reverse.forget()
                 with contextlib.suppress(CrdebugError, OSError):
-                    here = f"the job stands with {self.brief(self._job.group.ranks)}"
+                    here = f"the job is now at {self.brief(self._job.group.ranks)}"
                     error.outcome = joined(error.outcome, here)
                 raise
             finally:

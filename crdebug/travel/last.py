@@ -146,7 +146,7 @@ class _Search:
         """Where the rank has ended, if it needed no other rank to get there."""
         if self._partners.name(self._focus, now.tick) != "MPI_Finalize":
             self.left_out = Arrival(
-                (f"what rank {self._focus} did after its last MPI call was not looked at",)
+                (f"calls after rank {self._focus}'s last MPI call were not searched",)
             )
             return None
         limit = Deadline(self._traveller.job.settings.command)

@@ -60,7 +60,11 @@ class RecordedJob:
         for clock in self.clocks():
             if clock.rank == rank:
                 return clock
-        raise Refused("it has ended", ranks=RankSet.of([rank]), hint="'restart' to before its end")
+        raise Refused(
+            "it has ended",
+            ranks=RankSet.of([rank]),
+            hint="'restart N' goes to a checkpoint from before that",
+        )
 
     def cut(self) -> Cut:
         """Where the ranks are now; for a rank that has ended, where it was last."""

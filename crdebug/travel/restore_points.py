@@ -70,14 +70,14 @@ def is_before(first: Cut, second: Cut) -> bool:
 def no_base() -> StartOfHistory:
     return StartOfHistory(
         "that is before the start of history: no checkpoint is old enough",
-        hint="'when' says from where on one can go back",
+        hint="'when' shows how far back you can go",
     )
 
 
 def given_up(rank: int, begin: Instant) -> StartOfHistory:
     """The error for a place before the beginning of the record, which is at that instant."""
     return StartOfHistory(
-        f"its record begins at tick {begin.tick}: what is older was given up",
+        f"its record begins at tick {begin.tick}: older calls were dropped",
         ranks=RankSet.of([rank]),
         hint=f"'goto tick {begin.tick + 1} on {rank}' goes to its first call",
     )

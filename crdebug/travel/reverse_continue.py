@@ -169,7 +169,7 @@ class Stops:
                 self._check(stop)
                 if numbers[-1] not in there:
                     raise CrdebugError(
-                        "its history between two MPI calls was another one when it was run again",
+                        "it ran differently when it was repeated between two MPI calls",
                         ranks=RankSet.of([focus]),
                     )
                 hit = self._hit(focus, self._reverse.piece)
@@ -191,7 +191,7 @@ class Stops:
                 stop = await self._resume(focus)
                 if end not in await self._breakpoints(focus):
                     raise CrdebugError(
-                        "its history between two MPI calls was another one when it was run again: "
+                        "it ran differently when it was repeated between two MPI calls: "
                         f"{count} stops were counted, and {passed} came",
                         ranks=RankSet.of([focus]),
                         hint="data races and input from outside MPI are not recorded",

@@ -288,7 +288,7 @@ class Reverse:
         target = self._group[focus]
         if target.pid is not None and in_flight.has_unread_input(target.pid):
             raise Refused(
-                "there is input that it has not read yet, and what it reads it reads only once",
+                "it has unread input, which cannot be read twice",
                 ranks=RankSet.of([focus]),
                 hint="'goto tick N' goes back over MPI calls, 'restart N' to a checkpoint",
             )

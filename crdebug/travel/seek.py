@@ -184,12 +184,10 @@ class Traveller:
         await replay.run()
         caveats = []
         if replay.held_up:
-            caveats.append(
-                f"ranks {replay.held_up} are further back than they were: a call holds them up"
-            )
+            caveats.append(f"{replay.held_up.words}: further back than before, held up by a call")
         if self.recorded.unrecorded():
             ranks = RankSet.of(self.recorded.unrecorded())
-            caveats.append(f"ranks {ranks} left their record on the way, and may be elsewhere")
+            caveats.append(f"{ranks.words}: left the record on the way, and may be elsewhere")
         await show_callers(group, group.ranks, self.job.record.layer)
         return Arrival((*caveats, *self._one_sided(base.cut, cut)))
 
@@ -201,11 +199,11 @@ class Traveller:
         )
         if ranks:
             yield (
-                f"ranks {ranks}: one-sided communication on the way, which is not recorded: "
-                "what it has written may differ, and who got a lock first"
+                f"{ranks.words}: one-sided communication on the way is not recorded: its data and "
+                "the order of locks may differ"
             )
         if self.recorded.in_epochs:
-            yield f"ranks {self.recorded.in_epochs} are inside an epoch of it"
+            yield f"{self.recorded.in_epochs.words}: inside an epoch of one-sided communication"
 
     async def _outside_since(self, base: Base) -> bool:
         """Has any rank talked with another process than a rank since then? A snapshot cannot take

@@ -68,7 +68,7 @@ def snapshot_table(
         held, bound = bytes_text(stock.held), bytes_text(stock.bound)
         lines.append(f"together they hold {held} at most, and may hold {bound}")
     parts = f"snapshots {_percent(stock.snapshots)}, checkpoints {_percent(stock.checkpoints)}"
-    lines.append(f"stops for them have cost, of {stock.run:.1f} s of run: {parts}")
+    lines.append(f"their share of {stock.run:.1f} s of run: {parts}")
     if not stock.budget:
         lines.append("none are taken while the job runs ('set snapshot-cost')")
     else:

@@ -65,9 +65,18 @@ TIME = Amount("time", units.read_seconds, units.TIMES)
 SIZE = Amount("size", units.read_bytes, units.SIZES)
 
 _KEEP = (
-    click.option("--keep", type=click.IntRange(1), metavar="N", help="Keep N of them."),
-    click.option("--keep-for", type=TIME, metavar="TIME", help="Keep them for this long."),
-    click.option("--keep-disk", type=SIZE, metavar="SIZE", help="Keep as many as fit, in all."),
+    click.option(
+        "--keep",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Delete all but the N newest checkpoints.",
+    ),
+    click.option(
+        "--keep-for", type=TIME, metavar="TIME", help="Delete checkpoints older than this."
+    ),
+    click.option(
+        "--keep-disk", type=SIZE, metavar="SIZE", help="Delete the oldest until the rest fit."
+    ),
 )
 STAGE = click.option(
     "--stage",
@@ -192,10 +201,11 @@ keep_options = _gathered(_KEEP, _keep)
 batch_options = _gathered(_BATCH, _upkeep)
 
 
-def refuse_batch_options(ctx: click.Context, flag: str) -> None:
-    """Raises UsageError if the user gave any of `batch_options`."""
+def refuse_batch_options(ctx: click.Context, flag: str, *, stage: bool) -> None:
+    """Raises UsageError if the user gave any of `batch_options`. stage: that one, too; a restart
+    under the debugger may fetch from there."""
     names = ("every", "on_signal", "then", "no_compress", "keep", "keep_for", "keep_disk")
     default = click.core.ParameterSource.DEFAULT
-    for name in names:
+    for name in (*names, *(["stage"] if stage else [])):
         if ctx.get_parameter_source(name) is not default:
             raise click.UsageError(f"--{name.replace('_', '-')} is for {flag}")

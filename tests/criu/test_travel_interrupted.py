@@ -37,7 +37,7 @@ async def test_every_way_back_ends_where_it_is_interrupted() -> None:
         await talk("[0] break exchange if step == 4")
         for line, phase in WAYS:
             wanted.append(phase)
-            with pytest.raises(Interrupted, match="the job stands with rank 0 at tick"):
+            with pytest.raises(Interrupted, match="the job is now at rank 0 at tick"):
                 await talk(line)
             await asyncio.gather(*pressed)
             assert pressed and not wanted and not job.running

@@ -53,7 +53,7 @@ async def test_one_sided_communication_on_the_way_is_told_and_a_record_beyond_al
         assert note.startswith("on branch main; ranks 0-1: one-sided communication on the way")
         inside = next(call.tick for call in calls if call.name == "MPI_Put")
         note = (await past.goto_tick(0, inside)).note
-        assert "one-sided communication on the way, which is not recorded" in note
+        assert "one-sided communication on the way is not recorded" in note
         assert "inside an epoch" in note
         assert "a call holds them up" not in note  # it was known that the fence would
         # A restart is exact there too, so it is only told.

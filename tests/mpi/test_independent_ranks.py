@@ -26,7 +26,7 @@ async def test_one_rank_is_looked_at_while_the_others_run() -> None:
         assert (await talk("[0] finish")).startswith("rank 0 returned to main at ")
         assert (await talk("next")).startswith("[1-2] running\n[0] ")
         for refused in ("checkpoint", "restart", "[0] goto tick 1", "[0] reverse-step", "detach"):
-            with pytest.raises(Refused, match=r"have to stand|needs stopped ranks|the job runs"):
+            with pytest.raises(Refused, match=r"must be stopped|needs stopped ranks|the job runs"):
                 await talk(refused)
         # one of them is stopped, and looked at
         await talk("[1] interrupt")

@@ -257,6 +257,7 @@ def test_a_script_that_cannot_be_read_starts_nothing(world: World) -> None:
         (["restart", "--no-debugger", "--batch", "heat:1"], "leave --no-debugger out"),
         (["run", "--every", "10m", "--", "m"], "--every is for --no-debugger"),
         (["restart", "--keep", "2", "heat"], "--keep is for --no-debugger"),
+        (["run", "--stage", "d", "--", "m"], "--stage is for --no-debugger"),
         (["run", "--resume", "--name", "heat", "--", "m"], "--resume is for --no-debugger"),
         (["run", "--resume", "--no-debugger", "--", "m"], "--resume needs the job's name"),
         (["run", "--every", "soon", "--no-debugger", "--", "m"], "'soon' is not a time"),

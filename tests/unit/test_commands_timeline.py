@@ -130,7 +130,7 @@ async def test_snapshots_are_a_table_with_what_they_hold_and_cost(
         "tick 10 (m1)  0.0 s ago    0 bytes  frozen",
         "tick 20       3.0 s ahead           frozen",
         "together they hold 40 MiB at most, and may hold 5 GiB",
-        "stops for them have cost, of 62.0 s of run: snapshots 1.2%, checkpoints 0.5%",
+        "their share of 62.0 s of run: snapshots 1.2%, checkpoints 0.5%",
         "'set snapshot-cost' allows 100%: a snapshot every 3.2 s of run now",
     ]
     assert (await said(context, "[1] info snapshots"))[:2] == [
@@ -143,7 +143,7 @@ async def test_why_there_are_no_snapshots(session: FakeSession, context: Context
     assert session.history is not None
     assert await said(context, "info snapshots") == [
         "there are no snapshots",
-        "stops for them have cost, of 0.0 s of run: snapshots 0%, checkpoints 0%",
+        "their share of 0.0 s of run: snapshots 0%, checkpoints 0%",
         "'set snapshot-cost' allows 2%: a snapshot every 2.0 s of run now",
     ]
     none = replace(STOCK, why_not="a rank has ended", budget=0.0)
@@ -151,7 +151,7 @@ async def test_why_there_are_no_snapshots(session: FakeSession, context: Context
     assert await said(context, "info snapshots") == [
         "there are no snapshots",
         "the last one could not be taken: a rank has ended",
-        "stops for them have cost, of 0.0 s of run: snapshots 0%, checkpoints 0%",
+        "their share of 0.0 s of run: snapshots 0%, checkpoints 0%",
         "none are taken while the job runs ('set snapshot-cost')",
     ]
 

@@ -197,7 +197,7 @@ def test_what_is_sealed_anew_is_a_manifest_or_refused(tmp_path: Path, count: int
 )
 def test_no_part_leads_out_of_the_checkpoint(tmp_path: Path, name: str) -> None:
     stamp = DOCUMENT["files"]["images/a.img"]
-    with pytest.raises(StoreError, match=rf"'{name}' is no part of a checkpoint"):
+    with pytest.raises(StoreError, match=rf"'{name}' is not part of a checkpoint"):
         manifests.read(written(tmp_path, _changed(("files",), {"files/0": stamp, name: stamp})))
 
 

@@ -99,7 +99,7 @@ def test_what_the_debuggers_are_asked(text: str, ranks: str, expressions: tuple[
         ("sum(x > 3", 4, "not closed"),
         ("sum(x]) > 3", 4, "not closed"),
         ("sum('x) > 3", 4, "not closed"),
-        ("sum() > 3", 5, "sum of what"),
+        ("sum() > 3", 5, "an expression is missing: sum(x)"),
         ("x > 3", 1, "'x' is a program variable"),
         ("sum(x) > y", 10, "'y' is a program variable"),
         ("sum(x) > 3)", 11, "')' is not expected"),

@@ -73,7 +73,7 @@ class Refused(IntEnum):
             Refused.COMMUNICATORS: "there are more communicators than the log can number",
             Refused.NEWER: "the program uses calls of MPI 4 that are not recorded",
             Refused.NO_SPACE: "there is no space left for the log: a full disk, or a quota",
-            Refused.GIVEN_UP: "what was recorded there was given up for what came later",
+            Refused.GIVEN_UP: "that part of the record was dropped to make room",
             Refused.MEMORY: "there is no memory left for the record of MPI calls",
         }[self]
 
