@@ -368,6 +368,9 @@ class GdbTarget(SnapshotVerbs):
     async def threads(self, deadline: Deadline) -> tuple[ThreadInfo, ...]:
         return mi_values.threads((await self.mi("-thread-info", deadline)).payload)
 
+    def break_in(self) -> None:
+        self._connection.break_in()
+
     async def select_thread(self, number: int, deadline: Deadline) -> None:
         await self.mi(f"-thread-select {number}", deadline)
         self._tracker.selection.by = SelectedBy.NOBODY

@@ -428,6 +428,10 @@ class Target(Protocol):
         another place."""
         ...
 
+    def break_in(self) -> None:
+        """Make the debugger give up the command that it works on, which then raises GdbError."""
+        ...
+
     async def kill(self, deadline: Deadline) -> None:
         """End the process."""
         ...

@@ -37,6 +37,7 @@ from crdebug.travel.seek import Traveller
 T = TypeVar("T")
 
 _ALONE = "alone"
+_LOOK = 0.2  # seconds between two looks whether the user has cancelled
 _LONG = Deadline(FOR_EVER)  # for walks, see Reverse._walked
 
 
@@ -384,16 +385,23 @@ class Reverse:
         half_back.begin_steps(self._traveller.job.run_directory)
         target = await self._with_stepper(focus)
         walking = asyncio.ensure_future(walk(target))
+        job, used, limit = self._traveller.job, -1, self._limit
         try:
-            used = -1
-            limit = self._group.settings.command
-            while not (await asyncio.wait({walking}, timeout=limit))[0]:
+            while not (await asyncio.wait({walking}, timeout=_LOOK))[0]:
+                if job.broken_off:
+                    target.break_in()  # it may have come too early for this command
+                if limit.left:
+                    continue
                 # The stepper watches the rank all the time, and knows when to give up.
                 before, used = used, proc.processor_time(target.gdb_pid)
                 if used == before:
-                    raise Deadline(limit).expired("the stepper in gdb", ranks=RankSet.of([focus]))
+                    raise limit.expired("the stepper in gdb", ranks=RankSet.of([focus]))
                 self._traveller.tell(Progress("back in time", f"rank {focus} computes"))
+                limit = self._limit
             return await walking
+        except GdbError:
+            job.go_on()  # if the user has broken it off, that is the reason
+            raise
         finally:
             walking.cancel()
 

@@ -254,6 +254,9 @@ class FakeTarget:
     async def forget(self, name: str, deadline: Deadline) -> None:
         await self._call(f"forget {name}")
 
+    def break_in(self) -> None:
+        self.calls.append("break in")
+
     async def walk(self, command: str, deadline: Deadline) -> MiTuple:
         await self._call(command)
         return MiTuple()
