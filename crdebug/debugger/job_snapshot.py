@@ -24,7 +24,7 @@ from crdebug.base.errors import BadInput, CrdebugError, GdbError, Refused
 from crdebug.base.ranks import RankSet
 from crdebug.debugger.group import TargetGroup
 from crdebug.debugger.target import KeptInfo, Target, TargetState
-from crdebug.node import in_flight, proc, sharing
+from crdebug.node import in_flight, memory, proc, sharing
 
 _LOG = "/run/crdebug/time/"  # the record of a run stays as it is
 _SHARE_TO_COPY = 4  # copies of all ranks take at most one part in so many of the free memory
@@ -81,7 +81,7 @@ class Snapshots:
         if problems:
             raise Refused(f"cannot keep a snapshot: {'; '.join(problems)}")
         ranges = _ranges(pids)
-        most = proc.available_memory() // _SHARE_TO_COPY // len(targets)
+        most = memory.available() // _SHARE_TO_COPY // len(targets)
         answers = await asyncio.gather(
             *(each.keep(name, ranges[each.rank], deadline, most) for each in targets),
             return_exceptions=True,

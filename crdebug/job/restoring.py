@@ -37,7 +37,7 @@ from crdebug.job.directory import JobDirectory, JobRecord, is_alive
 from crdebug.job.holds import find_holds
 from crdebug.job.incarnation import Incarnation
 from crdebug.job.restored_variables import set_variables
-from crdebug.node import container, owners, proc, process_tree
+from crdebug.node import container, memory, owners, proc, process_tree
 from crdebug.node.criu_program import find_criu
 from crdebug.node.ptrace import Held, held_container
 
@@ -114,7 +114,7 @@ class Restoring:
         """
         if record.adopted:
             return SAME_PLACE
-        needed, free = manifest.memory, proc.available_memory()
+        needed, free = manifest.memory, memory.available()
         if needed + _SPARE <= free:
             return None
         pids = process_tree.of_job(record.pid) if is_alive(record) else ()

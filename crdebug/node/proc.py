@@ -417,12 +417,6 @@ def private_memory(pid: int) -> int:
     return sum(int(fields.get(each, "0").split()[0]) << 10 for each in ("RssAnon", "VmSwap"))
 
 
-def available_memory() -> int:
-    """Bytes that new processes can use without swapping (proc(5), MemAvailable)."""
-    fields = dict(line.split(":") for line in (PROC / "meminfo").read_text().splitlines())
-    return int(fields["MemAvailable"].split()[0]) << 10
-
-
 @shared
 def command_line(pid: int) -> tuple[str, ...]:
     """Its arguments, the program's name first; empty for a zombie."""

@@ -21,7 +21,7 @@ from crdebug.base.ranks import RankSet
 from crdebug.base.units import bytes_text
 from crdebug.debugger.job_snapshot import Snapshots
 from crdebug.job import half_back
-from crdebug.node import in_flight, proc, process_tree
+from crdebug.node import in_flight, memory, proc, process_tree
 from crdebug.node.leaderless import leader_has_ended
 from crdebug.timeline.elapsed import Elapsed
 from crdebug.travel.restore_points import Base
@@ -198,7 +198,7 @@ class Near:
             whole = sum(proc.private_memory(hold.pid) for hold in self._job.holds)
         except ProcessLookupError:
             raise Refused("the job is ending") from None
-        free = proc.available_memory()
+        free = memory.available()
         plan = holdings.plan(now, whole, free)
         alone: dict[str, int] = {}
         if plan.drop and plan.tight:

@@ -19,7 +19,7 @@ from crdebug.job.clocks import RankClock
 from crdebug.job.holds import Hold
 from crdebug.native.matcher.library import Library
 from crdebug.native.recorder.clock import Refused as Reason
-from crdebug.node import proc
+from crdebug.node import memory
 from crdebug.timeline.kept import load
 from crdebug.timeline.log import RankLog
 from crdebug.timeline.matching import Matching
@@ -102,7 +102,7 @@ class RecordedJob:
 
         Raises Refused if everything is to be read, and there is too little memory for it.
         """
-        room = proc.available_memory() // 2
+        room = memory.available() // 2
         more = self.so_far.read(self._log_files(), seconds, room)
         if more and seconds == math.inf:
             left = self.so_far.unread

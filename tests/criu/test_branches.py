@@ -215,7 +215,7 @@ async def test_a_branch_of_a_branch_and_names(monkeypatch: pytest.MonkeyPatch) -
             await past.compare("total", (MAIN, "x"))
         assert past.branching.current == "branch-2"
 
-        monkeypatch.setattr("crdebug.node.proc.available_memory", lambda: 1 << 20)
+        monkeypatch.setattr("crdebug.node.memory.available", lambda: 1 << 20)
         with pytest.raises(Refused, match="MiB of memory"):
             await past.compare("total", (MAIN, "branch-2"))
         assert await state(job) == ends["branch-2"]

@@ -21,7 +21,6 @@ from crdebug.checkpoint import open_files as saved_files
 from crdebug.detached import jobs
 from crdebug.job import imaging, restoring
 from crdebug.job.directory import JobDirectory
-from crdebug.node import proc
 from crdebug.session import Session
 from harness import looks
 from harness.faults import small_disk
@@ -249,7 +248,7 @@ async def test_a_restart_that_fails_leaves_a_debugged_job_as_it_was() -> None:
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Make the machine report this many bytes of available memory."""
-    return lambda size: monkeypatch.setattr(proc, "available_memory", lambda: size)
+    return lambda size: monkeypatch.setattr("crdebug.node.memory.available", lambda: size)
 
 
 def ended_first(heard: Heard) -> bool:

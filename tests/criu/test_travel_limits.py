@@ -9,7 +9,7 @@ import pytest
 from crdebug.base.errors import Refused
 from crdebug.base.events import JobSays
 from crdebug.native.recorder.clock import Refused as Reason
-from crdebug.node import proc
+from crdebug.node import memory
 from harness.faults import small_disk
 from harness.jobs import Heard, run_to_end
 from harness.layered import Layered
@@ -38,7 +38,7 @@ async def test_one_sided_communication_on_the_way_is_told_and_a_record_beyond_al
 ) -> None:
     heard = Heard()
     async with recorded(build("onesided"), ranks=2, heard=heard) as job:
-        monkeypatch.setattr(proc, "available_memory", lambda: 0)
+        monkeypatch.setattr(memory, "available", lambda: 0)
         await run_to(job, 0, "MPI_Finalize")
         past = history(job)
         assert past.now(0).recorded > 2  # how long it is needs no memory

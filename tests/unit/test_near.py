@@ -12,7 +12,7 @@ from crdebug.base.instant import cut_of
 from crdebug.base.settings import Settings
 from crdebug.debugger.job_snapshot import KeptJob
 from crdebug.debugger.target import KeptInfo
-from crdebug.node import proc
+from crdebug.node import memory, proc
 from crdebug.travel import memory_snapshots
 from crdebug.travel.memory_snapshots import Near
 
@@ -65,7 +65,7 @@ class Job:
         patch.setattr(memory_snapshots, "Snapshots", lambda group: kernel)
         patch.setattr(memory_snapshots, "leader_has_ended", lambda pid: False)
         patch.setattr(proc, "private_memory", lambda pid: kernel.memory)
-        patch.setattr(proc, "available_memory", lambda: kernel.free - self.near.held)
+        patch.setattr(memory, "available", lambda: kernel.free - self.near.held)
         self.near = Near(self, frozenset, self.tell)  # type: ignore[arg-type]
         patch.setattr(self.near, "drained", self.drained)
         self.place = 0
