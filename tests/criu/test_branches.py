@@ -354,6 +354,6 @@ async def test_release_resumes_a_rank_that_holds_because_its_call_is_not_the_rec
         while (found := await state()) != "held":
             assert limit.left > 0, (found, [looks.number(each, "turns") for each in looks.shims()])
         released = await jobs.release(JOB)
-        assert released[0] == "rank 1 let go" and "another way than recorded" in released[1]
+        assert released[0] == "rank 1 let go" and "leave the recorded course" in released[1]
         await moves_on()
         assert await state() == "running"
