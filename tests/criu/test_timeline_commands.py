@@ -169,7 +169,9 @@ async def test_snapshots_that_were_taken_while_the_job_ran_are_shown() -> None:
         assert list(ages) == sorted(ages, reverse=True)
         held, cost, allowed = lines[count:]
         assert held.startswith("together they hold ")
-        spent = re.fullmatch(r"their share of ([\d.]+) s of run: snapshots (\S+)%, checkpoints 0%", cost)
+        spent = re.fullmatch(
+            r"their share of ([\d.]+) s of run: snapshots (\S+)%, checkpoints 0%", cost
+        )
         assert spent is not None and ages[0] < float(spent[1]) and 0 < float(spent[2]) < 100, cost
         assert allowed.startswith("'set snapshot-cost' allows 50%: a snapshot every ")
         # What was taken is still there, and no other one is due but the checkpoint.
