@@ -81,6 +81,7 @@ async def back(by: str) -> None:
             await job.detach()
         finally:
             await job.close()
+    JobDirectory(JOB).read()  # if it has ended, the error says how
     (info,) = await jobs.list_jobs()
     assert info.state == "running"
     assert half_checkpoints() == []
