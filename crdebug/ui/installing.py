@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import click
-from click.shell_completion import get_completion_class
 
 _SHELLS = ("bash", "zsh", "fish")
 
@@ -38,6 +37,8 @@ def man(ctx: click.Context) -> None:
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
     """Write the completion of a shell: for bash, `eval "$(crdebug completion bash)"`."""
+    from click.shell_completion import get_completion_class
+
     complete = get_completion_class(shell)
     assert complete is not None, shell
     click.echo(complete(ctx.find_root().command, {}, "crdebug", "_CRDEBUG_COMPLETE").source())
