@@ -48,8 +48,8 @@ async def branch(call: Call) -> Result:
     """
 Show the branches of history.
 
-Each is shown below the branch that it left, with the place where it left and what was changed
-there. A star marks the one that the job is on.
+Each is shown below the branch that it left, with the place and the change. A star marks the one
+that the job is on.
 """,
     requires=Requires.ANY,
 )

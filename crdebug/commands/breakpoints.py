@@ -111,7 +111,7 @@ Stop the ranks when a value changes, whichever code changes it.
 
 The processor watches it: a rank can have up to four at a time, of up to eight bytes each. The
 watchpoint of a local variable goes away when its block ends, or at a restart; with -location the
-memory is watched instead, whatever becomes of the name. A later session sets only those of global
+memory itself is watched, even where the name is unknown. A later session sets only those of global
 variables again.
 
     watch residual

@@ -24,7 +24,7 @@ def _by(text: str) -> tuple[int, int] | None:
     return int(match[1]), int(match[2])
 
 
-PLOTTED = rest("EXPR [over EXPR]", "what to plot, and over what")
+PLOTTED = rest("EXPR [over EXPR]", "the values to plot, and the other axis")
 ARRAY = rest("EXPR", "an array of two dimensions, or one; with --shape also a pointer's *u@N")
 GRID = option(
     "--grid",

@@ -179,7 +179,7 @@ async def goto_receiver(call: Call) -> Result:
 @HISTORY.command(
     "info messages",
     """
-Show what is on its way at this point.
+Show the messages that are in flight here.
 
 Messages that were sent and not received, and receives that wait; each with the line of its call.
 """,
@@ -200,9 +200,9 @@ Go back to where EXPR was last changed.
 
 The job is then just after the instruction that changed it; or inside the MPI call that did, which
 is named with the origin of the data ('goto-sender' goes there). The rank is the one in brackets, or
-the one that stopped last. EXPR is evaluated here once, and the memory that it stands for is
-followed back, also to places where the name is not known. For a rank that has ended, EXPR is
-evaluated after its last MPI call, and changes after that call count too.
+the one that stopped last. crdebug evaluates EXPR here, once, and follows that memory back,
+also to places where the name is unknown. For a rank that has ended, it evaluates EXPR after the
+rank's last MPI call; changes after that call count too.
 """,
     arguments=(EXPRESSION,),
     ranks=True,

@@ -36,7 +36,7 @@ async def detach(call: Call) -> Result:
 @JOB.command(
     "info launch",
     """
-Show how the job was started, and what was set for it, and why.
+Show how the job was started, and the variables set for it, with the reasons.
 
 These are variables in the launcher's environment; those that you set yourself are left alone.
 """,
@@ -100,7 +100,7 @@ async def kill(call: Call) -> Result:
     return Killed(job)
 
 
-PATH = rest("FILE|off", "the file, or an end to it", default="", completes=Completes.FILE)
+PATH = rest("FILE|off", "the file; off ends the log", default="", completes=Completes.FILE)
 
 
 @JOB.command(

@@ -25,13 +25,15 @@ RUNNING = Group("running", "Running the job")
 TIMES = integer("N", "how many times", default=1)
 PLACE = rest("LOCATION", "a function, FILE:LINE, LINE, or *ADDRESS")
 PLACE_OR_NONE = rest("LOCATION", "a function, FILE:LINE, LINE, or *ADDRESS", default="")
-VALUE = rest("VALUE", "what it returns; without it, whatever is there", default="")
+VALUE = rest(
+    "VALUE", "the value to return; without it, the caller gets whatever is there", default=""
+)
 EXPRESSION = rest("EXPR", "an expression in the program's language")
 ASSIGNMENT = rest("VARIABLE = VALUE", "an expression in the program's language")
 SIGNAL = rest("SIGNAL KEYWORDS", "stop, nostop, print, noprint, pass, nopass; as GDB takes them")
 TIME: Argument[float | None] = Argument(
     "TIME",
-    "how long at most (5, 5s, 2m); without it, as long as it takes",
+    "the longest wait (5, 5s, 2m); without it, there is no limit",
     Kind.WORD,
     read_seconds,
     None,
@@ -83,7 +85,7 @@ async def step(call: Call) -> Result:
 Run the ranks to the next source line of the same function.
 
 An empty line does it again. The other ranks stay where they are. If a rank waits in MPI for one of
-them, you are told after a while (set step-patience), and they may run along (set step-others).
+them, you are told after a while (set step-patience), and they can run too (set step-others).
 """,
     aliases=("n",),
     arguments=(TIMES,),
@@ -237,7 +239,7 @@ async def handle(call: Call) -> Result:
 @RUNNING.command(
     "barrier",
     """
-Run the ranks until each of them has come to a location, where it waits.
+Run the ranks until each of them has reached a location, where it waits.
 
 If one was ahead and waits for the others, they run to the location once more. If not all of them
 can get there, the command shows which did, which did not, and where those are.
@@ -257,7 +259,7 @@ async def barrier(call: Call) -> Result:
     """
 Wait until the ranks have stopped or ended, and show why.
 
-For ranks that run independently ('set stop-mode rank'). Ctrl-C stops the ranks that are waited for;
+For ranks that run independently ('set stop-mode rank'). Ctrl-C stops those ranks;
 after TIME, the command shows which still run.
 
     wait

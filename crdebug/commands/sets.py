@@ -31,7 +31,7 @@ NAME = word("NAME", "the set's name", candidates=_names)
 @SETS.command(
     "focus",
     """
-Choose the ranks that commands are for when no set is written in front of them.
+Choose the ranks that commands address when no set is written in front of them.
 
 The prompt shows them; 'focus all' undoes it. A rank set is one of
 
@@ -63,7 +63,7 @@ async def focus(call: Call) -> Result:
     """
 Give a rank set a name, to use wherever a set can be written.
 
-The name keeps the ranks that the set stands for now; 'help focus' explains how sets are written.
+The name keeps the ranks that are in the set now; 'help focus' explains how sets are written.
 
     define-set edge 0,3
     define-set bad where x != x

@@ -212,7 +212,7 @@ SETTINGS = (
     setting(
         "on-hangup",
         "hold|let-go|kill",
-        "what becomes of the job when the terminal goes away: it is held as it is, for 'crdebug "
+        "what happens to the job when the terminal goes away: it is held as it is, for 'crdebug "
         "attach' to come back to, or runs on without a debugger, or is ended",
         read=reader(Hangup),
         text=lambda choice: choice.value,
@@ -222,7 +222,7 @@ SETTINGS = (
     setting(
         "on-script-error",
         "auto|let-go|hold|kill",
-        "what becomes of the job when a script of --batch fails: 'auto' lets it run on, but ends "
+        "what happens to the job when a script of --batch fails: 'auto' lets it run on, but ends "
         "a job that this crdebug started if the script had changed it (set var, call, return, "
         "jump, send, gdb) or was interrupted; crdebug waits for a job that it started to end",
         read=reader(OnError),
@@ -272,7 +272,7 @@ SETTINGS = (
     setting(
         "step-others",
         "ask|run|stop",
-        "what is done about such a step: you are asked (a script is stopped), the other ranks run "
+        "what to do about such a step: you are asked (a script is stopped), the other ranks run "
         "along with it, or it is stopped",
         read=reader(StepOthers),
         text=lambda choice: choice.value,
@@ -304,7 +304,7 @@ SETTINGS = (
     setting(
         "auto-checkpoint-disk",
         "SIZE|N%",
-        "how much of the disk these may take, as a size (500M, 2G) or as a part of what is free",
+        "how much of the disk these may take, as a size (500M, 2G) or as a part of the free space",
         read=read_bound,
         text=bound_text,
         get=lambda context: _history(context).automatic.bound,

@@ -49,11 +49,11 @@ async def info_timeline(call: Call) -> Result:
 @HISTORY.command(
     "info snapshots",
     """
-Show the snapshots of the job in memory, the oldest first, and what they cost.
+Show the snapshots of the job in memory, oldest first, and their cost.
 
 They are taken while the job runs, as often as 'set snapshot-cost' allows, and on ways back. A
-snapshot's memory is what only it holds. It is frozen if it is a clone of the ranks, which shares
-their memory until they change it, else copied.
+snapshot's memory is the part that only it holds. It is frozen if it is a clone of the ranks, which
+shares their memory until they change it, else copied.
 """,
     requires=Requires.ANY,
     ranks=True,
