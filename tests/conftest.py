@@ -1,13 +1,13 @@
-"""Tiers: what a test needs of the machine, one probe for each, and the order they run in.
+"""Tiers: which resources of the machine a test needs, one probe for each, and their order.
 
-A test's tier is the directory below tests/ that it is in; a test elsewhere says it by its
-marker. A tier that this machine cannot run is skipped, with the probe's reason. Where CI is
+A test's tier is the directory below tests/ that it is in; a test elsewhere names its tier by a
+marker. If this machine cannot run a tier, its tests are skipped with the probe's reason. If CI is
 "true" or "1", or CRDEBUG_REQUIRE_TIERS is "all", every skip is a failure instead: there it would
 only hide that something is missing.
 
-What is marked `sweep` repeats with more cases what another test shows: it runs with --all, or
-when it is named. What is marked `vm` needs another kernel than most machines have: it runs only
-when its file is named, in scripts/in-vm.
+A test marked `sweep` repeats another test with more cases: it runs with --all, or if it is named. A
+test marked `vm` needs another kernel than most machines have: it runs only if its file is named, in
+scripts/in-vm.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _nothing() -> str | None:
     return None
 
 
-# in the order they run: what breaks first should be seen first
+# in the order in which they run: basic failures should come first
 OBSTACLES: dict[str, Callable[[], str | None]] = {
     "unit": _nothing,
     "gdb": probes.debugging_obstacle,
@@ -88,13 +88,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Each process that runs tests has what the leak check looks at to itself: mounts, and a state
-    directory, where tests do not make one of their own."""
+    """Give each process that runs tests its own mounts, and a state directory for tests that make
+    none, because the leak check looks at both."""
     leaks.own_mounts()
     home = Path(tempfile.mkdtemp(prefix="crdebug-tests-"))
     config.add_cleanup(lambda: shutil.rmtree(home, ignore_errors=True))
     os.environ["CRDEBUG_HOME"] = str(home)
-    # Hundreds of crdebugs are started: each takes twice as long if it has to be compiled anew.
+    # Hundreds of crdebugs are started: each takes twice as long if it is compiled again.
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
         os.environ.setdefault("PYTHONPYCACHEPREFIX", str(cache_home() / "bytecode"))
     os.environ.pop("PYTHONUNBUFFERED", None)  # few users have it, and it hides what is not flushed
@@ -187,7 +187,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line: what became of each tier. Another one: what was left out."""
+    """One line with the result of each tier; another one with the tests that were left out."""
     told = []
     for tier in TIERS:
         counts = _outcomes.get(tier)

@@ -22,7 +22,7 @@ from harness.programs import build
 
 pytestmark = pytest.mark.every_mpi("2 x 2", by_turns=True)
 
-# On a busy machine the job goes on for a while until it is frozen, and may not end meanwhile.
+# On a busy machine the job runs on for a while until it is frozen, and must not end meanwhile.
 QUOTA = ("--quota", 20)
 ENDLESS = ("--steps", 10**6, "--delay-us", 2000, "--rest-us", 0, *QUOTA)
 HERE = 20  # the step of the checkpoint

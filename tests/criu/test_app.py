@@ -62,7 +62,7 @@ async def test_a_program_asks_goes_back_and_is_left_alone_where_it_wants() -> No
         attended = asyncio.create_task(batch.attend(JOB, Upkeep(), heard))
         second = "".join(_SECOND_LIFE)
         await Deadline(100).until(lambda: heard.text().endswith(second), "the second life")
-        # The launcher may not have come to write the last lines of the first one.
+        # The launcher may not have written the last lines of the first one.
         assert _FIRST_LIFE.startswith(heard.text().removesuffix(second))
         assert [each.note for each in store.list()] == ["first", *["after a region"] * 2]
         says = [each.text for each in heard.events if isinstance(each, JobSays)]
@@ -157,7 +157,7 @@ async def test_under_the_debugger_its_user_decides() -> None:
             await jobs.take_checkpoint(JOB, "", False, heard)
 
 
-async def test_where_nobody_is_asked_the_answer_comes_at_once() -> None:
+async def test_the_answer_comes_at_once_if_no_rank_is_asked() -> None:
     """Without crdebug, and when no crdebug attends to the job."""
     program, heard = await linked("asks"), Heard()
     assert reference(program, ranks=2) == _NOWHERE

@@ -71,7 +71,7 @@ async def at_the_console(lines: Iterable[str]) -> Finished:
     return Finished(tuple(ran.args), ran.returncode, ran.stdout, ran.stderr)
 
 
-async def test_a_bad_line_is_told_and_the_job_runs_on(tmp_path: Path) -> None:
+async def test_a_bad_line_is_reported_and_the_job_runs_on(tmp_path: Path) -> None:
     """All of them on the same job, which then ends as if nothing had happened."""
     script = tmp_path / "script"
     async with bare_job(build("threads"), *ENDLESS, ranks=RANKS):
@@ -112,7 +112,7 @@ async def test_a_job_that_has_ended_has_no_more_checkpoints_but_those_it_has(
 async def test_a_touched_image_and_a_missing_criu_cost_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the prompt and from the shell: the job goes on, and a checkpoint that is put back is
+    """At the prompt and from the shell: the job runs on, and a checkpoint that is put back is
     usable."""
     script = tmp_path / "script"
     no_criu = "there is no CRIU that works on this kernel ('crdebug doctor' says why; "

@@ -60,10 +60,10 @@ async def forget() -> None:
 async def test_a_job_that_is_killed_again_and_again_ends_with_the_right_result(
     tmp_path: Path,
 ) -> None:
-    """Each time it goes on from the newest checkpoint; benchmarks/bench_batch.py measures how much
-    is lost.
+    """Each time it continues from the newest checkpoint; benchmarks/bench_batch.py measures how
+    much is lost.
 
-    The last time the machine has lost everything that it knew, and only the staged copies are left.
+    The last time the machine has lost everything that it knew, and only the staged copies remain.
     """
     second = tmp_path / "second"
     chance = random.Random(5)
@@ -96,7 +96,7 @@ async def test_a_job_that_is_killed_again_and_again_ends_with_the_right_result(
 
 
 async def test_a_warning_takes_a_last_checkpoint_and_the_same_command_goes_on_from_it() -> None:
-    """As a batch script does it; with what stays, and with a stop for the operator."""
+    """As a batch script does it; with the files that remain, and with a stop for the operator."""
     command = mpirun.command(build("memory"), *ENDLESS, ranks=RANKS)
     options = ("--no-debugger", "--resume", "--name", JOB)
     line = ("run", *options, "--on-signal", "USR1", "--on-signal", "TERM", "--", *command)
@@ -131,7 +131,7 @@ async def test_a_warning_takes_a_last_checkpoint_and_the_same_command_goes_on_fr
 
     jobs.set_kept(f"{JOB}:1", False)
     assert await batch.prune(JOB, Keep(count=1)) == (f"{JOB}:1", f"{JOB}:4")
-    # The newest that is damaged is passed over; what the stopped job's image holds is no stop.
+    # The newest one is damaged and skipped; the stop in the stopped job's image does not count.
     (JobDirectory(JOB).store.path(5) / "images" / "inventory.img").unlink()
     assert await batch.handle_of(JOB) == f"{JOB}:3"
     await jobs.restart(f"{JOB}:3", heard)
@@ -149,7 +149,7 @@ def hook(name: str, text: str) -> Path:
     return path
 
 
-async def test_hooks_refuse_and_are_told_what_becomes_of_the_job(tmp_path: Path) -> None:
+async def test_hooks_may_refuse_and_learn_what_happens_to_the_job(tmp_path: Path) -> None:
     """A refusal is reported once, and the job runs on; a warning causes one checkpoint, and no
     more."""
     heard, log = Heard(), tmp_path / "log"

@@ -99,7 +99,7 @@ async def test_each_future_of_a_changed_past_stays_as_it_was(thorough: bool) -> 
 
 
 async def test_each_branch_keeps_its_own_order_of_messages(thorough: bool) -> None:
-    """Without a change: MPI makes its choices anew, until the order is different."""
+    """Without a change: MPI makes its choices again, until the order is different."""
     async with recorded(
         build("futures"), "--rounds", ROUNDS, "--jitter-us", 3000, ranks=RANKS
     ) as job:
@@ -310,7 +310,7 @@ async def test_the_commands() -> None:
 
 
 async def test_a_job_that_is_left_in_the_past_runs_on(tmp_path: Path) -> None:
-    """The clocks hold ranks there until a debugger resumes them; by then there is none.
+    """The clocks hold ranks there until a debugger resumes them; by then none is attached.
 
     The program opens no files while it runs: ways back by steps cannot cross that (docs/limits.md).
     """
@@ -343,7 +343,7 @@ async def test_release_resumes_a_rank_that_holds_because_its_call_is_not_the_rec
             await run_to(job, 1, "receive_from")
         await past.goto_tick(1, past.traveller.recorded.cut()[1] // 2 - 4)
         shim = looks.shims()[1]
-        # behind crdebug's back: what it knows of is another branch
+        # without crdebug's knowledge: it knows of another branch
         proc.write_memory(shim.pid, looks.address(shim, "alternate"), (1).to_bytes(8, "little"))
         await job.detach()
 

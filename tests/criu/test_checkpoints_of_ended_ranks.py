@@ -77,7 +77,7 @@ async def test_the_others_are_checkpointed_attached_to_held_released_and_restart
         (info,) = await jobs.list_jobs()
         assert info.state == "held"
 
-        job = await Session.attach(JOB)  # and what is held is let go again
+        job = await Session.attach(JOB)  # and the held ones are released again
         assert states(job) == STATES
         await job.detach(hold=True)
         assert await jobs.release(JOB) == tuple(f"rank {rank} let go" for rank in LEFT)
@@ -132,8 +132,8 @@ async def test_going_back_to_before_its_end_brings_a_rank_back() -> None:
 
 
 async def test_a_job_that_crdebug_did_not_start(tmp_path: Path) -> None:
-    """crdebug finds its ranks in the launcher's table (Open MPI 4.1), or from what each rank
-    knows."""
+    """crdebug finds its ranks in the launcher's table (Open MPI 4.1), or each rank knows its
+    number."""
     others = [each for each in MPIS if each.name.startswith("MPICH")]
     for number, mpi in enumerate((MPIS[0], *others[:1])):
         with mpis.using(mpi):

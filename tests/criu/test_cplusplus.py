@@ -38,7 +38,7 @@ async def test_classes_containers_exceptions_and_threads() -> None:
         async def inside() -> list[str]:
             lines = ("info threads", "[0] thread apply all print i", "[1] thread apply all print i")
             said = [re.sub(r"\$\d+", "value", await talk(line)) for line in lines]
-            # A restart gives threads other TIDs, which show where the ranks' stand apart.
+            # A restart gives threads other TIDs, and so shows the ranks' threads apart.
             said[0] = re.sub(r"^(\[\S+\s+\d+)\s+\d+(?= )", r"\1", said[0], flags=re.M)
             return [" ".join(each.split()) for each in said]
 

@@ -43,7 +43,7 @@ def in_front(path: Path, script: str) -> str:
 
 
 def trial(program: str, scratch: Path) -> tuple[int, str]:
-    """As scripts/setup runs it, before there is a package."""
+    """As scripts/setup runs it before the package is installed."""
     ran = subprocess.run(
         [sys.executable, "-I", "-S", str(TRIAL), program],
         cwd="/",

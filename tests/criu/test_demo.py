@@ -1,4 +1,4 @@
-"""The demo, and every command of README.md, do what a newcomer is told that they do."""
+"""The demo, and every command of README.md, do what their texts promise to a newcomer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 TOP = Path(__file__).parents[2]
 RANKS = range(4)
 
-# What long operations say meanwhile, and what is said to other programs.
+# Progress of long operations, and input of other programs.
 PROGRESS = re.compile(
     r"(run|attach|checkpoint|restart|back in time): [a-z ]+(a?\d+)?( on)?( \[[\d,-]+\])?$"
 )
@@ -166,7 +166,7 @@ def test_every_command_of_the_readme_works(environment: dict[str, str]) -> None:
     assert max(values) in (300, 301)
     assert values[-1] < 52, "back where it was"
     back = said[said.index("$ crdebug run --name back") : said.index("$ crdebug checkpoints heat")]
-    # step 200 begins with the 800th call; who has come how far when the first rank is there differs
+    # step 200 begins with the 800th call; how far the other ranks are by then differs
     assert re.search(r"^rank 2 at tick (79\d|80\d) of 80\d$", back, re.MULTILINE)
     assert "step has just been changed here" in back
     assert re.search(r"^rank 1 at tick 300 of 80\d$", back, re.MULTILINE)

@@ -79,7 +79,7 @@ async def test_there_and_back(tmp_path: Path, mpi: Mpi, language: str) -> None:
     said = ran.stdout
     assert said.count("the job ended with status 0") == 2, said
     ends = re.findall(r"^out\| .*(?:heard|rank 0:).*$", said, re.M)
-    # What MPI left open is as it was the first time; what the clock says is not all recorded.
+    # What MPI leaves open is as the first time; values of the clock are not all recorded.
     assert len(ends) == 2 and len({end.split(" after")[0] for end in ends}) == 1, said
     assert re.search(r"message of \d+ bytes from rank [12] to rank 0, tag [1-7]", said), said
     if language == "C":
@@ -143,7 +143,7 @@ def open_files(pids: list[int]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.every_mpi("attach")
-async def test_attached_and_let_go_again_and_again_a_job_is_as_before(
+async def test_a_job_survives_many_attaches_and_detaches_unchanged(
     mpi: Mpi, tmp_path: Path, thorough: bool
 ) -> None:
     async with plain.quiet(tmp_path) as (job, found):
@@ -153,7 +153,7 @@ async def test_attached_and_let_go_again_and_again_a_job_is_as_before(
         files = open_files(pids)
         free = threads(pids)
         assert {tracer for _, tracer in free} == {0}
-        # The launcher, a rank, and whoever started them: all the same job.
+        # The launcher, a rank, and the process that started them: all the same job.
         for pid in (job.pid, proc.parent(pids[0]), pids[1]):
             assert find_job(pid) == found
         heard = Heard()
@@ -173,7 +173,7 @@ async def test_attached_and_let_go_again_and_again_a_job_is_as_before(
         await session.detach()
         assert JobSays(f"the ranks are those of {found.how}") in heard.events
 
-        # A part: the other rank is not touched, and there is no checkpoint of a part.
+        # A part: the other rank is not touched, and a part has no checkpoints.
         part = await Session.attach(str(pids[0]), "1", subscriber=heard)
         assert part.ranks.first == 1 and len(part.ranks) == 1
         assert {t.tracer for t in proc.threads(pids[0])} == {0}
@@ -199,7 +199,7 @@ async def test_attached_and_let_go_again_and_again_a_job_is_as_before(
         ("stop", "ERROR STOP rank 1 gives up", 1),
     ],
 )
-async def test_an_error_of_fortran_s_is_told_as_what_it_is(
+async def test_a_fortran_error_is_reported_as_one(
     tmp_path: Path, how: str, told: str, status: int
 ) -> None:
     script = tmp_path / "script"

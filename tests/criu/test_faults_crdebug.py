@@ -1,4 +1,4 @@
-"""crdebug itself is killed (SIGKILL), whatever it is doing at that moment: the job is not lost."""
+"""crdebug itself is killed (SIGKILL) at any moment of its work: the job is not lost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from harness.programs import build
 pytestmark = pytest.mark.every_mpi("faults", by_turns=True)
 
 RANKS = 2
-# Until it is told to end, see looks.end_soon.
+# Until looks.end_soon ends it.
 ENDLESS = ("--steps", 1000000, "--delay-us", 5000)
 # The phases, as they begin, in which threads wait for a debugger.
 HELD_AT = {"detach", "hold", "dump", "retire", "attach", "walk out"}

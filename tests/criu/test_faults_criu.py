@@ -27,7 +27,7 @@ pytestmark = pytest.mark.every_mpi("faults", by_turns=True)
 
 RANKS = 2
 ENDLESS = ("--steps", 10**6, "--delay-us", 10000)
-# Long enough to come where it is to hang.
+# Long enough to reach the place where it should hang.
 IMPATIENT = Settings(dump=4.0, restore=4.0)
 
 # Where in its work CRIU is killed, by its log: before it has done anything to the job, while it
@@ -57,7 +57,7 @@ def criu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FaultyCriu:
 
 @contextlib.contextmanager
 def fails(criu: FaultyCriu, kind: type[CrdebugError], words: str) -> Iterator[None]:
-    """Expect one clear sentence, and a CRIU that did what it was told to."""
+    """Expect one clear sentence, and a CRIU that failed as the test wanted."""
     with pytest.raises(kind) as caught:
         yield
     assert criu.reached

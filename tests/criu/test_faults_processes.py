@@ -36,7 +36,7 @@ pytestmark = pytest.mark.every_mpi("faults", by_turns=True)
 RANKS = 2
 
 ENDLESS = ("--steps", 10**6, "--delay-us", 10000)
-# The phases in which a rank may be done already; that it has died is told with the next command.
+# The phases in which a rank may be done already; the next command then reports its death.
 LAST = ("walk out", "publish")
 
 
@@ -109,7 +109,7 @@ async def those_of(job: Session, whole: list[int]) -> list[int]:
 
 
 async def test_a_rank_is_killed_at_each_phase_of_a_restart() -> None:
-    """A rank of the old incarnation before there is a new one, then a rank of that."""
+    """A rank of the old incarnation before the new one exists, then a rank of the new one."""
     program = build("threads")
     async with session(program, *ENDLESS, ranks=RANKS) as job:
         await stopped_job(job)
@@ -300,7 +300,7 @@ async def test_a_gdb_is_killed_at_each_phase_of_a_restart() -> None:
     await jobs.delete(f"{JOB}:1")
 
 
-async def test_a_rank_that_no_gdb_leads_out_is_named_and_let_go(tmp_path: Path) -> None:
+async def test_a_rank_that_no_gdb_leads_out_is_named_and_released(tmp_path: Path) -> None:
     program = build("threads")
     broken, gdb = tmp_path / "broken", tmp_path / "gdb"
     gdb.write_text(f"#!/bin/sh\n[ ! -e '{broken}' ] && exec gdb \"$@\"\n")

@@ -1,6 +1,6 @@
 """Files that a job has written, and its own output, go back with it.
 
-tests/programs/files.c writes in every way there is, and checks at its end that each step was
+tests/programs/files.c writes in every possible way, and checks at its end that each step was
 written exactly once.
 """
 
@@ -91,7 +91,7 @@ async def test_everything_is_as_it_was_at_the_checkpoint_and_goes_on_from_there(
             told = len(heard.text())
         assert await run_to_end(job) == 0
     require_all_steps()
-    # What it writes after a restart is told, all of it, and nothing of what came before.
+    # All output after a restart is reported, and none from before it.
     assert written_at_checkpoint() + heard.text()[told:] == looks.output()
     for rank in range(RANKS):
         own = Path(f"out/1/rank.{rank}/stdout").read_text().splitlines()
@@ -132,7 +132,7 @@ async def ended() -> None:
 
 
 @pytest.mark.usefixtures("ended")
-async def test_an_append_only_file_that_lost_what_it_had_is_named_and_nothing_changed() -> None:
+async def test_an_append_only_file_that_lost_content_is_named_and_nothing_changed() -> None:
     whole = Path("append.1").read_bytes()
     was = files()
     for spoil, words in SPOILT.values():
@@ -260,7 +260,7 @@ async def test_without_memory_for_both_the_running_job_is_ended_first(
 ) -> None:
     memory(
         32 << 20
-    )  # too little for both; with what the job gives back enough, however that is shared
+    )  # too little for both; enough with the memory that the job gives back, however it is shared
     heard = Heard()
     async with bare_job(build("files"), "--steps", 10**9, "--delay-us", 2000, ranks=RANKS):
         await looks.reach(HERE)
@@ -275,7 +275,9 @@ async def test_without_memory_for_both_the_running_job_is_ended_first(
         try:
             assert ended_first(heard)
             heard.events.clear()
-            await stop_at(job, max(looks.steps()) + 10)  # who knows when the checkpoint was taken
+            await stop_at(
+                job, max(looks.steps()) + 10
+            )  # nobody knows when the checkpoint was taken
             await job.restart()
             assert ended_first(heard)
             last = looks.end_soon()
@@ -344,7 +346,7 @@ async def test_only_the_mounts_that_a_job_uses_must_be_there_again(tmp_path: Pat
 # ---- large files -------------------------------------------------------------------------------
 
 
-async def test_what_files_take_is_counted_beforehand_and_told(
+async def test_the_space_for_files_is_counted_beforehand_and_reported(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Large files of a running job are copied before it is stopped."""

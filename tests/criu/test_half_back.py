@@ -121,7 +121,7 @@ async def test_killed_at_each_step(gdbs: bool) -> None:
         await ends_well()
 
 
-async def test_without_a_checkpoint_it_says_what_is_left() -> None:
+async def test_without_a_checkpoint_the_error_says_what_remains() -> None:
     async with recorded_job():
         await killed("put back", 1, gdbs=True)
         directory = JobDirectory(JOB)

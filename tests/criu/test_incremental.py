@@ -27,7 +27,7 @@ from harness.programs import build
 pytestmark = [pytest.mark.timeout(3000), pytest.mark.vm]
 SLOW = 1200.0
 RANKS = 2
-# Of 8192 pages of each rank a step changes 2; the result tells of each byte.
+# Of 8192 pages of each rank a step changes 2; the result depends on each byte.
 MUCH = ("--mib", 32, "--touch", 2, "--steps")
 SLOWLY = ("--delay-us", 200_000)
 
@@ -102,7 +102,7 @@ async def test_from_each_of_a_chain_a_job_comes_back(
 
         for each in (third, fifth, second, first):
             await jobs.restart(each.handle, Heard(), settings)
-        # those are other processes, of which nothing is known yet
+        # these are other processes, about which nothing is known yet
         ninth = await take(settings)
         await take(settings)
         assert [each.bases for each in directory.store.list()[8:]] == [(), (ninth.number,)]

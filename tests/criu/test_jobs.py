@@ -1,4 +1,4 @@
-"""Jobs without a debugger, by the command line: what operators and batch scripts do."""
+"""Jobs without a debugger, by the command line, as operators and batch scripts use them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def everything() -> dict[str, str]:
 # ---- a job's life ------------------------------------------------------------------------------
 
 
-async def test_a_life_with_two_checkpoints_and_a_handle_that_is_usable_as_it_stands(
+async def test_a_life_with_two_checkpoints_whose_printed_handle_can_be_used_directly(
     tmp_path: Path,
 ) -> None:
     program = build("threads")
@@ -120,7 +120,7 @@ async def test_a_checkpoint_that_is_cancelled_leaves_no_draft(
         taking = asyncio.create_task(jobs.take_checkpoint(JOB, "", False, Heard()))
         await Deadline(60).until(copying.is_set, "the copying to begin")
         taking.cancel()
-        for _ in range(10):  # turns of the loop: whoever does not wait for the copying is done
+        for _ in range(10):  # turns of the loop: a call that does not wait for the copying is done
             await asyncio.sleep(0)
         go_on.set()
         await asyncio.wait({taking})
@@ -184,7 +184,7 @@ async def test_run_without_a_debugger_is_the_launcher(command: str, status: int,
     assert json.loads((await crdebug("jobs", "--json")).stdout) == []
 
 
-async def test_kill_ends_the_job_and_whoever_follows_it() -> None:
+async def test_kill_ends_the_job_and_its_followers() -> None:
     command = mpirun.command(build("threads"), "--steps", 10**9, ranks=RANKS)
     with started("run", "--no-debugger", "--name", JOB, "--", *command) as running:
         await there()
@@ -327,7 +327,7 @@ async def test_every_job_is_listed_whatever_has_become_of_it() -> None:
 
 
 async def test_a_job_that_waits_for_a_debugger_is_listed_as_held_until_it_is_released() -> None:
-    # Nobody says here which system calls are to be made again: there are none but MPI's.
+    # No list of system calls to restart is passed here: there are none but MPI's.
     program, arguments = build("threads"), (*THREADS, "--rest-us", 0)
     async with bare_job(program, *arguments, ranks=RANKS):
         await looks.reach(5)

@@ -110,7 +110,7 @@ async def test_from_the_end_of_a_job() -> None:
         assert (await job.evaluate(ZERO, "step")).values[0] == "21"  # the loop's end
         await job.run_on(job.ranks)
         await job.job_end()
-        # `exchange` may be said of any place behind MPI_Init
+        # `exchange` may be evaluated anywhere after MPI_Init
         found, moment = await past.bisect("rank 1: rank_count == 3", 1)
         assert (found.tick, moment.focus) == (2, 1)
 

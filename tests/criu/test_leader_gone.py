@@ -1,4 +1,4 @@
-"""Ranks whose main thread has ended: impossible operations are refused before anything is done."""
+"""Ranks whose main thread has ended: impossible operations are refused before anything changes."""
 
 from __future__ import annotations
 

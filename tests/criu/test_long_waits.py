@@ -1,5 +1,4 @@
-"""Waits that last longer than the run between two of crdebug's own stops still come to their
-end."""
+"""Waits that last longer than the run between two of crdebug's own stops still complete."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from harness.programs import build
 from harness.travel import history, recorded
 
 ONE, LIMIT = 0.2, 2.0  # seconds: between stops, and of each wait
-# Those with a limit that begins anew, and the numbers that the kernel knows them by
+# System calls whose time limit restarts, and their numbers
 # (arch/x86/entry/syscalls/syscall_64.tbl; nanosleep(3) makes clock_nanosleep).
 CALLS = {"poll": 7, "nanosleep": 230, "futex": 202, "epoll_wait": 232, "recv": 45}
 CALLS["sigtimedwait"] = 128
@@ -23,8 +22,8 @@ CALLS["sigtimedwait"] = 128
 async def test_every_wait_ends_while_checkpoints_and_snapshots_are_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The main thread goes on making MPI calls meanwhile, with short pauses; MPI's own threads,
-    which wait much longer all the time, do not count."""
+    """Meanwhile the main thread makes MPI calls, with short pauses; MPI's own threads, which always
+    wait much longer, do not count."""
     for module, name in ((snapshot_cost, "FIRST"), (snapshot_cost, "LEAST"), (waits, "LEAST")):
         monkeypatch.setattr(module, name, ONE)
     found: dict[int, float] = {}

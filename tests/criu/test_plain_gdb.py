@@ -65,7 +65,7 @@ async def test_a_stock_gdb_takes_checkpoints_and_goes_back(
         said = await gdb(
             rank.pid,
             f"source {COMMANDS}",
-            # In a system call a thread may be shown in front of it as well, or behind it.
+            # A thread in a system call may also be shown before or after it.
             "tbreak work_step",
             "continue",
             show,
@@ -130,7 +130,7 @@ async def test_a_checkpoint_that_somebody_else_asks_for(
             await goes_on.until(lambda: proc.status(rank.pid)["State"][0] != "t", "GDB to go on")
         last = looks.end_soon()
         while "breakpoint-hit" not in (stop := await asyncio.to_thread(debugger.stopped)):
-            continue  # where it was asked, which is not told to users
+            continue  # where it was asked, which users do not see
         assert 'func="report"' in stop
         debugger.say("-target-detach")
         debugger.quit()

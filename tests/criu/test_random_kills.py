@@ -30,7 +30,7 @@ from harness.programs import build
 RANKS = 2
 ENDLESS = ("--steps", 10**9, "--delay-us", 2000)
 FEW, MANY = 4, 300
-# What is done, and who is killed meanwhile; each is drawn as often as it is here.
+# The operations, and the processes killed meanwhile; each is drawn as often as it is listed.
 DRAWN = (
     *[("restart", "crdebug")] * 4,
     *[("restart", "criu")] * 2,
@@ -60,7 +60,7 @@ class Sweep:
         self.killed: dict[str, int] = {}
 
     def place(self, name: str) -> Path:
-        """A directory of that name, for another job than the one that is looked at."""
+        """A directory of that name, for another job than the current one."""
         (self.work / name).mkdir(exist_ok=True)
         return self.work / name
 
@@ -87,7 +87,7 @@ class Sweep:
         return await self.killer.run(victim, "back", "attach", "--batch", "-x", script, JOB)
 
     async def _run(self, victim: str) -> Ran:
-        """Another job, which is of no further interest; what is left of it has a name."""
+        """Another job, whose only purpose is that its remains have a name."""
         other = command(build("files"), "--steps", 3, "--dir", self.place("other"), ranks=RANKS)
         words = ("run", "--no-debugger", "--name", "other", "--", *other)
         try:
@@ -121,7 +121,7 @@ class Sweep:
                         await jobs.delete(checkpoint.handle)
 
     async def back_in_order(self, victim: str) -> None:
-        """Whatever has happened: as the list of jobs says, and as it says what to do."""
+        """Recover the job as the list of jobs advises, whatever has happened."""
         directory = JobDirectory(JOB)
         limit = Deadline(60)
         for _ in range(6000):

@@ -34,7 +34,7 @@ async def test_a_job_that_runs_under_the_debugger_is_stopped_for_it_and_runs_on(
             assert taken.number == number
         assert not running.done(), "the user's continue goes on"
         await looks.reach(1)  # it has read its options
-        last = looks.end_soon(more=1000)  # the ranks run on while they are told
+        last = looks.end_soon(more=1000)  # the ranks run on while the news reaches them
         stop = await running
         assert {each.reason for each in stop.cause} == {StopReason.EXITED}
         assert await run_to_end(job) == 0

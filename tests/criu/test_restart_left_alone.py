@@ -1,4 +1,4 @@
-"""crdebug and CRIU are killed while a restart becomes final: their script goes on alone, and the
+"""crdebug and CRIU are killed while a restart becomes final: their script runs on alone, and the
 next crdebug waits for it."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from harness.programs import build
 
 RANKS = 2
 ENDLESS = ("--steps", 10**6, "--delay-us", 5000)
-# It tells when the plan is written, and goes on at a word.
+# It reports when the plan is written, and continues on demand.
 RESTART = """
 import asyncio, sys
 from crdebug.detached import jobs

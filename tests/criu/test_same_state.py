@@ -1,7 +1,8 @@
-"""Exactness: whatever the threads were doing, after a checkpoint or a restart they do just that.
+"""Exactness: whatever the threads were doing, after a checkpoint or a restart they continue just
+that.
 
 MPI calls are recorded, with automatic checkpoints and snapshots, as by default; except for threads
-in long system calls, which each automatic checkpoint makes begin again, and at random interrupts.
+in long system calls, which each automatic checkpoint restarts, and at random interrupts.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ NAMES = {"computes", "pauses", "sleeps", "polls", "ppolls", "epolls"}
 ENDS = [f"rank {rank}: signals {2 * len(NAMES)}" for rank in range(2)]
 # The kernel gives a thread the lowest number first. GDB stops threads by 19, crdebug herds by 62.
 SIGNALS = {"below_19": (10, 12), "below_62": (40, 41), "above_62": (63, 64), "around_62": (41, 64)}
-ONE_SIDE = ("below_62", "above_62")  # has what "around_62" has both of
+ONE_SIDE = ("below_62", "above_62")  # has one of the two signals of "around_62"
 
 
 async def _stop_and_queue(job: Session, numbers: Sequence[int]) -> None:

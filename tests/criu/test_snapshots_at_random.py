@@ -30,7 +30,7 @@ _CALLS = "poll,nanosleep,select,sem_timedwait,epoll_wait,read"
         ("alone", ("--blocks", 80, "--rounds", 2), 2),  # no MPI call for long
     ],
 )
-async def test_the_program_prints_what_it_would(
+async def test_the_program_prints_the_same_as_undisturbed(
     program: str, arguments: tuple[object, ...], ranks: int
 ) -> None:
     executable, heard = build(program), Heard()
@@ -50,14 +50,14 @@ async def test_no_system_call_returns_eintr_or_too_soon() -> None:
         build("syscalls"), *arguments, ranks=2, heard=heard, settings=RECORDED
     ) as job:
         history(job).every = ONE
-        # a wait begins anew after some stops: it is to come to its end between two of them
+        # some stops restart a wait: it must end between two of them
         taken = snapshots_at_random(job, Random(f"{SEED} calls"), 4.0)
         assert await run_to_end(job) == 0
         assert heard.text().splitlines() == [f"rank {rank}: syscalls ok" for rank in job.ranks]
     assert taken
 
 
-async def test_each_hit_is_told_once() -> None:
+async def test_each_hit_is_reported_once() -> None:
     steps = 40
     async with session(
         build("threads"), "--steps", steps, "--delay-us", 20000, ranks=2, settings=RECORDED

@@ -1,4 +1,4 @@
-"""There and back again, many times: nothing is left behind, and no step is lost or changed."""
+"""There and back again, many times: nothing leaks, and no step is lost or changed."""
 
 from __future__ import annotations
 

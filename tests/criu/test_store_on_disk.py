@@ -95,7 +95,7 @@ async def test_the_manifest_names_every_file_with_its_hash(
     )
     names = {Path(saved.path).name for saved in manifest.saved}
     own = {f"{kind}.{rank}" for kind in ("append", "table", "mapped") for rank in range(RANKS)}
-    # The one that is written anew in each step may be open at that moment.
+    # The file that each step rewrites may be open at that moment.
     assert own <= names <= own | {f"latest.{rank}" for rank in range(RANKS)}
 
 
@@ -169,7 +169,7 @@ async def test_a_manifest_that_cannot_be_read_hides_only_its_checkpoint(
     victim.write_text("of somebody else\n")
     document = json.loads(whole)
     document["saved"][0]["path"] = str(victim)
-    path.write_bytes(manifests.seal(document))  # by who knows how it is sealed
+    path.write_bytes(manifests.seal(document))  # by someone who knows how it is sealed
     await refused(f"the image has no {victim} open")
     path.chmod(0o666)
     await refused(f"{path} can be changed by other users")
@@ -208,7 +208,7 @@ async def test_a_checkpoint_that_is_deleted_takes_no_space(store: CheckpointStor
 async def test_a_cache_that_was_cleaned_is_no_loss(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """crdebug's own parts that the job runs with are kept beside it."""
+    """The checkpoint contains crdebug's own parts that the job runs with."""
     cache, made = tmp_path / "cache", cache_home() / "native"
     shutil.copytree(made, cache / "native", ignore=shutil.ignore_patterns("tmp*"))
     monkeypatch.setenv("CRDEBUG_CACHE", str(cache))

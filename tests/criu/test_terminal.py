@@ -34,7 +34,7 @@ QUESTION = r"Quit anyway\? \(y or n\)"
 ESCAPES = re.compile(r"\x1b\[[?\d;]*[A-Za-z]")
 PROGRESS = re.compile(r"(checkpoint|restart): [a-z]")
 SECONDS = 60
-# COLUMNS and LINES are what whoever starts it once had; pytest's workers inherit 80 and 24.
+# COLUMNS and LINES are those of the process that started it; pytest's workers inherit 80 and 24.
 ENVIRONMENT = {"PROMPT_TOOLKIT_NO_CPR": "1", "PAGER": "more", "COLUMNS": "200", "LINES": "100"}
 
 
@@ -249,15 +249,17 @@ def state() -> str:
     return info.state
 
 
-def test_when_the_terminal_dies_the_job_is_held_let_go_or_killed() -> None:
-    """One job: held at the prompt, let go while it runs, held while it runs, killed."""
+def test_when_the_terminal_dies_the_job_is_held_released_or_killed() -> None:
+    """One job: held at the prompt, released while it runs, held while it runs, killed."""
     program = build("threads")
     command = mpirun.command(program, "--steps", 10**9, "--delay-us", 1000, ranks=RANKS)
     user = Doomed("run", "--name", JOB, "--", *command)
     user.prompt()
     user.ask("break work_step")
     user.ask("continue")
-    user.ask("delete 1")  # else the rank that has not come to it stops there after the next attach
+    user.ask(
+        "delete 1"
+    )  # otherwise a rank that has not reached it stops there after the next attach
     user.dies()  # what is held is so by default
     assert state() == "held"
     stood = looks.steps()

@@ -124,7 +124,7 @@ async def test_checkpoints_are_taken_while_the_job_runs_and_thinned() -> None:
             "auto-checkpoint: at most every 0.2 s while the job runs"
         ]
         await said(job, "set auto-checkpoint-disk 1")
-        past.costs.budget = 100.0  # so often, whatever they cost
+        past.costs.budget = 100.0  # this often, whatever they cost
         job.subscribe(lambda _: enough.set() if len(given_up()) == 2 else None)
         running = asyncio.create_task(job.resume(job.ranks))
         limit = Deadline(120)

@@ -49,7 +49,7 @@ async def test_what_changed_last_before_a_crash_and_the_steps_before_it(
             assert (function, value) == ("die", "0")
             assert before < line
             if not again:
-                # The others can go back too, though this rank never comes to its next call.
+                # The others can go back too, though this rank never reaches its next call.
                 moment = await past.goto_tick(0, 9)
                 assert moment.tick == 9
 

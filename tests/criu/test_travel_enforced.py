@@ -47,7 +47,7 @@ async def test_a_result_that_depends_on_the_order_of_messages_is_repeated(
         result = heard.text()
         assert len(result.splitlines()) == ranks
         assert [await _again(job, heard) for _ in range(times)] == [result] * times
-        # what is recorded anew is what comes from then on
+        # from then on everything is recorded again
         others = [await _again(job, heard, enforce=False) for _ in range(anew)]
         assert set(others) != {result}
         assert await _again(job, heard) == others[-1]

@@ -33,7 +33,7 @@ def _told_of_epochs(heard: Heard) -> int:
     return sum("an epoch of one-sided communication is open" in text for text in told)
 
 
-async def test_one_sided_communication_on_the_way_is_told_and_a_record_beyond_all_memory(
+async def test_one_sided_communication_on_the_way_and_a_huge_record_are_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     heard = Heard()
@@ -56,7 +56,7 @@ async def test_one_sided_communication_on_the_way_is_told_and_a_record_beyond_al
         assert "one-sided communication on the way is not recorded" in note
         assert "inside an epoch" in note
         assert "a call holds them up" not in note  # it was known that the fence would
-        # A restart is exact there too, so it is only told.
+        # A restart is exact there too, so this is only a notice.
         taken = await job.checkpoint()
         assert _told_of_epochs(heard) == 1
         await run_to(job, 0, "flushed")  # what is locked is not accessed
@@ -77,7 +77,7 @@ def test_a_disk_that_is_full_ends_the_recording_not_the_run(tmp_path: Path) -> N
     assert [why for why, _ in ends] == [Reason.NO_SPACE] * 2
     assert min(tick for _, tick in ends) > 10_000
     with small_disk(tmp_path / "time", 1) as disk:
-        (disk / "0").touch()  # there is space for one of them, at most
+        (disk / "0").touch()  # space for one of them, at most
         job = Layered(disk, "chatty", "--rounds", 1, ranks=2)
         assert "rank 1" in job.run()
 
@@ -87,7 +87,7 @@ async def _ends_well(heard: Heard) -> None:
         assert await run_to_end(job) == 0
 
 
-async def test_a_disk_that_is_full_is_told_and_the_job_runs_to_its_end(home: Path) -> None:
+async def test_a_full_disk_is_reported_and_the_job_runs_to_its_end(home: Path) -> None:
     heard = Heard()
     with small_disk(home, 24):
         await _ends_well(heard)
@@ -95,7 +95,7 @@ async def test_a_disk_that_is_full_is_told_and_the_job_runs_to_its_end(home: Pat
     assert any("there is no space left for the log" in text for text in said), said
 
 
-async def test_when_a_log_is_full_that_is_told_and_what_is_in_it_can_be_gone_to(
+async def test_a_full_log_is_reported_and_still_leads_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("CRDEBUG_TIME_RECORDS", "256")
@@ -125,7 +125,7 @@ async def test_when_a_log_is_full_that_is_told_and_what_is_in_it_can_be_gone_to(
         assert again.cut == first.cut
         assert await place(job, 1) == there
         assert past.overview(1).ends == ends
-        # Beyond the end of the record it goes on as before.
+        # Beyond the end of the record it runs as before.
         await run_to(job, 0, "MPI_Finalize")
         with pytest.raises(Refused, match="the log is full"):
             await past.goto_tick(0, ends[0] // 2 + 2)

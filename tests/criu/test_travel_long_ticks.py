@@ -72,7 +72,7 @@ async def test_a_rank_that_waits_for_one_that_computes_is_waited_for(
     arguments = ("--blocks", 2 * BLOCKS, "--alone", 1, "--rounds", 3)
     async with recorded(build("alone"), *arguments, ranks=2) as job:
         past = history(job)
-        past.costs.budget = 0.0  # no snapshots: all of it is to be repeated
+        past.costs.budget = 0.0  # no snapshots: all of it must be repeated
         await job.add_breakpoint(ONE, "before")
         for step in (1, 2):
             began = time.monotonic()

@@ -1,4 +1,4 @@
-"""From rank to rank along messages whose path is known; and the message when it cannot go on."""
+"""From rank to rank along messages whose path is known; and the error where the path is unknown."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_messages_on_their_way_and_since_when() -> None:
         here = past.now(0)
         first, moment = await past.bisect("any(token < 0)", 0)
         assert first.tick is None
-        assert (moment.tick, moment.branch) == (here.tick, here.branch)  # where it stood before
+        assert (moment.tick, moment.branch) == (here.tick, here.branch)  # where it was before
         assert int((await job.evaluate(RankSet.of([0]), "token")).values[0]) == token(0, 3)
 
 
@@ -124,7 +124,7 @@ async def test_a_replay_that_goes_another_way_is_noticed() -> None:
         await run_to(job, 0, "MPI_Finalize")
         await past.goto_tick(1, receives(1, 2))
         shim = looks.shims()[1]
-        # behind crdebug's back: what it knows of is another branch
+        # without crdebug's knowledge: it knows of another branch
         proc.write_memory(shim.pid, looks.address(shim, "alternate"), (1).to_bytes(8, "little"))
         with pytest.raises(CrdebugError) as raised:
             await past.goto_tick(1, receives(1, 4))

@@ -13,7 +13,7 @@ from harness.travel import ONE, RECORDED, history
 
 RANKS, ROUNDS = 3, 4
 LEFT = {rank: (rank - 1) % RANKS for rank in range(RANKS)}
-# Who waits in MPICH does not let others have the processor, and there are more than two.
+# A rank that waits in MPICH keeps its processor busy, and more than two ranks run.
 THESE = tuple(
     pytest.param(mpi, id=mpi.name, marks=pytest.mark.sweep if "MPICH" in mpi.name else ())
     for mpi in MPIS
@@ -46,13 +46,13 @@ async def test_exchanges_partitions_and_persistent_collectives_lead_to_each_othe
             moment = await past.goto_sender(rank)
             ready = calls(LEFT[rank], "MPI_Pready_range")[2 * at]
             assert (moment.focus, moment.tick) == (LEFT[rank], ready.tick)
-        # With the last of its partitions the message was sent; who received it, had all of it.
+        # The last of its partitions sent the message; its receiver had all of it.
         sent = calls(0, "MPI_Pready_list")[2 * 2 + 1]
         await past.goto_tick(0, sent.tick)
         moment = await past.goto_receiver(0)
         waits = [c for c in calls(1, "MPI_Waitall") if c.tick > calls(1, "MPI_Parrived")[2].tick]
         assert (moment.focus, moment.tick) == (1, waits[0].tick)
-        # A persistent broadcast came from its root, whatever was started before it there.
+        # A persistent broadcast came from its root, whatever the root had started before it.
         (bcast,) = (
             each
             for name, each in past.traveller.recorded.matching().successions.items()

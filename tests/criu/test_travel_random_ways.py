@@ -109,7 +109,7 @@ class Ways:
         assert not told, "\n".join([f"not the place {number} of the trace:", *told])
 
     async def one(self, number: int, kind: str) -> bool:
-        """One way from that place of the trace, if there is one of that kind within it."""
+        """One way from that place of the trace, if it contains one of that kind."""
         trace, focus, one = self.trace, self.watcher.focus, RankSet.of([self.watcher.focus])
         goal: int | None
         if kind == "step":

@@ -1,4 +1,4 @@
-"""Back by steps over all ranks, and forward again: each place is what it was."""
+"""Back by steps over all ranks, and forward again: each place is as it was."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_next_undoes_reverse_next() -> None:
 
 
 class Stop(NamedTuple):
-    """Where the rank is, and what it had printed and written by then."""
+    """The rank's place, and its output and files up to there."""
 
     now: int
     function: str
@@ -93,8 +93,8 @@ class Stop(NamedTuple):
 
 
 async def test_reverse_continue_meets_the_stops_of_the_way_forward(tmp_path: Path) -> None:
-    """Of all kinds: also inside an MPI call, and where the rank writes. What it has written, to a
-    file and to standard output, is always what it had written there."""
+    """Steps of all kinds: also inside an MPI call, and where the rank writes. Its file and its
+    standard output always have the content that they had at that place."""
     one, log = RankSet.of([0]), tmp_path / "log.0"
     async with recorded(build("prints"), ranks=2) as job:
         past, text = history(job), looks.output

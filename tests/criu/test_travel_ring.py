@@ -62,7 +62,7 @@ async def test_a_record_that_goes_round_its_ring(monkeypatch: pytest.MonkeyPatch
             await past.goto_tick(1, 100)
         earliest = past.overview(1).earliest
         assert earliest is not None and earliest.cut == begin
-        # To places behind it, over all that was made before it.
+        # To places after it, over everything that was made before it.
         left = [at.cut[1] // 2 for at in seen.values() if at.cut[1] > begin[1] + 2]
         assert left
         for tick in left:

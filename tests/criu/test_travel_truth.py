@@ -33,7 +33,7 @@ async def _look(job: Session, rank: int) -> Place:
         ("persistent", 5, 20, range(19), 0, 15),
     ],
 )
-async def test_a_tick_is_the_same_however_often_and_from_wherever_one_goes_there(
+async def test_a_tick_is_the_same_at_each_visit_from_any_place(
     program: str, ranks: int, rounds: int, steps: range, focus: int, moves: int, thorough: bool
 ) -> None:
     moves = moves if thorough else moves // 3

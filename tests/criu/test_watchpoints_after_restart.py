@@ -11,7 +11,7 @@ from harness.travel import history, recorded
 
 ZERO = RankSet.of([0])
 VALUES = ("values[0]", "values[1]", "values[2]")
-STEPS = 3  # with which a round of hits goes on
+STEPS = 3  # with which a round of hits continues
 
 
 async def hits(job: Session, count: int) -> list[tuple[str, int]]:
@@ -32,7 +32,7 @@ def expect_all(found: list[tuple[str, int]], first: int) -> None:
     assert sorted(found) == sorted(wanted)
 
 
-async def test_each_write_of_each_thread_is_told() -> None:
+async def test_each_write_of_each_thread_is_reported() -> None:
     async with recorded(build("writes"), ranks=2) as job:
         for value in VALUES:
             await job.add_breakpoint(ZERO, value, kind=PointKind.WATCH)

@@ -113,7 +113,7 @@ class Look:
 
 def named(row: MiTuple) -> dict[str, str]:
     values, state = row.tuple("registers"), row.text("xstate")
-    # in pieces, so that a difference is told in a line
+    # in pieces, so that a difference fits on a line
     pieces = {f"xstate+{at // 2}": state[at : at + 32] for at in range(0, len(state), 32)}
     return {name: values.text(name) for name, _ in values.fields} | pieces
 

@@ -27,7 +27,7 @@ from harness.nobody import become, needs_root, public  # noqa: F401
 
 PAGES = "python import crdebug_gdb.snapshot.pages as pages"
 PICTURE = "python import crdebug_gdb.snapshot.picture as picture"
-# What a user without privileges can see, what kernels before Linux 6.7 have, and no copy at all.
+# The view of a user without privileges, that of kernels before Linux 6.7, and no copy at all.
 WAYS = {
     "numbers": (),
     "no numbers": (PAGES, "python pages.sees_numbers = lambda: False"),
@@ -251,7 +251,7 @@ async def test_the_copies_end_with_their_gdb_and_the_process_goes_on(open_past: 
     assert not proc.is_zombie(process.pid)
 
 
-async def test_a_copy_that_was_ended_is_said_and_the_others_still_lead_back(
+async def test_a_killed_copy_is_reported_and_the_others_still_lead_back(
     open_past: Open,
 ) -> None:
     target, _ = await open_past("steps=20")
@@ -339,7 +339,7 @@ def forgotten(pid: int) -> list[int]:
     return found
 
 
-# ---- where there is no copy ---------------------------------------------------------------------
+# ---- without a copy ----------------------------------------------------------------------------
 
 
 async def test_without_a_frozen_copy_no_more_is_copied_than_the_bound(
@@ -384,7 +384,7 @@ async def test_a_reservation_of_terabytes_takes_no_time_in_proportion(
     assert sorted(taken[1])[3] < 3 * sorted(taken[0])[3] + 0.1, taken
 
 
-async def test_a_snapshot_holds_only_what_has_changed_since(open_past: Open) -> None:
+async def test_a_snapshot_holds_only_the_pages_changed_since(open_past: Open) -> None:
     target, _ = await open_past("mib=64")
     told = await target.keep("a", (), soon())
     assert min(told.bytes, told.changed) > 64 << 20

@@ -192,7 +192,7 @@ async def test_races_with_the_end(launch: Launch, spawn: Spawn) -> None:
 
 
 async def test_races_with_a_signal(launch: Launch, spawn: Spawn, rounds: int) -> None:
-    """A rank that has stopped at a signal gets it when it goes on, once, and not before."""
+    """A rank that has stopped at a signal gets it when it continues, once, and not before."""
     process = spawn("threads=2", "spin")
     target = await launch(scripts=scripts())
     await target.attach(process.pid, soon())
@@ -215,7 +215,7 @@ async def test_races_with_a_signal(launch: Launch, spawn: Spawn, rounds: int) ->
 
 
 @pytest.mark.parametrize("stops", ["of_the_process", "of_the_thread"])
-async def test_signals_that_wait_behind_another_stay_there(
+async def test_signals_queued_after_another_stay_queued(
     launch: Launch, spawn: Spawn, stops: str
 ) -> None:
     """The kernel would give them to the thread before the SIGSTOP that is taken out."""

@@ -31,7 +31,7 @@ async def test_at_every_stop_the_past_is_as_it_was_and_leads_on_as_it_did(
             assert await step_number(target) == then
         stop = await run(target)
         assert stop.reason is StopReason.BREAKPOINT
-        assert await step_number(target) == then + 1  # not once more where it stands
+        assert await step_number(target) == then + 1  # not again where it is
     assert target.has_kept("here")
     assert (await run_to_end(target)).detail == "0"
     assert not target.has_kept("here")

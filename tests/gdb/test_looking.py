@@ -166,7 +166,7 @@ async def test_extension_scripts(tmp_path: Path) -> None:
         await target.close(soon())
 
 
-async def test_a_script_that_fails_is_told(tmp_path: Path) -> None:
+async def test_the_failure_of_a_script_is_reported(tmp_path: Path) -> None:
     script = tmp_path / "broken.py"
     script.write_text("raise RuntimeError('no')\n")
     told: list[Notice] = []

@@ -1,4 +1,4 @@
-"""The subprocess behind a connection: lines of any length, and an end that is always seen."""
+"""The subprocess of a connection: lines of any length, and an end that is always noticed."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def until_inside(target: GdbTarget) -> None:
-    """Until it stands in the innermost function: an interrupt may come before it is there."""
+    """Wait until it is in the innermost function: an interrupt may come earlier."""
     while True:
         frames = await target.backtrace(0, soon())
         names = [each.location.function for each in frames]

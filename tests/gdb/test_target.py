@@ -96,7 +96,7 @@ async def test_a_breakpoint_survives_in_the_gdb_and_goes_into_another_process(
     assert places[-1].hits == 1
 
 
-async def test_a_process_that_is_stopped_is_taken_and_runs_when_let_go(
+async def test_attaching_to_a_stopped_process_works_and_it_runs_after_the_detach(
     launch: Launch, spawn: Spawn
 ) -> None:
     process = spawn()

@@ -32,7 +32,7 @@ async def test_a_long_loop_is_no_obstacle(program: Path, long: float) -> None:
         await process.target.console(f"python crdebug_gdb.stepper.search.LONG = {long}", soon())
         await process.with_trips(10000)
         await process.run_to("jumps")
-        # From behind three loops, the last of them in one line, into them.
+        # From after three loops, the last of them in one line, into them.
         await process.back("next")
         assert (await process.where())[0] == "work"
         await process.back("step")

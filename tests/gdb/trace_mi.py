@@ -85,7 +85,7 @@ class Activation:
     ) -> None:
         self.parent = parent
         self.frame = frame  # gone as soon as the stack pointer is this
-        self.origin_call = origin_call  # the address behind the call it stood in at the origin
+        self.origin_call = origin_call  # the address after the call that it was in at the origin
         self.is_signal = is_signal
         self.frame_of_signal: Range | None = (
             None  # in it flags and extended registers differ from run to run
@@ -114,7 +114,7 @@ def checksum(memory: Memory, registers: UserRegisters, excepted: Sequence[Range]
     for area in areas(memory.pid):
         if is_own_memory(area):
             data = bytearray(memory.read(area.start, area.end - area.start))
-            if area.start <= registers.rsp < area.end:  # behind the stack's end nothing counts
+            if area.start <= registers.rsp < area.end:  # nothing past the stack's end counts
                 size = max(registers.rsp - 128 - area.start, 0)
                 data[:size] = bytes(size)
             for low, high in excepted:
@@ -208,7 +208,7 @@ class Reference:
         return self.standing(x - 1)
 
     def standing(self, index: int | None) -> int | None:
-        """One cannot stand where a signal is about to be served."""
+        """A place where a signal is about to be delivered cannot be reached."""
         if index is not None and index >= 0 and self.steps[index].pending:
             frame = self.steps[index].frame
             index -= 1

@@ -1,8 +1,8 @@
-"""A pytest plugin: tests that failed are run once more, each alone (--again).
+"""A pytest plugin: failed tests are run once more, each alone (--again).
 
-After all others, one after the other, each in a pytest of its own. A test that passes then does not
-fail the run, but is "unsteady", and what it said at first is shown at the end: a fault that has yet
-to be found, in the test or in what it tests.
+This happens at the end, one after the other, each in a pytest of its own. A test that passes then
+does not fail the run, but is "unsteady", and the first failure is shown at the end: a fault still
+to be found, in the test or in the product.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST = 12
 
 @dataclass(slots=True)
 class Again:
-    """What failed, by the test. passed: those that passed when they were run once more."""
+    """The failures, by test. passed: those that passed when they were run once more."""
 
     failed: dict[str, list[pytest.TestReport]] = field(default_factory=dict)
     passed: list[str] = field(default_factory=list)

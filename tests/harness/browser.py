@@ -1,4 +1,4 @@
-"""A real browser, where one is installed: loads a page, and tells what became of it."""
+"""A real browser, if one is installed: loads a page and returns the result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
 def browser() -> str | None:
-    """The program, or None where there is none; then what needs one is skipped."""
+    """The program, or None if none is installed; then tests that need one are skipped."""
     return next((found for name in NAMES if (found := shutil.which(name))), None)
 
 

@@ -34,7 +34,8 @@ def in_path(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def crdebug(*arguments: object, status: int = 0, seconds: float = 120.0) -> Finished:
-    """Run it to its end beside the event loop, which may have a session. Raises AssertionError."""
+    """Run it to its end without blocking the event loop, which may have a session. Raises
+    AssertionError."""
     ran = await asyncio.to_thread(mpirun.run, argv(*arguments), seconds=seconds)
     return ran.expect(status)
 

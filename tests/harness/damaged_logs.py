@@ -1,12 +1,12 @@
-"""Damages a job's logs, reads them, and asks all that is asked of them; a process of its own.
+"""Damages a job's logs, reads them, and asks every possible question; in a separate process.
 
     python damaged_logs.py LOGS WORK SEED COUNT
 
 LOGS: a directory of logs, named by rank, perhaps with `kept` beside them. A wild store of the
-program can reach its rank's log, so each damage is a few bits or bytes of one of them, mostly where
-something is; or of `kept` some of its values are others, more or fewer. Memory and the
-processor time of each have a bound, beyond which the kernel ends this process. It prints what came
-of each: "read", or an error's class.
+program can reach its rank's log, so each damage changes a few bits or bytes of one of them, mostly
+where it has data; or it changes, removes or adds values of `kept`. Memory and processor time of
+each are limited; the kernel ends this process at the limit. It prints the result of each: "read",
+or an error's class.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A test run that is told to end does so at once, with all that its tests have started; and the
+"""A test run that receives SIGTERM ends at once, with all that its tests have started; and the
 programs that it starts have all signals as a terminal's shell gives them."""
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _OF_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}  # which it ignores itself, and no
 
 
 def usual_signals() -> None:
-    """Nothing is blocked or ignored in what is started from now on, as by a shell that runs
-    nohup(1) (SIGHUP), or a command in the background (SIGINT, SIGQUIT)."""
+    """Nothing is blocked or ignored in programs started from now on. (A shell that runs nohup(1)
+    ignores SIGHUP, and for a command in the background SIGINT and SIGQUIT.)"""
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     for number in signal.valid_signals() - _OF_PYTHON:
         if signal.getsignal(number) is signal.SIG_IGN:

@@ -1,7 +1,8 @@
-"""Ranks at the debugger's prompt, in all that a checkpoint must not change; and what it did change.
+"""The complete state of ranks at the debugger's prompt, which a checkpoint must not change; and
+what it did change.
 
 A look is taken from both sides: GDB says what the user sees (registers, the selected thread and
-frame), /proc says what is there (memory, signals).
+frame), /proc says what really exists (memory, signals).
 """
 
 from __future__ import annotations
@@ -36,10 +37,11 @@ class ThreadSignals:
 
 @dataclass(frozen=True, slots=True)
 class RankLook:
-    """One rank. Threads are told apart by their TIDs in the job, which a restart keeps.
+    """One rank. Threads are identified by their TIDs in the job, which a restart keeps.
 
-    numbers: GDB's number of each thread.  selected: thread and level of the frame.
-    where: what the session says of where it stopped.
+    numbers: GDB's number of each thread.
+    selected: thread and level of the frame.
+    where: where it stopped, as the session says.
     """
 
     registers: Registers
@@ -81,7 +83,7 @@ class Look:
         )
 
     def differences_after_restart(self, after: Look) -> list[str]:
-        """GDB has attached anew, and where a function is inlined it names the inner one for the
+        """GDB has attached again. If a function is inlined, GDB now names the inner one for the
         same address, while at a stop of its own it names the outer one: no difference."""
         lines = self.differences(after)
         return [line for line in lines if "the place of the stop was" not in line]
@@ -102,7 +104,7 @@ class Look:
         )
 
     def expect_same(self, after: Look, what: str) -> None:
-        """Raises AssertionError that says what differs after `what`."""
+        """Raises AssertionError with the differences after `what`."""
         told = self.differences(after)
         assert not told, f"after {what}:\n  " + "\n  ".join(told)
 
@@ -158,7 +160,7 @@ async def _rank(job: Session, rank: int, own: tuple[Span, ...]) -> RankLook:
 def _registers(row: MiTuple) -> dict[str, str]:
     values = row.tuple("registers")
     state = row.text("xstate")
-    # In pieces, so that a difference is told in a line.
+    # In pieces, so that a difference fits on a line.
     pieces = {f"xstate+{at // 2}": state[at : at + 32] for at in range(0, len(state), 32)}
     return {name: values.text(name) for name, _ in values.fields} | pieces
 

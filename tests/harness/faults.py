@@ -1,4 +1,4 @@
-"""Faults: a CRIU that fails as it is told to, who dies at which phase, and disks that are full."""
+"""Faults: a CRIU that fails on demand, processes that die at a given phase, and full disks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _PLAN, _REAL = "CRDEBUG_TEST_CRIU_PLAN", "CRDEBUG_TEST_CRIU"
 
 # Without a plan it is the real one. With a plan it follows the real one's log, which is the only
 # way to know how far it is, by way of a FIFO in the log's place. It reads no more of that from the
-# line on, and the FIFO holds little: so the real one comes to a stand right behind the line, while
+# line on, and the FIFO holds little: so the real one stops right after the line, while
 # it writes another one. (To kill it just anywhere would be a game of chance: for some microseconds
 # it has code of its own in the place of a process's, see crdebug.checkpoint.criu.)
 _WRAPPER = f"""{BY_PATH}import fcntl, json, os, re, signal, subprocess, sys, time
@@ -116,7 +116,7 @@ _WRAPPER_DIGEST = hashlib.sha256(_WRAPPER.encode()).hexdigest()[:16]
 
 
 class FaultyCriu:
-    """$CRDEBUG_CRIU for a test: the real one, until it is told to fail."""
+    """$CRDEBUG_CRIU for a test: the real one, until the test makes it fail."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
         self._monkeypatch = monkeypatch
@@ -168,15 +168,15 @@ def small_disk(path: Path, mebibytes: int) -> Iterator[Path]:
         subprocess.run(["umount", str(path)], check=True)
 
 
-# ---- who dies when ------------------------------------------------------------------------------
+# ---- deaths by phase ---------------------------------------------------------------------------
 
-# The phases that a user is told, in this order.
+# The phases that a user sees, in this order.
 CHECKPOINT = ("record", "herd", "detach", "hold", "dump", "attach", "walk out", "publish")
 RESTART = ("restore", "retire", "hold", "attach", "walk out")
 
 
 class At:
-    """A subscriber that does something when an operation comes to a phase, once."""
+    """A subscriber that does something once, when an operation reaches a phase."""
 
     def __init__(self, operation: str, phase: str, do: Callable[[], None]) -> None:
         self._where = (operation, phase)
@@ -192,7 +192,7 @@ class At:
 
 @contextlib.contextmanager
 def at_phase(job: Session, operation: str, phase: str, do: Callable[[], None]) -> Iterator[None]:
-    """Something is done when an operation of the block comes to a phase, which it must."""
+    """Do something when an operation of the block reaches a phase, which it must."""
     at, last = At(operation, phase, do), asyncio.Event()
 
     def hear(event: Event) -> None:
@@ -219,7 +219,7 @@ def has_ended(pid: int) -> bool:
 
 
 async def gone(pids: Sequence[int]) -> None:
-    """Wait until these processes have ended, whose children they may be."""
+    """Wait until these processes have ended, whatever their parent is."""
     limit = Deadline(_SECONDS)
     for pid in pids:
         await limit.until(partial(has_ended, pid), f"process {pid} to end")
@@ -232,7 +232,8 @@ async def gone(pids: Sequence[int]) -> None:
 class Victim:
     """A crdebug in a process of its own that kills itself, as harness.victim describes.
 
-    gdbs: the PIDs of its GDBs.  told: all that it said.
+    gdbs: the PIDs of its GDBs.
+    told: all its output.
     """
 
     gdbs: tuple[int, ...]

@@ -2,7 +2,7 @@
 harness.goes_back PLAN`.
 
 PLAN is JSON:
-  step   the part of it behind which it dies (STEPS); BY_STEPS: it goes back by lines instead, and
+  step   the part of it after which it dies (STEPS); BY_STEPS: it goes back by lines instead, and
          dies before it takes back what the rank has printed on the way
   count  how many ranks have done that part by then; the others have not begun it
   gdbs   its GDBs are killed with it, at the same moment
@@ -32,7 +32,7 @@ from harness import looks
 from harness.jobs import JOB
 from harness.travel import history
 
-# In this order; where it is a rank's part, with what does it.
+# In this order; for a rank's part, with the method that does it.
 STEPS = ("held", "marked", "put back", "output", "whole", "shown")
 BY_STEPS = "by steps"
 _OF_RANKS = {"held": "hold", "put back": "put_memory_back", "shown": "show_put_back"}
@@ -98,7 +98,7 @@ class Victim:
 
 
 async def go_on(session: Session) -> None:
-    """To a stop where no rank has the file open that it makes anew in each step: memory is put
+    """Go to a stop where no rank has open the file that it opens again in each step: memory is put
     back only into a process with the same descriptors."""
     for _ in range(50):
         await session.resume(session.ranks)

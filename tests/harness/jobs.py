@@ -50,7 +50,7 @@ def state_directory(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
 
 
 class Heard:
-    """A subscriber that keeps what it was told."""
+    """A subscriber that keeps the events."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []

@@ -1,9 +1,9 @@
-"""Somebody is killed at a random moment of an operation.
+"""A process is killed at a random moment of an operation.
 
 crdebug itself and CRIU at a random system call, by tests/programs/killer.c: nothing depends on how
 fast the machine is, and a moment of microseconds between two calls is as likely as one of seconds.
 A GDB, the starter, a rank and the launcher at a random fraction of the operation's time: they do
-little while it goes on, so that calls would say nothing about how far it is.
+little meanwhile, so calls would say nothing about its progress.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from harness.scripts import BY_PATH
 _FLOCK = 73  # flock(2): what changes a job begins with its lock
 _FROM_START = -1
 _SECONDS = 180.0
-# On the command line it stays, to tell what the job writes from then on.
+# On the command line it stays, to show the job's further output.
 RESTART = (
     sys.executable,
     "-c",
@@ -55,8 +55,13 @@ os.execv(real, [real, *argv])
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How an operation ended. status: of crdebug's process, 137 if it was killed.  said: on both
-    streams.  stops: where it could have been killed.  seconds: that it took."""
+    """How an operation ended.
+
+    status: of crdebug's process, 137 if it was killed.
+    said: output of both streams.
+    stops: the places where it could have been killed.
+    seconds: that it took.
+    """
 
     status: int
     said: str
@@ -65,9 +70,10 @@ class Ran:
 
 
 class Killer:
-    """Runs crdebug's command line, and kills who is to be killed.
+    """Runs crdebug's command line, and kills the victim.
 
-    work: a directory for its reports. random: where the moments come from.
+    work: a directory for its reports.
+    random: chooses the moments.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, work: Path, rng: random.Random) -> None:
@@ -90,11 +96,11 @@ class Killer:
     async def run(
         self, victim: str, operation: str, *arguments: object, verb: str = "restore"
     ) -> Ran:
-        """Run crdebug with these arguments; the victim is killed, unless nothing is known yet of
-        how long this takes, which is measured then.
+        """Run crdebug with these arguments and kill the victim. The first time this operation is
+        only measured.
 
         victim: "crdebug", "criu" (when it does `verb`), "gdb", "starter", "rank", "launcher".
-        operation: its name, of which the first is the measure of the others.
+        operation: its name; the first run of that name measures its length.
         """
         known = self._measured.get((victim, operation))
         argv = RESTART if operation == "restart" else cli.argv()
@@ -158,7 +164,7 @@ class Killer:
 
 
 def _kill(victim: str, crdebug: int) -> None:
-    """SIGKILL, to the first of those that there are just now, if any."""
+    """Send SIGKILL to the first of these processes that exist now, if any."""
     with contextlib.suppress(OSError, Exception):
         found = _victims(victim, crdebug)
         if found:

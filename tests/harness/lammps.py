@@ -4,7 +4,11 @@ from __future__ import annotations
 
 
 def melt(cells: int, steps: int, output: str = "thermo 100") -> str:
-    """The input. cells: along each side of the box, of four atoms each.  output: what it tells."""
+    """The input.
+
+    cells: along each side of the box, of four atoms each.
+    output: what it prints.
+    """
     return f"""units lj
 atom_style atomic
 lattice fcc 0.8442

@@ -39,7 +39,7 @@ class Rank:
             return Clock.parse(os.pread(memory.fileno(), clock.SIZE, self.address))
 
     def holds(self) -> bool:
-        """Where it is told to."""
+        """Does the rank hold at the chosen stop?"""
         return self.clock().held == clock.Held.AT_STOP
 
     def holds_at(self, now: int) -> bool:

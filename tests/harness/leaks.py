@@ -1,13 +1,13 @@
-"""What a test left behind: processes, PID namespaces, descriptors, directories, mounts, signals.
+"""Leaks of a test: processes, PID namespaces, descriptors, directories, mounts, signals.
 
 Import the fixture in a tier's conftest.py, where it serves every test below:
 
     from harness.leaks import no_leaks  # noqa: F401
 
-Processes are known by a mark in their environment, because a job's starter is a child of nobody we
-know, and a restored process is a child of the restorer's. Mounts are those of a mount namespace
+Processes are known by a mark in their environment, because a job's starter is no descendant of
+ours, and a restored process is a child of the restorer's. Mounts are those of a mount namespace
 that the test run has to itself, directories those of a state directory of its own. So others,
-another run of these tests among them, may start, mount and make what they like meanwhile.
+another run of these tests among them, may start, mount and make anything meanwhile.
 """
 
 from __future__ import annotations
@@ -31,13 +31,17 @@ from crdebug.base.settings import state_home
 
 MARK = "CRDEBUG_TEST_MARK"
 _CLONE_NEWNS, _MS_REC, _MS_PRIVATE = 0x20000, 0x4000, 1 << 18  # <linux/sched.h>, <linux/mount.h>
-# For processes that were ended and whose end is not complete, such as a killed job's.
+# For processes whose end is not complete yet, such as a killed job's.
 _GRACE = float(os.environ.get("CRDEBUG_TEST_GRACE", "10"))
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process. started: tells it from a later one with its PID.  namespace: of its PIDs."""
+    """A process.
+
+    started: distinguishes it from a later one with its PID.
+    namespace: of its PIDs.
+    """
 
     pid: int
     started: float
@@ -50,12 +54,14 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What there is now that a test can leave behind.
+    """The present state of everything that a test can leak.
 
-    processes: descendants, and those that carry the mark.  namespaces: theirs, of PIDs.
-    files: open file descriptors of this process and what they are.
-    directories: of the state home.  mounts: mount points of this process's mount namespace.
-    signals: what this process does about those that end a run, and which it has blocked.
+    processes: descendants, and processes that carry the mark.
+    namespaces: theirs, of PIDs.
+    files: open file descriptors of this process and their targets.
+    directories: of the state home.
+    mounts: mount points of this process's mount namespace.
+    signals: this process's dispositions of the signals that end a run, and its blocked signals.
     """
 
     processes: frozenset[Process]
@@ -96,7 +102,7 @@ def _namespace(pid: int) -> str:
     try:
         return str(Path(f"/proc/{pid}/ns/pid").readlink())
     except OSError:
-        return ""  # a zombie has none, and nor has what is gone
+        return ""  # neither a zombie nor a vanished process has one
 
 
 def _processes(mark: str) -> frozenset[Process]:
@@ -158,22 +164,22 @@ def _files() -> frozenset[tuple[int, str]]:
         try:
             found.add((int(entry.name), str(entry.readlink())))
         except OSError:
-            continue  # the one that the directory was listed with
+            continue  # the one used to list the directory
     return frozenset(found)
 
 
 def _directories(home: Path) -> frozenset[Path]:
-    """Two levels: that a job or a checkpoint is there is enough to know."""
+    """Two levels: it is enough to know which jobs and checkpoints exist."""
     return frozenset(
         path for pattern in ("*", "*/*") for path in home.glob(pattern) if path.is_dir()
     )
 
 
 def own_mounts() -> None:
-    """From now on the mounts of this process, and of those that it starts, are nobody else's:
-    what others mount does not appear here, and what they unmount stays (mount_namespaces(7)).
+    """From now on the mounts of this process, and of those that it starts, are private: what others
+    mount does not appear here, and what they unmount stays (mount_namespaces(7)).
 
-    Without the privilege nothing happens, and nothing needs to: a test cannot mount anything then.
+    Without the privilege this does nothing, and need not: a test cannot mount anything then.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWNS):
@@ -201,7 +207,7 @@ def _signals() -> frozenset[str]:
 
 
 def wait_ended(processes: frozenset[Process], deadline: Deadline) -> None:
-    """Wait until all have ended, or the deadline has passed; whose children they are is all one."""
+    """Wait until all have ended, whatever their parents, or the deadline has passed."""
     poll = select.poll()
     descriptors: set[int] = set()
     try:
@@ -223,7 +229,8 @@ def wait_ended(processes: frozenset[Process], deadline: Deadline) -> None:
 
 
 def _end(processes: frozenset[Process]) -> None:
-    """So that the next test does not find them. Only those that are still the same processes."""
+    """Kill them, so that the next test does not find them. Only those that are still the same
+    processes."""
     for process in processes:
         try:
             now = psutil.Process(process.pid)
@@ -241,7 +248,7 @@ def end_marked() -> None:
 
 @pytest.fixture(autouse=True)
 def no_leaks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Fail a test that leaves anything behind; end the processes that it left."""
+    """Fail a test that leaks anything; end the processes that it left."""
     mark, home = uuid.uuid4().hex, state_home()
     monkeypatch.setenv(MARK, mark)
     before = Footprint.take(mark, home)

@@ -12,7 +12,7 @@ LINE = 12
 
 
 def lines_of(data: bytes, what: str) -> int:
-    """How many lines there are: the numbers from 1 on, each once, in order."""
+    """The number of lines, which must be the numbers from 1 on, each once, in order."""
     whole = [int(data[at : at + LINE]) for at in range(0, len(data) - LINE + 1, LINE)]
     assert whole == list(range(1, len(whole) + 1)), f"{what}: {_odd(whole)}"
     return len(whole)
@@ -44,7 +44,7 @@ def require_nothing_lost(ranks: int) -> None:
         placed = lines_of(table[LINE:], f"table.{rank}")
         appended = lines_of(Path(f"append.{rank}").read_bytes(), f"append.{rank}")
         after = looks.steps()
-        # A step appends, then places, then tells.
+        # A step appends, then places, then reports.
         assert before[rank] - 1 <= appended <= after[rank], (before, appended, after)
         assert before[rank] - 1 <= placed <= after[rank], (before, placed, after)
         assert len(steps) <= appended

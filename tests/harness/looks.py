@@ -1,4 +1,4 @@
-"""Jobs of crdebug seen from outside: their ranks' variables, how far they are, what they wrote."""
+"""Jobs of crdebug seen from outside: their ranks' variables, progress and output."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Row:
 
 
 def look(shims: Sequence[WaitpointHold]) -> Row:
-    """The variables of a job whose ranks all have the same. Raises AssertionError."""
+    """The variables of a job whose ranks agree on all of them. Raises AssertionError."""
     rows = set()
     for shim in shims:
         waiting = shim.waiting()
@@ -46,7 +46,7 @@ def look(shims: Sequence[WaitpointHold]) -> Row:
 
 
 def shims(job: str = JOB) -> tuple[WaitpointHold, ...]:
-    """The ranks of the incarnation that there is now."""
+    """The ranks of the present incarnation."""
     record = JobDirectory(job).read()
     return with_shims(find_holds(acquire(record.pid), record.shim))
 
@@ -66,9 +66,9 @@ def number(rank: WaitpointHold, name: str) -> int:
 def end_soon(job: str = JOB, more: int = 50) -> int:
     """Let a running program of ours end in some steps; returns the number of its last step.
 
-    Ranks that run stand meanwhile: one that passed the last step before it has heard of it would be
-    waited for by the others for ever. And what they have recorded beyond their place is forgotten:
-    a job that repeats it, after a restart, would find that it ends where it did not, and stand.
+    Running ranks are stopped meanwhile: the others would wait for ever for a rank that passed the
+    last step before it learned of it. Records beyond the present place are dropped: a job that
+    repeats them after a restart would find that it ends elsewhere, and stop.
     """
     record, ranks = JobDirectory(job).read(), shims(job)
     ends = [(rank.pid, address(rank, "steps")) for rank in ranks]
@@ -84,7 +84,7 @@ def end_soon(job: str = JOB, more: int = 50) -> int:
 
 @contextmanager
 def standing(ranks: Sequence[WaitpointHold]) -> Iterator[bool]:
-    """While the block runs no rank does; False: but for those that GDBs hold, which may."""
+    """While the block runs no rank does. False: GDBs hold some ranks, which may run."""
     held, all_stand = Held(), True
     try:
         for rank in ranks:
@@ -112,6 +112,6 @@ async def reach(step: int, job: str = JOB, seconds: float = 60.0) -> None:
 
 
 def output(job: str = JOB, stream: str = "stdout") -> str:
-    """What the incarnation that there is now, or was last, has written."""
+    """The output of the present or last incarnation."""
     directory = JobDirectory(job)
     return (directory.run(directory.read().incarnation) / stream).read_text()

@@ -1,4 +1,4 @@
-"""Reading the source of a module: what it imports, uses and names. For tests of the layers."""
+"""Reads the source of a module: its imports, uses and names. For tests of the layers."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def mixes_streams() -> bool:
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's environment with what mpirun wants when it is run by root."""
+    """This process's environment with the variables that let root run mpirun."""
     allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return {**os.environ, **allowed, **(extra or {})}
 

@@ -1,4 +1,4 @@
-"""Another user of the machine, who may nothing of root's: `nobody`, in a process of his own."""
+"""Another user of the machine, `nobody`, without access to root's files, in a separate process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def become() -> None:
 
 
 def start(argv: Sequence[object]) -> subprocess.Popen[str]:
-    """A program of his, whose output can be read."""
+    """A program of this user, whose output can be read."""
     return subprocess.Popen(
         list(map(str, argv)), preexec_fn=become, cwd="/", stdout=subprocess.PIPE, text=True
     )

@@ -25,7 +25,7 @@ from harness.programs import build
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A launcher that was started. output: what it and its ranks write."""
+    """A running launcher. output: of it and its ranks."""
 
     process: subprocess.Popen[bytes]
     output: Path
@@ -117,7 +117,7 @@ async def quiet(
 
 
 def let_end(directory: Path, ranks: int = 2) -> None:
-    """Let the ranks of `quiet` come to their end."""
+    """Let the ranks of `quiet` run to their end."""
     descriptor = os.open(directory / "fifo", os.O_RDWR)
     os.write(descriptor, b"." * ranks)
     os.close(descriptor)

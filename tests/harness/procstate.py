@@ -1,10 +1,10 @@
-"""A process seen from outside: its threads and its private writable memory; and what changed.
+"""A process seen from outside: its threads and its private writable memory; and the differences
+between two looks.
 
-`snapshot` reads a process that is stopped or held; it does not stop it. Of memory it leaves out
-what may differ although nothing happened to the program: what the caller names (the shim's own
-page), what lies below a thread's stack pointer and its red zone, and what the kernel writes on its
-own account (rseq areas). What of this depends on registers, which a debugger reads, comes from the
-caller.
+`snapshot` reads a process that is stopped or held; it does not stop it. It leaves out memory that
+may differ although nothing happened to the program: the parts that the caller names (the shim's own
+page), everything below a thread's stack pointer and its red zone, and the areas that the kernel
+writes on its own account (rseq). The caller passes the registers, which a debugger reads.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ def adjacent(lines: Iterable[MapLine]) -> Iterator[tuple[MapLine, ...]]:
 def below_stack_pointers(
     lines: Iterable[MapLine], stack_pointers: Iterable[int]
 ) -> tuple[Span, ...]:
-    """For each stack pointer, what lies below its red zone in the mapping that it points into.
+    """For each stack pointer, the part of its mapping below its red zone.
 
     Raises ValueError for one that points into no private writable mapping.
     """
@@ -366,7 +366,7 @@ _TRAP = 0xCC  # int3
 
 
 def patched_code(pid: int) -> tuple[str, ...]:
-    """Where breakpoints were left in a process's code: one byte is not what its file says.
+    """The breakpoints left in a process's code: single bytes that differ from its file.
 
     Some MPIs write jumps into the C library. Reads only pages that are private copies, so it is
     cheap.

@@ -47,7 +47,7 @@ _SECONDS = 120.0
 
 
 class CompileFailed(Exception):
-    """A program under test does not compile: the command, and what the compiler said."""
+    """A program under test does not compile: the command, and the compiler's output."""
 
 
 def source(name: str) -> Path:
@@ -112,7 +112,7 @@ def _build(name: str, compiler: str, flags: tuple[str, ...], libraries: tuple[st
 
 @functools.cache
 def _identity(compiler: str) -> str:
-    """What tells one compiler from another: its program, its version, and what a wrapper adds."""
+    """The identity of a compiler: its program, its version, and the options of a wrapper."""
     program = shutil.which(compiler)
     if program is None:
         raise CompileFailed(f"there is no '{compiler}' to compile programs under test with")

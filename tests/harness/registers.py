@@ -1,4 +1,4 @@
-"""The registers of a process's threads as a debugger shows them, and what changed in them."""
+"""The registers of a process's threads as a debugger shows them, and their differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python scripts that others start by their path, as they start the program that it stands for."""
+"""Python scripts that replace a program and are started by their path."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ PartitionName=all Nodes=ALL Default=YES OverSubscribe=FORCE:4
 
 
 def require() -> None:
-    """Skips the test, in words, where there is no Slurm, or where one runs."""
+    """Skip the test, with a reason, if Slurm is not installed or is already running."""
     missing = [each for each in _NEEDED if shutil.which(each) is None]
     if missing:
         pytest.skip(f"there is no Slurm here: {', '.join(missing)} (apt-get install slurm-wlm)")
@@ -65,13 +65,13 @@ def _ports(count: int) -> list[int]:
 
 
 def ask(*words: object) -> str:
-    """Run one of Slurm's commands; what it prints. Raises AssertionError."""
+    """Run one of Slurm's commands; returns its output. Raises AssertionError."""
     ran = mpirun.run([str(word) for word in words], seconds=60)
     return ran.expect(0).stdout.strip()
 
 
 async def gone(deadline: Deadline, what: str) -> None:
-    """Until there are no jobs."""
+    """Wait until no jobs are left."""
     await deadline.until(lambda: not ask("squeue", "--noheader"), what)
 
 

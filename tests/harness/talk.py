@@ -1,4 +1,4 @@
-"""Lines of the console at a real job, and what is shown for them."""
+"""Lines of the console at a real job, and their output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Talk:
             self.shown.append(text)
 
     async def __call__(self, line: str, *block: str) -> str:
-        """The text of what the line answers, with that of the lines that it has led to."""
+        """The output of the line, with that of the lines that it led to."""
         before = len(self.shown)
         self._show(await self.registry.run(self.context, line, block))
         return "\n".join(self.shown[before:])

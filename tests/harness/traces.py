@@ -1,8 +1,8 @@
-"""A stretch of a rank's history, gone through line by line; and where each way back has to lead.
+"""A stretch of a rank's history, traced line by line; and the right destination of each way back.
 
 The trace is made by `step` in the past, where everything happens as it did. A place of it has the
-rank's clock, its stack, and what the program's own globals hold, byte for byte. (MPI's own memory
-differs from visit to visit, see docs/timeline.md.)
+rank's clock, its stack, and the values of the program's own globals, byte for byte. (MPI's own
+memory differs from visit to visit, see docs/timeline.md.)
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ class Variable:
 
 
 def variables(program: Path, but: Collection[str] = ()) -> tuple[Variable, ...]:
-    """All that the program itself defines and may write. but: of which MPI leaves open what they
-    hold, or time does."""
+    """Everything that the program itself defines and may write.
+
+    but: variables whose values depend on MPI or on time.
+    """
     with program.open("rb") as file:
         elf = ELFFile(file)
         writable = {
@@ -54,8 +56,12 @@ def variables(program: Path, but: Collection[str] = ()) -> tuple[Variable, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """One place. memory: by variable, what it held.  unset: locals, by depth of their frame, that
-    may not be set yet: what lay on the stack there before may be MPI's."""
+    """One place.
+
+    memory: the value of each variable.
+    unset: locals, by depth of their frame, that may not be set yet: their bytes on the stack may be
+        MPI's.
+    """
 
     place: Place
     memory: Mapping[str, bytes]
@@ -98,7 +104,10 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Watcher:
-    """Looks at one rank. open: local variables that tell nothing, see harness.travel.place."""
+    """Looks at one rank.
+
+    open: local variables without a fixed value, see harness.travel.place.
+    """
 
     job: Session
     focus: int
@@ -153,7 +162,7 @@ def before_line(trace: Sequence[Spot], at: int) -> int | None:
 
 
 def call_of(trace: Sequence[Spot], at: int) -> int | None:
-    """The place in whose line the function was called in which the rank stands there."""
+    """The place of the line that called the rank's current function."""
     depth = trace[at].depth
     return next((n for n in reversed(range(at)) if trace[n].depth < depth), None)
 

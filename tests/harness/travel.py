@@ -1,4 +1,4 @@
-"""Recorded jobs, and what a rank is like at a place of its history."""
+"""Recorded jobs, and the state of a rank at a place of its history."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def snapshots_at_random(job: Session, chance: Random, longest: float = 0.15) -> 
 
 
 async def run_to(job: Session, rank: int, location: str, condition: str = "") -> GroupStopped:
-    """Continue until a rank comes to a place."""
+    """Continue until a rank reaches a place."""
     there = await job.add_breakpoint(RankSet.of([rank]), location, condition=condition)
     stop = await job.resume(job.ranks)
     (cause,) = stop.cause
@@ -98,7 +98,10 @@ class Place:
 async def place(
     job: Session, rank: int, expressions: Sequence[str] = (), but: Sequence[str] = ()
 ) -> Place:
-    """Look at a stopped job. but: local variables that tell nothing: they are of the MPI's."""
+    """Look at a stopped job.
+
+    but: local variables that belong to the MPI and have no fixed value.
+    """
     deadline = Deadline(60)
     target, one = job.group[rank], RankSet.of([rank])
     frames = []

@@ -4,9 +4,9 @@ PLAN is JSON:
   start   "run" or "attach", or "restart" from `handle`
   argv    the launcher's command, to run
   break   a function to stop in first
-  verb    what to do then: "checkpoint", "restart", or nothing
+  verb    the operation then: "checkpoint", "restart", or nothing
   then    and after that
-  at      [operation, phase]: die when that is told; "stopped" or "running": die before the verb;
+  at      [operation, phase]: die at that event; "stopped" or "running": die before the verb;
           "done": die after all; "criu": be killed by the CRIU
 Before it dies it writes a line of JSON: {"gdbs": [PID, ...], "job": PID of PID 1}.
 """
@@ -32,8 +32,11 @@ from harness.jobs import JOB
 
 
 def publish_when(last: asyncio.Event) -> Callable[[], None]:
-    """Publish only when nothing else is left to do: else that may be done, and never be told,
-    before the ranks are out. last: set when it is told. Returns what undoes it."""
+    """Publish only when nothing else is left to do: otherwise that might be done, and never
+    reported, before the ranks are out.
+
+    last: set when it is reported. Returns a function that undoes this.
+    """
     publish = Operation.publish
 
     async def after_all(operation: Operation) -> None:

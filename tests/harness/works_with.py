@@ -78,16 +78,16 @@ Tried = Mapping[tuple[str, str], set[str]]
 
 
 def page(tried: Tried, mpis: Iterable[Mpi] = MPIS) -> str:
-    """docs/mpis.md, by what was tried."""
+    """docs/mpis.md, from the results."""
     rows = (f"| {mpi.name} | {mpi.origin} | {' | '.join(_cells(mpi, tried))} |" for mpi in mpis)
     columns, rule = " | ".join(_COLUMNS), " --- |" * len(_COLUMNS)
     return _PAGE.format(columns=columns, rule=rule, rows="\n".join(rows))
 
 
 def different(text: str, tried: Tried, *, whole: bool, mpis: Iterable[Mpi] = MPIS) -> list[str]:
-    """What the page says otherwise than what was tried, as lines to read.
+    """The differences between the page and the results, as lines to read.
 
-    whole: what was not tried, and should have been, is different too.
+    whole: a missing test that should have been run is a difference too.
     """
     told, left = [], {}
     for line in text.splitlines():
@@ -119,7 +119,7 @@ def _cells(mpi: Mpi, tried: Tried) -> list[str]:
 
 @dataclass(slots=True, eq=False)
 class WorksWith:
-    """outcomes: of the tests that have the property; by their node, and what they are of."""
+    """outcomes: of the tests that have the property; by node, and the property's value."""
 
     outcomes: dict[tuple[str, str, str], set[str]] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
@@ -127,7 +127,7 @@ class WorksWith:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for name, value in report.user_properties:
             if name == PROPERTY and not report.skipped:
-                assert isinstance(value, tuple | list)  # a list of what an xdist worker sent
+                assert isinstance(value, tuple | list)  # the list that an xdist worker sent
                 mpi, column = value
                 key = (report.nodeid, mpi, column)
                 self.outcomes.setdefault(key, set()).add(report.outcome)
@@ -156,7 +156,7 @@ class WorksWith:
 
 
 def _whole(session: pytest.Session) -> bool:
-    """Are all tests run that there are: none was chosen, and none left out by a first failure?"""
+    """Are all tests run: none was selected, and none left out after a first failure?"""
     config = session.config
     if not config.getoption("all"):
         return False

@@ -23,7 +23,7 @@ def home(
         yield path
 
 
-# Ranks of plain launchers, with the layer that records or without; all others start a job, whose
+# Ranks of plain launchers, with or without the recording layer; all others start a job, whose
 # container needs root.
 _WITHOUT_CONTAINER = ("test_found", "test_layer_")
 

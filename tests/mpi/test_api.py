@@ -26,7 +26,7 @@ def test_the_example_of_the_manual_runs(tmp_path: Path) -> None:
     assert values and all(re.fullmatch(r"\[[-\d,]+\] step = [456]", line) for line in values)
 
 
-async def test_a_block_lets_go_of_what_it_attached_to() -> None:
+async def test_a_block_detaches_from_the_job_it_attached_to() -> None:
     async with bare_job(build("threads"), "--steps", 10**9, "--delay-us", 1000, ranks=2):
         for _ in range(2):
             async with crdebug.attach(JOB) as job:
@@ -36,7 +36,7 @@ async def test_a_block_lets_go_of_what_it_attached_to() -> None:
             assert info.state == "running"
 
 
-async def test_what_a_job_is_given_reaches_it_and_is_told(tmp_path: Path) -> None:
+async def test_environment_and_directory_reach_the_job_and_are_shown(tmp_path: Path) -> None:
     directory = tmp_path / "a b"
     directory.mkdir()
     heard, command = Heard(), mpirun.command(build("tells"), ranks=1)

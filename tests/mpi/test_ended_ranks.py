@@ -46,7 +46,7 @@ async def test_nothing_is_read_from_the_file() -> None:
     async with session(build("stops"), ranks=2) as job:
         talk = Talk(job)
         await talk("handle SIGUSR1 nostop noprint pass")
-        # both are behind MPI_Finalize, so that rank 1 can end alone
+        # both are past MPI_Finalize, so rank 1 can end alone
         assert "ranks 0-1 are at the barrier" in await talk("barrier exit")
         await talk("display total")
         assert ENDED in await talk("[1] continue")
@@ -62,7 +62,7 @@ async def test_nothing_is_read_from_the_file() -> None:
                 if ENDED not in str(error) and "no rank is alive" not in str(error):
                     wrong[line] = str(error)
         assert wrong == {}
-        # the others answer, and who does not is named
+        # the others answer, and the silent rank is named
         assert await talk("print total") == f"[0] = 48\n[1] {ENDED}"
         assert await talk("compare total") == f"1 rank answered\n  [0] = 48\n  [1] {ENDED}"
         assert await talk("[where total == 0 || total > 40] print signals_seen") == "[0] = 1"

@@ -1,4 +1,4 @@
-"""Jobs that do not come, or end badly: why is said, and nothing is left."""
+"""Jobs that fail to start, or end badly: the error says why, and nothing is left."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ async def test_the_status_of_a_rank_is_the_jobs(monkeypatch: pytest.MonkeyPatch)
         assert await run_to_end(job) == 5
 
 
-async def test_one_rank_exits_early_and_the_others_stand_with_it() -> None:
+async def test_one_rank_exits_early_and_the_others_stop_too() -> None:
     ends = ["--rank", 1, "--how", "exit", "--status", 3, "--step", 4]
     async with session(build("dies"), *ends, ranks=3) as job:
         job.stop_at_failure = False
@@ -161,7 +161,7 @@ async def test_a_rank_that_is_about_to_end_badly_stops_the_job_with_all_ranks_al
         assert (await job.evaluate(job.ranks, "'dies.c'::step")).values == dict.fromkeys(
             range(3), "4"
         )
-        # told once, and not again on the way out
+        # reported once, and not again on the way out
         stop = await job.resume(RankSet.of([1]))
         assert stop.cause[0].reason in (StopReason.EXITED, StopReason.KILLED)
 
@@ -201,7 +201,7 @@ async def test_a_rank_that_is_killed_is_named_with_the_signal() -> None:
         assert await run_to_end(job) not in (0, None)
 
 
-async def test_a_rank_that_is_killed_while_it_stands_is_told_when_it_is_to_go_on() -> None:
+async def test_the_kill_of_a_stopped_rank_is_reported_when_it_should_continue() -> None:
     async with session(build("threads"), "--steps", 10**6, ranks=2) as job:
         await job.add_breakpoint(job.ranks, "work_step")
         await job.resume(job.ranks)
@@ -213,7 +213,7 @@ async def test_a_rank_that_is_killed_while_it_stands_is_told_when_it_is_to_go_on
         assert (1, StopReason.KILLED, "SIGKILL") in causes
 
 
-# ---- who ends the launcher ---------------------------------------------------------------------
+# ---- the end of the launcher -------------------------------------------------------------------
 
 
 def inside(job: str, name: str) -> list[int]:

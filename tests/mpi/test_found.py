@@ -1,4 +1,4 @@
-"""Jobs that crdebug did not start: who their ranks are, and that nothing is left in them."""
+"""Jobs that crdebug did not start: finding their ranks, and leaving nothing in them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_prterun_is_a_launcher_like_any_other(tmp_path: Path) -> None:
     words = [mpi.tool("prterun"), *mpi.launch(2)[1:], str(program)]
     started = await Session.run(words, settings=Settings(record=True))
     try:
-        assert list(started.ranks) == [0, 1]  # each says how many there are, whoever comes first
+        assert list(started.ranks) == [0, 1]  # each gives their number, whichever comes first
         frames = await started.backtrace(started.ranks)
         assert [each[0].location.function for each in frames.values.values()] == ["main"] * 2
     finally:

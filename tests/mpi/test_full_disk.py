@@ -15,7 +15,7 @@ ROUNDS = 4000
 
 
 class Waits(Heard):
-    """Is told, among the rest, that the job's output waits."""
+    """Waits for the event that the job's output waits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Waits(Heard):
 
 
 def fill(path: Path) -> None:
-    """Until there is no space for another byte."""
+    """Write until not another byte fits."""
     for size in (1 << 16, 1):
         try:
             with path.open("ab", buffering=0) as file:

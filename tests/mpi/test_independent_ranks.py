@@ -43,7 +43,7 @@ async def test_one_rank_is_looked_at_while_the_others_run() -> None:
         # it crashes alone
         assert (await talk("[1] wait")).startswith("rank 1 got SIGSEGV: die at ")
         assert await talk("[0,2] wait 0.01") == "[0,2] still running"
-        # and all stand again
+        # and all are stopped again
         await talk("interrupt")
         assert "ranks 0,2 were interrupted" in await talk("wait")
         assert not job.running

@@ -1,4 +1,4 @@
-"""A log that is cut while a rank waits for what it says came: the rank then asks anew."""
+"""A log is cut while a rank waits for a message that it announced: the rank looks again."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Layered:
 
 
 @pytest.mark.parametrize("way", range(7), ids=_WAYS)
-def test_a_rank_that_waits_for_what_was_recorded_asks_anew(
+def test_a_rank_that_waits_for_a_recorded_message_looks_again(
     recorded: Layered, tmp_path: Path, way: int
 ) -> None:
     yes = [c for c in recorded.log(0).calls if c.name == _WAYS[way] and c.kind is not Kind.NOTHING]
@@ -64,7 +64,7 @@ def test_a_rank_that_waits_for_what_was_recorded_asks_anew(
     clocks.copy(recorded.directory.parent, tmp_path)  # without what the log has room for
     for other in clocks.of_ranks(tmp_path):
         if other.name != "0":
-            other.unlink()  # the others record anew
+            other.unlink()  # the others record again
     again = Layered(
         tmp_path / "time", "cut", "--skip", way, "--wait-for", file if way > 3 else "/", ranks=3
     )

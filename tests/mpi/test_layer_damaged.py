@@ -1,5 +1,5 @@
-"""A wild store of the program can reach its rank's log: what is damaged is refused, or told as it
-is; never an exception of Python's, a loop without an end, or memory without a bound."""
+"""A wild store of the program can reach its rank's log: damage is refused, or shown as it is; never
+an exception of Python's, an endless loop, or unlimited memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from harness.matcher import library
 from harness.mpis import MPIS
 
 TOP = Path(__file__).parents[2]
-SMALL = {"CRDEBUG_TIME_RECORDS": str(1 << 16)}  # each damage maps the whole log anew
+SMALL = {"CRDEBUG_TIME_RECORDS": str(1 << 16)}  # each damage maps the whole log again
 
 
 def outcomes(logs: Path, work: Path, count: int) -> dict[str, int]:
@@ -56,9 +56,7 @@ def test_a_damaged_log_is_refused_or_read(tmp_path: Path, program: str) -> None:
         *(pytest.param(each, marks=pytest.mark.sweep) for each in ("persistent", "collectives")),
     ],
 )
-def test_so_is_damage_to_what_is_kept_of_calls_that_were_given_up(
-    tmp_path: Path, program: str
-) -> None:
+def test_so_is_damage_to_the_kept_part_of_dropped_calls(tmp_path: Path, program: str) -> None:
     job = Layered(tmp_path / "time", program, "--rounds", 4)
     job.run(SMALL)
     given_up(tmp_path)
@@ -89,7 +87,7 @@ def test_damaged_logs_of_all_kinds_of_calls(tmp_path: Path, program: str, ranks:
 
 
 @pytest.mark.sweep
-def test_damaged_logs_of_what_mpi_4_adds(tmp_path: Path) -> None:
+def test_damaged_logs_of_mpi_4_calls(tmp_path: Path) -> None:
     job = Layered(
         tmp_path / "time", "newer", mpi=next(mpi for mpi in MPIS if mpi.name == "Open MPI 5.0")
     )

@@ -1,4 +1,4 @@
-"""A call that is not the recorded one: what differs is told."""
+"""A call that is not the recorded one: the error says how it differs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("other", range(1, len(OTHERS) + 1))
-def test_a_divergence_names_what_differs(recorded: Path, other: int) -> None:
+def test_a_divergence_names_the_difference(recorded: Path, other: int) -> None:
     job = Layered(recorded, "differing", "--other", other, ranks=2)
     with job.running() as run:
         rank = run.find()[0]
@@ -47,4 +47,4 @@ def test_a_divergence_names_what_differs(recorded: Path, other: int) -> None:
         before, now = f"{call} with {before}", f"{call} with {now}"
     told = difference(clock, lambda number: log.comm_name(number, clock.cursor))
     assert told == f"{before} was recorded, and {now} came"
-    (recorded / "1").unlink()  # who has not diverged records anew
+    (recorded / "1").unlink()  # a rank that has not diverged records again

@@ -38,7 +38,7 @@ def test_how_a_call_failed_is_on_record_and_comes_again(tmp_path: Path, mpi: Mpi
 def test_a_call_that_fails_otherwise_than_recorded_is_another_one(tmp_path: Path) -> None:
     job = Layered(tmp_path / "time", "failing", ranks=2)
     job.run()
-    (tmp_path / "time" / "1").unlink()  # who sends records anew
+    (tmp_path / "time" / "1").unlink()  # the sender records again
     again = Layered(tmp_path / "time", "failing", "--fit", 1, ranks=2)
     with again.running() as run:
         rank = run.find()[0]

@@ -29,6 +29,6 @@ def test_calls_from_fortran_are_recorded_once_and_repeated(tmp_path: Path, bindi
     sends = [call.site for call in log.calls if call.name == "MPI_Send"]
     assert len(set(sends)) == 2 and sends == sends[:2] * 8
     for _ in range(3):
-        assert job.run() == recorded  # with what MPI_Wtime said
+        assert job.run() == recorded  # with the result of MPI_Wtime
     heard = recorded.split(" total")[0]
     assert any(not job.run({"CRDEBUG_ENFORCE": "0"}).startswith(heard) for _ in range(8))

@@ -1,4 +1,4 @@
-"""The layer holds ranks where it is told to, and the MPI goes on meanwhile."""
+"""The layer holds ranks at the chosen place, and the MPI progresses meanwhile."""
 
 from __future__ import annotations
 
@@ -99,7 +99,8 @@ def written(path: Path) -> bytes:
 
 
 def put(path: Path, log: bytes, size: int) -> None:
-    """Into the same file, which may be mapped: who sees the new tail must see what is before it."""
+    """Into the same file, which may be mapped: a reader of the new tail must see everything before
+    it."""
     with path.open("r+b" if path.exists() else "w+b", buffering=0) as file:
         file.truncate(size)
         os.pwrite(file.fileno(), log[clock.LOG_SIZE :], clock.LOG_SIZE)
@@ -146,9 +147,10 @@ def settled(job: Layered, program: str, running: Running) -> tuple[int, ...]:
 def test_receives_that_were_open_when_we_went_back(
     tmp_path: Path, program: str, stop: int | None
 ) -> None:
-    """As after a restart: the process is at an earlier time, and the log has what came later.
+    """As after a restart: the process is at an earlier time, and the log has the later calls.
 
-    What it has posted with an open sender is inside the MPI then, and gets the recorded one.
+    A receive that it has posted with an open sender is inside the MPI then, and gets the recorded
+    one.
     """
     directory = tmp_path / "time"
     job = Layered(directory, program, "--rounds", 12, "--jitter-us", 500)

@@ -86,7 +86,7 @@ def test_a_log_takes_sixteen_bytes_a_call_and_a_run_of_no_takes_them_once(tmp_pa
 
 def test_a_full_log_ends_the_recording_not_the_run(tmp_path: Path) -> None:
     job = Layered(tmp_path / "time", "pingpong", "--rounds", 1000, ranks=2)
-    job.run({"CRDEBUG_TIME_RECORDS": "600"})  # of which 512 are a power of two
+    job.run({"CRDEBUG_TIME_RECORDS": "600"})  # 512 of them are powers of two
     log = job.log(0)
     assert log.refused is Refused.LOG_FULL
     assert 502 < log.records <= 512
@@ -180,7 +180,7 @@ def test_all_that_is_started_cancelled_or_taken_by_a_probe_is_matched(
 
 
 def test_another_program_is_a_divergence(tmp_path: Path) -> None:
-    """It is held where it differs, with what was expected and what was called."""
+    """It is held where it differs; the message has the expected and the actual call."""
     job = Layered(tmp_path / "time", "pingpong", "--rounds", 50, ranks=2)
     job.run()
     other = Layered(tmp_path / "time", "pingpong", "--rounds", 50, "--bytes", 2, ranks=2)

@@ -48,7 +48,7 @@ each_newer = pytest.mark.parametrize("mpi", NEWER, ids=[mpi.name for mpi in NEWE
 
 
 def _starts_belong_together(matching: Matching, calls: dict[int, dict[int, Call]]) -> None:
-    """Those of each persistent collective, whatever a rank starts in between."""
+    """The starts of each persistent collective, whatever a rank starts in between."""
     starts = [each for name, each in matching.successions.items() if name != each.comm]
     assert Counter(each.name(0) for each in starts) == dict.fromkeys(COLLECTIVES, 1)
     for each in starts:
@@ -101,7 +101,7 @@ def test_all_of_mpi_4_is_recorded_and_comes_again(tmp_path: Path, mpi: Mpi) -> N
         tags[m.tag] += 1
         sent, posted = calls[m.sender][m.sent], calls[m.receiver][m.posted or 0]
         assert {(sent.name, posted.name)} <= CALLS[m.tag]
-        # each end is told of by the call that completed it, and so is the other end by that
+        # the call that completed each end names it, and its other end
         done = calls[m.sender][m.send_done or 0], calls[m.receiver][m.received or 0]
         assert m.posted in done[1].completes and m in received_by(matching, done[1])
         assert m in sent_by(matching, sent)

@@ -34,7 +34,7 @@ def test_without_enforcement_it_does_not(tmp_path: Path, program: str) -> None:
 
 
 def test_tags_that_have_no_room_in_a_record_come_again(tmp_path: Path) -> None:
-    """As PETSc takes them, from the upper end of what MPI allows."""
+    """Tags as PETSc chooses them, from the upper end of the range that MPI allows."""
     job = Layered(tmp_path / "time", "tagged", ranks=2)
     recorded = job.run()
     ends = [job.log(rank).records for rank in range(job.ranks)]

@@ -1,4 +1,4 @@
-"""A record whose beginning was given up: what is read of the rest is what it was."""
+"""A record whose beginning was dropped: the rest reads as before."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def ends(recorded: Recorded) -> Cut:
 
 
 def cuts(recorded: Recorded, count: int) -> Iterator[Cut]:
-    """States in which all ranks can have stood at once, behind MPI_Init."""
+    """States in which all ranks can have been at once, after MPI_Init."""
     last = ends(recorded)
     for part in range(1, count):
         now = Instant(last[0] * part // count)
@@ -85,7 +85,7 @@ def told(recorded: Recorded, after: Cut) -> dict[str, object]:
 
 
 def require_the_same(run: Path, count: int = 6) -> int:
-    """Give up more and more: what is behind is told as it was. Returns how often."""
+    """Drop more and more: the rest reads as before. Returns how often."""
     whole, done = record(run), 0
     for cut in [*cuts(whole, count)]:
         now = record(run)
@@ -112,7 +112,7 @@ class Killed(BaseException):
 def test_who_is_killed_while_it_is_given_up_leaves_a_whole_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
-    """It begins as before, or anew; and the next one does what is missing."""
+    """It begins as before, or afresh; and the next one does the missing part."""
     job = Layered(tmp_path / "time", program, *PROGRAMS[program])
     job.run()
     whole = record(tmp_path)
@@ -158,7 +158,7 @@ def _killed_before(patch: pytest.MonkeyPatch, step: int) -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_what_is_left_is_told_as_before(tmp_path: Path, program: str) -> None:
+def test_the_remaining_record_reads_as_before(tmp_path: Path, program: str) -> None:
     job = Layered(tmp_path / "time", program, *PROGRAMS[program], ranks=RANKS.get(program, 4))
     job.run()
     assert require_the_same(tmp_path) > 1

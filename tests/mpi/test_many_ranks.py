@@ -21,7 +21,7 @@ REGISTRY = standard()
 
 
 class Desk:
-    """A user of one session, whose job stands in `here` on all ranks."""
+    """A user of one session, whose job is in `here` on all ranks."""
 
     def __init__(self, job: Session, heard: Heard) -> None:
         self.job = job
@@ -36,7 +36,7 @@ class Desk:
 
 
 async def all_here(job: Session) -> None:
-    """Each rank runs to its breakpoint; those that are there stay."""
+    """Run each rank to its breakpoint; ranks that are there stay."""
     await job.add_breakpoint(job.ranks, "here")
     there = job.ranks - job.ranks
     while there != job.ranks:
@@ -93,7 +93,7 @@ async def stacks_and_threads(desk: Desk) -> None:
         "    unusual",
         "    here",
     ]
-    # all threads: each has its helper, and what MPI has started of itself
+    # all threads: each rank has its helper, and MPI's own
     threads = await says("bt --threads --function-only")
     helper = next(at for at, line in enumerate(threads) if line.strip() == "helper")
     assert any("[0-3] 4 threads" in line for line in threads[:helper])

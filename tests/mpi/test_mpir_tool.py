@@ -56,7 +56,7 @@ def _starts(path: str, words: list[str], program: Path, output: Path, end: str) 
     ranks = attached(tool.table(), program)
     for rank in ranks:
         rank.say("-break-insert main")
-    # One goes on before the starter does, one after it: no rank comes to its main before.
+    # One continues before the starter does, one after it: no rank reaches its main before.
     ranks[0].go()
     tool.starter.go()
     ranks[1].go()

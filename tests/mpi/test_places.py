@@ -27,7 +27,7 @@ async def test_a_line_is_in_the_file_that_the_ranks_are_in() -> None:
     async with session(build("stops"), ranks=2) as job:
         talk = Talk(job)
         await talk.all(["handle SIGUSR1 nostop noprint pass", "barrier system"])
-        # both ranks stand in the C library, whose file with these lines is another one
+        # both ranks are in the C library, where another file has these lines
         said = await talk(f"break {LINE}")
         assert f"compute at {STOPS}:{LINE}" in said
         (point,) = job.breakpoints()
@@ -68,6 +68,6 @@ async def test_a_temporary_breakpoint_is_gone_everywhere_once_it_is_hit() -> Non
         assert await talk("info breakpoints") == "there are no breakpoints"
         told = (await job.group.console(job.ranks, "info breakpoints")).merged()
         assert [text.strip() for _, text in told] == ["No breakpoints or watchpoints."]
-        # one that is nowhere yet: said once, and not by each rank's GDB in addition
+        # one without a place yet: reported once, and not again by each rank's GDB
         assert await talk("break nosuchfn") == "breakpoint 2 on [0-1]: nosuchfn (pending)"
         assert not [event for event in heard.events if isinstance(event, GdbSays)]

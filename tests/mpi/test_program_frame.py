@@ -46,13 +46,13 @@ async def test_a_name_is_the_program_s_not_the_library_s() -> None:
         assert wrong == {}
         with pytest.raises(BadInput, match="is an address, and each rank has its own"):
             await talk("compare (void *) program_invocation_short_name")
-        # Tab offers the frame's and the program's names first, and libraries' behind them
+        # Tab offers the frame's and the program's names first, then those of libraries
         names = await job.complete(0, "print 1 + st")
         assert names[:2] == ("print 1 + status", "print 1 + step"), names[:9]
         assert "print 1 + strlen" in names
         functions = await job.complete(0, "break ch")
         assert functions[0] == "break children" and len(functions) > 9, functions[:9]
-        # the user's choice stays; what lets a rank run is about where it stands
+        # the user's choice stays; a command that lets a rank run is about the rank's real place
         for choice in ("frame 0", "gdb frame 0"):
             await talk("frame 1")
             await talk(choice)

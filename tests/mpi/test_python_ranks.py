@@ -1,4 +1,4 @@
-"""Ranks that run Python, with a wheel's MPI and with Debian's; beside one that does not."""
+"""Ranks that run Python, with a wheel's MPI and with Debian's; and a rank that does not."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_the_stacks_of_python(mpi: Mpi, tmp_path: Path) -> None:
         assert re.search(r"^\[0-2\] 3 ranks\n +<module>\n +main\n├ \[1-2\]", tree), tree
         text = await talk("pybt --threads")
         assert re.search(r"^\[0-2\] 3 threads\n( .*\n)* +helps at nested.py:", text), text
-        # each C function that runs Python, with what it runs
+        # each C function that runs Python, with the Python that it runs
         both = _frames(await talk("[1] pybt --both"))
         assert both[1].startswith("#0 ") and "MPI_Barrier" in both[1]
         told = [line for line in both if line.startswith("py") or "_EvalFrameDefault (" in line]

@@ -30,7 +30,7 @@ from harness.programs import build
 
 
 def where(job: Session) -> list[str]:
-    """Where each rank stands: the function."""
+    """The function in which each rank has stopped."""
     return [info.location.function if info.location else "" for info in job.info_ranks()]
 
 
@@ -62,7 +62,7 @@ async def test_all_ranks_stop_at_main_and_at_a_breakpoint_and_run_to_the_end() -
     assert lines(heard) == sorted(reference(program, "--steps", 10, ranks=4).splitlines())
 
 
-async def test_once_it_has_ended_all_that_it_wrote_was_told() -> None:
+async def test_all_output_has_been_reported_once_it_has_ended() -> None:
     """Whoever asks, although nobody has given crdebug the time to read it."""
     program, heard = build("threads"), Heard()
     async with session(program, "--steps", 3, ranks=2, heard=heard) as job:
@@ -159,7 +159,7 @@ async def test_megabytes_of_output_arrive_whole_on_both_streams(
         assert (out, errors) == (lines_out, lines_of_errors)
 
 
-# ---- what stands between the launcher and the program ------------------------------------------
+# ---- programs between the launcher and the ranks -----------------------------------------------
 
 
 def script(path: Path, text: str) -> str:
@@ -209,7 +209,7 @@ async def test_an_interpreter_that_becomes_the_program_is_followed() -> None:
 
 
 async def test_a_rank_that_becomes_another_program_while_it_is_debugged() -> None:
-    """Also one whose MPI calls are recorded; it stands in neither for a moment."""
+    """Also one whose MPI calls are recorded; it never stops in either of them."""
     first, then = build("changes"), build("changes", flags=("-DWORKER",))
     heard, settings = Heard(), Settings(record=True)
     arguments = ("exec", then)
@@ -225,7 +225,7 @@ async def test_a_rank_that_becomes_another_program_while_it_is_debugged() -> Non
 
 
 async def test_a_rank_that_forks_goes_on_alone_under_the_debugger() -> None:
-    """The child is let go, without the breakpoint that is in its memory too."""
+    """The child is released, without the breakpoint that is in its memory too."""
     heard = Heard()
     async with session(build("changes"), "fork", ranks=2, heard=heard) as job:
         await job.add_breakpoint(job.ranks, "work_step")

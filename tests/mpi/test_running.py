@@ -155,14 +155,14 @@ async def test_what_is_watched_is_watched_by_the_processor_or_not_at_all() -> No
         await talk("disable 1")
         while "has ended" not in (said := await talk("continue")):
             assert "hit watchpoint 2 (local was" in said
-        await talk("print total")  # by then GDB has told that it took the watchpoint away
+        await talk("print total")  # by then GDB has reported that it removed the watchpoint
         assert "watch" not in await talk("info breakpoints")
 
 
 @pytest.mark.parametrize(
     ("before", "goes_on"), [("print step", True), ("set var pair.first = 9", False)]
 )
-async def test_a_script_that_fails_and_has_only_looked_lets_the_job_go_on(
+async def test_the_job_runs_on_after_a_failed_script_only_if_it_only_looked(
     tmp_path: Path, before: str, goes_on: bool
 ) -> None:
     script = tmp_path / "script"

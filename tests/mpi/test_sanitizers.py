@@ -1,4 +1,4 @@
-"""Programs that are built with a sanitizer: they start, and what it finds stops the rank."""
+"""Programs that are built with a sanitizer: they start, and its report stops the rank."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ async def test_a_report_stops_the_job_with_all_ranks_alive(
         assert (cause.rank, cause.reason) == (1, StopReason.REPORT), heard.text("stderr")
         assert cause.detail.startswith(told), cause.detail
         assert [info.state for info in job.info_ranks()] == ["stopped"] * 2
-        if flag == "undefined":  # which by default only tells
+        if flag == "undefined":  # which by default only reports
             assert await run_to_end(job) == 0
             assert "rank 1: went on" in heard.text()
 
 
 async def test_nothing_but_the_report_is_different(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also to its end under the debugger, which LeakSanitizer cannot do; and the user may say what
-    is preloaded."""
+    """Also to its end under the debugger, which LeakSanitizer cannot do; and the user may preload
+    other libraries."""
     program = build("wrong", flags=ADDRESS)
     monkeypatch.setenv("LSAN_OPTIONS", "detect_leaks=0")  # MPI's
     async with bare_job(program, "--rank", -1, ranks=2) as info:

@@ -63,7 +63,8 @@ async def test_fifty_steps_and_back_again_and_again(
 
 
 async def test_interrupted_anywhere_and_taken_back_there() -> None:
-    """Also deep inside the MPI library; what is in flight then is refused, and not forgotten."""
+    """Also deep inside the MPI library; a snapshot with messages in flight is refused, and not
+    forgotten."""
     program, heard, kept = build("threads"), Heard(), 0
     async with session(program, "--steps", 1500, "--rest-us", 0, heard=heard) as job:
         stop = await job.add_breakpoint(job.ranks, "work_step")

@@ -20,7 +20,7 @@ FIRST, OTHERS = RankSet.of([0]), RankSet.of([1, 2])
 
 
 @pytest.mark.parametrize("record", [True, False])
-async def test_a_step_that_waits_for_ranks_that_stand_still(record: bool) -> None:
+async def test_a_step_that_waits_for_stopped_ranks(record: bool) -> None:
     settings = Settings(record=record)
     async with session(build("threads"), "--steps", 30, ranks=3, settings=settings) as job:
 
@@ -40,7 +40,7 @@ async def test_a_step_that_waits_for_ranks_that_stand_still(record: bool) -> Non
             "ranks 1-2 are stopped ("
         )
         assert not job.running
-        # who can be asked says yes; or it was chosen beforehand
+        # a user who can be asked says yes; or has chosen beforehand
         asked: list[str] = []
 
         async def ask(question: str) -> bool:

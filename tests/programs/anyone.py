@@ -1,4 +1,4 @@
-"""Rank 0 receives from whoever comes, through mpi4py; what MPI leaves open is printed.
+"""Rank 0 receives from any rank, through mpi4py, and prints the order, which MPI leaves open.
 
 anyone.py ROUNDS
 """

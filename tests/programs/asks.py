@@ -1,4 +1,4 @@
-"""asks.c in Python: asks of crdebug all that it can, and says what it was answered."""
+"""asks.c in Python: makes every possible request of crdebug, and prints the answers."""
 
 import threading
 import time
@@ -35,7 +35,7 @@ def callback(name: str) -> Callable[[app.Moment], None]:
 
 def say(what: str, status: int, number: int = 0) -> None:
     global trace
-    with while_taken:  # until the callbacks have come to an end
+    with while_taken:  # until the callbacks have ended
         if rank == 0:
             why = app.reason() if status < app.Status.NOT_HERE else ""
             print(f"{what}: {int(status)} {number} [{trace}] {why}", flush=True)

@@ -14,7 +14,7 @@ _COMMAND = re.compile(r"(\d*)(.*)")
 
 
 class FakeTransport:
-    """What was written is in `commands` as (token, text); `say` is GDB speaking.
+    """Commands are in `commands` as (token, text); `say` is GDB speaking.
 
     answer: called with each command; the lines that it returns are said at once. A "%" at the
     beginning of a line becomes the command's token.
@@ -91,8 +91,8 @@ FRAME = 'frame={addr="0x1000",func="work",args=[],file="ring.c",line="7"}'
 class FakeGdb:
     """A GDB with one process of two threads, as far as a target needs it; also its StopSignals.
 
-    stop: what the process does on SIGSTOP: None for what GDB makes of it (a stop if it is told to
-    heed it), else the lines that it says instead, once, with the SIGSTOP left queued.
+    stop: the process's answer to SIGSTOP. None: as GDB handles it (a stop if it should heed it);
+        otherwise the lines that it says instead, once, with the SIGSTOP left queued.
     """
 
     def __init__(self) -> None:

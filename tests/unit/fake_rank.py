@@ -25,13 +25,13 @@ def soon() -> Deadline:
 
 
 async def turn() -> None:
-    """Let everybody run who can."""
+    """Let every task run that can."""
     for _ in range(20):
         await asyncio.sleep(0)
 
 
 class Rank:
-    """Rank 2, its GDB, and what was told of it."""
+    """Rank 2, its GDB, and its events."""
 
     def __init__(self) -> None:
         self.gdb = FakeGdb()

@@ -71,9 +71,10 @@ def a_checkpoint(number: int, job: str = "heat", note: str = "") -> Checkpoint:
 class FakeSession:
     """The public face of crdebug.session.Session.
 
-    coming: what the next runs end with (a stop, or an error to raise), in order; a test that runs
-    more often gets a stop at a breakpoint.  values: by expression, an answer for each rank; an
-    error is that rank's error.  asked: every verb with what it was given.
+    coming: the results of the next runs (a stop, or an error to raise), in order; further runs stop
+        at a breakpoint.
+    values: by expression, an answer for each rank; an error is that rank's error.
+    asked: every verb with its arguments.
     hold: while it is not set, a run does not end; interrupt sets it.
     """
 

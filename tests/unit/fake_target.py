@@ -32,10 +32,11 @@ HERE = Location(0x1000, "main", "ring.c", 7)
 class FakeTarget:
     """A Target.
 
-    calls: the verbs that were called.  errors: what a verb raises instead, by its name.
+    calls: the verbs that were called.
+    errors: exceptions that verbs raise instead, by name.
     gates: a verb with an event here waits for it first.
-    stubborn: does not stop when it is interrupted.  own_stop: the reason with which it stops by
-    itself just as it is interrupted.
+    stubborn: does not stop when it is interrupted.
+    own_stop: the reason with which it stops by itself just as it is interrupted.
     """
 
     def __init__(self, rank: int, state: TargetState = TargetState.STOPPED) -> None:
@@ -267,7 +268,7 @@ class FakeTarget:
     async def close(self, deadline: Deadline) -> None:
         await self._call("close")
 
-    # ---- what its GDB would tell --------------------------------------------------------------
+    # ---- events of its GDB --------------------------------------------------------------
 
     def hits(self, gdb_number: int, times: int) -> None:
         self.subscriber(BreakpointChanged(self._rank, Inserted(gdb_number, (HERE,), times)))

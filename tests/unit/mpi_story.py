@@ -219,7 +219,7 @@ class World:
         return sum(op.name == name and other in op.group for op in entered)
 
     def _told(self, rank: int, tick: int) -> bool | None:
-        """What a test answered in the original run; None if there is none, or it was not there."""
+        """The answer of a test in the original run; None if it had none, or was not in it."""
         log = self.original.states[rank].log if self.original else []
         return log[tick - 1].kind is Kind.COMPLETE if len(log) >= tick else None
 

@@ -78,7 +78,7 @@ class LogWriter:
         return number | flags | size << 32, comm << 48 | peer_code << 28 | tag_code
 
     def once_more(self, place: int) -> None:
-        """The run of calls that said no, at a place, is longer by one."""
+        """Lengthen by one the run of unsuccessful calls at a place."""
         self._write(
             clock.LOG_HEADER + 16 * place + 4, (self._size(place) + 1).to_bytes(4, "little")
         )
@@ -96,6 +96,6 @@ class LogWriter:
         self._write(clock.LOG_HEADER + 16 * place, clock.RECORD.pack(head, body))
 
     def cut(self, tail: int, ticks: int) -> None:
-        """Forget what is behind."""
+        """Forget everything after it."""
         self.tail, self.ticks, self.cuts = tail, ticks, self.cuts + 1
         self._head()

@@ -29,7 +29,7 @@ def test_every_rank_is_in_exactly_one_class(values: dict[int, int]) -> None:
     assert all(values[rank] == value for ranks, value in merged for rank in ranks)
 
 
-def test_equal_problems_are_one_class_whoever_has_them() -> None:
+def test_equal_problems_of_different_ranks_are_one_class() -> None:
     problem = 'No symbol "x" in current context.'
     errors: dict[int, CrdebugError] = {
         rank: GdbError(problem, "print x", ranks=RankSet.of([rank])) for rank in (0, 2, 3)

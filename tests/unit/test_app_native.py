@@ -1,4 +1,4 @@
-"""The rank's side of what programs ask, crdebug/native/shim/app.c, in a process without MPI."""
+"""The rank's side of programs' requests, crdebug/native/shim/app.c, in a process without MPI."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def test_a_reason_is_cut_between_characters() -> None:
     assert packed.rstrip(b"\0").decode() == "ä" * 127
 
 
-# A rank that nobody attends to: the shim is there, and says that the process is rank 0. What comes
-# from outside, the process itself writes; and it is who reads the door's FIFO.
+# A rank without a debugger: the shim is there, and says that the process is rank 0. The process
+# itself writes the answers that would come from outside, and reads the door's FIFO.
 RANK = r"""
 import ctypes, os, sys, threading, time
 door = os.open(sys.argv[2] + "/door", os.O_RDWR)
@@ -99,7 +99,7 @@ def until(true):
 
 
 def in_a_rank(home: Path, text: str) -> str:
-    """What a program in such a process prints. home: its /run/crdebug."""
+    """The output of a program in such a process. home: its /run/crdebug."""
     for name in ("asks", "door"):
         os.mkfifo(home / name)
     sources = (HEADERS / "shim.c", HEADERS / "app.c")

@@ -1,4 +1,4 @@
-"""Checkpoints that crdebug takes of itself: which stay, which go, and what is said of it."""
+"""Automatic checkpoints: which stay, which go, and the messages about them."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ async def test_it_is_the_seconds_of_run_that_count(job: Run) -> None:
     assert len(after) > len(job.places()) / 3
 
 
-async def test_the_bound_holds_and_what_it_costs_is_said(job: Run) -> None:
+async def test_the_bound_holds_and_its_cost_is_reported(job: Run) -> None:
     job.automatic.bound = Bound(6 * BYTES)
     await job.go(200)
     assert len(job.places()) == 6
@@ -213,7 +213,7 @@ async def test_one_place_is_kept_once(job: Run) -> None:
     assert job.history.last == 1
 
 
-async def test_what_goes_wrong_is_said_once_and_hinders_nothing(job: Run) -> None:
+async def test_an_error_is_reported_once_and_has_no_further_effect(job: Run) -> None:
     await job.go(2)
     job.problem = CrsFailed("the disk is full")
     await job.go(5)
@@ -226,7 +226,7 @@ async def test_what_goes_wrong_is_said_once_and_hinders_nothing(job: Run) -> Non
     assert job.places() == [0, 100, 900]
 
 
-async def test_after_going_back_what_lies_ahead_stays(job: Run) -> None:
+async def test_after_going_back_the_later_ones_stay(job: Run) -> None:
     await job.go(300)
     job.place = 14_950
     ahead = [place for place in job.places() if place > job.place + 2000]
@@ -288,7 +288,7 @@ async def test_none_is_taken_inside_an_epoch_of_one_sided_communication(tmp_path
     assert len(run.history.cuts) == 1
 
 
-async def test_one_that_is_put_off_for_a_minute_is_told_once(tmp_path: Path) -> None:
+async def test_one_that_is_delayed_for_a_minute_is_reported_once(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.in_epochs = RankSet.of([1])
     await run.go(6)

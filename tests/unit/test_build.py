@@ -80,7 +80,7 @@ async def test_all_parts_are_compiled_once(machine: Machine) -> None:
 async def test_warnings_are_errors_for_us_only_and_nothing_is_bound_late(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, ours: bool
 ) -> None:
-    """A user's compiler may be newer, and warn of what nobody knows today."""
+    """A user's compiler may be newer, with warnings that do not exist today."""
     if not ours:
         monkeypatch.delenv("CRDEBUG_STRICT")
     await machine.build()
@@ -177,7 +177,7 @@ async def test_files_that_a_job_runs_are_not_replaced_by_a_slower_builder(
 
 
 @pytest.mark.parametrize("compiler", ["nocc", "nocc -O1", "'unbalanced", "/nowhere/cc"])
-async def test_a_compiler_that_is_not_there_is_said(machine: Machine, compiler: str) -> None:
+async def test_a_missing_compiler_is_reported(machine: Machine, compiler: str) -> None:
     with pytest.raises(NotAvailable) as caught:
         await machine.build(compiler)
     assert str(caught.value) == (
@@ -194,7 +194,7 @@ async def test_a_cache_that_the_loader_could_not_name_is_refused(
         await machine.build()
 
 
-async def test_a_cache_that_cannot_be_written_is_said(machine: Machine) -> None:
+async def test_an_unwritable_cache_is_reported(machine: Machine) -> None:
     (machine.home / "cache").write_text("")
     with pytest.raises(NotAvailable, match=r"cannot write to .*cache/native: .*CRDEBUG_CACHE"):
         await machine.build()

@@ -30,7 +30,7 @@ ORDERS = tuple(itertools.permutations(NUMBERS))
 
 
 def take(store: CheckpointStore, on: Manifest | None = None) -> Manifest:
-    """A checkpoint, no file of which is like another."""
+    """A checkpoint whose files are unlike any other's."""
     draft = store.begin()
     for name in SHARED + OWN:
         (draft.path / name).write_bytes(f"{draft.number} {name}".encode() * 300)
@@ -73,7 +73,7 @@ def is_whole(store: CheckpointStore) -> None:
         assert found == {*SHARED, incremental.BASE}
 
 
-def test_each_is_listed_with_what_it_builds_on(store: CheckpointStore) -> None:
+def test_each_is_listed_with_its_parent(store: CheckpointStore) -> None:
     assert [each.bases for each in store.list()] == [(), (1,), (2, 1), (3, 2, 1)]
     assert store.newest_good() == 4
     is_whole(store)
@@ -88,7 +88,7 @@ def test_deleted_in_any_order_the_others_stay_whole(
         left = sorted(order[done:])
         assert list(store.numbers()) == left
         is_whole(store)
-        # what is listed is what is on the disk, but for proofs
+        # the list agrees with the disk, except for proofs
         files = [path for path in store.root.glob("*/*/*") if not path.is_symlink()]
         proofs = [path.stat().st_size for path in store.root.glob(f"*/{incremental.BASE}")]
         taken = sum(path.stat().st_size for path in files) + sum(proofs)
@@ -179,7 +179,7 @@ def test_what_others_need_and_is_damaged_is_named_with_where_it_is(
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_what_nobody_else_needs_does_not_matter_to_others(
+def test_damage_that_no_later_checkpoint_depends_on_does_not_matter(
     store: CheckpointStore, name: str
 ) -> None:
     (store.path(2) / name).unlink()
@@ -188,7 +188,7 @@ def test_what_nobody_else_needs_does_not_matter_to_others(
         store.verify(store.load(2))
 
 
-def test_a_base_that_is_gone_or_another_one_is_said(store: CheckpointStore) -> None:
+def test_a_missing_or_different_parent_is_reported(store: CheckpointStore) -> None:
     home = store.path(2)
     home.rename(store.root / "away")
     with pytest.raises(StoreError, match="checkpoint heat:4 builds on heat:2: it is missing"):
@@ -294,7 +294,7 @@ def test_what_it_builds_on_is_staged_and_fetched_with_it(
     is_whole(store)
 
 
-def test_only_what_is_missing_or_damaged_is_fetched(store: CheckpointStore, place: Path) -> None:
+def test_only_missing_or_damaged_files_are_fetched(store: CheckpointStore, place: Path) -> None:
     staging.stage(store, 4, place)
     for path in (store.path(2) / SHARED[1], store.path(4) / OWN[0]):
         path.write_bytes(b"?")
@@ -366,9 +366,7 @@ def test_a_full_one_every_so_often(
 
 
 @pytest.mark.parametrize("harm", ["deleted", "damaged", "its base", "unreadable"])
-def test_nothing_is_built_on_what_is_of_no_use(
-    store: CheckpointStore, tmp_path: Path, harm: str
-) -> None:
+def test_an_unusable_image_is_no_parent(store: CheckpointStore, tmp_path: Path, harm: str) -> None:
     incremental_parent.note(tmp_path, 4)
     match harm:
         case "deleted":

@@ -1,4 +1,4 @@
-"""Plots and distributed arrays: what becomes a line, and where an element is in the picture."""
+"""Plots and distributed arrays: lines of values, and the place of an element in the picture."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_three_indices_are_not_a_plane() -> None:
         image("u", {0: Numbers((1, 2, 3), [0.0] * 6)}, RankSet.span(1))
 
 
-def test_shades_seams_and_what_is_no_number() -> None:
+def test_shades_seams_and_values_that_are_no_numbers() -> None:
     parts = {
         0: Numbers((2, 2), [0.0, 1.0, 2.0, math.nan]),
         1: Numbers((2, 2), [8.0, 9.0, math.inf, 4]),

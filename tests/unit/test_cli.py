@@ -1,4 +1,4 @@
-"""argv: what is asked of sessions and jobs, what is printed where, and the exit status."""
+"""argv: the calls to sessions and jobs, the output on each stream, and the exit status."""
 
 from __future__ import annotations
 
@@ -285,7 +285,7 @@ def test_signals_by_number_and_name(world: World, script: Script, text: str, num
     assert world.asked[0][-1] == number
 
 
-def test_attach_lets_go_at_the_end(world: World, script: Script) -> None:
+def test_attach_detaches_at_the_end(world: World, script: Script) -> None:
     result = crdebug_("attach", "--ranks", "0,3-5", "--batch", "-x", script("bt\n"), "heat")
     assert result.exit_code == 0
     assert world.asked == [("attach", "heat", "0,3-5")]
@@ -297,7 +297,7 @@ def test_restart_announces_ranks_as_debuggers_expect(world: World, script: Scrip
     assert result.exit_code == 0
     assert world.asked == [("restart_from", "heat:1")]
     assert "MPIR_debug_info) node1:100" in result.stderr.splitlines()
-    # who sits at a console attaches to nothing
+    # a user at a console attaches to nothing
     result = crdebug_("restart", "heat:1", typed="quit\n")
     assert "MPIR_debug_info" not in result.output + result.stderr
 
@@ -324,7 +324,7 @@ def test_a_bug_is_status_70(world: World) -> None:
 # ---- jobs without the debugger ----------------------------------------------------------------
 
 
-def test_run_without_a_debugger_is_the_launchers_stand_in(world: World) -> None:
+def test_run_without_a_debugger_replaces_the_launcher(world: World) -> None:
     world.status = 3
     result = crdebug_("run", "--no-debugger", "--name", "heat", "--", "mpirun", "./heat")
     assert result.exit_code == 3
@@ -416,7 +416,7 @@ def test_small_verbs_say_what_they_did(world: World) -> None:
 # ---- the program ------------------------------------------------------------------------------
 
 
-def test_help_does_not_wait_for_what_it_does_not_use() -> None:
+def test_help_loads_only_the_modules_it_uses() -> None:
     code = (
         "import sys, crdebug.cli\n"
         "heavy = {'rich', 'prompt_toolkit', 'asyncio', 'psutil', 'crdebug.session'}\n"

@@ -1,4 +1,4 @@
-"""Lines to results: reading, preconditions, and what the session is asked."""
+"""Lines to results: reading, preconditions, and the calls to the session."""
 
 from __future__ import annotations
 
@@ -303,7 +303,7 @@ async def test_a_checkpoint_that_is_not_there(context: Context) -> None:
         ),
     ],
 )
-async def test_quit_says_what_becomes_of_the_job(
+async def test_quit_says_what_happens_to_the_job(
     session: FakeSession, owns_job: bool, question: str, asked: list[tuple[str]]
 ) -> None:
     context = Context(as_session(session), owns_job=owns_job)

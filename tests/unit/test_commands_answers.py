@@ -1,4 +1,4 @@
-"""print, compare and their options: what a line shows of many answers."""
+"""print, compare and their options: how a line shows many answers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ async def test_compare_is_of_ranks_unless_branches_are_named(session: FakeSessio
             await said(session, line)
 
 
-async def test_where_an_expression_fails_the_others_are_told_still(session: FakeSession) -> None:
+async def test_if_an_expression_fails_on_a_rank_the_others_still_answer(
+    session: FakeSession,
+) -> None:
     session.values["*p"] = ["3", GdbError("Cannot access memory at address 0x0", "print *p")] * 6
     for line in ("print *p", "print --each *p", "compare *p"):
         lines = await said(session, f"[0-2] {line}")
@@ -100,7 +102,7 @@ EXPRESSION = rest("EXPR", "what")
         ("x--each", (False, 0, "", "x--each")),
     ],
 )
-def test_options_stand_at_either_end(text: str, values: tuple[object, ...]) -> None:
+def test_options_may_come_first_or_last(text: str, values: tuple[object, ...]) -> None:
     arguments = (EACH, SIZE, FILE, EXPRESSION)
     found = parse(arguments, "usage", "", text)
     assert tuple(found[argument] for argument in arguments) == values
@@ -112,7 +114,7 @@ def test_an_option_without_its_value(text: str) -> None:
         parse((EACH, SIZE, EXPRESSION), "usage", "", text)
 
 
-def test_options_behind_a_word() -> None:
+def test_options_after_a_word() -> None:
     name = word("NAME", "which", default="")
     assert parse((SIZE, name), "usage", "", "a --size 4") == {SIZE: 4, name: "a"}
     assert parse((SIZE, name), "usage", "", "--size 4") == {SIZE: 4, name: ""}

@@ -29,7 +29,7 @@ async def text_of(line: str) -> str:
     return result.text
 
 
-def test_the_manual_is_what_the_declarations_say() -> None:
+def test_the_manual_agrees_with_the_declarations() -> None:
     found = PAGE.read_text(encoding="utf-8").splitlines()
     wanted = markdown(REGISTRY).splitlines()
     diff = "\n".join(difflib.unified_diff(found, wanted, str(PAGE), "declarations", lineterm=""))
@@ -102,7 +102,7 @@ def test_completion(context: Context, before: str, texts: list[str]) -> None:
     assert [each.text for each in complete(REGISTRY, context, before)] == texts
 
 
-def test_completion_replaces_what_was_typed(context: Context) -> None:
+def test_completion_replaces_the_typed_word(context: Context) -> None:
     (candidate,) = complete(REGISTRY, context, "[2] adv")
     assert (candidate.text, candidate.typed) == ("advance", 3)
 

@@ -1,4 +1,4 @@
-"""Scripts: which lines are run, and what an error says."""
+"""Scripts: which lines are run, and the text of an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""focus, define-set, and sets in front of commands: what a line does with them."""
+"""focus, define-set, and sets in front of commands: their effect on a line."""
 
 from __future__ import annotations
 
@@ -81,6 +81,6 @@ async def test_a_set_may_be_empty_but_is_not_addressed(session: FakeSession) -> 
             await play(context, line)
 
 
-def test_a_long_focus_is_told_short() -> None:
+def test_a_long_focus_is_abbreviated() -> None:
     many = FakeSession(size=100).ranks
     assert prompt(many.of(range(0, 100, 2))) == "(crdebug 50 ranks) "

@@ -1,4 +1,4 @@
-"""when, info timeline, timeline --html: what they say, and what they write."""
+"""when, info timeline, timeline --html: their output and files."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def test_a_job_that_crdebug_did_not_start_has_no_history(
         await said(context, command)
 
 
-async def test_a_mark_is_said(session: FakeSession, context: Context) -> None:
+async def test_when_shows_a_mark(session: FakeSession, context: Context) -> None:
     assert await said(context, "[2] mark here") == ["mark here: tick 10 of rank 2"]
     assert "mark: here (tick 10)" in await said(context, "when")
 
@@ -110,7 +110,7 @@ async def test_a_mark_is_said(session: FakeSession, context: Context) -> None:
 # ---- info snapshots ----------------------------------------------------------------------------
 
 
-async def test_snapshots_are_a_table_with_what_they_hold_and_cost(
+async def test_snapshots_are_a_table_with_their_memory_and_cost(
     session: FakeSession, context: Context
 ) -> None:
     assert session.history is not None
@@ -188,7 +188,7 @@ async def test_the_history_can_be_seen_when_the_job_has_ended(
         assert await said(context, command)
 
 
-def test_tests_that_said_no_take_no_room() -> None:
+def test_unsuccessful_tests_take_no_space() -> None:
     """Rank 1 polls a thousand times while rank 0 makes a call."""
     polling = [
         Call(1, 1, "MPI_Barrier", Kind.COLLECTIVE),
@@ -237,7 +237,9 @@ async def test_a_page_is_asked_for_by_name(
         ("timeline x.html", "a file needs --html (to write a page: timeline --html x.html)"),
     ],
 )
-async def test_what_is_missing_is_said(context: Context, line: str, sentence: str) -> None:
+async def test_an_error_says_which_option_or_place_is_missing(
+    context: Context, line: str, sentence: str
+) -> None:
     with pytest.raises(BadInput) as caught:
         await said(context, line)
     assert str(caught.value) == sentence
@@ -282,7 +284,7 @@ def test_what_is_none_is_not_overwritten(tmp_path: Path, html: str, content: str
         ("x" * 300, BadInput, "cannot write .*: File name too long"),
     ],
 )
-def test_where_it_cannot_be_is_said(
+def test_a_page_that_cannot_be_written_is_an_error(
     tmp_path: Path, html: str, name: str, error: type[Exception], sentence: str
 ) -> None:
     (tmp_path / "file").touch()

@@ -72,7 +72,7 @@ NOBODY = [
 
 
 @pytest.mark.parametrize("typed", NOBODY)
-async def test_gdb_is_not_asked_for_what_it_does_not_know(
+async def test_gdb_is_not_asked_for_names_it_cannot_know(
     session: FakeSession, context: Context, typed: str
 ) -> None:
     assert await Names(REGISTRY, context).complete(typed) == ()
@@ -89,7 +89,7 @@ async def test_answers_are_kept_until_a_rank_runs(session: FakeSession, context:
     assert len(session.asked) == 2
 
 
-async def test_the_focus_is_asked_and_nobody_when_all_have_ended(
+async def test_the_focus_is_asked_unless_all_ranks_have_ended(
     session: FakeSession, context: Context
 ) -> None:
     context.focus = RankSet.of([3])

@@ -172,7 +172,7 @@ class Gate:
         return 9
 
 
-async def test_the_deadline_says_what_was_awaited(path: Path) -> None:
+async def test_an_expired_deadline_names_the_awaited_event(path: Path) -> None:
     gate = Gate()
     async with serving(path, gate):
         with pytest.raises(DeadlineExpired, match=r"waited 0\.1 s for the attached"):
@@ -191,7 +191,7 @@ async def test_close_gives_the_answer_that_is_being_made(path: Path) -> None:
         assert await asked == 9
 
 
-async def test_close_does_not_wait_for_who_never_asks(path: Path) -> None:
+async def test_close_does_not_wait_for_a_silent_client(path: Path) -> None:
     async with serving(path, seven) as server:
         silent = asyncio.create_task(_silent(path))
         await soon().until(lambda: bool(server._silent), "the connection")
@@ -210,7 +210,7 @@ async def _silent(path: Path) -> bytes:
 
 
 class Impostor:
-    """Somebody at the socket who says something else, or goes away."""
+    """A peer at the socket that says something else, or hangs up."""
 
     def __init__(self, path: Path, reply: bytes) -> None:
         self.path, self.reply = path, reply

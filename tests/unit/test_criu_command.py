@@ -1,4 +1,5 @@
-"""What CRIU is asked, what becomes of its answers, and which of its many words are told."""
+"""The command lines of CRIU, the treatment of its results, and which of its many messages are
+shown."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from harness.scripts import BY_PATH
 
 pytestmark = pytest.mark.unit
 
-# Stands in for CRIU: notes its command line, runs the action script as CRIU does, ends as told.
+# Replaces CRIU: notes its command line, runs the action script as CRIU does, ends as configured.
 PROGRAM = (
     BY_PATH
     + """import json, os, pathlib, subprocess, sys
@@ -142,14 +143,17 @@ class Called:
 
 
 class Frozen(Called):
-    """What is to happen while the job is frozen."""
+    """Actions for the time when the job is frozen."""
 
     async def __call__(self, pid: int) -> int:
         return self.noted(pid)
 
 
 class Whole(Called):
-    """What is to happen once a restored job is whole. said: of the plan, by the action script."""
+    """Actions for the moment when a restored job is complete.
+
+    said: by the action script, about the plan.
+    """
 
     def __init__(self, plan: Path, said: str = "done", error: BaseException | None = None) -> None:
         super().__init__(error)
@@ -177,7 +181,7 @@ async def test_a_dump(world: World) -> None:
         assert option not in world.argv()
 
 
-async def test_a_dump_of_what_has_changed(world: World) -> None:
+async def test_a_dump_of_the_changed_pages(world: World) -> None:
     criu, images = world.criu(actions=("post-dump",)), world.home / ".draft-4" / "images"
     await criu.dump(99, images, {}, Frozen(), soon(), track=True)
     assert "--track-mem" in world.argv() and not world.after("--prev-images-dir")
@@ -260,8 +264,8 @@ def kill_criu(world: World) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-async def test_a_plan_comes_to_its_end_though_criu_is_killed(world: World) -> None:
-    """Before anybody is told: who tries again would find it at work on the same files."""
+async def test_a_plan_is_completed_even_if_criu_is_killed(world: World) -> None:
+    """Before the error is raised: another attempt would find it at work on the same files."""
     criu, whole = world.criu(actions=("post-restore",)), Whole(world.home / "unused")
     whole.plan = world.home / "final"
     os.mkfifo(whole.plan)
@@ -346,7 +350,7 @@ ACTION = {"dump": "post-dump", "restore": "post-restore"}
         (ZeroDivisionError("oops"), Exception, "internal error while the job was frozen: ZeroDiv"),
     ],
 )
-async def test_what_goes_wrong_while_it_is_frozen_is_told_and_stops_the_crs(
+async def test_an_error_while_it_is_frozen_is_reported_and_stops_the_crs(
     world: World, verb: str, error: BaseException, raised: type[BaseException], words: str
 ) -> None:
     criu = world.criu(actions=(ACTION[verb],), status=1, log="Error (x.c:1): action failed\n")
@@ -373,7 +377,7 @@ async def test_a_failure_names_the_causes_in_the_log(world: World, verb: str) ->
         ("", ()),
     ],
 )
-async def test_without_a_log_it_is_what_it_wrote(
+async def test_without_a_log_the_error_is_crius_output(
     world: World, err: str, said: tuple[str, ...]
 ) -> None:
     with pytest.raises(CrsFailed) as caught:
@@ -381,14 +385,14 @@ async def test_without_a_log_it_is_what_it_wrote(
     assert caught.value.log == said
 
 
-async def test_one_that_hangs_is_ended_and_said(world: World) -> None:
+async def test_a_hanging_one_is_killed_and_reported(world: World) -> None:
     criu, frozen = world.criu(actions=("post-dump",), hang=True), Frozen()
     with pytest.raises(DeadlineExpired, match="waited 1 s for the CRS to dump"):
         await criu.dump(1, world.images, {}, frozen, Deadline(1.0))
 
 
 async def test_cancelling_ends_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also one that does not come to its end by itself, once that was waited for."""
+    """Also one that does not end by itself within the time that it gets."""
     monkeypatch.setattr("crdebug.checkpoint.criu._TO_END", 1.0)
     criu, frozen = world.criu(actions=("post-dump",), hang=True), Frozen()
     dump = asyncio.create_task(criu.dump(1, world.images, {}, frozen, soon()))
@@ -398,7 +402,7 @@ async def test_cancelling_ends_it(world: World, monkeypatch: pytest.MonkeyPatch)
         await dump
 
 
-async def test_a_program_that_is_not_there_any_more_is_said(world: World) -> None:
+async def test_a_program_that_has_been_removed_is_reported(world: World) -> None:
     criu = world.criu()
     os.unlink(world.home / "criu")
     with pytest.raises(NotAvailable, match=r"cannot start .*/criu: No such file"):
@@ -422,11 +426,11 @@ async def test_a_program_that_is_not_there_any_more_is_said(world: World) -> Non
         ("", ""),
     ],
 )
-def test_an_error_line_is_told_without_its_place(line: str, cause: str | None) -> None:
+def test_an_error_line_is_shown_without_its_position(line: str, cause: str | None) -> None:
     wanted = "File x has bad size 9" if cause is None else cause
     assert errors_in(f"noise\n{line}\n") == ((wanted,) if wanted else ())
 
 
-def test_the_first_causes_are_told_and_not_a_hundred() -> None:
+def test_only_the_first_causes_are_shown() -> None:
     log = "".join(f"Error (x.c:{n}): cause {n}\n" for n in range(100))
     assert errors_in(log) == ("cause 0", "cause 1", "cause 2", "cause 3")

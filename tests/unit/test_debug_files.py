@@ -28,7 +28,7 @@ def is_compressed(path: Path) -> bool:
 
 @pytest.fixture
 def directories(tmp_path: Path) -> tuple[Path, Path, Path]:
-    """GDB's index cache, what is unpacked, and the distribution's files."""
+    """GDB's index cache, the unpacked files, and the distribution's files."""
     source, program = tmp_path / "p.c", tmp_path / "p"
     source.write_text("int numbers[64];\nint main(void) { return numbers[1]; }\n" + "// \n" * 9)
     indexes, unpacked, packed = (tmp_path / name for name in ("indexes", "unpacked", "packed"))

@@ -1,4 +1,4 @@
-"""The documentation's links lead somewhere, and what it names is there."""
+"""The documentation's links lead somewhere, and the files and names in it exist."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def defined(path: Path) -> set[str]:
 
 
 def missing_functions(text: str) -> list[str]:
-    """Of `file:function` those that are not there."""
+    """The references of the form `file:function` that lead nowhere."""
     named = re.findall(r"`([\w/]+\.\w+):([\w.]+)`", text)
     return [
         f"{file}:{name}"

@@ -138,7 +138,7 @@ def test_what_only_some_need(
     assert main_job_can_run(findings)
 
 
-def test_what_came_of_the_trial_of_criu_is_told() -> None:
+def test_the_result_of_the_trial_of_criu_is_shown() -> None:
     finding = only(judge(WELL), "criu")
     assert finding.detail == f"4.1.1, /sbin/criu: {TRIED}"
     finding = only(judge(replace(WELL, criu=(PRIVATE, failed("criu")))), "criu")
@@ -150,7 +150,7 @@ def test_what_came_of_the_trial_of_criu_is_told() -> None:
     )
 
 
-def test_a_broken_candidate_is_told_beside_the_one_that_works() -> None:
+def test_a_broken_candidate_is_shown_next_to_the_working_one() -> None:
     broken = CriuAttempt("/own/criu", None, "vdso")
     finding = only(judge(replace(WELL, criu=(broken, WELL.criu[0]))), "criu")
     assert finding.status == "ok"
@@ -161,7 +161,7 @@ def test_a_broken_candidate_is_told_beside_the_one_that_works() -> None:
     assert "/own/criu" not in finding.detail
 
 
-def test_every_launcher_is_told() -> None:
+def test_every_launcher_is_listed() -> None:
     mpich = Launcher("/opt/mpich/bin/mpirun", "MPICH", "4.3.0")
     text = as_text(judge(replace(WELL, launchers=(*WELL.launchers, mpich))))
     assert "Open MPI 5.0.7, /usr/bin/mpirun" in text
@@ -213,7 +213,7 @@ def program(path: Path, script: str) -> Path:
 
 @dataclass
 class Machinery:
-    """A made-up CRIU, and a made-up trial that counts itself and says what it is told to."""
+    """A made-up CRIU, and a made-up trial that counts its runs and has a given result."""
 
     criu: Path
     trial: Path
@@ -276,7 +276,7 @@ CHANGES: dict[str, Callable[[Machinery, pytest.MonkeyPatch], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_is_remembered_holds_for_what_it_was_tried_with(
+def test_a_remembered_trial_is_repeated_when_something_changed(
     change: str, machinery: Machinery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert probes.find_criu() == machinery.works

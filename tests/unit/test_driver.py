@@ -40,8 +40,10 @@ JOB_STEPS = ("dump", "publish", "restore", "retire", "announce")
 class FakeActions:
     """JobActions and RankActions.
 
-    calls: what was asked, as (name, rank), -1 for the whole job.  done: what has ended.
-    faults: by the same key, what a call raises.  gates: what a call waits for first.
+    calls: the calls, as (name, rank), -1 for the whole job.
+    done: the completed ones.
+    faults: by the same key, the exception that a call raises.
+    gates: the event that a call waits for first.
     """
 
     def __init__(self) -> None:
@@ -122,7 +124,7 @@ def others() -> set[asyncio.Task[object]]:
 
 
 @pytest.mark.parametrize("make", [checkpoint, restart])
-async def test_every_instruction_is_carried_out_and_told(make: Callable[[], Protocol]) -> None:
+async def test_every_instruction_is_carried_out_and_reported(make: Callable[[], Protocol]) -> None:
     machine, actions = make(), FakeActions()
     told: list[tuple[Phase, RankSet]] = []
     await soon(drive(machine, actions, actions, lambda phase, ranks: told.append((phase, ranks))))
@@ -167,7 +169,7 @@ async def test_ranks_are_asked_at_the_same_time() -> None:
         (asyncio.CancelledError(), False, False),
     ],
 )
-async def test_how_an_action_fails_is_what_the_machine_hears(
+async def test_the_machine_learns_how_an_action_failed(
     error: BaseException, lost: bool, let_go: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard: list[Failed] = []
@@ -220,7 +222,7 @@ async def test_a_bug_in_any_action_surfaces_with_its_traceback_and_hangs_nothing
     assert not others()
 
 
-async def test_a_subscriber_that_raises_is_told_after_the_end() -> None:
+async def test_the_exception_of_a_subscriber_is_raised_at_the_end() -> None:
     machine, actions = checkpoint(), FakeActions()
 
     def progress(phase: Phase, ranks: RankSet) -> None:
@@ -265,7 +267,7 @@ async def test_a_checkpoint_that_is_cancelled_ends_first(name: str) -> None:
     task.cancel()  # once more, as people do
     for _ in range(20):
         await asyncio.sleep(0)
-    if call != ("dump", -1):  # a dump is broken off, everything else comes to its end
+    if call != ("dump", -1):  # a dump is cancelled, everything else completes
         assert not task.done(), "it did not wait for what was under way"
         gate.set()
     with pytest.raises(asyncio.CancelledError):
@@ -343,7 +345,7 @@ async def test_a_cancellation_that_comes_before_the_first_step_of_a_dump() -> No
     assert not others()
 
 
-async def test_what_is_broken_off_is_told_so_once_and_cleans_up_in_peace(
+async def test_a_cancelled_action_is_cancelled_once_and_may_clean_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     machine, actions = checkpoint(), FakeActions()

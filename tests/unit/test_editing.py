@@ -71,11 +71,11 @@ def images(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_the_job_uses_and_what_that_is_mounted_on(images: Path) -> None:
+def test_used_mounts_and_their_parents_are_found(images: Path) -> None:
     assert used_mounts(images) == {"/data", "/net/a/b", "/net/a"}
 
 
-def test_only_what_is_to_differ_differs(images: Path, tmp_path: Path) -> None:
+def test_only_the_intended_parts_differ(images: Path, tmp_path: Path) -> None:
     target = link(images, tmp_path / "linked", {"/data/log"}, set())
     assert {path.name for path in target.iterdir()} == {path.name for path in images.iterdir()}
     assert (target / "mountpoints-12.img").read_bytes() == MOUNTS
@@ -93,9 +93,7 @@ def test_only_what_is_to_differ_differs(images: Path, tmp_path: Path) -> None:
         assert after == before
 
 
-def test_mounts_that_are_left_out_take_with_them_what_is_below(
-    images: Path, tmp_path: Path
-) -> None:
+def test_leaving_out_a_mount_leaves_out_the_mounts_below_it(images: Path, tmp_path: Path) -> None:
     target = link(images, tmp_path / "linked", set(), {"/run/user/7"})
     left = [dict(fields(each))[2] for each in messages(target / "mountpoints-12.img")]
     assert left == [9, 10, 11, 13, 14]

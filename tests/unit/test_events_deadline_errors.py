@@ -1,4 +1,4 @@
-"""Errors are sentences, events are values, and every wait has an end that says what it was for."""
+"""Errors are sentences, events are values, and every wait has an end with a reason."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def made(kind: type[CrdebugError]) -> CrdebugError:
 
 
 @pytest.mark.parametrize("kind", kinds())
-def test_every_kind_is_one_that_can_be_raised_caught_and_told_apart(
+def test_every_kind_can_be_raised_caught_and_distinguished(
     kind: type[CrdebugError],
 ) -> None:
     error = made(kind)
@@ -126,7 +126,7 @@ def test_the_union_names_all_of_them() -> None:
     assert set(get_args(Event)) == {e for e in values if dataclasses.is_dataclass(e)} - parts
 
 
-def test_words_of_reasons_are_told_apart() -> None:
+def test_the_words_of_reasons_differ() -> None:
     words = [reason.value for reason in StopReason]
     assert len(set(words)) == len(words)
 
@@ -164,7 +164,7 @@ async def test_wait_gives_the_result() -> None:
     assert await Deadline(30.0).wait(answer(), "it") == 7
 
 
-async def test_wait_raises_what_is_raised() -> None:
+async def test_wait_passes_an_exception_on() -> None:
     async def fail() -> None:
         raise StoreError("no")
 
@@ -172,7 +172,7 @@ async def test_wait_raises_what_is_raised() -> None:
         await Deadline(30.0).wait(fail(), "it")
 
 
-async def test_wait_in_vain_says_what_for_and_ends_what_it_waited_for() -> None:
+async def test_an_expired_wait_says_what_it_awaited_and_cancels_it() -> None:
     ended = asyncio.Event()
 
     async def forever() -> None:
@@ -217,7 +217,7 @@ async def test_until_looks_at_once_and_then_again() -> None:
     await Deadline(0.0).until(lambda: True, "what is so already")
 
 
-async def test_until_in_vain_says_what_for_after_a_last_look() -> None:
+async def test_an_expired_until_says_what_it_awaited_after_a_last_look() -> None:
     looks: list[int] = []
 
     def never() -> bool:
@@ -230,7 +230,7 @@ async def test_until_in_vain_says_what_for_after_a_last_look() -> None:
     assert len(looks) > 1
 
 
-async def test_until_raises_what_the_look_raises() -> None:
+async def test_until_passes_the_exception_of_a_look_on() -> None:
     def gone() -> bool:
         raise ProcessLookupError("gone")
 

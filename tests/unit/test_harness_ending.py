@@ -1,4 +1,4 @@
-"""How a test run ends when it is told to, and which signals its programs begin with."""
+"""How a test run ends on SIGTERM, and which signals its programs begin with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The leak check itself: what it finds, and that it finds nothing else."""
+"""The leak check itself: it finds leaks, and nothing else."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_nothing_is_left_when_nothing_happened(tmp_path: Path) -> None:
     assert take(tmp_path).left_since(take(tmp_path)) == ()
 
 
-def test_a_descriptor_and_a_directory_are_told(tmp_path: Path) -> None:
+def test_a_descriptor_and_a_directory_are_reported(tmp_path: Path) -> None:
     before = take(tmp_path)
     (tmp_path / "jobs" / "one" / "deep").mkdir(parents=True)
     with Path("/dev/null").open() as file:
@@ -69,7 +69,7 @@ def test_an_orphan_is_known_by_its_mark(tmp_path: Path, orphan: int) -> None:
     assert take(tmp_path, "another").processes == frozenset()
 
 
-def test_a_child_is_told_while_it_runs_and_until_it_is_waited_for(tmp_path: Path) -> None:
+def test_a_child_is_reported_until_it_has_been_waited_for(tmp_path: Path) -> None:
     before = take(tmp_path)
     argv = [sys.executable, "-u", "-c", "print(); input()"]
     pipe = subprocess.PIPE
@@ -100,7 +100,7 @@ for line in sys.stdin:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Path]:
-    """A directory whose mounts others get to see, as those of most machines."""
+    """A directory whose mounts are shared with others, as most machines' are."""
     path = tmp_path / "machine"
     path.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(path)], check=True)
@@ -110,7 +110,9 @@ def machine(tmp_path: Path) -> Iterator[Path]:
 
 
 @needs_root
-def test_a_mount_is_told_and_those_of_others_are_not(machine: Path, tmp_path: Path) -> None:
+def test_ones_own_mount_is_reported_and_foreign_mounts_are_not(
+    machine: Path, tmp_path: Path
+) -> None:
     argv = [sys.executable, "-c", WATCHER]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     before = take(tmp_path / "home")

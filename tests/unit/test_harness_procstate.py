@@ -54,7 +54,7 @@ def test_a_union_is_sorted_and_has_no_overlaps() -> None:
     assert union(spans) == (Span(1, 5), Span(8, 9))
 
 
-def test_outside_is_what_no_hole_covers() -> None:
+def test_outside_returns_the_parts_that_no_hole_covers() -> None:
     holes = union([Span(0, 2), Span(4, 5), Span(9, 20)])
     assert list(outside(Span(1, 10), holes)) == [Span(2, 4), Span(5, 9)]
     assert list(outside(Span(9, 12), holes)) == []
@@ -129,7 +129,7 @@ def test_many_differences_are_counted_not_listed() -> None:
     assert told[-1].endswith(f"{PAGE // 64 - 8} more differences")
 
 
-def test_the_crc_covers_addresses_and_not_what_is_left_out() -> None:
+def test_the_crc_covers_addresses_but_not_excluded_bytes() -> None:
     def crc(pages: dict[int, bytes], *holes: Span) -> int:
         region: Region = stack(pages, holes).regions[0]
         return region.crc
@@ -139,7 +139,7 @@ def test_the_crc_covers_addresses_and_not_what_is_left_out() -> None:
     assert crc({STACK: page((0, 1))}, hole) == crc({}, hole)
 
 
-def test_threads_and_mappings_that_come_and_go_are_told() -> None:
+def test_new_and_vanished_threads_and_mappings_are_reported() -> None:
     before = stack({})
     after = Snapshot(2, (Thread(11, 1, "other"), Thread(12, 2, "new")), (), ())
     assert before.differences(after) == (

@@ -18,7 +18,7 @@ SIZE = 5 << 20
 LOOKS = ("is_dir", "stat") if sys.version_info < (3, 13) else ("stat",)
 
 
-def test_of_what_is_there_at_the_end(tmp_path: Path) -> None:
+def test_the_hash_covers_the_final_content(tmp_path: Path) -> None:
     hashes = RunningHashes(tmp_path)
     image, digest = tmp_path / "pages-1.img", hashlib.sha256()
     with open(image, "wb", buffering=0) as file:

@@ -1,4 +1,4 @@
-"""The operator's programs: which ones, in which order, with what, and what they can do."""
+"""The operator's programs: which ones, in which order, with which arguments, and their effects."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def test_a_hook_that_others_may_change_once_the_one_before_it_has_run_is_n
     assert not (directory.parent / "log").exists()
 
 
-async def test_the_first_that_fails_is_the_last_and_those_after_are_run_all_the_same(
+async def test_the_first_failure_is_final_yet_the_later_ones_still_run(
     directory: Path,
 ) -> None:
     say = 'echo "$CRDEBUG_HOOK $CRDEBUG_INCARNATION $CRDEBUG_OUTCOME" >> $LOG'

@@ -49,7 +49,7 @@ def a_job(home: Path) -> JobDirectory:
     return directory
 
 
-# ---- images and what restores them are programs -------------------------------------------------
+# ---- images and their restorers are programs ---------------------------------------------------
 
 
 @needs_root
@@ -135,7 +135,8 @@ async def test_a_process_of_anothers_with_the_arguments_of_criu_or_of_its_script
 async def test_only_the_starter_that_the_job_was_started_with_is_run(
     home: Path, tmp_path: Path
 ) -> None:
-    """Whatever path a record names: what is run is the copy beside the job, by its hash."""
+    """Whatever path a record names: crdebug runs the copy in the job's directory, checked by its
+    hash."""
     job = a_job(home)
     record = job.read()
     assert native_parts.starter(job, record) == job.native / "starter"
@@ -165,8 +166,10 @@ def test_parts_are_put_back_into_ones_own_cache_only(home: Path, tmp_path: Path)
     assert not elsewhere.exists()
 
 
-async def test_what_was_staged_has_what_it_is_run_with(home: Path, tmp_path: Path) -> None:
-    """An empty home, an empty cache: all is in the second place; damaged there, it is said."""
+async def test_a_staged_checkpoint_contains_the_programs_it_runs_with(
+    home: Path, tmp_path: Path
+) -> None:
+    """Home and cache are empty, all is in the second place; damage there is an error."""
     job = a_job(home)
     record = job.read()
     await batch.stage("heat:1", tmp_path / "second")
@@ -236,4 +239,4 @@ async def test_nothing_that_is_made_may_be_written_by_others_whatever_the_umask(
         if path.is_relative_to(tmp_path / "cache"):
             assert not mode & 0o022, path  # others may read what was compiled
         else:
-            assert mode == 0o700 if path.is_dir() else True, path  # and nobody comes to its files
+            assert mode == 0o700 if path.is_dir() else True, path  # and nobody can reach its files

@@ -46,7 +46,7 @@ def fixed(field: int, size: int) -> bytes:
 
 def registers(pc: int = 1, sp: int = 2, rax: int = 3, orig_rax: int = WORD) -> bytes:
     """UserX86RegsEntry: r15 is 1 … ax 11 … orig_ax 16, ip 17, cs 18, flags 19, sp 20 … (images/
-    core-x86.proto), with what is of no interest before, between and behind."""
+    core-x86.proto), with irrelevant fields before, between and after."""
     values = {n: n * 1000 for n in range(1, 28)} | {11: rax, 16: orig_rax, 17: pc, 20: sp}
     return b"".join(number(n, value) for n, value in values.items())
 
@@ -138,12 +138,12 @@ def test_a_call_that_the_crs_broke_off(rax: int, orig_rax: int, call: int) -> No
 
 
 def pagemap(*entries: bytes) -> bytes:
-    """A pagemap image: magic, PagemapHead{pages_id}, and PagemapEntries, each behind its size."""
+    """A pagemap image: magic, PagemapHead{pages_id}, and PagemapEntries, each after its size."""
     blocks = (struct.pack("<I", len(entry)) + entry for entry in (number(1, 7), *entries))
     return struct.pack("<II", 0x54564319, 0x56084025) + b"".join(blocks)
 
 
-def test_memory_is_what_is_here_and_in_what_it_builds_on(tmp_path: Path) -> None:
+def test_memory_comes_from_the_image_and_its_parents(tmp_path: Path) -> None:
     assert memory(tmp_path) == 0
     # PagemapEntry: vaddr 1, nr_pages 2 or 5, in_parent 3, flags 4
     here, parent = number(4, 4), number(3, 1) + number(4, 1)

@@ -30,7 +30,7 @@ class Job:
         self.talk = Talk(self.session)
 
     def told(self) -> list[tuple[int, StopReason]]:
-        """The stops that were told as they came."""
+        """The stops that were reported as they came."""
         alone = [each for each in self.heard.events if isinstance(each, GroupStopped)]
         assert all(each.cause == each.stops and len(each.stops) == 1 for each in alone)
         return [(each.cause[0].rank, each.cause[0].reason) for each in alone]
@@ -63,7 +63,7 @@ async def test_a_rank_that_stops_leaves_the_others_running(job: Job) -> None:
     assert job.session.running == RankSet.parse("0,2", job.session.ranks)
 
 
-async def test_a_command_is_for_those_that_stand_and_says_who_runs(job: Job) -> None:
+async def test_a_command_asks_the_stopped_ranks_and_names_the_running_ones(job: Job) -> None:
     for each in job.rank:
         each.values = {"x": "7"}
     await job.talk("[0-1] continue")
@@ -72,7 +72,7 @@ async def test_a_command_is_for_those_that_stand_and_says_who_runs(job: Job) -> 
         await job.talk("[0-1] print x")
     with pytest.raises(Refused, match="'detach' needs stopped ranks"):
         await job.talk("detach")
-    # who runs runs on; the others join it
+    # running ranks run on; the others join them
     assert await job.talk("continue") == "[0-1] running\n[2] running"
     # what was chosen before holds again
     await job.talk("set stop-mode job")
@@ -107,7 +107,7 @@ async def test_each_rank_of_a_step_comes_to_its_own_stop(job: Job) -> None:
 async def test_waiting(job: Job) -> None:
     # for nobody
     assert "0-2 stopped" in await job.talk("wait")
-    # for who has stopped meanwhile and for who does so now, which is told once
+    # for ranks that stopped meanwhile and for one that stops now, which is reported once
     await job.talk("continue")
     job.rank[0].stops(StopReason.BREAKPOINT, "12")
     await job.until_told(1)
@@ -118,7 +118,7 @@ async def test_waiting(job: Job) -> None:
     shown = await waits
     assert "rank 0 hit breakpoint" in shown and "rank 1 exited with status 3" in shown
     assert job.told() == [(0, StopReason.BREAKPOINT)]
-    # with a limit: who still runs is said
+    # with a limit: the ranks that still run are named
     assert (await job.talk("wait 0.01")).startswith("[2] still running\n")
     assert await job.talk("[2] wait 0.01") == "[2] still running"
     for line in ("wait x", "wait 0", "wait 1 2"):
@@ -193,7 +193,7 @@ async def test_an_interrupt_stops_those_that_are_meant(job: Job) -> None:
     assert not job.session.running
 
 
-async def test_a_debugger_that_dies_is_told(job: Job) -> None:
+async def test_the_death_of_a_debugger_is_reported(job: Job) -> None:
     await job.talk("continue")
     job.rank[1].dies()
     async with asyncio.timeout(10):

@@ -40,7 +40,7 @@ def test_bytes_in_sockets_and_pipes_until_they_are_read() -> None:
         right.recv(5)
 
         os.write(outgoing, b"123")
-        # Only the end that reads: where a pipe leads out of the job, what lies in it is output.
+        # Only the reading end: if a pipe leads out of the job, its content is output.
         assert {number: each.unread for number, each in found(*everything).items()} == {incoming: 3}
         os.read(incoming, 3)
 

@@ -1,4 +1,4 @@
-"""What a job reads: the file that PID 1 passes on, and what of it a restart finds again."""
+"""A job's input: the file that PID 1 passes on, and the part of it that a restart finds again."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_source_is_there_from_the_beginning(
     assert standard_input.is_over(run)
 
 
-def test_after_a_restart_it_has_what_was_sent_later_once_ranks_run(runs: Iterator[Path]) -> None:
+def test_after_a_restart_it_gets_later_input_once_ranks_run(runs: Iterator[Path]) -> None:
     """Whatever the checkpoint had of it, and however often the job went back before."""
     sent = [b"a", b"bb\n", b"", b"ignored"]
     for taken in range(len(sent) + 1):
@@ -101,7 +101,7 @@ def test_what_is_sent_instead_of_it(runs: Iterator[Path]) -> None:
     assert not standard_input.has_later(again)
 
 
-def test_what_comes_while_it_is_not_given_again_yet_comes_behind_it(runs: Iterator[Path]) -> None:
+def test_new_input_comes_after_input_that_is_still_to_be_repeated(runs: Iterator[Path]) -> None:
     run, saved, new = next(runs), next(runs), next(runs)
     standard_input.begin(run, None, more=True)
     standard_input.save(run, saved)
@@ -155,7 +155,7 @@ def test_what_does_not_fit_on_the_disk_is_not_there_by_halves(tmp_path: Path) ->
     assert standard_input.is_over(tmp_path)
 
 
-async def test_a_fifo_is_read_to_its_end_while_other_things_go_on(runs: Iterator[Path]) -> None:
+async def test_reading_a_fifo_to_its_end_does_not_block_the_loop(runs: Iterator[Path]) -> None:
     run, fifo = next(runs), next(runs) / "fifo"
     os.mkfifo(fifo)
     with standard_input.open_source(fifo) as source:  # nobody writes to it yet
@@ -170,7 +170,7 @@ async def test_a_fifo_is_read_to_its_end_while_other_things_go_on(runs: Iterator
     assert text(run) == [b"0\n", b"1\n", b"2\n", b""]
 
 
-async def test_who_waits_for_a_fifo_that_nobody_writes_to_can_be_interrupted(
+async def test_waiting_for_a_fifo_without_a_writer_can_be_interrupted(
     runs: Iterator[Path],
 ) -> None:
     run, fifo = next(runs), next(runs) / "fifo"

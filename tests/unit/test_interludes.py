@@ -1,4 +1,4 @@
-"""What is done while the user's `continue` lasts, and what the user is told of it."""
+"""Requests during the user's `continue`, and the messages about them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Runs:
         return [(each.rank, each.reason) for each in stop.cause]
 
 
-async def test_a_stop_beside_an_interlude_is_the_only_cause() -> None:
+async def test_a_stop_during_an_interlude_is_the_only_cause() -> None:
     job = Runs([INTERRUPT, INTERRUPT], [INTERRUPT, BREAKPOINT])
     job.interludes.begin()
     assert await job.resume() == [(1, BREAKPOINT)]

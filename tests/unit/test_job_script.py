@@ -45,7 +45,7 @@ def cluster(tmp_path: Path) -> Cluster:
     return Cluster(tmp_path)
 
 
-def test_it_goes_on_as_long_as_its_time_is_up(cluster: Cluster) -> None:
+def test_it_is_resubmitted_while_its_time_limit_is_the_cause(cluster: Cluster) -> None:
     for number in range(1, 6):
         assert cluster.piece(75) == "heat: to be continued"
         assert cluster.submitted == number
@@ -63,7 +63,7 @@ def test_it_does_not_go_on_after_crdebug_kill_nor_an_error(cluster: Cluster, sta
 
 
 def test_one_that_is_killed_again_and_again_is_not_submitted_for_ever(cluster: Cluster) -> None:
-    """Too large for the machine, say; a piece that came to its time begins the count anew."""
+    """Too large for the machine, say; a piece that reached its time limit restarts the count."""
     for status in (137, 137, 75, 137, 137):
         assert cluster.piece(status) == "heat: to be continued"
     assert cluster.piece(137) == "heat: killed 3 times in a row: not continued"

@@ -1,4 +1,5 @@
-"""Starting a job: what it gets, what is refused before anything is started, why it did not come."""
+"""Starting a job: its environment, refusals before anything is started, and reasons why it failed
+to start."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(("uid", "more"), [(0, AS_ROOT), (1000, {})])
-def test_a_job_gets_what_it_needs_and_keeps_what_it_has(
+def test_a_job_gets_the_settings_it_needs_and_keeps_its_own(
     monkeypatch: pytest.MonkeyPatch, uid: int, more: Mapping[str, str]
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: uid)
@@ -87,7 +88,7 @@ def test_the_users_own_settings_win(monkeypatch: pytest.MonkeyPatch, name: str, 
 
 
 class Container:
-    """Instead of the job container: notes what is asked, and fails if told to."""
+    """Replaces the job container: notes the requests, and fails on demand."""
 
     def __init__(self) -> None:
         self.asked: list[Mapping[str, object]] = []
@@ -258,7 +259,7 @@ async def test_srun_is_refused_since_its_ranks_are_elsewhere(home: Path) -> None
     assert not home.exists()
 
 
-async def test_no_command_is_said() -> None:
+async def test_a_missing_command_is_reported() -> None:
     with pytest.raises(BadInput, match="there is no command to run"):
         await launch((), name=None, hold=True, settings=Settings())
 
@@ -287,7 +288,7 @@ def test_a_launcher_that_ended_says_its_last_words_and_not_all_of_them() -> None
     assert str(error) == f"the launcher ended with status 213 before all ranks were there:\n{tail}"
 
 
-def test_a_command_that_is_no_mpi_job_is_told_how_to_be_one() -> None:
+def test_the_error_for_a_command_that_is_no_mpi_job_says_how_to_start_one() -> None:
     _, error = ended("exit 0\n", "some words")
     assert str(error) == (
         "the command has ended, and none of its processes was a rank of MPI "
@@ -331,7 +332,7 @@ def test_one_that_ended_without_a_word() -> None:
 
 
 @pytest.mark.parametrize("events", ["exit 1\n", "failed x: no\n"])
-async def test_whoever_waits_for_the_ranks_is_told(events: str) -> None:
+async def test_waiting_for_the_ranks_fails_with_the_reason(events: str) -> None:
     directory, error = ended(events)
     with pytest.raises(type(error)) as caught:
         await await_ranks(directory, directory.read(), Deadline(30.0))
@@ -339,7 +340,7 @@ async def test_whoever_waits_for_the_ranks_is_told(events: str) -> None:
 
 
 async def test_a_job_that_ends_once_all_ranks_were_there_has_ended() -> None:
-    """Its launcher was killed, say: who attaches to it just then is told in words."""
+    """Its launcher was killed, say: attaching just then fails with that reason."""
     directory, _ = ended("ranks 2\n")
     gone = subprocess.Popen(["true"])
     gone.wait()
@@ -354,7 +355,7 @@ async def test_the_wait_for_the_ranks_has_an_end() -> None:
         await await_ranks(directory, directory.read(), Deadline(0.05))
 
 
-async def test_an_incarnation_without_its_directory_is_said() -> None:
+async def test_an_incarnation_without_its_directory_is_reported() -> None:
     directory = a_job()
     with pytest.raises(StoreError, match=f"{directory.run(1)} is missing"):
         await await_ranks(directory, directory.read(), Deadline(30.0))

@@ -1,4 +1,4 @@
-"""The architecture as a test: who may import whom, and who may touch what.
+"""The architecture as a test: the allowed imports, and the modules that may touch the system.
 
     cli → ui → {commands, detached} → session → travel → attached → job
         → {timeline, charts} → {debugger, checkpoint, acquire, native} → {node, mi} → base
@@ -49,7 +49,7 @@ REACH: dict[str, tuple[str, ...]] = {
     ),
     "commands": ("crdebug.base", "crdebug.session", "crdebug.charts", "crdebug.timeline.text"),
 }
-# who reaches what else, and why
+# further allowed imports, and why
 BEYOND: dict[tuple[str, str], str] = {
     ("crdebug.ui.console", "crdebug.node.owners"): "it makes the directory of its history private",
     ("crdebug.ui.options", "crdebug.job.directory"): "a shell waits for the names at each TAB",
@@ -64,14 +64,14 @@ BEYOND: dict[tuple[str, str], str] = {
     ("crdebug.commands.job", "crdebug.node.programs"): "`shell` runs a program that is no job's",
 }
 
-# the one module of gdbscripts/ that needs no GDB: what both sides say to each other
+# the one module of gdbscripts/ that needs no GDB: the language between both sides
 WIRE = "crdebug.gdbscripts.wire"
 
 TALKERS = ("ui", "cli", "__main__")
 # run by file name as well, by scripts and as processes of their own: they talk and exit as such
 PROGRAMS = ("crdebug.node.criu_trial",)
 
-# modules whose use is touching the operating system's processes
+# modules whose purpose is to touch the operating system's processes
 PROCESS_MODULES = ("subprocess", "ctypes", "psutil", "multiprocessing", "pty")
 # which load what crdebug has compiled of its own, and call nothing else
 LOADERS = ("crdebug.native.matcher.loading", "crdebug.app")

@@ -1,4 +1,4 @@
-"""What the ranks execute to be cloned is what clone.S says."""
+"""The machine code that clones the ranks is that of clone.S."""
 
 from __future__ import annotations
 

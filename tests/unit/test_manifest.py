@@ -73,7 +73,7 @@ def written(directory: Path, data: bytes) -> Path:
     return directory
 
 
-def test_a_fault_is_told_from_a_signal_that_was_sent() -> None:
+def test_a_fault_is_distinguished_from_a_sent_signal() -> None:
     assert (A_THREAD.signal_number, A_THREAD.is_fault) == (11, True)
     sent = dataclasses.replace(A_THREAD, signal="0b00000000000000" + "fa" + "ff" * 3)
     assert (sent.signal_number, sent.is_fault) == (11, False)
@@ -81,7 +81,7 @@ def test_a_fault_is_told_from_a_signal_that_was_sent() -> None:
     assert (none.signal_number, none.is_fault) == (0, False)
 
 
-def test_what_was_written_is_what_is_read(tmp_path: Path) -> None:
+def test_a_written_record_is_read_back_unchanged(tmp_path: Path) -> None:
     data = manifests.encode(a_manifest())
     assert manifests.read(written(tmp_path, data)) == a_manifest()
     assert data.endswith(b"}\n")
@@ -167,8 +167,8 @@ def test_any_damage_is_refused_in_one_sentence(tmp_path: Path, count: int) -> No
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(2000, marks=pytest.mark.sweep)])
-def test_what_is_sealed_anew_is_a_manifest_or_refused(tmp_path: Path, count: int) -> None:
-    """By whoever may write there; what is accepted leads nowhere but into the checkpoint."""
+def test_a_resealed_file_is_a_manifest_or_refused(tmp_path: Path, count: int) -> None:
+    """Changed by anybody with write access; an accepted manifest leads only into the checkpoint."""
     chance = random.Random(count)
     odd: tuple[object, ...] = (
         *ODD,
@@ -247,7 +247,7 @@ def test_a_missing_field_is_refused(tmp_path: Path, path: tuple[str | int, ...])
         manifests.read(written(tmp_path, _changed(path, drop=True)))
 
 
-def test_a_foreign_field_is_refused_wherever_it_is(tmp_path: Path) -> None:
+def test_an_unknown_field_is_refused_anywhere(tmp_path: Path) -> None:
     structs: list[tuple[str | int, ...]] = [(), ("ranks", 0), ("ranks", 0, "threads", 0)]
     structs += [("binaries", 0), ("saved", 0), ("files", "images/a.img")]
     for struct in structs:

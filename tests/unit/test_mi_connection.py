@@ -128,14 +128,14 @@ async def test_text_of_a_command_that_nobody_waits_for_is_not_the_next_ones(talk
     assert talk.connection.busy is None
 
 
-async def test_garbage_is_told_as_it_is(talk: Talk) -> None:
+async def test_garbage_is_reported_unchanged(talk: Talk) -> None:
     (task,) = await talk.send("-a")
     talk.gdb.say("who prints here?", b"\xff\xfe", "1^done")
     await task
     assert talk.told == [Garbage("who prints here?"), Garbage("\\xff\\xfe")]
 
 
-async def test_an_answer_behind_garbage_is_found(talk: Talk) -> None:
+async def test_an_answer_after_garbage_is_found(talk: Talk) -> None:
     (task,) = await talk.send("-a")
     talk.gdb.say('no newline 99^done 1^done,v="1"')
     assert (await task).payload.text("v") == "1"
@@ -150,7 +150,7 @@ async def test_an_answer_that_cannot_be_read_fails_its_command(talk: Talk) -> No
     await other
 
 
-async def test_an_answer_to_nothing_is_told(talk: Talk) -> None:
+async def test_an_answer_without_a_command_is_reported(talk: Talk) -> None:
     (task,) = await talk.send("-a")
     talk.gdb.say("77^done", "^done", "1^done")
     await task

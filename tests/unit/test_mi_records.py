@@ -46,7 +46,7 @@ def test_a_result_without_a_token() -> None:
 
 
 @pytest.mark.parametrize(("mark", "kind"), [("*", "exec"), ("=", "notify"), ("+", "status")])
-def test_async_records_are_told_apart(mark: str, kind: str) -> None:
+def test_async_records_are_distinguished(mark: str, kind: str) -> None:
     record = parse(f'{mark}download,section=".text"'.encode())
     assert record == Async(kind, "download", MiTuple((("section", ".text"),)))  # type: ignore[arg-type]
 
@@ -105,7 +105,7 @@ def test_a_long_text_takes_no_longer_than_its_length(piece: str, end: str) -> No
     assert len(record.text) == 500_000 + len(end) // 2
 
 
-def test_streams_are_told_apart() -> None:
+def test_streams_are_distinguished() -> None:
     assert parse(b'&"warning"') == Stream("log", "warning")
     assert parse(b'@"output"') == Stream("target", "output")
 

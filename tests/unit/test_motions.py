@@ -1,4 +1,4 @@
-"""What GDB is asked for what a user wants of a rank."""
+"""The GDB commands for each of the user's motions."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.unit
 
 NATIVE = Path(mpi_wrappers.__file__).parent
 
-# Functions that answer from what the process has: handles, attributes, types, groups, names, tools.
+# Functions that need only the process's data: handles, attributes, types, groups, names, tools.
 LOCAL = re.compile(
     r"MPI_(Abort|Add_error_(class|code|string)|Address|Aint_(add|diff)|Alloc_mem|Free_mem"
     r"|Attr_(delete|get|put)|Buffer_attach|Cart_(coords|get|map|rank|shift)|Cartdim_get"

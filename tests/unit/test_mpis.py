@@ -1,4 +1,4 @@
-"""The MPIs that all is to be tried with: one that is not here goes unnoticed by all others."""
+"""The MPIs that everything must be tried with: a missing one would go unnoticed."""
 
 from __future__ import annotations
 

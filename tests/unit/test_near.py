@@ -1,4 +1,4 @@
-"""Snapshots of a job that is none: which are given up, and what the user is told."""
+"""Snapshots of an imaginary job: which are dropped, and the notices about that."""
 
 from __future__ import annotations
 
@@ -116,10 +116,10 @@ async def test_a_place_is_kept_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(job.kernel.kept) == 3
 
 
-async def test_with_little_memory_there_are_fewer_and_the_user_is_told_once(
+async def test_with_little_memory_there_are_fewer_and_one_notice_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """150 MiB are changed each time: within 500 MiB there is room for three states."""
+    """Each time 150 MiB change: 500 MiB have room for three states."""
     job = Job(Kernel(2000 * MIB), monkeypatch)
     assert await job.run(10) == 10
     assert len(job.kernel.kept) == 3
@@ -179,7 +179,7 @@ async def test_those_that_a_checkpoint_has_ended_are_given_up(
     assert job.kernel.kept == ["s6"]
 
 
-async def test_they_are_shown_with_their_ages_and_what_they_hold_alone(
+async def test_they_are_shown_with_their_ages_and_their_own_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     job = Job(Kernel(1 << 40), monkeypatch)

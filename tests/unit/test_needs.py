@@ -1,4 +1,4 @@
-"""What stands in the way of a restart without a container is named, all of it."""
+"""Everything in the way of a restart without a container is named."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ IPC_PRIVATE, IPC_RMID = 0, 0  # <sys/ipc.h>
 FREE = 2**22 - 1  # above any PID of a machine (proc(5), pid_max)
 
 
-async def test_what_a_process_has_is_what_it_needs_and_is_its_own(tmp_path: Path) -> None:
+async def test_all_that_a_process_uses_is_noted_and_conflicts_only_with_others(
+    tmp_path: Path,
+) -> None:
     """Noted of this very process: everything is in the way but for the process itself."""
     reader, writer = os.pipe()
     master, slave = os.openpty()
@@ -76,7 +78,7 @@ def test_a_connection_takes_its_pair_of_ports_only() -> None:
 
 
 def test_shared_memory_that_only_a_container_can_save_is_refused() -> None:
-    """Until there is some, nothing is."""
+    """Until input comes, nothing is read."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.shmat.restype = ctypes.c_void_p
     libc.shmat.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_int)

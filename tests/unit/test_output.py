@@ -1,4 +1,4 @@
-"""What a job writes and how it ends, told as events; and being told when files grow."""
+"""A job's output and end, as events; and notices of growing files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def soon() -> Deadline:
 
 
 class Job:
-    """An incarnation's directory, written to as a job does; and what was told of it."""
+    """An incarnation's directory, written to as a job does; and the events about it."""
 
     def __init__(self, run: Path) -> None:
         self.run = run
@@ -55,7 +55,7 @@ async def relaying(job: Job, *, from_now: bool = False) -> AsyncIterator[OutputR
         await relay.stop()
 
 
-async def test_what_was_there_and_what_comes_is_told_once_and_in_order(job: Job) -> None:
+async def test_old_and_new_output_is_reported_once_and_in_order(job: Job) -> None:
     job.write("stdout", "before\n")
     async with relaying(job):
         await job.until(lambda: job.text() == "before\n", "what was there")
@@ -69,7 +69,7 @@ async def test_what_was_there_and_what_comes_is_told_once_and_in_order(job: Job)
         await job.until(lambda: job.text("stderr") == errors, "the errors")
 
 
-async def test_from_now_leaves_out_what_was_there(job: Job) -> None:
+async def test_from_now_leaves_out_old_output(job: Job) -> None:
     job.write("stdout", "before\n")
     async with relaying(job, from_now=True):
         job.write("stdout", "after\n")
@@ -82,7 +82,7 @@ TEXT = "a, é, €, 𝄞, ∑\n"  # characters of one to four bytes
 
 
 @pytest.mark.parametrize("cut", range(1, len(TEXT.encode())))
-async def test_a_character_is_told_whole_wherever_the_bytes_are_cut(job: Job, cut: int) -> None:
+async def test_a_character_is_reported_whole_wherever_its_bytes_are_cut(job: Job, cut: int) -> None:
     data = TEXT.encode()
     async with relaying(job) as relay:
         job.write("stdout", data[:cut])
@@ -124,7 +124,7 @@ async def test_half_a_character_at_the_end_is_shown_broken(job: Job) -> None:
     ]
 
 
-async def test_the_end_is_told_once_with_its_status(job: Job) -> None:
+async def test_the_end_is_reported_once_with_its_status(job: Job) -> None:
     job.write("events", "ranks 2\n")
     async with relaying(job) as relay:
         over = asyncio.create_task(relay.over())
@@ -156,7 +156,7 @@ async def test_no_output_comes_after_the_end(job: Job, monkeypatch: pytest.Monke
     assert job.events == [JobOutput("stdout", "last words\n"), JobEnded(0)]
 
 
-async def test_a_rank_that_comes_late_is_told_once(job: Job) -> None:
+async def test_a_late_rank_is_reported_once(job: Job) -> None:
     async with relaying(job) as relay:
         job.write("events", "ranks 2\nlate 1 /bin/a\n")
         relay.catch_up()
@@ -168,7 +168,7 @@ async def test_a_rank_that_comes_late_is_told_once(job: Job) -> None:
     assert len(job.events) == 2
 
 
-async def test_nothing_is_told_after_stop(job: Job) -> None:
+async def test_nothing_is_reported_after_stop(job: Job) -> None:
     async with relaying(job):
         pass
     job.write("stdout", "late\n")
@@ -187,7 +187,7 @@ async def test_megabytes_come_whole(job: Job) -> None:
     assert job.text() == line * 4000
 
 
-# ---- being told --------------------------------------------------------------------------------
+# ---- notices of growing files ------------------------------------------------------------------
 
 
 async def test_a_follower_needs_its_directory_and_says_so(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ async def test_a_follower_needs_its_directory_and_says_so(tmp_path: Path) -> Non
     assert os.listdir("/proc/self/fd") == before
 
 
-async def test_a_follower_starts_where_it_was_told(tmp_path: Path) -> None:
+async def test_a_follower_starts_at_the_given_offset(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"12345")
     follower = Follower({path: 3})

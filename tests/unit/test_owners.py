@@ -33,7 +33,7 @@ def test_what_only_the_user_can_change_is_his(file: Path) -> None:
 
 @pytest.mark.parametrize("mode", [0o702, 0o777])
 @pytest.mark.parametrize("level", [0, 1, 2])
-def test_whoever_may_write_anywhere_on_the_way_could_change_it(
+def test_write_access_anywhere_on_the_path_is_enough_to_change_it(
     file: Path, mode: int, level: int
 ) -> None:
     place = (file, *file.parents)[level]
@@ -53,7 +53,7 @@ def test_the_group_counts_unless_it_is_the_users_own(file: Path) -> None:
         assert owners.why_not_own(file) == f"{file.parent} {MINE}"
 
 
-def test_in_a_sticky_directory_others_cannot_touch_what_is_mine(file: Path) -> None:
+def test_in_a_sticky_directory_others_cannot_touch_my_files(file: Path) -> None:
     file.parent.chmod(0o1777)
     assert owners.why_not_own(file) == ""
     assert owners.why_not_own(file.parent) == f"{file.parent} {MINE}"

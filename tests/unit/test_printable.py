@@ -34,7 +34,7 @@ def test_controls_are_shown_and_text_is_left_alone() -> None:
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_nothing_of_a_job_reaches_a_terminal_as_it_is(terminal: bool) -> None:
-    """Its output, what GDB or the job's own names say, errors; colours of ours do."""
+    """The job's output and names, GDB's output, and errors; our own colours remain."""
     out, err = Stream(terminal), Stream(terminal)
     screen = Screen(terminal=terminal, out=lambda: out, err=lambda: err)
     screen.event(JobOutput("stdout", f"{EVIL}\n"))

@@ -92,7 +92,7 @@ GONE: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("question", GONE)
-def test_a_process_that_is_gone_is_said_as_such(question: str) -> None:
+def test_a_vanished_process_is_reported_as_one(question: str) -> None:
     with pytest.raises(ProcessLookupError):
         GONE[question]()
     assert not proc.is_alive(NOBODY) and proc.is_ending(NOBODY)
@@ -152,7 +152,7 @@ def bit(number: int) -> int:
 def test_threads_with_their_names_and_signal_sets(
     thread: int, request: pytest.FixtureRequest
 ) -> None:
-    # Not SIGINT: who starts the tests in the background may have it ignored.
+    # Not SIGINT: a shell that starts the tests in the background may ignore it.
     before = signal.signal(signal.SIGUSR2, lambda number, frame: None)
     request.addfinalizer(lambda: signal.signal(signal.SIGUSR2, before))
     found = {each.tid: each for each in proc.threads(ME)}
@@ -210,7 +210,7 @@ def test_read_only_memory_is_written_as_by_a_debugger() -> None:
         assert proc.read_memory(process.pid, first.start + 8, 8) == b"crdebug!"
 
 
-def test_maps_are_what_psutil_reads() -> None:
+def test_maps_agree_with_psutil() -> None:
     with Child() as process:
         mine = {
             (m.start, m.end, m.access, m.path)

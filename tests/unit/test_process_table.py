@@ -1,4 +1,4 @@
-"""Process tables that others wrote: what they name is looked at before it is believed."""
+"""Process tables that others wrote are checked before they are used."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def program(tmp_path: Path) -> Path:
 
 @contextlib.contextmanager
 def launched(argv: list[object], *, by_nobody: bool = False) -> Iterator[int]:
-    """A launcher whose table is there; its PID."""
+    """The PID of a launcher that has a table."""
     with subprocess.Popen(
         list(map(str, argv)),
         stdin=subprocess.PIPE,
@@ -73,7 +73,7 @@ def test_no_process_of_another_user_is_taken_for_a_rank(
 
 
 def test_no_process_that_it_did_not_start_is_taken_for_a_rank(program: Path) -> None:
-    """A number that was given anew, say; one of another daemon's says itself which rank it is."""
+    """A PID that was reused, say; a rank below another daemon says its number itself."""
     strange = {**os.environ, "PMI_RANK": "1"}
     with subprocess.Popen(["sleep", "1000"], env=strange) as other:
         try:

@@ -56,7 +56,7 @@ def test_all_goes_well(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "choose"), list(product(MACHINES, INTERLEAVINGS)))
-def test_the_order_of_answers_changes_neither_what_is_asked_nor_the_outcome(
+def test_the_order_of_answers_changes_neither_the_requests_nor_the_outcome(
     name: str, choose: Choose
 ) -> None:
     story = Story(MACHINES[name]()).run(succeed, choose)
@@ -80,7 +80,7 @@ def test_the_ranks_go_in_step_up_to_the_dump_and_alone_after_it() -> None:
 
 
 def phases(machine: Protocol) -> str:
-    """Each once, in the order that they are told, when the image is the slowest to be written."""
+    """Each once, in the order of their events, if the image takes longest to write."""
     story, told = Story(machine), [machine.phase]
     while machine.pending:
         story.feed(Succeeded(job_last(machine.pending)))

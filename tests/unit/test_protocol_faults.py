@@ -1,4 +1,4 @@
-"""The checkpoint protocol as lists: whatever fails, in whatever order, it ends well."""
+"""The checkpoint protocol as lists: any failure, in any order, ends well."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_a_failed_publication_stops_nobody_on_the_way_out() -> None:
     assert not machine.taken
 
 
-def test_an_attach_is_tried_twice_and_the_first_failure_is_not_told() -> None:
+def test_an_attach_is_tried_twice_and_the_first_failure_is_not_reported() -> None:
     machine = checkpoint()
     assert after(machine, failure(Attach(1))) == [Attach(1)]
     assert not machine.problems and machine.taken
@@ -176,7 +176,7 @@ def test_a_rank_that_is_not_led_out_is_held_and_the_others_are_not() -> None:
     assert machine.rungs == {0: Rung.OUT, 1: Rung.ATTACHED, 2: Rung.OUT}
 
 
-def test_a_debugger_that_dies_on_the_way_out_gets_a_successor_once_and_it_is_told() -> None:
+def test_a_debugger_that_dies_on_the_way_out_is_replaced_once_and_reported() -> None:
     machine = checkpoint()
     assert after(machine, failure(WalkOut(1), let_go=True)) == [Attach(1)]
     assert not machine.held and len(machine.problems) == 1
@@ -216,7 +216,7 @@ def test_all_ranks_end_at_once(name: str, kind: type[RankInstruction]) -> None:
         assert not machine.rungs and len(machine.problems) == SIZE
 
 
-def test_in_a_restart_the_announcement_comes_once_whoever_comes_last() -> None:
+def test_a_restart_is_announced_once_whichever_thread_is_last() -> None:
     for lost in (False, True):
         machine = restart()
         story = Story(machine)

@@ -36,7 +36,7 @@ asyncio.run(hold())
 
 @pytest.fixture
 def waiting(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    """A process whose thread does not stop for anybody until the FIFO is opened."""
+    """A process whose thread cannot be stopped until the FIFO is opened."""
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     with subprocess.Popen([sys.executable, "-c", _WAITS, str(fifo)]) as process:
@@ -63,7 +63,7 @@ async def test_who_does_not_stop_is_named_in_time(
     said = holder.stderr.splitlines()[-1]
     why = f"process {process.pid} to stop: thread {process.pid} is in state D (disk sleep)"
     assert DeadlineExpired.__name__ in said and why in said
-    # and when the holder has ended it goes on as if nobody had been there
+    # and after the holder's end it continues as if nothing had happened
     with open(fifo, "wb"):
         assert process.wait(timeout=60) == 0
 

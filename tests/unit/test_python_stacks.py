@@ -1,4 +1,4 @@
-"""Python's frames among C's, and why there are none."""
+"""Python's frames among C's, and the reasons for their absence."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def c(*functions: str) -> list[Frame]:
 
 
 def python(*functions: str) -> PythonThread:
-    """The innermost first; those that C has called have a star."""
+    """The innermost first; frames called from C have a star."""
     return PythonThread(
         1, tuple(PythonFrame(f.strip("*"), "a.py", 7, is_entry="*" in f) for f in functions)
     )
@@ -45,12 +45,12 @@ def names(merged: tuple[Frame, ...]) -> str:
         # what GDB did not get to, or has no name for
         (("recv", LOOP), ("f*", "g*", "h*"), "recv f LOOP g h"),
         (("recv", "??"), ("f*",), "recv ?? f"),
-        # before 3.11 each is a run; and what compilers make of its name
+        # before 3.11 each is a run; and compilers change its name
         (("recv", f"{LOOP}.constprop.0", LOOP), ("f*", "g*"), "recv f LOOP.constprop.0 g LOOP"),
         (("poll", "main"), (), "poll main"),
     ],
 )
-def test_python_s_frames_stand_above_the_c_function_that_runs_them(
+def test_pythons_frames_come_above_the_c_function_that_runs_them(
     of_c: tuple[str, ...], of_python: tuple[str, ...], merged: str
 ) -> None:
     told = interleaved(c(*of_c), python(*of_python))

@@ -51,7 +51,7 @@ class Job:
         ("edge | all & 3", "0,3,11"),  # and | last
         ("(edge | all) & 3", "3"),
         ("0-7 - 2 - 3", "0-1,4-7"),
-        ("0 - 7", "0-7"),  # between two numbers it is a range, whatever is around
+        ("0 - 7", "0-7"),  # between two numbers it is a range, whatever surrounds it
         ("@stopped | @exited", "0,2"),
         ("all - (1,2,(3-9))", "0,10-11"),
         ("where x > 9", "10-11"),
@@ -76,13 +76,13 @@ async def test_algebra_as_text(text: str, ranks: str) -> None:
         ("edge | where x > 3", "1-10"),
     ],
 )
-async def test_only_those_are_asked_on_whom_it_depends(text: str, asked: str) -> None:
+async def test_only_ranks_that_it_depends_on_are_asked(text: str, asked: str) -> None:
     job = Job()
     await resolve(text, job)
     assert job.asked == [("x > 3", asked)]
 
 
-async def test_nobody_is_asked_if_it_depends_on_none() -> None:
+async def test_no_rank_is_asked_if_it_depends_on_none() -> None:
     job = Job()
     assert not await resolve("edge & 3 & where x > 3", job)
     assert job.asked == []
@@ -95,7 +95,7 @@ BAD = r"""
 
 
 @pytest.mark.parametrize("text", ["", "(" * 60 + "1" + ")" * 60, *re.split(r"\s{2,}", BAD.strip())])
-async def test_what_cannot_be_read_is_told_before_anybody_is_asked(text: str) -> None:
+async def test_a_syntax_error_is_reported_before_any_rank_is_asked(text: str) -> None:
     job = Job()
     with pytest.raises(BadInput):
         await resolve(text, job)
@@ -120,7 +120,7 @@ TREES = st.recursive(
 
 
 @given(TREES)
-async def test_a_text_means_what_its_parts_mean(tree: tuple[str, RankSet]) -> None:
+async def test_the_meaning_of_a_text_follows_from_its_parts(tree: tuple[str, RankSet]) -> None:
     text, ranks = tree
     assert await resolve(text, Job()) == ranks
 

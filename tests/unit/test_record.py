@@ -1,4 +1,4 @@
-"""A job's directory: its name, its record, its lock, what its starter told, and when it is over."""
+"""A job's directory: its name, its record, its lock, its starter's events, and the job's end."""
 
 from __future__ import annotations
 
@@ -175,10 +175,10 @@ def test_two_at_once_get_two_names(here: Path) -> None:
             pass
 
 
-def test_a_lock_that_was_forgotten_meanwhile_is_taken_anew(
+def test_a_lock_whose_job_was_forgotten_meanwhile_is_taken_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As `kill` and the one that follows the job may both find that it is over."""
+    """`kill` and a follower of the job may both find that it has ended."""
     directory = JobDirectory("heat")
     real, left = open, ["opened", "made"]
 
@@ -203,7 +203,7 @@ def test_a_lock_that_was_forgotten_meanwhile_is_taken_anew(
 # ---- the record --------------------------------------------------------------------------------
 
 
-def test_what_was_written_is_what_is_read(home: Path) -> None:
+def test_a_written_record_is_read_back_unchanged(home: Path) -> None:
     directory = a_job()
     assert directory.exists() and directory.read() == a_record()
     changed = replace(a_record(), incarnation=7)
@@ -212,7 +212,7 @@ def test_what_was_written_is_what_is_read(home: Path) -> None:
     assert stat.S_IMODE(directory.path.stat().st_mode) == 0o700
 
 
-def test_a_job_that_is_not_there_is_said_with_those_that_are(home: Path) -> None:
+def test_the_error_for_an_unknown_job_lists_the_jobs(home: Path) -> None:
     with pytest.raises(BadInput) as caught:
         JobDirectory("heat").read()
     assert str(caught.value) == "there is no job 'heat' (jobs here: none)"
@@ -275,7 +275,7 @@ def test_an_ended_process_that_nobody_has_waited_for_is_not_alive() -> None:
         assert not is_alive(record)
 
 
-def test_a_job_that_has_ended_is_said_with_its_last_checkpoint() -> None:
+def test_the_error_for_an_ended_job_names_its_last_checkpoint() -> None:
     directory = a_job(**OVER)
     assert str(has_ended(directory)) == "job 'heat' has ended"
     with_checkpoint(with_checkpoint(directory, 2), 3)
@@ -293,7 +293,7 @@ def test_a_job_that_has_ended_is_said_with_its_last_checkpoint() -> None:
         ("killed\nexit 137\n", "was ended by 'crdebug kill'"),
     ],
 )
-def test_how_a_job_has_ended_is_said_also_once_it_is_forgotten(
+def test_the_end_of_a_job_is_reported_even_once_it_is_forgotten(
     home: Path, events: str, said: str
 ) -> None:
     directory = a_job(**OVER)
@@ -385,7 +385,7 @@ def test_one_that_never_began_is_forgotten(home: Path) -> None:
     assert not directory.path.exists()
 
 
-# ---- what the starter told ---------------------------------------------------------------------
+# ---- the starter's events ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -401,14 +401,14 @@ def test_one_that_never_began_is_forgotten(home: Path) -> None:
         ("  exit 1\n", Told(None, None, None)),
     ],
 )
-def test_told(tmp_path: Path, text: str | None, wanted: Told) -> None:
+def test_starter_events(tmp_path: Path, text: str | None, wanted: Told) -> None:
     events = tmp_path / "events"
     if text is not None:
         events.write_text(text)
     assert told(events) == wanted
 
 
-def test_told_who_came_late(tmp_path: Path) -> None:
+def test_starter_events_of_a_late_rank(tmp_path: Path) -> None:
     (tmp_path / "events").write_text("ranks 2\nlate 1 /bin/a b\nlate 0 /bin/c\n")
     late = told(tmp_path / "events").said
     assert [text.partition(" starts only now")[0] for text in late] == [
@@ -417,7 +417,7 @@ def test_told_who_came_late(tmp_path: Path) -> None:
     ]
 
 
-def test_told_that_output_waits(tmp_path: Path) -> None:
+def test_a_starter_event_that_output_waits(tmp_path: Path) -> None:
     events = "ranks 2\nwaits error No space left on device\nlate 0 /bin/c\nflows error\nwaits x \n"
     (tmp_path / "events").write_text(events)
     waits, late, flows, why = told(tmp_path / "events").said
@@ -427,12 +427,12 @@ def test_told_that_output_waits(tmp_path: Path) -> None:
     assert "waits:  (" in why
 
 
-def test_told_is_not_disturbed_by_bytes_that_are_no_text(tmp_path: Path) -> None:
+def test_starter_events_survive_bytes_that_are_no_text(tmp_path: Path) -> None:
     (tmp_path / "events").write_bytes(b"failed \xff\xfe: No such file\nexit 127\n")
     assert told(tmp_path / "events").status == 127
 
 
-def test_told_that_the_launcher_was_killed(tmp_path: Path) -> None:
+def test_a_starter_event_that_the_launcher_was_killed(tmp_path: Path) -> None:
     (tmp_path / "events").write_text("ranks 2\ndied 9\nexit 137\n")
     said = told(tmp_path / "events")
     assert said.status == 137

@@ -36,7 +36,7 @@ NOW = {"log": b"1\n2\n3\n4\n", "table": b"ABCDEFGHI", "empty": b"more"}
 
 
 class World:
-    """Files of a job at a checkpoint, and later on; and who makes a restart final."""
+    """Files of a job at a checkpoint, and later on; and processes that make a restart final."""
 
     def __init__(self, tmp_path: Path, starter: Path) -> None:
         self.tmp, self.starter = tmp_path, starter
@@ -138,7 +138,7 @@ def test_a_file_keeps_its_inode_and_owner_and_gets_the_mode_that_it_had(world: W
     assert {stat.S_IMODE(path.stat().st_mode) for path in world.here.iterdir()} == {0o666}
 
 
-def test_whoever_has_the_file_open_sees_the_roll_back(world: World) -> None:
+def test_a_process_that_has_the_file_open_sees_the_rollback(world: World) -> None:
     with open(world.here / "table", "rb") as reader:
         world.apply()
         assert reader.read() == THEN["table"]
@@ -153,7 +153,7 @@ def test_a_directory_that_was_removed_is_made_again(world: World) -> None:
     assert not Path(lost.path).exists()
 
 
-def test_what_somebody_has_written_since_is_not_taken_away(world: World) -> None:
+def test_content_written_since_by_others_is_not_removed(world: World) -> None:
     """Whoever made files died before the restart was final; the job that is there runs on."""
     world.roll_back().prepare()
     (world.here / "gone").write_bytes(b"its own")
@@ -203,7 +203,7 @@ def test_a_file_that_only_grew_and_is_shorter_now_is_refused_and_nothing_changed
     assert world.contents() == before
 
 
-def test_a_file_that_only_grew_and_was_written_anew_is_refused(world: World) -> None:
+def test_a_file_that_only_grew_and_was_rewritten_is_refused(world: World) -> None:
     world.put({"log": b"one\ntwo\nthree\n"})
     before = world.contents()
     with pytest.raises(StoreError, match="log was rewritten since the checkpoint"):
@@ -269,7 +269,7 @@ def test_a_source_that_is_shortened_meanwhile_is_copied_as_far_as_it_goes(
 
 # ---- a failure while files are prepared ----------------------------------------------------------
 
-# Every call that changes something on the disk, or reads what is to be put there.
+# Every call that changes something on the disk, or reads content to be put there.
 CALLS: dict[str, tuple[object, int]] = {
     "ftruncate": (os, 1),
     "pwrite": (os, 1),
@@ -413,7 +413,7 @@ def mapped(path: Path, access: int) -> Iterator[None]:
     assert libc.munmap(address, 4096) == 0
 
 
-def test_open_files_are_found_each_once_with_what_must_be_kept(
+def test_open_files_are_found_once_each_with_the_content_to_keep(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(open_files, "_OWN", (f"{tmp_path}/own/",))
@@ -427,7 +427,7 @@ def test_open_files_are_found_each_once_with_what_must_be_kept(
         (tmp_path / "unlinked").unlink()
         stack.enter_context(mapped(tmp_path / "shared", mmap.PROT_READ | mmap.PROT_WRITE))
         stack.enter_context(mapped(tmp_path / "seen", mmap.PROT_READ))
-        # ourselves twice, and somebody who has gone
+        # ourselves twice, and a process that has ended
         found = find_open_files([os.getpid(), 1 << 22, os.getpid()])
     mine = {
         Path(each.path).name: (each.size, bool(each.saved))

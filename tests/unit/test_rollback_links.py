@@ -22,8 +22,8 @@ pytestmark = pytest.mark.unit
 def test_a_symbolic_link_leads_to_no_file_of_anybody_else(
     world: World, swapped: str, late: bool
 ) -> None:
-    """Put there by who owns a directory: before all is looked at, or when that is done. The file,
-    or the directory that it is in, which then has the same names."""
+    """Put there by the owner of a directory: before the check, or after it. The file, or its
+    directory, which then has the same names."""
     others = world.tmp / "others"
     others.mkdir()
     for name, data in NOW.items():

@@ -1,4 +1,4 @@
-"""`continue` behind the exit of a rank, on ranks without processes."""
+"""`continue` after the exit of a rank, on ranks without processes."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ async def test_to_the_end_of_all() -> None:
     assert job.session.ended == 0
 
 
-async def test_to_the_end_of_some_while_others_stand() -> None:
+async def test_to_the_end_of_some_ranks_while_others_are_stopped() -> None:
     job = Job("2")
     await job.stops(2, EXITED)
     assert await job.stop() == ([2], [2])
     assert job.session.ended is None
 
 
-async def test_to_a_stop_of_another_kind_which_comes_with_who_has_exited_before() -> None:
+async def test_to_another_kind_of_stop_which_names_the_ranks_that_exited_before() -> None:
     job = Job()
     await job.stops(1, EXITED)
     await job.stops(2, StopReason.SIGNAL, "SIGSEGV")

@@ -1,4 +1,4 @@
-"""Copies of files that are made while the job runs, and brought up to date when it stands."""
+"""Copies of files that are made while the job runs, and updated when it is stopped."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("change", [nothing, overwrite, grow, shrink])
-def test_what_was_copied_ahead_becomes_what_is_there_now(
+def test_a_copy_made_ahead_is_brought_up_to_date(
     tmp_path: Path, file: Path, change: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved = SavedFile(str(file), SIZE, "0")

@@ -1,4 +1,4 @@
-"""set, show: the settings, how they are read, and what is said of them."""
+"""set, show: the settings, how they are read, and the messages about them."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ async def test_what_is_no_size(context: Context, text: str) -> None:
 
 
 @pytest.mark.parametrize("free", [0, 1, 999, 10**12])
-def test_a_size_is_a_size_and_a_part_is_of_what_is_free(free: int) -> None:
+def test_a_size_is_absolute_and_a_percentage_is_of_the_free_memory(free: int) -> None:
     assert Bound(500).bytes(free) == 500
     assert Bound(part=0.25).bytes(free) == free // 4
 
@@ -148,7 +148,7 @@ async def test_all_of_them_are_shown(context: Context) -> None:
 
 
 @pytest.mark.parametrize("command", ["set vars 3", "set nothing 1", "show nothing"])
-async def test_of_one_that_is_unknown_it_is_said_which_there_are(
+async def test_the_error_for_an_unknown_one_lists_the_known_ones(
     context: Context, command: str
 ) -> None:
     with pytest.raises(BadInput, match="there is no setting") as caught:

@@ -1,6 +1,6 @@
 """`crdebug setup`: programs are unpacked beside the system's, whatever an earlier setup has left.
 
-apt-get is a stub that answers for a Debian archive with one package; the rest is the machine's.
+apt-get is a stub that serves a Debian archive with one package; the rest is the machine's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.unit
 
 HERE = Path(setup.__file__).parent
 
-# `update` and `install` wait for whoever writes to the FIFO `gate`, if that is there.
+# `update` and `install` wait for a writer of the FIFO `gate`, if it exists.
 APT_GET = """#!/bin/sh
 for word; do
     case "$word" in
@@ -61,7 +61,7 @@ class Machine:
             "STUBS": str(self.stubs),
             "TMPDIR": str(self.stubs),
             "CRDEBUG_DATA": str(self.data),
-            "CRDEBUG_CRIU": str(self.stubs / "criu"),  # there is none: not this test's subject
+            "CRDEBUG_CRIU": str(self.stubs / "criu"),  # none: not this test's subject
             "CRDEBUG_PYTHON": sys.executable,
         }
 
@@ -77,7 +77,7 @@ class Machine:
         )
 
     def play(self, script: str = "install-gdb", *arguments: str) -> tuple[int, list[str]]:
-        """Exit status, and the lines that were said."""
+        """Exit status, and the lines of output."""
         said, _ = (started := self.start(script, *arguments)).communicate()
         return started.returncode, said.splitlines()
 

@@ -91,7 +91,7 @@ def test_who_ends_a_job_does_not_either(job: subprocess.Popen[bytes]) -> None:
     assert not modules & (DEBUGGER | IMAGES | RECORD)
 
 
-def test_what_of_a_job_that_has_ended_cannot_be_done_is_said_without_them(
+def test_impossible_operations_on_an_ended_job_are_refused_without_its_ranks(
     job: subprocess.Popen[bytes],
 ) -> None:
     job.kill()

@@ -145,7 +145,7 @@ def test_tgkill_reaches_the_thread() -> None:
     assert got == [signal.SIGRTMIN + 9]
 
 
-def test_tgkill_of_a_thread_that_is_gone_is_said() -> None:
+def test_tgkill_of_a_vanished_thread_is_reported() -> None:
     with pytest.raises(ProcessLookupError):
         signals.tgkill(os.getpid(), 1 << 22, 0)
 
@@ -163,7 +163,7 @@ async def test_waiting_for_an_end(child: subprocess.Popen[bytes]) -> None:
     await signals.ended(child.pid, soon(), "what is over")
 
 
-async def test_waiting_in_vain_is_said(child: subprocess.Popen[bytes]) -> None:
+async def test_an_expired_wait_is_reported(child: subprocess.Popen[bytes]) -> None:
     before = os.listdir("/proc/self/fd")
     with pytest.raises(DeadlineExpired, match=r"waited 0\.05 s for job 'x' to end"):
         await signals.ended(child.pid, Deadline(0.05), "job 'x' to end")

@@ -1,4 +1,4 @@
-"""How often a job is stopped for snapshots and checkpoints, by what they cost: simulated runs."""
+"""How often a job is stopped for snapshots and checkpoints, by their costs: simulated runs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ GIB = 1 << 30
 
 
 class Run:
-    """A job that runs, and is stopped as soon as something is due. stop, checkpoint: the seconds
-    for which it stands for either.  changed: bytes, from one snapshot to the next."""
+    """A job that runs, and is stopped as soon as something is due.
+
+    stop, checkpoint: the seconds for which each of these stops it.
+    changed: bytes, from one snapshot to the next.
+    """
 
     def __init__(
         self,
@@ -131,7 +134,7 @@ def test_one_odd_stop_is_forgotten_after_a_while() -> None:
 
 
 def test_short_runs_add_up() -> None:
-    """The user continues from stop to stop: what has run since the last snapshot counts."""
+    """The user continues from stop to stop: all run since the last snapshot counts."""
     costs = Costs()
     costs.snapshots.stopped(BUDGET)
     costs.snapshots.cost(0.1)

@@ -97,7 +97,7 @@ def test_there_are_more_of_them_near_now_and_their_number_is_bounded() -> None:
 @pytest.mark.parametrize("copied", [False, True])
 @pytest.mark.parametrize("written", [1, 20, 100])
 @pytest.mark.parametrize("free", [100, 420, 900, 4000])
-def test_they_never_hold_more_than_a_quarter_of_what_is_free(
+def test_they_never_hold_more_than_a_quarter_of_the_free_memory(
     free: int, written: int, copied: bool
 ) -> None:
     """Looked at all the time, also before the next one is taken."""
@@ -124,7 +124,7 @@ def test_little_memory_means_fewer_of_them_and_those_near_now() -> None:
     assert some.ages()[:2] == [0, 1]
 
 
-def test_who_is_told_of_too_little_memory() -> None:
+def test_the_plan_says_if_there_is_too_little_memory() -> None:
     job = Job(100)
     job.write(range(100))
     plan = job.take(399)
@@ -144,7 +144,7 @@ def test_a_job_that_writes_little_has_many_though_one_could_come_to_a_lot() -> N
     assert len(job.at) > 5
 
 
-def test_those_that_lie_ahead_go_when_there_is_no_room_for_them() -> None:
+def test_later_snapshots_go_when_there_is_no_room_for_them() -> None:
     job = Job(100)
     for _ in range(5):
         job.write(range(100))

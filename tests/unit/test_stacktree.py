@@ -1,4 +1,4 @@
-"""Stacks of many ranks as one tree: what is merged, how it reads, and the picture."""
+"""Stacks of many ranks as one tree: merging, text, and the picture."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_a_copy_without_its_proof_is_none(store: CheckpointStore, place: Path) -
     assert numbers("heat", place) == (1,)
 
 
-async def test_what_was_taken_is_staged_although_its_taker_did_not_come_to_begin_it(
+async def test_a_checkpoint_is_staged_even_if_its_taker_died_before_it_began(
     store: CheckpointStore, place: Path
 ) -> None:
     """Nothing else is: the first was there before."""
@@ -204,7 +204,7 @@ async def test_the_newest_that_is_whole_anywhere_is_found(job: JobDirectory, pla
         f"checkpoint heat:{n} is passed over"[:29] for n in (3, 2)
     ]
     assert "core-1.img was changed since it was staged" in said[1]
-    assert job.store.path(2).exists()  # of what is damaged nothing was taken away
+    assert job.store.path(2).exists()  # nothing was removed of the damaged one
 
 
 async def test_an_empty_home_gets_the_newest_whole_copy(job: JobDirectory, place: Path) -> None:

@@ -236,7 +236,7 @@ def test_what_is_no_number_is_no_checkpoint(store: CheckpointStore) -> None:
     assert store.numbers() == (1,)
 
 
-def test_a_store_that_cannot_be_written_to_is_said(store: CheckpointStore) -> None:
+def test_an_unwritable_store_is_reported(store: CheckpointStore) -> None:
     store.root.write_text("")  # a file where the directory should be
     with pytest.raises(StoreError, match=f"cannot write to {store.root}: File exists"):
         store.begin()
@@ -285,7 +285,7 @@ def test_a_damaged_file_is_named_in_one_sentence(
     )
 
 
-def test_a_directory_in_the_place_of_a_file_is_said(store: CheckpointStore) -> None:
+def test_a_directory_in_place_of_a_file_is_reported(store: CheckpointStore) -> None:
     taken(store)
     path = store.path(1) / "run" / "stdout"
     path.unlink()
@@ -328,7 +328,7 @@ def test_an_untouched_file_is_not_read_again(
 
 
 @pytest.mark.parametrize("number", [0, 2, 99])
-def test_a_number_that_is_not_there_is_said_with_those_that_are(
+def test_the_error_for_an_unknown_number_lists_the_numbers(
     store: CheckpointStore, number: int
 ) -> None:
     taken(store)

@@ -1,4 +1,4 @@
-"""Many answers in few words: ranges, and who is unlike the others."""
+"""Many answers in few words: ranges, and outliers."""
 
 from __future__ import annotations
 
@@ -111,12 +111,12 @@ def test_many_values_that_are_no_numbers_are_cut_and_counted() -> None:
         ([str(10**400 + rank) for rank in range(5)], []),  # beyond any double
     ],
 )
-def test_who_is_unlike_the_others(texts: list[str], odd: list[int]) -> None:
+def test_outliers_are_named(texts: list[str], odd: list[int]) -> None:
     assert list(deviating(of(texts))) == odd
 
 
 @given(st.lists(st.sampled_from(["1", "2", "nan", "{x}", "1e9", "(int *) 0x0"]), max_size=30))
-def test_most_are_never_unlike_the_others(texts: list[str]) -> None:
+def test_the_majority_are_never_outliers(texts: list[str]) -> None:
     answers = of(texts)
     found = deviating(answers)
     assert 2 * len(found) < max(len(texts), 1)

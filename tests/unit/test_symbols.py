@@ -31,7 +31,7 @@ input()
 
 
 def test_all_symbols_of_a_library_are_found_by_name() -> None:
-    """Also those whose names are the ends of others', which linkers keep once."""
+    """Also names that are ends of others', which linkers store once."""
     pid = os.getpid()
     names = (each for each in proc.maps(pid) if "libc.so" in each.path)
     path, shared = next(names).path, 0

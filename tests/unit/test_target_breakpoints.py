@@ -1,4 +1,4 @@
-"""Logical breakpoints: numbers there and back, hits, and what is left when ranks lose them."""
+"""Logical breakpoints: numbers there and back, hits, and the rest when ranks lose them."""
 
 from __future__ import annotations
 
@@ -88,11 +88,11 @@ def test_a_temporary_one_goes_with_its_last_rank() -> None:
     assert table.get(1).places == {1: (WORK,)}
     table.gone(1, 6)
     assert table.all() == ()
-    # GDB may tell of the stop after it told of the deletion.
+    # GDB may report the stop after the deletion.
     assert table.translate(stop(1, 6)).detail == "1"
 
 
-def test_a_new_gdb_gets_what_the_old_one_had(table: BreakpointTable) -> None:
+def test_a_new_gdb_gets_the_breakpoints_of_the_old_one(table: BreakpointTable) -> None:
     table.changed(1, Inserted(12, (WORK,), 2))
     assert [each.number for each in table.lost(1)] == [1, 2]
     assert table.missing(0) == ()

@@ -87,6 +87,6 @@ async def test_gdb_dies_while_nobody_waits(attached: Rank) -> None:
     assert told.text.startswith("rank 2: gdb ended (exit status -9) during")
 
 
-async def test_closing_is_not_told_as_a_death(attached: Rank) -> None:
+async def test_closing_is_not_reported_as_a_death(attached: Rank) -> None:
     await attached.target.close(soon())
     assert attached.told == []

@@ -1,4 +1,4 @@
-"""One target over a GDB in memory: states, refusals, looking, what GDB says."""
+"""One target over a GDB in memory: states, refusals, looking, GDB's output."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from crdebug.debugger.target import (
 pytestmark = pytest.mark.unit
 
 
-async def test_attach_stops_it_and_tells_nobody(rank: Rank) -> None:
+async def test_attach_stops_it_without_an_event(rank: Rank) -> None:
     stop = await rank.target.attach(PID, soon())
     assert stop == RankStopped(2, StopReason.OTHER, "", 1, WORK)
     assert (rank.target.state, rank.target.pid) == (TargetState.STOPPED, PID)
@@ -43,7 +43,7 @@ async def test_an_attach_that_fails_changes_nothing(rank: Rank) -> None:
 async def test_a_process_that_is_killed_while_it_is_attached_to_is_not_waited_for(
     rank: Rank,
 ) -> None:
-    """GDB answers then, and tells neither of a stop nor of the end."""
+    """GDB answers then, and reports neither a stop nor the end."""
     nobody = 1 << 22  # the kernel's own limit
     rank.gdb.killed = True
     with pytest.raises(GdbError, match=f"process {nobody} has ended"):
@@ -74,7 +74,7 @@ async def test_a_run_and_its_stop(attached: Rank) -> None:
     assert attached.told == [RankRunning(2), expected]
 
 
-async def test_a_stop_right_behind_the_answer_is_not_missed(attached: Rank) -> None:
+async def test_a_stop_right_after_the_answer_is_not_missed(attached: Rank) -> None:
     attached.gdb.next_stop = [attached.gdb.stopped(BREAKPOINT, 1)]
     await attached.target.resume(soon())
     assert (await attached.target.stopped()).reason is StopReason.BREAKPOINT
@@ -130,7 +130,7 @@ async def test_notes(attached: Rank, record: str, note: str) -> None:
     assert (await attached.target.stopped()).note == note
 
 
-async def test_a_caught_signal_is_told_from_the_count_of_its_catchpoint(attached: Rank) -> None:
+async def test_a_caught_signal_is_recognized_by_the_count_of_its_catchpoint(attached: Rank) -> None:
     """GDB 13 gives no reason for that stop."""
     await attached.target.resume(soon())
     attached.gdb.transport.say(
@@ -159,7 +159,7 @@ async def test_ends(attached: Rank, record: str, reason: StopReason, detail: str
     assert attached.target.state is TargetState.STOPPED
 
 
-async def test_a_process_that_vanishes_while_it_stands(attached: Rank) -> None:
+async def test_a_process_that_vanishes_while_it_is_stopped(attached: Rank) -> None:
     attached.gdb.transport.say('=thread-group-exited,id="i1"')
     await turn()
     assert attached.target.state is TargetState.IDLE
@@ -216,7 +216,7 @@ async def test_a_run_that_gdb_refuses_leaves_it_stopped(attached: Rank) -> None:
     assert await attached.target.stopped() == before == attached.target.last_stop
 
 
-# ---- looking, breakpoints, what GDB says -------------------------------------------------------
+# ---- looking, breakpoints, GDB's output --------------------------------------------------------
 
 
 async def test_evaluate_takes_the_value_without_its_number(attached: Rank) -> None:
@@ -279,7 +279,7 @@ async def test_a_breakpoint_request_in_mi(attached: Rank) -> None:
     attached.gdb.transport.answer = attached.gdb.answer
 
 
-async def test_what_becomes_of_breakpoints_is_told(attached: Rank) -> None:
+async def test_changes_of_breakpoints_are_reported(attached: Rank) -> None:
     attached.gdb.transport.say(
         '=breakpoint-modified,bkpt={number="4",addr="0x10",func="f",file="a.c",line="3",times="2"}',
         '=breakpoint-modified,bkpt={number="5",addr="<MULTIPLE>",times="0",locations=['
@@ -294,7 +294,7 @@ async def test_what_becomes_of_breakpoints_is_told(attached: Rank) -> None:
     ]
 
 
-async def test_gdb_says_what_is_worth_it(attached: Rank) -> None:
+async def test_only_useful_output_of_gdb_is_passed_on(attached: Rank) -> None:
     attached.gdb.transport.say(
         '&"warning: Error removing breakpoint 2\\n"',
         '&"48\\tfoo.c: No such file or directory.\\n"',
@@ -309,7 +309,7 @@ async def test_gdb_says_what_is_worth_it(attached: Rank) -> None:
     ]
 
 
-async def test_a_record_of_an_unknown_shape_is_told_and_survived(attached: Rank) -> None:
+async def test_a_malformed_record_is_reported_and_survived(attached: Rank) -> None:
     attached.gdb.transport.say('=breakpoint-deleted,id="none"')
     await turn()
     assert attached.told == [GdbSays(2, "gdb's 'id' is not a number: 'none'")]

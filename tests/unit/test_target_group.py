@@ -1,4 +1,4 @@
-"""Ranks as a group: who stops whom, who is the cause, and what happens when some fail."""
+"""Ranks as a group: which rank stops which, which is the cause, and the effect of failures."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_a_temporary_breakpoint_is_gone_everywhere_once_it_is_hit(job: Job
     run = await job.start(job.group.resume(ALL))
     job[2].stops(BREAKPOINT, str(numbers[2]))
     result = await run
-    job[2].loses(numbers[2])  # GDB tells that after the stop
+    job[2].loses(numbers[2])  # GDB reports that after the stop
     assert result.cause[0].detail == str(made.number)
     assert job.group.table.all() == (job.group.table.get(kept.number),)
     assert [t.rank for t in job.targets if f"delete {numbers[t.rank]}" in t.calls] == [0, 1, 3]
@@ -201,7 +201,7 @@ async def test_an_interrupt_before_anybody_runs(job: Job) -> None:
     assert set(reasons((await run).stops).values()) == {INTERRUPT}
 
 
-async def test_an_interrupt_of_a_standing_job_does_nothing(job: Job) -> None:
+async def test_an_interrupt_of_a_stopped_job_does_nothing(job: Job) -> None:
     await job.group.interrupt()
     assert all(target.calls == [] for target in job.targets)
 
@@ -282,7 +282,7 @@ async def test_a_stop_for_something_of_crdebugs_own_may_come_late(
     assert given == [seconds]
 
 
-async def test_interrupt_stops_what_a_failed_run_left() -> None:
+async def test_interrupt_stops_ranks_that_a_failed_run_left_running() -> None:
     job = Job(settings=Settings(stop=0.01))
     job[1].stubborn = True
     run = await job.start(job.group.resume(ALL))

@@ -1,4 +1,4 @@
-"""Interrupts of one target over a GDB in memory, and what they leave."""
+"""Interrupts of one target over a GDB in memory, and their traces."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize("reason", [StopReason.INTERRUPT, StopReason.FOLLOWED])
-async def test_an_interrupt_is_told_as_what_it_is_for(attached: Rank, reason: StopReason) -> None:
+async def test_a_stop_by_interrupt_has_the_reason_of_the_interrupt(
+    attached: Rank, reason: StopReason
+) -> None:
     await attached.target.resume(soon())
     stop = await attached.target.interrupt(soon(), reason)
     assert stop == RankStopped(2, reason, "", 1, WORK)
@@ -63,7 +65,7 @@ async def test_it_stops_by_itself_while_the_signal_is_under_way(attached: Rank) 
     attached.gdb.instead = [attached.gdb.stopped(BREAKPOINT, 2)]
     stop = await attached.target.interrupt(soon())
     assert stop == RankStopped(2, StopReason.BREAKPOINT, "1", 2, WORK)
-    # The queued SIGSTOP was taken out, by one thread alone, and nobody was told.
+    # One thread alone removed the queued SIGSTOP, and no event reported it.
     assert attached.gdb.alone == ["-exec-continue --thread 2"]
     assert (attached.gdb.queued, attached.gdb.heeds, attached.gdb.locking) == (False, False, False)
     assert attached.stops() == [stop]
@@ -179,7 +181,7 @@ async def test_job_controls_stop_is_lifted_when_nothing_is_queued(rank: Rank) ->
     assert len(rank.gdb.alone) >= 2
 
 
-async def test_settle_takes_out_what_the_kernel_has(attached: Rank) -> None:
+async def test_settle_takes_a_queued_sigstop_from_the_kernel(attached: Rank) -> None:
     attached.gdb.queued = True
     await attached.target.settle(soon())
     assert not attached.gdb.queued

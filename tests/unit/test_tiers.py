@@ -71,7 +71,7 @@ def test_an_unavailable_tier_is_skipped_with_its_reason(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stdout
     assert "the criu tier cannot run here: criu: /nowhere/criu" in ran.stdout
     assert "tiers: unit: 1 passed; gdb: not run; mpi: not run; criu: 1 skipped" in ran.stdout
-    # cheap tiers first, whatever the names' order
+    # cheap tiers first, whatever the order of names
     assert ran.stdout.index("test_two.py") < ran.stdout.index("test_one.py")
 
 

@@ -1,4 +1,4 @@
-"""Where calls stand on the page."""
+"""The positions of calls on the page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def calls(rank: int, *kinds: Kind) -> list[Call]:
     return [Call(rank, tick, kind.name, kind) for tick, kind in enumerate(kinds, 1)]
 
 
-def test_what_is_received_is_behind_what_was_sent() -> None:
+def test_a_receive_comes_after_its_send() -> None:
     both = [calls(0, *[Kind.SEND] * 3), calls(1, *[Kind.RECV] * 3)]
     messages = [(0, n, 1, n) for n in (1, 2, 3)]
     assert columns(both, messages, []) == [[1, 2, 3], [2, 3, 4]]
@@ -31,7 +31,7 @@ def test_ping_pong_is_a_stair() -> None:
     assert columns([ping, pong], messages, []) == [[1, 4, 5, 8], [2, 3, 6, 7]]
 
 
-def test_a_million_tests_that_said_no_are_one_column() -> None:
+def test_a_million_unsuccessful_tests_are_one_column() -> None:
     polling = [
         Call(0, 1, "MPI_Test", Kind.NOTHING, repeats=10**6),
         Call(0, 10**6 + 1, "MPI_Test", Kind.COMPLETE),
@@ -42,7 +42,7 @@ def test_a_million_tests_that_said_no_are_one_column() -> None:
     assert columns([polling, other], messages, together) == [[1, 2, 3], [1, 3]]
 
 
-def test_all_of_a_collective_stand_in_one_column_except_for_those_who_only_begin_it() -> None:
+def test_a_collective_takes_one_column_except_on_ranks_that_only_begin_it() -> None:
     ranks = [calls(rank, *[Kind.OTHER] * rank, Kind.COLLECTIVE) for rank in range(4)]
     together = [[(rank, rank + 1) for rank in range(4)]]
     assert [own[-1] for own in columns(ranks, [], together)] == [4] * 4

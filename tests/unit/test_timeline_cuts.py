@@ -36,7 +36,7 @@ def matched(world: World, **options: bool) -> Matching:
 
 
 def rules(world: World, *, trees: bool) -> tuple[set[Rule], set[Rule]]:
-    """What is certain, and what is presumed, from the run itself and not from its records."""
+    """The certain and the presumed, from the run itself and not from its records."""
     certain: set[Rule] = set()
     presumed: set[Rule] = set()
     done: dict[tuple[int, int], int] = {}  # (rank, posting tick) → completing tick
@@ -150,7 +150,7 @@ def questions(chooser: random.Random, world: World) -> Iterator[tuple[int, Insta
 
 
 def all_known(world: World) -> bool:
-    """Whether the records tell all: no call is under way, and no wild receive is open."""
+    """Are the records complete: no call is under way, and no wild receive is open?"""
     got = {(rank, tick) for rank, state in enumerate(world.states) for tick in state.receives}
     known = {(c.rank, c.tick) for log in world.logs().values() for c in log if c.peer is not None}
     return got <= known and not any(clock % 2 for clock in world.clocks())
@@ -208,7 +208,7 @@ def test_every_latest_cut_is_reached_by_running_again() -> None:
 
 
 def test_where_records_end_before_the_run_a_cut_within_them_is_reached() -> None:
-    """Or refused, where the focused rank has something from what is not on record."""
+    """Or refused, if the focused rank got something that is not on record."""
     reached = refused = needless = 0
     for chooser, world in stories(STORIES):
         logs, ends = world.logs(), world.clocks()
@@ -244,7 +244,7 @@ def test_where_records_end_before_the_run_a_cut_within_them_is_reached() -> None
             reached += cut != frontier
     assert reached > STORIES
     assert refused > STORIES // 10
-    assert needless <= refused // 50  # of what is not on record more is presumed than was there
+    assert needless <= refused // 50  # of unrecorded calls more are presumed than existed
 
 
 def test_a_latest_cut_is_its_own_latest_cut() -> None:
@@ -254,7 +254,7 @@ def test_a_latest_cut_is_its_own_latest_cut() -> None:
             cut = latest_cut(matching, focus, now, frontier)
             assert latest_cut(matching, focus, now, cut) == cut
             assert latest_cut(matching, focus, now, frontier) == cut
-        # where the focus stands at the frontier, so do all
+        # if the focus is at the frontier, so are all
         for focus, now in enumerate(frontier):
             assert latest_cut(matching, focus, now, frontier) == frontier
 
@@ -371,7 +371,7 @@ def barrier(rank: int, tick: int) -> Call:
 
 
 def test_an_access_that_began_without_its_post_cannot_end_without_it() -> None:
-    """A start that did not wait: what rank 2 received says so, and complete is left to wait."""
+    """A start that did not wait: rank 2's receive shows it, and complete still has to wait."""
     rma = partial(Call, comm="window(world)", kind=Kind.RMA)
     logs = {
         0: [

@@ -1,4 +1,4 @@
-"""What is told of a call that is not the recorded one; see tests/mpi/test_layer_differing.py."""
+"""The message about a call that is not the recorded one; see tests/mpi/test_layer_differing.py."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def told(
     ("expected", "actual", "recorded", "came"),
     [
         (record("Recv", 11, 5), record("Recv", 11, 6), "source 1", "source 2"),
-        # both were open: what they got is no argument, but for the one that is asked for by name
+        # both were open: their results are no arguments, except for the one asked for by name
         (
             record("Recv", 11, 5, flags=WILD_SOURCE),
             record("Recv", 12, 2, flags=WILD_SOURCE),

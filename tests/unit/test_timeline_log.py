@@ -1,4 +1,4 @@
-"""Reading logs: all at once, in pieces, in any order, again after a cut; what they say of calls."""
+"""Reading logs: all at once, in pieces, in any order, again after a cut; and the calls in them."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def begin(path: Path, rank: int, world: int = 2) -> LogWriter:
 
 
 class Writers:
-    """Two ranks that do what a job may do, by chance; what they send is received in time."""
+    """Two ranks that do anything a job may do, by chance; messages are received in time."""
 
     def __init__(self, path: Path, seed: int) -> None:
         self.chooser = random.Random(seed)
         self.logs = [begin(path, rank) for rank in range(2)]
         self.begun = self.logs[0].tail
         self.open: list[tuple[int, int]] = []  # wild receives of rank 1: their place, and age
-        self.tests = -1  # the place of a run that said no, if that is the last record
+        self.tests = -1  # the place of an unsuccessful run, if that is the last record
 
     def step(self) -> None:
         one, other = self.logs
@@ -101,7 +101,7 @@ def facts(matching: Matching, ends: Cut) -> object:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_log_read_in_pieces_is_the_same_log(tmp_path: Path, seed: int) -> None:
-    """And what is matched from the records is what is matched from lists of the calls."""
+    """And matching the records has the same result as matching lists of the calls."""
     writers, grown = Writers(tmp_path, seed), Recorded(library())
     for _ in range(writers.chooser.choice((20, 300))):
         writers.step()
@@ -125,7 +125,7 @@ def test_a_log_read_in_pieces_is_the_same_log(tmp_path: Path, seed: int) -> None
             assert log.calls[first - len(calls[rank])] == calls[rank][first]
 
 
-def test_a_log_that_was_cut_or_replaced_is_read_anew(tmp_path: Path) -> None:
+def test_a_log_that_was_cut_or_replaced_is_read_again(tmp_path: Path) -> None:
     writers, recorded = Writers(tmp_path, 3), Recorded(library())
     for _ in range(50):
         writers.step()
@@ -143,11 +143,11 @@ def test_a_log_that_was_cut_or_replaced_is_read_anew(tmp_path: Path) -> None:
     assert not [*messages(recorded.matching)]
 
 
-def test_reading_stops_in_time_or_with_the_memory_and_goes_on_there(tmp_path: Path) -> None:
+def test_reading_stops_at_a_limit_of_time_or_memory_and_continues_there(tmp_path: Path) -> None:
     writers, recorded = Writers(tmp_path, 4), Recorded(library())
     for _ in range(50):
         writers.step()
-    assert recorded.read(tmp_path.iterdir(), seconds=0.0)  # there is more
+    assert recorded.read(tmp_path.iterdir(), seconds=0.0)  # more follows
     assert recorded.read(tmp_path.iterdir(), room=0)
     assert recorded.unread == sum(log.records for log in recorded.logs.values()) > 50
     assert not recorded.read(tmp_path.iterdir(), room=1e9)
@@ -287,7 +287,7 @@ def test_a_matched_receive_takes_the_message_that_it_names(tmp_path: Path) -> No
     assert [(m.sent, m.received) for m in messages(recorded.matching)] == [(2, 5), (3, 6)]
 
 
-def test_a_window_is_told_from_its_communicator_and_has_groups(tmp_path: Path) -> None:
+def test_a_window_is_distinguished_from_its_communicator_and_has_groups(tmp_path: Path) -> None:
     log = begin(tmp_path, 1)
     log.call("MPI_Win_create")
     log.define(3, (0, 1), window=True)
@@ -307,6 +307,6 @@ def test_a_window_is_told_from_its_communicator_and_has_groups(tmp_path: Path) -
 
 
 def test_without_a_place_for_logs_nothing_is_recorded(tmp_path: Path) -> None:
-    """As `when` asks in a session that is attached to such a job."""
+    """As for `when`, in a session that is attached to such a job."""
     with pytest.raises(NotAvailable, match="this job's MPI calls are not recorded"):
         Recorded(library()).look(clocks.of_ranks(tmp_path))

@@ -93,7 +93,7 @@ def as_of(log: list[Call], end: int) -> list[Call]:
     ]
 
 
-def test_in_flight_is_what_was_sent_and_not_received() -> None:
+def test_sent_but_unreceived_messages_are_in_flight() -> None:
     total = 0
     for chooser, world in stories(STORIES):
         matching = matched(world.logs())
@@ -175,7 +175,7 @@ def test_a_probe_looks_and_a_matched_probe_takes() -> None:
         assert [m.sent for call in logs[1] for m in received_by(matching, call)] == [1, 1, 2, 3, 2]
 
 
-def test_a_log_that_was_cut_is_read_anew() -> None:
+def test_a_log_that_was_cut_is_read_again() -> None:
     logs = {0: [send(0, 1, 1), send(0, 2, 1)], 1: [receive(1, 1, 0), receive(1, 2, 0)]}
     matching = matched(logs)
     for branch in (
@@ -188,13 +188,13 @@ def test_a_log_that_was_cut_is_read_anew() -> None:
         assert matching.successions.keys() == matched(branch).successions.keys()
 
 
-def test_a_start_of_many_that_says_nothing_holds_nobody_up() -> None:
+def test_a_start_of_many_that_tells_nothing_delays_no_rank() -> None:
     starts = Call(0, 1, "MPI_Startall", Kind.POST_SEND)
     logs = {0: [starts, wait(0, 2, 1, 1)], 1: [receive(1, 1, 0), receive(1, 2, 0)]}
     returned = Instant.after(1)
     assert latest_cut(matched(logs), 0, returned, cut_of(5, 4)) == (2, 4)
     assert is_consistent(matched(logs), cut_of(4, 4)) is None
-    # with nothing of the kind, what was received must be of the call that is under way
+    # without such a call, the message must come from the call in progress
     logs[0] = [wait(0, 1)]
     assert latest_cut(matched(logs), 0, returned, cut_of(3, 4)) == (2, 1)
 

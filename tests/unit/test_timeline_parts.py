@@ -64,7 +64,7 @@ def test_the_disk_bound_is_kept_and_the_first_and_the_last_go_last() -> None:
     assert [checkpoint.at for checkpoint in run_for(200, bound=1)] == [200]
 
 
-def test_it_is_said_what_is_dropped_and_why() -> None:
+def test_a_message_says_what_is_dropped_and_why() -> None:
     close = [Dated("a", 0, 5), Dated("b", 1, 6), Dated("c", 2, 7)]
     assert thin(close, 100) == (Drop("b", "its neighbours are 2 s apart, 98 s ago", 6),)
     (drop,) = thin(close[:2], 2, bound=10)
@@ -134,7 +134,7 @@ def test_finer_places_outside_of_the_interval_are_left_out() -> None:
     assert max(looked) == 8
 
 
-def test_ends_that_contradict_are_told() -> None:
+def test_contradictory_ends_are_reported() -> None:
     found, looked = search(lambda _: True, [3, 9], ticks)
     assert (found.outcome, found.at, looked) == (Outcome.AT_START, 3, [3])
     assert found.note == "it is true at the start already"
@@ -145,7 +145,7 @@ def test_ends_that_contradict_are_told() -> None:
         search(lambda _: True, [])
 
 
-def test_where_it_cannot_be_evaluated_it_does_not_hold_and_that_is_told() -> None:
+def test_a_condition_that_cannot_be_evaluated_is_false_and_reported() -> None:
     found, _ = search(lambda place: None if place < 4 else place >= 6, [0, 8], ticks)
     assert found.at == 6
     assert 0 in found.unknown
@@ -197,6 +197,6 @@ def test_what_branches_refuse() -> None:
     with pytest.raises(Refused, match="'b' left it"):
         tree.switch("main").remove("a")
     assert [*tree.switch("main").remove("b").known] == ["main", "a"]
-    # a name is not given twice, whatever was removed
+    # a name is not reused, whatever was removed
     more = Branches().add(cut_of(1), NOON).switch("main").add(cut_of(1), NOON).remove("branch-1")
     assert [*more.add(cut_of(1), NOON).known] == ["main", "branch-2", "branch-3"]

@@ -1,4 +1,4 @@
-"""Conditions over ranks: what is asked of the debuggers, what is made of their answers."""
+"""Conditions over ranks: the questions to the debuggers, and the use of their answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EVERY = RankSet.span(4)
 
 
 def holds(text: str, **answers: str | list[str]) -> bool:
-    """The value with one answer for all ranks, or one each; `x` stands for any expression."""
+    """The value with one answer for all ranks, or one each; `x` is any expression."""
     predicate = parse(text, EVERY)
     told: dict[str, Mapping[int, str]] = {}
     for expression in predicate.expressions:
@@ -121,7 +121,7 @@ def test_errors_name_the_column(text: str, column: int, problem: str) -> None:
     assert problem in str(error.value)
 
 
-def test_a_condition_has_to_say_of_which_ranks() -> None:
+def test_a_condition_must_name_its_ranks() -> None:
     with pytest.raises(BadInput, match="does not say of which ranks"):
         parse("3 > 2", EVERY)
     with pytest.raises(BadInput, match="no rank 7"):

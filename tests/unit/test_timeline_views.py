@@ -127,7 +127,7 @@ def test_names_cannot_become_markup() -> None:
     assert "</script><script>alert(1)</script>.c:3" in embedded(html)["names"]
 
 
-def test_beyond_its_bound_the_page_shows_what_is_around_and_says_so() -> None:
+def test_a_page_over_its_limit_shows_only_the_surroundings_and_says_so() -> None:
     data = page_data(picture(logs(100), here=cut_of(300, 300)), site, calls=40)
     for calls in data["calls"]:
         assert len(calls) == 20

@@ -23,7 +23,7 @@ def test_each_caveat_is_said_once_in_the_order_of_the_ways() -> None:
     assert Arrival().text == ""
 
 
-def test_the_start_of_history_is_said_first() -> None:
+def test_the_start_of_history_is_reported_first() -> None:
     way = Arrival(("a",)).at_start("this is the start")
     assert way.text == "this is the start; a"
     assert way.then(Arrival(("b",))).text == "this is the start; a; b"
@@ -31,10 +31,10 @@ def test_the_start_of_history_is_said_first() -> None:
 
 
 class Pieces(Reverse):
-    """Walks back over pieces of history, to each of which there is another way.
+    """Walks back over segments of history, which another way leads to, too.
 
-    found: what the stepper finds from each origin, or its error.  start: how many origins there are
-    before history begins.
+    found: the stepper's result from each origin, or its error.
+    start: how many origins exist before history begins.
     """
 
     def __init__(self, *found: str | Earlier | StartOfHistory, start: int = -1) -> None:

@@ -29,7 +29,7 @@ def test_runs_lead_further_and_never_back() -> None:
     assert not position.is_behind(cut_of(8, 8))
 
 
-def test_a_new_branch_begins_where_the_job_stands() -> None:
+def test_a_new_branch_begins_at_the_jobs_position() -> None:
     position = Position(2)
     position.advance(cut_of(8, 8))
     position.begin_branch(cut_of(4, 3))
@@ -44,7 +44,7 @@ def test_on_another_branch_the_job_may_have_come_less_far() -> None:
     position.begin_branch(cut_of(4, 4))
     position.advance(cut_of(9, 9))
     position.change_branch(cut_of(2, 2))
-    assert position.furthest == cut_of(9, 9)  # until it has come to its place there
+    assert position.furthest == cut_of(9, 9)  # until it has reached its place there
     position.return_to(cut_of(6, 5))
     assert position.branch_start == cut_of(2, 2)
     assert position.furthest == cut_of(6, 5)

@@ -1,5 +1,5 @@
-"""Going back to stops where the past is not what it was: the last pass of reverse-continue does not
-meet what was counted, a snapshot does not fit any more."""
+"""Going back to stops where the past is not as it was: the last pass of reverse-continue does not
+meet a counted hit, or a snapshot does not fit any more."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_fewer_stops_than_were_counted_end_it_in_words(come: int) -> None:
 
 
 class Dying(dict[int, FakeTarget]):
-    """A group whose run ends with the death of a GDB, which is told when it is asked to end."""
+    """A group whose run ends with the death of a GDB, which is reported when it is asked to end."""
 
     ranks, settings, subscriber = RankSet.of([0]), Settings(), None
 
@@ -94,7 +94,7 @@ class Dying(dict[int, FakeTarget]):
 
 
 async def test_a_rank_that_is_gone_leaves_no_run_that_nobody_awaits() -> None:
-    """Its GDB was killed: that is what is told."""
+    """Its GDB was killed: the error says so."""
     looks = iter([SimpleNamespace(now=BEGINNING, held=0)])
 
     def read() -> SimpleNamespace:

@@ -44,7 +44,7 @@ class Desk:
     status: int | None = None
 
     async def talk(self, plan: Plan | None = None, typed: str = "") -> list[str]:
-        """Everything up to the end; what was shown, by lines."""
+        """Everything up to the end; the output, by lines."""
         self.keys.send_text(typed)
         screen = Screen(terminal=False, out=lambda: self.out, err=lambda: self.err)
         self.status = await converse(self.begin, plan or Plan(), screen, self.open)
@@ -223,7 +223,7 @@ def script(directory: Path, text: str) -> str:
     return str(directory / "heat.crdebug")
 
 
-async def test_batch_shows_lines_and_kills_what_it_started(tmp_path: Path) -> None:
+async def test_batch_shows_lines_and_kills_the_job_it_started(tmp_path: Path) -> None:
     async with desk() as user:
         file = script(tmp_path, "echo --- one\nbreak relax\ncontinue\n")
         assert await user.talk(Plan([file], batch=True)) == [
@@ -238,7 +238,7 @@ async def test_batch_shows_lines_and_kills_what_it_started(tmp_path: Path) -> No
         assert user.session.closed
 
 
-async def test_batch_lets_go_of_what_it_attached_to(tmp_path: Path) -> None:
+async def test_batch_detaches_from_the_job_it_attached_to(tmp_path: Path) -> None:
     async with desk() as user:
         plan = Plan([script(tmp_path, "bt\n")], batch=True, owns_job=False)
         shown = await user.talk(plan)
@@ -319,7 +319,7 @@ HANGUP = [
 async def test_when_the_terminal_dies_the_setting_decides(
     choice: str, asked: list[tuple[str, ...]], said: str, how: str, owns_job: bool
 ) -> None:
-    """It is heard of by SIGHUP, or when a line, or an answer, is to be read."""
+    """SIGHUP announces it, or the next attempt to read a line or an answer."""
     async with desk() as user:
         lines = [f"set on-hangup {choice}"]
 
@@ -353,7 +353,7 @@ async def test_when_the_terminal_dies_the_setting_decides(
         assert user.err.getvalue() == ""
 
 
-async def test_a_terminal_that_died_is_told_from_the_end_of_input() -> None:
+async def test_a_dead_terminal_is_distinguished_from_the_end_of_input() -> None:
     master, slave = os.openpty()
     with os.fdopen(slave) as terminal:
         assert not console.is_gone(terminal)

@@ -290,7 +290,7 @@ def test_on_a_terminal_progress_leaves_nothing_in_the_output() -> None:
 @pytest.mark.parametrize(
     ("status", "words"), [(0, "0"), (3, "3"), (137, "137 (SIGKILL)"), (255, "255")]
 )
-def test_a_status_that_stands_for_a_signal_names_it(status: int, words: str) -> None:
+def test_the_status_of_a_signal_names_the_signal(status: int, words: str) -> None:
     assert exit_words(status) == words
 
 
@@ -301,7 +301,7 @@ def test_restored_ranks_are_announced_where_somebody_waits_for_it(announce: bool
     assert streams.texts() == ("", "MPIR_debug_info) node1:100\n" if announce else "")
 
 
-def test_a_stop_is_told_once() -> None:
+def test_a_stop_is_shown_once() -> None:
     streams = Streams()
     died = RankStopped(1, StopReason.KILLED, "SIGKILL")
     with streams.screen.busy():

@@ -62,7 +62,7 @@ async def test_a_file_that_sources_itself_is_refused(tmp_path: Path) -> None:
 # ---- transcripts, and lines that go on ----------------------------------------------------------
 
 
-async def test_the_transcript_has_what_was_typed_and_shown(tmp_path: Path) -> None:
+async def test_the_transcript_has_the_input_and_the_output(tmp_path: Path) -> None:
     async with desk() as user:
         user.session.values["x + 1"] = ["5"] * 4
         lines = [f"log {tmp_path}/log", "print x \\", "+ 1", "nosuch", "log", "log off", "echo b"]
@@ -109,7 +109,7 @@ def test_a_transcript_has_no_escapes(tmp_path: Path) -> None:
         (10, False, True, False),
     ],
 )
-async def test_only_what_is_longer_than_the_terminal_is_paged(
+async def test_only_output_longer_than_the_terminal_is_paged(
     lines: int,
     terminal: bool,
     paged: bool,

@@ -69,7 +69,7 @@ def test_a_rank_that_has_ended_is_nowhere() -> None:
     assert told(stopped(0, None, StopReason.EXITED)) == ["rank 0 exited with status 0"]
 
 
-def test_where_ranks_stand_after_the_start_and_a_restart(file: Path) -> None:
+def test_the_positions_of_ranks_after_the_start_and_a_restart(file: Path) -> None:
     ranks = [RankInfo(n, "here", "a", 100 + n, "stopped", at(1, file)) for n in range(3)]
     ranks.append(RankInfo(3, "here", "a", None, "exited", None))
     assert list(places(ranks)) == [

@@ -1,4 +1,4 @@
-"""Which checkpoints go, when the next one is due, and what the options are read as."""
+"""Which checkpoints go, when the next one is due, and the meaning of the options."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_what_is_neither(text: str) -> None:
 async def test_what_goes_wrong_with_a_checkpoint_ends_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, warned: bool
 ) -> None:
-    """A full disk, or a rank that ends just then: it is told, and tried again; the last one too."""
+    """A full disk, or a rank that ends just then: reported, and tried again; the last one too."""
     monkeypatch.setenv("CRDEBUG_HOME", str(tmp_path))
     failures: list[OSError] = [
         OSError(errno.ENOSPC, "No space left on device", "draft"),

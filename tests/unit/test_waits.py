@@ -1,4 +1,4 @@
-"""How long a job runs between crdebug's own stops, beside threads that wait in one call."""
+"""How long a job runs between crdebug's own stops if threads wait in one call."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def factors(every: float, *stops: dict[Place, float]) -> list[int]:
 
 
 def begun_anew(limit: float, every: float) -> float:
-    """After how many seconds of run a wait ends that begins anew at each stop."""
+    """The seconds of run after which a wait ends that each stop restarts."""
     pace, run = Pace(), 0.0
     while every * pace.factor <= limit:
         run += every * pace.factor
@@ -59,7 +59,7 @@ def test_a_loop_of_long_waits_has_the_interval_grow_no_further_than_one_of_them(
 
 
 def test_a_wait_that_lasts_just_as_long_as_the_interval_ends_too() -> None:
-    """The call goes on a little later than the clock says, and is cut off a little before."""
+    """The call resumes a little later than the clock says, and is cut off a little earlier."""
     pace = Pace()
     pace.stopped({HERE: 10.0}, 10.0)
     pace.stopped({HERE: 10.0}, 10.1)
@@ -72,7 +72,7 @@ EVERY = 10.0
 
 
 class Job:
-    """A job whose time goes on as a test says."""
+    """A job whose time passes as a test says."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
@@ -131,7 +131,7 @@ async def test_what_the_user_does_between_two_runs_is_no_cost(job: Job) -> None:
     assert job.costs.run == pytest.approx(FIRST + 2.0)
 
 
-async def test_the_checkpoint_before_the_first_run_tells_what_others_will_cost(job: Job) -> None:
+async def test_the_checkpoint_before_the_first_run_predicts_the_cost_of_others(job: Job) -> None:
     job.pauses.taken(0.3)
     assert job.costs.checkpoints.spent == 0.0
     assert job.costs.checkpoint_interval(EVERY) == pytest.approx(0.3 / (BUDGET * CHECKPOINTS))
@@ -149,7 +149,7 @@ async def test_what_is_due_at_about_the_same_time_is_done_in_one_stop(job: Job) 
 
 
 async def test_with_each_checkpoint_a_snapshot_is_taken(job: Job) -> None:
-    """It ends those that there are; nobody is to go back by it who does not have to."""
+    """It ends the existing ones; nobody should go back by it without need."""
     job.pauses.begin(EVERY)
     job.costs.snapshots.stopped(BUDGET)
     job.costs.snapshots.cost(1.0)
@@ -168,7 +168,7 @@ async def test_a_stop_for_a_checkpoint_only_is_paid_by_checkpoints(job: Job) -> 
     assert job.costs.snapshots.spent == 0.0
 
 
-async def test_beside_a_thread_in_one_call_snapshots_get_rarer_whatever_they_cost(job: Job) -> None:
+async def test_snapshots_get_rarer_if_a_thread_stays_in_one_call(job: Job) -> None:
     job.waits = [Wait(HERE, 60.0, False)]
     found = []
     job.pauses.begin(EVERY)
