@@ -313,6 +313,8 @@ class Conversation:
                 except CrdebugError as error:
                     self._screen.error(error)
                 else:
+                    if session.ended is not None:
+                        return  # it ended as it was detached from, which has been shown
                     self.goes_on = goes_on
                     self._screen.result(Left(session.job, detached=True, held=held))
             case _:

@@ -290,6 +290,21 @@ async def test_a_script_that_leaves_opens_no_console(tmp_path: Path) -> None:
         assert user.session.asked == [("detach",)]
 
 
+async def test_a_job_that_ends_during_the_detach_does_not_run_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with desk() as user:
+
+        async def detach(*, hold: bool = False) -> None:
+            user.session.ended = 0
+
+        monkeypatch.setattr(user.session, "detach", detach)
+        file = script(tmp_path, "frobnicate\n")
+        shown = await user.talk(Plan([file], batch=True))
+        assert not any("runs on" in line for line in shown)
+        assert user.session.closed
+
+
 async def test_the_session_is_closed_when_the_detach_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
