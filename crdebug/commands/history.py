@@ -243,9 +243,10 @@ async def bisect(call: Call) -> Result:
     focus = past.focus(ranks) if ranks else past.focus(call.ranks)
     found, moment = await past.bisect(call[PREDICATE], focus)
     if found.tick is None:
+        also = f"; {found.note}" if found.note else ""
         raise Refused(
-            "bisect needs a condition that is true at the end of the history and stays true "
-            f"once it is: '{call[PREDICATE]}': {found.note}"
+            "bisect needs a condition that is true at the end of the history and stays true; "
+            f"'{call[PREDICATE]}' is false there{also}"
         )
     first = f"first true after MPI call {found.tick} of rank {focus} ({found.probes} probes)"
     note = f"{first}; {found.note}" if found.note else first

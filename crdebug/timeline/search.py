@@ -39,13 +39,14 @@ class Found:
     @property
     def note(self) -> str | None:
         """What the user should know about this result, apart from the place."""
-        told = []
-        if self.outcome is not Outcome.FOUND:
-            told.append(self.outcome.value)
-        if self.unknown:
-            count = len(self.unknown)
-            told.append(f"it could not be evaluated at {count} of {self.probes} places")
-        return "; ".join(told) or None
+        outcome = None if self.outcome is Outcome.FOUND else self.outcome.value
+        return "; ".join(filter(None, (outcome, self.failures))) or None
+
+    @property
+    def failures(self) -> str | None:
+        """How often it could not be evaluated, if it ever could not."""
+        count = len(self.unknown)
+        return f"it could not be evaluated at {count} of {self.probes} places" if count else None
 
 
 def first_moment(

@@ -19,9 +19,13 @@ from crdebug.travel.seek import Traveller
 
 @dataclass(frozen=True, slots=True)
 class First:
-    """What a search found. tick: after how many MPI calls of the focused rank it holds first; None
-    if it never does. at_start: it holds where the branch begins. note: what the user should know of
-    it, or ""."""
+    """The result of a search.
+
+    tick: the number of MPI calls of the focused rank after which it first holds; None if it does
+        not hold at the end.
+    note: further remarks for the user, or "".
+    at_start: it holds where the branch begins.
+    """
 
     tick: int | None
     probes: int
@@ -92,7 +96,7 @@ async def _on_branch(
     except StopIteration as ended:
         found: Found = ended.value
     if found.outcome is Outcome.NEVER:
-        return First(None, found.probes, found.note or "")
+        return First(None, found.probes, found.failures or "")
     assert found.at is not None
     arrival = await traveller.to_cut(traveller.cut_for(focus, Instant.within(found.at)), focus)
     at_start = found.outcome is Outcome.AT_START
