@@ -31,37 +31,43 @@ def letter(kind: gdb.Type) -> str | None:
     return None
 
 
+def numbers_of(expression: str) -> Answer:
+    value = gdb.parse_and_eval(expression)
+    kind = value.type.strip_typedefs()
+    if kind.code in (gdb.TYPE_CODE_REF, gdb.TYPE_CODE_RVALUE_REF):
+        value = value.referenced_value()
+        kind = value.type.strip_typedefs()
+    if kind.code != gdb.TYPE_CODE_ARRAY:
+        if kind.code != gdb.TYPE_CODE_FLT and letter(kind) is None:
+            raise gdb.GdbError(f"'{expression}' is a {kind}, not a number or an array of them")
+        return {"scalar": value.format_string(symbols=False)}
+    shape = []
+    while kind.code == gdb.TYPE_CODE_ARRAY:
+        low, high = kind.range()
+        shape.append(high - low + 1)
+        inner = kind.target().strip_typedefs()
+        if kind.sizeof != inner.sizeof * shape[-1]:
+            raise gdb.GdbError(f"'{expression}' does not lie in memory without gaps")
+        kind = inner
+    # an array of C's plain char is text; signed char and unsigned char are numbers
+    if letter(kind) is None or str(kind.unqualified()) == "char":
+        raise gdb.GdbError(f"the elements of '{expression}' are {kind}, not numbers")
+    if value.address is None:
+        raise gdb.GdbError(f"'{expression}' does not lie in memory")
+    return {
+        "address": hex(int(value.address)),
+        "shape": [str(length) for length in shape],
+        "format": letter(kind),
+        "size": str(kind.sizeof),
+    }
+
+
 class Array(gdb.MICommand):
     def invoke(self, arguments: list[str]) -> Answer:
-        expression = " ".join(arguments)
-        value = gdb.parse_and_eval(expression)
-        kind = value.type.strip_typedefs()
-        if kind.code in (gdb.TYPE_CODE_REF, gdb.TYPE_CODE_RVALUE_REF):
-            value = value.referenced_value()
-            kind = value.type.strip_typedefs()
-        if kind.code != gdb.TYPE_CODE_ARRAY:
-            if kind.code != gdb.TYPE_CODE_FLT and letter(kind) is None:
-                raise gdb.GdbError(f"'{expression}' is a {kind}, not a number or an array of them")
-            return {"scalar": value.format_string(symbols=False)}
-        shape = []
-        while kind.code == gdb.TYPE_CODE_ARRAY:
-            low, high = kind.range()
-            shape.append(high - low + 1)
-            inner = kind.target().strip_typedefs()
-            if kind.sizeof != inner.sizeof * shape[-1]:
-                raise gdb.GdbError(f"'{expression}' does not lie in memory without gaps")
-            kind = inner
-        # an array of C's plain char is text; signed char and unsigned char are numbers
-        if letter(kind) is None or str(kind.unqualified()) == "char":
-            raise gdb.GdbError(f"the elements of '{expression}' are {kind}, not numbers")
-        if value.address is None:
-            raise gdb.GdbError(f"'{expression}' does not lie in memory")
-        return {
-            "address": hex(int(value.address)),
-            "shape": [str(length) for length in shape],
-            "format": letter(kind),
-            "size": str(kind.sizeof),
-        }
+        try:
+            return numbers_of(" ".join(arguments))
+        except gdb.MemoryError as error:  # for which GDB would show a traceback of Python's
+            raise gdb.GdbError(str(error)) from error
 
 
 Array(Command.ARRAY)

@@ -150,6 +150,8 @@ async def arrays(desk: Desk) -> None:
     assert lines == {f"[{r}]": tuple(0.25 * i * r for i in range(6)) for r in range(4)}
     partly = await job.plot(job.ranks, "*only")
     assert (partly.lines[0].x, [str(ranks) for ranks, _ in partly.errors]) == ((0, 1, 2), ["3"])
+    assert str(partly.errors[0][1]).endswith("Cannot access memory at address 0x0")
+    assert "Python" not in str(partly.errors[0][1])
     with pytest.raises(NoRankAnswered, match="not a number or an array of them"):
         await says("plot done")
     with pytest.raises(NoRankAnswered, match=r"'flat' is a .*, not a number"):
