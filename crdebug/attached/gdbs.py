@@ -192,7 +192,7 @@ async def replace_gdb(group: TargetGroup, rank: int, launch: Launch) -> Target:
     """Replace a rank's GDB by a new one with the rank's breakpoints, attached to nothing yet."""
     await group[rank].close(Deadline(group.settings.stop))
     target = await launch(rank)
-    await group.adopt(target)
+    await group.replace(target)
     return target
 
 

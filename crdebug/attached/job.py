@@ -36,7 +36,7 @@ from crdebug.job.imaging import Imaging
 from crdebug.job.incarnation import Incarnation
 from crdebug.job.output import OutputRelay
 from crdebug.job.restoring import OUTPUT
-from crdebug.job.told import told
+from crdebug.job.starter_events import starter_events
 from crdebug.node import proc, signals
 
 
@@ -133,7 +133,7 @@ class AttendedJob:
     @property
     def status(self) -> int | None:
         """The launcher's exit status once it has ended; 137 if it was killed."""
-        status = told(self.run_directory / "events").status
+        status = starter_events(self.run_directory / "events").status
         if status is None and not (self.alive and not proc.is_ending(self.record.pid)):
             return 128 + 9
         return status

@@ -199,7 +199,7 @@ class TargetGroup:
         chosen = attached if ranks is None else attached & ranks
         return await self.ask(chosen, lambda each: each.detach(limit, hold=hold))
 
-    async def adopt(self, target: Target) -> tuple[Breakpoint, ...]:
+    async def replace(self, target: Target) -> tuple[Breakpoint, ...]:
         """Replace a rank's target by one with a new GDB, and insert the breakpoints there.
 
         Does not close the old target. Returns the breakpoints that the new GDB refused; their

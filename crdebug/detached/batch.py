@@ -374,7 +374,7 @@ async def handle_of(
     """
     directory = JobDirectory(handle.partition(":")[0])
     if stage is not None:
-        second_place.adopt(directory, stage)
+        second_place.import_staged(directory, stage)
     place = directory.stage
     if ":" in handle:
         number = parse_handle(handle)[1]

@@ -34,7 +34,7 @@ from crdebug.job.directory import (
 from crdebug.job.ending import end
 from crdebug.job.holds import Hold
 from crdebug.job.ranks_there import await_ranks, why_ended
-from crdebug.job.told import note_killed, told
+from crdebug.job.starter_events import note_killed, starter_events
 from crdebug.node import proc, process_tree, signals
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class JobInfo:
 
 async def _info(directory: JobDirectory) -> JobInfo:
     record = directory.read()
-    said = told(directory.run(record.incarnation) / "events")
+    said = starter_events(directory.run(record.incarnation) / "events")
     return JobInfo(
         name=record.name,
         state=await _state(directory, record),
@@ -89,7 +89,7 @@ async def _state(directory: JobDirectory, record: JobRecord) -> str:
         return "debugged"
     if proc.is_stopped(record.pid):
         return "stopped"
-    if told(directory.run(record.incarnation) / "events").ranks is None:
+    if starter_events(directory.run(record.incarnation) / "events").ranks is None:
         return "running"  # its ranks are not there yet
     try:
         holds = (await await_ranks(directory, record, Deadline(1.0))).holds
@@ -161,7 +161,7 @@ async def follow(
             try:
                 await signals.ended(record.pid, Deadline(FOR_EVER), f"job '{job}' to end")
                 relay.catch_up()
-                said = told(run / "events")
+                said = starter_events(run / "events")
             finally:
                 await relay.stop()
         if said.failure:

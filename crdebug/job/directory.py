@@ -41,7 +41,7 @@ from crdebug.base.errors import BadInput, CrdebugError, DeadlineExpired, Refused
 from crdebug.base.settings import state_home
 from crdebug.checkpoint import staging
 from crdebug.checkpoint.store import CheckpointStore
-from crdebug.job.told import told
+from crdebug.job.starter_events import starter_events
 from crdebug.node import owners, proc, process_tree
 from crdebug.timeline.branches import MAIN
 
@@ -287,7 +287,7 @@ class JobDirectory:
 
     def how_it_ended(self) -> str:
         """The job's end as the predicate of a sentence about it."""
-        said = told(self.run(self.read().incarnation) / "events")
+        said = starter_events(self.run(self.read().incarnation) / "events")
         if said.killed:
             return "was ended by 'crdebug kill'"
         return "has ended" + (f" with status {said.status}" if said.status is not None else "")

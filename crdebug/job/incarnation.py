@@ -9,7 +9,7 @@ from crdebug.base.errors import NotAvailable, Refused
 from crdebug.base.ranks import RankSet
 from crdebug.job.directory import JobDirectory, JobRecord, is_alive
 from crdebug.job.holds import Hold, find_hold
-from crdebug.job.told import told
+from crdebug.job.starter_events import starter_events
 from crdebug.node import proc
 
 
@@ -37,7 +37,7 @@ class Incarnation:
     @property
     def ended(self) -> RankSet:
         """The ranks that have ended."""
-        return RankSet.span(told(self.run / "events").ranks or 0) - self.ranks
+        return RankSet.span(starter_events(self.run / "events").ranks or 0) - self.ranks
 
     @property
     def alive(self) -> bool:

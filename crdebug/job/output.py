@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from crdebug.base.events import Event, JobEnded, JobOutput, JobSays, Progress
-from crdebug.job.told import told
+from crdebug.job.starter_events import starter_events
 from crdebug.node import file_watch
 
 
@@ -52,7 +52,7 @@ class OutputRelay:
 
     def _take(self, news: list[tuple[Path, bytes]]) -> None:
         self._tell_output(news)
-        known = told(self._run / "events")
+        known = starter_events(self._run / "events")
         for line in known.said[self._said :]:
             self._tell(JobSays(line))
         self._said = len(known.said)

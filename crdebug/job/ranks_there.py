@@ -13,7 +13,7 @@ from crdebug.base.errors import CrdebugError, NotAvailable, StoreError
 from crdebug.job.directory import JobDirectory, JobRecord, has_ended
 from crdebug.job.holds import find_holds
 from crdebug.job.incarnation import Incarnation
-from crdebug.job.told import told
+from crdebug.job.starter_events import starter_events
 from crdebug.node import file_watch
 
 # Messages of Open MPI's and MPICH's launchers: why they could not start the ranks, with our words
@@ -37,7 +37,7 @@ _RANK_ENDED = r"process rank \d+ .*exited on signal|non-zero (status|exit code)|
 def why_ended(directory: JobDirectory, record: JobRecord) -> CrdebugError:
     """The error, with the launcher's last words, for a job that ended before its ranks existed."""
     run = directory.run(record.incarnation)
-    said = told(run / "events")
+    said = starter_events(run / "events")
     # PRRTE's mpirun complains about its options on its standard output.
     words = _text(run / "stderr") or _text(run / "stdout")
     tail = "\n".join(line for line in words.strip().splitlines()[-30:])
@@ -82,7 +82,7 @@ async def await_ranks(
             raise StoreError(f"{events.parent} is missing") from None
         try:
             async for _ in follower.changes():
-                said = told(events)
+                said = starter_events(events)
                 if said.status is not None or said.failure:
                     raise why_ended(directory, record)
                 if said.ranks is not None:

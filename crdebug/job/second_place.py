@@ -33,7 +33,7 @@ def begin(directory: JobDirectory, place: Path) -> None:
     _write(directory.path / "stage", str(place.resolve()).encode())
 
 
-def adopt(directory: JobDirectory, place: Path) -> None:
+def import_staged(directory: JobDirectory, place: Path) -> None:
     """Take in a job that is unknown here and was staged there, perhaps by another machine.
 
     Raises StoreError if other users can change its files, BadInput.

@@ -117,7 +117,7 @@ async def test_a_new_gdb_in_the_place_of_a_dead_one(job: Job, launch: Launch) ->
     kill_gdb(job.group[1])
     answers = await job.group.console(RankSet.of([1]), "info line")
     assert set(answers.errors) == {1}
-    assert await job.group.adopt(await launch(1)) == ()
+    assert await job.group.replace(await launch(1)) == ()
     attached = await attach_all(job.group, {1: job.pids[1]})
     assert not attached.errors
     result = await job.group.resume(RankSet.of([1]))

@@ -20,7 +20,7 @@ from crdebug.base.settings import Settings
 from crdebug.debugger.target import PointKind
 from crdebug.detached import jobs
 from crdebug.job.directory import JobDirectory, JobRecord
-from crdebug.job.told import told
+from crdebug.job.starter_events import starter_events
 from crdebug.node import proc
 from crdebug.session import Session
 from harness import mpirun
@@ -72,7 +72,7 @@ async def test_all_output_has_been_reported_once_it_has_ended() -> None:
         with (run / "stdout").open("a") as output:
             output.write("the launcher's last word\n")
         limit = time.monotonic() + 60
-        while told(run / "events").status is None and time.monotonic() < limit:
+        while starter_events(run / "events").status is None and time.monotonic() < limit:
             time.sleep(0.001)  # and the event loop waits too
         assert job.ended == 0
         assert "the launcher's last word" in lines(heard)

@@ -175,13 +175,13 @@ async def test_a_staged_checkpoint_contains_the_programs_it_runs_with(
     await batch.stage("heat:1", tmp_path / "second")
     job.remove()
     Path(record.starter).unlink()
-    second_place.adopt(job, tmp_path / "second")
+    second_place.import_staged(job, tmp_path / "second")
     native_parts.put_back(job, job.read())
     assert Path(record.starter).exists()
     job.remove()
     (tmp_path / "second" / "heat" / "native" / "starter").write_text("#!/bin/sh\nexit\n")
     with pytest.raises(StoreError, match="starter is not what the job was started with"):
-        second_place.adopt(job, tmp_path / "second")
+        second_place.import_staged(job, tmp_path / "second")
     assert not job.exists()
 
 

@@ -20,7 +20,7 @@ from crdebug.job.directory import (
     is_alive,
     unused,
 )
-from crdebug.job.told import Told, told
+from crdebug.job.starter_events import StarterEvents, starter_events
 from crdebug.node import proc
 
 pytestmark = pytest.mark.unit
@@ -391,26 +391,26 @@ def test_one_that_never_began_is_forgotten(home: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        (None, Told(None, None, None)),
-        ("", Told(None, None, None)),
-        ("ranks 4\n", Told(4, None, None)),
-        ("ranks 4\nexit 0\n", Told(4, 0, None)),
-        ("exit 143\n", Told(None, 143, None)),
-        ("failed ./x: No such file\nexit 127\n", Told(None, 127, "./x: No such file")),
-        ("odd\nranks x\nexit\nexit -1\n", Told(None, None, None)),
-        ("  exit 1\n", Told(None, None, None)),
+        (None, StarterEvents(None, None, None)),
+        ("", StarterEvents(None, None, None)),
+        ("ranks 4\n", StarterEvents(4, None, None)),
+        ("ranks 4\nexit 0\n", StarterEvents(4, 0, None)),
+        ("exit 143\n", StarterEvents(None, 143, None)),
+        ("failed ./x: No such file\nexit 127\n", StarterEvents(None, 127, "./x: No such file")),
+        ("odd\nranks x\nexit\nexit -1\n", StarterEvents(None, None, None)),
+        ("  exit 1\n", StarterEvents(None, None, None)),
     ],
 )
-def test_starter_events(tmp_path: Path, text: str | None, wanted: Told) -> None:
+def test_starter_events(tmp_path: Path, text: str | None, wanted: StarterEvents) -> None:
     events = tmp_path / "events"
     if text is not None:
         events.write_text(text)
-    assert told(events) == wanted
+    assert starter_events(events) == wanted
 
 
 def test_starter_events_of_a_late_rank(tmp_path: Path) -> None:
     (tmp_path / "events").write_text("ranks 2\nlate 1 /bin/a b\nlate 0 /bin/c\n")
-    late = told(tmp_path / "events").said
+    late = starter_events(tmp_path / "events").said
     assert [text.partition(" starts only now")[0] for text in late] == [
         "rank 1: /bin/a b",
         "rank 0: /bin/c",
@@ -420,7 +420,7 @@ def test_starter_events_of_a_late_rank(tmp_path: Path) -> None:
 def test_a_starter_event_that_output_waits(tmp_path: Path) -> None:
     events = "ranks 2\nwaits error No space left on device\nlate 0 /bin/c\nflows error\nwaits x \n"
     (tmp_path / "events").write_text(events)
-    waits, late, flows, why = told(tmp_path / "events").said
+    waits, late, flows, why = starter_events(tmp_path / "events").said
     assert waits.startswith("the job's output to standard error waits: no space left on dev")
     assert late.startswith("rank 0: /bin/c")
     assert flows == "the job's output to standard error goes on"
@@ -429,12 +429,12 @@ def test_a_starter_event_that_output_waits(tmp_path: Path) -> None:
 
 def test_starter_events_survive_bytes_that_are_no_text(tmp_path: Path) -> None:
     (tmp_path / "events").write_bytes(b"failed \xff\xfe: No such file\nexit 127\n")
-    assert told(tmp_path / "events").status == 127
+    assert starter_events(tmp_path / "events").status == 127
 
 
 def test_a_starter_event_that_the_launcher_was_killed(tmp_path: Path) -> None:
     (tmp_path / "events").write_text("ranks 2\ndied 9\nexit 137\n")
-    said = told(tmp_path / "events")
+    said = starter_events(tmp_path / "events")
     assert said.status == 137
     assert said.said == (
         "the launcher was killed by SIGKILL: its ranks cannot go on without it, and end",

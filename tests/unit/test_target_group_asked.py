@@ -162,7 +162,7 @@ async def test_a_new_gdb_gets_the_breakpoints(job: Job) -> None:
     job[1].dies()
     new = FakeTarget(1, TargetState.IDLE)
     new.numbers = 70
-    assert await job.group.adopt(new) == ()
+    assert await job.group.replace(new) == ()
     assert new.calls == ["insert"]
     assert job.group[1] is new
     run = asyncio.ensure_future(attach_all(job.group, {1: 55}))
@@ -176,7 +176,7 @@ async def test_what_a_new_gdb_refuses_is_reported(job: Job) -> None:
     await job.group.add_breakpoint(ALL, BreakpointRequest("work"))
     new = FakeTarget(1, TargetState.IDLE)
     new.errors["insert"] = GdbError("No such file", "-break-insert")
-    (dropped,) = await job.group.adopt(new)
+    (dropped,) = await job.group.replace(new)
     assert (dropped.number, dropped.problems) == (1, {1: "No such file"})
 
 

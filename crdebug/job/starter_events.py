@@ -19,7 +19,7 @@ _RANKS = re.compile(r"^ranks (\d+)$", re.M)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StarterEvents:
     """The contents of a starter's events so far.
 
     said: sentences for the user.
@@ -39,10 +39,10 @@ def note_killed(events: Path) -> None:
         file.write("killed\n")
 
 
-def told(events: Path) -> Told:
+def starter_events(events: Path) -> StarterEvents:
     text = events.read_text(errors="replace") if events.exists() else ""
     ranks, status, failed = _RANKS.search(text), _EXIT.search(text), _FAILED.search(text)
-    return Told(
+    return StarterEvents(
         int(ranks[1]) if ranks else None,
         int(status[1]) if status else None,
         failed[1] if failed else None,
