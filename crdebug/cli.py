@@ -133,7 +133,7 @@ def main() -> None:
 @click.option(
     "--resume",
     is_flag=True,
-    help="If the job has a whole checkpoint, restart it from the newest (with --no-debugger).",
+    help="If the job has a complete checkpoint, restart it from the newest (with --no-debugger).",
 )
 @batch_options
 @click.option("--front", type=int, hidden=True, help="The starter's socket, see front.c.")
@@ -232,9 +232,10 @@ def _given(env: dict[str, str], cwd: Path | None, stdin: Path | int | None, *, o
 @click.option("--ranks", default="", metavar="0,3-5", help="Only these; by default all.")
 @click.argument("job", metavar="JOB|PID", shell_complete=job_names)
 def attach(job: str, ranks: str, scripts: tuple[str, ...], batch: bool) -> None:
-    """Attach to a running job, by name, or by the PID of its launcher or of one of its ranks.
+    """Attach to a running job.
 
-    The job may have been started without crdebug. It runs on when the session ends.
+    JOB is its name; PID is that of its launcher or of one of its ranks. The job may have been
+    started without crdebug. It runs on when the session ends.
     """
 
     async def begin(subscriber: Subscriber) -> Session:
@@ -263,7 +264,9 @@ def restart(
     batch: bool,
     care: Upkeep,
 ) -> None:
-    """Bring a job back from a checkpoint; of a job's name alone, from the newest whole one.
+    """Bring a job back from a checkpoint.
+
+    Without N, from its newest complete checkpoint.
 
     With --held or --batch, each rank that is back is announced as `MPIR_debug_info) HOST:PID`.
     """
@@ -340,7 +343,7 @@ def _screen(*, batch: bool = False, announce: bool = False) -> Screen:
 
 @main.command()
 @click.option("--note", default="", metavar="TEXT", help="A note to recognise it by.")
-@click.option("--kill", is_flag=True, help="End the job when its checkpoint is whole.")
+@click.option("--kill", is_flag=True, help="End the job when its checkpoint is complete.")
 @click.option("--held", is_flag=True, help="For debuggers: ranks that they hold stay held.")
 @click.option("--stop", is_flag=True, help="Leave the job stopped, until `crdebug release JOB`.")
 @STAGE
@@ -357,7 +360,7 @@ def checkpoint(
     as_json: bool,
     care: Keep,
 ) -> None:
-    """Take a checkpoint of a job, whether a debugger is attached or not."""
+    """Take a checkpoint of a job, with or without a debugger."""
     from crdebug.detached import batch
     from crdebug.ui.listing import checkpoint_json, checkpoint_taken
 
@@ -412,7 +415,10 @@ def delete(handle: str) -> None:
 @click.option("--no", "free", is_flag=True, help="Stop keeping it.")
 @click.argument("handle", metavar="JOB:N", shell_complete=job_names)
 def keep_(handle: str, free: bool) -> None:
-    """Keep a checkpoint, whatever --keep, --keep-for and --keep-disk say."""
+    """Protect a checkpoint from limits.
+
+    --keep, --keep-for and --keep-disk do not delete it.
+    """
     from crdebug.detached import jobs
 
     jobs.set_kept(handle, not free)
@@ -433,7 +439,10 @@ def kill(job: str) -> None:
 @main.command()
 @click.argument("job", shell_complete=job_names)
 def release(job: str) -> None:
-    """Let a job run on after `checkpoint --stop`, or after its debugger died."""
+    """Let a held job run on.
+
+    After `checkpoint --stop`, or after its debugger died.
+    """
     from crdebug.detached import jobs
 
     for line in _wait(jobs.release(job, _preferences()[1])):
@@ -442,7 +451,10 @@ def release(job: str) -> None:
 
 @main.command()
 def starter() -> None:
-    """Print the program that a debugger with MPIR starts as the launcher; see docs/gdb.md."""
+    """Print the launcher for MPIR debuggers.
+
+    They start it in place of mpirun; see docs/gdb.md.
+    """
     from crdebug.detached.mpir_frontend import program
 
     click.echo(_wait(program(_preferences()[1])))
@@ -453,7 +465,10 @@ def starter() -> None:
 @click.option("--verbose", is_flag=True, help="Also how launchers are set up, and why.")
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool, verbose: bool) -> None:
-    """Show what this machine has, what is missing, and what to do; status 0 if jobs can run."""
+    """Show what this machine has and what it lacks.
+
+    Hints say what to do. The exit status is 0 if jobs can run.
+    """
     from crdebug.commands import doctor as doctors
 
     report = doctors.diagnose()

@@ -10,10 +10,10 @@ _SHELLS = ("bash", "zsh", "fish")
 @click.command("setup")
 @click.option("--gdb", is_flag=True, help="Install the newer GDB even if the machine's works.")
 def setup(gdb: bool) -> None:
-    """Install what this machine lacks, as far as you can without an administrator.
+    """Install what crdebug needs on this machine.
 
-    A CRIU that works on this kernel, and a newer GDB if there is none with Python, go into your
-    data directory. One line for apt names the missing Debian packages.
+    No administrator is needed: a CRIU that works on this kernel, and a newer GDB if there is none
+    with Python, go into your data directory. One line for apt names the missing Debian packages.
     """
     from crdebug.node.setup import become_setup
 
@@ -36,7 +36,10 @@ def man(ctx: click.Context) -> None:
 @click.argument("shell", type=click.Choice(_SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Write the completion of a shell: for bash, `eval "$(crdebug completion bash)"`."""
+    """Write a shell's completion script.
+
+    For bash: `eval "$(crdebug completion bash)"`.
+    """
     from click.shell_completion import get_completion_class
 
     complete = get_completion_class(shell)

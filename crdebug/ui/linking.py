@@ -20,8 +20,10 @@ from crdebug.ui.waiting import wait
     help="The compiler for the Fortran module; by default gfortran, if there is one.",
 )
 def app(cflags: bool, libs: bool, module: bool, fortran: str | None) -> None:
-    """Print how to link a program with crdebug_app.h:
-    `mpicc x.c $(crdebug app --cflags --libs)`."""
+    """Print how to link with crdebug_app.h.
+
+    For example `mpicc x.c $(crdebug app --cflags --libs)`.
+    """
     from crdebug import app as for_python
     from crdebug.base.deadline import Deadline
     from crdebug.base.settings import Settings

@@ -89,7 +89,7 @@ _BATCH = (
         "--every",
         type=TIME,
         metavar="TIME",
-        help="Take checkpoints so often that at most so much work can be lost.",
+        help="Take checkpoints so often that at most this much work can be lost.",
     ),
     click.option(
         "--on-signal",
