@@ -8,6 +8,7 @@
     stack; we took the most similar one, but another one is as similar, or it is not similar enough.
     Library code may leave different values in registers and on the stack each time; the program's
     own values distinguish the passages of a loop.
+    If the thread waited in the function at a LIMIT, it goes to the beginning of that function.
     If the thread was about to get a signal, it goes to the place before that: to the instruction
     that faults, or to the system call by which the thread sends itself the signal.
 """
@@ -134,6 +135,8 @@ class Meeting:
             alike.append((found, len(alike), moves))
             if self.signal and not walk.engine.give(self.signal):
                 break
+        if (held := self.held()) is not None:
+            return held, True
         if not alike:
             raise WalkFailed("the thread did not reach this place again")
         alike.sort(reverse=True)
@@ -161,6 +164,18 @@ class Meeting:
                     return self.before_signal(), now
                 if not engine.give(ahead.number):
                     raise
+
+    def held(self) -> Moves | None:
+        """The moves to the present limit, if the wanted place is inside the function that begins
+        here. The thread only waits there, for its next MPI call: it is the same place for a user.
+        """
+        now = registers_of(self.walk.tid)
+        if now.rip not in (stop.address for stop in self.stops) or now.rsp <= self.sp:
+            return None
+        caller = self.wanted[1][now.rsp - self.sp :][:8]
+        if not caller or caller != self.walk.memory.read(now.rsp, len(caller)):
+            return None
+        return (Reach(now.rip, stack_level(now.rsp)),)
 
     def before_signal(self) -> Moves:
         """The moves to the point before the signal that the thread is about to get."""

@@ -50,7 +50,7 @@ async def test_random_ways_back_and_every_place_again(
             kinds = [kind for kind in _KINDS if not (in_main and kind == "finish")]
             moment = await past.reverse(chance.choice(kinds), focus)
             now = past.traveller.recorded.cut()
-            assert "likeness" not in moment.note
+            assert "approximate" not in moment.note
             assert now[focus] <= places[-1].cut[focus]
             assert all(a <= b for a, b in zip(now, places[-1].cut, strict=True))
         for number in [chance.randrange(moves) for _ in range(2 * moves)]:
@@ -79,6 +79,22 @@ async def test_next_undoes_reverse_next() -> None:
             await job.next(one)
             now = await _look(job, focus)
             assert (now.cut, after.differences(now)) == (after.cut, ())
+
+
+async def test_a_rank_that_was_taken_along_goes_back_itself() -> None:
+    """Another rank's way back left it at its next call, where the recorder holds it."""
+    async with recorded(build("heat"), 64, 60) as job:
+        past, two = history(job), RankSet.of([2])
+        await run_to(job, 3, "relax", "step == 5")
+        await job.barrier(job.ranks, "relax")
+        await past.reverse("next", 3)
+        (held, *_) = (await job.backtrace(two)).values[2]
+        assert held.location.file != "heat.c" and not past.traveller.recorded.cut()[2].inside
+        before = past.traveller.recorded.cut()[2]
+        moment = await past.reverse("next", 2)
+        (frame, *_) = (await job.backtrace(two)).values[2]
+        assert (frame.location.function, moment.note) == ("exchange_halos", "")
+        assert past.traveller.recorded.cut()[2] == before
 
 
 class Stop(NamedTuple):
