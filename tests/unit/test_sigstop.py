@@ -31,8 +31,7 @@ async def test_one_for_a_thread_that_has_ended_is_not_waited_for() -> None:
             return {thread.tid: thread.state for thread in proc.threads(pid)}[pid] == "Z"
 
         await Deadline(60).until(alone, "the first thread to end")
-        _send(pid)
-        assert int(proc.status(pid, pid)["SigPnd"], 16) & 1 << signal.SIGSTOP - 1
+        _send(pid)  # some kernels keep it in that thread's queue, others (6.18) do not queue it
         assert LocalStopSignals().pending_stops(pid) == PendingStops()
         process.communicate()
 
