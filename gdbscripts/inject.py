@@ -26,6 +26,7 @@ import time
 import gdb
 
 from .ptrace import (
+    PTRACE_CONT,
     PTRACE_SETREGS,
     SIGSTOP,
     TGKILL,
@@ -55,7 +56,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .wire import Answer
 
-PTRACE_CONT = 7
 RED_ZONE = 128
 SECONDS = 10.0
 TRIES, MOMENT = 200, 0.002

@@ -11,6 +11,8 @@ nothing of crdebug's. x86-64 Linux.
     looks for AVX-512's in the wrong place on some processors.
 -crdebug-unblock SIGNAL TID...
     Remove a signal from the set that these threads block. GDB may do so, as it is their tracer.
+-crdebug-mask TID
+    {mask=NUMBER}: the signals that a thread blocks; bit n - 1 for signal n.
 -crdebug-only-stops TID
     Make a thread block all signals that can be blocked: all but SIGSTOP.
 -crdebug-at-signal-again TID
@@ -24,16 +26,22 @@ nothing of crdebug's. x86-64 Linux.
 
 from __future__ import annotations
 
+import os
 import signal
+import time
 
 import gdb
 
 from .ptrace import (
+    PTRACE_CONT,
     SIGSTOP,
+    WALL,
     WORD,
     Gone,
     extended_state,
+    ptrace,
     registers_of,
+    run_into,
     set_registers,
     set_signal_mask,
     set_stop_info,
@@ -41,6 +49,7 @@ from .ptrace import (
     signal_number,
     signal_set,
     stop_info,
+    take_stop,
     threads,
     tids,
 )
@@ -55,6 +64,8 @@ if TYPE_CHECKING:
     from .wire import Answer
 
 GATE = "MPIR_checkpoint_debug_gate"
+PATIENCE, MOMENT = 2.0, 0.001  # seconds
+LOOKS = 3  # between a queue and the stop a signal is nowhere for some microseconds
 
 # Threads that GDB shows inside a system call that they will repeat: LWP -> number of the call.
 unsettled: dict[int, int] = {}
@@ -236,11 +247,70 @@ def before_call(event: object) -> None:
         settle(keep=True)
 
 
+def block_as_before() -> None:
+    """Undo each -crdebug-only-stops. Its thread may run, if only as far as to its SIGSTOP."""
+    limit = time.monotonic() + PATIENCE
+    while heeding:
+        tid, (mask, _) = heeding.popitem()
+        while True:
+            try:
+                set_signal_mask(tid, mask)
+            except Gone:  # it runs, or has ended
+                if time.monotonic() < limit and os.path.exists(f"/proc/{tid}"):
+                    time.sleep(MOMENT)
+                    continue
+            break
+
+
+def has_stop(pid: int) -> bool:
+    """Is a SIGSTOP in the process's queue?"""
+    return bool(signal_set(pid, "ShdPnd") >> (SIGSTOP - 1) & 1)
+
+
+def take_stops() -> None:
+    """Remove each SIGSTOP from the queues of the stopped process: it would stop as soon as GDB has
+    detached."""
+    stopped = tids()
+    for tid in stopped:
+        take_stop(tid)
+    if stopped and has_stop(gdb.selected_inferior().pid):
+        # A thread that stands at a signal would get it without its siginfo.
+        free = [tid for tid in stopped if not held_signal(tid)]
+        run_into((free or stopped)[0], SIGSTOP, 0)
+
+
+def drop_stop(pid: int) -> None:
+    """Let a thread that has run into a SIGSTOP of crdebug's, or is about to, run on.
+
+    GDB has not seen it yet. As it stops the threads by SIGSTOPs of its own before it detaches, it
+    would take this one for its own, and leave its own in the thread's queue.
+    """
+    looks, limit = LOOKS, time.monotonic() + PATIENCE
+    while looks and time.monotonic() < limit:
+        for tid in tids():
+            try:
+                seen = os.waitid(os.P_PID, tid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT | WALL)
+            except ChildProcessError:
+                continue  # it has ended
+            if seen is not None and seen.si_status == SIGSTOP:
+                os.waitpid(tid, WALL)
+                ptrace(PTRACE_CONT, tid)
+                return
+        looks -= not has_stop(pid)
+        time.sleep(MOMENT)
+
+
 def before_end(event: object) -> None:
     """GDB detaches from its rank when it exits, as it also does after crdebug was killed."""
-    inferior = gdb.selected_inferior()
-    if inferior.pid != 0 and all(thread.is_stopped() for thread in inferior.threads()):
+    pid = gdb.selected_inferior().pid
+    if pid == 0:
+        return
+    block_as_before()
+    if all(thread.is_stopped() for thread in gdb.selected_inferior().threads()):
         settle()
+        take_stops()
+    else:
+        drop_stop(pid)
 
 
 class Threads(gdb.MICommand):
@@ -286,6 +356,11 @@ class Unblock(gdb.MICommand):
         return {}
 
 
+class Mask(gdb.MICommand):
+    def invoke(self, arguments: list[str]) -> Answer:
+        return {"mask": str(signal_mask(int(arguments[0])))}
+
+
 class OnlyStops(gdb.MICommand):
     def invoke(self, arguments: list[str]) -> Answer:
         tid = int(arguments[0])
@@ -315,6 +390,7 @@ class Settle(gdb.MICommand):
 
 
 Unblock(Command.UNBLOCK)
+Mask(Command.MASK)
 OnlyStops(Command.ONLY_STOPS)
 AtSignalAgain(Command.AT_SIGNAL_AGAIN)
 AsBefore(Command.AS_BEFORE)

@@ -68,6 +68,7 @@ class Command:
     THREADS = "-crdebug-threads"
     REGISTERS = "-crdebug-registers"
     UNBLOCK = "-crdebug-unblock"
+    MASK = "-crdebug-mask"
     ONLY_STOPS = "-crdebug-only-stops"
     AT_SIGNAL_AGAIN = "-crdebug-at-signal-again"
     AS_BEFORE = "-crdebug-as-before"

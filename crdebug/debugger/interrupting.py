@@ -202,7 +202,8 @@ class Stopper:
         known = {each.tid: each.number for each in mi_values.threads(listing.payload)}
         chosen = next((str(known[lwp]) for lwp in lwps if lwp in known), selected)
         lwp = next(lwp for lwp, number in known.items() if str(number) == chosen)
-        own, quiet = tracker.last_stop, tracker.quiet
+        own, quiet, pid = tracker.last_stop, tracker.quiet, tracker.pid
+        mask = await self._blocked(lwp, deadline)
         if own is not None and _is_own_signal(own):
             standing[str(own.thread)] = own.detail
         tracker.quiet = True
@@ -210,9 +211,14 @@ class Stopper:
         async def as_before() -> None:
             tracker.quiet = quiet
             tracker.withdraw(TargetState.STOPPED, own)
-            if self._connection.death is None:
-                await self._heedless(f"{Command.AS_BEFORE} {lwp}", deadline)
-                await mi(f"-gdb-set scheduler-locking {setting.payload.text('value')}", deadline)
+            try:
+                if self._connection.death is None:
+                    await self._heedless(f"{Command.AS_BEFORE} {lwp}", deadline)
+                    locking = setting.payload.text("value")
+                    await mi(f"-gdb-set scheduler-locking {locking}", deadline)
+            finally:
+                if self._connection.death is not None:
+                    await self._block(pid, lwp, mask, deadline)
 
         held = standing.get(chosen)
         try:
@@ -241,6 +247,20 @@ class Stopper:
         # GDB refuses to queue a signal that it does not pass to the program anyway.
         words = f"thread apply {thread} queue-signal {signal}"
         await self._heedless(f"-interpreter-exec console {quote(words)}", deadline)
+
+    async def _blocked(self, lwp: int, deadline: Deadline) -> int | None:
+        """The signals that a thread blocks, as bits; None if this GDB cannot say."""
+        try:
+            told = await self._connection.command(f"{Command.MASK} {lwp}", deadline)
+        except GdbError:
+            return None
+        return told.payload.number("mask")
+
+    async def _block(self, pid: int | None, lwp: int, mask: int | None, deadline: Deadline) -> None:
+        """Make a thread that a dead GDB has left behind block only these signals."""
+        if pid is not None and mask is not None:
+            with contextlib.suppress(OSError, CrdebugError):  # it has ended, or has another tracer
+                await self._signals.block(pid, lwp, mask, deadline)
 
     async def _heedless(self, command: str, deadline: Deadline) -> None:
         """A command to GDB that may fail, for example because the process has ended."""

@@ -177,6 +177,12 @@ def drop_signal(tid: int, number: int) -> None:
         raise ProcessLookupError(f"thread {tid} has ended") from None
 
 
+def block_signals(tid: int, mask: int) -> None:
+    """Make a thread that we hold block exactly these signals; bit n - 1 for signal n."""
+    signals = ctypes.c_uint64(mask)
+    _ptrace(_SETSIGMASK, tid, ctypes.byref(signals), ctypes.sizeof(signals))
+
+
 def queue_signal(tid: int, info: bytes) -> None:
     """Queue a signal, which the thread must block, with its original siginfo.
 

@@ -11,7 +11,8 @@ import signal
 from dataclasses import dataclass
 from typing import Protocol
 
-from crdebug.node import proc
+from crdebug.base.deadline import Deadline
+from crdebug.node import proc, ptrace
 
 _STOP_BIT = 1 << (signal.SIGSTOP - 1)
 
@@ -49,6 +50,11 @@ class StopSignals(Protocol):
         """
         ...
 
+    async def block(self, pid: int, tid: int, mask: int, deadline: Deadline) -> None:
+        """Make a thread of a process that nobody traces block exactly these signals; bit n - 1 for
+        signal n. Raises OSError, DeadlineExpired."""
+        ...
+
 
 class LocalStopSignals:
     """StopSignals for processes of this machine."""
@@ -67,6 +73,10 @@ class LocalStopSignals:
         for number in (signal.SIGCONT, signal.SIGSTOP):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
+
+    async def block(self, pid: int, tid: int, mask: int, deadline: Deadline) -> None:
+        async with ptrace.held(pid, deadline):
+            ptrace.block_signals(tid, mask)
 
     def pending_stops(self, pid: int) -> PendingStops:
         process, threads = False, []

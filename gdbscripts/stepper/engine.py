@@ -298,9 +298,9 @@ class Engine:
             works = self.work() - self.worked > WORKS * self.seconds
             if 2 * self.asleep > self.looks and not works:
                 self.problem = OutOfTime(
-                    f"not found, after {self.hits} passages: it sleeps on the way, for something "
-                    "that does not happen while a rank goes back within an MPI tick; 'goto tick "
-                    "N' goes to whole ticks"
+                    f"not found, after {self.hits} passages: it sleeps on the way, in system call "
+                    f"{self.system_call()}, for something that does not happen while a rank goes "
+                    "back within an MPI tick; 'goto tick N' goes to whole ticks"
                 )
                 return 1
             self.begin()
@@ -315,8 +315,12 @@ class Engine:
 
     def waits_for_thread(self) -> bool:
         """Is the thread in futex(2), with which threads wait for each other?"""
+        return self.system_call() == str(FUTEX)
+
+    def system_call(self) -> str:
+        """The number of the one that the thread is in; "running" or -1 if it is in none."""
         with open(f"/proc/{self.memory.pid}/task/{self.tid}/syscall") as file:
-            return file.read().split()[0] == str(FUTEX)
+            return file.read().split()[0]
 
     def give(self, number: int) -> bool:
         """Make the thread take its pending signal on its next walk. Returns False if it would not

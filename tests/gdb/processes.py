@@ -53,6 +53,11 @@ class Process:
     def wait(self) -> int:
         return self._popen.wait(timeout=60)
 
+    def said(self) -> str:
+        """What it has written, once it has ended."""
+        assert self._popen.stdout is not None
+        return self._popen.stdout.read().decode()
+
     def end(self) -> None:
         if self._popen.poll() is None:
             self._popen.kill()

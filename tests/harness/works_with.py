@@ -70,6 +70,10 @@ Debian 13's Open MPI (5.0.7, with PRRTE 3.0.8) has bugs of its own, with crdebug
 `mpirun` crashes when it has to start several programs (`:`); when a rank writes much to both
 standard output and standard error, `mpirun` passes on pieces of the output as error; and the
 Fortran module lacks `MPI_Psend_init` and `MPI_Precv_init` that a program could call.
+
+Open MPI 5.0 (seen with 5.0.11) has another: if the sender has more partitions than the receiver,
+`MPI_Parrived` says yes when the first of those has arrived that make up the receiver's partition,
+without the others. A program that then reads them may take another course in a replay.
 """
 
 

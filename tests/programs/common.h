@@ -177,8 +177,9 @@ static UNUSED void report(const char *text) {
 
 // ---- time -------------------------------------------------------------------------------------
 
-// Only to make a run longer; nothing that is printed depends on it.
-static UNUSED void pause_us(long microseconds) {
+// Only to make a run longer; nothing that is printed depends on it. Inlined, it would begin for a
+// debugger wherever the compiler has put its first instruction: before the loop that calls it, say.
+__attribute__((noinline)) static UNUSED void pause_us(long microseconds) {
     struct timespec left = {microseconds / 1000000, microseconds % 1000000 * 1000};
     while (microseconds > 0 && nanosleep(&left, &left) == -1) {
         CHECK(errno == EINTR, "nanosleep: %s", strerror(errno));

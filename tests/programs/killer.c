@@ -8,6 +8,8 @@
 // N      0: count only, and let it end
 // REPORT a file: how many stops there were, and the program's exit status (128 + the signal)
 //
+// KILLER_CALLS in the environment: the numbers of the system calls whose stops count; all by default.
+//
 // Only the program's own threads are followed, not what it starts; that and its tracer are let be.
 
 #include <errno.h>
@@ -33,8 +35,18 @@ static void report(const char *path, long count, int status) {
     fclose(file);
 }
 
+static int counts(const char *calls, long number) {
+    while (calls != NULL && *calls != 0) {
+        char *end;
+        if (strtol(calls, &end, 10) == number) return 1;
+        calls = *end == 0 ? end : end + 1;
+    }
+    return calls == NULL;
+}
+
 int main(int argc, char **argv) {
     if (argc < 5) return 2;
+    const char *calls = getenv("KILLER_CALLS");
     long first = atol(argv[2]), wanted = atol(argv[3]), count = first < 0 ? 0 : -1;
     pid_t child = fork();
     require(child >= 0, "fork");
@@ -59,10 +71,10 @@ int main(int argc, char **argv) {
         int number = WSTOPSIG(status), event = status >> 16;
         if (number == (SIGTRAP | 0x80)) {
             struct user_regs_struct registers;
-            if (count < 0 && ptrace(PTRACE_GETREGS, tid, NULL, &registers) == 0 &&
-                (long)registers.orig_rax == first)
-                count = 0;
-            if (count >= 0 && ++count == wanted) kill(child, SIGKILL);
+            int known = ptrace(PTRACE_GETREGS, tid, NULL, &registers) == 0;
+            if (count < 0 && known && (long)registers.orig_rax == first) count = 0;
+            if (count >= 0 && known && counts(calls, (long)registers.orig_rax) && ++count == wanted)
+                kill(child, SIGKILL);
             number = 0;
         } else if (event == PTRACE_EVENT_STOP &&
                    (number == SIGSTOP || number == SIGTSTP || number == SIGTTIN || number == SIGTTOU)) {

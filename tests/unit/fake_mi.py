@@ -111,6 +111,8 @@ class FakeGdb:
         self.next_stop: list[str] | None = None
         self.errors: dict[str, str] = {}
         self.silent: set[str] = set()
+        self.mask = 0b100
+        self.blocked: list[tuple[int, int]] = []  # threads, and the signals that they were to block
 
     def answer(self, command: str) -> list[str]:
         verb = command.split()[0]
@@ -140,6 +142,8 @@ class FakeGdb:
                     f'state="stopped"}},{{id="2",target-id="LWP {self.pid + 1}",name="b",{FRAME},'
                     'state="stopped"}],current-thread-id="2"'
                 ]
+            case "-crdebug-mask":
+                return [f'%^done,mask="{self.mask}"']
             case "-gdb-show":
                 return ['%^done,value="replay"']
             case "-gdb-set" if "scheduler-locking" in command:
@@ -194,6 +198,10 @@ class FakeGdb:
         assert not self.queued
         self.was_stopped = False
         self.queued = True
+
+    async def block(self, pid: int, tid: int, mask: int, deadline: Deadline) -> None:
+        assert pid == self.pid
+        self.blocked.append((tid, mask))
 
     def pending_stops(self, pid: int) -> PendingStops:
         return PendingStops(self.queued)

@@ -10,7 +10,7 @@ from fake_mi import FakeGdb
 from fake_rank import BREAKPOINT, PID, SIGSEGV, WORK, Rank, soon, turn
 
 from crdebug.base.deadline import Deadline
-from crdebug.base.errors import DeadlineExpired
+from crdebug.base.errors import DeadlineExpired, GdbDied
 from crdebug.base.events import RankStopped, StopReason
 from crdebug.debugger import interrupting
 from crdebug.debugger.target import (
@@ -185,3 +185,24 @@ async def test_settle_takes_a_queued_sigstop_from_the_kernel(attached: Rank) -> 
     attached.gdb.queued = True
     await attached.target.settle(soon())
     assert not attached.gdb.queued
+
+
+@pytest.mark.parametrize("command", ["-exec-continue", "-crdebug-as-before"])
+async def test_a_thread_blocks_no_more_than_before_once_its_gdb_has_died(
+    attached: Rank, command: str
+) -> None:
+    """While it runs alone into its SIGSTOP it blocks all other signals."""
+    gdb = attached.gdb
+    await attached.target.resume(soon())
+    gdb.instead = [gdb.stopped(BREAKPOINT, 2)]
+    gdb.silent.add(command)
+    task = asyncio.create_task(attached.target.interrupt(soon()))
+    before = len(gdb.transport.texts())
+    await Deadline(60).until(
+        lambda: any(text.startswith(command) for text in gdb.transport.texts()[before:]), command
+    )
+    assert gdb.blocked == []
+    gdb.transport.end(-9)
+    with pytest.raises(GdbDied):
+        await task
+    assert gdb.blocked == [(PID + 1, gdb.mask)]
