@@ -41,7 +41,9 @@ criu_works() {
         criu_said="there is no $1"
         return 1
     }
-    criu_said="$("$(trial_python)" -I "$lib/../criu_trial.py" "$program" 2>&1)" || status=$?
+    program="$(realpath -s "$program")"
+    # It makes its files in the current directory, which need not be the user's.
+    criu_said="$(cd "${TMPDIR:-/tmp}" && "$(trial_python)" -I "$lib/../criu_trial.py" "$program" 2>&1)" || status=$?
     criu_said="${criu_said##*$'\n'}" # a traceback's last line is the one that tells
     return "$status"
 }
