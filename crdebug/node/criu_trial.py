@@ -465,17 +465,20 @@ def _try(criu: str | None) -> str:
     """Why the CRIU does not work, or a container if there is no CRIU; "" if it does."""
     _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the cleanup below runs
-    # Here: whoever started us cleans this directory up if we are killed.
-    with tempfile.TemporaryDirectory(dir=os.getcwd()) as work:
-        try:
-            if criu is None:
-                Container(time.monotonic() + PATIENCE, first=True)
-            else:
+    try:
+        if criu is None:
+            Container(time.monotonic() + PATIENCE, first=True)
+            return ""
+        # Here: whoever started us cleans this directory up if we are killed.
+        with tempfile.TemporaryDirectory(dir=os.getcwd()) as work:
+            try:
                 Trial(criu, Path(work)).run()
-        except (Failed, OSError) as error:
-            return str(error)
-        finally:
-            _end_children()
+            finally:
+                _end_children()
+    except (Failed, OSError) as error:
+        return str(error)
+    finally:
+        _end_children()
     return ""
 
 
