@@ -8,20 +8,29 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
+import platform
 import pwd
 import shutil
+import stat
+import struct
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-NAME = "crdebug-tests"
-# Any user may run it; the checkout's may be below root's home.
-PYTHON = "/usr/bin/python3"
+from crdebug.base.settings import data_home
 
-_CLONE_NEWUSER = 0x10000000
+NAME = "crdebug-tests"
+# Any user may run it; the checkout's may be below root's home: see `expose`.
+PYTHON = "/usr/bin/python3"
+CHECKOUT = Path(__file__).parents[2]
+
+_CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
+_MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 1 << 18
+_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -115,6 +124,58 @@ def refuse_namespaces() -> None:
     for each in (go, tell):
         os.close(each)
     Path("/proc/sys/user/max_user_namespaces").write_text("0")
+
+
+def refuse(call: str) -> Callable[[], None]:
+    """For `first`: this system call fails with EPERM, as below a container's seccomp filter."""
+    numbers = {"x86_64": {"unshare": 272, "ptrace": 101}, "aarch64": {"unshare": 97, "ptrace": 117}}
+    number = numbers[platform.machine()][call]
+    load, jump_if_equal, give_back = 0x20, 0x15, 0x06
+    allow, fail_with_eperm = 0x7FFF0000, 0x00050001
+    program = (
+        (load, 0, 0, 0),
+        (jump_if_equal, 0, 1, number),
+        (give_back, 0, 0, fail_with_eperm),
+        (give_back, 0, 0, allow),
+    )
+
+    def put_filter() -> None:
+        text = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in program))
+        described = struct.pack("HxxxxxxP", len(program), ctypes.addressof(text))
+        assert _libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, described, 0, 0) == 0
+
+    return put_filter
+
+
+def expose() -> None:
+    """For `first`: he can reach this Python, the checkout and root's data directory, even below
+    root's home. In a mount namespace of this process, the closed directories above them are new."""
+    wanted = [path.resolve() for path in (Path(sys.base_prefix), CHECKOUT, data_home())]
+    hidden = {path: closed for path in wanted if path.exists() and (closed := _closed(path))}
+    if not hidden:
+        return
+    assert _libc.unshare(_CLONE_NEWNS) == 0
+    _mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None)
+    opened = {path: os.open(path, os.O_PATH | os.O_DIRECTORY) for path in hidden}
+    for closed in set(hidden.values()):
+        _mount(b"tmpfs", os.fsencode(closed), b"tmpfs", 0, b"mode=755")
+    for path, directory in opened.items():
+        path.mkdir(parents=True, exist_ok=True)
+        _mount(b"/proc/self/fd/%d" % directory, os.fsencode(path), None, _MS_BIND, None)
+        os.close(directory)
+
+
+def _closed(path: Path) -> Path | None:
+    """The topmost directory on the way that others may not enter."""
+    ways = (at for at in (*reversed(path.parents), path) if not at.stat().st_mode & stat.S_IXOTH)
+    return next(ways, None)
+
+
+def _mount(
+    what: bytes | None, where: bytes, kind: bytes | None, flags: int, options: bytes | None
+) -> None:
+    done = _libc.mount(what, where, kind, ctypes.c_ulong(flags), options)
+    assert done == 0, (where, os.strerror(ctypes.get_errno()))
 
 
 def give_criu(home: Path, program: str) -> Path:
