@@ -1,73 +1,86 @@
-"""Where breakpoints are: a line in its own file, and nothing in crdebug's own code."""
+"""Places for crdebug's files that will not do: one sentence says so, and what to do."""
 
 from __future__ import annotations
 
-import re
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
-from crdebug.base.errors import CrdebugError
-from crdebug.base.events import GdbSays
-from crdebug.base.settings import Settings
-from crdebug.debugger.breakpoints import Breakpoint
-from harness.jobs import Heard, session
-from harness.programs import build, source
-from harness.talk import Talk
+from harness import mpirun
+from harness.cli import argv
+from harness.nobody import needs_root
+from harness.programs import build
 
-STOPS = source("stops")
-SOURCE = STOPS.read_text().splitlines()
-LINE = next(number for number, text in enumerate(SOURCE, 1) if text.endswith("// DOUBLE"))
+Mount = Callable[[str], Path]
 
 
-def files(point: Breakpoint) -> set[str]:
-    return {place.path for places in point.places.values() for place in places}
+@pytest.fixture
+def mount() -> Iterator[Mount]:
+    """Mounts a tmpfs with these options; all are empty and unmounted afterwards."""
+    with ExitStack() as stack:
+
+        def new(options: str) -> Path:
+            place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            mounting = ("mount", "-t", "tmpfs", "-o", f"mode=700,{options}", "tmpfs", place)
+            subprocess.run(mounting, check=True)
+            stack.callback(lambda: subprocess.run(["umount", place], check=True))
+            return place
+
+        yield new
 
 
-async def test_a_line_is_in_the_file_that_the_ranks_are_in() -> None:
-    async with session(build("stops"), ranks=2) as job:
-        talk = Talk(job)
-        await talk.all(["handle SIGUSR1 nostop noprint pass", "barrier system"])
-        # both ranks stand in the C library, whose file with these lines is another one
-        said = await talk(f"break {LINE}")
-        assert f"compute at {STOPS}:{LINE}" in said
-        (point,) = job.breakpoints()
-        assert point.location == f"{STOPS}:{LINE}" and files(point) == {str(STOPS)}
-        await talk("break +1")
-        children = next(n for n, text in enumerate(SOURCE, 1) if "exit 7" in text)
-        assert job.breakpoints()[1].location == f"{STOPS}:{children + 1}"
-        with pytest.raises(CrdebugError, match=f"No line {len(SOURCE) + 900} in file"):
-            await talk(f"break {len(SOURCE) + 900}")
-        with pytest.raises(CrdebugError, match="No line"):
-            await talk(f"tbreak {len(SOURCE) + 900} if step > 1")
-        await talk("delete")
-        late = next(n for n, text in enumerate(SOURCE, 1) if "dlopen(" in text)
-        # as in GDB, it ends at each return on the way: to children(), and to main()
-        stops = [await talk(f"advance {late}") for _ in range(3)]
-        assert f"[0-1] late at {STOPS}:{late}" in stops[-1]
+def run(tmp_path: Path, **places: Path) -> mpirun.Finished:
+    script = tmp_path / "script"
+    script.write_text("print my_rank\nkill\n")
+    job = mpirun.command(build("alone"), ranks=2)
+    where = {f"CRDEBUG_{name}": str(path) for name, path in places.items()}
+    return mpirun.run(argv("run", "--batch", "-x", script, "--", *job), extra=where)
 
 
-async def test_crdebug_s_own_code_is_no_place() -> None:
-    async with session(build("stops"), ranks=2, settings=Settings(record=True)) as job:
-        talk = Talk(job)
-        own = ("shim.c:84", "progress", "wrap_Allreduce", "MPIR_checkpoint_debugger_waitpoint")
-        for location in own:
-            assert "(pending)" in await talk(f"break {location}"), location
-        assert all(not any(point.places.values()) for point in job.breakpoints())
-        await talk("delete")
-        # what a program calls is a place, also where the layer is called in its stead
-        await talk("break MPI_Allreduce")
-        assert re.search(r"hit breakpoint 5: P?MPI_Allreduce", await talk("continue"))
+def left(place: Path) -> list[str]:
+    return [str(path) for path in place.rglob("*") if not path.is_dir()]
 
 
-async def test_a_temporary_breakpoint_is_gone_everywhere_once_it_is_hit() -> None:
-    heard = Heard()
-    async with session(build("stops"), ranks=2, heard=heard) as job:
-        talk = Talk(job)
-        assert "breakpoint 1" in await talk("tbreak compute if my_rank == 1")
-        assert "rank 1 hit breakpoint 1" in await talk("continue")
-        assert await talk("info breakpoints") == "there are no breakpoints"
-        told = (await job.group.console(job.ranks, "info breakpoints")).merged()
-        assert [text.strip() for _, text in told] == ["No breakpoints or watchpoints."]
-        # one that is nowhere yet: said once, and not by each rank's GDB in addition
-        assert await talk("break nosuchfn") == "breakpoint 2 on [0-1]: nosuchfn (pending)"
-        assert not [event for event in heard.events if isinstance(event, GdbSays)]
+@needs_root
+@pytest.mark.parametrize("name", ["CACHE", "HOME"])
+def test_where_no_program_may_be_run(name: str, mount: Mount, tmp_path: Path) -> None:
+    place = mount("noexec")
+    ran = run(tmp_path, **{name: place / "crdebug"})
+    assert ran.status == 1
+    said = ran.stderr.splitlines()[-1]
+    assert said.startswith("crdebug: no program may be run below ") and "mounted noexec" in said
+    assert "(choose " in said and said.endswith(f" with $CRDEBUG_{name})")
+    assert left(place) == []
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("name", "to_do"),
+    [
+        ("CACHE", "choose another place with $CRDEBUG_CACHE"),
+        ("HOME", "make room, or set CRDEBUG_HOME to a directory elsewhere"),
+    ],
+)
+def test_where_there_is_no_space(name: str, to_do: str, mount: Mount, tmp_path: Path) -> None:
+    place = mount("size=64k")
+    ran = run(tmp_path, **{name: place / "crdebug"})
+    assert ran.status == 1
+    said = ran.stderr.splitlines()[-1]
+    assert "no space left on device" in said and said.endswith(f"({to_do})")
+    assert "Traceback" not in ran.stderr and "ld:" not in ran.stderr
+    assert left(place) == []
+
+
+def test_a_path_longer_than_a_sockets_may_be_will_do(tmp_path: Path) -> None:
+    """The name of a Unix socket has 108 bytes at most (unix(7))."""
+    home = tmp_path / ("long" * 50) / ("longer" * 20)
+    home.mkdir(parents=True)
+    ran = run(tmp_path, HOME=home / "state")
+    assert ran.status == 0, ran.stderr
+    assert "print my_rank" in ran.stdout
+    assert os.listdir(home) == ["state"]
