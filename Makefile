@@ -1,5 +1,5 @@
 # Every target does what it needs first; on a fresh machine `make test` or `make demo` is enough.
-# To set the machine up, scripts/setup must be run as root.
+# What scripts/setup cannot install as an ordinary user, it names.
 
 PYTHON = .venv/bin/python
 # Not the C of tests and examples, whose line numbers are in tests.

@@ -54,7 +54,7 @@ class BareJob:
         return timed_command(
             [
                 *(self.criu, "dump", "--tree", str(self.record.pid)),
-                *(*criu_trial.COMMON, *criu_trial.DUMP),
+                *(*criu_trial.COMMON, "--empty-ns", "net", *criu_trial.DUMP),
                 *self._external(restore=False),
                 *("--images-dir", str(self.images), "-v1"),
             ]
@@ -80,7 +80,8 @@ class BareJob:
         action.chmod(0o700)
         seconds = timed_command(
             [
-                *(self.criu, "restore", *criu_trial.COMMON, *criu_trial.RESTORE),
+                *(self.criu, "restore", *criu_trial.COMMON, "--empty-ns", "net", "--root", "/"),
+                *criu_trial.RESTORE,
                 *self._external(restore=True),
                 *("--images-dir", str(self.images), "-v1"),
                 *("--pidfile", str(pidfile), "--action-script", str(action)),

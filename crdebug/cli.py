@@ -26,6 +26,7 @@ from crdebug.ui.options import (
     refuse_batch_options,
     start_options,
 )
+from crdebug.ui.printable import echo, for_stream
 from crdebug.ui.waiting import wait as _wait
 
 if TYPE_CHECKING:
@@ -79,7 +80,6 @@ def _drop_unread() -> None:
 
 def _report(error: Exception) -> int:
     from crdebug.ui.failures import describe
-    from crdebug.ui.printable import for_stream
 
     text, status = describe(error)
     plain = os.environ.get("TERM") == "dumb" or "NO_COLOR" in os.environ  # no-color.org
@@ -374,7 +374,7 @@ def checkpoint(
         _wait(batch.prune(taken.job, care))
     # The line that MPIR debuggers look for: the argument of MPIR_restart_command.
     click.echo(f"MPIR_checkpoint_handle) {taken.handle}", err=True)
-    click.echo(checkpoint_json(taken) if as_json else checkpoint_taken(taken))
+    echo(checkpoint_json(taken) if as_json else checkpoint_taken(taken))
 
 
 @main.command()
@@ -387,7 +387,7 @@ def checkpoints(job: str | None, as_json: bool, long: bool) -> None:
     from crdebug.ui.listing import checkpoint_table, checkpoints_json
 
     found = _wait(jobs.list_checkpoints(job))
-    click.echo(checkpoints_json(found) if as_json else checkpoint_table(found, long=long))
+    echo(checkpoints_json(found) if as_json else checkpoint_table(found, long=long))
 
 
 @main.command("jobs")
@@ -398,7 +398,7 @@ def jobs_(as_json: bool) -> None:
     from crdebug.ui.listing import job_table, jobs_json
 
     found = _wait(jobs.list_jobs())
-    click.echo(jobs_json(found) if as_json else job_table(found))
+    echo(jobs_json(found) if as_json else job_table(found))
 
 
 @main.command()
@@ -446,7 +446,7 @@ def release(job: str) -> None:
     from crdebug.detached import jobs
 
     for line in _wait(jobs.release(job, _preferences()[1])):
-        click.echo(line)
+        echo(line)
 
 
 @main.command()
@@ -472,7 +472,7 @@ def doctor(ctx: click.Context, as_json: bool, verbose: bool) -> None:
     from crdebug.commands import doctor as doctors
 
     report = doctors.diagnose()
-    click.echo(doctors.as_json(report) if as_json else doctors.as_text(report, verbose=verbose))
+    echo(doctors.as_json(report) if as_json else doctors.as_text(report, verbose=verbose))
     ctx.exit(0 if doctors.main_job_can_run(report) else 1)
 
 

@@ -103,6 +103,11 @@ def symbols_of(pid: int) -> list[str]:
     return [text.partition(b"\0")[0].decode() for text in texts]
 
 
+def printable(text: str) -> str:
+    """Harmless for a terminal, as crdebug/ui/printable.py has it: names come from the program."""
+    return "".join(c if c == "\n" or c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 class Job:
     """The job of the selected inferior: its commands, and those of its ranks that this GDB
     holds."""
@@ -135,8 +140,8 @@ class Job:
         """Run one of its commands; returns the output. GDB must not hold the starter meanwhile."""
         done = subprocess.run(shlex.split(command), capture_output=True, text=True, check=False)
         if done.returncode:
-            complain((done.stderr or done.stdout).strip().removeprefix("crdebug: "))
-        return done.stdout + done.stderr
+            complain(printable(done.stderr or done.stdout).strip().removeprefix("crdebug: "))
+        return printable(done.stdout + done.stderr)
 
 
 def pass_silently(number: int) -> None:

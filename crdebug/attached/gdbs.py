@@ -56,7 +56,9 @@ async def launch_gdb(rank: int, signal: int, settings: Settings, tell: Tell = No
 async def _launch_gdb(rank: int, signal: int, settings: Settings) -> Target:
     deadline = Deadline(settings.attach)
     gdb = gdb_program(settings.gdb)
-    target = await GdbTarget.launch(rank, deadline, gdb=gdb, scripts=scripts())
+    target = await GdbTarget.launch(
+        rank, deadline, gdb=gdb, scripts=scripts(), auto_load=settings.auto_load
+    )
     if signal:
         try:
             await pass_signal(target, signal, deadline)

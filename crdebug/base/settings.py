@@ -54,6 +54,7 @@ class Settings:
     All parts of a session share one object, and it is not frozen: `set` changes it.
 
     gdb: the debugger's program.  compiler: for the native part, $CC or cc; may have options.
+    auto_load: the directories, separated by colons, whose programs may bring scripts that GDB runs.
     signal: the number of the waitpoint signal; 0 lets crdebug choose.
     full_every: one of so many checkpoints in a row is full, the others hold only changes; 1: all
     are full, as they are on kernels that do not track changes.
@@ -65,6 +66,7 @@ class Settings:
 
     gdb: str = "gdb"
     compiler: str = field(default_factory=lambda: os.environ.get("CC") or "cc")
+    auto_load: str = ""
     signal: int = 0
     record: bool | None = False
     full_every: int = 10

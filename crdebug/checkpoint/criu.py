@@ -19,10 +19,11 @@ from crdebug.node.broken_dump import Before
 from crdebug.node.criu_program import CriuProgram
 from crdebug.node.criu_trial import COMMON as _COMMON
 from crdebug.node.criu_trial import DUMP as _DUMP
-from crdebug.node.criu_trial import OWN_NETWORK as _OWN_NETWORK
 from crdebug.node.criu_trial import RESTORE as _RESTORE
 from crdebug.node.criu_trial import errors_in
 
+# A tree with namespaces of its own, and a network with only loopback: the action script raises it.
+_CONTAINER = ("--empty-ns", "net")
 # A tree without namespaces of its own: its session may be its starter's.
 _NO_CONTAINER = ("--shell-job",)
 _MOUNTED, _FROZEN, _WHOLE = "post-setup-namespaces", "post-dump", "post-restore"
@@ -118,8 +119,8 @@ class Criu:
         a system call, it replaces some of the process's code for some microseconds, and would leave
         it so if it were killed just then."""
         external = [f"mnt[{point}]:{name}" for point, name in mounts.items()]
-        common = _COMMON if container else (*_COMMON[: -len(_OWN_NETWORK)], *_NO_CONTAINER)
-        arguments = ["dump", "--tree", str(pid), *common, *_DUMP]
+        form = _CONTAINER if container else _NO_CONTAINER
+        arguments = ["dump", "--tree", str(pid), *_COMMON, *form, *_DUMP]
         if track:
             arguments.append("--track-mem")
         if base is not None:  # found from the images' directory, wherever that is by then
@@ -163,10 +164,9 @@ class Criu:
             return plan
 
         meeting = _Rendezvous({_MOUNTED: mounted, _WHOLE: planned})
-        arguments = ["restore", *_COMMON, *_RESTORE]
+        form = (*_CONTAINER, "--root", "/") if instead is None else _NO_CONTAINER
+        arguments = ["restore", *_COMMON, *form, *_RESTORE]
         if instead is not None:
-            common = (*_COMMON[: -len(_OWN_NETWORK)], *_NO_CONTAINER)
-            arguments = ["restore", *common, *_RESTORE[-1:]]
             for name, descriptor in instead.items():
                 arguments += ["--inherit-fd", f"fd[{descriptor}]:{name}"]
         passed = tuple((instead or {}).values())

@@ -189,6 +189,20 @@ def _program(field: str, help: str) -> Setting:
     )
 
 
+def read_directories(text: str) -> str:
+    """Absolute paths, separated by colons; or none."""
+    if text == "off":
+        return ""
+    for each in text.split(":"):
+        if not each.startswith("/"):
+            raise BadInput(f"'{each}' is not an absolute path", hint="write DIR:DIR..., or off")
+    return text
+
+
+def _put_auto_load(settings: Settings, directories: str) -> None:
+    settings.auto_load = directories
+
+
 def _put_signal(settings: Settings, number: int) -> None:
     settings.signal = number
 
@@ -341,6 +355,16 @@ SETTINGS = (
         fixed="'crdebug run --signal', or the config file",
     ),
     _program("gdb", "the GDB of each rank, for those that are started from now on"),
+    of_session(
+        "auto-load",
+        "off|DIR:DIR...",
+        "the directories whose programs may bring scripts (PROGRAM-gdb.py, .debug_gdb_scripts) for "
+        "the GDBs that are started from now on to run; name none that others may write to",
+        read=read_directories,
+        text=lambda directories: directories or "off",
+        get=lambda settings: settings.auto_load,
+        put=_put_auto_load,
+    ),
     _program("compiler", "the C compiler for crdebug's native part, with options if need be"),
     _limit("launch", "the start of all ranks"),
     _limit("attach", "attaching to all ranks"),

@@ -59,21 +59,29 @@ def unpacked_debug_files() -> Path:
     return cache_home() / "gdb-debug"
 
 
-def command_line(gdb: str, scripts: Sequence[Path] = ()) -> tuple[str, ...]:
-    """The argument vector. gdb: the program. scripts: files to source, in this order."""
-    return (gdb, "-nx", "-q", "--interpreter=mi3", *_options(scripts))
+# A program, and whoever may write beside it, can bring scripts: PROGRAM-gdb.py, .debug_gdb_scripts.
+# GDB runs those of its own installation, such as the C++ library's; this is its default, unless it
+# was built with another one.
+_SAFE = "$debugdir:$datadir/auto-load"
 
 
-def _options(scripts: Sequence[Path]) -> Iterator[str]:
+def command_line(gdb: str, scripts: Sequence[Path] = (), auto_load: str = "") -> tuple[str, ...]:
+    """The argument vector. gdb: the program. scripts: files to source, in this order. auto_load:
+    directories, separated by colons, whose programs may bring scripts that GDB runs."""
+    return (gdb, "-nx", "-q", "--interpreter=mi3", *_options(scripts, auto_load))
+
+
+def _options(scripts: Sequence[Path], auto_load: str) -> Iterator[str]:
     # Every rank's GDB reads the libraries' debug information again at every attach; an index of it
     # halves the time of an attach. A script switches the cache on.
+    safe = f"set auto-load safe-path {_SAFE}{':' if auto_load else ''}{auto_load}"
     cached = (
         f"set index-cache directory {index_cache()}",
         # before the directories that this GDB was built with
         f"python gdb.execute('set debug-file-directory ' + {str(unpacked_debug_files())!r}"
         " + ':' + gdb.parameter('debug-file-directory'))",
     )
-    for setting in (*_SETTINGS, *cached):
+    for setting in (*_SETTINGS, safe, *cached):
         yield from ("-iex", setting)
     for script in scripts:
         yield from ("-x", str(script))

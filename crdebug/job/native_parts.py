@@ -22,7 +22,9 @@ from crdebug.node import owners
 
 
 def keep(directory: JobDirectory, parts: Iterable[Path]) -> dict[str, str]:
-    """Copy these parts beside the job; returns the SHA-256 of each by its path. Raises OSError."""
+    """Copy these parts beside the job; returns the SHA-256 of each by its path. Raises OSError, and
+    NotAvailable where a restart could not run them."""
+    owners.require_runnable(directory.native, "choose another place with $CRDEBUG_HOME")
     owners.make_private(directory.native)
     kept = {}
     for part in parts:
@@ -100,6 +102,8 @@ def _copy(source: Path, target: Path) -> None:
             shutil.copyfileobj(file, out)
             os.fchmod(out.fileno(), 0o755)  # the CRS compares
         os.rename(name, target)
-    except BaseException:
+    except BaseException as error:
         os.unlink(name)
+        if isinstance(error, OSError) and error.filename is None:
+            raise OSError(error.errno, error.strerror, str(target)) from None
         raise

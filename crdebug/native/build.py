@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -20,6 +21,7 @@ from crdebug.node import owners, programs
 _HERE = Path(__file__).parent
 _PRELOAD = str(_HERE / "shim" / "preload.c")  # the starter names the shim in LD_PRELOAD
 _PARTS = ("starter", "shim.so", "stepper.so", "matcher.so")
+_ROOM = 1 << 20  # bytes; with less left, it is the lack of it that a compiler complains of
 MADE = "made"  # in a working directory: the part that goes into the cache
 _FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra")
 # Everything is bound at start: a call through a lazy binding would change memory in a handler. Code
@@ -115,11 +117,12 @@ async def _compile(compiler: Sequence[str], home: Path, deadline: Deadline) -> N
 def place_for(name: str) -> Path:
     """The place in the cache for something compiled, by the digest of everything it was made from.
 
-    Raises NotAvailable if LD_PRELOAD cannot name the cache, Refused if others could have written to
-    it.
+    Raises NotAvailable if LD_PRELOAD cannot name the cache, or nothing can be run there, Refused if
+    others could have written to it.
     """
     home = cache_home().absolute() / "native" / name
     owners.require_own(home, owners.CACHE_HINT)
+    owners.require_runnable(home, owners.CACHE_HINT)
     if re.search(r"[\s:]", str(home)):
         raise NotAvailable(
             f"{home} has a space or a colon in its name, which LD_PRELOAD does not allow",
@@ -147,7 +150,12 @@ async def make_once(
         with tempfile.TemporaryDirectory(dir=home.parent) as work:
             made = Path(work) / MADE
             made.mkdir(mode=0o755)
-            await make(Path(work))
+            try:
+                await make(Path(work))
+            except NotAvailable:  # a compiler says it in many words
+                if shutil.disk_usage(work).free >= _ROOM:
+                    raise
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC).lower()) from None
             if home.exists() and not is_made(home, parts):
                 home.rename(Path(work) / "incomplete")
             try:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from crdebug.base import settings
-from crdebug.base.errors import Refused
+from crdebug.base.errors import NotAvailable, Refused
 from crdebug.node import proc
 
 CACHE_HINT = "choose a place of your own with $CRDEBUG_CACHE"
@@ -51,6 +51,13 @@ def require_own(path: Path, hint: str) -> None:
         return  # an unreadable file cannot be used: the error of that use says more
     if problem:
         raise Refused(problem, hint=hint)
+
+
+def require_runnable(path: Path, hint: str) -> None:
+    """Raises NotAvailable where no program could be run that lies there (mount(8), noexec)."""
+    at = next(each for each in (path, *path.parents) if os.path.exists(each))
+    if os.statvfs(at).f_flag & os.ST_NOEXEC:
+        raise NotAvailable(f"no program may be run below {at}, which is mounted noexec", hint=hint)
 
 
 def users_of(pid: int) -> frozenset[int]:

@@ -14,13 +14,14 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from crdebug.base import settings
 from crdebug.node import scratch
-from crdebug.node.ask import find_program, first_line, gdb_program, not_found, run
-from crdebug.node.criu_program import CriuAttempt, probe_criu, probe_criu_features
+from crdebug.node.ask import Ran, find_program, first_line, gdb_program, not_found, run
+from crdebug.node.criu_program import TRIAL, CriuAttempt, probe_criu, probe_criu_features
 from crdebug.node.criu_program import CriuProgram as CriuProgram
 from crdebug.node.criu_program import find_criu as find_criu
 from crdebug.node.launchers import LAUNCHER_VARIANTS, LAUNCHERS
@@ -35,7 +36,15 @@ CAPABILITIES = (
     ("CAP_CHECKPOINT_RESTORE", 40),
 )
 
-NAMESPACES = ("pid", "net", "ipc", "uts", "mount")
+# Linux's switches by which an ordinary user may make no user namespace, and what they are set to
+# then: user_namespaces(7), Debian's patch (until 10), Ubuntu's AppArmor (since 23.10).
+SWITCHES = (
+    ("user.max_user_namespaces", "0"),
+    ("kernel.unprivileged_userns_clone", "0"),
+    ("kernel.apparmor_restrict_unprivileged_userns", "1"),
+)
+# not of the machine, but of the process: a container's engine has put a filter on system calls
+SECCOMP = "seccomp"
 
 # Attach to the process in the argument as a debugger would: from a process that is not its parent,
 # where Yama's ptrace_scope makes a difference.
@@ -51,6 +60,19 @@ for request in (PTRACE_ATTACH, PTRACE_DETACH):
         sys.exit(os.strerror(ctypes.get_errno()))
     if request == PTRACE_ATTACH:
         os.waitpid(pid, WALL)
+"""
+
+
+# A process as in a job that crdebug starts, for the above: it allows debuggers (PR_SET_PTRACER, for
+# Yama 1), and is in a user namespace that the user owns, if he may make one (for Yama 2).
+_LIKE_A_RANK = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+libc.prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)
+if os.geteuid():
+    libc.unshare(0x10000000)
+print("ready", flush=True)
+sys.stdin.read()
 """
 
 
@@ -90,20 +112,23 @@ class Launcher:
 
 @dataclass(frozen=True, slots=True)
 class Ptrace:
-    """works: a process could trace one that is not its child. scope: Yama's, None without Yama."""
+    """works: a process could trace any of this user's that is not its child.  ranks: at least one
+    like those that crdebug starts.  scope: Yama's, None without Yama."""
 
     works: bool
     said: str
     scope: int | None
+    ranks: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Namespaces:
-    """works: all of them together, with a fresh /proc. refused: those that fail even alone."""
+    """works: a job's container could be made.  against: the SWITCHES, and SECCOMP, that are set
+    against it."""
 
     works: bool
     said: str
-    refused: tuple[str, ...] = ()
+    against: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,31 +289,42 @@ def _yama_scope() -> int | None:
 @functools.cache
 def probe_ptrace() -> Ptrace:
     """Let one child of ours trace another one, as GDB traces a rank."""
-    # `cat` waits for input that never comes, and ends on its own if we die
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as tracee:
+    # both wait for input that never comes, and end on their own if we die
+    ran = _trace(["cat"])
+    ranks = ran.ok or _trace([sys.executable, "-I", "-c", _LIKE_A_RANK], says_ready=True).ok
+    return Ptrace(ran.ok, "" if ran.ok else first_line(ran.err), _yama_scope(), ranks)
+
+
+def _trace(argv: Sequence[str], *, says_ready: bool = False) -> Ran:
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as tracee:
         try:
-            ran = run([sys.executable, "-I", "-c", _PTRACE, str(tracee.pid)])
+            if says_ready:
+                assert tracee.stdout is not None
+                tracee.stdout.readline()
+            return run([sys.executable, "-I", "-c", _PTRACE, str(tracee.pid)])
         finally:
             tracee.kill()
-    return Ptrace(ran.ok, "" if ran.ok else first_line(ran.err), _yama_scope())
 
 
 @functools.cache
 def probe_namespaces() -> Namespaces:
-    """Start a program in new namespaces of all the kinds that a job gets, with its own /proc."""
-    unshare = find_program("unshare")
-    if unshare is None:
-        return Namespaces(False, not_found("unshare"))
-    every = [f"--{name}" for name in NAMESPACES]
-    ran = run([unshare, *every, "--fork", "--kill-child", "--mount-proc", "cat", "/proc/1/comm"])
-    # PID 1 in a fresh /proc is the program itself; in the machine's it would be init
-    if ran.ok and ran.out.strip() == "cat":
+    """Make a job's container, with a process in it."""
+    ran = run([sys.executable, "-I", "-S", str(TRIAL), "--container"])
+    if ran.ok:
         return Namespaces(True, "")
-    refused = tuple(
-        name for name in NAMESPACES if not run([unshare, f"--{name}", "--fork", "true"]).ok
-    )
-    said = first_line(ran.err) or "the new /proc is not the namespace's own"
-    return Namespaces(False, said, refused)
+    said = first_line(ran.out) or first_line(ran.err) or f"exit status {ran.status}"
+    against = [name for name, value in SWITCHES if _switch(name) == value]
+    if int(_status_field("Seccomp") or "0"):
+        against.append(SECCOMP)
+    return Namespaces(False, said, tuple(against))
+
+
+def _switch(name: str) -> str:
+    """The value of one of sysctl(8)'s, "" if there is no such."""
+    try:
+        return Path("/proc/sys", *name.split(".")).read_text().strip()
+    except OSError:
+        return ""
 
 
 # ---- the rest ----------------------------------------------------------------------------------
@@ -322,7 +358,8 @@ def probe_machine(*, gdb: str = "gdb", compiler: str = "cc") -> Machine:
         mpifort=probe_mpifort(),
         launchers=probe_launchers(),
         criu=criu,
-        criu_features=probe_criu_features(program) if program else (),
+        # asked outside of a container, where an ordinary user's CRIU refuses to answer
+        criu_features=probe_criu_features(program) if program and os.geteuid() == 0 else (),
         ptrace=probe_ptrace(),
         namespaces=probe_namespaces(),
         capabilities=probe_capabilities(),
@@ -343,7 +380,7 @@ def debugging_obstacle() -> str | None:
         return f"gdb: {gdb.said}"
     if not cc.works:
         return f"cc: {cc.said}"
-    return None if ptrace.works else f"ptrace: {ptrace.said}"
+    return None if ptrace.ranks else f"ptrace: {ptrace.said}"
 
 
 def mpi_obstacle() -> str | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -56,12 +57,13 @@ def page(picture: Picture, site: Site = lambda _rank, _tick: "", *, calls: int =
     # "</script>" inside of JSON would end the element (HTML, section 4.12.1.3)
     embedded = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     here = files("crdebug.timeline")
-    return (
-        here.joinpath("page.html")
-        .read_text(encoding="utf-8")
-        .replace("@TITLE@", escape(picture.title))
-        .replace("@SCRIPT@", here.joinpath("page.js").read_text(encoding="utf-8"))
-        .replace("@DATA@", embedded)
+    script = here.joinpath("page.js").read_text(encoding="utf-8")
+    parts = {"TITLE": escape(picture.title), "SCRIPT": script, "DATA": embedded}
+    # at once: what is put in may look like a place for more
+    return re.sub(
+        r"@(TITLE|SCRIPT|DATA)@",
+        lambda place: parts[place[1]],
+        here.joinpath("page.html").read_text(encoding="utf-8"),
     )
 
 

@@ -13,6 +13,7 @@ from crdebug.detached import batch, jobs
 from crdebug.detached.mpir_frontend import Front
 from crdebug.detached.values import Given, Upkeep
 from crdebug.ui.output import Relay
+from crdebug.ui.printable import echo
 from crdebug.ui.screen import Screen
 
 
@@ -57,7 +58,7 @@ async def _relayed(job: jobs.JobInfo, wanted: bool) -> AsyncIterator[None]:
 
 def _input_ended(relay: asyncio.Task[None]) -> None:
     if not relay.cancelled() and (error := relay.exception()) is not None:
-        click.echo(f"crdebug: standard input is no longer passed on: {error}", err=True)
+        echo(f"crdebug: standard input is no longer passed on: {error}", err=True)
 
 
 async def restart_detached(handle: str, care: Upkeep, settings: Settings, screen: Screen) -> int:

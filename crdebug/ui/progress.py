@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from crdebug.base.events import ENDED, Progress
+from crdebug.ui.printable import printable
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -30,7 +31,7 @@ class ProgressView(Protocol):
 def words(progress: Progress) -> str:
     """``checkpoint: dump``."""
     ranks = f" [{progress.ranks}]" if progress.ranks else ""
-    return f"{progress.operation}: {progress.phase}{ranks}"
+    return printable(f"{progress.operation}: {progress.phase}{ranks}")
 
 
 class PlainProgress:

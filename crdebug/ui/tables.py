@@ -5,17 +5,20 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Sequence
 
+from crdebug.ui.printable import printable
+
 _UNLIMITED = 10_000
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], width: int = 0) -> str:
-    """Aligned columns, without a frame. width: of the terminal; 0 never folds a line."""
-    lines = (headers, *rows)
+    """Aligned columns, without a frame, of printable text. width: of the terminal; 0 never folds a
+    line."""
+    lines = [[printable(cell) for cell in line] for line in (headers, *rows)]
     if all(cell.isascii() and cell.isprintable() for line in lines for cell in line):
         text = _aligned(lines)
         if not width or all(len(line) <= width for line in text):
             return "\n".join(text)
-    return _folded(headers, lines[1:], width)
+    return _folded(lines[0], lines[1:], width)
 
 
 def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:

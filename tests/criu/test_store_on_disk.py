@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import stat
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -24,8 +25,9 @@ from crdebug.job.directory import JobDirectory
 from crdebug.session import Session
 from harness import looks
 from harness.cli import crdebug
-from harness.jobs import JOB, Heard, bare_job
+from harness.jobs import JOB, Heard, bare_job, session
 from harness.mpirun import reference
+from harness.nobody import does, needs_root
 from harness.programs import build
 from harness.travel import history, run_to
 
@@ -103,6 +105,41 @@ async def test_nobody_else_may_look(store: CheckpointStore) -> None:
     for path in (store.root, *store.root.rglob("*")):
         mode = stat.S_IMODE(path.stat().st_mode)
         assert mode == (0o700 if path.is_dir() else 0o600) or path.name == "last", path
+
+
+@needs_root
+async def test_another_user_gets_nothing_of_a_job_that_runs(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the umask. Its sockets, logs and images are in a place that he can come to."""
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o755)
+        home, scratch = Path(place, "home"), Path(place, "scratch")
+        scratch.mkdir(mode=0o1777)
+        monkeypatch.setenv("CRDEBUG_HOME", str(home))
+        monkeypatch.setenv("TMPDIR", str(scratch))
+        monkeypatch.setattr(tempfile, "tempdir", None)
+        before = os.umask(0)
+        try:
+            arguments = ("--steps", 10**9, "--delay-us", 2000)
+            async with session(program, *arguments, ranks=RANKS) as job:
+                await job.checkpoint()
+                made = [*home.rglob("*"), *scratch.iterdir()]
+                does('! ls "$1" && ! cat "$1/jobs"/*/job.json && ! ls "$1/jobs"', home)
+                sockets = [path for path in made if path.is_socket()]
+                for path in sockets:
+                    does('! test -w "$1"', path)
+                for path in (home, *made):
+                    details = path.lstat()
+                    mode = stat.S_IMODE(details.st_mode)
+                    assert details.st_uid == os.geteuid(), path
+                    if path.is_dir():
+                        assert mode == 0o700, path
+                    elif path in sockets:
+                        assert mode == 0o600, path
+                assert len(sockets) == 2, sockets  # the session's, and the starter's
+        finally:
+            os.umask(before)
 
 
 def change(path: Path) -> None:

@@ -10,7 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.commands.doctor import Finding, as_json, as_text, diagnose, judge, main_job_can_run
+from crdebug.commands.doctor import (
+    Finding,
+    Level,
+    as_json,
+    as_text,
+    diagnose,
+    judge,
+    level_of,
+    levels,
+    main_job_can_run,
+)
 from crdebug.node import criu_program, probes, proc
 from crdebug.node.criu_program import CriuAttempt, CriuProgram
 from crdebug.node.criu_trial import errors_in
@@ -65,8 +75,18 @@ def test_a_machine_that_has_everything() -> None:
     assert {finding.status for finding in findings} == {"ok"}
     assert not any(finding.what_to_do for finding in findings)
     assert main_job_can_run(findings)
-    assert as_text(findings).splitlines()[-1].startswith("ready")
+    assert level_of(findings) == "checkpoint"
+    assert as_text(findings).splitlines()[-1] == (
+        "ready: MPI jobs can be debugged, checkpointed and restarted here"
+    )
     assert "mem_dirty_track no, uffd yes" in as_text(findings)
+
+
+def test_many_nodes_are_not_there_yet() -> None:
+    last = levels(judge(WELL))[-1]
+    assert (last.name, last.status) == ("many nodes", "missing")
+    assert "cannot do it yet" in last.why and last.what_to_do
+    assert f"why: {last.why}" in as_text(judge(WELL))
 
 
 def test_what_is_set_for_launchers_and_why() -> None:
@@ -80,22 +100,98 @@ BROKEN: list[tuple[str, Callable[[Machine], Machine], str]] = [
     ("python", lambda m: replace(m, python=Answer(False, version="3.9.2")), "3.11"),
     ("gdb", lambda m: replace(m, gdb=GdbAnswer(False, "no gdb")), "crdebug setup"),
     ("gdb", lambda m: replace(m, gdb=GdbAnswer(False, "no", "/bin/gdb")), "has Python"),
-    ("ptrace", lambda m: replace(m, ptrace=Ptrace(False, "denied", 1)), "ptrace_scope to 0"),
-    ("ptrace", lambda m: replace(m, ptrace=Ptrace(False, "denied", 3)), "rebooted"),
-    ("ptrace", lambda m: replace(m, ptrace=Ptrace(False, "denied", None)), "CAP_SYS_PTRACE"),
+    ("ptrace", lambda m: replace(m, ptrace=Ptrace(False, "no", 1, False)), "ptrace_scope to 0"),
+    ("ptrace", lambda m: replace(m, ptrace=Ptrace(False, "no", 3, False)), "rebooted"),
+    ("ptrace", lambda m: replace(m, ptrace=Ptrace(False, "no", None, False)), "CAP_SYS_PTRACE"),
     ("cc", lambda m: replace(m, cc=Answer(False, "no cc")), "crdebug setup"),
-    ("mpicc", lambda m: replace(m, mpicc=Answer(False, "no mpicc")), "crdebug setup"),
     ("mpi", lambda m: replace(m, launchers=()), "crdebug setup"),
+]
+NO_MPICC = replace(WELL, mpicc=Answer(False, "no mpicc"))
+USER = replace(
+    WELL,
+    criu_features=(),
+    capabilities=tuple((name, False) for name in ("CAP_SYS_ADMIN", "CAP_SYS_RESOURCE")),
+    root=False,
+)
+REFUSED = "cannot make a container: namespaces of a user: Operation not permitted"
+
+
+def refusing(*against: str) -> Callable[[Machine], Machine]:
+    """User namespaces, and with them CRIU, which is tried in one."""
+    refused = Namespaces(False, REFUSED, against)
+    criu = (PRIVATE, failed("criu", REFUSED))
+    return lambda m: replace(USER, namespaces=refused, criu=criu)
+
+
+NO_CHECKPOINTS: list[tuple[str, Callable[[Machine], Machine], str]] = [
     ("criu", lambda m: replace(m, criu=(PRIVATE, failed("criu"))), "run 'crdebug setup'"),
+    ("criu", lambda m: replace(USER, criu=(PRIVATE, failed("criu"))), "run 'crdebug setup'"),
     ("criu", lambda m: replace(m, criu=(failed("/my/criu"),)), "CRDEBUG_CRIU"),
+    ("criu", refusing(), "first the namespaces"),
+    ("namespaces", lambda m: replace(m, namespaces=Namespaces(False, "no")), "privileged"),
+    ("namespaces", refusing(), "run as root"),
+    ("namespaces", refusing("user.max_user_namespaces"), "sysctl user.max_user_namespaces=1"),
     (
-        "criu",
-        lambda m: replace(m, criu=(PRIVATE, failed("criu", "not permitted")), root=False),
-        "as root",
+        "namespaces",
+        refusing("kernel.unprivileged_userns_clone"),
+        "sysctl kernel.unprivileged_userns_clone=1",
     ),
-    ("namespaces", lambda m: replace(m, namespaces=Namespaces(False, "no", ("net",))), "privil"),
+    (
+        "namespaces",
+        refusing("kernel.apparmor_restrict_unprivileged_userns"),
+        "sysctl kernel.apparmor_restrict_unprivileged_userns=0",
+    ),
+    ("namespaces", refusing("seccomp"), "seccomp profile"),
     ("tar", lambda m: replace(m, tar=Answer(False, "no tar")), "crdebug setup"),
 ]
+
+
+@pytest.mark.parametrize(("name", "broken", "mend"), NO_CHECKPOINTS)
+def test_without_checkpoints_all_else_works(
+    name: str, broken: Callable[[Machine], Machine], mend: str
+) -> None:
+    findings = judge(broken(WELL))
+    finding = only(findings, name)
+    assert finding.status == "missing" and finding.detail
+    assert mend in finding.what_to_do
+    assert main_job_can_run(findings) and level_of(findings) == "go back"
+    (checkpoint,) = (level for level in levels(findings) if level.name == "checkpoint")
+    assert checkpoint.status == "missing" and f"{name} missing" in checkpoint.why
+    assert finding.what_to_do in checkpoint.what_to_do
+    answer = as_text(findings).splitlines()[-1]
+    assert answer.startswith("ready to go back: MPI jobs can be debugged here, also backwards")
+    assert answer.endswith(f"(not to checkpoint: {checkpoint.why})")
+
+
+def test_without_a_record_of_messages_there_are_still_checkpoints() -> None:
+    findings = judge(NO_MPICC)
+    assert [level.status for level in levels(findings)] == ["ok", "missing", "ok", "missing"]
+    assert main_job_can_run(findings) and level_of(findings) == "checkpoint"
+    assert as_text(findings).endswith("restarted here (not to go back: mpicc missing)")
+    neither = judge(replace(NO_MPICC, criu=(PRIVATE, failed("criu"))))
+    assert main_job_can_run(neither) and level_of(neither) == "look"
+    assert as_text(neither).endswith(
+        "ready to look: MPI jobs can be debugged here "
+        "(not to go back: mpicc missing; not to checkpoint: criu missing)"
+    )
+
+
+def test_an_ordinary_user_needs_no_privileges_and_learns_what_does() -> None:
+    findings = judge(USER)
+    assert {finding.status for finding in findings} == {"ok"}
+    assert level_of(findings) == "checkpoint"
+    told = only(findings, "privileges").detail
+    assert "incremental checkpoints" in told and "jobs that 'attach' found" in told
+    assert "in a user namespace" in only(findings, "namespaces").detail
+
+
+@pytest.mark.parametrize("scope", [1, 2])
+def test_where_yama_allows_only_what_crdebug_starts(scope: int) -> None:
+    findings = judge(replace(USER, ptrace=Ptrace(False, "denied", scope, True)))
+    finding = only(findings, "ptrace")
+    assert finding.status == "warning" and f"ptrace_scope is {scope}" in finding.detail
+    assert "only jobs that 'crdebug run' starts" in finding.detail
+    assert level_of(findings) == "checkpoint"
 
 
 @pytest.mark.parametrize(("name", "broken", "mend"), BROKEN)
@@ -107,7 +203,8 @@ def test_what_is_needed_and_missing(
     assert finding.status == "missing"
     assert mend in finding.what_to_do
     assert finding.detail
-    assert not main_job_can_run(findings)
+    assert not main_job_can_run(findings) and level_of(findings) is None
+    assert [level.status for level in levels(findings)] == ["missing"] * 4
     text = as_text(findings)
     assert text.splitlines()[-1] == f"not ready: {name} missing"
     assert f"to do: {finding.what_to_do}" in text
@@ -119,7 +216,7 @@ LESS: list[tuple[str, Callable[[Machine], Machine], str]] = [
     ("mpi", lambda m: replace(m, launchers=(Launcher("/x/mpirun", "", "odd 1"),)), "odd 1"),
     ("space", lambda m: replace(m, space=Space("/s", GIB // 2)), "0.5 GiB"),
     (
-        "capabilities",
+        "privileges",
         lambda m: replace(m, capabilities=(("CAP_SYS_ADMIN", False),)),
         "not CAP_SYS_ADMIN",
     ),
@@ -168,11 +265,14 @@ def test_every_launcher_is_listed() -> None:
     assert "MPICH 4.3.0, /opt/mpich/bin/mpirun" in text
 
 
-def test_json_is_the_findings() -> None:
+def test_json_is_the_findings_and_the_levels() -> None:
     findings = judge(replace(WELL, tar=Answer(False, "no tar")))
     report = json.loads(as_json(findings))
-    assert report["ready"] is False
+    assert (report["ready"], report["level"]) == (True, "go back")
     assert tuple(Finding(**fields) for fields in report["findings"]) == findings
+    assert tuple(Level(**fields) for fields in report["levels"]) == levels(findings)
+    report = json.loads(as_json(judge(replace(WELL, launchers=()))))
+    assert (report["ready"], report["level"]) == (False, None)
 
 
 SAYINGS = [

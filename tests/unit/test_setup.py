@@ -6,16 +6,21 @@ apt-get is a stub that serves a Debian archive with one package; the rest is the
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from crdebug.node import setup
+from crdebug.node.criu_program import find_criu
+from harness import users
+from harness.nobody import needs_root
+from harness.users import home as home
 
 pytestmark = pytest.mark.unit
 
@@ -96,8 +101,12 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    stubs = tmp_path / "stubs"
-    package = tmp_path / "package"
+    return make_machine(tmp_path)
+
+
+def make_machine(place: Path) -> Machine:
+    stubs = place / "stubs"
+    package = place / "package"
     program(stubs / "bin" / "apt-get", APT_GET)
     program(package / "usr" / "bin" / "gdb", GDB)
     program(package / "lib64" / "ld-linux-x86-64.so.2", LOADER)
@@ -106,7 +115,7 @@ def machine(tmp_path: Path) -> Machine:
     (package / "DEBIAN" / "control").write_text(control)
     made = stubs / "gdb.deb"
     subprocess.run(["dpkg-deb", "-b", package, made], check=True, stdout=subprocess.DEVNULL)
-    return Machine(stubs, tmp_path / "data")
+    return Machine(stubs, place / "data")
 
 
 @pytest.fixture
@@ -196,3 +205,102 @@ def test_the_command_is_the_script(machine: Machine) -> None:
         command, env=machine.environment, capture_output=True, text=True, check=False
     )
     assert f"install-gdb: GNU gdb 99 in {machine.data / 'gdb'} works" in ran.stdout
+
+
+# ---- an ordinary user ---------------------------------------------------------------------------
+
+SETUP = HERE / "setup"
+CHECKOUTS_SETUP = users.CHECKOUT / "scripts" / "setup"
+NO_GDB = "#!/bin/sh\necho 'Python scripting is not supported in this copy of GDB.'\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Newcomer:
+    """A user with a clean home, on a machine whose apt-get is the stub."""
+
+    home: Path
+    machine: Machine
+
+    def plays(
+        self, script: Path, first: Callable[[], None] | None = None, **env: str
+    ) -> tuple[int, list[str]]:
+        """Exit status, and the lines that were said."""
+
+        def prepare() -> None:
+            users.expose()
+            if first is not None:
+                first()
+
+        # with the Python that the checkout's setup was run with
+        path = (self.machine.stubs / "bin", Path(sys.base_prefix) / "bin")
+        usual = users.environment(self.home)["PATH"]
+        more = {"PATH": f"{path[0]}:{path[1]}:{usual}", "STUBS": str(self.machine.stubs), **env}
+        ran = users.run(self.home, "bash", script, first=prepare, env=more)
+        return ran.returncode, (ran.stdout + ran.stderr).splitlines()
+
+    @property
+    def installed(self) -> list[str]:
+        data = self.home / ".local" / "share" / "crdebug"
+        return sorted(path.name for path in data.iterdir()) if data.exists() else []
+
+
+@pytest.fixture
+def newcomer(home: Path) -> Newcomer:
+    place = home / "machine"
+    place.mkdir()
+    machine = make_machine(place)
+    shutil.chown(machine.stubs, users.NAME)  # the stub keeps its log there
+    return Newcomer(home, machine)
+
+
+@needs_root
+@pytest.mark.parametrize("script", [SETUP, CHECKOUTS_SETUP], ids=["command", "script"])
+def test_a_user_gets_a_gdb_of_his_own(script: Path, newcomer: Newcomer) -> None:
+    """Where the machine's has no Python."""
+    program(newcomer.machine.stubs / "bin" / "gdb", NO_GDB)
+    _, said = newcomer.plays(script, CRDEBUG_CRIU="/bin/true")
+    private = newcomer.home / ".local" / "share" / "crdebug" / "gdb"
+    assert f"install-gdb: GNU gdb 99 in {private} works" in said
+    assert any(line.endswith(f'config file: gdb = "{private}/bin/gdb"') for line in said)
+    assert newcomer.installed == ["gdb", "gdb.lock"]
+
+
+@needs_root
+@pytest.mark.parametrize("script", [SETUP, CHECKOUTS_SETUP], ids=["command", "script"])
+def test_a_user_gets_one_line_for_the_administrator(script: Path, newcomer: Newcomer) -> None:
+    for name in ("mpicc", "cc"):
+        program(newcomer.machine.stubs / "bin" / name, BROKEN)
+    status, said = newcomer.plays(script, CRDEBUG_CRIU="/bin/true")
+    packages = "gcc libc6-dev libopenmpi-dev openmpi-bin"
+    line = f"setup: for an administrator: apt-get install --no-install-recommends {packages}"
+    assert status == 1 and said.count(line) == 1
+    assert not (newcomer.machine.stubs / "log").exists()
+
+
+@needs_root
+@pytest.mark.parametrize("script", [SETUP, CHECKOUTS_SETUP], ids=["command", "script"])
+def test_where_no_criu_could_work_none_is_looked_for(script: Path, newcomer: Newcomer) -> None:
+    _, said = newcomer.plays(script, users.refuse_namespaces)
+    why = "cannot make a container: namespaces of a user: No space left on device"
+    assert f"setup: going on without checkpoints: {why}" in said
+    assert newcomer.installed == []
+
+
+@needs_root
+def test_apts_lists_are_the_administrators(newcomer: Newcomer) -> None:
+    program(newcomer.machine.stubs / "bin" / "gdb", NO_GDB)
+    program(newcomer.machine.stubs / "bin" / "apt-get", "#!/bin/sh\n")  # it knows no archive
+    status, said = newcomer.plays(SETUP, CRDEBUG_CRIU="/bin/true")
+    no_list = "apt has no list of packages yet; for an administrator: apt-get update"
+    assert f"install-gdb: {no_list}" in said and status == 1
+
+
+@needs_root
+def test_in_a_checkout_that_is_set_up_a_user_has_nothing_to_do(newcomer: Newcomer) -> None:
+    """The README's two commands begin with it."""
+    found = find_criu()
+    if found is None:
+        pytest.skip("no CRIU works here")
+    (newcomer.machine.stubs / "bin" / "apt-get").unlink()
+    criu = users.give_criu(newcomer.home, found.path)
+    assert newcomer.plays(CHECKOUTS_SETUP, CRDEBUG_CRIU=str(criu)) == (0, [])

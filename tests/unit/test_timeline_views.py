@@ -125,6 +125,8 @@ def test_names_cannot_become_markup() -> None:
     assert "alert(1)</script>.c" not in html
     assert "<title>&lt;b&gt;&amp;</title>" in html
     assert "</script><script>alert(1)</script>.c:3" in embedded(html)["names"]
+    html = page(replace(picture(), title="@DATA@ @SCRIPT@"), site)
+    assert "<title>@DATA@ @SCRIPT@</title>" in html
 
 
 def test_a_page_over_its_limit_shows_only_the_surroundings_and_says_so() -> None:

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -27,9 +28,11 @@ int listen_for_ranks(void) {
     struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = CRDEBUG_SOCKET};
     unlink(CRDEBUG_SOCKET);
     int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (listener < 0 || bind(listener, (const struct sockaddr *)&address, sizeof address) != 0 ||
-        listen(listener, 4096) != 0)
-        return -1;
+    if (listener < 0) return -1;
+    mode_t before = umask(0177); /* our user's, from the beginning */
+    int bound = bind(listener, (const struct sockaddr *)&address, sizeof address);
+    umask(before);
+    if (bound != 0 || listen(listener, 4096) != 0) return -1;
     /* Descriptors 0 to 2 are the job's; keep ours out of the way of a launcher that counts up. */
     return listener;
 }

@@ -14,6 +14,7 @@ fail() {
     complain "$@"
     exit 1
 }
+am_root() { [ "$(id -u)" -eq 0 ]; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
 # The same answer as crdebug.base.settings.data_home(), which needs no Python here.
@@ -36,12 +37,21 @@ gdb_says() {
 # whether it works; see crdebug/node/criu_trial.py. What came of it is in criu_said then.
 criu_said=
 criu_works() {
-    local program status=0
+    local program
     program="$(command -v "$1" 2>/dev/null)" || {
         criu_said="there is no $1"
         return 1
     }
-    criu_said="$("$(trial_python)" -I "$lib/../criu_trial.py" "$program" 2>&1)" || status=$?
+    criu_trial "$(realpath -s "$program")"
+}
+
+# Can this user have the container at all that a job is checkpointed in?
+container_works() { criu_trial --container; }
+
+criu_trial() {
+    local status=0
+    # It makes its files in the current directory, which need not be the user's.
+    criu_said="$(cd "${TMPDIR:-/tmp}" && "$(trial_python)" -I "$lib/../criu_trial.py" "$1" 2>&1)" || status=$?
     criu_said="${criu_said##*$'\n'}" # a traceback's last line is the one that tells
     return "$status"
 }
@@ -83,6 +93,7 @@ lock_prefix() {
 lists_are_fresh=
 refresh_lists() {
     [ -z "$lists_are_fresh" ] || return 0
+    am_root || fail "apt has no list of packages yet; for an administrator: apt-get update"
     apt-get -q update >/dev/null || complain "apt-get update had errors (above); going on with what it has"
     lists_are_fresh=yes
 }

@@ -47,6 +47,30 @@ want_others() {
     want tar "CRIU stores tmpfs contents by tar" have tar
 }
 
+# tell_administrator: one line with all that is missing.
+tell_administrator() {
+    [ ${#missing[@]} -gt 0 ] || return 0
+    local packages
+    packages="$(printf '%s\n' "${missing[@]}" | sort -u | tr '\n' ' ')"
+    if have apt-get; then
+        say "for an administrator: apt-get install --no-install-recommends ${packages% }"
+    else
+        say "this machine has no apt; install by other means: ${packages% }"
+    fi
+}
+
+# ---- a GDB of one's own ----------------------------------------------------------------------
+
+# set_up_private_gdb: a newer GDB that takes no administrator.
+set_up_private_gdb() {
+    local gdb
+    gdb="$(data_home)/gdb/bin/gdb"
+    private_gdb_works || bash "$lib/install-gdb" || want_gdb
+    if have gdb && private_gdb_works; then
+        say "to use the GDB of crdebug setup, write into crdebug's config file: gdb = \"$gdb\""
+    fi
+}
+
 # ---- CRIU ----------------------------------------------------------------------------------
 
 # A private CRIU that worked before may not on the kernel of today.
@@ -66,10 +90,10 @@ drop_broken_criu() {
 # set_up_criu INSTALL...: run INSTALL if there is no CRIU that works. To have none is no reason to fail:
 # a debugger without checkpoints is still a debugger.
 set_up_criu() {
-    if [ "$(id -u)" -ne 0 ]; then
-        lacking "CRIU works, and can be tried, only as root: run this as root to have checkpoints"
-    elif [ -n "${CRDEBUG_CRIU:-}" ]; then
+    if [ -n "${CRDEBUG_CRIU:-}" ]; then
         criu_works "$CRDEBUG_CRIU" || lacking "CRDEBUG_CRIU names $CRDEBUG_CRIU, which does not work: $criu_said"
+    elif ! container_works; then # no CRIU could work
+        lacking "going on without checkpoints: $criu_said"
     else
         drop_broken_criu
         a_criu_works || "$@"
