@@ -9,7 +9,6 @@ the image already.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import hashlib
 import os
@@ -24,6 +23,7 @@ from typing import Literal
 import msgspec
 
 from crdebug.base.errors import StoreError
+from crdebug.checkpoint.holes import data_ranges
 from crdebug.node import plain_paths, proc
 
 # Where the container's own file systems are; the job's stdout and stderr are kept apart.
@@ -159,15 +159,8 @@ def _copy(source: int, target: int, most: int | None = None) -> None:
     end = os.fstat(source).st_size
     end = end if most is None else min(end, most)
     os.ftruncate(target, end)
-    at = 0
-    while at < end:
-        try:
-            at = os.lseek(source, at, os.SEEK_DATA)
-            hole = min(end, os.lseek(source, at, os.SEEK_HOLE))
-        except OSError as error:
-            if error.errno == errno.ENXIO:
-                return  # nothing but a hole is left
-            raise
+    for start, hole in data_ranges(source, end):
+        at = start
         while at < hole:
             data = memoryview(os.pread(source, min(_BLOCK, hole - at), at))
             if not data:
