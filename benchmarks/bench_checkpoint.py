@@ -18,8 +18,10 @@ from pathlib import Path
 from common import Pairs, main, report, timed, timed_command
 
 from crdebug.base.deadline import Deadline
+from crdebug.checkpoint import shared_memory
 from crdebug.job.directory import JobDirectory
 from crdebug.node import container, criu_trial, proc, signals
+from crdebug.node.container import Container
 from crdebug.node.criu_program import find_criu
 from crdebug.session import Session
 from harness import mpirun
@@ -35,59 +37,41 @@ class BareJob:
         self.record = JobDirectory(name).read()
         self.run = JobDirectory(name).run(1)
         self.images = work / "images"
-        self.mounts = {m.point: m.point for m in container.machine_mounts(self.record.pid)}
-        self.mounts[container.JOB_DIRECTORY] = "job"
         program = find_criu()
         assert program is not None
         self.criu = program.path
 
-    def _external(self, *, restore: bool) -> list[str]:
-        words = []
-        for point, name in self.mounts.items():
-            target = str(self.run) if name == "job" else point
-            words += ["--external", f"mnt[{name}]:{target}" if restore else f"mnt[{point}]:{name}"]
-        return words
+    def _within(self, keeper: int, *words: str) -> list[str]:
+        command = [self.criu, *words, "--images-dir", str(self.images), "-v1"]
+        return container.entering(Path(self.record.starter), keeper, command)
 
     def dump(self) -> float:
         shutil.rmtree(self.images, ignore_errors=True)
         self.images.mkdir()
-        return timed_command(
-            [
-                *(self.criu, "dump", "--tree", str(self.record.pid)),
-                *(*criu_trial.COMMON, "--empty-ns", "net", *criu_trial.DUMP),
-                *self._external(restore=False),
-                *("--images-dir", str(self.images), "-v1"),
-            ]
-        )
+        tree = str(proc.inner_pid(self.record.pid))
+        words = ("dump", "--tree", tree, *criu_trial.COMMON, *criu_trial.DUMP)
+        return timed_command(self._within(self.record.keeper, *words))
 
     async def restore(self) -> float:
         """The image has been made just now, and the job has not run since then to speak of; its
-        output files are cut to what they were, which is not timed."""
+        output files are cut to what they were, which is not timed; nor is the new container."""
         sizes = {p: p.stat().st_size for p in self.run.iterdir() if p.is_file()}
-        signals.kill(self.record.pid, None)
-        await signals.ended(self.record.pid, Deadline(30), "the bare job to end")
+        first = proc.inner_pid(self.record.pid)
+        shared = self.images.parent / "shared"
+        shared_memory.save(Container(self.record.keeper).shared_memory, shared)
+        signals.kill(self.record.keeper, None)
+        await signals.ended(self.record.keeper, Deadline(30), "the bare job to end")
         for path, size in sizes.items():
             with path.open("ab") as file:
                 file.truncate(size)
         (self.run / "starter").unlink(missing_ok=True)
-        pidfile = self.images.parent / "pid"
-        pidfile.unlink(missing_ok=True)
-        action = self.images.parent / "action"
-        action.write_text(
-            f"#!/bin/sh\n[ $CRTOOLS_SCRIPT_ACTION = setup-namespaces ] || exit 0\n"
-            f"exec {self.record.starter} --crs-action none\n"
-        )
-        action.chmod(0o700)
-        seconds = timed_command(
-            [
-                *(self.criu, "restore", *criu_trial.COMMON, "--empty-ns", "net", "--root", "/"),
-                *criu_trial.RESTORE,
-                *self._external(restore=True),
-                *("--images-dir", str(self.images), "-v1"),
-                *("--pidfile", str(pidfile), "--action-script", str(action)),
-            ]
-        )
-        self.record = replace(self.record, pid=int(pidfile.read_text()))
+        starter = Path(self.record.starter)
+        host = os.uname().nodename
+        async with container.for_restore(starter, first, host, self.run, Deadline(30)) as (new, _):
+            shared_memory.put_back(shared, new.shared_memory)
+            words = ("restore", *criu_trial.COMMON, *criu_trial.RESTORE)
+            seconds = timed_command(self._within(new.keeper, *words))
+        self.record = replace(self.record, pid=new.find(first), keeper=new.keeper)
         return seconds
 
     @contextmanager

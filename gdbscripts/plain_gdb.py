@@ -56,12 +56,14 @@ def inner(tid: int) -> int:
 
 
 def starter_of(pid: int) -> int:
-    """The nearest ancestor that is PID 1 of the rank's own PID namespace."""
+    """The process itself or its nearest ancestor that is the first process of a job: a child of
+    PID 1 of the PID namespace."""
     wanted = os.readlink(f"/proc/{pid}/ns/pid")
     while pid > 1:
-        if inner(pid) == 1 and os.readlink(f"/proc/{pid}/ns/pid") == wanted:
+        above = int(status(pid)["PPid"])
+        if above and inner(above) == 1 and os.readlink(f"/proc/{above}/ns/pid") == wanted:
             return pid
-        pid = int(status(pid)["PPid"])
+        pid = above
     return complain("this process does not belong to a job of crdebug: no ancestor is a starter")
 
 
@@ -118,7 +120,7 @@ class Job:
         pid = gdb.selected_inferior().pid
         if pid == 0:
             complain("attach to a rank first, or to the starter")
-        self.starter = pid if inner(pid) == 1 else starter_of(pid)
+        self.starter = starter_of(pid)
         # Its commands are run: anybody can have a process that looks like a starter.
         if set(status(self.starter)["Uid"].split()) != {str(os.geteuid())}:
             complain(f"process {self.starter}, the starter of this job, is another user's")

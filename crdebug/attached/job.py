@@ -264,7 +264,7 @@ class AttendedJob:
         what = f"job '{self.name}' to end"
         await deadline.until(lambda: self.status is not None, what)
         await self._let_ranks_end(deadline)
-        await signals.ended(self.record.pid, deadline, what)
+        await signals.ended(self.record.last, deadline, what)
         self.catch_up()
 
     async def end(self) -> None:

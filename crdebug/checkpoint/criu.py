@@ -13,20 +13,21 @@ from pathlib import Path
 
 from crdebug.base.deadline import FOR_EVER, Deadline
 from crdebug.base.errors import CrdebugError, CrsFailed, StoreError
+from crdebug.base.settings import cache_home
 from crdebug.checkpoint.crs import OnceWhole, T, WhileFrozen
-from crdebug.node import container, proc, programs, scratch
+from crdebug.node import container, owners, proc, programs, scratch
 from crdebug.node.broken_dump import Before
+from crdebug.node.container import Container
 from crdebug.node.criu_program import CriuProgram
 from crdebug.node.criu_trial import COMMON as _COMMON
 from crdebug.node.criu_trial import DUMP as _DUMP
 from crdebug.node.criu_trial import RESTORE as _RESTORE
+from crdebug.node.criu_trial import UNPRIVILEGED as _UNPRIVILEGED
 from crdebug.node.criu_trial import errors_in
 
-# A tree with namespaces of its own, and a network with only loopback: the action script raises it.
-_CONTAINER = ("--empty-ns", "net")
 # A tree without namespaces of its own: its session may be its starter's.
 _NO_CONTAINER = ("--shell-job",)
-_MOUNTED, _FROZEN, _WHOLE = "post-setup-namespaces", "post-dump", "post-restore"
+_FROZEN, _WHOLE = "post-dump", "post-restore"
 _LOOK = 0.25  # seconds between two looks whether the tree was killed
 _TO_FINISH = 2.0  # seconds; a tree that was released may end by itself before CRIU has
 _TO_END = 30.0  # seconds; a killed process ends at once, unless the kernel is in trouble
@@ -65,7 +66,7 @@ class _Rendezvous:
             if len(words) == 2 and words[0] in self._act:
                 pid = int(words[1])
                 plan = await self._act[words[0]](pid)
-                self.pid = pid if words[0] != _MOUNTED else None
+                self.pid = pid
             if self.refused:
                 return
             if plan is None:
@@ -107,31 +108,28 @@ class Criu:
         self,
         pid: int,
         images: Path,
-        mounts: Mapping[str, str],
         frozen: WhileFrozen[T],
         deadline: Deadline,
         *,
-        container: bool = True,
+        container: Container | None,
         track: bool = False,
         base: Path | None = None,
     ) -> T:
         """When this is cancelled, CRIU is left to finish if that is near: to make a process execute
         a system call, it replaces some of the process's code for some microseconds, and would leave
         it so if it were killed just then."""
-        external = [f"mnt[{point}]:{name}" for point, name in mounts.items()]
-        form = _CONTAINER if container else _NO_CONTAINER
-        arguments = ["dump", "--tree", str(pid), *_COMMON, *form, *_DUMP]
+        arguments = ["dump", "--tree", str(proc.inner_pid(pid)), *_COMMON, *_DUMP]
         if track:
             arguments.append("--track-mem")
         if base is not None:  # found from the images' directory, wherever that is by then
             arguments += ["--prev-images-dir", os.path.relpath(base, images)]
         found: list[T] = []
 
-        async def note(pid: int) -> None:
+        async def note(_inner: int) -> None:
             found.append(await frozen(pid))
 
         meeting = _Rendezvous({_FROZEN: note})
-        work = self._run(arguments, external, images, meeting, deadline)
+        work = self._run(arguments, container, images, meeting, deadline)
         running = asyncio.create_task(_or_restored(pid, work))
         try:
             await _unless_killed(pid, running)
@@ -146,39 +144,33 @@ class Criu:
     async def restore(
         self,
         images: Path,
-        mounts: Mapping[str, str],
         whole: OnceWhole[T],
         deadline: Deadline,
+        *,
+        container: Container | None,
+        passed: int = -1,
         instead: Mapping[str, int] | None = None,
-        begun: Path | None = None,
     ) -> T:
-        external = [f"mnt[{name}]:{point}" for name, point in mounts.items()]
         found: list[T] = []
 
-        async def mounted(pid: int) -> Path | None:
-            return begun
-
-        async def planned(pid: int) -> Path:
-            plan, value = await whole(pid)
+        async def planned(inner: int) -> Path:
+            plan, value = await whole(container.find(inner) if container else inner)
             found.append(value)
             return plan
 
-        meeting = _Rendezvous({_MOUNTED: mounted, _WHOLE: planned})
-        form = (*_CONTAINER, "--root", "/") if instead is None else _NO_CONTAINER
-        arguments = ["restore", *_COMMON, *form, *_RESTORE]
-        if instead is not None:
-            for name, descriptor in instead.items():
-                arguments += ["--inherit-fd", f"fd[{descriptor}]:{name}"]
-        passed = tuple((instead or {}).values())
-        for_ever = Deadline(FOR_EVER)
-        work = self._run(arguments, external, images, meeting, for_ever, passed)
+        meeting = _Rendezvous({_WHOLE: planned})
+        arguments = ["restore", *_COMMON, *_RESTORE]
+        for name, descriptor in (instead or {}).items():
+            arguments += ["--inherit-fd", f"fd[{descriptor}]:{name}"]
+        kept = tuple({*(instead or {}).values(), passed} - {-1})
+        work = self._run(arguments, container, images, meeting, Deadline(FOR_EVER), kept)
         await _unless_final(meeting, asyncio.create_task(work), deadline)
         return found[-1]
 
     async def _run(
         self,
         arguments: list[str],
-        external: list[str],
+        within: Container | None,
         images: Path,
         meeting: _Rendezvous,
         deadline: Deadline,
@@ -188,34 +180,28 @@ class Criu:
         # A short path of its own: the name of a Unix socket has 108 bytes at most (unix(7)).
         with scratch.directory() as work:
             log = work / f"{verb}.log"
-            socket = work / "socket"
+            socket, server = work / "socket", work / "server"
             script = work / "action"
             # The variable shows whose script it is, should it be left alone with a plan.
             script.write_text(
                 f"#!/bin/sh\nexport {container.SCRIPT_OF}={shlex.quote(str(images))}\n"
-                f"exec '{self._helper}' --crs-action '{socket}'\n"
+                f"exec '{self._helper}' --crs-action '{socket}' '{server}'\n"
             )
             script.chmod(0o700)
-            server = await asyncio.start_unix_server(meeting.serve, socket)
+            command = [self._program.path, *arguments]
+            command += [*_NO_CONTAINER] if within is None else []
+            command += [*_UNPRIVILEGED] if os.geteuid() != 0 else []
+            command += ["--images-dir", str(images), "--work-dir", str(work)]
+            command += ["--log-file", str(log), "-v1", "--action-script", str(script)]
+            keeper = within.keeper if within is not None else None
+            listening = await asyncio.start_unix_server(meeting.serve, socket)
             try:
                 try:
                     done = await programs.run(
-                        [
-                            self._program.path,
-                            *arguments,
-                            *(word for each in external for word in ("--external", each)),
-                            "--images-dir",
-                            str(images),
-                            "--work-dir",
-                            str(work),
-                            "--log-file",
-                            str(log),
-                            "-v1",
-                            "--action-script",
-                            str(script),
-                        ],
+                        container.entering(self._helper, keeper, command, server),
                         deadline,
                         f"the CRS to {verb}",
+                        environment={**os.environ, "XDG_RUNTIME_DIR": str(self._facts)},
                         pass_fds=passed,
                     )
                 finally:
@@ -233,8 +219,15 @@ class Criu:
                 await container.end_all(lambda: container.crs_at_work(images), Deadline(_TO_END))
                 raise
             finally:
-                server.close()
-                await server.wait_closed()
+                listening.close()
+                await listening.wait_closed()
+
+    @property
+    def _facts(self) -> Path:
+        """Where CRIU keeps what it has found out about this kernel, if root does not run it."""
+        place = cache_home() / "criu"
+        owners.make_private(place)
+        return place
 
 
 async def _unless_final(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from crdebug.base.deadline import Deadline
+from crdebug.node.container import Container
 
 T = TypeVar("T")
 
@@ -36,40 +37,38 @@ class Crs(Protocol):
         self,
         pid: int,
         images: Path,
-        mounts: Mapping[str, str],
         frozen: WhileFrozen[T],
         deadline: Deadline,
         *,
-        container: bool = True,
+        container: Container | None,
         track: bool = False,
         base: Path | None = None,
     ) -> T:
         """Write the images of the tree under `pid`, which then runs on; what `frozen` returned.
 
-        mounts: mount points to leave alone, each with the name to find it by on restore.
         frozen: called once the images are written; if it raises, the tree runs on and there is no
-        image.  container: the tree is in namespaces of its own.  track: a later dump may build on
-        this one; changes count from now on.  base: the images of the last dump that was tracked:
-        only memory that has changed since is written. Raises CrsFailed.
+        image.  container: whose namespaces the tree is in, if they are not ours.  track: a later
+        dump may build on this one; changes count from now on.  base: the images of the last dump
+        that was tracked: only memory that has changed since is written. Raises CrsFailed.
         """
         ...
 
     async def restore(
         self,
         images: Path,
-        mounts: Mapping[str, str],
         whole: OnceWhole[T],
         deadline: Deadline,
+        *,
+        container: Container | None,
+        passed: int = -1,
         instead: Mapping[str, int] | None = None,
-        begun: Path | None = None,
     ) -> T:
         """Bring the tree back; returns what `whole` did.
 
-        mounts: by name, what to put there.  whole: see there; if it raises, or its plan cannot be
-        carried out, the new tree is ended. Neither cancellation nor the deadline break the plan
-        off.  begun: a plan for when the tree's mounts are there, and no file is open yet.
-        instead: None for a tree that was in
-        namespaces of its own; else descriptors of ours, in the place of pipes that lead out of the
-        tree, by their names. Raises CrsFailed.
+        whole: see there; if it raises, or its plan cannot be carried out, the new tree is ended.
+        Neither cancellation nor the deadline break the plan off.  container: where to bring it
+        back, see `dump`.  passed: a descriptor that the CRS keeps open until it ends.  instead:
+        descriptors of ours, in the place of pipes that lead out of the tree, by their names.
+        Raises CrsFailed.
         """
         ...

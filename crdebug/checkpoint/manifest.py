@@ -21,7 +21,7 @@ from crdebug.base.ranks import RankSet
 from crdebug.checkpoint.open_files import SavedFile
 from crdebug.node import owners
 
-VERSION = 7
+VERSION = 8
 NAME = "manifest.json"
 _SEAL = "seal"
 _MOST_RANKS = 1 << 16  # MAX_RANKS of native/starter/starter.c
@@ -112,6 +112,8 @@ class Base:
 class Manifest:
     """One checkpoint. time: seconds since 1970. layer: what records MPI calls, or "".
     branch: of the job's history. added: what crdebug had set in the launcher's environment.
+    first: the PID of the job's first process, in its PID namespace. mounts: by mount point, the
+    kind of file system on which the job has files open.
     bases: what the images build on, the nearest first; empty if they are full.
     memory: bytes that the processes need.  paused: seconds that the CRS took, in which the job
     stood.  latency: seconds from its begin until all but this was safe on the disk."""
@@ -133,6 +135,7 @@ class Manifest:
     branch: str
     signal: int
     added: dict[str, str]
+    first: int
     mounts: dict[str, str]
     ranks: tuple[RankRecord, ...]
     binaries: tuple[Binary, ...]

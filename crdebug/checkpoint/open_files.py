@@ -27,7 +27,7 @@ from crdebug.checkpoint.holes import data_ranges
 from crdebug.node import plain_paths, proc
 
 # Where the container's own file systems are; the job's stdout and stderr are kept apart.
-_OWN = ("/proc/", "/dev/", "/run/crdebug/", "/sys/")
+_OWN = ("/proc/", "/dev/", "/sys/")
 _SHARED_MEMORY = "/dev/shm/"
 _BLOCK = 1 << 20
 _LARGE = 16 << 20

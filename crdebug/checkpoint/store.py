@@ -87,6 +87,11 @@ class Draft:
     def run(self) -> Path:
         return self.path / "run"
 
+    @property
+    def shared(self) -> Path:
+        """What the job has in /dev/shm, see crdebug.checkpoint.shared_memory."""
+        return self.run / "shared-memory"
+
 
 def describe(manifest: Manifest) -> Checkpoint:
     return Checkpoint(

@@ -26,7 +26,7 @@ from crdebug.debugger.group import TargetGroup
 from crdebug.debugger.target import KeptInfo, Target, TargetState
 from crdebug.node import in_flight, memory, proc, sharing
 
-_LOG = "/run/crdebug/time/"  # the record of a run stays as it is
+_LOG = "/dev/shm/crdebug/time/"  # the record of a run stays as it is
 _SHARE_TO_COPY = 4  # copies of all ranks take at most one part in so many of the free memory
 _SHARED_MEMORY = ("/dev/shm/", "/dev/zero")
 

@@ -51,7 +51,7 @@ class JobInfo:
     state: "running", "held" (threads wait for a debugger that is not there, or a rank is stopped by
     SIGSTOP), "stopped" (all of it, as `checkpoint --stop` leaves it), "debugged", "ended",
     "damaged" (its record cannot be read).
-    pid: of PID 1 of its container.  started: seconds since 1970.  status: the launcher's exit
+    pid: of its starter.  started: seconds since 1970.  status: the launcher's exit
     status once it has ended, None if it was killed.
     """
 
@@ -159,7 +159,7 @@ async def follow(
         with directory.followed():
             relay = OutputRelay(run, subscriber, from_now=False, since=since, told=told_before)
             try:
-                await signals.ended(record.pid, Deadline(FOR_EVER), f"job '{job}' to end")
+                await signals.ended(record.last, Deadline(FOR_EVER), f"job '{job}' to end")
                 relay.catch_up()
                 said = starter_events(run / "events")
             finally:

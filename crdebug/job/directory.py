@@ -55,7 +55,7 @@ _REMEMBERED = 100
 class JobRecord:
     """A job's command line and settings, and its present process.
 
-    pid, start: PID 1 of its container as numbered outside, and the time when it started (see
+    pid, start: its starter as numbered outside the container, and the time when it started (see
     proc.started).
     boot: identifies the boot of the machine to which these belong.
     layer: the library that records its MPI calls; empty if they are not recorded.
@@ -65,6 +65,7 @@ class JobRecord:
     stdin: the source of its standard input, for people.
     parts: crdebug's own parts that it runs with, the SHA-256 of each by its path, see native_parts.
     adopted: crdebug did not start it; it has no container, and pid is its launcher's.
+    keeper: PID 1 of its container, see crdebug.node.container; 0 if it has none.
     """
 
     name: str
@@ -81,10 +82,16 @@ class JobRecord:
     layer: str = ""
     branch: str = MAIN
     adopted: bool = False
+    keeper: int = 0
     added: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     stdin: str = ""
     parts: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def last(self) -> int:
+        """The process that ends after all others of the job."""
+        return self.keeper or self.pid
 
 
 class JobDirectory:

@@ -29,8 +29,8 @@ async def end(
             for pid in members:
                 signals.kill(pid, None)
         elif is_alive(record):
-            members = (record.pid,)
-            signals.kill(record.pid, record.start)
+            members = (record.keeper,)
+            signals.kill(record.keeper, None)
         if note is not None:
             await note()
         for pid in members:

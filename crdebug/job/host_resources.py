@@ -59,20 +59,28 @@ def note(pids: Iterable[int], saved: Iterable[str]) -> Needs:
             if name.startswith("pipe:"):
                 ends.setdefault(name, set()).add(proc.access_mode(pid, descriptor))
     paths = {path for path in opened if not path.startswith(_KERNELS)}
-    points = sorted(proc.mounts(processes[0]), key=lambda mount: len(mount.point), reverse=True)
-    used = {
-        mount.point: mount.kind
-        for path in paths
-        for mount in [next(each for each in points if _is_below(path, each.point))]
-    }
     return Needs(
         tuple(sorted(numbers)),
         ports.bound(processes),
         tuple(sorted(paths - set(saved))),
-        used,
+        _mounts_of(paths, processes[0]),
         tuple(sorted(name for name, modes in ends.items() if modes == {os.O_WRONLY})),
         terminals(processes),
     )
+
+
+def mounts_in_use(pids: Iterable[int]) -> dict[str, str]:
+    """By mount point, the kind of file system with files of stopped processes."""
+    processes = tuple(pids)
+    opened = {path for pid in processes for path in proc.files_in_use(pid)}
+    return _mounts_of((path for path in opened if not path.startswith(_KERNELS)), processes[0])
+
+
+def _mounts_of(paths: Iterable[str], process: int) -> dict[str, str]:
+    """The mounts that the paths of a process are on."""
+    points = sorted(proc.mounts(process), key=lambda mount: len(mount.point), reverse=True)
+    found = (next(each for each in points if _is_below(path, each.point)) for path in paths)
+    return {mount.point: mount.kind for mount in found}
 
 
 def require_dumpable(pids: Iterable[int]) -> None:

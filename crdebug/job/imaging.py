@@ -15,6 +15,7 @@ from typing import ParamSpec, TypeVar
 from crdebug.acquire.binaries import build_id, mapped_programs
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrsFailed
+from crdebug.checkpoint import shared_memory
 from crdebug.checkpoint.crs import Crs
 from crdebug.checkpoint.hashing import RunningHashes
 from crdebug.checkpoint.images import memory
@@ -23,12 +24,12 @@ from crdebug.checkpoint.open_files import SavedFile, copy_ahead, find_open_files
 from crdebug.checkpoint.store import Checkpoint, Draft
 from crdebug.job import clocks, host_resources, saved_logs, standard_input
 from crdebug.job import incremental_parent as bases
-from crdebug.job.directory import JobRecord
 from crdebug.job.holds import with_shims
 from crdebug.job.incarnation import Incarnation
 from crdebug.job.restored_variables import broken_calls
-from crdebug.job.restoring import JOB_MOUNT, OUTPUT, Restoring, find_crs, memory_of
-from crdebug.node import container, proc, process_tree, signals
+from crdebug.job.restoring import OUTPUT, Restoring, find_crs, memory_of
+from crdebug.node import proc, process_tree, signals, unprivileged
+from crdebug.node.container import Container
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -55,12 +56,16 @@ class Frozen:
     inside: by rank, its PID in the job's namespace.
     now: by rank, its clock, if it has one.
     programs: the files that are mapped as code.
+    first: the PID of the job's first process, in its namespace.
+    mounts: see Manifest.
     """
 
     inside: Mapping[int, int]
     now: Mapping[int, int]
     saved: tuple[SavedFile, ...]
     programs: tuple[str, ...]
+    first: int
+    mounts: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,6 @@ class Image:
 
     job: Incarnation
     draft: Draft
-    mounts: Mapping[str, str]
     crs: str
     frozen: Frozen
     ended: tuple[RankRecord, ...]
@@ -125,6 +129,8 @@ class Imaging(Restoring):
         record = job.record
         if record.adopted:
             host_resources.require_dumpable(process_tree.of_job(record.pid))
+        elif os.geteuid() != 0:
+            unprivileged.refuse_what_cannot_be_saved(process_tree.of_job(record.pid))
         crs = await asyncio.to_thread(find_crs, self.directory, record)
         # Automatic checkpoints are not deleted in the order in which they were taken.
         own = self.store is not self.directory.store
@@ -155,8 +161,10 @@ class Imaging(Restoring):
         copied = size_of(open_now)
         if self._goes_elsewhere:
             copied += saved_logs.size_of(job.run)
+        within = Container(record.keeper) if record.keeper else None
+        if within is not None:
+            copied += shared_memory.size_of(within.shared_memory)
         store.require_space(memory_of(pids) + copied)
-        mounts = {} if record.adopted else _mounts_of(record)
         draft = store.begin()
         ahead: dict[str, Path] = {}
 
@@ -185,10 +193,9 @@ class Imaging(Restoring):
                 frozen = await crs.dump(
                     record.pid,
                     draft.images,
-                    mounts,
                     while_frozen,
                     Deadline(self.settings.dump),
-                    container=not record.adopted,
+                    container=within,
                     track=tracked,
                     base=store.path(base.number) / "images" if base is not None else None,
                 )
@@ -203,7 +210,6 @@ class Imaging(Restoring):
         return Image(
             job=job,
             draft=draft,
-            mounts=mounts,
             crs=crs.name,
             frozen=frozen,
             ended=_ended(job),
@@ -233,11 +239,17 @@ class Imaging(Restoring):
         if record.adopted:
             noted = host_resources.note(pids, [file.path for file in saved])
             host_resources.write(noted, draft.run)
+        else:
+            root = Container(record.keeper).shared_memory
+            await _whole(shared_memory.sweep_aside, pids, root)
+            await _whole(shared_memory.save, root, draft.shared)
         frozen = Frozen(
             inside={hold.rank: proc.inner_pid(hold.pid) for hold in job.holds},
             now={each.rank: int(each.read().now) for each in clocks.find(job.holds, record.layer)},
             saved=saved,
             programs=mapped_programs(pids),
+            first=proc.inner_pid(record.pid),
+            mounts=host_resources.mounts_in_use(pids),
         )
         for name in OUTPUT:
             shutil.copyfile(job.run / name, draft.run / name)
@@ -288,7 +300,8 @@ class Imaging(Restoring):
             branch=record.branch,
             signal=record.signal,
             added=record.added,
-            mounts=dict(image.mounts),
+            first=frozen.first,
+            mounts=frozen.mounts,
             ranks=tuple(sorted(ranks, key=lambda each: each.rank)),
             binaries=tuple(Binary(path, build_id(path)) for path in frozen.programs),
             saved=frozen.saved,
@@ -322,8 +335,3 @@ async def _whole(function: Callable[P, T], *arguments: P.args, **options: P.kwar
         return await asyncio.shield(work)
     finally:
         await asyncio.wait({work})
-
-
-def _mounts_of(record: JobRecord) -> dict[str, str]:
-    mounts = {mount.point: mount.point for mount in container.machine_mounts(record.pid)}
-    return {**mounts, container.JOB_DIRECTORY: JOB_MOUNT}

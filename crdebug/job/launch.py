@@ -49,10 +49,6 @@ async def launch(
             "srun has Slurm's daemon start the ranks, where crdebug cannot hold them",
             hint="in an allocation run mpirun; or start srun, and 'crdebug attach' to its PID",
         )
-    if os.geteuid() != 0:
-        raise NotAvailable(
-            "a job container needs root", hint="run it as root; 'crdebug doctor' says more"
-        )
     environment = {**os.environ, **given.environment}
     place = (given.directory or Path.cwd()).resolve()
     if not place.is_dir():
@@ -95,9 +91,9 @@ async def launch(
                 boot=proc.boot_id(),
             )
 
-            def register(pid: int) -> None:
+            def register(keeper: int, pid: int) -> None:
                 nonlocal record
-                record = replace(record, pid=pid, start=_started(pid))
+                record = replace(record, keeper=keeper, pid=pid, start=_started(pid))
                 directory.write(record)
 
             await container.start(

@@ -20,10 +20,11 @@ from crdebug.checkpoint import ghosts
 from crdebug.checkpoint.commit import Plan
 from crdebug.checkpoint.criu import Criu
 from crdebug.checkpoint.crs import Crs
-from crdebug.checkpoint.image_edits import link, used_mounts
+from crdebug.checkpoint.image_edits import link
 from crdebug.checkpoint.images import require_open
 from crdebug.checkpoint.manifest import Manifest
 from crdebug.checkpoint.open_files import RollBack
+from crdebug.checkpoint.shared_memory import put_back
 from crdebug.checkpoint.store import CheckpointStore
 from crdebug.job import (
     app_requests,
@@ -37,14 +38,15 @@ from crdebug.job.directory import JobDirectory, JobRecord, is_alive
 from crdebug.job.holds import find_holds
 from crdebug.job.incarnation import Incarnation
 from crdebug.job.restored_variables import set_variables
-from crdebug.node import container, memory, owners, proc, process_tree
+from crdebug.node import container, memory, owners, proc, process_tree, programs
+from crdebug.node.container import Container
 from crdebug.node.criu_program import find_criu
 from crdebug.node.ptrace import Held, held_container
 
-JOB_MOUNT = "crdebug-job"
 OUTPUT = ("stdout", "stderr", "events")
 NO_MEMORY_FOR_BOTH = Progress("restart", "end the job first: there is no memory for both")
 SAME_PLACE = Progress("restart", "end the job first: it comes back under its old PIDs")
+_TO_BIND = 60.0  # seconds; it takes none, unless a file server does not answer
 _SPARE = 64 << 20  # bytes of memory, for the CRS and for everything that the estimate leaves out
 
 
@@ -88,23 +90,14 @@ class Restoring:
             saved_logs.require(home / "images", home / "run", old)
         self._require_mounts(manifest)
 
-    def _require_mounts(self, manifest: Manifest) -> frozenset[str]:
-        """The names of mounts that are gone, and that the job does not use.
-
-        Raises StoreError if it uses one that is gone.
-        """
-        points = {name: point for point, name in manifest.mounts.items() if name != JOB_MOUNT}
+    def _require_mounts(self, manifest: Manifest) -> None:
+        """Raises StoreError if a mount is gone on which the job has files open."""
         now = {mount.point for mount in proc.mounts(os.getpid())}
-        gone = {name for name, point in points.items() if point not in now}
-        used = gone & used_mounts(self.store.path(manifest.number) / "images") if gone else gone
-        if used:
-            told = ", ".join(sorted(points[name] for name in used))
-            one = len(used) == 1
+        if gone := sorted(manifest.mounts.keys() - now):
             raise StoreError(
-                f"the job uses {told}, where nothing is mounted now",
-                hint=f"mount {'it' if one else 'them'} again, as at the checkpoint",
+                f"the job uses {', '.join(gone)}, where nothing is mounted now",
+                hint=f"mount {'it' if len(gone) == 1 else 'them'} again, as at the checkpoint",
             )
-        return frozenset(gone)
 
     def why_end_first(self, manifest: Manifest, record: JobRecord) -> Progress | None:
         """Why a checkpoint's processes cannot be brought back beside the present ones; None if they
@@ -224,18 +217,19 @@ class Restoring:
             new = replace(
                 record,
                 incarnation=incarnation,
+                keeper=within.keeper if within is not None else 0,
                 pid=pid,
                 start=proc.started(pid),
                 boot=proc.boot_id(),
                 branch=manifest.branch,
             )
-            old = process_tree.of_job(record.pid) if is_alive(record) else ()
+            old = _all_of(record) if is_alive(record) else ()
             steps = () if self.directory.has_own_files else rollback.steps()
             record_of = self.directory.write_next(new)
             plan = Plan({each: proc.started(each) for each in old}, steps, record_of)
             return plan.write(run / "final"), Incarnation(self.directory, new, holds)
 
-        gone = self._require_mounts(manifest)
+        within: Container | None = None
         async with contextlib.AsyncExitStack() as undo:
             rollback.give_up()  # files that an earlier crdebug created before it died
             self.directory.new_run(incarnation)
@@ -246,10 +240,7 @@ class Restoring:
             standard_input.bring_back(home / "run", self.directory.run(record.incarnation), run)
             if manifest.layer:
                 saved_logs.bring_back(home / "run", self.directory.run(record.incarnation), run)
-            begun = None
-            if self.directory.has_own_files:
-                begun = await asyncio.to_thread(_binds, rollback, run)
-            else:
+            if not self.directory.has_own_files:
                 undo.callback(self._give_up, rollback, incarnation)
                 await _to_its_end(rollback.prepare)
             undo.callback(_forget_ghosts, home / "images", record)
@@ -259,21 +250,29 @@ class Restoring:
                 lambda: _begun(record, run, home / "run", began),
                 Deadline(self.settings.restore + self.settings.stop),
             )
-            mounts = {
-                name: str(run) if name == JOB_MOUNT else point
-                for point, name in manifest.mounts.items()
-                if name not in gone
-            }
             paths = {file.path for file in manifest.saved}
-            images = link(home / "images", run / "images", paths, gone)
+            images = link(home / "images", run / "images", paths)
             limit = Deadline(self.settings.restore)
             if record.adopted:
                 told = host_resources.read(home / "run").pipes
                 with open(run / "stdout", "ab") as output:
                     instead = dict.fromkeys(told, output.fileno())
-                    new = await crs.restore(images, mounts, once_whole, limit, instead)
+                    new = await crs.restore(
+                        images, once_whole, limit, container=None, instead=instead
+                    )
             else:
-                new = await crs.restore(images, mounts, once_whole, limit, begun=begun)
+                starter = native_parts.starter(self.directory, record)
+                async with container.for_restore(
+                    starter, manifest.first, manifest.host, run, limit
+                ) as (within, passed):
+                    shared = home / "run" / "shared-memory"
+                    await asyncio.to_thread(put_back, shared, within.shared_memory)
+                    if self.directory.has_own_files:
+                        plan = await asyncio.to_thread(_binds, rollback, run)
+                        await _bind(starter, within, plan)
+                    new = await crs.restore(
+                        images, once_whole, limit, container=within, passed=passed
+                    )
             undo.pop_all()
         for hold in new.holds if not debugger else ():
             if not hold.has_shim:  # nothing inside the rank can do that
@@ -304,6 +303,20 @@ def _binds(rollback: RollBack, run: Path) -> Path:
     return Plan(binds={path: str(inside / copies[path].name) for path in copies}).write(
         run / "begun"
     )
+
+
+async def _bind(starter: Path, within: Container, plan: Path) -> None:
+    """Carry out a plan inside a container. Raises StoreError."""
+    command = container.entering(starter, within.keeper, [str(starter), "--carry-out", str(plan)])
+    done = await programs.run(command, Deadline(_TO_BIND), "the job's files to be put in place")
+    if done.status != 0:
+        raise StoreError(done.err.strip() or f"{plan} could not be carried out")
+
+
+def _all_of(record: JobRecord) -> tuple[int, ...]:
+    """All processes of a job; its container's keeper comes first, and ends after all others."""
+    keeper = (record.keeper,) if record.keeper else ()
+    return (*keeper, *process_tree.of_job(record.pid))
 
 
 def _forget_ghosts(images: Path, record: JobRecord) -> None:

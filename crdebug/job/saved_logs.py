@@ -19,7 +19,7 @@ from crdebug.base.ranks import RankSet
 from crdebug.checkpoint.images import open_files
 from crdebug.job import clocks
 
-_INSIDE = "/run/crdebug/time/"  # CRDEBUG_TIME_DIR of clock.h
+_INSIDE = "/dev/shm/crdebug/time/"  # CRDEBUG_TIME_DIR of clock.h
 _PREFIX = "log."
 _LENGTH = 8
 _BLOCK = 1 << 16

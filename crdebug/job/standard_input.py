@@ -1,6 +1,6 @@
 """A job's standard input: a file in its run directory, which only grows.
 
-run/N/input   blocks of bytes, each after its length; an empty block is the end. PID 1 of the job
+run/N/input   blocks of bytes, each after its length; an empty block is the end. The starter
               passes them on to the launcher (native/starter/input.c). After a restart it reads on
               from its old position: a checkpoint has the file as it was, because the CRS compares
               its size.
@@ -141,7 +141,7 @@ def drop_later(run: Path) -> None:
 
 
 def give_again(run: Path, pid: int) -> None:
-    """Give the later input again to the job with this PID 1."""
+    """Give the later input again to the job with this starter."""
     if has_later(run):
         with open(run / INPUT, "ab", buffering=0) as file:
             file.write((run / LATER).read_bytes())
@@ -158,7 +158,7 @@ def copy(run: Path, to: Path) -> None:
 
 def replace(run: Path, by: Path, keep: Path) -> None:
     """Replace the input of a run directory with that of another, and move the old one to `keep`.
-    Files are moved: PID 1 reads on in the one that it has open."""
+    Files are moved: the starter reads on in the one that it has open."""
     for name in (INPUT, LATER):
         for there, to in ((run, keep), (by, run)):
             (to / name).unlink(missing_ok=True)

@@ -1,10 +1,11 @@
-"""The job container: namespaces with our starter as PID 1 (design: "Job container")."""
+"""The job container: namespaces with a keeper as PID 1, and our starter below it."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,9 +13,39 @@ from crdebug.base.deadline import Deadline
 from crdebug.base.errors import NotAvailable
 from crdebug.node import owners, proc, programs, signals
 
-JOB_DIRECTORY = "/run/crdebug"  # CRDEBUG_DIR of crdebug.h
+JOB_DIRECTORY = "/dev/shm/crdebug"  # CRDEBUG_DIR of crdebug.h
 # A variable for the CRS's action script: the directory of the images.
 SCRIPT_OF = "CRDEBUG_IMAGES"
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A job's container. Host PIDs.
+
+    keeper: PID 1 in there, which holds the namespaces, and ends with the job's first process.
+    """
+
+    keeper: int
+
+    @property
+    def shared_memory(self) -> Path:
+        """Its /dev/shm, as it is seen from here."""
+        return proc.root(self.keeper) / "dev/shm"
+
+    def find_first(self) -> int:
+        """The job's first process, as long as there is no other. Raises ProcessLookupError."""
+        others = set(proc.processes_in_namespace_of(self.keeper)) - {self.keeper}
+        if len(others) != 1:
+            raise ProcessLookupError("the container has ended")
+        return others.pop()
+
+    def find(self, inner: int) -> int:
+        """The process that has this PID in there. Raises ProcessLookupError."""
+        for pid in proc.processes_in_namespace_of(self.keeper):
+            with contextlib.suppress(ProcessLookupError):
+                if proc.inner_pid(pid) == inner:
+                    return pid
+        raise ProcessLookupError(f"no process of the container has PID {inner}")
 
 
 async def start(
@@ -29,55 +60,107 @@ async def start(
     environment: Mapping[str, str],
     working_directory: Path,
     deadline: Deadline,
-    register: Callable[[int], None],
+    register: Callable[[int, int], None],
 ) -> None:
-    """Start a job. register: called with the host PID of PID 1 of its container; the launcher
-    starts only after it has returned, so no job runs unregistered, even if it raises or we die.
+    """Start a job. register: called with the host PIDs of the container's keeper, and of the
+    starter in there; the launcher starts only after it has returned, so no job runs unregistered,
+    even if it raises or we die.
 
     directory (on the host): becomes the job's own: stdout, stderr, events. preload: libraries that
     every process of the job loads first, in this order (ld.so(8)). On return the launcher runs; the
     ranks may not run yet. Raises NotAvailable with the starter's reason.
     """
-    reader, writer = os.pipe()
     waits, lets = os.pipe()
     options = ["--job", job, "--dir", str(directory), "--signal", str(signal)]
     options += ["--shim", ":".join(map(str, preload))] if preload else []
     options += ["--hold"] if hold else []
-    answers = ["--report", str(writer), "--wait", str(waits)]
+    try:
+        made = await _made(
+            [str(starter), *options, "--wait", str(waits)],
+            ["--", *launcher],
+            deadline,
+            pass_fds=(waits,),
+            environment=environment,
+            directory=working_directory,
+        )
+        try:
+            register(made.keeper, made.find_first())
+        except ProcessLookupError:
+            raise NotAvailable("the job container has ended at once") from None
+        os.write(lets, b"!")
+    finally:
+        os.close(waits)
+        os.close(lets)
+
+
+@contextlib.asynccontextmanager
+async def for_restore(
+    starter: Path, first: int, host: str, directory: Path, deadline: Deadline
+) -> AsyncIterator[tuple[Container, int]]:
+    """A container for a job to be restored in, until its first process has ended.
+
+    first: that process's PID in there.  host: the container's host name.  directory: the job's.
+    If the process is not there when the block ends, the container ends too. Yields the container,
+    and a descriptor: as long as another process has that open, the block has not ended.
+    Raises NotAvailable.
+    """
+    waits, lets = os.pipe()
+    options = ["--keep", str(first), "--host", host, "--dir", str(directory)]
+    try:
+        made = await _made(
+            [str(starter), *options, "--wait", str(waits)], [], deadline, pass_fds=(waits,)
+        )
+        os.close(waits)
+        waits = -1
+        yield made, lets
+    finally:
+        for each in {waits, lets} - {-1}:
+            os.close(each)
+
+
+async def _made(
+    options: Sequence[str],
+    rest: Sequence[str],
+    deadline: Deadline,
+    *,
+    pass_fds: Sequence[int],
+    environment: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+) -> Container:
+    reader, writer = os.pipe()
     try:
         done = await programs.run(
-            [str(starter), *options, *answers, "--", *launcher],
+            [*options, "--report", str(writer), *rest],
             deadline,
             "the job container",
             environment=environment,
-            directory=working_directory,
-            pass_fds=(writer, waits),
+            directory=directory,
+            pass_fds=(writer, *pass_fds),
         )
         os.close(writer)
         writer = -1
         with os.fdopen(reader, closefd=False) as report:
             text = report.read()
-        if done.status != 0 or not text.strip():
-            raise NotAvailable(
-                f"cannot make the job container: {done.err.strip() or done.status}",
-                hint="see 'crdebug doctor'",
-            )
-        register(int(text))
-        os.write(lets, b"!")
     finally:
-        for each in {reader, writer, waits, lets} - {-1}:
+        for each in {reader, writer} - {-1}:
             os.close(each)
+    if done.status != 0 or not text.strip():
+        raise NotAvailable(
+            f"cannot make the job container: {done.err.strip() or done.status}",
+            hint="see 'crdebug doctor'",
+        )
+    return Container(int(text))
 
 
-def machine_mounts(pid: int) -> tuple[proc.Mount, ...]:
-    """The mounts of a container that are the machine's, not the container's own: the CRS leaves
-    them out of the image, and binds them again on restart."""
-    ours = {"/", "/proc", "/dev/shm", "/dev/pts", JOB_DIRECTORY}
-    points: dict[str, proc.Mount] = {}
-    for mount in proc.mounts(pid):
-        if mount.point not in ours:
-            points[mount.point] = mount
-    return tuple(points.values())
+def entering(
+    starter: Path, container: int | None, command: Sequence[str], serve: Path | None = None
+) -> list[str]:
+    """The command line that runs a command inside a container; None: outside of any.
+
+    serve: the path of a socket, at which a plan is carried out outside (native/starter/enter.c).
+    """
+    server = [] if serve is None else ["--serve", str(serve)]
+    return [str(starter), "--enter", str(container or 0), *server, "--", *command]
 
 
 # ---- processes left by a CRS that was killed -----------------------------------------------------

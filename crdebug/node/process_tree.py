@@ -25,8 +25,6 @@ def ancestors(pid: int) -> tuple[int, ...]:
 
 
 def of_job(root: int) -> tuple[int, ...]:
-    """Every live process of a job, given the first: the whole container if that is PID 1 of one,
-    else it and its descendants. Raises ProcessLookupError."""
-    if proc.inner_pid(root) == 1:
-        return proc.processes_in_namespace_of(root)
+    """Every live process of a job, given the first: it and its descendants, for it adopts orphans
+    (PR_SET_CHILD_SUBREAPER of prctl(2)) if it is our starter. Raises ProcessLookupError."""
     return (root, *descendants(root))

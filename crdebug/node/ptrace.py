@@ -229,7 +229,7 @@ async def held(pid: int, deadline: Deadline) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def held_container(pid: int, deadline: Deadline) -> AsyncIterator[Held]:
-    """Hold every process of a job container except PID 1, which passes on the others' output.
+    """Hold every process of a job container except its starter, which passes on the others' output.
 
     Processes that a debugger of ours already holds are left to it. Raises Refused if somebody else
     traces one of them, DeadlineExpired if one does not stop.

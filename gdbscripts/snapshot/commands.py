@@ -102,7 +102,7 @@ if TYPE_CHECKING:
 OWN_STOPS = {0, SIGSTOP, int(signal.SIGTRAP), int(signal.SIGINT)}
 FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
 THAWED = 256 << 20  # bytes, read in half a second: a snapshot that may outlast a checkpoint
-LOG = "/run/crdebug/time/"  # shared memory that stays as it is when everything else goes back
+LOG = "/dev/shm/crdebug/time/"  # shared memory that stays as it is when everything else goes back
 
 
 class Arrival(NamedTuple):

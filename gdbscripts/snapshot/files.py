@@ -27,7 +27,7 @@ LARGEST = 32 << 20  # bytes: we do not keep the content of larger files
 BLOCK = 1 << 16
 # Nanoseconds: another change this soon after the last one may leave the file's time as it is.
 SAME_TIME = 50_000_000
-ELSEWHERE = ("/dev/", "/memfd:", "/run/crdebug/")  # memory, terminals, and what crdebug records
+ELSEWHERE = ("/dev/", "/memfd:")  # memory, terminals, and what crdebug records
 SEEK_CALL = 8
 POSITION = re.compile(r"^pos:\s*(\d+)\n", re.M)
 FLAGS = re.compile(r"^flags:\s*(\d+)", re.M)

@@ -114,7 +114,7 @@ async def checkpoints() -> list[int]:
     ("verb", "line"),
     [
         ("dump", "Dumping task .*comm: threads"),
-        ("restore", "Forking task with 2 pid"),
+        ("restore", r"Forking task with (?!20001 )\d+ pid"),
         ("restore", "Running post-restore scripts"),
     ],
 )

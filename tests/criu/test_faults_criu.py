@@ -41,7 +41,7 @@ DUMP = (
 # First processes, their connections, when all memory is there, when only our word is awaited.
 CONNECTED = "Restoring TCP connection|Restore via sigreturn"  # MPICH has none
 RESTORE = (
-    ("Forking task with 2 pid", 1),
+    (r"Forking task with (?!20001 )\d+ pid", 1),
     (CONNECTED, 1),
     ("Restore via sigreturn", 1),
 )

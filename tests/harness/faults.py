@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -41,7 +42,7 @@ _PLAN, _REAL = "CRDEBUG_TEST_CRIU_PLAN", "CRDEBUG_TEST_CRIU"
 # line on, and the FIFO holds little: so the real one stops right after the line, while
 # it writes another one. (To kill it just anywhere would be a game of chance: for some microseconds
 # it has code of its own in the place of a process's, see crdebug.checkpoint.criu.)
-_WRAPPER = f"""{BY_PATH}import fcntl, json, os, re, signal, subprocess, sys, time
+_WRAPPER = f"""{BY_PATH}import fcntl, json, os, re, signal, socket, subprocess, sys, time
 real, argv = os.environ["{_REAL}"], sys.argv[1:]
 plan = json.loads(os.environ.get("{_PLAN}") or "null")
 wanted = [plan["verb"], "--log-file", plan.get("option", "--log-file")] if plan else [""]
@@ -72,6 +73,14 @@ lines = os.open(fifo, os.O_RDONLY)
 fcntl.fcntl(lines, fcntl.F_SETPIPE_SZ, 4096)
 
 
+def ask_for_death():
+    # of crdebug, which nobody sees from inside the container
+    channel = socket.socket(socket.AF_UNIX)
+    os.chdir(plan["killer"])
+    channel.connect("killer")
+    channel.recv(1)
+
+
 def stands():
     with open(f"/proc/{{process.pid}}/syscall") as file:
         call = file.read().split()
@@ -97,8 +106,8 @@ while data := os.read(lines, 256):
         if argv[0] == "dump" and plan["do"] in ("kill", "hang", "kill job"):
             come_to_a_stand()
         open(plan["reached"], "w").close()
-        if plan["do"] == "kill both":
-            os.kill(os.getppid(), signal.SIGKILL)
+        if plan["do"] in ("kill both", "kill crdebug"):
+            ask_for_death()
         if plan["do"] in ("kill", "kill both"):
             process.kill()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -107,10 +116,25 @@ while data := os.read(lines, 256):
             signal.pause()
         if plan["do"] == "kill job":
             os.kill(int(argv[argv.index("--tree") + 1]), signal.SIGKILL)
-        if plan["do"] == "kill crdebug":
-            os.kill(os.getppid(), signal.SIGKILL)
 status = process.wait()
 sys.exit(status if status >= 0 else 128 - status)
+"""
+# Who kills crdebug on behalf of the CRIU that it has started by way of `starter --enter`.
+_KILLER = """import os, signal, socket, struct, sys
+server = socket.socket(fileno=int(sys.argv[1]))
+channel, _ = server.accept()
+pid, _, _ = struct.unpack("3i", channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+def parent(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        return int(file.read().rpartition(")")[2].split()[1])
+def enters(pid):
+    with open(f"/proc/{pid}/cmdline", "rb") as file:
+        return b"--enter" in file.read().split(b"\\0")
+while not enters(pid):
+    pid = parent(pid)
+while enters(pid):
+    pid = parent(pid)
+os.kill(pid, signal.SIGKILL)
 """
 _WRAPPER_DIGEST = hashlib.sha256(_WRAPPER.encode()).hexdigest()[:16]
 
@@ -121,6 +145,7 @@ class FaultyCriu:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
         self._monkeypatch = monkeypatch
         self._reached = work / "criu-reached"
+        self._killer: subprocess.Popen[bytes] | None = None
         found = find_criu()
         assert found is not None
         # Always the same file: a CRIU that is not known is tried first.
@@ -142,7 +167,20 @@ class FaultyCriu:
         option: only if that is among its arguments.  once: if it is given, not a second time."""
         self._reached.unlink(missing_ok=True)
         plan = {"do": do, "verb": verb, "nth": nth, "reached": str(self._reached), **more}
+        if do in ("kill both", "kill crdebug"):
+            plan["killer"] = self._start_killer()
         self._monkeypatch.setenv(_PLAN, json.dumps(plan))
+
+    def _start_killer(self) -> str:
+        """Returns the directory of the socket at which it is asked."""
+        place = self._reached.with_name("killer")
+        place.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX) as server, proc.short_path(place) as path:
+            server.bind(path)
+            server.listen()
+            words = [sys.executable, "-c", _KILLER, str(server.fileno())]
+            self._killer = subprocess.Popen(words, pass_fds=(server.fileno(),))
+        return str(place.parent)
 
     @property
     def reached(self) -> bool:

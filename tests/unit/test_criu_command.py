@@ -10,7 +10,7 @@ import json
 import os
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,14 +18,17 @@ import psutil
 import pytest
 
 from crdebug.base.deadline import Deadline
-from crdebug.base.errors import CrsFailed, DeadlineExpired, NotAvailable, StoreError
+from crdebug.base.errors import CrsFailed, DeadlineExpired, StoreError
 from crdebug.checkpoint.criu import Criu
 from crdebug.node import container
+from crdebug.node.container import Container
 from crdebug.node.criu_program import CriuProgram
 from crdebug.node.criu_trial import errors_in
 from harness.scripts import BY_PATH
 
 pytestmark = pytest.mark.unit
+
+ME = os.getpid()
 
 # Replaces CRIU: notes its command line, runs the action script as CRIU does, ends as configured.
 PROGRAM = (
@@ -35,6 +38,7 @@ plan = json.loads(pathlib.Path({plan!r}).read_text())
 arguments = dict(zip(sys.argv, sys.argv[1:]))
 work = pathlib.Path(arguments["--work-dir"])
 note = {{"argv": sys.argv[1:], "work": sorted(os.listdir(work)), "actions": []}}
+note["entered"] = [os.environ["ENTERED"]]
 for action in plan["actions"]:
     environment = {{**os.environ, "CRTOOLS_SCRIPT_ACTION": action, "CRTOOLS_INIT_PID": "4711"}}
     status = subprocess.run([arguments["--action-script"]], env=environment).returncode
@@ -49,10 +53,17 @@ sys.exit(plan["status"])
 """
 )
 
-# Stands in for our starter as an action script: `starter --crs-action SOCKET`.
+# Stands in for our starter, but enters no container, and its action script carries plans out:
+# `starter --enter KEEPER --serve SERVER -- PROGRAM...`, `starter --crs-action SOCKET SERVER`.
 HELPER = (
     BY_PATH
     + """import os, socket, sys
+if sys.argv[1] == "--enter":
+    os.environ["ENTERED"] = sys.argv[2]
+    try:
+        os.execv(sys.argv[6], sys.argv[6:])
+    except OSError as error:
+        sys.exit(f"{{sys.argv[6]}}: {{error.strerror}}")
 assert sys.argv[1] == "--crs-action"
 channel = socket.socket(socket.AF_UNIX)
 channel.connect(sys.argv[2])
@@ -164,29 +175,58 @@ class Whole(Called):
         return self.plan, self.noted(pid)
 
 
+async def restored(
+    criu: Criu,
+    world: World,
+    whole: Whole,
+    deadline: Deadline | None = None,
+    instead: Mapping[str, int] | None = None,
+) -> int:
+    deadline = deadline or soon()
+    return await criu.restore(world.images, whole, deadline, container=None, instead=instead)
+
+
 async def test_a_dump(world: World) -> None:
     criu, frozen = world.criu(actions=("post-dump",)), Frozen()
-    mounts = {"/run/crdebug": "crdebug-job", "/home": "/home"}
-    assert await criu.dump(99, world.images, mounts, frozen, soon()) == 4711
+    assert await criu.dump(ME, world.images, frozen, soon(), container=Container(7)) == ME
     assert criu.name == "criu 4.2"
-    assert frozen.pids == [4711]
-    assert world.argv()[:3] == ["dump", "--tree", "99"]
-    assert world.after("--external") == ["mnt[/run/crdebug]:crdebug-job", "mnt[/home]:/home"]
+    assert frozen.pids == [ME]
+    assert world.argv()[:3] == ["dump", "--tree", str(ME)]
+    assert world.note()["entered"] == ["7"] and "--shell-job" not in world.argv()
     assert world.after("--images-dir") == [str(world.images)]
     assert world.note()["actions"] == [["post-dump", 0]]
     for option in ("--leave-running", "--tcp-established", "--link-remap", "--file-locks"):
         assert option in world.argv(), option
-    assert world.after("--network-lock") == ["skip"] and world.after("--empty-ns") == ["net"]
-    for option in ("--restore-detached", "--track-mem", "--prev-images-dir"):
+    assert world.after("--network-lock") == ["skip"]
+    for option in ("--restore-detached", "--track-mem", "--prev-images-dir", "--unprivileged"):
         assert option not in world.argv()
+
+
+async def test_without_a_container_it_dumps_and_restores_where_it_is(world: World) -> None:
+    await world.criu(actions=("post-dump",)).dump(
+        ME, world.images, Frozen(), soon(), container=None
+    )
+    assert world.note()["entered"] == ["0"] and "--shell-job" in world.argv()
+    criu, whole = world.criu(actions=("post-restore",)), Whole(world.home / "final")
+    assert await restored(criu, world, whole, instead={"pipe:[12]": 1}) == 4711
+    assert world.note()["entered"] == ["0"] and "--shell-job" in world.argv()
+    assert world.after("--inherit-fd") == ["fd[1]:pipe:[12]"]
+
+
+async def test_who_is_not_root_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    criu = world.criu(actions=("post-dump",))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(container, "crs_at_work", lambda images: ())
+    await criu.dump(ME, world.images, Frozen(), soon(), container=None)
+    assert "--unprivileged" in world.argv()
 
 
 async def test_a_dump_of_the_changed_pages(world: World) -> None:
     criu, images = world.criu(actions=("post-dump",)), world.home / ".draft-4" / "images"
-    await criu.dump(99, images, {}, Frozen(), soon(), track=True)
+    await criu.dump(ME, images, Frozen(), soon(), container=None, track=True)
     assert "--track-mem" in world.argv() and not world.after("--prev-images-dir")
     base = world.home / "3" / "images"
-    await criu.dump(99, images, {}, Frozen(), soon(), track=True, base=base)
+    await criu.dump(ME, images, Frozen(), soon(), container=None, track=True, base=base)
     assert "--track-mem" in world.argv()
     assert world.after("--prev-images-dir") == ["../../3/images"]  # also when 4 has its name
 
@@ -194,13 +234,11 @@ async def test_a_dump_of_the_changed_pages(world: World) -> None:
 async def test_a_restore(world: World) -> None:
     actions = ("setup-namespaces", "post-setup-namespaces", "post-restore", "pre-resume")
     criu, whole = world.criu(actions=actions), Whole(world.home / "final")
-    mounts = {"crdebug-job": "/state/run/2", "/home": "/home"}
-    assert await criu.restore(world.images, mounts, whole, soon()) == 4711
+    assert await restored(criu, world, whole) == 4711
     assert whole.pids == [4711]
-    assert world.note()["actions"] == [[action, 0] for action in actions]
-    assert world.argv()[0] == "restore"
-    assert world.after("--external") == ["mnt[crdebug-job]:/state/run/2", "mnt[/home]:/home"]
-    assert world.after("--root") == ["/"] and "--restore-detached" in world.argv()
+    asked = [[action, 0] for action in actions]
+    assert world.note()["actions"] == asked
+    assert world.argv()[0] == "restore" and "--restore-detached" in world.argv()
     for option in ("--tree", "--leave-running", "--network-lock"):
         assert option not in world.argv(), option
 
@@ -209,20 +247,7 @@ async def test_a_plan_that_cannot_be_carried_out_is_the_error(world: World) -> N
     criu = world.criu(actions=("post-restore",), status=1, log="Error (x.c:1): action failed\n")
     whole = Whole(world.home / "final", "cannot roll back /x: No space left on device")
     with pytest.raises(StoreError, match=r"^cannot roll back /x: No space left on device$"):
-        await criu.restore(world.images, {}, whole, soon())
-
-
-async def test_a_plan_for_when_the_mounts_are_there(world: World) -> None:
-    actions = ("post-setup-namespaces", "post-restore")
-    begun = world.home / "begun"
-    begun.write_text("cannot bind")
-    whole = Whole(world.home / "final")
-    with pytest.raises(StoreError, match="cannot bind"):
-        criu = world.criu(actions=actions[:1], status=1)
-        await criu.restore(world.images, {}, whole, soon(), begun=begun)
-    begun.write_text("done")
-    await world.criu(actions=actions).restore(world.images, {}, whole, soon(), begun=begun)
-    assert whole.pids == [4711]
+        await restored(criu, world, whole)
 
 
 @pytest.mark.parametrize("end", ["cancelled", "expired"])
@@ -238,7 +263,7 @@ async def test_what_makes_it_final_is_not_broken_off(world: World, end: str) -> 
             raise AssertionError
 
     async def start(whole: Whole, seconds: float) -> asyncio.Task[int]:
-        return asyncio.create_task(hangs.restore(world.images, {}, whole, Deadline(seconds)))
+        return asyncio.create_task(restored(hangs, world, whole, Deadline(seconds)))
 
     seconds = 2.0 if end == "expired" else 60.0
     early = await start(Hanging(world.home / "x"), seconds)
@@ -269,7 +294,7 @@ async def test_a_plan_is_completed_even_if_criu_is_killed(world: World) -> None:
     criu, whole = world.criu(actions=("post-restore",)), Whole(world.home / "unused")
     whole.plan = world.home / "final"
     os.mkfifo(whole.plan)
-    restore = asyncio.create_task(criu.restore(world.images, {}, whole, soon()))
+    restore = asyncio.create_task(restored(criu, world, whole))
     plan = -1
 
     def read() -> bool:
@@ -305,7 +330,7 @@ async def test_no_plan_is_given_once_criu_is_killed(world: World) -> None:
             raise AssertionError
 
     criu, whole = world.criu(actions=("post-restore",)), Hanging(world.home / "final")
-    restore = asyncio.create_task(criu.restore(world.images, {}, whole, soon()))
+    restore = asyncio.create_task(restored(criu, world, whole))
     await begun.wait()
     kill_criu(world)
     with pytest.raises(CrsFailed, match="killed by signal 9"):
@@ -316,8 +341,8 @@ async def test_no_plan_is_given_once_criu_is_killed(world: World) -> None:
 async def test_only_the_action_that_is_waited_for_counts(world: World) -> None:
     others = ("pre-dump", "network-lock", "post-dump", "network-unlock")
     frozen = Frozen()
-    await world.criu(actions=others).dump(1, world.images, {}, frozen, soon())
-    assert frozen.pids == [4711]
+    await world.criu(actions=others).dump(ME, world.images, frozen, soon(), container=None)
+    assert frozen.pids == [ME]
     assert world.note()["actions"] == [[action, 0] for action in others]
 
 
@@ -332,10 +357,10 @@ async def test_without_the_meeting_it_is_a_failure_whatever_it_ends_with(
 
 async def _ask(criu: Criu, verb: str, world: World, frozen: Frozen) -> None:
     if verb == "dump":
-        await criu.dump(1, world.images, {}, frozen, soon())
+        await criu.dump(ME, world.images, frozen, soon(), container=None)
     else:
         whole = Whole(world.home / "final", error=frozen.error)
-        await criu.restore(world.images, {}, whole, soon())
+        await restored(criu, world, whole)
 
 
 ACTION = {"dump": "post-dump", "restore": "post-restore"}
@@ -388,14 +413,14 @@ async def test_without_a_log_the_error_is_crius_output(
 async def test_a_hanging_one_is_killed_and_reported(world: World) -> None:
     criu, frozen = world.criu(actions=("post-dump",), hang=True), Frozen()
     with pytest.raises(DeadlineExpired, match="waited 1 s for the CRS to dump"):
-        await criu.dump(1, world.images, {}, frozen, Deadline(1.0))
+        await criu.dump(ME, world.images, frozen, Deadline(1.0), container=None)
 
 
 async def test_cancelling_ends_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that does not end by itself within the time that it gets."""
     monkeypatch.setattr("crdebug.checkpoint.criu._TO_END", 1.0)
     criu, frozen = world.criu(actions=("post-dump",), hang=True), Frozen()
-    dump = asyncio.create_task(criu.dump(1, world.images, {}, frozen, soon()))
+    dump = asyncio.create_task(criu.dump(ME, world.images, frozen, soon(), container=None))
     await soon().until(lambda: bool(frozen.pids), "the meeting")
     dump.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -405,7 +430,7 @@ async def test_cancelling_ends_it(world: World, monkeypatch: pytest.MonkeyPatch)
 async def test_a_program_that_has_been_removed_is_reported(world: World) -> None:
     criu = world.criu()
     os.unlink(world.home / "criu")
-    with pytest.raises(NotAvailable, match=r"cannot start .*/criu: No such file"):
+    with pytest.raises(CrsFailed, match=r"/criu: No such file"):
         await _ask(criu, "dump", world, Frozen())
 
 

@@ -9,7 +9,7 @@ import pytest
 from test_images import block, number
 
 from crdebug.base.errors import StoreError
-from crdebug.checkpoint.image_edits import link, used_mounts
+from crdebug.checkpoint.image_edits import link
 from crdebug.checkpoint.images import fields, messages
 
 pytestmark = pytest.mark.unit
@@ -29,33 +29,11 @@ def regular(identity: int, name: str, mount: int) -> bytes:
     return number(1, 1) + number(2, identity) + block(3, entry)
 
 
-def unix_socket(identity: int, mount: int) -> bytes:
-    return (
-        number(1, 4) + number(2, identity) + block(16, number(1, identity) + number(17, mount * 2))
-    )
-
-
-def mount(identity: int, parent: int, key: str = "") -> bytes:
-    """MntEntry{fstype, mnt_id, root_dev, parent_mnt_id, flags, root, mountpoint, ..., ext_key}."""
-    head = number(1, 3) + number(2, identity) + number(3, 9) + number(4, parent) + number(5, 0)
-    return head + block(6, b"/") + block(7, b"./x") + (block(18, key.encode()) if key else b"")
-
-
 FILES = image(
     regular(1, "/data/log", 10),
     regular(2, "/lib/x.so", 11),
     regular(3, "/gone", -1),
-    unix_socket(4, 13),
     number(1, 3) + number(2, 5) + block(8, b"\x08\x05"),  # an eventfd
-)
-MOUNTS = image(
-    mount(9, 9),
-    mount(10, 9, "/data"),
-    mount(11, 9),
-    mount(12, 9, "/run/user/7"),
-    mount(13, 14, "/net/a/b"),
-    mount(14, 9, "/net/a"),
-    mount(15, 12, "/run/user/7/doc"),
 )
 
 
@@ -64,21 +42,15 @@ def images(tmp_path: Path) -> Path:
     path = tmp_path / "images"
     path.mkdir()
     (path / "files.img").write_bytes(FILES)
-    (path / "mountpoints-12.img").write_bytes(MOUNTS)
     (path / "pages-1.img").write_bytes(b"pages")
     (tmp_path / "older").mkdir()
     (path / "parent").symlink_to("../older")
     return path
 
 
-def test_used_mounts_and_their_parents_are_found(images: Path) -> None:
-    assert used_mounts(images) == {"/data", "/net/a/b", "/net/a"}
-
-
 def test_only_the_intended_parts_differ(images: Path, tmp_path: Path) -> None:
-    target = link(images, tmp_path / "linked", {"/data/log"}, set())
+    target = link(images, tmp_path / "linked", {"/data/log"})
     assert {path.name for path in target.iterdir()} == {path.name for path in images.iterdir()}
-    assert (target / "mountpoints-12.img").read_bytes() == MOUNTS
     assert (target / "parent").resolve() == (tmp_path / "older")
     assert (target / "pages-1.img").is_symlink()
     assert not (target / "files.img").is_symlink()
@@ -93,22 +65,13 @@ def test_only_the_intended_parts_differ(images: Path, tmp_path: Path) -> None:
         assert after == before
 
 
-def test_leaving_out_a_mount_leaves_out_the_mounts_below_it(images: Path, tmp_path: Path) -> None:
-    target = link(images, tmp_path / "linked", set(), {"/run/user/7"})
-    left = [dict(fields(each))[2] for each in messages(target / "mountpoints-12.img")]
-    assert left == [9, 10, 11, 13, 14]
-    assert (images / "mountpoints-12.img").read_bytes() == MOUNTS
-
-
-@pytest.mark.parametrize("name", ["files.img", "mountpoints-12.img"])
-def test_cut_off_anywhere_it_is_one_sentence(images: Path, tmp_path: Path, name: str) -> None:
-    whole = (images / name).read_bytes()
+def test_cut_off_anywhere_it_is_one_sentence(images: Path, tmp_path: Path) -> None:
+    whole = (images / "files.img").read_bytes()
     lengths = [at for at in range(9, len(whole)) if not _ends_at(whole, at)]
     for length in lengths:
-        (images / name).write_bytes(whole[:length])
+        (images / "files.img").write_bytes(whole[:length])
         with pytest.raises(StoreError, match="cannot read the image"):
-            used_mounts(images)
-            link(images, tmp_path / f"{length}", {"/data/log"}, set())
+            link(images, tmp_path / f"{length}", {"/data/log"})
 
 
 def _ends_at(data: bytes, wanted: int) -> bool:

@@ -52,8 +52,9 @@ def a_manifest() -> Manifest:
         layer="/cache/pmpi.so",
         branch="main",
         signal=62,
-        added={"UCX_TLS": "self,sm,tcp"},
-        mounts={"/run/x": "crdebug-job"},
+        added={"UCX_TLS": "self,posix,cma,tcp"},
+        first=20001,
+        mounts={"/": "ext4"},
         ranks=(
             RankRecord(0, 7, "/bin/a", "f at a.c:1", (A_THREAD,), 7, 12),
             RankRecord(1, 8, "/bin/a", "", (), 0, 13),

@@ -27,7 +27,7 @@ from crdebug.checkpoint import open_files
 from crdebug.checkpoint.commit import Plan
 from crdebug.checkpoint.open_files import RollBack, SavedFile, find_open_files, save
 from crdebug.native.build import build
-from crdebug.node import proc
+from crdebug.node import container, proc
 
 pytestmark = pytest.mark.unit
 
@@ -74,7 +74,9 @@ class World:
             with proc.short_path(self.tmp / "socket") as address:
                 server.bind(address)
                 server.listen()
-                words = [str(self.starter), "--crs-action", address]
+                outside = self.tmp / "outside"
+                action_script = [str(self.starter), "--crs-action", address, str(outside)]
+                words = container.entering(self.starter, None, action_script, outside)
                 environment = {
                     **os.environ,
                     "CRTOOLS_SCRIPT_ACTION": "post-restore",
@@ -87,6 +89,7 @@ class World:
                 channel.sendall(b"carry out " + os.fsencode(path) + b"\n")
                 told = lines.readline().decode().strip()
         (self.tmp / "socket").unlink()
+        outside.unlink()
         assert (action.wait(60) == 0) == (told == "done")
         return told
 

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define CRDEBUG_CLOCK_ABI 3u
-#define CRDEBUG_TIME_DIR "/run/crdebug/time" /* one file a rank; or where $CRDEBUG_TIME says */
+#define CRDEBUG_TIME_DIR "/dev/shm/crdebug/time" /* one file a rank; or where $CRDEBUG_TIME says */
 #define CRDEBUG_NEVER UINT64_MAX
 #define CRDEBUG_SITES 65536
 #define CRDEBUG_LOG_HEADER (4096 + CRDEBUG_SITES * 8)

@@ -10,7 +10,7 @@
 #define CRDEBUG_ABI 2u
 #define CRDEBUG_MAX_THREADS 2048
 #ifndef CRDEBUG_DIR
-#define CRDEBUG_DIR "/run/crdebug" /* where a job's directory is, in its container */
+#define CRDEBUG_DIR "/dev/shm/crdebug" /* where a job's directory is, in its container */
 #endif
 #define CRDEBUG_SOCKET CRDEBUG_DIR "/starter" /* SOCK_SEQPACKET, one registration a connection */
 #define CRDEBUG_EVENTS CRDEBUG_DIR "/events" /* append-only lines, see starter.c */

@@ -1,9 +1,9 @@
-/* What makes a restart final, done by the action script: it needs nobody who may die meanwhile.
+/* What makes a restart final, done for the action script: it needs nobody who may die meanwhile.
  *
  * A plan is a file of words, each ended by a null byte (crdebug/checkpoint/commit.py writes it):
  *   kill PID START            end this process, and wait until it can do nothing any more
  *   file PATH COPY SIZE MODE  give it its content back: COPY's, or ("") its first SIZE bytes
- *   bind COPY PATH            have the new job see COPY in the place of PATH
+ *   bind COPY PATH            have processes in these mounts see COPY in the place of PATH
  *   rename FROM TO            publish the job's record
  *   end                       the plan is whole
  * All of it can be done again, from its start, as often as it takes. Copies are cloned where the
@@ -16,7 +16,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/fs.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -224,15 +223,6 @@ static int put_back(const char *path, const char *copied, off_t size, mode_t mod
 
 /* ---- the plan ----------------------------------------------------------------------------------- */
 
-static int enter_mounts(const char *pid) {
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%.20s/ns/mnt", pid);
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    int result = file < 0 ? -1 : setns(file, CLONE_NEWNS);
-    if (file >= 0) close(file);
-    return result;
-}
-
 static char *words, *at, *end;
 
 static char *next(void) {
@@ -268,23 +258,19 @@ static int read_plan(const char *path) {
     return 0;
 }
 
-static int carry_out_one(char **word, const char *pid, int *entered) {
+static int carry_out_one(char **word) {
     if (strcmp(word[0], "kill") == 0) return await_end(word[1], strtoull(word[2], NULL, 10));
     if (strcmp(word[0], "file") == 0)
         return put_back(word[1], word[2], (off_t)strtoll(word[3], NULL, 10),
                         (mode_t)strtoul(word[4], NULL, 8));
-    if (strcmp(word[0], "bind") == 0) {
-        if (!*entered && enter_mounts(pid) != 0) return failed("cannot enter the job's mounts");
-        *entered = 1;
+    if (strcmp(word[0], "bind") == 0)
         return mount(word[1], word[2], NULL, MS_BIND, NULL) == 0 ? 0 : failed("bind %s", word[2]);
-    }
     if (strcmp(word[0], "rename") == 0)
         return rename(word[1], word[2]) == 0 ? 0 : failed("cannot write %s", word[2]);
     return 0;
 }
 
-int carry_out(const char *path, const char *pid) {
-    int entered = 0;
+int carry_out(const char *path) {
     if (read_plan(path) != 0) return -1;
     /* All are killed before the first is waited for; and no file changes before all have ended. */
     for (int round = 0; round < 2; round++) {
@@ -297,7 +283,7 @@ int carry_out(const char *path, const char *pid) {
                 if ((word[i] = next()) == NULL) return failed("%s is not whole", path);
             if (round == 0 && strcmp(word[0], "kill") == 0)
                 end_process(word[1], strtoull(word[2], NULL, 10));
-            if (round == 1 && carry_out_one(word, pid, &entered) != 0) return -1;
+            if (round == 1 && carry_out_one(word) != 0) return -1;
         }
     }
     return 0;

@@ -2,7 +2,7 @@
  *
  *   starter --front [OPTION OF crdebug run]... -- LAUNCHER ARG...
  *
- * The job's own starter is PID 1 of its container, which a tool can attach to, but not start. This
+ * The job's own starter is in its container, where a tool can attach to it, but not start. This
  * process stays outside and has `crdebug run --no-debugger` make the job; it tells tools who the
  * ranks are, forwards signals, and ends with the status of the job. If a tool was there before main
  * (MPIR_being_debugged), no rank comes to its main before MPIR_Breakpoint has returned. */

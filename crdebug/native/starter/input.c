@@ -1,7 +1,7 @@
 /* The job's standard input.
  *
  * The job's directory has a file of it, CRDEBUG_INPUT, to which crdebug appends: blocks of bytes,
- * each behind its length (a uint32_t, little endian); length 0 is the end. PID 1 passes them on into
+ * each behind its length (a uint32_t, little endian); length 0 is the end. the starter passes them on into
  * the launcher's standard input, as fast as that takes them. What was passed on, what lies in the
  * pipe and how far the file was read is all part of the image, so a restarted job reads on where it
  * was. Nothing here blocks. */

@@ -1,8 +1,8 @@
 /* What the job writes to its standard output and error.
  *
- * The launcher gets pipes, and PID 1 appends what comes out of them to the files `stdout` and
+ * The launcher gets pipes, and the starter appends what comes out of them to the files `stdout` and
  * `stderr` of the job's directory. Were the files themselves the launcher's, Open MPI's mpirun would
- * throw away what a full disk has no space for, and end with 0. So it is PID 1 that keeps what cannot
+ * throw away what a full disk has no space for, and end with 0. So it is the starter that keeps what cannot
  * be written, says so, and tries again; meanwhile the pipe fills, and who writes more into it waits.
  * What is in the pipe or kept here is part of the image, as the files' sizes are. Reading does not
  * block. */

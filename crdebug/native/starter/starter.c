@@ -1,14 +1,17 @@
-/* The starter: PID 1 of a job's container.
+/* The starter: the first process of a job, in its container.
  *
  *   starter [--hold] [--signal N] [--shim FILE] --job NAME --dir DIR --report FD [--wait FD]
  *           -- LAUNCHER ARG...
- *   starter --crs-action SOCKET
+ *   starter --keep PID --host NAME --dir DIR --report FD --wait FD
+ *   starter --enter ...
+ *   starter --carry-out PLAN
+ *   starter --crs-action SOCKET SERVER
  *   starter --front ...
  *
- * The first form makes the namespaces, writes the host PID of PID 1 to descriptor FD and leaves PID 1
- * behind, which owns the job's stdio, reaps, forwards signals, answers the ranks' registrations,
- * holds the MPIR symbols, and ends with the launcher's status. DIR (on the host) is mounted at
- * CRDEBUG_DIR; the job's output is in its files `stdout` and `stderr` (see output.c), what it is to
+ * The first form makes the namespaces, writes the host PID of the keeper (their PID 1, see keeper.c) to
+ * descriptor FD and leaves the keeper behind, and the starter below it, which owns the job's stdio,
+ * reaps, forwards signals, answers the ranks' registrations, holds the MPIR symbols, and ends with the
+ * launcher's status. DIR (on the host) is mounted at CRDEBUG_DIR; the job's output is in its files `stdout` and `stderr` (see output.c), what it is to
  * read in `input` (see input.c), its ranks make themselves known (see registration.c), and `events` gets a line
  *   ranks N      all N ranks are in MPIR_proctable
  *   late N FILE  an MPI program started in rank N whose place another process has, see accept_rank
@@ -19,7 +22,9 @@
  *   died N       signal N ended the launcher
  *   exit N       the launcher ended; 128 + signal number if a signal ended it
  *
- * The second form is CRIU's action script, see crs_action.c; the third what tools start, see front.c. */
+ * The second form leaves behind only a keeper, for a job that a CRS restores there, whose first process
+ * will be PID; should --wait end before that is there, the keeper ends. For the others see enter.c,
+ * commit.c, crs_action.c (CRIU's action script) and front.c (what tools start). */
 #define _GNU_SOURCE 1
 #include "crdebug.h"
 #include "preload.h"
@@ -34,9 +39,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -63,8 +67,8 @@ __attribute__((noinline)) void MPIR_Breakpoint(void) { __asm__ volatile(""); }
 /* ---- state -------------------------------------------------------------------------------------- */
 
 static struct options {
-    int hold, inside, report, signal, wait;
-    const char *shim, *job, *dir;
+    int hold, inside, keep, report, signal, wait;
+    const char *shim, *job, *dir, *host;
     char **launcher;
 } options = {.report = -1, .wait = -1, .signal = CRDEBUG_DEFAULT_SIGNAL};
 
@@ -91,40 +95,12 @@ static _Noreturn void fail(const char *what) {
     _exit(125);
 }
 
-/* ---- the container ------------------------------------------------------------------------------ */
-
 static int open_events(void) {
     events = open(CRDEBUG_EVENTS, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     if (events < 0) return -1;
     /* So that a full disk can be told of. Where no space can be had beforehand, there is none. */
     fallocate(events, FALLOC_FL_KEEP_SIZE, 0, 4096);
     return 0;
-}
-
-static void build_container(void) {
-    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
-        fail(errno == EINVAL
-                 ? "the root directory is not a mount point, as in a chroot: from outside, "
-                   "'mount --bind DIR DIR' before 'chroot DIR'"
-                 : "make the mounts private");
-    if (mkdir(CRDEBUG_DIR, 0700) != 0 && errno != EEXIST) fail("mkdir " CRDEBUG_DIR);
-    if (mount(options.dir, CRDEBUG_DIR, NULL, MS_BIND, NULL) != 0) fail("mount " CRDEBUG_DIR);
-    if (open_events() != 0) fail("open " CRDEBUG_EVENTS);
-    /* Take away what is there first: the CRS cannot restore a mount that covers one of its kind. */
-    while (umount2("/proc", MNT_DETACH) == 0) continue;
-    while (umount2("/dev/shm", MNT_DETACH) == 0) continue;
-    while (umount2("/dev/pts", MNT_DETACH) == 0) continue;
-    if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) != 0)
-        fail("mount /proc");
-    /* MPI keeps its shared memory here. A tmpfs of the job's own is part of the image, so a restart
-     * takes it back too; on the host's it would keep what the job wrote after the checkpoint. */
-    if (mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777") != 0)
-        fail("mount /dev/shm");
-    /* Launchers give ranks a pseudo-terminal; of its own, so that incarnations can live side by side. */
-    if (mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
-              "newinstance,ptmxmode=0666,mode=0620") != 0)
-        fail("mount /dev/pts");
-    if (raise_loopback() != 0) fail("bring up the loopback interface");
 }
 
 static void open_stdio(void) {
@@ -142,10 +118,9 @@ static void open_stdio(void) {
 }
 
 /* The tree must not hold descriptors that belong to the mount namespace outside: the CRS refuses. */
-static void close_others(void) {
-    long most = sysconf(_SC_OPEN_MAX);
-    if (syscall(SYS_close_range, 3u, ~0u, 0u) == 0) return;
-    for (int i = 3; i < most; i++) close(i);
+static void close_others(int but) {
+    if (but > 3) syscall(SYS_close_range, 3u, (unsigned)but - 1, 0u);
+    syscall(SYS_close_range, (unsigned)(but < 3 ? 3 : but + 1), ~0u, 0u);
 }
 
 /* ---- the launcher ------------------------------------------------------------------------------- */
@@ -185,6 +160,7 @@ static void prepare_environment(void) {
         if (length >= (int)sizeof text) fail("LD_PRELOAD is too long");
         setenv("LD_PRELOAD", text, 1);
     }
+    setenv("CRDEBUG_ASIDE", "1", 1);
     snprintf(text, sizeof text, "%d", options.signal);
     setenv("CRDEBUG_SIGNAL", text, 1);
 }
@@ -295,10 +271,13 @@ static void parse(int count, char **arguments) {
         else if (strcmp(name, "--dir") == 0) options.dir = value;
         else if (strcmp(name, "--report") == 0) options.report = atoi(value);
         else if (strcmp(name, "--wait") == 0) options.wait = atoi(value);
+        else if (strcmp(name, "--keep") == 0) options.keep = atoi(value);
+        else if (strcmp(name, "--host") == 0) options.host = value;
         else usage("an unknown option");
     }
     options.launcher = arguments + i + 1;
-    if (i + 1 >= count || options.job == NULL || options.dir == NULL || options.report < 0)
+    int whole = options.keep ? options.wait >= 0 : i + 1 < count && options.job != NULL;
+    if (!whole || options.dir == NULL || options.report < 0)
         usage("wanted: --job NAME --dir DIR --report FD [--wait FD] -- LAUNCHER ARG...");
 }
 
@@ -310,42 +289,83 @@ void describe_job(const char *job) {
     gethostname(MPIR_controller_hostname, sizeof MPIR_controller_hostname - 1);
 }
 
-/* PID 1 starts this program anew: mapped from the mount namespace outside, its own file could not
- * be found by the CRS in the one inside ("Can't lookup mount"). */
-static _Noreturn void become_init(char **arguments) {
+/* The starter starts its program anew: mapped from the mount namespace outside, its file could not be
+ * found by the CRS in the one inside ("Can't lookup mount"). */
+static _Noreturn void become_starter(char **arguments) {
     static char self[4096];
     char word;
+    close(options.report); /* its end is awaited */
     /* crdebug writes down who we are first; should it die before, there is to be no job. */
-    close(options.report);
     if (options.wait >= 0 && read(options.wait, &word, 1) != 1) _exit(125);
-    if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) fail("readlink /proc/self/exe");
-    close_others();
+    close_others(-1);
     setsid();
-    build_container();
+    /* System V's shared memory is in an image only as part of a namespace, which takes root to restore. */
+    if (geteuid() == 0 && unshare(CLONE_NEWIPC) != 0) fail("make an IPC namespace");
+    /* Orphans of the job stay below its first process, where the CRS finds them. */
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) fail("adopt orphans");
+    if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) fail("readlink /proc/self/exe");
     arguments[0] = "starter-inside";
     execv(self, arguments);
     fail(self);
 }
 
+/* PID 1. ready: told once the container stands, and what is to be its first process is there. */
+static _Noreturn void become_keeper(char **arguments, int ready) {
+    const char *problem = build_container(options.dir);
+    if (problem == NULL && options.host != NULL &&
+        sethostname(options.host, strlen(options.host)) != 0)
+        problem = "sethostname";
+    pid_t first = options.keep;
+    if (problem == NULL && first == 0) {
+        if (leave_low_numbers() != 0) problem = "write /proc/sys/kernel/ns_last_pid";
+        else if ((first = fork()) < 0) problem = "fork";
+        else if (first == 0) become_starter(arguments);
+    }
+    if (problem != NULL) {
+        fprintf(stderr, "starter: %s: %s\n", problem, strerror(errno));
+        _exit(125);
+    }
+    if (write(ready, "!", 1) != 1) _exit(125);
+    int stay = options.keep ? options.wait : -1;
+    close_others(stay);
+    int null = open("/dev/null", O_RDWR);
+    for (int i = 0; null >= 0 && i < 3; i++) dup2(null, i);
+    if (null > 2) close(null);
+    setsid();
+    if (chdir("/") != 0) _exit(125);
+    if (stay >= 0) keep_for_restore(first, stay);
+    keep(first);
+}
+
 static int make_container(char **arguments) {
-    if (unshare(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) != 0) {
+    int ready[2];
+    char text[32], word;
+    if (pipe2(ready, O_CLOEXEC) != 0 || make_namespaces() != 0) {
         fprintf(stderr, "starter: cannot make namespaces: %s\n", strerror(errno));
         return 1;
     }
-    pid_t init = fork();
-    if (init < 0) {
+    pid_t keeper = fork();
+    if (keeper < 0) {
         perror("starter: fork");
         return 1;
     }
-    if (init == 0) become_init(arguments);
-    char text[32];
-    int length = snprintf(text, sizeof text, "%d\n", (int)init);
+    if (keeper == 0) become_keeper(arguments, ready[1]);
+    close(ready[1]);
+    if (read(ready[0], &word, 1) != 1) return 1; /* it has said why */
+    int length = snprintf(text, sizeof text, "%d\n", (int)keeper);
     return write(options.report, text, (size_t)length) == length ? 0 : 1;
 }
 
 int main(int count, char **arguments) {
-    if (count == 3 && strcmp(arguments[1], "--crs-action") == 0) return crs_action(arguments[2]);
+    if (count == 4 && strcmp(arguments[1], "--crs-action") == 0)
+        return crs_action(arguments[2], arguments[3]);
+    if (count == 3 && strcmp(arguments[1], "--carry-out") == 0) {
+        if (carry_out(arguments[2]) == 0) return 0;
+        fprintf(stderr, "starter: %s\n", why_not_carried_out());
+        return 1;
+    }
     if (count > 1 && strcmp(arguments[1], "--front") == 0) return front(count - 2, arguments + 2);
+    if (count > 1 && strcmp(arguments[1], "--enter") == 0) return enter(count - 2, arguments + 2);
     parse(count, arguments);
     if (options.inside) {
         describe_job(options.job);

@@ -2,6 +2,9 @@
 #ifndef CRDEBUG_STARTER_H
 #define CRDEBUG_STARTER_H
 
+#include <stddef.h>
+#include <sys/types.h>
+
 /* ---- what debuggers read: "The MPIR Process Acquisition Interface", version 1.1, section 9 ---- */
 
 typedef struct {
@@ -21,6 +24,23 @@ void MPIR_Breakpoint(void);
 
 /* Fills the symbols that say how to take checkpoints of this job. */
 void describe_job(const char *job);
+
+/* Make the namespaces of a container, for a process that is forked after that: -1 with errno. And build the
+ * container in there, with the job's directory in it: NULL, or what fails, with errno. */
+int make_namespaces(void);
+const char *build_container(const char *directory);
+
+/* PID 1, see keeper.c. first: the job's first process. */
+int leave_low_numbers(void);
+_Noreturn void keep(pid_t first);
+_Noreturn void keep_for_restore(pid_t first, int stay);
+
+/* Run a program in a container, see enter.c. Returns an exit status. */
+int enter(int count, char **arguments);
+
+/* A line from a socket, without its end: 0, or -1. And a line for it. */
+int receive_line(int channel, char *line, size_t room);
+void answer_line(int channel, const char *line);
 
 /* Brings `lo` up in this process's network namespace; -1 with errno. */
 int raise_loopback(void);
@@ -51,11 +71,11 @@ void tell(const char *format, ...);
 /* Be what a tool starts, see front.c. Returns an exit status. */
 int front(int count, char **arguments);
 
-/* What makes a restart final, see commit.c: 0, or -1 and why. pid: of the new job's first process. */
-int carry_out(const char *plan, const char *pid);
+/* Carry out a plan, see commit.c: 0, or -1 and why. */
+int carry_out(const char *plan);
 const char *why_not_carried_out(void);
 
-/* The CRS's action script: `path` is crdebug's socket. Returns an exit status. */
-int crs_action(const char *path);
+/* The CRS's action script. path: crdebug's socket.  server: that of `enter`. Returns an exit status. */
+int crs_action(const char *path, const char *server);
 
 #endif
