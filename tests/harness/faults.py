@@ -185,6 +185,8 @@ class FaultyCriu:
     @property
     def reached(self) -> bool:
         """Did it do so?"""
+        if self._killer is not None:
+            self._killer.wait(_SECONDS)
         return self._reached.exists()
 
     def work_again(self) -> None:
