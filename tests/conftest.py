@@ -152,7 +152,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.hookimpl(tryfirst=True)  # before any fixture is made
 def pytest_runtest_setup(item: pytest.Item) -> None:
     tier = item.config.stash[_tier_of_test][item.nodeid]
-    if os.geteuid() != 0 and (tier == "criu" or item.get_closest_marker("root")):
+    if os.geteuid() != 0 and item.get_closest_marker("root"):
         pytest.skip(NEEDS_ROOT)
     reason = obstacle(tier)
     if reason is not None:
