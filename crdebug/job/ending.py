@@ -29,8 +29,8 @@ async def end(
             for pid in members:
                 signals.kill(pid, None)
         elif is_alive(record):
-            members = (record.keeper,)
-            signals.kill(record.keeper, None)
+            members = (record.last,)
+            signals.kill(record.last, None if record.keeper else record.start)
         if note is not None:
             await note()
         for pid in members:

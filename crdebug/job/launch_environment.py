@@ -20,7 +20,7 @@ NEEDED: Mapping[str, tuple[str, str]] = {
     "OMPI_MCA_pml": ("ob1", _CARDS),
     "OMPI_MCA_btl": ("self,vader,tcp", _CARDS),
     "OMPI_MCA_btl_tcp_if_include": ("lo", _NETWORK),
-    "UCX_TLS": ("self,posix,cma,tcp", _CARDS + "; System V's shared memory only as root"),
+    "UCX_TLS": ("self,posix,cma,tcp", _CARDS),  # "sm" has System V's as well, which takes root
     "HYDRA_LAUNCHER": ("fork", _BY_SLURM),
     "PRTE_MCA_schizo_proxy": ("ompi", _SIZE),
 }
