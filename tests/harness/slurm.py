@@ -87,6 +87,8 @@ async def cluster(directory: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         host=host, directory=directory, ports=_ports(2), cpus=len(os.sched_getaffinity(0))
     )
     configuration.write_text(text)
+    # From 23.11 on slurmd does not start without cgroups otherwise, whatever it needs them for.
+    (directory / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
     monkeypatch.setenv("SLURM_CONF", str(configuration))
     with ExitStack() as daemons:
         for words in (["slurmctld", "-D", "-c"], ["slurmd", "-D", "-c"]):
