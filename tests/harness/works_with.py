@@ -70,10 +70,11 @@ all of them. PyPI's mpi4py does not find Debian's MPICH by its name: `scripts/se
 a `libmpi.so.12` for it in its virtual environment.
 
 Debian 13's Open MPI (5.0.7, with PRRTE 3.0.8) has bugs of its own, with crdebug or without:
-`mpirun` crashes when it has to start several programs (`:`); when a rank writes much to both
-standard output and standard error, `mpirun` passes on pieces of the output as error; now and then
-(5 of 150 times) `mpirun` ends without a word about the process whose status has ended it; and the
-Fortran module lacks `MPI_Psend_init` and `MPI_Precv_init` that a program could call.
+`mpirun` crashes when it has to start several programs (`:`); of standard input that is larger than
+64 KiB it passes parts on more than once; `--output-filename` fails; when a rank writes much to both
+standard output and standard error, it passes on pieces of the output as error; now and then (5 of
+150 times) it ends without a word about the process whose status has ended it; and the Fortran
+module lacks `MPI_Psend_init` and `MPI_Precv_init` that a program could call.
 """
 
 
