@@ -16,7 +16,8 @@ from crdebug.mi.records import MiList, MiTuple
 
 _LWP = re.compile(r"(?:LWP|process) (\d+)")
 _PENDING = re.compile(
-    r"(Function \".*\" not defined|No source file named .*|No line \S+ in .*)\.\s*$"
+    r"(Function \".*\" not defined.*|No source file named .*"
+    r"|No (line|compiled code for line) \S+ in .*)\.\s*$"
 )
 _HISTORY = re.compile(r"^\$\d+ = ", re.MULTILINE)
 _LOCATION = re.compile(r"^-l(?:ocation)? ")

@@ -324,7 +324,7 @@ def arrive(pid: int) -> None:
     gdb.execute("set scheduler-locking on")
     try:
         os.kill(pid, SIGSTOP)
-        gdb.execute("continue", to_string=True)
+        gdb.execute("continue")  # not to_string: GDB 18 would put its records there, too
     finally:
         gdb.execute(f"set scheduler-locking {locking}")
         gdb.execute("handle SIGSTOP nostop noprint nopass", to_string=True)

@@ -35,10 +35,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     if "language" in metafunc.fixturenames:
         cases = [(mpi, language) for mpi in MPIS for language in mpi.languages]
-        ids = [f"{mpi.name}-{language}" for mpi, language in cases]
+        ids = [f"{_id(mpi)}-{language}" for mpi, language in cases]
         metafunc.parametrize(("mpi", "language"), cases, ids=ids, indirect=["mpi"])
     else:
-        metafunc.parametrize("mpi", MPIS, ids=[mpi.name for mpi in MPIS], indirect=True)
+        metafunc.parametrize("mpi", MPIS, ids=map(_id, MPIS), indirect=True)
+
+
+def _id(mpi: Mpi) -> str:
+    """Of its tests: its name, and where it is from if there is another one of that name."""
+    alike = [each for each in MPIS if each.name == mpi.name]
+    return mpi.name if len(alike) == 1 else f"{mpi.origin}, {mpi.name}"
 
 
 @pytest.hookimpl(tryfirst=True)  # before the sweeps are left out
@@ -55,7 +61,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         number = MPIS.index(item.callspec.params["mpi"])
         if mark.kwargs.get("by_turns"):
             tests = columns.setdefault(mark.args[0], {})
-            test = f"{item.path}::{item.name.replace(MPIS[number].name, '')}"
+            test = f"{item.path}::{item.name.replace(_id(MPIS[number]), '')}"
             tests.setdefault(test)
             more = number != list(tests).index(test) % len(MPIS)
         else:
@@ -85,6 +91,6 @@ def pytest_runtest_makereport(
         tried = item.callspec.params
         with_mpi = tried["mpi"]
         assert isinstance(with_mpi, Mpi)
-        of = (with_mpi.name, tried.get("language", *mark.args))
+        of = (*works_with.row(with_mpi), tried.get("language", *mark.args))
         report.user_properties.append((works_with.PROPERTY, of))
     return report

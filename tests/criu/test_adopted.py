@@ -61,8 +61,7 @@ async def test_a_job_goes_there_and_back_with_a_debugger_and_without(tmp_path: P
         assert JobSays(f"from now on this is job {name}") in heard.events
         await session.restart(taken.number)
         again = await look(session)
-        told = [line for line in after.differences(again) if "place of the stop" not in line]
-        assert not told
+        assert not after.differences_after_restart(again)
         await session.checkpoint("two")
         again.expect_same(await look(session), "a checkpoint")
         await session.detach()
@@ -133,4 +132,6 @@ async def test_a_rank_without_a_way_in_is_held_by_sigstop(
         with pytest.raises(Refused, match=f"rank {min(locked)}: no shim is in it"):
             await jobs.take_checkpoint(str(job.pid), "", False, heard)
         plain.let_end(tmp_path)
-        assert sorted((await ended(job, job.pid)).splitlines()) == OUTPUT.splitlines()
+        lines = (await ended(job, job.pid)).splitlines()
+        # UCX itself, from 1.18 on, warns of being in no library.
+        assert sorted(each for each in lines if " UCX  WARN " not in each) == OUTPUT.splitlines()

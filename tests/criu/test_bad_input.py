@@ -43,12 +43,15 @@ async def state() -> str:
     return job.state
 
 
-BAD_LINES = {
+BAD_LINES: dict[str, str | tuple[str, ...]] = {
     "[7] print 1": "there is no rank 7 (the job has ranks 0-1)",
     "[a] print 1": "there is no rank set 'a' ('info sets' lists them; write 0,2-3, all, ",
     "frobnicate": "there is no command 'frobnicate' ('help' lists them; ",
     "print nosuch": "ranks 0-1: No symbol \"nosuch\" in current context. ('backtrace' shows where",
-    "print 1 +": "ranks 0-1: A syntax error in expression, near `'.",
+    "print 1 +": (
+        "ranks 0-1: A syntax error in expression, near `'.",
+        "ranks 0-1: A syntax error in expression, near the end of `1 +'.",  # from GDB 16 on
+    ),
     "[1] print *(int*)0": "rank 1: Cannot access memory at address 0x0",
     "delete 9": "there is no breakpoint 9 ('info breakpoints' lists them)",
     "restart": "there is no checkpoint yet (take one with 'checkpoint')",

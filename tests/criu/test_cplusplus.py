@@ -7,6 +7,7 @@ import re
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.events import StopReason
+from harness.gdbs import numbers_when_attached
 from harness.jobs import Heard, run_to_end
 from harness.programs import build, source
 from harness.talk import Talk
@@ -35,20 +36,30 @@ async def test_classes_containers_exceptions_and_threads() -> None:
         await talk.all(["delete", f"barrier {INSIDE}"])
 
         # OpenMP's threads, each at its own index or on the way to it, before and after a restart
-        async def inside() -> list[str]:
-            lines = ("info threads", "[0] thread apply all print i", "[1] thread apply all print i")
-            said = [re.sub(r"\$\d+", "value", await talk(line)) for line in lines]
-            # A restart gives threads other TIDs, and so shows the ranks' threads apart.
-            said[0] = re.sub(r"^(\[\S+\s+\d+)\s+\d+(?= )", r"\1", said[0], flags=re.M)
-            return [" ".join(each.split()) for each in said]
+        async def inside() -> list[dict[int, str]]:
+            """By the thread's number: where it is, and `i` in each rank."""
+            listed = await talk("info threads")
+            # A restart gives threads other TIDs, which show where the ranks' stand apart.
+            rows = re.findall(r"^\[0-1\] +(\d+) +(?:\d+ +)?(\S.*)", listed, re.M)
+            told = [{int(number): where for number, where in rows}]
+            for rank in range(2):
+                said = await talk(f"[{rank}] thread apply all print i")
+                values = re.split(r"^thread (\d+):$", re.sub(r"\$\d+", "value", said), flags=re.M)
+                each = zip(values[1::2], values[2::2], strict=True)
+                told.append({int(number): value.strip() for number, value in each})
+            return told
 
         at = await inside()
-        assert f"shapes.cc:{INSIDE}" in at[0] and "[0] = " in at[1]
+        assert len(at[0]) == len(at[1]) == len(at[2]) > 2
+        assert f"shapes.cc:{INSIDE}" in at[0][1] and "[0] = " in at[1][1]
         await talk.all(["checkpoint", "delete", "catch throw"])
         for again in (False, True):
             if again:
                 await talk("restart")
-                assert await inside() == at
+                now = numbers_when_attached(sorted(at[0]))
+                assert await inside() == [
+                    {now[number]: text for number, text in each.items()} for each in at
+                ]
             assert (await talk("continue")).startswith("rank 1 hit catchpoint ")
             assert "[1]\n  #0   __cxa_throw ()\n  #1   check (rank=1, total=16)" in (
                 await talk("[1] backtrace")

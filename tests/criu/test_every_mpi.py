@@ -23,6 +23,7 @@ from harness.cli import crdebug
 from harness.exact import Look, look_at_strangers
 from harness.groups import attach_all
 from harness.jobs import JOB, Heard
+from harness.mpirun import starts_many_programs
 from harness.mpis import Mpi
 from harness.procstate import patched_code
 
@@ -112,8 +113,12 @@ async def test_mpiexec_with_two_programs_and_a_hostfile(mpi: Mpi, tmp_path: Path
     )
     one, others = (programs.build("wildcard", flags=(flag,)) for flag in ("-O0", "-O2"))
     file = "-f" if "MPICH" in mpi.name else "--hostfile"
-    line: list[object] = [mpi.tool("mpiexec"), file, hosts, *mpi.crowded, "-n", 1, one]
-    line += ["--rounds", 2, ":", "-n", 2, others, "--rounds", 2]
+    line: list[object] = [mpi.tool("mpiexec"), file, hosts, *mpi.crowded]
+    if starts_many_programs():
+        line += ["-n", 1, one, "--rounds", 2, ":", "-n", 2, others, "--rounds", 2]
+    else:  # it crashes without crdebug, too (docs/mpis.md)
+        one = others
+        line += ["-n", 3, one, "--rounds", 2]
     said = (await crdebug("run", "--batch", "-x", script, "--name", JOB, "--", *line)).stdout
     assert said.count("the job ended with status 0") == 2, said
     assert re.search(r"\[0\] = [12]000\n", said), said

@@ -22,7 +22,7 @@ from crdebug.detached import jobs
 from crdebug.job import imaging, restoring
 from crdebug.job.directory import JobDirectory
 from crdebug.session import Session
-from harness import looks
+from harness import looks, mpirun
 from harness.faults import small_disk
 from harness.jobs import JOB, Heard, bare_job, run_to_end, session
 from harness.lines import require_the_end
@@ -70,10 +70,16 @@ async def run_to_end_bare() -> None:
     assert await jobs.follow(JOB, lambda event: None) == 0, looks.output(stream="stderr")
 
 
+def writes_files() -> bool:
+    """Can mpirun itself write each rank's output to a file? Debian 13's (PRRTE 3.0.8) cannot."""
+    options = ("--output-filename", "tried")
+    return mpirun.run(mpirun.command("echo", "there", ranks=1, options=options)).stdout == "there\n"
+
+
 async def test_everything_is_as_it_was_at_the_checkpoint_and_goes_on_from_there() -> None:
     """Under the debugger, in the middle of a run and after its end; then without one."""
     heard = Heard()
-    options = ("--output-filename", "out")  # mpirun writes files too
+    options = ("--output-filename", "out") if writes_files() else ()  # mpirun writes files too
     async with session(
         build("files"), "--steps", STEPS, ranks=RANKS, heard=heard, options=options
     ) as job:
@@ -93,7 +99,7 @@ async def test_everything_is_as_it_was_at_the_checkpoint_and_goes_on_from_there(
     require_all_steps()
     # All output after a restart is reported, and none from before it.
     assert written_at_checkpoint() + heard.text()[told:] == looks.output()
-    for rank in range(RANKS):
+    for rank in range(RANKS) if options else ():
         own = Path(f"out/1/rank.{rank}/stdout").read_text().splitlines()
         assert [line for line in own if line.startswith(f"rank {rank} step")] == [
             f"rank {rank} step {step}" for step in range(1, STEPS + 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,21 @@ async def test_without_a_debugger_it_is_crdebugs_own_and_goes_on_after_a_restart
     assert again.stdout.endswith(rest)
 
 
+def bare(mpi: Mpi, program: Path, file: Path) -> str:
+    """What `reads` prints without crdebug."""
+    with file.open() as given:
+        ran = subprocess.run(
+            [*mpi.launch(RANKS), program, "--quiet", "1"],
+            stdin=given,
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=120,
+            check=True,
+            env=mpirun.environment(),
+        )
+    return ran.stdout
+
+
 @pytest.mark.parametrize(
     "mpi",
     [
@@ -121,12 +137,20 @@ async def test_without_a_debugger_it_is_crdebugs_own_and_goes_on_after_a_restart
 )
 async def test_a_file_is_read_on_after_a_restart_with_each_mpi(mpi: Mpi, tmp_path: Path) -> None:
     """Some of it is on its way at the checkpoint; with Open MPI it is more than fits into pipes,
-    which MPICH's launcher does not survive ("process reading stdin too slowly"). A line marks the
-    end, because Open MPI 5.0 does not pass on the end."""
+    which MPICH's launcher does not survive ("process reading stdin too slowly"), and which that of
+    Debian 13's Open MPI passes on in part once more (docs/mpis.md). A line marks the end, because
+    Open MPI 5.0 does not pass on the end."""
     program = build("reads", compiler=mpi.tool("mpicc"))
-    lines = 20_000 if "Open" in mpi.name else 3_000
     file, script = tmp_path / "in put", tmp_path / "script"
-    file.write_text("".join(f"{number} {'x' * 10}\n" for number in range(lines)) + ".\n")
+
+    def give(lines: int) -> tuple[str, str]:
+        """Returns the right answer: the sum, and the number of lines."""
+        file.write_text("".join(f"{number} {'x' * 10}\n" for number in range(lines)) + ".\n")
+        return str(lines * (lines - 1) // 2), str(lines)
+
+    right = give(20_000 if "Open" in mpi.name else 3_000)
+    if "sum {}, steps {}".format(*right) not in bare(mpi, program, file):
+        right = give(3_000)
     script.write_text(
         "tbreak work_step if step == 20\ncontinue\ncheckpoint\ndelete\n"
         "continue --to-end\nrestart\nprint last\ncontinue --to-end\n"
@@ -134,5 +158,4 @@ async def test_a_file_is_read_on_after_a_restart_with_each_mpi(mpi: Mpi, tmp_pat
     options = ("--batch", "-x", script, "--no-record", "--stdin", file, "--name", JOB)
     ran = await crdebug("run", *options, "--", *mpi.launch(RANKS), program, "--quiet", 1)
     sums = re.findall(r"^out\| rank (\d): sum (\d+), steps (\d+)$", ran.stdout, re.M)
-    right = (str(lines * (lines - 1) // 2), str(lines))
     assert sums == [("0", *right), ("1", *right)] * 2, ran.stdout[-2000:]

@@ -16,6 +16,7 @@ async def test_threads_come_out_of_the_waitpoint_under_thread_sanitizer(
 ) -> None:
     """It delays all handlers except ours. CRIU cannot bring back the memory that it reserves."""
     monkeypatch.setenv("TSAN_OPTIONS", "detect_deadlocks=0")
+    monkeypatch.setenv("PMIX_MCA_gds", "hash")  # Open MPI 5.0 needs it (docs/limits.md)
     program = build("wrong", flags=["-fsanitize=thread"])
     async with session(program, "--how", "race", ranks=2, settings=as_by_default()) as job:
         await job.checkpoint()

@@ -65,22 +65,22 @@ async def test_none_comes_before_the_rank_goes_on(numbers: tuple[int, int]) -> N
     program, heard = build("queued"), Heard()
     options = ("--first", numbers[0], "--second", numbers[1])
 
-    async def expect_same(before: Look, job: Session) -> None:
+    async def differences(before: Look, job: Session, restarted: bool = False) -> Sequence[str]:
         old, new = (_outside_ppoll(each, numbers) for each in (before, await look(job)))
-        assert not old.differences_after_restart(new)
+        return old.differences_after_restart(new) if restarted else old.differences(new)
 
     async with session(program, *options, ranks=2, heard=heard, settings=as_by_default()) as job:
         await _stop_and_queue(job, numbers)
         before = await look(job)
         taken = [await job.checkpoint()]
-        await expect_same(before, job)
+        assert not await differences(before, job)
         taken.append(await job.checkpoint())
-        await expect_same(before, job)
+        assert not await differences(before, job)
         assert await run_to_end(job) == 0, heard.text("stderr")
         assert heard.text().splitlines() == ENDS
         for each in taken:
             await job.restart(each.number)
-            await expect_same(before, job)
+            assert not await differences(before, job, restarted=True)
             assert await run_to_end(job) == 0, heard.text("stderr")
             assert looks.output().splitlines() == ENDS
     for each in taken:

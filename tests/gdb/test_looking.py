@@ -42,10 +42,15 @@ async def test_a_bad_condition(launch: Launch, spawn: Spawn) -> None:
         await target.insert_breakpoint(BreakpointRequest("hot", "nonsense > 3"), soon())
 
 
-async def test_an_unknown_location_is_pending(launch: Launch, spawn: Spawn) -> None:
-    target = await held(launch, spawn())
-    inserted = await target.insert_breakpoint(BreakpointRequest("nowhere"), soon())
+@pytest.mark.parametrize("location", ["nowhere", "rank.c:9999", "no_file.c:3", "no_file.c:f"])
+async def test_an_unknown_location_is_pending(launch: Launch, spawn: Spawn, location: str) -> None:
+    """GDB's log says why, on each rank: crdebug does not repeat it."""
+    told: list[Notice] = []
+    target = await launch(told=told.append)
+    await target.attach(spawn().pid, soon())
+    inserted = await target.insert_breakpoint(BreakpointRequest(location), soon())
     assert inserted.locations == ()
+    assert not [each for each in told if isinstance(each, GdbSays)]
     await target.delete_breakpoint(inserted.gdb_number, soon())
     assert await target.console("info breakpoints", soon()) in (
         "No breakpoints or watchpoints.\n",

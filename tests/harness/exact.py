@@ -19,6 +19,7 @@ from crdebug.mi.records import MiTuple
 from crdebug.native.shim import layout
 from crdebug.node import proc
 from crdebug.session import Session
+from harness.gdbs import numbers_when_attached
 from harness.looks import shims
 from harness.procstate import Snapshot, snapshot
 from harness.registers import Registers, register_differences
@@ -37,7 +38,8 @@ class ThreadSignals:
 
 @dataclass(frozen=True, slots=True)
 class RankLook:
-    """One rank. Threads are identified by their TIDs in the job, which a restart keeps.
+    """One rank. Threads are told apart by their TIDs in the job, which a restart keeps; they are
+    in the order of their age.
 
     numbers: GDB's number of each thread.
     selected: thread and level of the frame.
@@ -83,9 +85,14 @@ class Look:
         )
 
     def differences_after_restart(self, after: Look) -> list[str]:
-        """GDB has attached again. If a function is inlined, GDB now names the inner one for the
-        same address, while at a stop of its own it names the outer one: no difference."""
-        lines = self.differences(after)
+        """GDB has attached anew, and where a function is inlined it names the inner one for the
+        same address, while at a stop of its own it names the outer one: no difference. And it
+        numbers the threads as when it attaches (docs/limits.md)."""
+        attached = {
+            rank: replace(each, numbers=numbers_when_attached([*each.signals]))
+            for rank, each in self.ranks.items()
+        }
+        lines = Look(attached).differences(after)
         return [line for line in lines if "the place of the stop was" not in line]
 
     def with_signals(self, *, blocked: int = 0, pending: int = 0) -> Look:

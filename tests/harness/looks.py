@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from crdebug.acquire.discovery import find_job
 from crdebug.acquire.mpir import acquire
 from crdebug.acquire.symbols import find_symbols
 from crdebug.base.deadline import Deadline
@@ -48,7 +49,8 @@ def look(shims: Sequence[WaitpointHold]) -> Row:
 def shims(job: str = JOB) -> tuple[WaitpointHold, ...]:
     """The ranks of the present incarnation."""
     record = JobDirectory(job).read()
-    return with_shims(find_holds(acquire(record.pid), record.shim))
+    entries = find_job(record.pid).entries if record.adopted else acquire(record.pid)
+    return with_shims(find_holds(entries, record.shim))
 
 
 def address(rank: WaitpointHold, name: str) -> int:

@@ -53,7 +53,8 @@ def started(argv: Sequence[str], output: Path) -> Iterator[Plain]:
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,
-            env=mpirun.environment(),
+            # Whatever networks the machine has: Debian 13's Open MPI complains of some.
+            env=mpirun.environment({"OMPI_MCA_btl_tcp_if_include": "lo"}),
             start_new_session=True,
         ) as process,
     ):

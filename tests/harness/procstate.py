@@ -1,10 +1,12 @@
 """A process seen from outside: its threads and its private writable memory; and the differences
 between two looks.
 
-`snapshot` reads a process that is stopped or held; it does not stop it. It leaves out memory that
-may differ although nothing happened to the program: the parts that the caller names (the shim's own
-page), everything below a thread's stack pointer and its red zone, and the areas that the kernel
-writes on its own account (rseq). The caller passes the registers, which a debugger reads.
+`snapshot` reads a process that is stopped or held; it does not stop it. Of memory it leaves out
+what may differ although nothing happened to the program: what the caller names (the shim's own
+page), what lies below a thread's stack pointer and its red zone, what the kernel writes on its own
+account (rseq areas), and what it may empty at any time (MAP_DROPPABLE: glibc 2.41 keeps states of
+getrandom(3) there, and begins anew where it finds zeros). What of this depends on registers, which
+a debugger reads, comes from the caller.
 """
 
 from __future__ import annotations
@@ -64,6 +66,14 @@ def parse_maps(text: str) -> tuple[MapLine, ...]:
 def maps(pid: int) -> tuple[MapLine, ...]:
     """A process's mappings now."""
     return parse_maps(Path(f"/proc/{pid}/maps").read_text())
+
+
+def droppable(smaps: str) -> tuple[Span, ...]:
+    """The mappings that the kernel may empty at any time, of the text of /proc/PID/smaps."""
+    mappings = re.split(r"^(?=[0-9a-f]+-[0-9a-f]+ )", smaps, flags=re.M)
+    marked = "".join(each for each in mappings if re.search(r"^VmFlags:.* dp\b", each, re.M))
+    lines = re.findall(r"^[0-9a-f]+-[0-9a-f]+ .*$", marked, re.M)
+    return tuple(line.span for line in parse_maps("\n".join(lines)))
 
 
 # ---- threads ------------------------------------------------------------------------------------
@@ -304,7 +314,8 @@ def snapshot(
         for pointer in thread_pointers
         if area is not None
     ]
-    excluded = union((*own, *areas, *below_stack_pointers(lines, stack_pointers)))
+    dropped = droppable(Path(f"/proc/{pid}/smaps").read_text())
+    excluded = union((*own, *areas, *dropped, *below_stack_pointers(lines, stack_pointers)))
     with _opened(f"/proc/{pid}/mem") as memory, _opened(f"/proc/{pid}/pagemap") as pagemap:
         regions = tuple(
             make_region(

@@ -70,6 +70,11 @@ def ask(*words: object) -> str:
     return ran.expect(0).stdout.strip()
 
 
+def _version() -> tuple[int, ...]:
+    """As in "slurm-wlm 24.11.5"."""
+    return tuple(int(each) for each in ask("slurmd", "-V").split()[-1].split(".")[:2])
+
+
 async def gone(deadline: Deadline, what: str) -> None:
     """Wait until no jobs are left."""
     await deadline.until(lambda: not ask("squeue", "--noheader"), what)
@@ -87,6 +92,8 @@ async def cluster(directory: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         host=host, directory=directory, ports=_ports(2), cpus=len(os.sched_getaffinity(0))
     )
     configuration.write_text(text)
+    if _version() >= (23, 11):  # it wants cgroups otherwise; before, it does not know the word
+        (directory / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
     monkeypatch.setenv("SLURM_CONF", str(configuration))
     with ExitStack() as daemons:
         for words in (["slurmctld", "-D", "-c"], ["slurmd", "-D", "-c"]):

@@ -73,8 +73,9 @@ async def test_no_launcher_in_front() -> None:
 async def test_a_script_without_an_mpi_program() -> None:
     assert (await failure(command("sh", "-c", "hostname", ranks=2))).startswith(NO_RANK)
     said = await failure(command("sh", "-c", "exit 3", ranks=2))
-    told = "a rank ended, and so the launcher ended with status 3 before all ranks were there"
-    assert said.startswith(told)
+    told = "the launcher ended with status 3 before all ranks were there"
+    # Open MPI 5.0's launcher itself now and then ends without a word (docs/mpis.md).
+    assert said == told or said.startswith(f"a rank ended, and so {told}:\n")
 
 
 async def test_a_name_that_is_none() -> None:

@@ -32,13 +32,16 @@ async def test_a_line_is_in_the_file_that_the_ranks_are_in() -> None:
         assert f"compute at {STOPS}:{LINE}" in said
         (point,) = job.breakpoints()
         assert point.location == f"{STOPS}:{LINE}" and files(point) == {str(STOPS)}
-        await talk("break +1")
         children = next(n for n, text in enumerate(SOURCE, 1) if "exit 7" in text)
-        assert job.breakpoints()[1].location == f"{STOPS}:{children + 1}"
-        with pytest.raises(CrdebugError, match=f"No line {len(SOURCE) + 900} in file"):
-            await talk(f"break {len(SOURCE) + 900}")
-        with pytest.raises(CrdebugError, match="No line"):
-            await talk(f"tbreak {len(SOURCE) + 900} if step > 1")
+        for offset in ("-1", "+0"):  # what follows is a line without code for some compilers
+            await talk(f"break {offset}")
+            assert job.breakpoints()[-1].location == f"{STOPS}:{children + int(offset)}"
+        missing = len(SOURCE) + 900
+        no_line = f"No (line|compiled code for line) {missing} in file"  # GDB to 15, from 16 on
+        with pytest.raises(CrdebugError, match=no_line):
+            await talk(f"break {missing}")
+        with pytest.raises(CrdebugError, match=no_line):
+            await talk(f"tbreak {missing} if step > 1")
         await talk("delete")
         late = next(n for n, text in enumerate(SOURCE, 1) if "dlopen(" in text)
         # as in GDB, it ends at each return on the way: to children(), and to main()
@@ -67,7 +70,11 @@ async def test_a_temporary_breakpoint_is_gone_everywhere_once_it_is_hit() -> Non
         assert "rank 1 hit breakpoint 1" in await talk("continue")
         assert await talk("info breakpoints") == "there are no breakpoints"
         told = (await job.group.console(job.ranks, "info breakpoints")).merged()
-        assert [text.strip() for _, text in told] == ["No breakpoints or watchpoints."]
-        # one without a place yet: reported once, and not again by each rank's GDB
+        (said,) = [text.strip() for _, text in told]
+        assert said in (
+            "No breakpoints or watchpoints.",
+            "No breakpoints, watchpoints, tracepoints, or catchpoints.",  # from GDB 16 on
+        )
+        # one that is nowhere yet: said once, and not by each rank's GDB in addition
         assert await talk("break nosuchfn") == "breakpoint 2 on [0-1]: nosuchfn (pending)"
         assert not [event for event in heard.events if isinstance(event, GdbSays)]

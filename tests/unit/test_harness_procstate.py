@@ -64,6 +64,17 @@ def test_outside_returns_the_parts_that_no_hole_covers() -> None:
 # ---- mappings and threads -----------------------------------------------------------------------
 
 
+def test_what_the_kernel_may_drop_is_known_by_its_flag() -> None:
+    smaps = (
+        "7f4a71190000-7f4a71191000 rw-p 00000000 00:00 0 \nSize:                  4 kB\n"
+        "VmFlags: rd wr mr mw me nr wf dd dp \n"
+        "00600000-00601000 rw-p 00000000 00:00 0                                  [heap]\n"
+        "Size:                  4 kB\nVmFlags: rd wr mr mw me ac sd \n"
+    )
+    assert procstate.droppable(smaps) == (Span(0x7F4A71190000, 0x7F4A71191000),)
+    assert procstate.droppable(smaps.replace(" dp", "")) == ()
+
+
 def test_maps_are_read_with_names_that_have_blanks() -> None:
     lines = procstate.parse_maps(MAPS)
     assert lines[0].name == "/opt/a program"

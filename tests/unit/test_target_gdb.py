@@ -300,6 +300,8 @@ async def test_only_useful_output_of_gdb_is_passed_on(attached: Rank) -> None:
         '&"48\\tfoo.c: No such file or directory.\\n"',
         '&"warning: Unable to find libthread_db matching inferior\'s thread library\\n"',
         '~"Thread 1 hit Breakpoint 1\\n"',
+        '&"No line 900 in file \\"a.c\\".\\n"',  # of a breakpoint that is pending
+        '&"No compiled code for line 900 in file \\"a.c\\".\\n"',  # the same, from GDB 16 on
         "not mi at all",
     )
     await turn()

@@ -211,10 +211,10 @@ void requests_unsettle(void) {
 
 /* ---- receives that are open, on the way back and forward ---------------------------------------- */
 
-/* MPICH 5.0 takes a persistent request that is complete for inactive once it was asked for its status,
- * and never tells of it. What such a one got, the log is told when it completes. */
+/* MPICH from 4.2 on takes a persistent request that is complete for inactive once it was asked for its
+ * status, and never tells of it. What such a one got, the log is told when it completes. */
 static bool may_be_asked(const struct request *request) {
-#if defined(MPICH_NUMVERSION) && MPICH_NUMVERSION >= 50000000
+#if defined(MPICH_NUMVERSION) && MPICH_NUMVERSION >= 40200000
     return request->shadowed || !(request->flags & R_PERSISTENT);
 #else
     (void)request;
