@@ -89,6 +89,15 @@ def _options(scripts: Sequence[Path], auto_load: str) -> Iterator[str]:
 
 def environment() -> Mapping[str, str]:
     """Our environment, but with messages in English, and text in UTF-8 whatever the terminal's
-    locale."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("LC_")}
+    locale.
+
+    Containers often set PYTHONUNBUFFERED. The Python in GDB obeys it by taking the buffer from C's
+    stdout (Python/initconfig.c, config_init_stdio), which is GDB's too: it would write each byte of
+    its answers by a system call of its own, 20,000 of them for an attach.
+    """
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("LC_") and name != "PYTHONUNBUFFERED"
+    }
     return kept | {"LC_ALL": "C.UTF-8", "LANGUAGE": "C"}

@@ -34,3 +34,23 @@ async def test_a_debug_file_in_the_cache_is_read(
         assert f"{unpacked_debug_files()}:/" in told
     finally:
         await target.close(deadline)
+
+
+async def test_its_answers_are_written_at_once_in_an_environment_for_containers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")
+    deadline = Deadline(60.0)
+    target = await GdbTarget.launch(0, deadline)
+
+    def writes() -> int:
+        told = dict(line.split(": ") for line in io.read_text().splitlines())
+        return int(told["syscw"])
+
+    try:
+        io = Path(f"/proc/{target.gdb_pid}/io")
+        before = writes()
+        answer = await target.console("help all", deadline)
+        assert writes() - before < len(answer) // 4
+    finally:
+        await target.close(deadline)
