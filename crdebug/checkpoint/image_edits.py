@@ -34,12 +34,15 @@ def link(images: Path, target: Path, open_ended: Container[str]) -> Path:
     open_ended: the paths of files that may have changed. Raises StoreError.
     """
     target.mkdir(mode=0o700)
+    home = images.resolve()
     for path in images.iterdir():
         if path.name == _FILES:
             with named(path):
                 _write(path, target, (_relaxed(each, open_ended) for each in messages(path)))
         else:
-            os.symlink(path.resolve(), target / path.name)
+            os.symlink(
+                path.resolve() if path.is_symlink() else home / path.name, target / path.name
+            )
     return target
 
 

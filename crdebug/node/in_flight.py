@@ -101,10 +101,10 @@ def _channels(pid: int) -> Iterator[tuple[int, str]]:
 
 
 def _open_files(pid: int) -> Iterator[tuple[int, str]]:
-    directory = proc.PROC / str(pid) / "fd"
+    directory = f"{proc.PROC}/{pid}/fd"
     for number in sorted(map(int, os.listdir(directory))):
         with contextlib.suppress(FileNotFoundError):
-            yield number, os.readlink(directory / str(number))
+            yield number, os.readlink(f"{directory}/{number}")
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ not look at it.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import signal
@@ -248,7 +249,7 @@ def is_killed(pid: int) -> bool:
 def namespace(pid: int, kind: str) -> str:
     """The identity of a namespace: kind is "pid", "net", "mnt", …"""
     try:
-        return os.readlink(PROC / str(pid) / "ns" / kind)
+        return os.readlink(f"{PROC}/{pid}/ns/{kind}")  # asked of every process of the machine
     except FileNotFoundError as error:
         raise _gone(error, pid) from None
 
@@ -286,13 +287,17 @@ def maps_text(pid: int) -> str:
 
 
 def maps(pid: int) -> tuple[Mapping, ...]:
-    found = []
-    for line in maps_text(pid).splitlines():
-        match = _MAPS.match(line)
-        if match is not None:
-            start, end, access, offset, path = match.groups()
-            found.append(Mapping(int(start, 16), int(end, 16), access, int(offset, 16), path))
-    return tuple(found)
+    found = map(_mapping, maps_text(pid).splitlines())
+    return tuple(mapping for mapping in found if mapping is not None)
+
+
+@functools.lru_cache(maxsize=4096)  # ranks have many lines in common, and most stay as they are
+def _mapping(line: str) -> Mapping | None:
+    match = _MAPS.match(line)
+    if match is None:
+        return None
+    start, end, access, offset, path = match.groups()
+    return Mapping(int(start, 16), int(end, 16), access, int(offset, 16), path)
 
 
 def _unescape(path: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from crdebug.node import proc
 
-_LINE = re.compile(r"(\w+)-(\w+) .(.).s (\w+) (\S+) (\d+) *(.*)")
+_LINE = re.compile(r"^(\w+)-(\w+) .(.).s (\w+) (\S+) (\d+) *(.*)$", re.M)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,10 @@ class SharedMapping:
 def shared_mappings(pid: int) -> tuple[SharedMapping, ...]:
     """Raises ProcessLookupError, PermissionError."""
     found = []
-    for line in proc.maps_text(pid).splitlines():
-        match = _LINE.match(line)
-        if match is not None:
-            start, end, write, offset, device, inode, path = match.groups()
-            low, high = int(start, 16), int(end, 16)
-            identity = (device, int(inode), int(offset, 16), high - low)
-            found.append(SharedMapping(low, high, write == "w", identity, path))
+    for start, end, write, offset, device, inode, path in _LINE.findall(proc.maps_text(pid)):
+        low, high = int(start, 16), int(end, 16)
+        identity = (device, int(inode), int(offset, 16), high - low)
+        found.append(SharedMapping(low, high, write == "w", identity, path))
     return tuple(found)
 
 
