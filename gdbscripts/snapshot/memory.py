@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import functools
 import itertools
 import os
 import re
@@ -52,11 +53,16 @@ class Area(NamedTuple):
 def areas(pid: int) -> list[Area]:
     """The lines of /proc/PID/maps."""
     with open(f"/proc/{pid}/maps", errors="surrogateescape") as file:
-        lines = [match.groups() for match in map(MAPS_LINE.match, file) if match]
-    return [
-        Area(int(start, 16), int(end, 16), access, int(offset, 16), device, int(inode), name)
-        for start, end, access, offset, device, inode, name in lines
-    ]
+        return [area for area in map(area_of, file) if area is not None]
+
+
+@functools.lru_cache(maxsize=4096)  # the job stands while we read, and most lines stay as they are
+def area_of(line: str) -> Area | None:
+    match = MAPS_LINE.match(line)
+    if match is None:
+        return None
+    start, end, access, offset, device, inode, name = match.groups()
+    return Area(int(start, 16), int(end, 16), access, int(offset, 16), device, int(inode), name)
 
 
 def is_anonymous(area: Area) -> bool:
@@ -153,12 +159,13 @@ def own_pages_scanned(
 
     first: return only the first page.
     """
-    regions = (Region * REGIONS)()
+    room = 1 if first else REGIONS
+    regions = (Region * room)()
     told = ScanArguments(
         size=ctypes.sizeof(ScanArguments),
         end=area.end,
         vec=ctypes.addressof(regions),
-        vec_len=REGIONS,
+        vec_len=room,
         max_pages=int(first),
         category_inverted=FILE_PAGE,
         category_mask=FILE_PAGE,
