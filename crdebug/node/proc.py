@@ -180,18 +180,17 @@ def parent(pid: int) -> int:
 def is_alive(pid: int, start: int | None = None) -> bool:
     """Is there such a process (no zombie, and no frozen copy), with this start if given?"""
     try:
-        fields = _stat(pid)
+        name, _, rest = _read(pid, "stat").rpartition(")")
+        fields = rest.split()
         if start is not None and int(fields[19]) != start:
             return False
-        return fields[0] not in "ZX" or not (is_frozen(pid) or is_zombie(pid))
+        if fields[0] not in "ZX":
+            return True
+        # The memory of a snapshot looks like a zombie; see gdbscripts/snapshot/frozen.py.
+        is_frozen = name.partition("(")[2] == FROZEN
+        return not (is_frozen or is_zombie(pid))
     except (ProcessLookupError, PermissionError):
         return False
-
-
-def is_frozen(pid: int) -> bool:
-    """Is it the memory of a snapshot, and no process of the job's? It looks like a zombie; see
-    gdbscripts/snapshot/frozen.py."""
-    return _read(pid, "comm") == f"{FROZEN}\n"
 
 
 def is_zombie(pid: int) -> bool:

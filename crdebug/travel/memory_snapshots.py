@@ -157,10 +157,10 @@ class Near:
         )
         try:
             self._require_leaders()
-            await self.drained()
+            others = await self.drained()
             now = self.elapsed.at(cut)
             await self._make_room(now)
-            taken = await self._snapshots.keep(base.kept, self._deadline())
+            taken = await self._snapshots.keep(base.kept, self._deadline(), others)
         except CrdebugError as error:
             self.why_not = error.clause()
             return None
@@ -270,8 +270,9 @@ class Near:
         self._holdings.forget(kept.base.kept, alone)
         await self._snapshots.forget(kept.base.kept, self._deadline())
 
-    async def drained(self) -> None:
-        """Wait until the launcher is idle: the ranks' output is where it belongs."""
+    async def drained(self) -> list[int]:
+        """Wait until the launcher is idle: the ranks' output is where it belongs. Returns the job's
+        processes that are no ranks."""
         ranks = {hold.pid for hold in self._job.holds}
         others = [pid for pid in process_tree.of_job(self._job.record.pid) if pid not in ranks]
 
@@ -284,6 +285,7 @@ class Near:
             await Deadline(_PATIENCE).until(idle, "the launcher to be idle")
         except ProcessLookupError:
             raise Refused("the job is ending") from None
+        return others
 
     def _deadline(self) -> Deadline:
         return Deadline(self._job.settings.command)
