@@ -30,9 +30,11 @@ async def start(
     working_directory: Path,
     deadline: Deadline,
     register: Callable[[int], None],
+    form: Sequence[str] = (),
 ) -> None:
     """Start a job. register: called with the host PID of PID 1 of its container; the launcher
     starts only after it has returned, so no job runs unregistered, even if it raises or we die.
+    form: options for the starter of a job that has no container.
 
     directory (on the host): becomes the job's own: stdout, stderr, events. preload: libraries that
     every process of the job loads first, in this order (ld.so(8)). On return the launcher runs; the
@@ -43,6 +45,7 @@ async def start(
     options = ["--job", job, "--dir", str(directory), "--signal", str(signal)]
     options += ["--shim", ":".join(map(str, preload))] if preload else []
     options += ["--hold"] if hold else []
+    options += form
     answers = ["--report", str(writer), "--wait", str(waits)]
     try:
         done = await programs.run(

@@ -1,14 +1,15 @@
 /* The starter: PID 1 of a job's container.
  *
- *   starter [--hold] [--signal N] [--shim FILE] --job NAME --dir DIR --report FD [--wait FD]
- *           -- LAUNCHER ARG...
+ *   starter [--hold] [--signal N] [--shim FILE] [--bare SCRATCH] --job NAME --dir DIR --report FD
+ *           [--wait FD] -- LAUNCHER ARG...
  *   starter --crs-action SOCKET
  *   starter --front ...
+ *   starter --try-container
  *
  * The first form makes the namespaces, writes the host PID of PID 1 to descriptor FD and leaves PID 1
  * behind, which owns the job's stdio, reaps, forwards signals, answers the ranks' registrations,
  * holds the MPIR symbols, and ends with the launcher's status. DIR (on the host) is mounted at
- * CRDEBUG_DIR; the job's output is in its files `stdout` and `stderr` (see output.c), what it is to
+ * CRDEBUG_DIR (with --bare there is no container, see bare.c); the job's output is in its files `stdout` and `stderr` (see output.c), what it is to
  * read in `input` (see input.c), its ranks make themselves known (see registration.c), and `events` gets a line
  *   ranks N      all N ranks are in MPIR_proctable
  *   late N FILE  an MPI program started in rank N whose place another process has, see accept_rank
@@ -19,9 +20,11 @@
  *   died N       signal N ended the launcher
  *   exit N       the launcher ended; 128 + signal number if a signal ended it
  *
- * The second form is CRIU's action script, see crs_action.c; the third what tools start, see front.c. */
+ * The second form is CRIU's action script, see crs_action.c; the third what tools start, see front.c;
+ * the fourth tells whether containers can be made, see bare.c. */
 #define _GNU_SOURCE 1
 #include "crdebug.h"
+#include "places.h"
 #include "preload.h"
 #include "starter.h"
 
@@ -64,7 +67,7 @@ __attribute__((noinline)) void MPIR_Breakpoint(void) { __asm__ volatile(""); }
 
 static struct options {
     int hold, inside, report, signal, wait;
-    const char *shim, *job, *dir;
+    const char *shim, *job, *dir, *bare;
     char **launcher;
 } options = {.report = -1, .wait = -1, .signal = CRDEBUG_DEFAULT_SIGNAL};
 
@@ -94,7 +97,9 @@ static _Noreturn void fail(const char *what) {
 /* ---- the container ------------------------------------------------------------------------------ */
 
 static int open_events(void) {
-    events = open(CRDEBUG_EVENTS, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    char place[PATH_MAX];
+    events =
+        open(crdebug_place(place, CRDEBUG_EVENTS), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     if (events < 0) return -1;
     /* So that a full disk can be told of. Where no space can be had beforehand, there is none. */
     fallocate(events, FALLOC_FL_KEEP_SIZE, 0, 4096);
@@ -109,7 +114,7 @@ static void build_container(void) {
                  : "make the mounts private");
     if (mkdir(CRDEBUG_DIR, 0700) != 0 && errno != EEXIST) fail("mkdir " CRDEBUG_DIR);
     if (mount(options.dir, CRDEBUG_DIR, NULL, MS_BIND, NULL) != 0) fail("mount " CRDEBUG_DIR);
-    if (open_events() != 0) fail("open " CRDEBUG_EVENTS);
+    if (open_events() != 0) fail("open the file of events");
     /* Take away what is there first: the CRS cannot restore a mount that covers one of its kind. */
     while (umount2("/proc", MNT_DETACH) == 0) continue;
     while (umount2("/dev/shm", MNT_DETACH) == 0) continue;
@@ -132,11 +137,13 @@ static void open_stdio(void) {
         const char *path;
         int flags;
     } files[3] = {{"/dev/null", O_RDONLY},
-                  {CRDEBUG_DIR "/stdout", O_WRONLY | O_APPEND | O_CREAT},
-                  {CRDEBUG_DIR "/stderr", O_WRONLY | O_APPEND | O_CREAT}};
+                  {"stdout", O_WRONLY | O_APPEND | O_CREAT},
+                  {"stderr", O_WRONLY | O_APPEND | O_CREAT}};
+    char place[PATH_MAX];
     for (int i = 0; i < 3; i++) {
-        int file = open(files[i].path, files[i].flags, 0600);
-        if (file < 0) fail(files[i].path);
+        const char *path = i == 0 ? files[i].path : crdebug_place(place, files[i].path);
+        int file = open(path, files[i].flags, 0600);
+        if (file < 0) fail(path);
         if (file != i && (dup2(file, i) < 0 || close(file) != 0)) fail("dup2");
     }
 }
@@ -232,14 +239,14 @@ static void forward_signals(pid_t launcher) {
 
 static _Noreturn void run_container(void) {
     sigset_t unblocked;
-    if (open_events() != 0) fail("open " CRDEBUG_EVENTS);
+    if (open_events() != 0) fail("open the file of events");
     open_stdio();
     block_signals(&unblocked);
     int listener = listen_for_ranks();
     if (listener < 0) fail("listen for the ranks");
     MPIR_being_debugged = options.hold;
     int ends[3] = {open_input()};
-    if (ends[0] < 0) fail("open " CRDEBUG_INPUT);
+    if (ends[0] < 0) fail("open the file of input");
     if (open_output(ends + 1) != 0) fail("make the pipes for the output");
     pid_t launcher = start_launcher(&unblocked, ends);
     for (int i = 0; i < 3; i++) close(ends[i]);
@@ -249,6 +256,7 @@ static _Noreturn void run_container(void) {
         pass_output_on();
         if (ended >= 0 && output_is_out()) {
             tell("exit %d", ended);
+            if (options.bare != NULL) end_descendants();
             _exit(ended);
         }
         /* The kernel tells nobody when a disk has space again. */
@@ -293,6 +301,7 @@ static void parse(int count, char **arguments) {
         else if (strcmp(name, "--shim") == 0) options.shim = value;
         else if (strcmp(name, "--job") == 0) options.job = value;
         else if (strcmp(name, "--dir") == 0) options.dir = value;
+        else if (strcmp(name, "--bare") == 0) options.bare = value;
         else if (strcmp(name, "--report") == 0) options.report = atoi(value);
         else if (strcmp(name, "--wait") == 0) options.wait = atoi(value);
         else usage("an unknown option");
@@ -310,14 +319,26 @@ void describe_job(const char *job) {
     gethostname(MPIR_controller_hostname, sizeof MPIR_controller_hostname - 1);
 }
 
+/* crdebug writes down who we are first; should it die before, there is to be no job. */
+static void await_go(void) {
+    char word;
+    close(options.report);
+    if (options.wait >= 0 && read(options.wait, &word, 1) != 1) _exit(125);
+}
+
+static _Noreturn void run_bare(void) {
+    await_go();
+    close_others();
+    setsid();
+    describe_job(options.job);
+    run_container();
+}
+
 /* PID 1 starts this program anew: mapped from the mount namespace outside, its own file could not
  * be found by the CRS in the one inside ("Can't lookup mount"). */
 static _Noreturn void become_init(char **arguments) {
     static char self[4096];
-    char word;
-    /* crdebug writes down who we are first; should it die before, there is to be no job. */
-    close(options.report);
-    if (options.wait >= 0 && read(options.wait, &word, 1) != 1) _exit(125);
+    await_go();
     if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) fail("readlink /proc/self/exe");
     close_others();
     setsid();
@@ -346,10 +367,12 @@ static int make_container(char **arguments) {
 int main(int count, char **arguments) {
     if (count == 3 && strcmp(arguments[1], "--crs-action") == 0) return crs_action(arguments[2]);
     if (count > 1 && strcmp(arguments[1], "--front") == 0) return front(count - 2, arguments + 2);
+    if (count == 2 && strcmp(arguments[1], "--try-container") == 0) return try_container();
     parse(count, arguments);
     if (options.inside) {
         describe_job(options.job);
         run_container();
     }
+    if (options.bare != NULL) return keep_bare(options.report, options.bare, run_bare);
     return make_container(arguments);
 }
