@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
@@ -59,10 +59,14 @@ class KeptJob:
 
 
 class Snapshots:
-    """The snapshots of a job's ranks. Verbs must not overlap, and every rank must be stopped."""
+    """The snapshots of a job's ranks. Verbs must not overlap, and every rank must be stopped.
 
-    def __init__(self, group: TargetGroup) -> None:
+    logs: how the paths of the record begin, which stays as it is.
+    """
+
+    def __init__(self, group: TargetGroup, logs: str | None = None) -> None:
         self._group = group
+        self._logs = logs or _LOG
         self._kept: dict[str, KeptJob] = {}
 
     @property
@@ -70,8 +74,11 @@ class Snapshots:
         """The oldest first. `obstacles` says whether one can still be put back."""
         return tuple(self._kept.values())
 
-    async def keep(self, name: str, deadline: Deadline) -> KeptJob:
-        """Take a snapshot of all ranks, under a name; it replaces one of that name.
+    async def keep(
+        self, name: str, deadline: Deadline, others: Collection[int] | None = None
+    ) -> KeptJob:
+        """Take a snapshot of all ranks, under a name; it replaces one of that name. others: the
+        job's other processes, if they are known.
 
         Raises Refused, with nothing kept, when something is in flight or a rank cannot be kept.
         """
@@ -80,7 +87,9 @@ class Snapshots:
         problems = _in_flight(pids)
         if problems:
             raise Refused(f"cannot keep a snapshot: {'; '.join(problems)}")
-        ranges = _ranges(pids)
+        if others is None:
+            others = proc.processes_in_namespace_of(next(iter(pids.values())))
+        ranges = _ranges(pids, set(others).difference(pids.values()), self._logs)
         most = memory.available() // _SHARE_TO_COPY // len(targets)
         answers = await asyncio.gather(
             *(each.keep(name, ranges[each.rank], deadline, most) for each in targets),
@@ -207,20 +216,21 @@ def _pids(targets: Iterable[Target]) -> dict[int, int]:
     return {each.rank: each.pid for each in targets if each.pid is not None}
 
 
-def _ranges(pids: Mapping[int, int]) -> dict[int, tuple[str, ...]]:
-    """By rank, the shared mappings that it keeps, as arguments of -crdebug-keep.
+def _ranges(
+    pids: Mapping[int, int], others: Iterable[int], logs: str
+) -> dict[int, tuple[str, ...]]:
+    """By rank, the shared mappings that it keeps, as arguments of -crdebug-keep. others: processes
+    that may write them too.
 
     Raises Refused when a rank maps memory of a device, which we must not read or write.
     """
-    ours = set(pids.values())
-    everybody = proc.processes_in_namespace_of(next(iter(pids.values())))
-    outside = sharing.written_by(pid for pid in everybody if pid not in ours)
+    outside = sharing.written_by(others)
     taken: set[tuple[str, int, int, int]] = set()
     found: dict[int, tuple[str, ...]] = {}
     for rank, pid in sorted(pids.items()):
         ranges = []
         for each in sharing.shared_mappings(pid):
-            if not each.writable or each.identity in taken or each.path.startswith(_LOG):
+            if not each.writable or each.identity in taken or each.path.startswith(logs):
                 continue
             if each.path.startswith("/dev/") and not each.path.startswith(_SHARED_MEMORY):
                 raise Refused(

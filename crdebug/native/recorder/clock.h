@@ -40,6 +40,10 @@ enum crdebug_refused {
 
 enum crdebug_held { CRDEBUG_FREE = 0, CRDEBUG_AT_STOP = 1, CRDEBUG_AT_DIVERGENCE = 2 };
 
+/* From MPI_Finalize no snapshot in memory leads back. A rank of a job that has nothing else waits in
+ * front of it, as long as `stop` is there, which it sets itself. */
+enum crdebug_last { CRDEBUG_GOES = 0, CRDEBUG_WAITS = 1, CRDEBUG_IS_THERE = 2 };
+
 enum crdebug_enforce {
     CRDEBUG_ASK_ANEW = 0, /* forget what lies behind the cursor, and record from here */
     CRDEBUG_ENFORCE = 1,
@@ -148,7 +152,8 @@ struct crdebug_clock {
     uint16_t expected_failed, actual_failed; /* how; 0: it did not */
     /* Of the words that follow the two records the four with the first that differs, from this one on
      * (the first four, if none does); 0 where there are none. */
-    uint32_t words_from, reserved;
+    uint32_t words_from;
+    uint32_t last; /* enum crdebug_last; CRDEBUG_WAITS is set from outside */
     uint32_t expected_words[4], actual_words[4];
     /* crdebug asks in which calls, and between which, these bytes change; while it does not, look_size
      * is 0. Looked at where a call begins, and where it ends. */
