@@ -149,9 +149,9 @@ def acquire(pid: int) -> tuple[ProcDesc, ...]:
 def acquire_of(pid: int) -> tuple[tuple[ProcDesc, ...], int]:
     """`acquire`, and how many ranks the job has."""
     table = read_table(pid)
-    inner = table.inner
-    if not inner and proc.namespace(pid, "pid") != proc.namespace(os.getpid(), "pid"):
-        inner = tuple(entry.pid for entry in table.entries)
+    inner: tuple[int, ...] = ()
+    if proc.namespace(pid, "pid") != proc.namespace(os.getpid(), "pid"):
+        inner = table.inner or tuple(entry.pid for entry in table.entries)
     entries = table.entries
     if inner:
         entries = _translated(pid, entries, inner)

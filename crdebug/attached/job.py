@@ -37,6 +37,7 @@ from crdebug.job.incarnation import Incarnation
 from crdebug.job.output import OutputRelay
 from crdebug.job.restoring import OUTPUT
 from crdebug.job.starter_events import starter_events
+from crdebug.job.without_container import require_container
 from crdebug.node import proc, signals
 
 
@@ -129,6 +130,11 @@ class AttendedJob:
     @property
     def alive(self) -> bool:
         return self.incarnation.alive
+
+    @property
+    def has_no_checkpoints(self) -> bool:
+        """Is it a job of which no checkpoint can ever be taken?"""
+        return self.record.container == "none"
 
     @property
     def status(self) -> int | None:
@@ -297,6 +303,7 @@ class AttendedJob:
         """See Session.checkpoint. store: for the checkpoint, if not the store of the user's."""
         if not self.alive:
             raise Refused("the job has ended", hint="'restart' brings it back")
+        require_container(self.record, "take a checkpoint")
         self.require_whole()
         ended = self.group.in_state(TargetState.EXITED)
         gone = self.group.ranks - self.group.in_state(TargetState.STOPPED, TargetState.DEAD) - ended

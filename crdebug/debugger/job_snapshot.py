@@ -59,10 +59,14 @@ class KeptJob:
 
 
 class Snapshots:
-    """The snapshots of a job's ranks. Verbs must not overlap, and every rank must be stopped."""
+    """The snapshots of a job's ranks. Verbs must not overlap, and every rank must be stopped.
 
-    def __init__(self, group: TargetGroup) -> None:
+    logs: how the paths of the record begin, which stays as it is.
+    """
+
+    def __init__(self, group: TargetGroup, logs: str | None = None) -> None:
         self._group = group
+        self._logs = logs or _LOG
         self._kept: dict[str, KeptJob] = {}
 
     @property
@@ -85,7 +89,7 @@ class Snapshots:
             raise Refused(f"cannot keep a snapshot: {'; '.join(problems)}")
         if others is None:
             others = proc.processes_in_namespace_of(next(iter(pids.values())))
-        ranges = _ranges(pids, set(others).difference(pids.values()))
+        ranges = _ranges(pids, set(others).difference(pids.values()), self._logs)
         most = memory.available() // _SHARE_TO_COPY // len(targets)
         answers = await asyncio.gather(
             *(each.keep(name, ranges[each.rank], deadline, most) for each in targets),
@@ -212,7 +216,9 @@ def _pids(targets: Iterable[Target]) -> dict[int, int]:
     return {each.rank: each.pid for each in targets if each.pid is not None}
 
 
-def _ranges(pids: Mapping[int, int], others: Iterable[int]) -> dict[int, tuple[str, ...]]:
+def _ranges(
+    pids: Mapping[int, int], others: Iterable[int], logs: str
+) -> dict[int, tuple[str, ...]]:
     """By rank, the shared mappings that it keeps, as arguments of -crdebug-keep. others: processes
     that may write them too.
 
@@ -224,7 +230,7 @@ def _ranges(pids: Mapping[int, int], others: Iterable[int]) -> dict[int, tuple[s
     for rank, pid in sorted(pids.items()):
         ranges = []
         for each in sharing.shared_mappings(pid):
-            if not each.writable or each.identity in taken or each.path.startswith(_LOG):
+            if not each.writable or each.identity in taken or each.path.startswith(logs):
                 continue
             if each.path.startswith("/dev/") and not each.path.startswith(_SHARED_MEMORY):
                 raise Refused(

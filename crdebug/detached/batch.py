@@ -33,6 +33,7 @@ from crdebug.detached import jobs
 from crdebug.job import app_requests, second_place
 from crdebug.job.directory import JobDirectory, is_alive, parse_handle
 from crdebug.job.ranks_there import await_ranks
+from crdebug.job.without_container import at_the_start
 from crdebug.native.shim.app_layout import Status, Wish
 from crdebug.node import signals
 
@@ -430,12 +431,26 @@ async def start(
     has the environment and input of its first run. Raises Refused when the job runs.
     """
     if name is None or not resume:
-        return await jobs.run_detached(argv, name, settings, given)
+        return await _begin(argv, name, settings, tell, given)
     directory = JobDirectory(name)
     if directory.exists() and is_alive(directory.read()):
         raise Refused(f"job '{name}' is running", hint=f"'crdebug kill {name}' ends it")
     try:
         handle = await handle_of(name, care.stage, tell)
     except BadInput:
-        return await jobs.run_detached(argv, name, settings, given)
+        return await _begin(argv, name, settings, tell, given)
     return await jobs.restart(handle, tell, settings)
+
+
+async def _begin(
+    argv: Sequence[str],
+    name: str | None,
+    settings: Settings,
+    tell: Callable[[Event], None],
+    given: Given | None,
+) -> jobs.JobInfo:
+    begun = await jobs.run_detached(argv, name, settings, given)
+    with contextlib.suppress(BadInput):  # it has ended already, and is forgotten
+        if sentence := at_the_start(JobDirectory(begun.name).read()):
+            tell(JobSays(sentence))
+    return begun

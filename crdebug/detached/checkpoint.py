@@ -24,6 +24,7 @@ from crdebug.job.incarnation import Incarnation
 from crdebug.job.ranks_there import await_ranks
 from crdebug.job.recovery import recover
 from crdebug.job.taking import Taking
+from crdebug.job.without_container import require_container
 
 _BLOCKED_FOR_GOOD = 0.5  # seconds
 _REACTION = 2.0  # seconds that a launcher may take to end a job after a rank ended badly
@@ -118,6 +119,7 @@ async def checkpoint_undisturbed(
     """`jobs.take_checkpoint`, of a job that no session is attached to."""
     async with directory.lock_within("checkpoint", Deadline(settings.stop)):
         record = directory.read()  # others may have had it until now
+        require_container(record, "take a checkpoint")
         try:
             half_back.require_whole(directory, record)
             now = await await_ranks(directory, record, Deadline(settings.launch))

@@ -23,7 +23,7 @@ from crdebug.base.ranks import RankSet
 from crdebug.job.holds import Hold
 from crdebug.native.matcher.library import Library
 from crdebug.native.recorder import clock as layout
-from crdebug.native.recorder.clock import NEVER, Clock, Enforce, Held
+from crdebug.native.recorder.clock import NEVER, Clock, Enforce, Held, Last
 from crdebug.node import owners, proc
 from crdebug.timeline.log import has_begun, read_log
 
@@ -76,6 +76,10 @@ class RankClock:
     def set_enforce(self, enforce: Enforce) -> None:
         """Make the rank repeat its record, or make a new one; see Enforce."""
         self._write(layout.ENFORCE_OFFSET, int(enforce).to_bytes(4, "little"))
+
+    def wait_before_finalize(self, last: Last) -> None:
+        """Make the rank wait before MPI_Finalize, or go on; see Last."""
+        self._write(layout.LAST_OFFSET, int(last).to_bytes(4, "little"))
 
     def go_another_way(self) -> None:
         """Make a rank forget its record if it holds because its call is not the recorded one."""
@@ -164,6 +168,7 @@ def let_go(holds: Iterable[Hold], layer: str) -> bool:
     for clock in found:
         state = states.get(clock.rank)
         with contextlib.suppress(ProcessLookupError):
+            clock.wait_before_finalize(Last.GOES)
             clock.set_stop(NEVER)
             if another and state is not None and state.replaying and not state.diverged:
                 clock.set_enforce(Enforce.BRANCH)
@@ -249,6 +254,22 @@ def replace(run: Path, by: Path, keep: Path) -> None:
         os.link(log, logs(run) / log.name)
 
 
+def overwrite(run: Path, by: Path) -> None:
+    """Give the logs of a run directory the content of others. They stay the same files, for ranks
+    that have them mapped, which must be stopped."""
+    for log in logs(run).iterdir():
+        source = logs(by) / log.name
+        if not source.exists():
+            log.unlink()
+            continue
+        with open(log, "r+b", buffering=0) as file:
+            os.truncate(file.fileno(), 0)
+            _fill_sparse(source, file)
+    for source in logs(by).iterdir():
+        if not (logs(run) / source.name).exists():
+            _copy_sparse(source, logs(run) / source.name)
+
+
 def take_along(old: Path, new: Path) -> None:
     """Give another incarnation the logs of the one that it replaces: the same files."""
     make_room(new)
@@ -265,7 +286,14 @@ def copy(old: Path, new: Path) -> None:
 
 def _copy_sparse(source: Path, target: Path) -> None:
     """Copy a file, keeping its holes (lseek(2), SEEK_DATA)."""
-    with open(source, "rb") as old, open(target, "xb", buffering=0) as new:
+    with open(target, "xb", buffering=0) as new:
+        _fill_sparse(source, new)
+    shutil.copymode(source, target)
+
+
+def _fill_sparse(source: Path, new: FileIO) -> None:
+    """The same into an open and empty file."""
+    with open(source, "rb") as old:
         size = os.fstat(old.fileno()).st_size
         os.truncate(new.fileno(), size)
         place = 0
@@ -280,7 +308,6 @@ def _copy_sparse(source: Path, target: Path) -> None:
                 place += sent
         if source.name.isdigit():
             prepare(new.fileno(), size)
-    shutil.copymode(source, target)
 
 
 def prepare(log: int, size: int) -> None:

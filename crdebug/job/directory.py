@@ -42,7 +42,7 @@ from crdebug.base.settings import state_home
 from crdebug.checkpoint import staging
 from crdebug.checkpoint.store import CheckpointStore
 from crdebug.job.starter_events import starter_events
-from crdebug.node import owners, proc, process_tree
+from crdebug.node import bare, owners, proc, process_tree
 from crdebug.timeline.branches import MAIN
 
 BESIDE = "beside"
@@ -66,6 +66,7 @@ class JobRecord:
     parts: crdebug's own parts that it runs with, the SHA-256 of each by its path, see native_parts.
     adopted: crdebug did not start it; it has no container, and pid is its launcher's.
     keeper: PID 1 of its container, see crdebug.node.container; 0 if it has none.
+    container: "own"; or "none", for the reason `no_container`, a clause: then pid is the starter's.
     """
 
     name: str
@@ -87,6 +88,13 @@ class JobRecord:
     environment: dict[str, str] = field(default_factory=dict)
     stdin: str = ""
     parts: dict[str, str] = field(default_factory=dict)
+    container: str = "own"
+    no_container: str = ""
+
+    @property
+    def mark(self) -> str:
+        """Of a job without a container: by it its processes are known, see crdebug.node.bare."""
+        return self.added.get(bare.MARK, "") if self.container == "none" else ""
 
     @property
     def last(self) -> int:
@@ -281,6 +289,7 @@ class JobDirectory:
         staged = staging.numbers(self.name, self.stage) if self.stage else ()
         if not self.store.numbers() and not staged and not self._is_alive():
             if self.exists():
+                self._end_remains()
                 self._remember_its_end()
             self.remove()
 
@@ -291,6 +300,14 @@ class JobDirectory:
             if not self._is_alive() and self.store.has_remains():
                 with self.lock("remove its drafts"):
                     self.store.sweep()
+            if not self._is_alive() and self.read().mark:
+                with self.lock("end what is left of it"):
+                    self._end_remains()
+
+    def _end_remains(self) -> None:
+        """End the processes of a job without a container that has ended. Callers hold the lock."""
+        if mark := self.read().mark:
+            bare.end_remains(mark)
 
     def how_it_ended(self) -> str:
         """The job's end as the predicate of a sentence about it."""

@@ -6,8 +6,9 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 from crdebug.base.deadline import Deadline
+from crdebug.base.errors import DeadlineExpired
 from crdebug.job.directory import JobRecord, is_alive
-from crdebug.node import broken_dump, process_tree, signals
+from crdebug.node import bare, broken_dump, process_tree, signals
 
 
 async def end(
@@ -16,6 +17,7 @@ async def end(
     note: Callable[[], Awaitable[object]] | None = None,
 ) -> None:
     """End all processes of a job: by ending PID 1 of its container (pid_namespaces(7)), or each.
+    Without a container, the starter's keeper does that.
 
     note: makes debuggers notice that the processes they trace were killed; these do not end before
     that.
@@ -35,3 +37,14 @@ async def end(
             await note()
         for pid in members:
             await signals.ended(pid, deadline, what)
+        if record.mark:
+            await _end_bare(record.mark, deadline, what)
+
+
+async def _end_bare(mark: str, deadline: Deadline, what: str) -> None:
+    """A job without a container: its keeper ends what is left. If that is gone too, we do."""
+    with contextlib.suppress(DeadlineExpired):
+        await Deadline(deadline.left / 2).until(lambda: not bare.processes_of(mark), what)
+        return
+    bare.end_remains(mark)
+    await deadline.until(lambda: not bare.processes_of(mark), what)

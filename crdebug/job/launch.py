@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,11 +18,11 @@ from crdebug.base.settings import Settings
 from crdebug.job import clocks, native_parts, standard_input
 from crdebug.job.directory import JobDirectory, JobRecord, is_alive, sweep_ended_jobs, unused
 from crdebug.job.given import Given
-from crdebug.job.launch_environment import added_to
+from crdebug.job.launch_environment import IN_SCRATCH, added_to
 from crdebug.native.build import build
 from crdebug.native.recorder.build import build_layer, mpicc_of
 from crdebug.native.shim import layout
-from crdebug.node import container, proc
+from crdebug.node import bare, container, proc
 
 
 async def launch(
@@ -49,7 +49,11 @@ async def launch(
             "srun has Slurm's daemon start the ranks, where crdebug cannot hold them",
             hint="in an allocation run mpirun; or start srun, and 'crdebug attach' to its PID",
         )
+    _require_tracing(contained=True)
     environment = {**os.environ, **given.environment}
+    if bare.MARK in environment:  # we are a process of a job ourselves
+        for name in bare.VARIABLES:
+            environment.pop(name, None)
     place = (given.directory or Path.cwd()).resolve()
     if not place.is_dir():
         raise BadInput(f"there is no directory {place} to run the job in")
@@ -58,6 +62,8 @@ async def launch(
     deadline = Deadline(settings.launch)
     native = await build(settings.compiler, deadline)
     layer = await _layer_for(argv, settings.record, deadline)
+    no_container = await bare.why_no_container(native.starter, deadline)
+    _require_tracing(contained=not no_container)
     added = added_to(environment, debugged=hold, recorded=layer is not None)
     with contextlib.ExitStack() as stack:
         source = None
@@ -72,6 +78,9 @@ async def launch(
             await standard_input.begin_with(run, source, more=given.more)
             if layer is not None:
                 clocks.make_room(run)
+            form: tuple[str, ...] = ()
+            if no_container:
+                form, added = _bare(environment, run, added)
             record = JobRecord(
                 name=directory.name,
                 argv=tuple(argv),
@@ -89,6 +98,8 @@ async def launch(
                 pid=0,
                 start=0,
                 boot=proc.boot_id(),
+                container="none" if no_container else "own",
+                no_container=no_container,
             )
 
             def register(keeper: int, pid: int) -> None:
@@ -108,11 +119,31 @@ async def launch(
                 working_directory=place,
                 deadline=deadline,
                 register=register,
+                form=form,
             )
         except BaseException:
+            if mark := added.get(bare.MARK):
+                bare.end_remains(mark)
             directory.forget_while_locked()
             raise
     return directory, record
+
+
+def _bare(
+    environment: Mapping[str, str], run: Path, added: Mapping[str, str]
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Options for the starter, and the variables for the launcher, of a job without a container."""
+    mark = bare.new_mark()
+    scratch = bare.scratch_of(mark)
+    try:
+        scratch.mkdir(mode=0o700)
+    except OSError as error:
+        raise NotAvailable(f"cannot make {scratch}: {error.strerror}") from None
+    for_files = {name: str(scratch) for name in IN_SCRATCH if name not in environment}
+    own = {bare.MARK: mark, bare.DIRECTORY: str(run), bare.LOGS: str(clocks.logs(run))}
+    if bare.yama_scope() == 1:
+        own[bare.TRACER] = str(os.getpid())
+    return ("--bare", str(scratch)), {**added, **for_files, **own}
 
 
 @contextlib.contextmanager
@@ -124,6 +155,13 @@ def _locked(name: str | None, argv: tuple[str, ...]) -> Iterator[JobDirectory]:
     directory = JobDirectory(name)
     with directory.lock("start it"):
         yield directory
+
+
+def _require_tracing(*, contained: bool) -> None:
+    """Who made a user namespace has every capability in it, as root has everywhere, and that is all
+    that Yama asks for (security/yama/yama_lsm.c). Raises NotAvailable."""
+    if why := bare.why_no_tracing(bare.yama_scope(), root=contained or os.geteuid() == 0):
+        raise NotAvailable(why, hint="only the machine's administrator can change that")
 
 
 def _refuse_static(argv: Sequence[str], place: Path) -> None:

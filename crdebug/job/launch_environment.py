@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from crdebug.node import bare
+
 _CARDS = "transports that bypass the kernel cannot be dumped"
 _NETWORK = "the container has no other network through which to reach spawned processes"
 _SESSION = "the session directory must belong to this job alone, and be in the image"
@@ -29,6 +31,23 @@ _AS_ROOT: Mapping[str, tuple[str, str]] = {
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": ("1", _ROOT),
     "PRTE_ALLOW_RUN_AS_ROOT": ("1", _ROOT),
     "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": ("1", _ROOT),
+}
+# Variables that name the directory for an MPI's files. Without a container, these are to be in one
+# that is removed with the job: a launcher that is killed removes nothing.
+IN_SCRATCH = (
+    "OMPI_MCA_orte_tmpdir_base",
+    "PRTE_MCA_prte_tmpdir_base",
+    "PMIX_SYSTEM_TMPDIR",
+    "OMPI_MCA_btl_vader_backing_directory",
+    "OMPI_MCA_btl_sm_backing_directory",
+)
+_IN_SCRATCH = "without a container, an MPI's files are where they can be removed with the job"
+_BARE: Mapping[str, str] = {
+    **dict.fromkeys(IN_SCRATCH, _IN_SCRATCH),
+    bare.MARK: "without a container, the job's processes are known by it",
+    bare.DIRECTORY: "without a container, the job's directory is there",
+    bare.LOGS: "without a container, the record of MPI calls is there",
+    bare.TRACER: "Yama lets only the process of this number debug the ranks",
 }
 # For programs built with a sanitizer; only if ranks wait for a debugger.
 _DEBUGGED: Mapping[str, tuple[str, str]] = {
@@ -56,5 +75,6 @@ def added_to(
 
 
 def why_added(name: str) -> str:
-    """The reason for a variable of `added_to`."""
-    return {**NEEDED, **_AS_ROOT, **_DEBUGGED, **_RECORDED}.get(name, ("", ""))[1]
+    """The reason for a variable of `added_to`, or of a job without a container."""
+    found = {**NEEDED, **_AS_ROOT, **_DEBUGGED, **_RECORDED}.get(name, ("", ""))[1]
+    return found or _BARE.get(name, "")

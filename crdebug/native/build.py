@@ -19,7 +19,8 @@ from crdebug.base.settings import cache_home
 from crdebug.node import owners, programs
 
 _HERE = Path(__file__).parent
-_PRELOAD = str(_HERE / "shim" / "preload.c")  # the starter names the shim in LD_PRELOAD
+# The starter names the shim in LD_PRELOAD, and has the job's directory where the shim has it.
+_SHARED = tuple(str(_HERE / "shim" / name) for name in ("places.c", "preload.c"))
 _PARTS = ("starter", "shim.so", "stepper.so", "matcher.so")
 _ROOM = 1 << 20  # bytes; with less left, it is the lack of it that a compiler complains of
 MADE = "made"  # in a working directory: the part that goes into the cache
@@ -52,7 +53,7 @@ def _commands(compiler: Sequence[str], target: Path) -> tuple[tuple[str, ...], .
     stepper = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "stepper.so"))
     matcher = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "matcher.so"))
     return (
-        (*starter, *_include("shim"), _PRELOAD, *_sources("starter")),
+        (*starter, *_include("shim"), *_SHARED, *_sources("starter")),
         (*shim, *_include("applib"), *_sources("shim"), "-pthread", "-ldl"),
         (*stepper, *_sources("stepper")),
         (*matcher, *_include("recorder"), *_sources("matcher")),

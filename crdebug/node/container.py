@@ -61,10 +61,12 @@ async def start(
     working_directory: Path,
     deadline: Deadline,
     register: Callable[[int, int], None],
+    form: Sequence[str] = (),
 ) -> None:
     """Start a job. register: called with the host PIDs of the container's keeper, and of the
     starter in there; the launcher starts only after it has returned, so no job runs unregistered,
-    even if it raises or we die.
+    even if it raises or we die. form: options for the starter of a job that has no container: then
+    there is no keeper, and its PID is 0.
 
     directory (on the host): becomes the job's own: stdout, stderr, events. preload: libraries that
     every process of the job loads first, in this order (ld.so(8)). On return the launcher runs; the
@@ -74,8 +76,9 @@ async def start(
     options = ["--job", job, "--dir", str(directory), "--signal", str(signal)]
     options += ["--shim", ":".join(map(str, preload))] if preload else []
     options += ["--hold"] if hold else []
+    options += form
     try:
-        made = await _made(
+        pid = await _made(
             [str(starter), *options, "--wait", str(waits)],
             ["--", *launcher],
             deadline,
@@ -84,7 +87,10 @@ async def start(
             directory=working_directory,
         )
         try:
-            register(made.keeper, made.find_first())
+            if form:
+                register(0, pid)
+            else:
+                register(pid, Container(pid).find_first())
         except ProcessLookupError:
             raise NotAvailable("the job container has ended at once") from None
         os.write(lets, b"!")
@@ -107,12 +113,12 @@ async def for_restore(
     waits, lets = os.pipe()
     options = ["--keep", str(first), "--host", host, "--dir", str(directory)]
     try:
-        made = await _made(
+        keeper = await _made(
             [str(starter), *options, "--wait", str(waits)], [], deadline, pass_fds=(waits,)
         )
         os.close(waits)
         waits = -1
-        yield made, lets
+        yield Container(keeper), lets
     finally:
         for each in {waits, lets} - {-1}:
             os.close(each)
@@ -126,7 +132,8 @@ async def _made(
     pass_fds: Sequence[int],
     environment: Mapping[str, str] | None = None,
     directory: Path | None = None,
-) -> Container:
+) -> int:
+    """Returns the PID that the starter reports."""
     reader, writer = os.pipe()
     try:
         done = await programs.run(
@@ -149,7 +156,7 @@ async def _made(
             f"cannot make the job container: {done.err.strip() or done.status}",
             hint="see 'crdebug doctor'",
         )
-    return Container(int(text))
+    return int(text)
 
 
 def entering(

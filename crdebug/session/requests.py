@@ -55,11 +55,14 @@ class Interludes:
         own: Callable[[float], Awaitable[float]] | None,
         after: float,
         passes: Callable[[GroupStopped], Awaitable[bool]] | None = None,
+        wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> GroupStopped:
         """Run until a stop that is not an interlude.
 
         own: called when the job has run for `after` seconds (0: never), with the time.monotonic()
-        from which on it counts as stopped for this; returns the next `after`.
+        from which on it counts as stopped for this; returns the next `after`, or less than 0 to end
+        the run.  wait: lets these
+        pass, or fewer if it is due earlier.
         passes: does the job run on by itself after such a stop?
         Raises Interrupted if the user has interrupted since `begin`, before anything ran.
         """
@@ -69,7 +72,7 @@ class Interludes:
                 if self._user_asked:
                     raise Interrupted("interrupted before the ranks ran")
                 self._runs = True
-                async with self._timer(after) as due:
+                async with self._timer(after, wait) as due:
                     stop = await run()
                 self._runs = False
                 if self._waiting or due.done():
@@ -79,7 +82,7 @@ class Interludes:
                     interrupted = all(each.reason is StopReason.INTERRUPT for each in stop.cause)
                     if own is not None and due.done() and interrupted:
                         after = await own(due.result() + served)
-                    if self._user_asked:
+                    if self._user_asked or after < 0:
                         return stop
                     if interrupted:
                         continue
@@ -92,12 +95,14 @@ class Interludes:
             await self._serve_all()
 
     @contextlib.asynccontextmanager
-    async def _timer(self, after: float) -> AsyncIterator[asyncio.Future[float]]:
+    async def _timer(
+        self, after: float, wait: Callable[[float], Awaitable[None]]
+    ) -> AsyncIterator[asyncio.Future[float]]:
         """Interrupt the job after a time; the future gets the moment of that."""
         due: asyncio.Future[float] = asyncio.get_running_loop().create_future()
 
         async def ring() -> None:
-            await asyncio.sleep(after)
+            await wait(after)
             due.set_result(time.monotonic())
             await self._interrupt()
 

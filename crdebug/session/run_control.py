@@ -99,21 +99,33 @@ class RunControl:
                 return stop
 
     async def resume(
-        self, ranks: RankSet, passes: Callable[[GroupStopped], Awaitable[bool]] | None = None
+        self,
+        ranks: RankSet,
+        passes: Callable[[GroupStopped], Awaitable[bool]] | None = None,
+        *,
+        to_end: bool = False,
     ) -> GroupStopped:
-        """The user's `continue`. passes: does the job run on by itself after such a stop?"""
+        """The user's `continue`. passes: does the job run on by itself after such a stop?  to_end:
+        it is to end."""
         self._interludes.begin()
         if self._job is not None:
             self._job.begin()
         history = self._history
         after = await history.begin_run() if history is not None else 0.0
         own = history.interlude if history is not None else None
+        wait = history.until_due if history is not None else asyncio.sleep
+        if history is not None:
+            history.heed_ends(to_end=to_end)
 
         async def once() -> GroupStopped:
             return await self.run(lambda: self._group.resume(ranks))
 
         try:
-            return await self._interludes.run(once, own, after, passes)
+            stop = await self._interludes.run(once, own, after, passes, wait)
+            if history is None or not history.at_end:
+                return stop
+            stops = tuple(now for rank in self._group.ranks if (now := self._how(rank)) is not None)
+            return GroupStopped(stops, stops)  # where they were led to meanwhile
         finally:
             if history is not None:
                 history.run_over()

@@ -70,7 +70,7 @@ class Running(Core):
             return bool(left) and (to_end or await self._have_left_mpi(left))
 
         self._require_attached()
-        stop = await self._control.resume(ranks, passes)
+        stop = await self._control.resume(ranks, passes, to_end=to_end)
         if to_end and not self._group.in_state(*ALIVE):
             await self.job_end()  # the launcher still has to collect its ranks
         for each in stop.stops:

@@ -41,6 +41,7 @@ from crdebug.job.launch import launch
 from crdebug.job.output import tell_phase
 from crdebug.job.ranks_there import await_ranks
 from crdebug.job.recovery import recover, take_over
+from crdebug.job.without_container import at_the_start, require_container
 from crdebug.native.matcher.library import Library
 from crdebug.native.matcher.loading import load
 from crdebug.native.shim.app_layout import Status, Wish
@@ -89,6 +90,8 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
             job = await await_ranks(directory, record, Deadline(settings.launch))
             tell_phase(subscriber, "run", "attach")
             session = await cls._begin(job, settings, subscriber)
+            if sentence := at_the_start(record):
+                session._tell(JobSays(sentence))
         except BaseException:
             await end(record, Deadline(settings.stop))
             directory.forget_if_over()
@@ -311,6 +314,7 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
             if self.running:
                 raise Refused("cannot restart: the job runs", ranks=self.running)
             self._job("restart").begin()
+            require_container(self._job("restart").record, "restart")
             manifest = self._job("restart").directory.store.load(number)
             await past(self.history).branching.restart(manifest)
             return describe(manifest)

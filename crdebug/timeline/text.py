@@ -122,7 +122,8 @@ def when_text(
 ) -> str:
     """`when`: where these ranks stand, what is near, and how far back one can go.
 
-    before: the nearest checkpoint that is not after `here`.  hint: how to get one.
+    before: the nearest checkpoint that is not after `here`; one without a name is a snapshot.
+    hint: how to get a way back.
     """
     stands: dict[str, list[int]] = {}
     for rank in ranks:
@@ -136,12 +137,14 @@ def when_text(
         named = [f"{mark.name} ({clock_text(mark.cut[focus])})" for mark in ordered]
         lines.append(f"mark{'s' if len(named) > 1 else ''}: {', '.join(named)}")
     if before is not None:
-        lines.append(f"checkpoint before: {before.name} ({clock_text(before.cut[focus])})")
+        kind = f"checkpoint before: {before.name}" if before.name else "a snapshot before"
+        lines.append(f"{kind} ({clock_text(before.cut[focus])})")
     if earliest is None:
-        lines.append(f"there is no way back yet: no checkpoint{f' ({hint})' if hint else ''}")
+        lines.append(f"there is no way back yet: {hint}" if hint else "there is no way back yet")
     else:
-        start = f"{clock_text(earliest.cut[focus])}, checkpoint {earliest.name}"
-        lines.append(f"history begins at {start}")
+        kind = f"checkpoint {earliest.name}" if earliest.name else "a snapshot in memory"
+        at = "" if earliest.cut[focus].inside else "at "
+        lines.append(f"history begins {at}{clock_text(earliest.cut[focus])}, {kind}")
     if before is not None or earliest is not None or ordered:
         lines[-1] += f"; ticks are those of rank {focus}" if len(here) > 1 else ""
     return "\n".join(lines)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from crdebug.attached.job import AttendedJob
-from crdebug.base.errors import CrdebugError, InQuietRegion
+from crdebug.base.errors import CrdebugError, InQuietRegion, Refused
 from crdebug.base.events import Event, JobSays
 from crdebug.base.instant import Cut
 from crdebug.checkpoint.store import Checkpoint
@@ -58,6 +58,21 @@ class Automatic:
         except CrdebugError as error:  # another crdebug has the lock: the next one makes room
             self._say(f"no automatic checkpoint was removed: {error}")
         return taken
+
+    async def take_base(self) -> None:
+        """Make a way back to here, where a branch begins. Raises CrdebugError if there is none."""
+        if not self._job.has_no_checkpoints:
+            await self.take()
+        elif await self._snapshot() is None:
+            raise Refused(self._traveller.near.why_not)
+
+    async def take_snapshot(self) -> None:
+        """Begin the history of a job that has no checkpoints, or report why that is impossible."""
+        if await self._snapshot() is None:
+            self._say(f"there is no way back to here: {self._traveller.near.why_not}")
+
+    async def _snapshot(self) -> Base | None:
+        return await self._traveller.near.keep(self._traveller.recorded.cut(), stays=True)
 
     async def take_if_useful(self) -> None:
         """The same while the user lets the job run: a problem is reported, and hinders nothing; no

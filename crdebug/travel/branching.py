@@ -1,8 +1,9 @@
 """Branches of a session's history: leaving one when the past is changed, and changing over.
 
-A branch begins at a cut with a checkpoint of its own: no log has the user's change, so no state
-from before leads beyond it. The logs of the branch that the job is on are in the run directory of
-its incarnation; those of the others are kept in the job's directory.
+A branch begins at a cut with a checkpoint of its own, or in a job that has none with a snapshot: no
+log has the user's change, so no state from before leads beyond it. The logs of the branch that the
+job is on are in the run directory of its incarnation; those of the others are kept in the job's
+directory.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from crdebug.base.events import Event, JobSays, Progress
 from crdebug.base.instant import Cut, Instant
 from crdebug.base.ranks import RankSet
 from crdebug.checkpoint.manifest import Manifest
-from crdebug.checkpoint.store import Checkpoint, CheckpointStore
+from crdebug.checkpoint.store import CheckpointStore
 from crdebug.debugger.group import TargetGroup
 from crdebug.debugger.target import TargetState
 from crdebug.job import branch_files, clocks, half_back
@@ -50,14 +51,15 @@ class Compared:
 
 
 class Branching:
-    """The branches of one job. take: takes an automatic checkpoint. Verbs need the job stopped."""
+    """The branches of one job. take: makes a way back to where a branch begins. Verbs need the job
+    stopped."""
 
     def __init__(
         self,
         job: AttendedJob,
         traveller: Traveller,
         tell: Callable[[Event], None],
-        take: Callable[[], Awaitable[Checkpoint]],
+        take: Callable[[], Awaitable[None]],
     ) -> None:
         self._job = job
         self._traveller = traveller
@@ -149,7 +151,7 @@ class Branching:
         try:
             await self._take()
         except CrdebugError as error:
-            self._tell(JobSays(f"there is no way back to here: no checkpoint was taken: {error}"))
+            self._tell(JobSays(f"there is no way back to here: {error}"))
         return name
 
     # ---- changing over ----------------------------------------------------------------------
@@ -174,7 +176,12 @@ class Branching:
         traveller, start = self._traveller, self._traveller.position.branch_start
         if not tick or start[focus] != Instant.after(tick):
             return False
-        fit = [base for base in traveller.bases() if base.cut == start and base.number]
+        near = traveller.near
+        fit = [
+            base
+            for base in traveller.bases()
+            if base.cut == start and (base.number or near.begins_with(base))
+        ]
         if not fit:
             return False
         await traveller.bring_back(min(fit, key=lambda base: (not base.history, base.number)))
@@ -195,11 +202,14 @@ class Branching:
 
     async def _change_over(self, name: str, cut: Cut) -> None:
         problem: CrdebugError = StartOfHistory(
-            f"there is no checkpoint on branch {name} to go to that place from"
+            f"nothing is kept of branch {name} to go to that place from"
         )
         for base in below(self._bases(name), cut):
             self._job.go_on()
             try:
+                if base.kept:
+                    await self._put_back(base)
+                    return
                 store = self._traveller.store(base)
                 await self.restart(store.load(base.number), store)
                 return
@@ -208,7 +218,31 @@ class Branching:
         raise problem
 
     def _bases(self, name: str) -> list[Base]:
-        return [base for base in self._traveller.checkpoints() if base.branch == name]
+        found = self._traveller.checkpoints()
+        if self._job.has_no_checkpoints:
+            found = self._traveller.near.bases()
+        return [base for base in found if base.branch == name]
+
+    async def _put_back(self, base: Base) -> None:
+        """Go to a snapshot of another branch, with its logs; the ranks go on with the files that
+        they have mapped. Raises Refused, StoreError; then the job is as before."""
+        old, run = self.current, self._traveller.job.run_directory
+        try:
+            shutil.rmtree(self._logs(old), ignore_errors=True)
+            owners.make_private(self._logs(old))
+            await asyncio.to_thread(branch_files.copy, run, self._logs(old))
+            await asyncio.to_thread(clocks.overwrite, run, self._logs(base.branch))
+        except OSError as error:
+            raise StoreError(f"the branch cannot be left: {error.strerror}") from None
+        try:
+            await self._traveller.near.put_back(base)
+        except CrdebugError:
+            await asyncio.to_thread(clocks.overwrite, run, self._logs(old))
+            raise
+        self._job.goes_on(base.branch)
+        self._traveller.position.change_is_over()
+        self._update(self.branches.switch(self.current))
+        self._came_to()
 
     async def restart(self, manifest: Manifest, store: CheckpointStore | None = None) -> None:
         """See AttendedJob.restart; the logs of the checkpoint's branch are put in place."""

@@ -18,6 +18,7 @@ from crdebug.base.instant import Cut, Instant
 from crdebug.base.ranks import RankSet
 from crdebug.debugger.target import Target, TargetState
 from crdebug.job import half_back
+from crdebug.job.without_container import require_container
 from crdebug.native.matcher.library import Library
 from crdebug.native.recorder.clock import Refused as Reason
 from crdebug.timeline.branches import MAIN
@@ -27,7 +28,8 @@ from crdebug.travel.arrival import Arrival, joined
 from crdebug.travel.auto_checkpoints import EVERY, Automatic
 from crdebug.travel.bisect import First, bisect
 from crdebug.travel.branching import Branching, Compared
-from crdebug.travel.call_sites import leave_hold
+from crdebug.travel.call_sites import leave_hold, show_callers
+from crdebug.travel.ends import Ends
 from crdebug.travel.goto_partner import Partner, Partners
 from crdebug.travel.last import Last
 from crdebug.travel.memory_snapshots import Stock
@@ -62,6 +64,7 @@ class Moment:
         return self.cut[self.focus].tick
 
 
+NO_MORE = -1.0  # in place of the seconds until the next interlude: the run is over
 _READ_EVERY, _READ_FOR = 0.25, 0.01  # seconds: of run, and of reading in it
 
 
@@ -87,7 +90,9 @@ class History:
         self.traveller.near.elapsed = self.automatic.elapsed
         self._room = Room(job, self.traveller, tell)
         self.survey = Survey(self.traveller)
-        self.branching = Branching(job, self.traveller, tell, self.automatic.take)
+        self.branching = Branching(job, self.traveller, tell, self.automatic.take_base)
+        self._ends = Ends(self.traveller.recorded)
+        self.at_end = False  # the last run was stopped because history ends there
         self._tell = tell
         self.marks: dict[str, Moment] = {}
         self._states: dict[str, str] = {}  # of the marks, what their places are recognised by
@@ -112,6 +117,8 @@ class History:
     def forward(self) -> Iterator[None]:
         """Around every run that the user asks for. Call `stopped` with its end."""
         self.traveller.release()
+        if self.recorded and self._job.alive:
+            self._ends.hold()
         before, start = self._place(), time.monotonic()
         beside = None
         if self.recorded and self._job.alive:
@@ -202,15 +209,60 @@ class History:
         if not (self.recorded and self.every and self._job.alive):
             return 0.0
         if not self.traveller.bases():
-            await self.take()
+            await self._begin_history()
         return self._pauses.begin(self.every)
+
+    async def _begin_history(self) -> None:
+        """With a checkpoint; where none can be taken, with a snapshot."""
+        if not self._job.has_no_checkpoints:
+            await self.take()
+        if not self.traveller.bases() and not self._ends.lies_ahead:
+            async with self._busy:
+                await self.automatic.take_snapshot()
+
+    def heed_ends(self, *, to_end: bool = False) -> None:
+        """The job is about to run, and can be stopped meanwhile: if its history has not begun, then
+        as soon as that is possible; and where it ends, unless it is to run to its end."""
+        self.at_end = False
+        self._ends.last = self.recorded and self._job.has_no_checkpoints and not to_end
+        self._ends.awaited = (
+            self.recorded
+            and bool(self.every)
+            and self._job.alive
+            and not self._ends.given_up
+            and not self.traveller.bases()
+            and self._ends.lies_ahead
+        )
+
+    async def until_due(self, seconds: float) -> None:
+        """Until the job is to be stopped for the next interlude."""
+        if self._ends.awaited or self._ends.last:
+            await self._ends.until_there(seconds)
+        else:
+            await asyncio.sleep(seconds)
 
     async def interlude(self, since: float) -> float:
         """Now and then while the job runs under the debugger, which has stopped it for this. since:
         when it was interrupted, or began to stand for this, by time.monotonic(). Returns the
-        seconds until the next one."""
+        seconds until the next one, or NO_MORE if the job is to stand."""
         due = await self._pauses.stopped(since, self.every)
-        if due.checkpoint:
+        if self._ends.last and self._ends.all_finalize():
+            group = self._job.group
+            await show_callers(group, group.ranks, self._job.record.layer)
+            self._tell(
+                JobSays(
+                    "all ranks are about to call MPI_Finalize, and after that there is no way back "
+                    "in time: 'continue' goes on to the end"
+                )
+            )
+            self.at_end = True
+            return NO_MORE
+        if self._ends.awaited:
+            async with self._busy:
+                await self.automatic.take_snapshot()
+            self._ends.awaited = not self.traveller.bases() and not self._ends.given_up
+            return self._pauses.begin(self.every)
+        if due.checkpoint and not self._job.has_no_checkpoints:
             await self.take()
         if due.snapshot:
             near = self.traveller.near
@@ -221,6 +273,7 @@ class History:
 
     def run_over(self) -> None:
         """A run with such interludes has ended."""
+        self._ends.awaited = self._ends.last = False
         self._pauses.over()
 
     def warn_of_open_epochs(self) -> None:
@@ -349,6 +402,7 @@ class History:
 
     async def compare(self, expression: str, names: tuple[str, ...]) -> tuple[Compared, ...]:
         """The values of an expression at the ends of branches."""
+        require_container(self._job.record, "compare branches")
         async with self._going():
             return await self.branching.compare(expression, names)
 

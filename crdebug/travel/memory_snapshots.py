@@ -20,7 +20,7 @@ from crdebug.base.instant import Cut
 from crdebug.base.ranks import RankSet
 from crdebug.base.units import bytes_text
 from crdebug.debugger.job_snapshot import Snapshots
-from crdebug.job import half_back
+from crdebug.job import clocks, half_back
 from crdebug.node import in_flight, memory, proc, process_tree
 from crdebug.node.leaderless import leader_has_ended
 from crdebug.timeline.elapsed import Elapsed
@@ -35,7 +35,8 @@ class _Kept:
     """output: how much the job had written.  input: and was sent.  at: seconds of run before.
 
     way: the snapshots from which the job had come there by going forward, by name, the last one at
-    the end.  further: taken on the way, where the ranks happened to be."""
+    the end.  further: taken on the way, where the ranks happened to be.  stays: a branch of history
+    begins with it."""
 
     base: Base
     output: tuple[int, ...]
@@ -44,6 +45,7 @@ class _Kept:
     copied: bool
     way: tuple[str, ...] = ()
     further: bool = False
+    stays: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ class Near:
         self._leaving = leaving
         self._tell = tell
         self._told: set[str] = set()
-        self._snapshots = Snapshots(job.group)
+        self._snapshots = Snapshots(job.group, _logs_of(job))
         self._kept: list[_Kept] = []
         self._holdings = Holdings()
         self._count = 0
@@ -132,10 +134,11 @@ class Near:
         ways = (each.way for each in self._kept if each.base.kept == name)
         self._way = next(((*way, name) for way in ways), ())
 
-    async def keep(self, cut: Cut, *, further: bool = False) -> Base | None:
+    async def keep(self, cut: Cut, *, further: bool = False, stays: bool = False) -> Base | None:
         """Keep the stopped job as it is; None if that is impossible, for the reason `why_not`.
 
         further: it may have gone on since a snapshot at the same clocks, between two MPI calls.
+        stays: history, or its branch, begins here, where there is no checkpoint.
         """
         for each in self._kept if not further else ():
             known = each.base
@@ -168,9 +171,9 @@ class Near:
         self.changed = taken.changed_most if self._kept and taken.frozen else 0
         sizes = self._job.output_sizes(), self._job.input_size()
         copied = not taken.frozen
-        self._kept.append(_Kept(base, *sizes, now, copied, self._way, further))
+        self._kept.append(_Kept(base, *sizes, now, copied, self._way, further, stays))
         self._way = (*(each.kept for each in reversed(self.before_here())), name)
-        self._holdings.taken(name, now, taken.bytes, taken.changed, copied)
+        self._holdings.taken(name, now, taken.bytes, taken.changed, copied, stays)
         return base
 
     async def look(self, cut: Cut) -> tuple[Snapshot, ...]:
@@ -213,7 +216,7 @@ class Near:
         may = f"snapshots may take {bytes_text(plan.bound)}, a quarter of the memory that is free"
         if not plan.fits:
             problem = f"{may}, and the next one may come to {bytes_text(plan.next)}"
-            self._say("none", f"{problem}: none is taken, and ways back begin at checkpoints")
+            self._say("none", f"{problem}: none is taken, and ways back begin where there is one")
             raise Refused(problem)
         if plan.short:
             self._say("few", f"{may}: fewer of them stay, and ways back may take longer")
@@ -238,9 +241,14 @@ class Near:
                 base.kept, self._deadline(), lambda: self._half_back(kept)
             )
             self.came_from(base.kept)
-        except CrdebugError:
-            await self._forget(kept)
+        except CrdebugError as error:
+            if not (kept.stays and isinstance(error, Refused)):  # that changed nothing
+                await self._forget(kept)
             raise
+
+    def begins_with(self, base: Base) -> bool:
+        """Does a branch of history begin with this snapshot?"""
+        return any(each.base == base and each.stays for each in self._kept)
 
     @contextlib.asynccontextmanager
     async def _half_back(self, kept: _Kept) -> AsyncIterator[None]:
@@ -289,3 +297,8 @@ class Near:
 
     def _deadline(self) -> Deadline:
         return Deadline(self._job.settings.command)
+
+
+def _logs_of(job: AttendedJob) -> str | None:
+    """How the paths of its record begin, if it has no container."""
+    return f"{clocks.logs(job.run_directory)}/" if job.has_no_checkpoints else None

@@ -25,7 +25,7 @@ class Overview:
     here: where the ranks stand; ends: where their records end.  focus: the rank that it is seen
     from.  before: the nearest of the checkpoints that are not after `here`; earliest: the one with
     which history begins, of all that one can go back to. keeps: will there be automatic
-    checkpoints?
+    checkpoints?  in_memory: there are only snapshots.
     branches: of history.  logs: the ranks' calls.
     """
 
@@ -38,6 +38,7 @@ class Overview:
     before: Place | None = None
     earliest: Place | None = None
     keeps: bool = True
+    in_memory: bool = False
     branches: tuple[Branch, ...] = ()
     logs: Mapping[int, Sequence[Call]] = field(default_factory=dict, repr=False)
 
@@ -57,20 +58,22 @@ class Survey:
         recorded = self._traveller.recorded
         logs = recorded.logs()  # before the clocks: where a rank ended, its log says
         here = recorded.cut()
+        in_memory = self._traveller.job.has_no_checkpoints
         bases = sorted(
-            (base for base in self._traveller.bases() if base.number),
+            (base for base in self._traveller.bases() if base.number or in_memory),
             key=lambda base: (sum(base.cut), base.number),
         )
         return Overview(
             focus,
             here,
             recorded.tails(),
-            tuple(_place(base) for base in bases if not base.history),
+            tuple(_place(base) for base in bases if base.number and not base.history),
             tuple(_place(base) for base in bases if base.history),
             tuple(marks),
             next(map(_place, below(bases, here)), None),
             next(map(_place, bases), None),
             keeps,
+            in_memory,
             tuple(branches),
             {rank: log.calls for rank, log in logs.items()},
         )
@@ -114,4 +117,4 @@ class Survey:
 
 
 def _place(base: Base) -> Place:
-    return Place(base.name, base.cut)
+    return Place(base.name if base.number else "", base.cut)

@@ -67,9 +67,11 @@ def is_before(first: Cut, second: Cut) -> bool:
     return len(first) == len(second) and all(a <= b for a, b in zip(first, second, strict=True))
 
 
-def no_base() -> StartOfHistory:
+def no_base(in_memory: bool = False) -> StartOfHistory:
+    """in_memory: the job has no checkpoints, only snapshots."""
+    what = "snapshot in memory" if in_memory else "checkpoint"
     return StartOfHistory(
-        "that is before the start of history: no checkpoint is old enough",
+        f"that is before the start of history: no {what} is old enough",
         hint="'when' shows how far back you can go",
     )
 

@@ -105,7 +105,7 @@ class Reverse:
         now = self._traveller.recorded.cut()[focus]
         arrival, frame = Arrival(), ""
         try:
-            if now.inside:  # an MPI call, which the user did not write: go to where it is called
+            if self._in_mpi(focus, now):  # which the user did not write: go to where it is called
                 arrival = await self._to_entry(focus, now.entry)
                 if kind not in ("step", "next"):
                     kind, frame = "finish", await self._call_frame(focus)
@@ -124,6 +124,10 @@ class Reverse:
         await self._arrive(focus)
         return arrival
 
+    def _in_mpi(self, focus: int, now: Instant) -> bool:
+        """Is the rank inside an MPI call, or held where it is about to enter one?"""
+        return now.inside or bool(self._traveller.recorded.clock(focus).read().held)
+
     # ---- for going back to stops ------------------------------------------------------------
 
     @property
@@ -135,7 +139,7 @@ class Reverse:
     async def here(self, focus: int) -> Reached:
         """The place where the rank stands. Makes an origin for it, if there is none."""
         now = self._traveller.recorded.cut()[focus]
-        if now.inside:
+        if self._in_mpi(focus, now):
             return await self.to_end(focus, now.entry)
         arrival = await self._have_origin(focus, now, whole=True)
         found = await self._from_origin(

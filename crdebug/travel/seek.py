@@ -154,7 +154,7 @@ class Traveller:
             raise StartOfHistory(f"branch {self.job.record.branch} begins here")
         bases = self.bases()
         ahead = []
-        problem: CrdebugError = no_base()
+        problem: CrdebugError = no_base(self.job.has_no_checkpoints)
         group = self.job.group
         stopped = group.in_state(TargetState.STOPPED) == group.ranks
         if stopped and not self.position.change and not diverges(self.recorded.clocks()):
@@ -278,6 +278,8 @@ class Traveller:
                 raise Refused("a rank has talked with the launcher since that snapshot")
             await self.near.put_back(base)
             self.position.change_is_over()
+            if self.near.begins_with(base):  # it may be as far as the job can be taken
+                await show_callers(self.job.group, self.job.group.ranks, self.job.record.layer)
             return
         store = self.store(base)
         await self.job.restart(store.load(base.number), store)

@@ -26,13 +26,14 @@ _REMEMBERED = 3  # the changes of this many serve to estimate those of the next 
 class Held:
     """A snapshot. at: seconds of run before it.  whole: all that it can come to hold, in bytes.
     bytes: what it holds and none before does; for a frozen one, what had changed when the next one
-    was taken. copied: it is no frozen one."""
+    was taken. copied: it is no frozen one.  stays: nothing replaces it."""
 
     name: str
     at: float
     whole: int
     bytes: int = 0
     copied: bool = False
+    stays: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +70,19 @@ class Holdings:
     def names(self) -> list[str]:
         return [each.name for each in self._held]
 
-    def taken(self, name: str, at: float, whole: int, changed: int, copied: bool) -> None:
+    def taken(
+        self, name: str, at: float, whole: int, changed: int, copied: bool, stays: bool = False
+    ) -> None:
         """There is another one. changed: what it shares with none before it, in bytes."""
         if copied:
             if self._held and not self._held[-1].copied:
                 self._held[-1].bytes = self._held[-1].whole
-            self._held.append(Held(name, at, whole, changed, copied))
+            self._held.append(Held(name, at, whole, changed, copied, stays))
         else:
             if self._held:
                 self._held[-1].bytes = changed
                 self._changes.append(changed)
-            self._held.append(Held(name, at, whole))
+            self._held.append(Held(name, at, whole, stays=stays))
         self._copies = copied
 
     def forget(self, name: str, alone: int = 0) -> None:
@@ -109,9 +112,9 @@ class Holdings:
         for name in drops:
             left.forget(name)
         short = False
-        while left._held and left.bytes + left._expected(whole) > bound:
-            worst = [each.name for each in thin(left._apart(now), now, len(left._held) - 1)]
-            for name in worst or left.names()[:1]:  # of one that lies ahead, thin says nothing
+        while left._passing() and left.bytes + left._expected(whole) > bound:
+            worst = [each.name for each in thin(left._apart(now), now, len(left._passing()) - 1)]
+            for name in worst or left._passing()[:1]:  # of one that lies ahead, thin says nothing
                 left.forget(name)
                 drops.append(name)
             short = True
@@ -120,9 +123,13 @@ class Holdings:
         fits = left.bytes + expected <= bound
         return Plan(tuple(drops), short, fits, tight, bound, expected)
 
+    def _passing(self) -> list[str]:
+        return [each.name for each in self._held if not each.stays]
+
     def _apart(self, now: float) -> list[Dated]:
         """As checkpoints are thinned, each of them counts one; with the one that is to come."""
-        return [Dated(each.name, each.at, 1) for each in self._held] + [Dated("", now, 0, False)]
+        held = [Dated(each.name, each.at, 1, not each.stays) for each in self._held]
+        return [*held, Dated("", now, 0, False)]
 
     def _expected(self, whole: int) -> int:
         """What the next one may add until another one is taken, and the last one until now."""

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 def when(overview: Overview, ranks: RankSet) -> str:
     """Where these ranks are in the history, and the nearest marks and checkpoints."""
     own = "'checkpoint' takes one"
+    taken = f"'continue' takes one before it runs, {own} now" if overview.keeps else own
+    hint = f"no checkpoint ({taken})"
+    if overview.in_memory:
+        hint = "'continue' keeps a snapshot" if overview.keeps else "'set auto-checkpoint' is 0"
     return when_text(
         ranks,
         overview.here,
@@ -27,7 +31,7 @@ def when(overview: Overview, ranks: RankSet) -> str:
         before=overview.before,
         earliest=overview.earliest,
         marks=overview.marks,
-        hint=f"'continue' takes one before it runs, {own} now" if overview.keeps else own,
+        hint=hint,
     )
 
 

@@ -5,6 +5,7 @@ Only root can become one; tests that do are marked `nobody.needs_root`.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import os
@@ -49,6 +50,12 @@ def user() -> pwd.struct_passwd:
 @pytest.fixture
 def home() -> Iterator[Path]:
     """A clean home of his."""
+    with clean_home() as path:
+        yield path
+
+
+@contextlib.contextmanager
+def clean_home() -> Iterator[Path]:
     his = user()
     with tempfile.TemporaryDirectory(prefix="crdebug-home-") as path:
         home = Path(path)

@@ -99,17 +99,17 @@ def until(true):
 
 
 def in_a_rank(home: Path, text: str) -> str:
-    """The output of a program in such a process. home: its /run/crdebug."""
+    """The output of a program in such a process. home: the job's directory."""
     for name in ("asks", "door"):
         os.mkfifo(home / name)
-    sources = (HEADERS / "shim.c", HEADERS / "app.c")
+    sources = [HEADERS / name for name in ("shim.c", "app.c", "places.c")]
     compiler = ["cc", "-std=c11", "-O2", "-shared", "-fPIC", "-pthread", f"-I{PUBLIC}"]
-    place = f'-DCRDEBUG_DIR="{home}"'
-    subprocess.run([*compiler, place, "-o", home / "shim.so", *sources, "-ldl"], check=True)
+    subprocess.run([*compiler, "-o", home / "shim.so", *sources, "-ldl"], check=True)
     ran = subprocess.run(
         [sys.executable, "-c", RANK + text, home / "shim.so", home],
         capture_output=True,
         text=True,
+        env={**os.environ, "CRDEBUG_DIR": str(home)},
         timeout=120,
         check=False,
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,9 +30,10 @@ from crdebug.job import standard_input
 from crdebug.job.directory import JobDirectory
 from crdebug.job.given import Given
 from crdebug.job.launch import launch
-from crdebug.job.launch_environment import added_to
+from crdebug.job.launch_environment import added_to, why_added
 from crdebug.job.ranks_there import await_ranks, why_ended
 from crdebug.native.build import Native, build
+from crdebug.node import bare
 from crdebug.node import container as containers
 
 pytestmark = pytest.mark.unit
@@ -219,6 +221,83 @@ async def test_a_container_that_cannot_be_made_leaves_nothing(
     with pytest.raises(type(error)):
         await start()
     assert not JobDirectory("heat").path.exists()
+
+
+class TestWithoutAContainer:
+    """Its job gets another form of the starter, and tells its processes where its directory is."""
+
+    @pytest.fixture(autouse=True)
+    def none_can_be_made(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        async def why_not(starter: Path, deadline: Deadline) -> str:
+            return "none can be made here"
+
+        monkeypatch.setattr(bare, "why_no_container", why_not)
+        monkeypatch.setattr(bare, "new_mark", lambda: "test-launch-0123456789")
+        yield
+        shutil.rmtree(bare.scratch_of("test-launch-0123456789"), ignore_errors=True)
+
+    async def test_what_it_gets(self, container: Container) -> None:
+        directory = await start()
+        record = directory.read()
+        (asked,) = container.asked
+        scratch = str(bare.scratch_of("test-launch-0123456789"))
+        assert asked["form"] == ("--bare", scratch)
+        environment, run = asked["environment"], directory.run(1)
+        assert isinstance(environment, dict)
+        assert environment["CRDEBUG_DIR"] == str(run)
+        assert environment["CRDEBUG_TIME"] == str(run / "time")
+        assert environment["CRDEBUG_JOB"] == record.mark == "test-launch-0123456789"
+        assert environment["OMPI_MCA_orte_tmpdir_base"] == scratch
+        assert (record.container, record.no_container) == ("none", "none can be made here")
+        assert all(map(why_added, record.added))  # 'info launch' can say why
+
+    async def test_a_job_that_cannot_be_started_leaves_nothing(self, container: Container) -> None:
+        container.error = NotAvailable("no process")
+        with pytest.raises(NotAvailable):
+            await start()
+        assert not bare.scratch_of("test-launch-0123456789").exists()
+        assert not JobDirectory("heat").path.exists()
+
+    async def test_what_the_user_has_set_stays(
+        self, container: Container, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("OMPI_MCA_orte_tmpdir_base", "/mine")
+        await start()
+        environment = container.asked[0]["environment"]
+        assert isinstance(environment, dict)
+        assert environment["OMPI_MCA_orte_tmpdir_base"] == "/mine"
+
+    @pytest.mark.parametrize(("scope", "named"), [(0, False), (1, True)])
+    async def test_where_yama_wants_it_the_ranks_name_who_may_debug_them(
+        self, container: Container, monkeypatch: pytest.MonkeyPatch, scope: int, named: bool
+    ) -> None:
+        monkeypatch.setattr(bare, "yama_scope", lambda: scope)
+        await start()
+        environment = container.asked[0]["environment"]
+        assert isinstance(environment, dict)
+        assert environment.get("CRDEBUG_TRACER") == (str(os.getpid()) if named else None)
+
+
+@pytest.mark.root
+async def test_a_job_started_within_another_one_is_no_part_of_it(
+    container: Container, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in bare.VARIABLES:
+        monkeypatch.setenv(name, "the other job's")
+    record = (await start()).read()
+    environment = container.asked[0]["environment"]
+    assert isinstance(environment, dict)
+    assert "the other job's" not in environment.values()
+    assert record.mark == ""
+
+
+async def test_nobody_can_debug_where_yama_forbids_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bare, "yama_scope", lambda: 3)
+    with pytest.raises(NotAvailable, match="ptrace_scope is 3"):
+        await start()
+    assert not home.exists()
 
 
 async def test_a_signal_that_cannot_lead_threads_is_refused(home: Path) -> None:

@@ -34,7 +34,7 @@ class Kernel:
 
     # what Near asks of Snapshots
 
-    async def keep(self, name: str, deadline: object) -> KeptJob:
+    async def keep(self, name: str, deadline: object, others: object) -> KeptJob:
         self.kept.append(name)
         first = len(self.kept) == 1
         changed = self.memory if first else self.changed
@@ -59,10 +59,11 @@ class Job:
         self.kernel = kernel
         self.told: list[str] = []
         self.record = SimpleNamespace(incarnation=1, branch="main", pid=1)
+        self.has_no_checkpoints = False
         self.holds = (SimpleNamespace(rank=0, pid=10), SimpleNamespace(rank=1, pid=11))
         self.group = {0: FakeTarget(0)}
         self.settings = Settings()
-        patch.setattr(memory_snapshots, "Snapshots", lambda group: kernel)
+        patch.setattr(memory_snapshots, "Snapshots", lambda group, logs: kernel)
         patch.setattr(memory_snapshots, "leader_has_ended", lambda pid: False)
         patch.setattr(proc, "private_memory", lambda pid: kernel.memory)
         patch.setattr(memory, "available", lambda: kernel.free - self.near.held)
@@ -74,8 +75,8 @@ class Job:
         assert isinstance(event, JobSays)
         self.told.append(event.text)
 
-    async def drained(self) -> None:
-        pass
+    async def drained(self) -> list[int]:
+        return []
 
     def output_sizes(self) -> tuple[int, ...]:
         return (0, 0)
@@ -143,7 +144,9 @@ async def test_without_room_for_one_none_is_taken_and_none_stays(
         "snapshots may take 100 MiB, a quarter of the memory that is free, and the next one may "
         "come to 150 MiB"
     )
-    assert job.told == [f"{job.near.why_not}: none is taken, and ways back begin at checkpoints"]
+    assert job.told == [
+        f"{job.near.why_not}: none is taken, and ways back begin where there is one"
+    ]
     job.kernel.free = 2000 * MIB
     assert await job.run() == 1
     assert job.near.why_not == ""

@@ -85,6 +85,7 @@ def test_the_layout_is_the_compilers(tmp_path: Path) -> None:
         ("clock", "stop", clock.STOP_OFFSET),
         ("clock", "enforce", clock.ENFORCE_OFFSET),
         ("clock", "diverged", clock.DIVERGED_OFFSET),
+        ("clock", "last", clock.LAST_OFFSET),
         ("clock", "look_at", clock.LOOK_OFFSET),
         ("log", "tail", clock.TAIL_OFFSET),
         ("log", "cuts", clock.CUTS_OFFSET),
@@ -121,7 +122,7 @@ def test_every_field_of_the_clock_is_read_where_it_is() -> None:
     """Each field in its place: a number of its own comes back."""
     data = clock._CLOCK.pack(
         *(clock.ABI, clock.SIZE, 3, 4, 5, 6, 1, 1, 9, 10, 1, 2, 13, 3, 1, 1, 17),
-        *(18, 19, 20, 21, 22, DIGEST, 1, 1, 2, 23, 0, *range(24, 32)),
+        *(18, 19, 20, 21, 22, DIGEST, 1, 1, 2, 23, 2, *range(24, 32)),
         *(0x1000, 8, 1, 32, 33),
     )
     found = clock.Clock.parse(data)
@@ -130,7 +131,7 @@ def test_every_field_of_the_clock_is_read_where_it_is() -> None:
     assert (found.refused, found.expected, found.actual) == (3, (18, 19), (20, 21))
     assert (found.diverged_now, found.pending_wild, found.replaying) == (17, 22, True)
     assert (found.expected_failed, found.actual_failed) == ("MPI_ERR_BUFFER", "MPI_ERR_COUNT")
-    assert found.words_from == 23
+    assert (found.words_from, found.last) == (23, clock.Last.IS_THERE)
     assert (found.expected_words, found.actual_words) == ((24, 25, 26, 27), (28, 29, 30, 31))
     assert found.looked_changed == 33
 

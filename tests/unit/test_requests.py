@@ -50,6 +50,30 @@ async def test_a_stop_during_an_interlude_is_the_only_cause() -> None:
     assert job.own == 1
 
 
+async def test_an_interlude_may_be_the_end_of_the_run() -> None:
+    job = Runs([INTERRUPT, INTERRUPT])
+
+    async def over(since: float) -> float:
+        return -1.0
+
+    stop = await job.interludes.run(job.run, over, 0.001)
+    assert [each.reason for each in stop.cause] == [INTERRUPT, INTERRUPT]
+
+
+async def test_an_interlude_is_due_when_its_owner_says_so() -> None:
+    job, due = Runs([INTERRUPT], [BREAKPOINT]), asyncio.Event()
+
+    async def wait(seconds: float) -> None:
+        await due.wait()
+
+    running = asyncio.create_task(job.interludes.run(job.run, job.take, 0.001, None, wait))
+    await asyncio.sleep(0.01)
+    assert job.own == 0
+    due.set()
+    await running
+    assert job.own == 1
+
+
 async def test_an_interrupt_before_the_run_has_begun_counts() -> None:
     job = Runs()
     job.interludes.begin()

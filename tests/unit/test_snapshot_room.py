@@ -174,3 +174,20 @@ def test_what_is_given_up_may_still_be_needed() -> None:
     assert holdings.bytes == 8 * MIB
     holdings.forget("s0")
     assert holdings.bytes == 0
+
+
+def test_what_history_begins_with_stays_however_little_memory_there_is() -> None:
+    holdings = Holdings()
+    holdings.taken("first", 0.0, 100 * MIB, 0, False, stays=True)
+    for n in range(1, 4 * MOST):
+        now = 10.0 * n
+        plan = holdings.plan(now, 100 * MIB, 1000 * MIB)
+        assert "first" not in plan.drop
+        for name in plan.drop:
+            holdings.forget(name)
+        if plan.fits:
+            holdings.taken(f"s{n}", now, 100 * MIB, 10 * MIB, False)
+    assert holdings.names()[0] == "first"
+    plan = holdings.plan(1e4, 100 * MIB, MIB)
+    assert "first" not in plan.drop and not plan.fits
+    assert set(plan.drop) == set(holdings.names()) - {"first"}

@@ -21,29 +21,33 @@
 #define CRDEBUG_SITES 65536
 #define CRDEBUG_LOG_HEADER (4096 + CRDEBUG_SITES * 8)
 #define CRDEBUG_OLD (UINT64_C(1) << 16) /* records in each of the two areas behind the ring */
-#define CRDEBUG_PAGE UINT64_C(256)      /* records in a page of memory */
+#define CRDEBUG_PAGE UINT64_C(256) /* records in a page of memory */
 
 enum crdebug_mode { CRDEBUG_COUNTS = 0, CRDEBUG_RECORDS = 1 };
 
 /* Why nothing is recorded (any more). */
 enum crdebug_refused {
     CRDEBUG_NOT_REFUSED = 0,
-    CRDEBUG_THREADS = 1,  /* MPI calls from more than one thread */
+    CRDEBUG_THREADS = 1, /* MPI calls from more than one thread */
     CRDEBUG_LOG_FULL = 2,
     CRDEBUG_LOG_FILE = 3, /* it cannot be made, or is another layer's */
-    CRDEBUG_COMMS = 4,    /* more communicators than the log can number */
+    CRDEBUG_COMMS = 4, /* more communicators than the log can number */
     CRDEBUG_MEMORY = 5,
-    CRDEBUG_NEWER = 6,    /* a call of MPI-4 that is not in the table */
+    CRDEBUG_NEWER = 6, /* a call of MPI-4 that is not in the table */
     CRDEBUG_NO_SPACE = 7, /* the disk is full, or a quota, or a file may not be so large */
     CRDEBUG_GIVEN_UP = 8, /* what was recorded there is not there any more */
 };
 
 enum crdebug_held { CRDEBUG_FREE = 0, CRDEBUG_AT_STOP = 1, CRDEBUG_AT_DIVERGENCE = 2 };
 
+/* From MPI_Finalize no snapshot in memory leads back. A rank of a job that has nothing else waits in
+ * front of it, as long as `stop` is there, which it sets itself. */
+enum crdebug_last { CRDEBUG_GOES = 0, CRDEBUG_WAITS = 1, CRDEBUG_IS_THERE = 2 };
+
 enum crdebug_enforce {
     CRDEBUG_ASK_ANEW = 0, /* forget what lies behind the cursor, and record from here */
     CRDEBUG_ENFORCE = 1,
-    CRDEBUG_BRANCH = 2,   /* as 0 at the next call, which then makes it 1 */
+    CRDEBUG_BRANCH = 2, /* as 0 at the next call, which then makes it 1 */
 };
 
 /* One call, or what belongs to one. Fields of `head`, from the lowest bit:
@@ -67,10 +71,10 @@ enum crdebug_flags {
     CRDEBUG_MORE = 1,
     CRDEBUG_WILD_SOURCE = 2,
     CRDEBUG_WILD_TAG = 4,
-    CRDEBUG_DONE = 8,    /* a posted receive: it completed before the tail */
-    CRDEBUG_NO = 16,     /* the answer was no */
+    CRDEBUG_DONE = 8, /* a posted receive: it completed before the tail */
+    CRDEBUG_NO = 16, /* the answer was no */
     CRDEBUG_ODD =
-        32,    /* cancelled; or MPI_UNDEFINED; or, of a window's fence, that it ends no epoch */
+        32, /* cancelled; or MPI_UNDEFINED; or, of a window's fence, that it ends no epoch */
     CRDEBUG_PACKED =
         64, /* two halves in one; or, of a Waitall, the last requests that were posted; or,
                             of a started request, a receive */
@@ -110,10 +114,10 @@ struct crdebug_log {
     uint32_t size; /* of this header: where the records begin */
     int32_t rank, world;
     uint64_t capacity; /* in records, of the ring */
-    uint64_t tail;     /* a place */
+    uint64_t tail; /* a place */
     uint64_t tail_now; /* where the clock stands when all of them are done */
     uint64_t first_now; /* where it stood before the first of them */
-    uint64_t calls;    /* which table numbered the calls */
+    uint64_t calls; /* which table numbered the calls */
     uint32_t refused, sites;
     uint32_t cuts, reserved; /* cuts: how often it was cut at the cursor */
     uint64_t room; /* in records: up to here the disk has space for this file */
@@ -126,7 +130,7 @@ struct crdebug_clock {
     uint32_t size;
     int32_t rank; /* in MPI_COMM_WORLD, -1 before MPI_Init */
     int32_t world;
-    uint64_t now;  /* half ticks: odd inside a counted call */
+    uint64_t now; /* half ticks: odd inside a counted call */
     uint64_t stop; /* hold when `now` is this, before it grows */
     uint32_t held; /* enum crdebug_held */
     uint32_t mode;
@@ -141,14 +145,15 @@ struct crdebug_clock {
     uint64_t diverged_now;
     struct crdebug_record expected, actual;
     uint64_t pending_wild; /* posted receives whose sender is open */
-    uint64_t calls;        /* which table numbers the calls */
+    uint64_t calls; /* which table numbers the calls */
     /* It repeats, and knows: what it has posted is posted as the log says. A held rank that is behind
      * its log sees so itself; nobody may be let go before. */
     uint32_t replaying;
     uint16_t expected_failed, actual_failed; /* how; 0: it did not */
     /* Of the words that follow the two records the four with the first that differs, from this one on
      * (the first four, if none does); 0 where there are none. */
-    uint32_t words_from, reserved;
+    uint32_t words_from;
+    uint32_t last; /* enum crdebug_last; CRDEBUG_WAITS is set from outside */
     uint32_t expected_words[4], actual_words[4];
     /* crdebug asks in which calls, and between which, these bytes change; while it does not, look_size
      * is 0. Looked at where a call begins, and where it ends. */

@@ -46,6 +46,7 @@ STOP_OFFSET = 24
 INITIALIZED_OFFSET = 56
 ENFORCE_OFFSET = 72
 DIVERGED_OFFSET = 76
+LAST_OFFSET = struct.calcsize("<IIiiQQIIQQIiIIIIQ4QQQIHHI")
 LOOK_SIZE = _LOOK.size
 LOOK_OFFSET = SIZE - LOOK_SIZE
 
@@ -84,6 +85,14 @@ class Held(IntEnum):
     AT_DIVERGENCE = 2
 
 
+class Last(IntEnum):
+    """Does the rank wait before MPI_Finalize?"""
+
+    GOES = 0
+    WAITS = 1
+    IS_THERE = 2
+
+
 class Enforce(IntEnum):
     ASK_ANEW = 0  # forget the record after the cursor, and record from here
     ENFORCE = 1
@@ -117,6 +126,7 @@ class Clock:
     expected_failed: str  # the class of its error, "" if it did not fail
     actual_failed: str
     words_from: int
+    last: Last
     expected_words: tuple[int, ...]
     actual_words: tuple[int, ...]
     looked_changed: Instant | None  # the clock when the bytes that are looked at changed last
@@ -126,7 +136,7 @@ class Clock:
         values = _CLOCK.unpack_from(data)
         abi, size, rank, world, now, stop, held, mode, cursor, repeat, initialized = values[:11]
         level, epochs, refused, enforce, diverged, at, e0, e1, a0, a1, pending = values[11:22]
-        calls, replaying, e_failed, a_failed, words_from = values[22:27]
+        calls, replaying, e_failed, a_failed, words_from, last = values[22:28]
         if abi != ABI or size < SIZE or calls != DIGEST:
             raise NotAvailable(
                 f"the rank's MPI layer has ABI version {abi}, this crdebug knows {ABI}",
@@ -137,7 +147,7 @@ class Clock:
             *(rank, world, now, stop, Held(held), mode != 0, cursor, repeat, bool(initialized)),
             *(level, epochs, Refused(refused), Enforce(enforce), bool(diverged), at),
             *((e0, e1), (a0, a1), pending, bool(replaying), failure(e_failed), failure(a_failed)),
-            *(words_from, values[28:32], values[32:36]),
+            *(words_from, Last(last), values[28:32], values[32:36]),
             *(None if each == NEVER else Instant(each) for each in values[40:]),
         )
 

@@ -6,6 +6,7 @@
  * so that an image of it needs nothing but memory. */
 #define _GNU_SOURCE 1
 #include "app.h"
+#include "places.h"
 #include "crdebug_app.h"
 
 #include <errno.h>
@@ -58,7 +59,8 @@ static int is_helper(void) {
 
 /* Does anybody read this FIFO? With a text, that is written. */
 static int reads(const char *fifo, const char *text) {
-    int file = open(fifo, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    char place[PATH_MAX];
+    int file = open(crdebug_place(place, fifo), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
     if (file < 0) return 0;
     if (text != NULL && write(file, text, strlen(text)) < 0 && errno != EAGAIN) {
         close(file);

@@ -6,9 +6,9 @@
 #include "crdebug.h"
 
 #define CRDEBUG_APP_ABI 1u
-#define CRDEBUG_ASKS \
-    CRDEBUG_DIR "/asks" /* a FIFO: who reads it answers; a line for each call of it */
-#define CRDEBUG_DOOR CRDEBUG_DIR "/door" /* a FIFO: who has closed the door reads it, and no more */
+/* In the job's directory, see places.h. */
+#define CRDEBUG_ASKS "asks" /* a FIFO: who reads it answers; a line for each call of it */
+#define CRDEBUG_DOOR "door" /* a FIFO: who has closed the door reads it, and no more */
 
 enum crdebug_wish { CRDEBUG_WISH_CHECKPOINT = 1, CRDEBUG_WISH_RESTART = 2 };
 

@@ -12,9 +12,10 @@
 #ifndef CRDEBUG_DIR
 #define CRDEBUG_DIR "/dev/shm/crdebug" /* where a job's directory is, in its container */
 #endif
-#define CRDEBUG_SOCKET CRDEBUG_DIR "/starter" /* SOCK_SEQPACKET, one registration a connection */
-#define CRDEBUG_EVENTS CRDEBUG_DIR "/events" /* append-only lines, see starter.c */
-#define CRDEBUG_INPUT CRDEBUG_DIR "/input" /* what the launcher is to read, see input.c */
+/* In it; see places.h. */
+#define CRDEBUG_SOCKET "starter" /* SOCK_SEQPACKET, one registration a connection */
+#define CRDEBUG_EVENTS "events" /* append-only lines, see starter.c */
+#define CRDEBUG_INPUT "input" /* what the launcher is to read, see input.c */
 #define CRDEBUG_INPUT_SIGNAL SIGIO /* tells PID 1 that there is more of it */
 #define CRDEBUG_DEFAULT_SIGNAL 62 /* SIGRTMAX - 2: no MPI that we know uses it */
 

@@ -5,6 +5,7 @@
  * calls into libc: raw system calls leave errno, the heap and the lazy-binding tables as they were. */
 #define _GNU_SOURCE 1
 #include "crdebug.h"
+#include "places.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -292,13 +293,15 @@ static int may_be_the_rank(const struct crdebug_register *request) {
 }
 
 static int ask_starter(const struct crdebug_register *request, struct crdebug_reply *reply) {
-    struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = CRDEBUG_SOCKET};
+    struct sockaddr_un address = {0};
     int channel = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (channel < 0) return -1;
+    int through = crdebug_address(&address);
     int ok = connect(channel, (const struct sockaddr *)&address, sizeof address) == 0 &&
              send(channel, request, sizeof *request, MSG_NOSIGNAL) == (ssize_t)sizeof *request &&
              recv(channel, reply, sizeof *reply, 0) == (ssize_t)sizeof *reply &&
              reply->abi == CRDEBUG_ABI;
+    if (through >= 0) close(through);
     close(channel);
     return ok ? 0 : -1;
 }

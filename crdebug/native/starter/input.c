@@ -7,6 +7,7 @@
  * was. Nothing here blocks. */
 #define _GNU_SOURCE 1
 #include "crdebug.h"
+#include "places.h"
 #include "starter.h"
 
 #include <errno.h>
@@ -21,8 +22,9 @@ static char buffer[65536];
 static size_t filled, passed;
 
 int open_input(void) {
+    char place[PATH_MAX];
     int ends[2];
-    file = open(CRDEBUG_INPUT, O_RDONLY | O_CREAT | O_CLOEXEC, 0600);
+    file = open(crdebug_place(place, CRDEBUG_INPUT), O_RDONLY | O_CREAT | O_CLOEXEC, 0600);
     if (file < 0 || pipe2(ends, O_CLOEXEC) != 0) return -1;
     channel = ends[1];
     return fcntl(channel, F_SETFL, O_NONBLOCK) == 0 ? ends[0] : -1;

@@ -1,6 +1,7 @@
 /* The starter's list of the job's ranks: they make themselves known, each before its main. */
 #define _GNU_SOURCE 1
 #include "crdebug.h"
+#include "places.h"
 #include "starter.h"
 
 #include <errno.h>
@@ -25,14 +26,16 @@ struct rank *crdebug_ranks;
 static int ranks_size, ranks_registered;
 
 int listen_for_ranks(void) {
-    struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = CRDEBUG_SOCKET};
-    unlink(CRDEBUG_SOCKET);
+    struct sockaddr_un address = {0};
+    int through = crdebug_address(&address);
+    unlink(address.sun_path);
     int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (listener < 0) return -1;
     mode_t before = umask(0177); /* our user's, from the beginning */
     int bound = bind(listener, (const struct sockaddr *)&address, sizeof address);
     umask(before);
     if (bound != 0 || listen(listener, 4096) != 0) return -1;
+    if (through >= 0) close(through);
     /* Descriptors 0 to 2 are the job's; keep ours out of the way of a launcher that counts up. */
     return listener;
 }

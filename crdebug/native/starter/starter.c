@@ -1,17 +1,18 @@
 /* The starter: the first process of a job, in its container.
  *
- *   starter [--hold] [--signal N] [--shim FILE] --job NAME --dir DIR --report FD [--wait FD]
- *           -- LAUNCHER ARG...
+ *   starter [--hold] [--signal N] [--shim FILE] [--bare SCRATCH] --job NAME --dir DIR --report FD
+ *           [--wait FD] -- LAUNCHER ARG...
  *   starter --keep PID --host NAME --dir DIR --report FD --wait FD
  *   starter --enter ...
  *   starter --carry-out PLAN
  *   starter --crs-action SOCKET SERVER
  *   starter --front ...
+ *   starter --try-container
  *
  * The first form makes the namespaces, writes the host PID of the keeper (their PID 1, see keeper.c) to
  * descriptor FD and leaves the keeper behind, and the starter below it, which owns the job's stdio,
  * reaps, forwards signals, answers the ranks' registrations, holds the MPIR symbols, and ends with the
- * launcher's status. DIR (on the host) is mounted at CRDEBUG_DIR; the job's output is in its files `stdout` and `stderr` (see output.c), what it is to
+ * launcher's status. DIR (on the host) is mounted at CRDEBUG_DIR (with --bare there is no container, see bare.c); the job's output is in its files `stdout` and `stderr` (see output.c), what it is to
  * read in `input` (see input.c), its ranks make themselves known (see registration.c), and `events` gets a line
  *   ranks N      all N ranks are in MPIR_proctable
  *   late N FILE  an MPI program started in rank N whose place another process has, see accept_rank
@@ -24,9 +25,10 @@
  *
  * The second form leaves behind only a keeper, for a job that a CRS restores there, whose first process
  * will be PID; should --wait end before that is there, the keeper ends. For the others see enter.c,
- * commit.c, crs_action.c (CRIU's action script) and front.c (what tools start). */
+ * commit.c, crs_action.c (CRIU's action script), front.c (what tools start) and bare.c. */
 #define _GNU_SOURCE 1
 #include "crdebug.h"
+#include "places.h"
 #include "preload.h"
 #include "starter.h"
 
@@ -68,7 +70,7 @@ __attribute__((noinline)) void MPIR_Breakpoint(void) { __asm__ volatile(""); }
 
 static struct options {
     int hold, inside, keep, report, signal, wait;
-    const char *shim, *job, *dir, *host;
+    const char *shim, *job, *dir, *host, *bare;
     char **launcher;
 } options = {.report = -1, .wait = -1, .signal = CRDEBUG_DEFAULT_SIGNAL};
 
@@ -96,7 +98,9 @@ static _Noreturn void fail(const char *what) {
 }
 
 static int open_events(void) {
-    events = open(CRDEBUG_EVENTS, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    char place[PATH_MAX];
+    events =
+        open(crdebug_place(place, CRDEBUG_EVENTS), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     if (events < 0) return -1;
     /* So that a full disk can be told of. Where no space can be had beforehand, there is none. */
     fallocate(events, FALLOC_FL_KEEP_SIZE, 0, 4096);
@@ -108,11 +112,13 @@ static void open_stdio(void) {
         const char *path;
         int flags;
     } files[3] = {{"/dev/null", O_RDONLY},
-                  {CRDEBUG_DIR "/stdout", O_WRONLY | O_APPEND | O_CREAT},
-                  {CRDEBUG_DIR "/stderr", O_WRONLY | O_APPEND | O_CREAT}};
+                  {"stdout", O_WRONLY | O_APPEND | O_CREAT},
+                  {"stderr", O_WRONLY | O_APPEND | O_CREAT}};
+    char place[PATH_MAX];
     for (int i = 0; i < 3; i++) {
-        int file = open(files[i].path, files[i].flags, 0600);
-        if (file < 0) fail(files[i].path);
+        const char *path = i == 0 ? files[i].path : crdebug_place(place, files[i].path);
+        int file = open(path, files[i].flags, 0600);
+        if (file < 0) fail(path);
         if (file != i && (dup2(file, i) < 0 || close(file) != 0)) fail("dup2");
     }
 }
@@ -160,7 +166,7 @@ static void prepare_environment(void) {
         if (length >= (int)sizeof text) fail("LD_PRELOAD is too long");
         setenv("LD_PRELOAD", text, 1);
     }
-    setenv("CRDEBUG_ASIDE", "1", 1);
+    if (options.bare == NULL) setenv("CRDEBUG_ASIDE", "1", 1);
     snprintf(text, sizeof text, "%d", options.signal);
     setenv("CRDEBUG_SIGNAL", text, 1);
 }
@@ -208,14 +214,14 @@ static void forward_signals(pid_t launcher) {
 
 static _Noreturn void run_container(void) {
     sigset_t unblocked;
-    if (open_events() != 0) fail("open " CRDEBUG_EVENTS);
+    if (open_events() != 0) fail("open the file of events");
     open_stdio();
     block_signals(&unblocked);
     int listener = listen_for_ranks();
     if (listener < 0) fail("listen for the ranks");
     MPIR_being_debugged = options.hold;
     int ends[3] = {open_input()};
-    if (ends[0] < 0) fail("open " CRDEBUG_INPUT);
+    if (ends[0] < 0) fail("open the file of input");
     if (open_output(ends + 1) != 0) fail("make the pipes for the output");
     pid_t launcher = start_launcher(&unblocked, ends);
     for (int i = 0; i < 3; i++) close(ends[i]);
@@ -225,6 +231,7 @@ static _Noreturn void run_container(void) {
         pass_output_on();
         if (ended >= 0 && output_is_out()) {
             tell("exit %d", ended);
+            if (options.bare != NULL) end_descendants();
             _exit(ended);
         }
         /* The kernel tells nobody when a disk has space again. */
@@ -269,6 +276,7 @@ static void parse(int count, char **arguments) {
         else if (strcmp(name, "--shim") == 0) options.shim = value;
         else if (strcmp(name, "--job") == 0) options.job = value;
         else if (strcmp(name, "--dir") == 0) options.dir = value;
+        else if (strcmp(name, "--bare") == 0) options.bare = value;
         else if (strcmp(name, "--report") == 0) options.report = atoi(value);
         else if (strcmp(name, "--wait") == 0) options.wait = atoi(value);
         else if (strcmp(name, "--keep") == 0) options.keep = atoi(value);
@@ -289,14 +297,26 @@ void describe_job(const char *job) {
     gethostname(MPIR_controller_hostname, sizeof MPIR_controller_hostname - 1);
 }
 
+/* crdebug writes down who we are first; should it die before, there is to be no job. */
+static void await_go(void) {
+    char word;
+    close(options.report); /* its end is awaited */
+    if (options.wait >= 0 && read(options.wait, &word, 1) != 1) _exit(125);
+}
+
+static _Noreturn void run_bare(void) {
+    await_go();
+    close_others(-1);
+    setsid();
+    describe_job(options.job);
+    run_container();
+}
+
 /* The starter starts its program anew: mapped from the mount namespace outside, its file could not be
  * found by the CRS in the one inside ("Can't lookup mount"). */
 static _Noreturn void become_starter(char **arguments) {
     static char self[4096];
-    char word;
-    close(options.report); /* its end is awaited */
-    /* crdebug writes down who we are first; should it die before, there is to be no job. */
-    if (options.wait >= 0 && read(options.wait, &word, 1) != 1) _exit(125);
+    await_go();
     close_others(-1);
     setsid();
     /* System V's shared memory is in an image only as part of a namespace, which takes root to restore. */
@@ -366,10 +386,12 @@ int main(int count, char **arguments) {
     }
     if (count > 1 && strcmp(arguments[1], "--front") == 0) return front(count - 2, arguments + 2);
     if (count > 1 && strcmp(arguments[1], "--enter") == 0) return enter(count - 2, arguments + 2);
+    if (count == 2 && strcmp(arguments[1], "--try-container") == 0) return try_container();
     parse(count, arguments);
     if (options.inside) {
         describe_job(options.job);
         run_container();
     }
+    if (options.bare != NULL) return keep_bare(options.report, options.bare, run_bare);
     return make_container(arguments);
 }

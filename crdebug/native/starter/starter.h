@@ -68,6 +68,17 @@ void serve_rank(int listener, int hold);
 /* A line for `events`. */
 void tell(const char *format, ...);
 
+/* A job without a container, see bare.c: runs `run` in a process that ends with the job, and keeps
+ * watch over it. Returns an exit status, in the process that called it. */
+int keep_bare(int report, const char *scratch, void (*run)(void));
+
+/* Makes a container, as far as can be told without a job, and ends it. Returns 0; or 1, after the
+ * error's number and the step, as in "1 make namespaces", on the standard output. */
+int try_container(void);
+
+/* Kills all descendants of this process, which is a child subreaper; returns once there are none. */
+void end_descendants(void);
+
 /* Be what a tool starts, see front.c. Returns an exit status. */
 int front(int count, char **arguments);
 
