@@ -81,15 +81,17 @@ class GdbTarget(SnapshotVerbs):
         *,
         gdb: str = "gdb",
         scripts: Sequence[Path] = (),
+        preload: Path | None = None,
         subscriber: Callable[[Notice], None] = lambda notice: None,
         signals: StopSignals | None = None,
     ) -> GdbTarget:
         """Start a GDB and wait until it answers.
 
-        scripts: files that this GDB sources.
+        scripts: files that this GDB sources. preload: a library that it loads before all others.
         Raises NotAvailable if it cannot be started, GdbDied if it ends at once.
         """
-        pipe = await Pipe.start(command_line(gdb, scripts), environment=environment())
+        argv = command_line(gdb, scripts, preload)
+        pipe = await Pipe.start(argv, environment=environment(preload))
         target = cls(rank, pipe, subscriber=subscriber, signals=signals)
         target._scripted = bool(scripts)
         try:

@@ -59,9 +59,20 @@ def unpacked_debug_files() -> Path:
     return cache_home() / "gdb-debug"
 
 
-def command_line(gdb: str, scripts: Sequence[Path] = ()) -> tuple[str, ...]:
-    """The argument vector. gdb: the program. scripts: files to source, in this order."""
-    return (gdb, "-nx", "-q", "--interpreter=mi3", *_options(scripts))
+# GDB has loaded it; what GDB starts (`shell`) loads what the user wants. Of several, ours is first.
+_FORGET = (
+    "python import os; _, _, kept = os.environ.get('LD_PRELOAD', '').partition(':');"
+    " os.environ.update(LD_PRELOAD=kept) if kept else os.environ.pop('LD_PRELOAD', None); del kept"
+)
+
+
+def command_line(
+    gdb: str, scripts: Sequence[Path] = (), preload: Path | None = None
+) -> tuple[str, ...]:
+    """The argument vector. gdb: the program. scripts: files to source, in this order. preload: as
+    in `environment`."""
+    forget = () if preload is None else ("-iex", _FORGET)
+    return (gdb, "-nx", "-q", "--interpreter=mi3", *forget, *_options(scripts))
 
 
 def _options(scripts: Sequence[Path]) -> Iterator[str]:
@@ -79,8 +90,11 @@ def _options(scripts: Sequence[Path]) -> Iterator[str]:
         yield from ("-x", str(script))
 
 
-def environment() -> Mapping[str, str]:
+def environment(preload: Path | None = None) -> Mapping[str, str]:
     """Our environment, but with messages in English, and text in UTF-8 whatever the terminal's
-    locale."""
+    locale. preload: a library that GDB loads before those that the user has it load."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("LC_")}
+    if preload is not None:
+        users = kept.get("LD_PRELOAD")
+        kept["LD_PRELOAD"] = f"{preload}:{users}" if users else str(preload)
     return kept | {"LC_ALL": "C.UTF-8", "LANGUAGE": "C"}

@@ -19,7 +19,7 @@ from crdebug.node import owners, programs
 
 _HERE = Path(__file__).parent
 _PRELOAD = str(_HERE / "shim" / "preload.c")  # the starter names the shim in LD_PRELOAD
-_PARTS = ("starter", "shim.so", "stepper.so", "matcher.so")
+_PARTS = ("starter", "shim.so", "stepper.so", "matcher.so", "xstate.so")
 MADE = "made"  # in a working directory: the part that goes into the cache
 _FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra")
 # Everything is bound at start: a call through a lazy binding would change memory in a handler. Code
@@ -35,6 +35,7 @@ class Native:
     shim: Path
     stepper: Path
     matcher: Path
+    xstate: Path
 
 
 def strict() -> tuple[str, ...]:
@@ -49,11 +50,13 @@ def _commands(compiler: Sequence[str], target: Path) -> tuple[tuple[str, ...], .
     shim = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "shim.so"))
     stepper = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "stepper.so"))
     matcher = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "matcher.so"))
+    xstate = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "xstate.so"))
     return (
         (*starter, *_include("shim"), _PRELOAD, *_sources("starter")),
         (*shim, *_include("applib"), *_sources("shim"), "-pthread", "-ldl"),
         (*stepper, *_sources("stepper")),
         (*matcher, *_include("recorder"), *_sources("matcher")),
+        (*xstate, *_sources("xstate"), "-ldl"),
     )
 
 
