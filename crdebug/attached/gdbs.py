@@ -25,6 +25,7 @@ from crdebug.job.directory import JobRecord
 from crdebug.job.ended_leaders import refuse_unattachable
 from crdebug.job.ending import end
 from crdebug.job.waitpoint import WaitpointHold
+from crdebug.native.build import build
 from crdebug.node import proc
 from crdebug.node.ask import gdb_program
 from crdebug.node.code import remove_breakpoints
@@ -44,20 +45,36 @@ async def launch_gdb(rank: int, signal: int, settings: Settings, tell: Tell = No
     If a signal kills it, a fault of its own or one from outside, it is replaced once, and `tell` is
     called with that.
     """
+    return await _launch_or_replace(rank, signal, settings, await _preload(settings), tell)
+
+
+async def _preload(settings: Settings) -> Path:
+    """The library that lets older GDBs write registers on newer processors; see native/xstate."""
+    return (await build(settings.compiler, Deadline(settings.launch))).xstate
+
+
+async def _launch_or_replace(
+    rank: int, signal: int, settings: Settings, preload: Path, tell: Tell
+) -> Target:
     try:
-        return await _launch_gdb(rank, signal, settings)
+        return await _launch_gdb(rank, signal, settings, preload)
     except GdbDied as death:
         if death.status is None or death.status >= 0:  # the next one would fail in the same way
             raise
         _tell_of(death, tell)
-    return await _launch_gdb(rank, signal, settings)
+    return await _launch_gdb(rank, signal, settings, preload)
 
 
-async def _launch_gdb(rank: int, signal: int, settings: Settings) -> Target:
+async def _launch_gdb(rank: int, signal: int, settings: Settings, preload: Path) -> Target:
     deadline = Deadline(settings.attach)
     gdb = gdb_program(settings.gdb)
     target = await GdbTarget.launch(
-        rank, deadline, gdb=gdb, scripts=scripts(), auto_load=settings.auto_load
+        rank,
+        deadline,
+        gdb=gdb,
+        scripts=scripts(),
+        auto_load=settings.auto_load,
+        preload=preload,
     )
     if signal:
         try:
@@ -85,7 +102,11 @@ async def launch_group(
     Raises the first error, after ending all that were started.
     """
     await unpack(index_cache(), unpacked_debug_files(), Deadline(settings.attach))
-    launching = [asyncio.create_task(launch_gdb(rank, signal, settings, tell)) for rank in ranks]
+    preload = await _preload(settings)
+    launching = [
+        asyncio.create_task(_launch_or_replace(rank, signal, settings, preload, tell))
+        for rank in ranks
+    ]
     try:
         targets = await asyncio.gather(*launching)
     except BaseException:

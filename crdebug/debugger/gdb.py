@@ -82,16 +82,18 @@ class GdbTarget(SnapshotVerbs):
         gdb: str = "gdb",
         scripts: Sequence[Path] = (),
         auto_load: str = "",
+        preload: Path | None = None,
         subscriber: Callable[[Notice], None] = lambda notice: None,
         signals: StopSignals | None = None,
     ) -> GdbTarget:
         """Start a GDB and wait until it answers.
 
-        scripts: files that this GDB sources. auto_load: see `startup.command_line`.
+        scripts: files that this GDB sources. auto_load: see `startup.command_line`. preload: a
+        library that it loads before all others.
         Raises NotAvailable if it cannot be started, GdbDied if it ends at once.
         """
-        argv = command_line(gdb, scripts, auto_load)
-        pipe = await Pipe.start(argv, environment=environment())
+        argv = command_line(gdb, scripts, auto_load, preload)
+        pipe = await Pipe.start(argv, environment=environment(preload))
         target = cls(rank, pipe, subscriber=subscriber, signals=signals)
         target._scripted = bool(scripts)
         try:

@@ -63,12 +63,21 @@ def unpacked_debug_files() -> Path:
 # GDB runs those of its own installation, such as the C++ library's; this is its default, unless it
 # was built with another one.
 _SAFE = "$debugdir:$datadir/auto-load"
+# GDB has loaded it; what GDB starts (`shell`) loads what the user wants. Of several, ours is first.
+_FORGET = (
+    "python import os; _, _, kept = os.environ.get('LD_PRELOAD', '').partition(':');"
+    " os.environ.update(LD_PRELOAD=kept) if kept else os.environ.pop('LD_PRELOAD', None); del kept"
+)
 
 
-def command_line(gdb: str, scripts: Sequence[Path] = (), auto_load: str = "") -> tuple[str, ...]:
+def command_line(
+    gdb: str, scripts: Sequence[Path] = (), auto_load: str = "", preload: Path | None = None
+) -> tuple[str, ...]:
     """The argument vector. gdb: the program. scripts: files to source, in this order. auto_load:
-    directories, separated by colons, whose programs may bring scripts that GDB runs."""
-    return (gdb, "-nx", "-q", "--interpreter=mi3", *_options(scripts, auto_load))
+    directories, separated by colons, whose programs may bring scripts that GDB runs. preload: as in
+    `environment`."""
+    forget = () if preload is None else ("-iex", _FORGET)
+    return (gdb, "-nx", "-q", "--interpreter=mi3", *forget, *_options(scripts, auto_load))
 
 
 def _options(scripts: Sequence[Path], auto_load: str) -> Iterator[str]:
@@ -87,9 +96,9 @@ def _options(scripts: Sequence[Path], auto_load: str) -> Iterator[str]:
         yield from ("-x", str(script))
 
 
-def environment() -> Mapping[str, str]:
+def environment(preload: Path | None = None) -> Mapping[str, str]:
     """Our environment, but with messages in English, and text in UTF-8 whatever the terminal's
-    locale.
+    locale. preload: a library that GDB loads before those that the user has it load.
 
     Containers often set PYTHONUNBUFFERED. The Python in GDB obeys it by taking the buffer from C's
     stdout (Python/initconfig.c, config_init_stdio), which is GDB's too: it would write each byte of
@@ -100,4 +109,7 @@ def environment() -> Mapping[str, str]:
         for name, value in os.environ.items()
         if not name.startswith("LC_") and name != "PYTHONUNBUFFERED"
     }
+    if preload is not None:
+        users = kept.get("LD_PRELOAD")
+        kept["LD_PRELOAD"] = f"{preload}:{users}" if users else str(preload)
     return kept | {"LC_ALL": "C.UTF-8", "LANGUAGE": "C"}

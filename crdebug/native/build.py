@@ -21,7 +21,7 @@ from crdebug.node import owners, programs
 _HERE = Path(__file__).parent
 # The starter names the shim in LD_PRELOAD, and has the job's directory where the shim has it.
 _SHARED = tuple(str(_HERE / "shim" / name) for name in ("places.c", "preload.c"))
-_PARTS = ("starter", "shim.so", "stepper.so", "matcher.so")
+_PARTS = ("starter", "shim.so", "stepper.so", "matcher.so", "xstate.so")
 _ROOM = 1 << 20  # bytes; with less left, it is the lack of it that a compiler complains of
 MADE = "made"  # in a working directory: the part that goes into the cache
 _FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra")
@@ -38,6 +38,7 @@ class Native:
     shim: Path
     stepper: Path
     matcher: Path
+    xstate: Path
 
 
 def strict() -> tuple[str, ...]:
@@ -52,11 +53,13 @@ def _commands(compiler: Sequence[str], target: Path) -> tuple[tuple[str, ...], .
     shim = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "shim.so"))
     stepper = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "stepper.so"))
     matcher = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "matcher.so"))
+    xstate = (*compiler, *_FLAGS, *_SHIM_FLAGS, "-o", str(target / "xstate.so"))
     return (
         (*starter, *_include("shim"), *_SHARED, *_sources("starter")),
         (*shim, *_include("applib"), *_sources("shim"), "-pthread", "-ldl"),
         (*stepper, *_sources("stepper")),
         (*matcher, *_include("recorder"), *_sources("matcher")),
+        (*xstate, *_sources("xstate"), "-ldl"),
     )
 
 

@@ -19,6 +19,7 @@ from crdebug.debugger.gdb import GdbTarget
 from crdebug.debugger.target import BreakpointRequest, Notice, Target
 from crdebug.gdbscripts.wire import FROZEN
 from crdebug.node import proc
+from harness.gdbs import preload
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -151,8 +152,12 @@ async def launch(spawn: Spawn) -> AsyncIterator[Launch]:
         told: Callable[[Notice], None] = lambda notice: None,
         scripts: Sequence[Path] = (),
     ) -> GdbTarget:
-        targets.append(await GdbTarget.launch(rank, soon(), scripts=scripts, subscriber=told))
-        return targets[-1]
+        library = await preload()
+        target = await GdbTarget.launch(
+            rank, soon(), scripts=scripts, preload=library, subscriber=told
+        )
+        targets.append(target)
+        return target
 
     yield start
     for target in targets:

@@ -77,7 +77,7 @@ class Walked:
 @asynccontextmanager
 async def walked(program: Path, extra: Sequence[Path] = ()) -> AsyncIterator[Walked]:
     native = await build(os.environ.get("CC", "cc"), soon())
-    target = await GdbTarget.launch(0, soon(), scripts=[*scripts(), *extra])
+    target = await GdbTarget.launch(0, soon(), scripts=[*scripts(), *extra], preload=native.xstate)
     try:
         await target.console("handle SIGUSR1 nostop noprint pass", soon())
         await target.start([str(program)], soon())

@@ -10,10 +10,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
-from crdebug.base.settings import data_home
+from crdebug.base.deadline import Deadline
+from crdebug.base.settings import Settings, data_home
+from crdebug.native.build import build
 
 NEWER = data_home() / "gdb" / "bin" / "gdb"
 GDBS = ("usual", "newer")
@@ -64,3 +67,8 @@ def _newest_first(gdb: str) -> bool:
     numbered = [int(lwp) for _, lwp in sorted(found, key=lambda row: int(row[0]))]
     assert len(tids) == 4 and numbered in (tids, [tids[0], *tids[:0:-1]]), told.stdout
     return numbered != tids
+
+
+async def preload() -> Path:
+    """The library that crdebug has its GDBs load."""
+    return (await build(Settings().compiler, Deadline(120.0))).xstate

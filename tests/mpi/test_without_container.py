@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -14,14 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.node import proc
+from crdebug.node import bare, proc
 from harness import advect, leaks, nobody, users
 from harness.advect import answers
 from harness.mpirun import command, reference
 
 pytestmark = nobody.needs_root
 
-OWN_INDEX = "crdebug-index-"
 RUN = ".local/state/crdebug/jobs/example/run/1"  # in his home
 FOREVER = (100_000_000, 100_000_000, 1000)  # steps, before the bug, and between two reports
 # The name of a job's process that is to be killed, or how its command line begins.
@@ -268,8 +268,8 @@ def debugged(
 
 @pytest.mark.parametrize("victim", VICTIMS)
 def test_whoever_is_killed_nothing_is_left(home: Path, program: Path, victim: str) -> None:
-    before = set(Path("/dev/shm").iterdir())
     with debugged(home, program) as session:
+        scratch = _scratch(home)
         os.kill(_victim(victim), signal.SIGKILL)
         if victim in ("keeper", "gdb"):  # the session goes on
             session.send_signal(signal.SIGTERM)
@@ -279,24 +279,22 @@ def test_whoever_is_killed_nothing_is_left(home: Path, program: Path, victim: st
     while (left := _processes()) and time.monotonic() < end:
         time.sleep(0.05)
     assert not left
-    assert {path for path in set(Path("/dev/shm").iterdir()) - before if _is_his(path)} == set()
+    assert not scratch.exists()
     assert not (home / ".local/state/crdebug/jobs/example").exists()
 
 
-def _is_his(path: Path) -> bool:
-    """But for what every GDB that is killed leaves, until the next one looks (gdbscripts)."""
-    if path.name.startswith(OWN_INDEX):
-        return False
-    try:
-        return path.stat().st_uid == users.user().pw_uid
-    except FileNotFoundError:
-        return False
+def _scratch(home: Path) -> Path:
+    """Where the job's MPI has its files."""
+    record = json.loads((home / ".local/state/crdebug/jobs/example/job.json").read_text())
+    place = bare.scratch_of(record["added"][bare.MARK])
+    assert place.exists()
+    return place
 
 
 def test_the_next_crdebug_ends_what_somebody_has_left(home: Path, program: Path) -> None:
     # Not in user namespaces of their own, as by `_refused`: from one, nobody may look into another.
-    before = set(Path("/dev/shm").iterdir())
     with debugged(home, program, _filtered) as session:
+        scratch = _scratch(home)
         keeper = _victim("keeper")
         os.kill(keeper, signal.SIGSTOP)
         for pid in (_victim("crdebug"), _victim("starter"), keeper):
@@ -304,4 +302,4 @@ def test_the_next_crdebug_ends_what_somebody_has_left(home: Path, program: Path)
         session.communicate(timeout=200)
     assert crdebug(home, "jobs", first=_filtered).returncode == 0
     assert not _processes()
-    assert not {path for path in set(Path("/dev/shm").iterdir()) - before if _is_his(path)}
+    assert not scratch.exists()

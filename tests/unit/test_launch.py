@@ -112,7 +112,7 @@ def container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Container:
     cache.mkdir()
 
     async def build(compiler: str, deadline: Deadline) -> Native:
-        names = ("starter", "shim.so", "stepper.so", "matcher.so")
+        names = ("starter", "shim.so", "stepper.so", "matcher.so", "xstate.so")
         for name in names:
             (cache / name).write_text(name)
         return Native(*(cache / name for name in names))
