@@ -11,9 +11,11 @@ but single bytes; so where other bytes nearby differ from the file as well, we c
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 from collections.abc import Iterator
+from io import FileIO
 from itertools import groupby
 
 from crdebug.node import proc
@@ -68,13 +70,29 @@ def _own_pages(pid: int, mapping: proc.Mapping) -> Iterator[tuple[int, bytes, by
     spans = list(_own_spans(pid, mapping))
     if not spans:
         return
-    # This name leads to the file even if its own name is gone (proc(5), map_files).
-    name = f"/proc/{pid}/map_files/{mapping.start:x}-{mapping.end:x}"
-    with open(name, "rb", buffering=0) as file:
+    with _file_of(pid, mapping) as file:
+        if file is None:
+            return
         for start, size in spans:
             own = proc.read_memory(pid, start, size)
             in_file = os.pread(file.fileno(), size, mapping.offset + start - mapping.start)
             yield start, own, in_file.ljust(size, b"\0")[: len(own)]
+
+
+@contextlib.contextmanager
+def _file_of(pid: int, mapping: proc.Mapping) -> Iterator[FileIO | None]:
+    """A mapped file; None if its name is gone, or another file's by now, and only root could still
+    open it."""
+    file: FileIO | None = None
+    try:
+        # This name leads to the file even if its own name is gone (proc(5), map_files).
+        file = FileIO(f"/proc/{pid}/map_files/{mapping.start:x}-{mapping.end:x}")
+    except PermissionError:
+        with contextlib.suppress(FileNotFoundError):
+            file = FileIO(proc.root(pid) / mapping.path[1:])
+    with file or contextlib.nullcontext():
+        same = file is not None and os.fstat(file.fileno()).st_ino == mapping.inode
+        yield file if same else None
 
 
 def _own_spans(pid: int, mapping: proc.Mapping) -> Iterator[tuple[int, int]]:

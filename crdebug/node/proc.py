@@ -44,13 +44,14 @@ class Thread:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """A line of /proc/PID/maps."""
+    """A line of /proc/PID/maps. inode: of the mapped file, 0 if there is none."""
 
     start: int
     end: int
     access: str
     offset: int
     path: str
+    inode: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +277,7 @@ def inner_pid(pid: int) -> int:
     return int(status(pid)["NSpid"].split()[-1])
 
 
-_MAPS = re.compile(r"(\w+)-(\w+) (\S{4}) (\w+) \S+ \d+ *(.*)")
+_MAPS = re.compile(r"(\w+)-(\w+) (\S{4}) (\w+) \S+ (\d+) *(.*)")
 
 
 @shared
@@ -295,8 +296,8 @@ def _mapping(line: str) -> Mapping | None:
     match = _MAPS.match(line)
     if match is None:
         return None
-    start, end, access, offset, path = match.groups()
-    return Mapping(int(start, 16), int(end, 16), access, int(offset, 16), path)
+    start, end, access, offset, inode, path = match.groups()
+    return Mapping(int(start, 16), int(end, 16), access, int(offset, 16), path, int(inode))
 
 
 def _unescape(path: str) -> str:

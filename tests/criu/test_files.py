@@ -324,6 +324,7 @@ def unmounted(path: Path) -> None:
     subprocess.run(["umount", "-l", str(path)], check=False, stderr=subprocess.DEVNULL)
 
 
+@pytest.mark.root
 async def test_only_the_mounts_that_a_job_uses_must_be_there_again(tmp_path: Path) -> None:
     """One that existed for a while, with another on it; and one that has the job's files."""
     others = mounted(tmp_path / "others")
@@ -352,6 +353,7 @@ async def test_only_the_mounts_that_a_job_uses_must_be_there_again(tmp_path: Pat
 # ---- large files -------------------------------------------------------------------------------
 
 
+@pytest.mark.root
 async def test_the_space_for_files_is_counted_beforehand_and_reported(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

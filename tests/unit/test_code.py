@@ -7,9 +7,12 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator
+from io import FileIO
+from pathlib import Path
 
 import pytest
 
+from crdebug.node import code as code_module
 from crdebug.node import proc
 from crdebug.node.code import remove_breakpoints, traps
 
@@ -65,8 +68,22 @@ def process() -> Iterator[int]:
         popen.kill()
 
 
-@pytest.mark.root
-def test_only_the_traps_are_removed_from_a_process(process: int) -> None:
+class OnlyByName(FileIO):
+    """As for an ordinary user: map_files needs CAP_CHECKPOINT_RESTORE (proc(5))."""
+
+    def __init__(self, name: str | Path) -> None:
+        if "map_files" in str(name):
+            raise PermissionError(1, "Operation not permitted", str(name))
+        super().__init__(str(name))
+
+
+@pytest.mark.parametrize("opens", [FileIO, OnlyByName])
+def test_only_the_traps_are_removed_from_a_process(
+    process: int, opens: type[FileIO], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() != 0:
+        opens = OnlyByName
+    monkeypatch.setattr(code_module, "FileIO", opens)
     text = max(
         (each for each in proc.maps(process) if each.access == "r-xp" and "libc" in each.path),
         key=lambda each: each.end - each.start,
