@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -48,6 +49,12 @@ async def adopt(
     Raises Refused if not all of its ranks are attached, or if they are not below its launcher;
     NotAvailable.
     """
+    if os.geteuid() != 0:
+        raise NotAvailable(
+            "only root can take checkpoints of a job that crdebug did not start: it has no "
+            "container",
+            hint="start it with 'crdebug run'",
+        )
     missing = RankSet.span(found.size) - group.ranks
     if missing or any(is_of(each, found.root) for each in all_jobs()):
         raise Refused(

@@ -6,13 +6,16 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from crdebug.acquire.discovery import FoundJob
 from crdebug.acquire.mpir import ProcDesc
-from crdebug.attached.adopt import require_tree
-from crdebug.base.errors import Refused
+from crdebug.attached.adopt import adopt, require_tree
+from crdebug.base.errors import NotAvailable, Refused
+from crdebug.base.settings import Settings
+from crdebug.debugger.group import TargetGroup
 
 pytestmark = pytest.mark.unit
 
@@ -37,3 +40,12 @@ def test_ranks_that_others_have_started_are_not_dumped_with_the_launcher(tmp_pat
         finally:
             one.kill()
             other.kill()
+
+
+async def test_an_ordinary_user_can_take_no_checkpoint_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    group = cast(TargetGroup, None)
+    with pytest.raises(NotAvailable, match=r"^only root can .*\('?start it with 'crdebug run'"):
+        await adopt(job(1, 1), group, Settings(), lambda event: None)
