@@ -319,6 +319,11 @@ class Session(Running, Selecting, Stacks, Python, Arrays, Points):
             await past(self.history).branching.restart(manifest)
             return describe(manifest)
 
+    async def rest(self) -> None:
+        """The user is shown the prompt: make use of the time. Nothing that is visible changes."""
+        if self.history is not None and not self._over:
+            await self.history.rest()
+
     def checkpoints(self) -> tuple[Checkpoint, ...]:
         """This job's complete checkpoints, oldest first."""
         return self._attended.directory.store.list() if self._attended is not None else ()

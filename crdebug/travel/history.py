@@ -39,7 +39,7 @@ from crdebug.travel.reverse_continue import Stops
 from crdebug.travel.reverse_step import Reverse
 from crdebug.travel.room import Room
 from crdebug.travel.seek import Traveller
-from crdebug.travel.snapshot_cost import COPYING
+from crdebug.travel.snapshot_cost import COPYING, LEAST
 from crdebug.travel.waits import Pauses
 
 
@@ -66,6 +66,7 @@ class Moment:
 
 NO_MORE = -1.0  # in place of the seconds until the next interlude: the run is over
 _READ_EVERY, _READ_FOR = 0.25, 0.01  # seconds: of run, and of reading in it
+_AT_REST = 0.5  # seconds that a snapshot may take while the user looks at a stop
 
 
 class History:
@@ -99,6 +100,7 @@ class History:
         self._pauses = Pauses(job)
         self.costs = self._pauses.costs  # of snapshots and automatic checkpoints
         self._last = 0  # the rank for which the job stopped
+        self._rests = False  # the job has stopped, and nothing was done since; see `rest`
         self._unrecorded: dict[int, Reason] = {}  # as the user was told
 
     @property
@@ -141,6 +143,7 @@ class History:
 
     def stopped(self, stop: GroupStopped) -> None:
         """Ranks have run, and stand again."""
+        self._rests = True
         self._last = stop.cause[0].rank if stop.cause else self._last
 
     def brings_others(self, ranks: RankSet) -> bool:
@@ -270,6 +273,25 @@ class History:
                 await near.keep(self.traveller.recorded.cut(), further=True)
             self.costs.snapshots.cost(COPYING * near.changed)
         return self._pauses.begin(self.every)
+
+    async def rest(self) -> None:
+        """The user looks at a stop, and has not typed anything yet: keep a snapshot, which now
+        costs the run nothing. So there is a short way back from what runs on from here. Call it as
+        often as you like: where one is near already it takes none, and none that may take long."""
+        due, self._rests = self._rests, False
+        if not (due and self.recorded and self._job.alive and self.costs.budget):
+            return
+        group, near = self._job.group, self.traveller.near
+        async with self._busy:
+            if group.in_state(TargetState.STOPPED) != group.ranks or self.traveller.position.change:
+                return
+            with contextlib.suppress(CrdebugError, OSError):
+                cut = self.traveller.recorded.cut()
+                if near.age(cut) < LEAST or near.took > _AT_REST:
+                    return
+                if await near.keep(cut, further=True) is not None:
+                    self.costs.snapshots.stopped(self.costs.part_of_snapshots(self.every))
+                    self.costs.snapshots.cost(COPYING * near.changed)
 
     def run_over(self) -> None:
         """A run with such interludes has ended."""

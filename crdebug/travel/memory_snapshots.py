@@ -9,6 +9,8 @@ standard input. So the ranks cannot have read anything since then but what was s
 from __future__ import annotations
 
 import contextlib
+import math
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
@@ -84,8 +86,8 @@ class Near:
     tell: gets what the user should know of them.
 
     elapsed: how long the job had run, by place.  changed: bytes of the rank that had changed most
-    from one snapshot to the last one.  bound: the bytes that all of them may hold, as of the last
-    attempt to take one.
+    from one snapshot to the last one.  took: seconds, the last one.  bound: the bytes that all of
+    them may hold, as of the last attempt to take one.
     """
 
     def __init__(
@@ -96,6 +98,7 @@ class Near:
     ) -> None:
         self.elapsed = Elapsed()
         self.changed = self.bound = 0
+        self.took = 0.0
         self.why_not = ""  # why the last one could not be kept, for people
         self._job = job
         self._leaving = leaving
@@ -128,6 +131,14 @@ class Near:
         branch = self._job.record.branch
         known = {base.kept: base for base in self.bases() if base.branch == branch}
         return [known[name] for name in reversed(way) if name in known]
+
+    def age(self, cut: Cut) -> float:
+        """How many seconds the job has run since the last snapshot on its way to where it is."""
+        on_the_way = {base.kept for base in self.before_here()}
+        at = max(
+            (each.at for each in self._kept if each.base.kept in on_the_way), default=-math.inf
+        )
+        return self.elapsed.at(cut) - at
 
     def came_from(self, name: str) -> None:
         """A rank was taken back to a snapshot by other means, and went on from there."""
@@ -163,7 +174,9 @@ class Near:
             others = await self.drained()
             now = self.elapsed.at(cut)
             await self._make_room(now)
+            begun = time.monotonic()
             taken = await self._snapshots.keep(base.kept, self._deadline(), others)
+            self.took = time.monotonic() - begun
         except CrdebugError as error:
             self.why_not = error.clause()
             return None

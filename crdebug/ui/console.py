@@ -65,6 +65,8 @@ class Prompt:
     patched: text written while the prompt is shown appears above it.
     """
 
+    waits = True
+
     def __init__(self, registry: Registry, context: Context, *, patched: bool = True) -> None:
         self._patched = patched
         self._toolbar = Toolbar(context.session)
@@ -148,6 +150,8 @@ class Prompt:
 
 class Pipe:
     """Lines from a standard input that is not a terminal. Questions are answered yes, as by GDB."""
+
+    waits = False
 
     def __init__(self) -> None:
         self.confirm = agree

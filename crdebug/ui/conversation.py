@@ -36,7 +36,9 @@ class TerminalGone(Exception):
 
 
 class LineSource(Protocol):
-    """The source of the console's lines."""
+    """The source of the console's lines. waits: for a person, who takes time to type."""
+
+    waits: bool
 
     async def line(self, prompt: str) -> str:
         """The next line. Raises EOFError at the end, KeyboardInterrupt when it was cleared,
@@ -160,7 +162,7 @@ class Conversation:
     async def _console(self, source: LineSource) -> None:
         while not self.context.over:
             try:
-                line = await self._line(source, prompt(self.context.focus))
+                line = await self._first_line(source)
                 block = await self._block(source) if self.registry.begins_block(line) else ()
             except KeyboardInterrupt:
                 continue
@@ -170,6 +172,18 @@ class Conversation:
             except EOFError:
                 line, block = "quit", ()
             await self.execute(line, block)
+
+    async def _first_line(self, source: LineSource) -> str:
+        """The beginning of a command. While a user thinks, the session makes use of the time."""
+        resting = asyncio.create_task(self.context.session.rest()) if source.waits else None
+        try:
+            return await self._line(source, prompt(self.context.focus))
+        finally:
+            if resting is not None:  # a command must not come between its parts
+                try:
+                    await resting
+                except Exception as error:  # not even a bug in it may end the session
+                    self._screen.error(error)
 
     async def _line(self, source: LineSource, shown: str) -> str:
         """The next line; a backslash at its end continues it."""

@@ -58,6 +58,7 @@ from ..ptrace import (
     wait,
 )
 from ..rank_state import (
+    Selection,
     hit,
     preparations,
     read_registers,
@@ -399,7 +400,8 @@ class Keep(gdb.MICommand):
         name, *ranges = arguments
         most = [int(each[len(MOST) :]) for each in ranges if each.startswith(MOST)]
         ranges = [each for each in ranges if not each.startswith(MOST)]
-        found = Snapshot(ranges, *most)
+        with Selection():  # the user may look at the place that is kept
+            found = Snapshot(ranges, *most)
         forget(name)
         kept[name] = found
         picture = found.picture

@@ -87,6 +87,25 @@ class Code:
         """Addresses that control may reach other than from the previous instruction."""
         return {i.target for i in self.instructions if i.target and "call" not in i.text}
 
+    def comes_from_other_lines(self, pc: int) -> bool:
+        """Does the code show that the instruction before this one, in the same call of the
+        function, is of another line? Not where a call returns: it may do so more than once."""
+        line, chain, found = self.book.line(pc), self.book.chain(pc), False
+        for each in self.instructions:
+            text = each.text.split("#")[0]
+            call, jump = "call" in text, "jmp" in text
+            if jump and each.target is None:
+                return False  # it may lead anywhere
+            next_to = each.address + each.size == pc
+            if next_to and call:
+                return False
+            ends = jump or "ret" in text or "ud2" in text or "hlt" in text
+            if (next_to and not ends) or (each.target == pc and not call):
+                found = True
+                if self.book.line(each.address) == line or self.book.chain(each.address) != chain:
+                    return False
+        return found
+
     def calls(self) -> set[int]:
         return {i.address for i in self.instructions if "call" in i.text.split("#")[0]}
 

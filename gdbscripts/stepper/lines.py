@@ -2,7 +2,8 @@
 
 A line begins at an instruction if an entry of the line table begins there, marked as a statement,
 and if the previously executed instruction of the same frame belongs to another line, or to the code
-that sets up the function's frame. We do not stop in that code.
+that sets up the function's frame. We do not stop in that code. At the origin nobody knows which
+instruction was executed before; the code may show that every one that can be is of another line.
 
 reverse-step goes to the last beginning of a line in any function that has lines and was called from
 one that has lines; reverse-next only in this frame and its callers. Inlined functions count as
@@ -241,6 +242,8 @@ class Reverse(Search):
             except BeforeOrigin:
                 if waiting and self.line_at_origin(level) not in (None, waiting[1]):
                     return waiting[0]
+                if waiting and self.begins_at_origin(waiting[0], level):
+                    return waiting[0]
                 raise
             if item is None:
                 if len(seen) != 1 or jumped:
@@ -279,6 +282,12 @@ class Reverse(Search):
         """The line of the call in which a frame was at the origin."""
         way = self.return_at_origin(level)
         return self.book.line(way[0] - 1) if way else None
+
+    def begins_at_origin(self, moves: Moves, level: Level) -> bool:
+        """Is this beginning of a line the origin itself, and is it one, whatever was before?"""
+        if moves or level.code is None or self.return_at_origin(level) is not None:
+            return False
+        return level.code.comes_from_other_lines(self.origin.levels()[0].pc)
 
     def sets_up(self, pc: int) -> bool:
         code = self.book.code(pc)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from processes import soon
 from walked import HERE, ORIGIN, compiled, walked
+
+from crdebug.debugger.target import Motion, Verb
 
 TRACE = HERE / "trace_mi.py"
 KINDS = ("stepi", "nexti", "step", "next", "finish")
@@ -35,3 +38,42 @@ async def test_each_command_goes_where_the_trace_says(program: Path) -> None:
             assert far.number("right") > 3
             # The first is in the boundary itself, which has no lines and was there at the origin.
             assert (near.number("before") > 0) == (kind in ("step", "next", "finish"))
+
+
+async def test_a_line_that_begins_at_a_snapshot_is_the_one_that_is_found_from_before(
+    tmp_path: Path,
+) -> None:
+    """With snapshots wherever an entry of the line table begins, among them places to which only
+    the same line leads: a way that ends at the snapshot ends there from an earlier one too."""
+    found = not_clear = 0
+    async with walked(compiled(tmp_path, "cc", "-O0")) as process:
+        target = process.target
+
+        async def registers() -> str:
+            return await target.console("info registers", soon())
+
+        async def forward() -> None:
+            await target.run(Motion(Verb.STEPI), soon())
+            await soon().wait(target.stopped(), "a stop")
+
+        await process.with_trips(3)
+        await process.run_to("loops")
+        while found + not_clear < 60:
+            line = await target.console("info line *$pc", soon())
+            if f"starts at address {int(await process.value('(long)$pc')):#x} " not in line:
+                await forward()
+                continue
+            await target.keep("near", (), soon())
+            there = await registers()
+            await forward()
+            told = await target.walk("-crdebug-reverse near next", soon())
+            if told.text("place", "") != "-":
+                not_clear += 1
+                continue
+            found += 1
+            assert await registers() == there
+            await forward()
+            await process.back("next")
+            assert await registers() == there
+            await forward()
+    assert found > 10 and not_clear > 10

@@ -130,6 +130,8 @@ class FakeSession:
     async def detach(self, *, hold: bool = False) -> None:
         self.asked.append(("detach", "held") if hold else ("detach",))
 
+    async def rest(self) -> None: ...
+
     async def kill(self) -> None:
         self.asked.append(("kill",))
         self.end(137)

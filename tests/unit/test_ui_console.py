@@ -19,7 +19,7 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from crdebug.base.events import Event, StopReason
-from crdebug.commands.context import Context
+from crdebug.commands.context import Context, agree
 from crdebug.commands.registry import Registry
 from crdebug.commands.results import Nothing
 from crdebug.session import Session
@@ -339,6 +339,8 @@ async def test_when_the_terminal_dies_the_setting_decides(
         lines = [f"set on-hangup {choice}"]
 
         class Terminal:
+            waits = True
+
             async def line(self, prompt: str) -> str:
                 if lines:
                     return lines.pop()
@@ -366,6 +368,42 @@ async def test_when_the_terminal_dies_the_setting_decides(
         assert user.session.closed
         assert user.out.getvalue().splitlines()[-1].startswith(said)
         assert user.err.getvalue() == ""
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_line_is_run_once_the_session_has_made_use_of_the_time(
+    waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the time that a person takes: lines that come from a file are not kept waiting."""
+    async with desk() as user:
+        typed, asked = asyncio.Event(), user.session.asked
+
+        class Source:
+            confirm = staticmethod(agree)
+
+            def __init__(self) -> None:
+                self.waits = waits
+
+            async def line(self, prompt: str) -> str:
+                if typed.is_set():
+                    raise EOFError
+                await asyncio.sleep(0)  # whatever else there is begins
+                typed.set()
+                return "finish"
+
+            def clear(self) -> None: ...
+
+        async def rest() -> None:
+            await typed.wait()
+            await asyncio.sleep(0)
+            asked.append(("rest",))
+            raise RuntimeError("a fault of ours")
+
+        monkeypatch.setattr(user.session, "rest", rest)
+        screen = Screen(terminal=False, out=lambda: user.out, err=lambda: user.err)
+        await converse(user.begin, Plan(), screen, lambda registry, context: Source())
+        assert [each[0] for each in asked][:2] == (["rest", "finish"] if waits else ["finish"])
+        assert ("a fault of ours" in user.err.getvalue()) is waits
 
 
 async def test_a_dead_terminal_is_distinguished_from_the_end_of_input() -> None:
