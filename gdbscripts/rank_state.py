@@ -22,6 +22,8 @@ nothing of crdebug's. x86-64 Linux.
     Make the thread block the same signals again as before `-crdebug-only-stops`.
 -crdebug-settle
     Call this before a thread runs on: see `settle`.
+-crdebug-stay-stopped
+    Leave a SIGSTOP in the process's queue if GDB ends before the process runs again.
 """
 
 from __future__ import annotations
@@ -67,6 +69,8 @@ GATE = "MPIR_checkpoint_debug_gate"
 PATIENCE, MOMENT = 2.0, 0.001  # seconds
 LOOKS = 3  # between a queue and the stop a signal is nowhere for some microseconds
 
+# Processes that a SIGSTOP in their queue is to keep stopped once GDB has detached.
+staying: set[int] = set()
 # Threads that GDB shows inside a system call that they will repeat: LWP -> number of the call.
 unsettled: dict[int, int] = {}
 # Those of them that get a signal when they go on: LWP -> registers before the call and inside.
@@ -308,7 +312,8 @@ def before_end(event: object) -> None:
     block_as_before()
     if all(thread.is_stopped() for thread in gdb.selected_inferior().threads()):
         settle()
-        take_stops()
+        if pid not in staying:
+            take_stops()
     else:
         drop_stop(pid)
 
@@ -389,6 +394,12 @@ class Settle(gdb.MICommand):
         return {}
 
 
+class StayStopped(gdb.MICommand):
+    def invoke(self, arguments: list[str]) -> Answer:
+        staying.add(gdb.selected_inferior().pid)
+        return {}
+
+
 Unblock(Command.UNBLOCK)
 Mask(Command.MASK)
 OnlyStops(Command.ONLY_STOPS)
@@ -397,9 +408,11 @@ AsBefore(Command.AS_BEFORE)
 Threads(Command.THREADS)
 Registers(Command.REGISTERS)
 Settle(Command.SETTLE)
+StayStopped(Command.STAY_STOPPED)
 
 # Everything that makes threads run, a typed command or a function call, runs `settle` first.
 gdb.events.inferior_call.connect(before_call)
+gdb.events.cont.connect(lambda event: staying.clear())
 gdb.events.stop.connect(note_signal)
 gdb.events.gdb_exiting.connect(before_end)
 RUN_COMMANDS = "continue step next stepi nexti finish until advance jump signal detach"

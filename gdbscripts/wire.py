@@ -73,6 +73,7 @@ class Command:
     AT_SIGNAL_AGAIN = "-crdebug-at-signal-again"
     AS_BEFORE = "-crdebug-as-before"
     SETTLE = "-crdebug-settle"
+    STAY_STOPPED = "-crdebug-stay-stopped"
     # snapshot.commands
     KEEP = "-crdebug-keep"
     PUT_BACK = "-crdebug-put-back"

@@ -205,7 +205,7 @@ class GdbTarget(SnapshotVerbs):
             await self._put_before_calls(deadline)
             await self._keeper.forget_all(deadline)
             if hold:
-                self._stopper.leave_stopped()
+                await self._stopper.leave_stopped(deadline, scripted=self._scripted)
             await self._connection.command("-target-detach", deadline)
             self._tracker.let_go()
 

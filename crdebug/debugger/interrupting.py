@@ -102,9 +102,12 @@ class Stopper:
             self._signals.lift_stop(self._tracker.pid)
             await self.settle_anew(deadline)
 
-    def leave_stopped(self) -> None:
-        """Queue a SIGSTOP, so that the stopped process stays stopped when GDB lets it go."""
+    async def leave_stopped(self, deadline: Deadline, *, scripted: bool) -> None:
+        """Queue a SIGSTOP, so that the stopped process stays stopped when GDB lets it go, also if
+        GDB ends. scripted: this GDB has loaded crdebug's scripts, which take back SIGSTOPs then."""
         if self._tracker.pid is not None:
+            if scripted:
+                await self._connection.command(Command.STAY_STOPPED, deadline)
             self._signals.send_stop(self._tracker.pid)
 
     async def settle_anew(self, deadline: Deadline) -> None:

@@ -60,7 +60,7 @@ class SnapshotVerbs:
         async with self._lock:
             await self._stand("hold", deadline)
             await self._stopper.settle_anew(deadline)  # else GDB might undo it as it ends
-            self._stopper.leave_stopped()
+            await self._stopper.leave_stopped(deadline, scripted=True)
 
     async def put_memory_back(self, name: str, deadline: Deadline) -> None:
         async with self._lock:

@@ -296,7 +296,11 @@ def probe_ptrace() -> Ptrace:
 
 
 def _trace(argv: Sequence[str], *, says_ready: bool = False) -> Ran:
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as tracee:
+    try:
+        started = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    except OSError as error:
+        return Ran(None, "", error.strerror or str(error))
+    with started as tracee:
         try:
             if says_ready:
                 assert tracee.stdout is not None

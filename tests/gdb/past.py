@@ -18,6 +18,7 @@ from crdebug.base.events import RankStopped
 from crdebug.debugger.gdb import GdbTarget
 from crdebug.debugger.target import BreakpointRequest
 from crdebug.mi.records import MiTuple
+from harness.gdbs import preload
 from harness.procstate import Snapshot, snapshot
 from harness.registers import Registers, register_differences
 
@@ -56,7 +57,8 @@ async def open_past(past: Path, past_processes: list[Process]) -> AsyncIterator[
     async def start(*arguments: str, at_steps: bool = True) -> Opened:
         process = Process(past, *arguments)
         past_processes.append(process)
-        target = await GdbTarget.launch(0, soon(), scripts=[Path(str(home / "load.py"))])
+        scripts = [Path(str(home / "load.py"))]
+        target = await GdbTarget.launch(0, soon(), scripts=scripts, preload=await preload())
         targets.append(target)
         await target.console(PARTS, soon())
         await target.attach(process.pid, soon())

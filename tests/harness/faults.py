@@ -185,11 +185,15 @@ class FaultyCriu:
     @property
     def reached(self) -> bool:
         """Did it do so?"""
-        if self._killer is not None:
-            self._killer.wait(_SECONDS)
+        self._await_killer()
         return self._reached.exists()
 
+    def _await_killer(self) -> None:
+        if self._killer is not None:
+            self._killer.wait(_SECONDS)
+
     def work_again(self) -> None:
+        self._await_killer()
         self._monkeypatch.delenv(_PLAN)
 
 

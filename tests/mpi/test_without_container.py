@@ -174,7 +174,7 @@ def test_what_is_lost_is_said_once(
     [
         ("checkpoint", "cannot take a checkpoint: the job has no container"),
         ("restart", "cannot restart: the job has no container"),
-        ("compare own main", "cannot compare branches: the job has no container"),
+        ("compare own main main", "cannot compare branches: the job has no container"),
     ],
 )
 def test_what_cannot_be_done_says_why_and_what_to_do(
@@ -184,7 +184,9 @@ def test_what_cannot_be_done_says_why_and_what_to_do(
     argv = ("run", "--batch", "-x", script, "--name", "example")
     ran = crdebug(home, *argv, "--", *command(program, 200))
     assert ran.returncode == 1
-    (line,) = re.findall(rf".*{says}.*", ran.stdout + ran.stderr)
+    said = ran.stdout + ran.stderr
+    assert says in said, said
+    (line,) = re.findall(rf".*{says}.*", said)
     assert "max_user_namespaces is 0" in line and "reverse commands use snapshots" in line
 
 

@@ -40,7 +40,10 @@ class Pieces(Reverse):
     def __init__(self, *found: str | Earlier | StartOfHistory, start: int = -1) -> None:
         traveller: Any = SimpleNamespace(
             job=SimpleNamespace(group={}),
-            recorded=SimpleNamespace(cut=lambda: [Instant.after(9)]),
+            recorded=SimpleNamespace(
+                cut=lambda: [Instant.after(9)],
+                clock=lambda focus: SimpleNamespace(read=lambda: SimpleNamespace(held=0)),
+            ),
         )
         super().__init__(traveller)
         self.found, self.start = [*found], start
