@@ -228,14 +228,8 @@ class History:
         as soon as that is possible; and where it ends, unless it is to run to its end."""
         self.at_end = False
         self._ends.last = self.recorded and self._job.has_no_checkpoints and not to_end
-        self._ends.awaited = (
-            self.recorded
-            and bool(self.every)
-            and self._job.alive
-            and not self._ends.given_up
-            and not self.traveller.bases()
-            and self._ends.lies_ahead
-        )
+        may = self.recorded and bool(self.every) and self._job.alive and not self._ends.given_up
+        self._ends.awaited = may and not self.traveller.bases() and self._ends.lies_ahead
 
     async def until_due(self, seconds: float) -> None:
         """Until the job is to be stopped for the next interlude."""
