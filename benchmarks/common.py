@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -56,9 +57,17 @@ def report(pairs: Sequence[Pairs]) -> None:
         print(each.row())
 
 
+def _end_jobs_when_ended() -> None:
+    """SIGTERM ends a benchmark as Ctrl-C does, also in a shell's background, where SIGINT is
+    ignored: otherwise its jobs would run on, and spoil what is measured next."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # asyncio.run replaces only this one
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+
+
 @contextmanager
 def scratch() -> Iterator[Path]:
     """A state directory for the run, and the working directory; removed afterwards."""
+    _end_jobs_when_ended()
     work = Path(tempfile.mkdtemp(prefix="crdebug-bench-"))
     before = Path.cwd()
     os.environ["CRDEBUG_HOME"] = str(work / "home")
