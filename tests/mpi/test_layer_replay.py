@@ -46,3 +46,10 @@ def test_tags_that_have_no_room_in_a_record_come_again(tmp_path: Path) -> None:
     assert [m.tag for m in messages(record.matching)] == tags
     assert not [*unmatched(record.matching)]
     assert [*record.logs[0].calls][2].tag == tags[0]
+
+
+def test_tests_that_the_log_answers_leave_the_mpi_alone(tmp_path: Path) -> None:
+    """Each might give the processor away: on a busy machine a repeat would take minutes."""
+    job = Layered(tmp_path / "time", "impatient", ranks=2, flags=("-rdynamic",))
+    assert int(job.run()) == 0
+    assert 0 < int(job.run()) < 20000 / 10

@@ -52,6 +52,7 @@ extern int *owner; /* the depth of the thread that may call; NULL outside Init .
 void crdebug_hold(void);
 void compare_bytes(void);
 void progress(unsigned *patience);
+void let_mpi_work(void);
 bool outside(void); /* a call that is not counted: the MPI's own, or another thread's */
 
 static inline bool enter(void) {

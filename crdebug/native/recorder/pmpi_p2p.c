@@ -366,9 +366,8 @@ int wrap_Mprobe(uint64_t site, int source, int tag, MPI_Comm comm, MPI_Message *
 
 /* Is it recorded that this probe was told no? Then it is told so again; the MPI gets its turn. */
 static bool recorded_no(struct note *note, const struct crdebug_record *record) {
-    unsigned patience = 0;
     if (!record || !says_no(record)) return false;
-    progress(&patience);
+    let_mpi_work();
     finish_no(note);
     return true;
 }
