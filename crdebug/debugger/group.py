@@ -272,15 +272,18 @@ class TargetGroup:
             others = [self[rank] for rank in ranks & self.in_state(TargetState.STOPPED)]
             self._run.join(others, lambda each: each.resume(self._command()))
 
-    async def gather(self, ranks: RankSet, number: int) -> GroupStopped:
-        """Run ranks until each has come to this breakpoint, or until one stops for another
-        reason."""
+    async def gather(self, ranks: RankSet, number: int) -> tuple[RankSet, GroupStopped]:
+        """Run ranks until each has come to this breakpoint, or until one stops for another reason.
+        Returns those that have come there, and the stop."""
+        came = set()
 
-        def there(stop: RankStopped) -> bool:
-            told = self.table.translate(stop)
-            return told.reason is StopReason.BREAKPOINT and told.detail == str(number)
+        def comes(stop: RankStopped) -> bool:
+            if there := self.table.is_at(stop, number):
+                came.add(stop.rank)
+            return there
 
-        return await self._go(ranks, "barrier", lambda each: each.resume(self._command()), there)
+        stop = await self._go(ranks, "barrier", lambda each: each.resume(self._command()), comes)
+        return RankSet.of(came), stop
 
     async def lead(self, rank: int, start: Callable[[Target], Awaitable[None]]) -> GroupStopped:
         """Let one rank run by `start`, and all others along with it, until one of them stops."""

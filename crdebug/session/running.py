@@ -168,19 +168,19 @@ class Running(Core):
 
     async def _to_barrier(self, ranks: RankSet, number: int) -> AtBarrier:
         held_up: list[HeldUp] = []
-        stopped: list[GroupStopped] = []
+        came: list[tuple[RankSet, GroupStopped]] = []
 
         async def gathered() -> GroupStopped:
             try:
                 async with patiently(self._group, self.history, "the barrier", self.patience, None):
-                    stopped.append(await self._group.gather(ranks, number))
+                    came.append(await self._group.gather(ranks, number))
             except HeldUp as error:  # that is part of the answer
                 held_up.append(error)
-            return stopped[0]
+            return came[0][1]
 
         self._require_attached()
-        stop = await self._control.run(gathered)
-        there = RankSet.of(each.rank for each in stop.stops if each.detail == str(number))
+        await self._control.run(gathered)
+        there, stop = came[0]
         return AtBarrier(there, ranks - there, stop, bool(held_up))
 
     # ---- independently ------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import re
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.events import StopReason
+from crdebug.base.ranks import RankSet
 from harness.gdbs import numbers_when_attached
 from harness.jobs import Heard, run_to_end
 from harness.programs import build, source
@@ -36,29 +37,31 @@ async def test_classes_containers_exceptions_and_threads() -> None:
         await talk.all(["delete", f"barrier {INSIDE}"])
 
         # OpenMP's threads, each at its own index or on the way to it, before and after a restart
-        async def inside() -> list[dict[int, str]]:
-            """By the thread's number: where it is, and `i` in each rank."""
-            listed = await talk("info threads")
-            # A restart gives threads other TIDs, which show where the ranks' stand apart.
-            rows = re.findall(r"^\[0-1\] +(\d+) +(?:\d+ +)?(\S.*)", listed, re.M)
-            told = [{int(number): where for number, where in rows}]
+        async def inside() -> list[dict[int, tuple[str, str]]]:
+            """Of each rank, by the thread's number: where it is, and `i` there."""
+            told = []
             for rank in range(2):
+                # A restart gives threads other TIDs.
+                listed = await talk(f"[{rank}] info threads")
+                places = re.findall(rf"^\[{rank}\] +(\d+) +\d+ +(\S.*)", listed, re.M)
                 said = await talk(f"[{rank}] thread apply all print i")
                 values = re.split(r"^thread (\d+):$", re.sub(r"\$\d+", "value", said), flags=re.M)
-                each = zip(values[1::2], values[2::2], strict=True)
-                told.append({int(number): value.strip() for number, value in each})
+                i = dict(zip(values[1::2], values[2::2], strict=True))
+                told.append({int(n): (where, i[n].strip()) for n, where in places})
             return told
 
         at = await inside()
-        assert len(at[1]) == len(at[2]) > 2
-        assert f"shapes.cc:{INSIDE}" in at[0][1] and "[0] = " in at[1][1]
+        assert len(at[0]) == len(at[1]) > 2
+        for rank, threads in enumerate(at):
+            there = [i for where, i in threads.values() if f"shapes.cc:{INSIDE}" in where]
+            assert there and all(f"[{rank}] = " in i for i in there), at
         await talk.all(["checkpoint", "delete", "catch throw"])
         for again in (False, True):
             if again:
                 await talk("restart")
-                now = numbers_when_attached(sorted(at[1]))
+                now = numbers_when_attached(sorted(at[0]))
                 assert await inside() == [
-                    {now[number]: text for number, text in each.items()} for each in at
+                    {now[number]: told for number, told in each.items()} for each in at
                 ]
             assert (await talk("continue")).startswith("rank 1 hit catchpoint ")
             assert "[1]\n  #0   __cxa_throw ()\n  #1   check (rank=1, total=16)" in (
@@ -76,6 +79,10 @@ async def test_classes_containers_exceptions_and_threads() -> None:
         await talk("delete")
         stop = await job.resume(job.ranks)
         assert {each.reason for each in stop.cause} == {StopReason.SIGNAL}
+        # the first one has stopped the other wherever it was
+        if others := job.ranks - RankSet.of(each.rank for each in stop.cause):
+            stop = await job.resume(others)
+            assert {each.reason for each in stop.cause} == {StopReason.SIGNAL}
         assert "std::terminate() ()" in await talk("backtrace")
         # A line from the launcher may come after a stop from the GDBs.
         await Deadline(60).until(lambda: heard.text() == "3 3 2\n", "the program's output")

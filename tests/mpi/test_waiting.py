@@ -66,8 +66,10 @@ async def test_barriers() -> None:
         talk = Talk(job)
         with pytest.raises(BadInput, match="ranks 0-2: there is no 'nowhere' that ranks could"):
             await job.barrier(job.ranks, "nowhere")
+        await talk("[0,2] break work_step")  # which does not keep ranks from coming there
         said = await talk("barrier work_step")
         assert said.startswith("ranks 0-2 are at the barrier\n  [0-2] work_step at ")
+        await talk("delete")
         assert await talk("print step") == "[0-2] = 1"
         assert await talk("info breakpoints") == "there are no breakpoints"
         # one is ahead of the others: where it waits for them they go on to there once more

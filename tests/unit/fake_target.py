@@ -57,10 +57,10 @@ class FakeTarget:
 
     # ---- the test's side ----------------------------------------------------------------------
 
-    def stops(self, reason: StopReason, detail: str = "") -> None:
+    def stops(self, reason: StopReason, detail: str = "", at: Location = HERE) -> None:
         ended = reason in (StopReason.EXITED, StopReason.KILLED)
         self._state = TargetState.EXITED if ended else TargetState.STOPPED
-        self._last = RankStopped(self._rank, reason, detail, 1, None if ended else HERE)
+        self._last = RankStopped(self._rank, reason, detail, 1, None if ended else at)
         assert self._stop is not None
         self._stop.set_result(self._last)
         self.subscriber(self._last)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 from fake_job import ALL, BREAKPOINT, EXITED, FINISH, FOLLOWED, INTERRUPT, STEP, Job, reasons, turn
@@ -171,6 +172,38 @@ async def test_the_same_error_of_many_ranks_is_one(job: Job) -> None:
         target.errors["finish"] = GdbError("not meaningful", "-exec-finish")
     with pytest.raises(GdbError, match="ranks 0-3: not meaningful"):
         await job.group.finish(ALL)
+
+
+# ---- barrier -----------------------------------------------------------------------------------
+
+
+async def test_a_barrier_where_the_user_has_a_breakpoint_too(job: Job) -> None:
+    """GDB names the first breakpoint of those that a rank has come to."""
+    users = await job.group.add_breakpoint(ALL, BreakpointRequest("work"))
+    barrier = await job.group.add_breakpoint(ALL, BreakpointRequest("work"))
+    run = asyncio.ensure_future(job.group.gather(ALL, barrier.number))
+    await turn()
+    for rank, number in enumerate((users.number, barrier.number, users.number)):
+        job[rank].stops(BREAKPOINT, str(job.group.table.gdb_numbers(number)[rank]))
+        await turn()
+        assert not run.done()
+    job[3].stops(BREAKPOINT, str(job.group.table.gdb_numbers(barrier.number)[3]))
+    there, stop = await run
+    assert there == ALL
+    assert [each.detail for each in stop.stops] == ["1", "2", "1", "2"]
+
+
+async def test_a_breakpoint_on_the_way_ends_a_barrier(job: Job) -> None:
+    barrier = await job.group.add_breakpoint(ALL, BreakpointRequest("work"))
+    run = asyncio.ensure_future(job.group.gather(ALL, barrier.number))
+    await turn()
+    job[1].stops(BREAKPOINT, str(job.group.table.gdb_numbers(barrier.number)[1]))
+    await turn()
+    job[2].stops(BREAKPOINT, "7", replace(HERE, address=0x2000))
+    there, stop = await run
+    assert there == RankSet.of([1])
+    assert reasons(stop.cause) == {2: BREAKPOINT}
+    assert reasons(stop.stops) == {0: FOLLOWED, 1: BREAKPOINT, 2: BREAKPOINT, 3: FOLLOWED}
 
 
 # ---- interrupt ---------------------------------------------------------------------------------
