@@ -170,23 +170,30 @@ def lead_out(tid: int, sp: int) -> UserRegisters:
         now = run_to_sigreturn(tid)
 
 
-def shown_inside(tid: int, before: Thread, now: UserRegisters) -> UserRegisters:
-    """The registers that GDB shows for a thread inside a call that it will repeat; see above."""
+def shown_inside(tid: int, before: Thread, now: UserRegisters, at_signal: bool) -> UserRegisters:
+    """The registers that GDB shows for a thread inside a call that it will repeat; see above.
+
+    at_signal: it stands at its signal again. One that is only queued may be let in by the call
+    alone (ppoll), and only the call's repetition gets it.
+    """
     shown = UserRegisters.from_buffer_copy(now)
     shown.rip, shown.rax, shown.orig_rax = before.pc, before.rax, before.orig_rax
     unsettled[tid] = before.orig_rax
-    held = before.signal and is_caught(tid, signal_number(before.signal))
+    held = at_signal and is_caught(tid, signal_number(before.signal))
     if held or ends_call(tid):
         awaiting[tid] = now, shown
     return shown
 
 
-def have_signal_back(tid: int, before: Thread) -> None:
-    """Stop the thread, which has left its waitpoint, at its signal again."""
-    if before.signal and (before.told or lent.taken):
-        stop_at_signal(tid, before.signal)
-        if not lent.taken:
-            signalled["tid"] = tid
+def have_signal_back(tid: int, before: Thread) -> bool:
+    """Stop the thread, which has left its waitpoint, at its signal again; returns whether it is
+    there: a signal that this GDB has yet to report stays in the queue."""
+    if not before.signal or not (before.told or lent.taken):
+        return False
+    stop_at_signal(tid, before.signal)
+    if not lent.taken:
+        signalled["tid"] = tid
+    return True
 
 
 def queue_signals(before: Mapping[int, Thread]) -> None:
@@ -230,12 +237,12 @@ def walk_out_all(before: Mapping[int, Thread]) -> dict[int, str]:
         was = before.get(tid)
         if was is None:
             continue
-        have_signal_back(tid, was)
+        at_signal = have_signal_back(tid, was)
         again = was.was_interrupted and now.rip in (was.pc, was.pc - 2)
         if now.rsp != was.sp or not (again or now.rip == was.pc):
             problems[tid] = f"was at {was.pc:#x} before and is at {now.rip:#x}"
         elif again:
-            shown[tid] = now, shown_inside(tid, was, now)
+            shown[tid] = now, shown_inside(tid, was, now, at_signal)
         elif now.orig_rax != was.orig_rax:
             # It had left a call on its own; the number stays until the next one.
             now.orig_rax = was.orig_rax

@@ -26,6 +26,7 @@ SAFE = ("--safe", 1)
 ENDLESS = ("--steps", 10**6, "--delay-us", 2000, *SAFE)
 NAMES = {"SIG40", "SIGSEGV"}
 SIG40, SIGSTOP = 1 << 39, 1 << 18
+PPOLL = "271"  # the number of the system call
 
 
 async def signals_of(job: Session) -> AsyncIterator[Look]:
@@ -38,12 +39,13 @@ async def signals_of(job: Session) -> AsyncIterator[Look]:
         stop = await job.resume(job.ranks)
         told = [each for each in stop.cause if each.reason is StopReason.SIGNAL]
         assert {each.detail for each in told} <= NAMES
-        here = {each.rank for each in told if each.location and "ppoll" in each.location.function}
-        if told and not here & in_ppoll:
-            in_ppoll |= here
-            yield await look(job)
         if not told:
             break
+        calls = await job.evaluate(job.ranks, "$orig_rax")  # not every C library names the function
+        here = {each.rank for each in told if calls.values[each.rank] == PPOLL}
+        if not here & in_ppoll:
+            in_ppoll |= here
+            yield await look(job)
 
 
 def without_our_signal(seen: Look, bits_queued: int) -> Look:
