@@ -28,7 +28,8 @@ class Cluster:
     def piece(self, status: int) -> str:
         """What a piece says that ends so."""
         path = f"{self._home / 'bin'}:{os.environ['PATH']}"
-        words = {"PATH": path, "STATUS": str(status), "STATE": str(self._home / "state")}
+        state = str(self._home / "state")
+        words = {"PATH": path, "STATUS": str(status), "STATE": state, "LIMIT": ""}
         more = {**os.environ, **words, "SLURM_JOB_ID": "7", "NAME": "heat"}
         ran = subprocess.run(["sh", SCRIPT], env=more, capture_output=True, text=True, timeout=60)
         assert (ran.returncode, ran.stderr) == (status, "")
