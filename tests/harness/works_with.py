@@ -1,7 +1,8 @@
 """A pytest plugin: docs/mpis.md says what was tried with each MPI, or the run fails.
 
-With CRDEBUG_WRITE_DOCS=1 the page is written, not compared. Either way its rows of another Debian
-release's MPIs are left alone: a run on that release is about them.
+With CRDEBUG_WRITE_DOCS=1 the page is written, not compared; a run of a part of the tests leaves
+what they do not try as it was. Either way its rows of another Debian release's MPIs are left alone:
+a run on that release is about them.
 """
 
 from __future__ import annotations
@@ -107,10 +108,17 @@ def _elsewhere(of: Row) -> bool:
     return of[1].startswith("Debian") and not of[1].startswith(_DEBIAN)
 
 
-def page(tried: Tried, before: str, mpis: Iterable[Mpi] = MPIS) -> str:
-    """docs/mpis.md, by what was tried. before: its text until now."""
-    rows = {of: cells for of, cells in _rows(before).items() if _elsewhere(of)}
-    rows |= {row(mpi): _cells(mpi, tried) for mpi in mpis}
+def page(tried: Tried, before: str, *, whole: bool, mpis: Iterable[Mpi] = MPIS) -> str:
+    """docs/mpis.md, by what was tried. before: its text until now, which tells the rest unless the
+    tests were run as a whole."""
+    old = _rows(before)
+    rows = {of: cells for of, cells in old.items() if _elsewhere(of)}
+    for mpi in mpis:
+        cells = _cells(mpi, tried)
+        known = cells if whole else old.get(row(mpi), cells)
+        rows[row(mpi)] = [
+            then if now == _NOT_TRIED else now for now, then in zip(cells, known, strict=True)
+        ]
     ordered = sorted(rows, key=lambda of: (not of[1].startswith("Debian"), of[1], of[0]))
     written = "\n".join(f"| {' | '.join((*of, *rows[of]))} |" for of in ordered)
     columns, rule = " | ".join(_COLUMNS), " --- |" * len(_COLUMNS)
@@ -173,9 +181,10 @@ class WorksWith:
             tried.setdefault((place[0], place[1], place[2]), set()).update(became)
         if not tried:
             return
+        whole = _whole(session)
         if os.environ.get("CRDEBUG_WRITE_DOCS"):
-            _PATH.write_text(page(tried, _PATH.read_text()))
-        self.told = different(_PATH.read_text(), tried, whole=_whole(session))
+            _PATH.write_text(page(tried, _PATH.read_text(), whole=whole))
+        self.told = different(_PATH.read_text(), tried, whole=whole)
         if self.told and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
