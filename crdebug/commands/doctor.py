@@ -144,13 +144,6 @@ def judge(machine: Machine, environment: Mapping[str, str] | None = None) -> tup
         *_criu(machine),
         _namespaces(machine),
         _privileges(machine),
-        _of_answer(
-            "tar",
-            machine.tar,
-            "CRIU stores the contents of tmpfs with it",
-            _SETUP,
-            level="checkpoint",
-        ),
         _space(machine),
     )
 

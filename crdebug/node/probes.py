@@ -154,7 +154,6 @@ class Machine:
     ptrace: Ptrace
     namespaces: Namespaces
     capabilities: tuple[tuple[str, bool], ...]
-    tar: Answer
     space: Space
     kernel: str
     root: bool
@@ -334,16 +333,6 @@ def _switch(name: str) -> str:
 # ---- the rest ----------------------------------------------------------------------------------
 
 
-def probe_program(name: str, version_option: str) -> Answer:
-    """Does this program exist, and does it start?"""
-    path = find_program(name)
-    if path is None:
-        return Answer(False, not_found(name))
-    ran = run([path, version_option])
-    version = first_line(ran.out) or first_line(ran.err)
-    return Answer(ran.ok, "" if ran.ok else version, path, version)
-
-
 def probe_space(path: Path) -> Space:
     """Free space at the nearest directory above `path` that exists."""
     existing = next(place for place in (path, *path.parents) if os.path.exists(place))
@@ -367,7 +356,6 @@ def probe_machine(*, gdb: str = "gdb", compiler: str = "cc") -> Machine:
         ptrace=probe_ptrace(),
         namespaces=probe_namespaces(),
         capabilities=probe_capabilities(),
-        tar=probe_program("tar", "--version"),
         space=probe_space(settings.state_home()),
         kernel=platform.release(),
         root=os.geteuid() == 0,

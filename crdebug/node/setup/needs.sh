@@ -44,7 +44,6 @@ want_others() {
     want "gcc libc6-dev" "crdebug's native part is compiled on this machine" cc_works
     want "openmpi-bin libopenmpi-dev gcc libc6-dev" "an MPI, with its compiler wrappers" mpicc_works
     want "openmpi-bin" "an MPI's launcher" have mpirun
-    want tar "CRIU stores tmpfs contents by tar" have tar
 }
 
 # tell_administrator: one line with all that is missing.

@@ -4,7 +4,7 @@
 # Nothing of the system is upgraded or touched: apt works on lists, sources and a (void) package status
 # of its own, in a temporary directory, and checks signatures as ever; the packages are unpacked, not
 # installed. The prefix has its own C library, so the program there starts through the prefix's own
-# dynamic loader. Programs that it starts itself (tar, a shell) are the system's.
+# dynamic loader. Programs that it starts itself (a shell) are the system's.
 #
 # The mirror is the one that this machine's apt already uses for Debian.
 
