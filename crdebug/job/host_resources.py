@@ -13,7 +13,7 @@ import msgspec
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import DeadlineExpired, Refused, StoreError
-from crdebug.node import in_flight, ports, proc
+from crdebug.node import files_used, in_flight, ports, proc, unprivileged
 from crdebug.node.free_numbers import (
     is_number_kept,
     is_number_taken,
@@ -86,13 +86,9 @@ def _mounts_of(paths: Iterable[str], process: int) -> dict[str, str]:
 def require_dumpable(pids: Iterable[int]) -> None:
     """Raises Refused if the CRS could not dump these processes outside a container."""
     for pid in pids:
-        if any(mapping.path.startswith("/SYSV") for mapping in proc.maps(pid)):
-            raise Refused(
-                f"process {pid} ({proc.status(pid)['Name']}) has System V shared memory, which can "
-                "only be saved in a container",
-                hint="start the launcher with UCX_TLS=^sysv if it is MPICH's, "
-                "or the job with 'crdebug run'",
-            )
+        for each in files_used.mapped(pid):
+            why = "can only be saved in a container"
+            unprivileged.refuse_system_v(pid, each, why, "the job with 'crdebug run'")
 
 
 def _is_below(path: str, point: str) -> bool:

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 from crdebug.node import proc
 
-_FILE = re.compile(r"^(\w+)-(\w+) \S{3}(\S) (\w+) (\w+):(\w+) ([1-9]\d*) *(.*)", re.M)
+# The first segment of System V's shared memory in an IPC namespace has inode 0, as what is no file.
+_INODE = r"([1-9]\d*|0(?= +/SYSV))"
+_FILE = re.compile(rf"^(\w+)-(\w+) \S{{3}}(\S) (\w+) (\w+):(\w+) {_INODE} *(.*)", re.M)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,13 +69,18 @@ def _is_memory(mapping: MappedFile) -> bool:
     return mapping.name.endswith(_DELETED) and mapping.name.startswith((_MEMFD, *_ANONYMOUS))
 
 
-def _require_name(pid: int, mapping: MappedFile) -> None:
+def refuse_system_v(pid: int, mapping: MappedFile, why: str, instead: str) -> None:
+    """Raises Refused if this is System V's shared memory. why: clause after "which"; instead: what
+    else the user can do."""
     if mapping.name.startswith(_SYSTEM_V):
         raise Refused(
-            f"{_who(pid)} has System V shared memory ({_shown(mapping)}), which cannot be saved "
-            "without root",
-            hint="start the launcher with UCX_TLS=^sysv if it is MPICH's, or use shm_open(3)",
+            f"{_who(pid)} has System V shared memory ({_shown(mapping)}), which {why}",
+            hint=f"start the launcher with UCX_TLS=^sysv if it is MPICH's, or {instead}",
         )
+
+
+def _require_name(pid: int, mapping: MappedFile) -> None:
+    refuse_system_v(pid, mapping, "cannot be saved without root", "use shm_open(3)")
     if mapping.name.endswith(_DELETED) and not _is_memory(mapping) and not _is_named(pid, mapping):
         raise Refused(
             f"{_who(pid)} has mapped {_shown(mapping)}, which was deleted or replaced since: it "

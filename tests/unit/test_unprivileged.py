@@ -95,6 +95,12 @@ REFUSED = {
         "s = libc.shmget(0, SIZE, 0o600); libc.shmat(s, None, 0); libc.shmctl(s, 0, None)",
         "has System V shared memory (/SYSV00000000)",
     ),
+    # as in a container: there the first one has number 0
+    "the first of System V": (
+        "libc.unshare(0x08000000 | (0x10000000 if os.geteuid() else 0)); "
+        "s = libc.shmget(0, SIZE, 0o600); assert s == 0, s; libc.shmat(s, None, 0)",
+        "has System V shared memory (/SYSV00000000)",
+    ),
     "a memfd that is mapped and open": (
         "m = os.memfd_create('m'); os.truncate(m, SIZE); mapped(m)",
         "has it open: /memfd:m of memfd_create(2) cannot be saved",
