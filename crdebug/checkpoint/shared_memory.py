@@ -21,9 +21,10 @@ import msgspec
 from crdebug.base.errors import StoreError
 from crdebug.checkpoint.holes import data_ranges
 from crdebug.node import files_used
+from crdebug.node.container import JOB_DIRECTORY
 
 INDEX, CONTENT = "index.json", "content"
-JOB_DIRECTORY = "crdebug"  # the mount in it where the job's own directory is
+DIRECTORY = "shared-memory"  # among what a checkpoint has of the job's own directory
 ASIDE = ".crdebug"  # crdebug/native/shim/aside.c
 
 type_of: dict[int, Literal["directory", "file", "link", "fifo"]] = {
@@ -101,7 +102,7 @@ def _found(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
                 names = sorted(each.name for each in found)
             for name in names:
                 path = directory / name
-                if path == root / JOB_DIRECTORY:
+                if path == root / Path(JOB_DIRECTORY).name:  # a mount
                     continue
                 with contextlib.suppress(FileNotFoundError):
                     details = path.lstat()

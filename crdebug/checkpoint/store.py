@@ -20,7 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from crdebug.base.errors import BadInput, StoreError
-from crdebug.checkpoint import incremental
+from crdebug.checkpoint import incremental, shared_memory
 from crdebug.checkpoint import manifest as manifests
 from crdebug.checkpoint.manifest import Base, Manifest, Stamp
 from crdebug.node import owners
@@ -90,7 +90,7 @@ class Draft:
     @property
     def shared(self) -> Path:
         """What the job has in /dev/shm, see crdebug.checkpoint.shared_memory."""
-        return self.run / "shared-memory"
+        return self.run / shared_memory.DIRECTORY
 
 
 def describe(manifest: Manifest) -> Checkpoint:

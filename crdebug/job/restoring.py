@@ -16,7 +16,7 @@ from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrsFailed, NotAvailable, Refused, StoreError
 from crdebug.base.events import Event, Progress
 from crdebug.base.settings import Settings
-from crdebug.checkpoint import ghosts
+from crdebug.checkpoint import ghosts, shared_memory
 from crdebug.checkpoint.commit import Plan
 from crdebug.checkpoint.criu import Criu
 from crdebug.checkpoint.crs import Crs
@@ -24,7 +24,6 @@ from crdebug.checkpoint.image_edits import link
 from crdebug.checkpoint.images import require_open
 from crdebug.checkpoint.manifest import Manifest
 from crdebug.checkpoint.open_files import RollBack
-from crdebug.checkpoint.shared_memory import put_back
 from crdebug.checkpoint.store import CheckpointStore
 from crdebug.job import (
     app_requests,
@@ -265,8 +264,8 @@ class Restoring:
                 async with container.for_restore(
                     starter, manifest.first, manifest.host, run, limit
                 ) as (within, passed):
-                    shared = home / "run" / "shared-memory"
-                    await asyncio.to_thread(put_back, shared, within.shared_memory)
+                    shared = home / "run" / shared_memory.DIRECTORY
+                    await asyncio.to_thread(shared_memory.put_back, shared, within.shared_memory)
                     if self.directory.has_own_files:
                         plan = await asyncio.to_thread(_binds, rollback, run)
                         await _bind(starter, within, plan)

@@ -13,7 +13,8 @@ from crdebug.base.deadline import Deadline
 from crdebug.base.errors import NotAvailable
 from crdebug.node import owners, proc, programs, signals
 
-JOB_DIRECTORY = "/dev/shm/crdebug"  # CRDEBUG_DIR of crdebug.h
+SHARED_MEMORY = "/dev/shm"
+JOB_DIRECTORY = f"{SHARED_MEMORY}/crdebug"  # CRDEBUG_DIR of crdebug.h
 # A variable for the CRS's action script: the directory of the images.
 SCRIPT_OF = "CRDEBUG_IMAGES"
 
@@ -30,7 +31,7 @@ class Container:
     @property
     def shared_memory(self) -> Path:
         """Its /dev/shm, as it is seen from here."""
-        return proc.root(self.keeper) / "dev/shm"
+        return proc.root(self.keeper) / SHARED_MEMORY[1:]
 
     def find_first(self) -> int:
         """The job's first process, as long as there is no other. Raises ProcessLookupError."""
