@@ -376,6 +376,12 @@ def _symbols(path: Path, names: Sequence[str]) -> list[int]:
 _TRAP = 0xCC  # int3
 
 
+def _file_of(pid: int, line: MapLine) -> str:
+    """The path of a mapping's file: by its name only root finds it also if that is another's now."""
+    place = f"map_files/{line.span}" if os.geteuid() == 0 else f"root{line.name}"
+    return f"/proc/{pid}/{place}"
+
+
 def patched_code(pid: int) -> tuple[str, ...]:
     """The breakpoints left in a process's code: single bytes that differ from its file.
 
@@ -394,7 +400,7 @@ def patched_code(pid: int) -> tuple[str, ...]:
                     continue
                 address = line.span.start + index * PAGE
                 now = os.pread(memory, PAGE, address)
-                with _opened(f"/proc/{pid}/map_files/{line.span}") as file:
+                with _opened(_file_of(pid, line)) as file:
                     true = os.pread(file, PAGE, line.offset + index * PAGE).ljust(PAGE, b"\0")
                 changed = {at for at in range(PAGE) if true[at] != now[at]}
                 told += [
