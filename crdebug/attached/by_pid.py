@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from crdebug.acquire.discovery import FoundJob, find_job
 from crdebug.attached.gdbs import attach_group
@@ -16,6 +16,7 @@ from crdebug.job.control_socket import is_attended
 from crdebug.job.directory import JobDirectory, all_jobs, attended_already, is_of
 from crdebug.job.holds import refuse_traced
 from crdebug.job.ranks_there import await_ranks
+from crdebug.node import proc
 
 
 async def attach_found(
@@ -34,7 +35,22 @@ async def attach_found(
         refuse_traced(entry.pid, entry.rank)
     if subscriber is not None:
         subscriber(JobSays(f"the ranks are those of {found.how}"))
+        for sentence in _unreadable(found):
+            subscriber(JobSays(sentence))
     return await attach_group(found.entries, 0, settings, subscriber, ended)
+
+
+def _unreadable(found: FoundJob) -> Iterator[str]:
+    """Root may not read all that users may: see exports(5), root_squash."""
+    ranks: dict[str, list[int]] = {}
+    for entry in found.entries:
+        if why := proc.why_unreadable(entry.pid):
+            ranks.setdefault(why, []).append(entry.rank)
+    for why, theirs in ranks.items():
+        yield (
+            f"{RankSet.of(theirs).words}: {why}, so its functions and variables have no names "
+            "here; attach as the user who started it"
+        )
 
 
 async def choose(job: str, ranks: str, settings: Settings) -> tuple[str, FoundJob | None]:

@@ -437,6 +437,17 @@ def executable(pid: int) -> str:
         raise _gone(error, pid) from None
 
 
+def why_unreadable(pid: int) -> str:
+    """A clause that says why a process's program cannot be read; "" if it can, or has ended."""
+    try:
+        os.close(os.open(PROC / str(pid) / "exe", os.O_RDONLY | os.O_CLOEXEC))
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    except OSError as error:
+        return f"{executable(pid)} cannot be read ({error.strerror})"
+    return ""
+
+
 @shared
 def working_directory(pid: int) -> str:
     try:
