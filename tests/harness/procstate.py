@@ -377,7 +377,7 @@ _TRAP = 0xCC  # int3
 
 
 def _file_of(pid: int, line: MapLine) -> str:
-    """The path of a mapping's file: by its name only root finds it also if that is another's now."""
+    """The path of a mapping's file. Only root finds it if its name is another one's by now."""
     place = f"map_files/{line.span}" if os.geteuid() == 0 else f"root{line.name}"
     return f"/proc/{pid}/{place}"
 
