@@ -4,6 +4,7 @@ crdebug's commands inside it."""
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -29,9 +30,10 @@ THREADS = ("--steps", 4000, "--delay-us", 2000)
 COMMANDS = scripts()[0].with_name("plain_gdb.py")
 
 
-async def gdb(pid: int, *commands: str) -> str:
-    """The output of a stock GDB, attached to a process; it ignores all of the user's settings."""
-    words = ["gdb", "-nx", "-batch", "-p", str(pid)]
+async def gdb(pid: int, *commands: str, first: str = "") -> str:
+    """The output of a stock GDB, attached to a process; it ignores all of the user's settings.
+    first: a command before it attaches."""
+    words = ["gdb", "-nx", "-batch", "-iex", first, "-p", str(pid)]
     words += [word for command in commands for word in ("-ex", command)]
     done = await asyncio.to_thread(
         subprocess.run, words, capture_output=True, text=True, timeout=200, check=False
@@ -57,6 +59,7 @@ async def test_a_stock_gdb_takes_checkpoints_and_goes_back(
             "print MPIR_proctable[1].pid",
             "print (char*)MPIR_checkpoint_command",
             "print MPIR_proctable[0].executable_name",
+            first="set sysroot /" if os.geteuid() else "",
         )
         assert "$1 = 2" in table and f"$2 = {rank.pid}" in table
         assert f"crdebug checkpoint --held {JOB}" in table and str(program) in table
