@@ -22,15 +22,3 @@ def home(
     with state_directory(tmp_path / "home", monkeypatch) as path:
         yield path
 
-
-# Ranks of plain launchers, with or without the recording layer; all others start a job, whose
-# container needs root.
-_WITHOUT_CONTAINER = ("test_found", "test_layer_")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        here = item.path.parent == Path(__file__).parent
-        if here and not item.path.name.startswith(_WITHOUT_CONTAINER):
-            item.add_marker("root")
