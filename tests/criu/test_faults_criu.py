@@ -308,6 +308,7 @@ def fill(path: Path) -> None:
             file.write(bytes(1 << 16))
 
 
+@pytest.mark.root
 async def test_a_disk_that_is_full_at_any_time(criu: FaultyCriu, home: Path) -> None:
     program = build("threads")
     with small_disk(home, 400):
@@ -344,6 +345,7 @@ async def test_a_disk_that_is_full_at_any_time(criu: FaultyCriu, home: Path) -> 
             await ends_well(job, program, looks.end_soon())
 
 
+@pytest.mark.root
 async def test_too_little_space_is_refused_beforehand(home: Path) -> None:
     program = build("threads")
     words = r"a checkpoint needs about (\d+) MiB and 64 MiB to spare, (\d+) MiB are free \(delete"

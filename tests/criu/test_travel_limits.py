@@ -68,6 +68,7 @@ async def test_one_sided_communication_on_the_way_and_a_huge_record_are_reported
         assert heard.text()[before:] == "done\n"
 
 
+@pytest.mark.root
 def test_a_disk_that_is_full_ends_the_recording_not_the_run(tmp_path: Path) -> None:
     """Writing to a page for which the disk has no space would cause SIGBUS."""
     with small_disk(tmp_path / "time", 4) as disk:
@@ -87,6 +88,7 @@ async def _ends_well(heard: Heard) -> None:
         assert await run_to_end(job) == 0
 
 
+@pytest.mark.root
 async def test_a_full_disk_is_reported_and_the_job_runs_to_its_end(home: Path) -> None:
     heard = Heard()
     with small_disk(home, 24):
