@@ -63,8 +63,8 @@ def opened(pid: int) -> set[tuple[int, int]]:
     found = set()
     for tid in proc.tids(pid):
         with contextlib.suppress(ProcessLookupError, FileNotFoundError):
-            directory = proc.PROC / str(pid) / "task" / str(tid) / "fd"
-            for name in os.listdir(directory):
+            directory = proc.PROC / str(tid) / "fd"
+            for name in map(str, proc.descriptors(tid)):
                 with contextlib.suppress(FileNotFoundError):  # closed meanwhile
                     details = os.stat(directory / name)
                     found.add((details.st_dev, details.st_ino))

@@ -102,7 +102,7 @@ def _channels(pid: int) -> Iterator[tuple[int, str]]:
 
 def _open_files(pid: int) -> Iterator[tuple[int, str]]:
     directory = f"{proc.PROC}/{pid}/fd"
-    for number in sorted(map(int, os.listdir(directory))):
+    for number in proc.descriptors(pid):
         with contextlib.suppress(FileNotFoundError):
             yield number, os.readlink(f"{directory}/{number}")
 

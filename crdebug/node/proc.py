@@ -79,8 +79,15 @@ class OpenFile:
     deleted: bool
 
 
+# What says that a process is gone, see `_gone`.
+_GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
+
+
 def _gone(error: OSError, pid: int) -> OSError:
-    return ProcessLookupError(f"process {pid} is gone") if error.errno in (2, 3) else error
+    """The error to raise. What a process without memory has in /proc is root's (Linux:
+    fs/proc/base.c, task_dump_owner): others may not look at one that ends, until it is gone."""
+    gone = not isinstance(error, PermissionError) or is_ending(pid)
+    return ProcessLookupError(f"process {pid} is gone") if gone else error
 
 
 def _read(pid: int, name: str) -> str:
@@ -88,7 +95,7 @@ def _read(pid: int, name: str) -> str:
         # Called at every step of every rank: a Path would take longer than the file.
         with open(f"{PROC}/{pid}/{name}", errors="surrogateescape") as file:
             return file.read()
-    except (FileNotFoundError, ProcessLookupError) as error:
+    except _GONE as error:
         raise _gone(error, pid) from None
 
 
@@ -128,7 +135,7 @@ def tids(pid: int) -> tuple[int, ...]:
     try:
         # In the kernel's order, by age: thread numbers start again from below at some time.
         return tuple(int(name) for name in os.listdir(PROC / str(pid) / "task"))
-    except (FileNotFoundError, ProcessLookupError) as error:
+    except _GONE as error:
         raise _gone(error, pid) from None
 
 
@@ -250,7 +257,7 @@ def namespace(pid: int, kind: str) -> str:
     """The identity of a namespace: kind is "pid", "net", "mnt", …"""
     try:
         return os.readlink(f"{PROC}/{pid}/ns/{kind}")  # asked of every process of the machine
-    except FileNotFoundError as error:
+    except _GONE as error:
         raise _gone(error, pid) from None
 
 
@@ -315,14 +322,27 @@ def mounts(pid: int) -> tuple[Mount, ...]:
 
 
 @shared
+def descriptors(pid: int) -> tuple[int, ...]:
+    """The numbers of a process's open files; none if it has ended."""
+    try:
+        return tuple(sorted(map(int, os.listdir(PROC / str(pid) / "fd"))))
+    except PermissionError:
+        if not is_ending(pid):
+            raise
+        return ()
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise _gone(error, pid) from None
+
+
+@shared
 def sockets(pid: int) -> tuple[int, ...]:
     """The descriptors of a process that are sockets."""
     directory = PROC / str(pid) / "fd"
     found = []
-    for number in os.listdir(directory):
+    for number in descriptors(pid):
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile
-            if os.readlink(directory / number).startswith("socket:"):
-                found.append(int(number))
+            if os.readlink(directory / str(number)).startswith("socket:"):
+                found.append(number)
     return tuple(found)
 
 
@@ -330,12 +350,8 @@ def sockets(pid: int) -> tuple[int, ...]:
 def files_open_for_writing(pid: int) -> tuple[OpenFile, ...]:
     """The regular files that a process may write through a descriptor."""
     directory = PROC / str(pid) / "fd"
-    try:
-        numbers = os.listdir(directory)
-    except (FileNotFoundError, ProcessLookupError) as error:
-        raise _gone(error, pid) from None
     found = []
-    for number in numbers:
+    for number in descriptors(pid):
         try:
             link = f"{directory}/{number}"
             details = os.stat(link)
@@ -366,7 +382,7 @@ def files_in_use(pid: int) -> tuple[str, ...]:
     """The regular files and directories, with a name, that a process has open or mapped; and its
     working directory."""
     directory = PROC / str(pid)
-    links = [directory / "cwd", *(directory / "fd").iterdir()]
+    links = [directory / "cwd", *(directory / "fd" / str(each) for each in descriptors(pid))]
     found = {each.path for each in maps(pid) if each.path.startswith("/")}
     for link in links:
         with contextlib.suppress(FileNotFoundError):
@@ -433,7 +449,7 @@ def executable(pid: int) -> str:
     """The path of the program that the process runs."""
     try:
         return os.readlink(PROC / str(pid) / "exe")
-    except FileNotFoundError as error:
+    except _GONE as error:
         raise _gone(error, pid) from None
 
 
@@ -452,7 +468,7 @@ def why_unreadable(pid: int) -> str:
 def working_directory(pid: int) -> str:
     try:
         return os.readlink(PROC / str(pid) / "cwd")
-    except FileNotFoundError as error:
+    except _GONE as error:
         raise _gone(error, pid) from None
 
 
@@ -468,7 +484,7 @@ def read_memory(pid: int, address: int, size: int) -> bytes:
     try:
         with open(f"{PROC}/{pid}/mem", "rb", buffering=0) as memory:
             data = os.pread(memory.fileno(), size, address)
-    except (FileNotFoundError, ProcessLookupError) as error:
+    except _GONE as error:
         raise _gone(error, pid) from None
     if len(data) < size and not is_alive(pid):
         raise ProcessLookupError(f"process {pid} is gone")
@@ -481,7 +497,7 @@ def write_memory(pid: int, address: int, data: bytes) -> int:
     try:
         with open(f"{PROC}/{pid}/mem", "r+b", buffering=0) as memory:
             return os.pwrite(memory.fileno(), data, address)
-    except (FileNotFoundError, ProcessLookupError) as error:
+    except _GONE as error:
         raise _gone(error, pid) from None
 
 

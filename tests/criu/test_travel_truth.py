@@ -15,7 +15,7 @@ from harness.travel import Place, history, place, recorded, run_to
 _VALUES = ("seen", "step", "rounds")
 # Not asked is what MPI leaves open: handles (their addresses), the buffers of receives that have
 # not completed, and of indices and statuses more than were said to be there.
-_OPEN = ("request", "requests", "message", "values", "indices", "statuses")
+_OPEN = ("request", "requests", "message", "value", "values", "indices", "statuses")
 
 
 async def _look(job: Session, rank: int) -> Place:

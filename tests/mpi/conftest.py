@@ -21,4 +21,3 @@ def home(
     monkeypatch.chdir(tmp_path)
     with state_directory(tmp_path / "home", monkeypatch) as path:
         yield path
-

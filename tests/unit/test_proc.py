@@ -16,7 +16,8 @@ import pytest
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import DeadlineExpired, NotAvailable
-from crdebug.node import proc, programs
+from crdebug.node import files_used, in_flight, proc, programs
+from harness import nobody
 
 pytestmark = pytest.mark.unit
 
@@ -313,6 +314,42 @@ async def test_a_program_that_hangs_is_ended(tmp_path: Path) -> None:
 async def test_a_program_that_is_not_there() -> None:
     with pytest.raises(NotAvailable, match="cannot start /nowhere/x: No such file or directory"):
         await programs.run(["/nowhere/x"], Deadline(60.0), "it")
+
+
+@nobody.needs_root
+@pytest.mark.parametrize(
+    ("ask", "answer"),
+    [
+        (lambda pid: proc.read_memory(pid, 4096, 8), ProcessLookupError),
+        (lambda pid: proc.write_memory(pid, 4096, b"!"), ProcessLookupError),
+        (proc.environment, ProcessLookupError),
+        (proc.descriptors, ()),
+        (proc.sockets, ()),
+        (proc.files_open_for_writing, ()),
+        (in_flight.channels, {}),
+        (files_used.opened, set()),
+    ],
+)
+def test_an_ordinary_users_process_that_has_ended(
+    ask: Callable[[int], object], answer: object
+) -> None:
+    """Until it is waited for, what it has in /proc is root's."""
+
+    def outcome(pid: int) -> object:
+        try:
+            return ask(pid)
+        except OSError as error:
+            return type(error)
+
+    user = os.fork()
+    if user == 0:
+        nobody.become()
+        ended = os.fork()
+        if ended == 0:
+            os._exit(0)
+        os.waitid(os.P_PID, ended, os.WEXITED | os.WNOWAIT)
+        os._exit(0 if outcome(ended) == answer else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(user, 0)[1]) == 0
 
 
 SHARING = """
