@@ -72,7 +72,11 @@ def _told(origin: str, directory: Path, suffix: str) -> Mpi:
     return Mpi(f"{family} {'.'.join(version.split('.')[:2])}", origin, directory, suffix)
 
 
-MPIS = tuple(_installed())
+# Whoever runs only the tests of one of them sets this to the path of its mpirun.
+ONLY = "CRDEBUG_TEST_MPIRUN"
+MPIS = tuple(
+    mpi for mpi in _installed() if os.environ.get(ONLY, mpi.tool("mpirun")) == mpi.tool("mpirun")
+)
 
 # ---- the one in use -----------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ _DEBIAN = f"Debian {platform.freedesktop_os_release().get('VERSION_ID', 'testing
 _PATH = Path(__file__).parents[2] / "docs" / "mpis.md"
 _COLUMNS = (
     *("C", "Fortran", "mpi4py", "launchers"),
-    *("exact", "signals", "2 x 2", "faults", "attach"),
+    *("exact", "signals", "2 x 2", "faults", "attach", "as a user"),
 )
 _NOT_TRIED = "not tried"
 
@@ -52,10 +52,13 @@ The table shows what the tests of the tier `criu` have tried. `-`: not in the pa
 - **attach**: crdebug attaches ten times to a job that it did not start, by the PID of the
   launcher, of a rank, or of a process between them, to all ranks or to some; the job is as before
   each time.
+- **as a user**: the tests of all columns before this one, run by an ordinary user of the machine,
+  who may make user namespaces and has no other rights.
 
 `make test` runs all tests of exact, signals, 2 x 2 and faults with the MPIs that are there in
-turn, those of the release and PyPI's; `make test-all` runs all of them with every MPI. All other
-tests use Debian's Open MPI, and show much more.
+turn, those of the release and PyPI's, and with Debian's Open MPI some of them as an ordinary user;
+`make test-all` runs all of them with every MPI. All other tests use Debian's Open MPI, and show
+much more.
 
 `crdebug run` uses the MPI that the launcher's path or name belongs to (`mpirun.mpich`), and
 compiles the library that records MPI calls with the `mpicc` next to that launcher. `info launch`
