@@ -209,12 +209,28 @@ uint64_t finish_slow(struct note *note) {
 
 /* ---- recording ---------------------------------------------------------------------------------- */
 
-uint64_t append(struct note *note) {
-    uint64_t place = C.cursor;
-    uint32_t more = note->count || UNLIKELY(note->failed) ? (1 + note->count + 3) / 4 : 0;
-    if (UNLIKELY(C.mode == CRDEBUG_COUNTS)) return NOBODY;
+/* Between looking at a word of the log and replacing it a rank may be saved, and brought back when the log
+ * has become longer: then the word stays. No other thread writes it, so there is no need for a lock. */
+static void replace(volatile uint64_t *word, uint64_t seen, uint64_t by) {
+    __asm__ volatile("cmpxchg %2, %0" : "+m"(*word), "+a"(seen) : "r"(by) : "memory", "cc");
+}
+
+static uint32_t more_of(const struct note *note) {
+    return note->count || UNLIKELY(note->failed) ? (1 + note->count + 3) / 4 : 0;
+}
+
+/* What comes before a record is written. It may take long, and a rank may be brought back there: whether
+ * it is at the log's end is to be looked at afterwards. */
+static bool make_room(const struct note *note) {
+    if (UNLIKELY(C.mode == CRDEBUG_COUNTS)) return false;
     if (UNLIKELY(unsettled)) requests_sweep(16);
-    if (UNLIKELY(place + 1 + more > log_header->room) && !log_room(place + 1 + more)) return NOBODY;
+    uint64_t end = C.cursor + 1 + more_of(note);
+    return LIKELY(end <= log_header->room) || log_room(end);
+}
+
+static uint64_t write_record(const struct note *note) {
+    uint64_t place = C.cursor, ended = log_header->tail_now;
+    uint32_t more = more_of(note);
     struct crdebug_record *record = record_at(place);
     record->head = note->head | (more ? FLAG(CRDEBUG_MORE) : 0) |
                    (uint64_t)site_number(note->site) << SITE_SHIFT;
@@ -227,11 +243,15 @@ uint64_t append(struct note *note) {
     }
     C.repeat = 0;
     C.cursor = place + 1 + more;
-    /* The definition of a communicator takes no tick. */
-    log_header->tail_now = HEAD_CALL(note->head) == CALL_none ? log_header->tail_now : C.now + 1;
-    __asm__ volatile("" ::: "memory"); /* who sees the tail, sees what is before it */
-    log_header->tail = C.cursor;
+    /* The definition of a communicator takes no tick. Who sees the tail, sees what is before it. */
+    if (HEAD_CALL(note->head) != CALL_none) replace(&log_header->tail_now, ended, C.now + 1);
+    replace(&log_header->tail, place, C.cursor);
     return place;
+}
+
+uint64_t append(struct note *note) {
+    if (!make_room(note)) return NOBODY;
+    return UNLIKELY(behind()) ? finish_slow(note) : write_record(note);
 }
 
 void finish_no(struct note *note) {
@@ -254,15 +274,22 @@ void finish_no(struct note *note) {
     }
     if (C.repeat) {
         struct crdebug_record *run = record_at(C.cursor - 1);
+        uint64_t ended = log_header->tail_now, counted = run->head;
         uint64_t head = note->head | (uint64_t)site_number(note->site) << SITE_SHIFT;
-        if ((uint32_t)run->head == (uint32_t)head && run->body == note->body &&
+        if ((uint32_t)counted == (uint32_t)head && run->body == note->body &&
             C.repeat < SIZE_MOST - 1) {
-            run->head += UINT64_C(1) << SIZE_SHIFT;
+            replace(&run->head, counted, counted + (UINT64_C(1) << SIZE_SHIFT));
             C.repeat++;
-            log_header->tail_now = C.now + 1;
+            replace(&log_header->tail_now, ended, C.now + 1);
             return;
         }
     }
+    if (!make_room(note)) return;
+    if (UNLIKELY(behind())) {
+        finish_no(note);
+        return;
+    }
     note->head |= UINT64_C(1) << SIZE_SHIFT;
-    if (append(note) != NOBODY) C.repeat = 1;
+    write_record(note);
+    C.repeat = 1;
 }
