@@ -114,13 +114,8 @@ def test_two_users_run_jobs_of_the_same_name(home: Path, tmp_path: Path) -> None
     found = find_criu()
     assert found is not None
     criu = users.give_criu(home, found.path)
-    script = home / "script"
-    script.write_text("break relax if step == 20\ncontinue\ncheckpoint\ndelete\nrestart\nkill\n")
-    script.chmod(0o644)
-    heat = users.CHECKOUT / "examples/heat/heat.c"
-    program = home / "heat"
-    subprocess.run(["mpicc", "-g", "-O1", "-o", program, heat, "-lm"], check=True)
-    program.chmod(0o755)
+    script = users.give_script(home, *users.THERE_AND_BACK)
+    program = users.give_heat(home)
     words = ("run", "--batch", "-x", script, "--name", "same", "--")
     argv = (sys.executable, "-m", "crdebug", *words, *mpirun.command(program, 64, 100000, ranks=2))
     with ThreadPoolExecutor() as pool:

@@ -16,17 +16,16 @@ from crdebug.detached import batch, jobs
 from crdebug.session import Session
 from harness import looks, mpirun, mpis
 from harness.cli import complaint, crdebug
+from harness.endless import ENDLESS, RANKS, ends_well, stopped_job
 from harness.exact import look
 from harness.faults import CHECKPOINT, FaultyCriu, at_phase, half_checkpoints, moves_on, small_disk
-from harness.jobs import JOB, Heard, bare_job, run_to_end, session
+from harness.jobs import JOB, Heard, bare_job, session
 from harness.lines import require_nothing_lost
 from harness.mpirun import reference
 from harness.programs import build
 
 pytestmark = pytest.mark.every_mpi("faults", by_turns=True)
 
-RANKS = 2
-ENDLESS = ("--steps", 10**6, "--delay-us", 10000)
 # Long enough to reach the place where it should hang.
 IMPATIENT = Settings(dump=4.0, restore=4.0)
 
@@ -81,16 +80,6 @@ def reasons(verb: str) -> dict[str, str]:
     }
 
 
-async def stopped_job(job: Session) -> None:
-    await job.add_breakpoint(job.ranks, "work_step")
-    await job.resume(job.ranks)
-
-
-async def ends_well(job: Session, program: Path, last: int) -> None:
-    status = await run_to_end(job)
-    assert (looks.output(), status) == (reference(program, "--steps", last, ranks=RANKS), 0)
-
-
 # ---- under a debugger --------------------------------------------------------------------------
 
 
@@ -106,10 +95,10 @@ async def test_a_dump_that_fails_changes_nothing(criu: FaultyCriu) -> None:
             await a_checkpoint_fails(job, criu, "kill")
             await job.resume(job.ranks)
         # No other dump before the end: it would repair what these have left.
-        await ends_well(job, program, looks.end_soon())
+        await ends_well(job, program)
         criu.work_again()
         await job.restart(first.number)
-        await ends_well(job, program, looks.end_soon())
+        await ends_well(job, program)
 
 
 async def a_checkpoint_fails(
@@ -147,10 +136,10 @@ async def test_a_restore_that_fails_leaves_the_old_job(criu: FaultyCriu) -> None
         criu.will("kill", "restore", at=FINAL, once="yes")
         await job.restart(first.number)
         assert criu.reached and job.incarnation == 3
-        await ends_well(job, program, looks.end_soon())
+        await ends_well(job, program)
         criu.work_again()
         await job.restart(first.number)
-        await ends_well(job, program, looks.end_soon())
+        await ends_well(job, program)
 
 
 async def test_a_criu_that_hangs_is_ended_in_time(criu: FaultyCriu) -> None:
@@ -162,7 +151,7 @@ async def test_a_criu_that_hangs_is_ended_in_time(criu: FaultyCriu) -> None:
         await a_checkpoint_fails(job, criu, "hang", DeadlineExpired)
         criu.will("hang", "restore", at=CONNECTED)
         await a_restart_fails(job, criu, "hang", DeadlineExpired)
-        await ends_well(job, program, looks.end_soon())
+        await ends_well(job, program)
 
 
 # ---- without one -------------------------------------------------------------------------------
@@ -340,9 +329,9 @@ async def test_a_disk_that_is_full_at_any_time(criu: FaultyCriu, home: Path) -> 
             criu.work_again()
             filler.unlink()
             second = await job.checkpoint()
-            await ends_well(job, program, looks.end_soon())
+            await ends_well(job, program)
             await job.restart(second.number)
-            await ends_well(job, program, looks.end_soon())
+            await ends_well(job, program)
 
 
 @pytest.mark.root

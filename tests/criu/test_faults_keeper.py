@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from crdebug.job.directory import JobDirectory
 from crdebug.node import container
 from crdebug.session import Session
 from harness import looks
+from harness.endless import ENDLESS, RANKS, ends_well, stopped_job
 from harness.faults import (
     CHECKPOINT,
     RESTART,
@@ -24,12 +27,9 @@ from harness.faults import (
     half_checkpoints,
     kill,
 )
-from harness.jobs import JOB, run_to_end, session
-from harness.mpirun import reference
+from harness.jobs import JOB, session
 from harness.programs import build
 
-RANKS = 2
-ENDLESS = ("--steps", 10**6, "--delay-us", 10000)
 # In these phases nothing is needed of the job any more: its death is the next command's to report.
 LAST = ("walk out", "publish")
 
@@ -43,23 +43,20 @@ def kill_keeper(killed: list[int]) -> None:
     kill(killed[-1])
 
 
-async def stopped(job: Session) -> None:
-    await job.add_breakpoint(job.ranks, "work_step")
-    await job.resume(job.ranks)
-
-
-async def ends_well(job: Session, program: Path) -> None:
-    last = looks.end_soon()
-    status = await run_to_end(job)
-    assert (looks.output(), status) == (reference(program, "--steps", last, ranks=RANKS), 0)
+@contextlib.asynccontextmanager
+async def checkpointed() -> AsyncIterator[Session]:
+    """A job that stands, with a checkpoint; in the end it ends well."""
+    program = build("threads")
+    async with session(program, *ENDLESS, ranks=RANKS) as job:
+        await stopped_job(job)
+        await job.checkpoint()
+        yield job
+        await ends_well(job, program)
 
 
 @pytest.mark.sweep
 async def test_at_each_phase_of_a_checkpoint() -> None:
-    program = build("threads")
-    async with session(program, *ENDLESS, ranks=RANKS) as job:
-        await stopped(job)
-        await job.checkpoint()
+    async with checkpointed() as job:
         for phase in CHECKPOINT:
             kept = [keeper(), *(shim.pid for shim in looks.shims())]
             with at_phase(job, "checkpoint", phase, functools.partial(kill, kept[0])):
@@ -71,16 +68,12 @@ async def test_at_each_phase_of_a_checkpoint() -> None:
             assert half_checkpoints() == []
             await job.restart(1)
             await gone(kept)
-        await ends_well(job, program)
 
 
 @pytest.mark.sweep
 async def test_at_each_phase_of_a_restart() -> None:
     """The old container's before the new one is the job, then that one's."""
-    program = build("threads")
-    async with session(program, *ENDLESS, ranks=RANKS) as job:
-        await stopped(job)
-        await job.checkpoint()
+    async with checkpointed() as job:
         for phase in RESTART:
             killed: list[int] = []
             at = At("restart", phase, functools.partial(kill_keeper, killed))
@@ -94,17 +87,13 @@ async def test_at_each_phase_of_a_restart() -> None:
             assert at.reached
             await gone(killed)
         await job.restart()
-        await ends_well(job, program)
 
 
 async def test_while_criu_restores_the_old_job_stays(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    program = build("threads")
     criu = FaultyCriu(monkeypatch, tmp_path)
-    async with session(program, *ENDLESS, ranks=RANKS) as job:
-        await stopped(job)
-        await job.checkpoint()
+    async with checkpointed() as job:
         old = keeper()
         new = JobDirectory(JOB).run(2)
         criu.will("hang", "restore", at=r"Forking task with (?!20001 )\d+ pid")
@@ -117,4 +106,3 @@ async def test_while_criu_restores_the_old_job_stays(
         criu.work_again()
         assert keeper() == old
         assert container.containers_of(new) == ()
-        await ends_well(job, program)

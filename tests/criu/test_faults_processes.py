@@ -26,6 +26,7 @@ from crdebug.node import proc
 from crdebug.session import Session
 from harness import looks
 from harness.cli import complaint, crdebug
+from harness.endless import ENDLESS, RANKS, ends_well, stopped_job
 from harness.faults import CHECKPOINT, RESTART, At, at_phase, half_checkpoints, kill, moves_on
 from harness.jobs import JOB, Heard, bare_job, run_to_end, session
 from harness.mpirun import command, reference
@@ -33,22 +34,8 @@ from harness.programs import build
 
 pytestmark = pytest.mark.every_mpi("faults", by_turns=True)
 
-RANKS = 2
-
-ENDLESS = ("--steps", 10**6, "--delay-us", 10000)
 # The phases in which a rank may be done already; the next command then reports its death.
 LAST = ("walk out", "publish")
-
-
-async def stopped_job(job: Session) -> None:
-    await job.add_breakpoint(job.ranks, "work_step")
-    await job.resume(job.ranks)
-
-
-async def ends_well(job: Session, program: Path) -> None:
-    last = looks.end_soon()
-    status = await run_to_end(job)
-    assert (looks.output(), status) == (reference(program, "--steps", last, ranks=RANKS), 0)
 
 
 def kill_rank(rank: int) -> None:

@@ -21,7 +21,6 @@ from harness.nobody import needs_root
 
 pytestmark = needs_root
 
-HEAT = users.CHECKOUT / "examples/heat/heat.c"
 CALM = {"OMPI_MCA_mpi_yield_when_idle": "1"}
 
 
@@ -31,24 +30,15 @@ def his() -> Iterator[Path]:
         yield path
 
 
-def build(home: Path) -> Path:
-    program = home / "heat"
-    subprocess.run(["mpicc", "-g", "-O1", "-o", program, HEAT, "-lm"], check=True)
-    program.chmod(0o755)
-    return program
-
-
 @pytest.mark.sweep
 def test_the_user_takes_checkpoints_and_goes_back(his: Path) -> None:
     """No process of root's is asked for anything that the user has."""
     found = find_criu()
     assert found is not None
     criu = users.give_criu(his, found.path)
-    script = his / "script"
-    script.write_text("break relax if step == 20\ncontinue\ncheckpoint\ndelete\nrestart\nkill\n")
-    script.chmod(0o644)
+    script = users.give_script(his, *users.THERE_AND_BACK)
     words = ("run", "--record", "--batch", "-x", script, "--")
-    job = mpirun.command(build(his), 64, 100000, ranks=2)
+    job = mpirun.command(users.give_heat(his), 64, 100000, ranks=2)
     settings = {"CRDEBUG_CRIU": str(criu), "PYTHONPATH": str(users.CHECKOUT), **CALM}
     with squash.closed_to_root(his) as asked:
         argv = (sys.executable, "-m", "crdebug", *words, *job)
@@ -62,7 +52,7 @@ def test_the_user_takes_checkpoints_and_goes_back(his: Path) -> None:
 
 
 async def test_root_looks_at_his_job_without_names(his: Path, tmp_path: Path) -> None:
-    program = build(his)
+    program = users.give_heat(his)
     script = tmp_path / "script"
     script.write_text("info ranks\nbacktrace\ndetach\n")
     job = subprocess.Popen(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
-import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from importlib import resources
@@ -12,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from processes import Process, number, soon
+from processes import Process, compiled, number, soon
 
 from crdebug.base.events import RankStopped
 from crdebug.debugger.gdb import GdbTarget
@@ -32,12 +30,7 @@ Open = Callable[..., Awaitable[Opened]]
 @pytest.fixture(scope="session")
 def past(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """programs/past.c, compiled."""
-    compiler = shutil.which("cc")
-    assert compiler is not None
-    executable = tmp_path_factory.mktemp("programs") / "past"
-    argv = [compiler, "-g", "-O0", "-Wall", "-Wextra", "-Werror", "-pthread"]
-    subprocess.run([*argv, "-o", executable, SOURCE], check=True)
-    return executable
+    return compiled("past", tmp_path_factory, "-O0", "-pthread")
 
 
 @pytest.fixture

@@ -29,6 +29,16 @@ def soon() -> Deadline:
     return Deadline(60.0)
 
 
+def compiled(name: str, directories: pytest.TempPathFactory, *options: str) -> Path:
+    """The executable of programs/NAME.c, in a directory of its own."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    assert compiler is not None
+    executable = directories.mktemp("programs") / name
+    argv = [compiler, "-g", "-Wall", "-Wextra", "-Werror", "-o"]
+    subprocess.run([*argv, executable, PROGRAMS / f"{name}.c", *options], check=True)
+    return executable
+
+
 class Process:
     """A running rank.c. user: it becomes this one before the program begins."""
 
@@ -114,13 +124,7 @@ Launch = Callable[..., Awaitable[GdbTarget]]
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """programs/rank.c, compiled."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    assert compiler is not None
-    executable = tmp_path_factory.mktemp("programs") / "rank"
-    source = PROGRAMS / "rank.c"
-    argv = [compiler, "-g", "-O0", "-Wall", "-Wextra", "-pthread", "-o"]
-    subprocess.run([*argv, executable, source], check=True)
-    return executable
+    return compiled("rank", tmp_path_factory, "-O0", "-pthread")
 
 
 @pytest.fixture

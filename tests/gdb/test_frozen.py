@@ -7,7 +7,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from importlib import resources
@@ -16,7 +15,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from past import PARTS, Look, Open, look, run, run_to_end, step_number
-from processes import PROGRAMS, Process, copies, kill_gdb, number, soon, until_gone
+from processes import Process, compiled, copies, kill_gdb, number, soon, until_gone
 
 from crdebug.base.errors import GdbDied, GdbError, Refused
 from crdebug.base.events import StopReason
@@ -48,7 +47,7 @@ OpenMoves = Callable[..., Awaitable[GdbTarget]]
 @pytest.fixture(scope="session")
 def moves(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """programs/moves.c, compiled; and a file for it."""
-    executable = compiled("moves", tmp_path_factory)
+    executable = compiled("moves", tmp_path_factory, "-O1")
     (executable.parent / "content").write_bytes(random.Random(1).randbytes(64 * 4096))
     return executable
 
@@ -56,13 +55,13 @@ def moves(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def blocks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """programs/blocks.c, compiled."""
-    return compiled("blocks", tmp_path_factory)
+    return compiled("blocks", tmp_path_factory, "-O1")
 
 
 @pytest.fixture(scope="session")
 def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """programs/kinds.c, compiled."""
-    return compiled("kinds", tmp_path_factory)
+    return compiled("kinds", tmp_path_factory, "-O1")
 
 
 @pytest.fixture
@@ -75,15 +74,6 @@ def huge_pages() -> Iterator[None]:
         pytest.skip("the kernel has no free memory in one piece for a huge page")
     yield
     told.write_text(before)
-
-
-def compiled(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("cc")
-    assert compiler is not None
-    executable = tmp_path_factory.mktemp("programs") / name
-    argv = [compiler, "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(executable)]
-    subprocess.run([*argv, PROGRAMS / f"{name}.c"], check=True)
-    return executable
 
 
 @pytest_asyncio.fixture

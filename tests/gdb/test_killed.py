@@ -6,14 +6,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import PROGRAMS, Process, soon
+from processes import Process, compiled, soon
 
 from crdebug.acquire.mpir import ProcDesc
 from crdebug.acquire.symbols import find_symbols
@@ -40,12 +38,7 @@ Start = Callable[[], Process]
 @pytest.fixture(scope="module")
 def steady(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """programs/steady.c, compiled."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    assert compiler is not None
-    executable = tmp_path_factory.mktemp("programs") / "steady"
-    argv = [compiler, "-g", "-O2", "-Wall", "-Wextra", "-Wno-psabi", "-pthread", "-o"]
-    subprocess.run([*argv, executable, PROGRAMS / "steady.c"], check=True)
-    return executable
+    return compiled("steady", tmp_path_factory, "-O2", "-Wno-psabi", "-pthread")
 
 
 @pytest.fixture

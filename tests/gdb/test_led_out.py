@@ -4,16 +4,14 @@ as at a restart: a signal that it had been about to get comes once, and ends the
 from __future__ import annotations
 
 import os
-import shutil
 import struct
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from processes import PROGRAMS, Launch, Process, soon
+from processes import Launch, Process, compiled, soon
 
 from crdebug.acquire.mpir import ProcDesc
 from crdebug.attached.checkpoint import Whereabouts, calls_to_make_again, lead_out, note_threads
@@ -42,12 +40,7 @@ async def shim() -> Path:
 @pytest.fixture(scope="module")
 def signalled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """programs/signalled.c, compiled."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    assert compiler is not None
-    executable = tmp_path_factory.mktemp("programs") / "signalled"
-    argv = [compiler, "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-o"]
-    subprocess.run([*argv, executable, PROGRAMS / "signalled.c", "-ldl"], check=True)
-    return executable
+    return compiled("signalled", tmp_path_factory, "-O1", "-D_GNU_SOURCE", "-ldl")
 
 
 @pytest.fixture

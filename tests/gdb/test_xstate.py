@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from processes import PROGRAMS, Launch, Process, number, run_to, soon
+from processes import Launch, Process, compiled, number, run_to, soon
 
 from crdebug.attached.gdbs import launch_gdb
 from crdebug.base.settings import Settings
@@ -26,12 +24,7 @@ pytestmark = [
 @pytest.fixture(scope="session")
 def registers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """programs/xstate.c, compiled."""
-    compiler = shutil.which("cc")
-    assert compiler is not None
-    executable = tmp_path_factory.mktemp("programs") / "xstate"
-    argv = [compiler, "-g", "-O0", "-Wall", "-Wextra", "-Werror", "-o"]
-    subprocess.run([*argv, executable, PROGRAMS / "xstate.c"], check=True)
-    return executable
+    return compiled("xstate", tmp_path_factory, "-O0")
 
 
 @pytest.fixture

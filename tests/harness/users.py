@@ -185,6 +185,29 @@ def _mount(
     assert done == 0, (where, os.strerror(ctypes.get_errno()))
 
 
+def give_heat(home: Path) -> Path:
+    """HOME/heat: examples/heat, where he may read it."""
+    program = home / "heat"
+    source = CHECKOUT / "examples/heat/heat.c"
+    subprocess.run(["mpicc", "-g", "-O1", "-o", program, source, "-lm"], check=True)
+    program.chmod(0o755)
+    return program
+
+
+def give_script(home: Path, *lines: str) -> Path:
+    """HOME/script, of commands for crdebug."""
+    script = home / "script"
+    script.write_text("".join(f"{line}\n" for line in lines))
+    script.chmod(0o644)
+    return script
+
+
+# From a stop in examples/heat there and back, and to an end.
+THERE_AND_BACK = (
+    *("break relax if step == 20", "continue", "checkpoint", "delete", "restart", "kill"),
+)
+
+
 def give_criu(home: Path, program: str) -> Path:
     """HOME/criu: a CRIU that he may run. Ours may be below root's home."""
     own = home / "criu"
