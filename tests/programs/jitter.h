@@ -10,10 +10,13 @@
 #define NOINLINE __attribute__((noinline)) // a place for breakpoints
 
 static long rounds = 10, jitter_us = 2000;
+static long asked; // who sends waits until rank 0 has posted its receives
 static uint64_t seen = FNV_START;
 
-static const struct option_spec jitter_options[] = {
-    {"--rounds", &rounds, NULL}, {"--jitter-us", &jitter_us, NULL}, {NULL, NULL, NULL}};
+static const struct option_spec jitter_options[] = {{"--rounds", &rounds, NULL},
+                                                    {"--jitter-us", &jitter_us, NULL},
+                                                    {"--asked", &asked, NULL},
+                                                    {NULL, NULL, NULL}};
 
 static UNUSED void start_jitter(int argc, char **argv) {
     parse_options(argc, argv, jitter_options);
@@ -27,6 +30,14 @@ static UNUSED NOINLINE void jitter(void) {
     if (jitter_us) {
         pause_us((long)((chance >> 33) % (uint64_t)jitter_us));
     }
+}
+
+static UNUSED void ask(void) {
+    enum { ASK = 4711 };
+    if (!asked) return;
+    if (my_rank) MPI_Recv(NULL, 0, MPI_INT, 0, ASK, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    for (int rank = 1; my_rank == 0 && rank < rank_count; rank++)
+        MPI_Send(NULL, 0, MPI_INT, rank, ASK, MPI_COMM_WORLD);
 }
 
 static UNUSED NOINLINE void note(long value) { seen = fnv(seen, &value, sizeof value); }

@@ -11,8 +11,8 @@ int main(int argc, char **argv) {
     int count = rank_count - 1;
     if (my_rank == 0) {
         for (int i = 0; i < count; i++) {
-            MPI_Recv_init(&values[i], 1, MPI_INT, i % 2 ? i + 1 : MPI_ANY_SOURCE, i % 2 ? 3 : 4, MPI_COMM_WORLD,
-                          &requests[i]);
+            MPI_Recv_init(&values[i], 1, MPI_INT, i % 2 ? i + 1 : MPI_ANY_SOURCE, i % 2 ? 3 : 4,
+                          MPI_COMM_WORLD, &requests[i]);
         }
     } else {
         MPI_Send_init(&mine, 1, MPI_INT, 0, my_rank % 2 ? 4 : 3, MPI_COMM_WORLD, &requests[0]);
@@ -20,6 +20,7 @@ int main(int argc, char **argv) {
     for (step = 0; step < rounds; step++) {
         if (my_rank) {
             mine = my_rank * 1000 + (int)step;
+            ask();
             jitter();
             MPI_Start(&requests[0]);
             MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
@@ -32,6 +33,7 @@ int main(int argc, char **argv) {
                     MPI_Start(&requests[i]);
                 }
             }
+            ask();
             for (int left = count; left;) {
                 MPI_Waitsome(count, requests, &out, indices, statuses);
                 for (int i = 0; i < out; i++) {

@@ -91,6 +91,7 @@ int main(int argc, char **argv) {
     for (step = 0; step < rounds * WAYS; step++) {
         int count = MANY * (rank_count - 1);
         if (my_rank) {
+            ask();
             for (int i = 0; i < MANY; i++) {
                 int value = my_rank * 1000 + i;
                 jitter();
@@ -102,6 +103,7 @@ int main(int argc, char **argv) {
                 int source = step / WAYS % 2 ? MPI_ANY_SOURCE : 1 + i / MANY;
                 MPI_Irecv(&values[i], 1, MPI_INT, source, i % MANY, MPI_COMM_WORLD, &requests[i]);
             }
+            ask();
             collect((int)step % WAYS, count);
         }
         MPI_Barrier(MPI_COMM_WORLD);

@@ -166,6 +166,13 @@ static inline const struct crdebug_record *begin(const struct note *note) {
     return LIKELY(C.mode == CRDEBUG_COUNTS || !behind()) ? NULL : begin_slow(note);
 }
 
+/* A rank may be saved inside the MPI in a call that it records, and be brought back when the call is on
+ * record. Then what the MPI answers does not count: the call begins once more. record: of the call when it
+ * asked the MPI. */
+static inline bool brought_back(const struct crdebug_record *record) {
+    return UNLIKELY(record == NULL && expected() != NULL);
+}
+
 /* The call is done, and rc is what it returns: record it, or go past its record. Returns the record's
  * place, or NOBODY. */
 uint64_t finish_slow(struct note *note);
@@ -243,6 +250,7 @@ enum request_flags {
     R_SENDS = 4096, /* a receive with a sending half that is a request of its own, and under way */
     R_TOGETHER = 8192, /* of a persistent collective, or of a message of partitions */
     R_CANCEL = 16384, /* MPI_Cancel was called for it */
+    R_NEW = 32768, /* the MPI has it, the log has not yet */
     R_SHARED =
         1024, /* a handle that MPI gives more than once: of posts to and from MPI_PROC_NULL */
 };
@@ -285,12 +293,17 @@ void request_prepared_together(MPI_Request handle, MPI_Comm comm, int peer, unsi
 void request_watch(struct request *request);
 /* A receive that must not be posted now: it gets a persistent request instead. */
 int request_defer(struct request *request, unsigned flag);
+bool request_may_be_asked(const struct request *request); /* whether it is done */
 bool request_was_received(const struct request *request); /* says the log */
 void requests_sweep(unsigned most); /* what has arrived, the log is told */
 void requests_went_back(void); /* what is posted, is posted as the log says */
+/* A call has posted it, R_NEW, and finished: this is its record. before: `times_back` where the MPI was
+ * asked to post it. */
+void request_recorded(struct request *request, uint64_t record, uint64_t before);
 void requests_caught_up(void); /* what was deferred is posted */
 extern struct request *watched;
 extern unsigned unsettled, deferred;
+extern uint64_t times_back; /* how often we saw that we were brought back */
 /* How far back it was posted; 0 if it was not, or is not active. */
 static inline uint32_t request_age(const struct request *request) {
     if (request && request->flags & R_SHARED) return 0;

@@ -78,6 +78,35 @@ static void again(struct many *many, MPI_Request *handles) {
     for (int i = 0; i < many->count; i++) again_one(many, i, handles);
 }
 
+enum wanted { ONE, SOME, ALL };
+#define LOOKED_AT 16 /* more are not looked at one by one: each look lets the MPI work */
+
+/* Of a call that is recorded: is so much done as is wanted? The MPI says so without taking any, and of the
+ * requests only those are left to it that it is to take. -1: it is to be asked about all of them at once. */
+static int look_first(struct many *many, enum wanted wanted) {
+    int found = 0;
+    if ((wanted != ALL && many->count > LOOKED_AT) || many->active == 0) return -1;
+    for (int i = 0; i < many->count; i++) {
+        const struct request *entry = many->entries[i];
+        if (many->real[i] == mpi.request_null) continue;
+        if (entry == NULL || entry->flags & R_SHARED || !request_may_be_asked(entry)) return -1;
+        /* MPICH says of such a one that it is complete, and never that it completes. */
+        if (entry->flags & R_PERSISTENT && entry->source == MPI_PROC_NULL) return -1;
+    }
+    for (int i = 0; i < many->count; i++) {
+        int flag = 0;
+        if (many->real[i] == mpi.request_null || !many->ages[i]) continue;
+        bool enough = wanted == ONE && found;
+        if (!enough &&
+            PMPI_Request_get_status(many->real[i], &flag, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+            flag = 1; /* the MPI says how it failed when it is asked for it */
+        found += flag;
+        if (!flag && wanted == ALL) return 0;
+        if (!flag) many->real[i] = mpi.request_null;
+    }
+    return found > 0;
+}
+
 /* Of those that are recorded as done: when it is as the log says, MPI is asked for it. */
 static bool wait_one(struct many *many, int i, MPI_Request *handles, MPI_Status *status, int *rc) {
     while (request_sends(many->entries[i]))
@@ -179,18 +208,21 @@ int wrap_Testall(uint64_t site, int count, MPI_Request handles[], int *flag,
     if (many == NULL) return PMPI_Testall(count, handles, flag, statuses);
     take(many, statuses, count);
     struct note yes = note_all(CALL_Testall, site, many), no = note_no(CALL_Testall, site, many);
-    const struct crdebug_record *record = expected();
+    bool sure;
     int rc;
-    if (record && says_no(record)) {
-        told_no(&no, flag);
-        return MPI_SUCCESS;
-    }
-    *flag = 0;
-    bool sure = record && begin(&yes);
     do {
-        if (sure) again(many, handles);
-        rc = many->sends ? MPI_SUCCESS : PMPI_Testall(count, many->real, flag, many->statuses);
-    } while (sure && rc == MPI_SUCCESS && !*flag && expected()); /* until the log is cut */
+        const struct crdebug_record *record = expected();
+        if (record && says_no(record)) {
+            told_no(&no, flag);
+            return MPI_SUCCESS;
+        }
+        sure = record && begin(&yes);
+        if (record) again(many, handles);
+        rc = MPI_SUCCESS;
+        *flag = 0;
+        if (!many->sends && (sure || (look_first(many, ALL) && !brought_back(NULL))))
+            rc = PMPI_Testall(count, many->real, flag, many->statuses);
+    } while (rc == MPI_SUCCESS && !*flag && expected()); /* until the log is cut */
     if (rc == MPI_SUCCESS && !*flag) {
         finish_no(&no);
         return rc;
@@ -219,11 +251,13 @@ static int any(unsigned call, uint64_t site, int count, MPI_Request handles[], i
                     : PMPI_Waitany(count, handles, index, status);
     struct note yes = note_of(call, site, 0, 0, 0, 0), no = note_no(call, site, many);
     int rc, found = 0;
+    bool looked = false;
     if (status == MPI_STATUS_IGNORE) status = &own;
-    *index = MPI_UNDEFINED;
+    const struct crdebug_record *record;
     do {
-        const struct crdebug_record *record = expected();
-        if (record || many->sends) again(many, handles);
+        record = expected();
+        *index = MPI_UNDEFINED;
+        if (record || many->sends || looked) again(many, handles);
         if (record && says_no(record)) {
             told_no(&no, &found);
             *flag = 0;
@@ -246,9 +280,12 @@ static int any(unsigned call, uint64_t site, int count, MPI_Request handles[], i
                 begin(&yes); /* and is told that it is another call */
             }
         }
-        rc = PMPI_Testany(count, many->real, index, &found, status);
+        rc = MPI_SUCCESS;
+        looked = true;
+        if (look_first(many, ONE) && !brought_back(record))
+            rc = PMPI_Testany(count, many->real, index, &found, status);
         if (many->sends && *index == MPI_UNDEFINED) found = 0;
-    } while (rc == MPI_SUCCESS && !found && !flag);
+    } while (rc == MPI_SUCCESS && !found && (!flag || brought_back(record)));
     if (rc != MPI_SUCCESS && (*index < 0 || *index >= count)) *index = MPI_UNDEFINED;
     if (flag) *flag = found;
     if (!found && rc == MPI_SUCCESS) {
@@ -295,11 +332,13 @@ static int some(unsigned call, uint64_t site, int count, MPI_Request handles[], 
                     : PMPI_Testsome(count, handles, outcount, indices, statuses);
     struct note yes = note_of(call, site, 0, 0, 0, 0), no = note_no(call, site, many);
     int rc = MPI_SUCCESS;
+    bool looked = false;
     take(many, statuses, count);
     *outcount = 0;
+    const struct crdebug_record *record;
     do {
-        const struct crdebug_record *record = expected();
-        if (record || many->sends) again(many, handles);
+        record = expected();
+        if (record || many->sends || looked) again(many, handles);
         if (record && says_no(record)) {
             told_no(&no, outcount);
             return MPI_SUCCESS;
@@ -324,9 +363,12 @@ static int some(unsigned call, uint64_t site, int count, MPI_Request handles[], 
             undefined.head |= FLAG(CRDEBUG_ODD);
             begin(&undefined);
         }
-        rc = PMPI_Testsome(count, many->real, outcount, indices, many->statuses);
+        looked = true;
+        *outcount = 0;
+        if (look_first(many, SOME) && !brought_back(record))
+            rc = PMPI_Testsome(count, many->real, outcount, indices, many->statuses);
         if (many->sends && *outcount == MPI_UNDEFINED) *outcount = 0;
-    } while (rc == MPI_SUCCESS && *outcount == 0 && wait);
+    } while (rc == MPI_SUCCESS && *outcount == 0 && (wait || brought_back(record)));
     if (*outcount == 0 && rc == MPI_SUCCESS) {
         finish_no(&no);
         return rc;

@@ -97,6 +97,7 @@ static bool cut_from_outside(void) {
 /* Seen for the first time: we are not where we were. */
 void went_back(void) {
     if (cut_from_outside() || C.replaying) return;
+    times_back++;
     if (watched) requests_went_back();
     C.replaying = 1;
 }
@@ -114,11 +115,24 @@ static void cut(void) {
     requests_unsettle();
 }
 
+/* What a started receive left open, and that it is done, the record has been told since. */
+static uint32_t open_bits(const struct note *note, uint32_t k) {
+    const uint32_t *slot = words_of(note) + k / CRDEBUG_SLOT * CRDEBUG_SLOT;
+    if (HEAD_CALL(note->head) != CALL_Startall) return 0;
+    uint32_t peer = slot[CRDEBUG_SLOT_PEER];
+    if (!(peer & CRDEBUG_SLOT_FLAGS(CRDEBUG_PACKED))) return 0;
+    if (k % CRDEBUG_SLOT == CRDEBUG_SLOT_TAG)
+        return peer & CRDEBUG_SLOT_FLAGS(CRDEBUG_WILD_TAG) ? UINT32_MAX : 0;
+    if (k % CRDEBUG_SLOT != CRDEBUG_SLOT_PEER) return 0;
+    return CRDEBUG_SLOT_DONE | CRDEBUG_SLOT_CANCELLED |
+           (peer & CRDEBUG_SLOT_FLAGS(CRDEBUG_WILD_SOURCE) ? PEER_MOST : 0);
+}
+
 /* Which of a call's words is the first that is not the recorded one; `none` if all are. */
 static uint32_t other_word(const struct crdebug_record *record, const struct note *note,
                            uint32_t none) {
     for (uint32_t k = 0; k < note->count && k < FEW; k++)
-        if (word_of(record, k) != words_of(note)[k]) return k;
+        if ((word_of(record, k) ^ words_of(note)[k]) & ~open_bits(note, k)) return k;
     return none;
 }
 

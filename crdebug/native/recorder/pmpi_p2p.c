@@ -37,19 +37,20 @@ static void recorded(const struct crdebug_record *record, int *source, int *tag)
 
 /* ---- receives ----------------------------------------------------------------------------------- */
 
+/* Nothing is taken before it is sure that it is to be taken here. */
 static int receive_wild(struct note *note, void *buf, int count, MPI_Datatype type, int source,
                         int tag, MPI_Comm comm, MPI_Status *status) {
-    int rc, flag = 0;
-    MPI_Message message;
+    const struct crdebug_record *record;
+    int rc, flag;
     do {
         int from = source, with = tag;
-        const struct crdebug_record *record = begin(note); /* until the log is cut */
+        record = begin(note); /* until the log is cut */
         if (record) recorded(record, &from, &with);
-        rc = PMPI_Improbe(from, with, comm, &flag, &message, status);
+        rc = PMPI_Iprobe(from, with, comm, &flag, status);
         if (rc != MPI_SUCCESS) return rc;
-    } while (!flag);
+    } while (!flag || brought_back(record));
     resolve(note, status);
-    return PMPI_Mrecv(buf, count, type, &message, status);
+    return PMPI_Recv(buf, count, type, status->MPI_SOURCE, status->MPI_TAG, comm, status);
 }
 
 int wrap_Recv(uint64_t site, void *buf, int count, MPI_Datatype type, int source, int tag,
@@ -75,6 +76,7 @@ static int post_watched(struct note *note, const struct crdebug_record *record,
          odd = record && record->head & FLAG(CRDEBUG_ODD);
     bool open = wild(like->source, like->tag);
     int rc, source = like->source, tag = like->tag;
+    uint64_t before = times_back;
     if (record && (odd || (!done && (open || deferred)))) {
         rc = request_defer(like, odd ? R_DEAD : R_DEFERRED);
         *handle = like->shadow;
@@ -82,10 +84,12 @@ static int post_watched(struct note *note, const struct crdebug_record *record,
         if (done) recorded(record, &source, &tag);
         rc = PMPI_Irecv(like->buffer, like->count, like->type, source, tag, like->comm, handle);
     }
-    uint64_t place = finish(note, rc);
     struct request *request = request_posted(rc == MPI_SUCCESS ? *handle : mpi.request_null,
-                                             R_RECV | (open ? R_WILD : 0), place);
-    if (request == NULL) return rc;
+                                             R_RECV | R_NEW | (open ? R_WILD : 0), NOBODY);
+    if (request == NULL) {
+        finish(note, rc);
+        return rc;
+    }
     request->flags |= like->flags;
     request->shadow = like->shadow;
     request->shadowed = like->shadowed;
@@ -96,6 +100,7 @@ static int post_watched(struct note *note, const struct crdebug_record *record,
     request->tag = like->tag;
     request->comm = like->comm;
     request_watch(request);
+    request_recorded(request, finish(note, rc), before);
     if (request->flags & R_DEFERRED && !behind()) requests_caught_up(); /* it was the last record */
     return rc;
 }
@@ -327,12 +332,6 @@ static int look(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_St
                    : PMPI_Probe(source, tag, comm, status);
 }
 
-static int look_now(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message,
-                    MPI_Status *status) {
-    return message ? PMPI_Improbe(source, tag, comm, flag, message, status)
-                   : PMPI_Iprobe(source, tag, comm, flag, status);
-}
-
 static int probe(unsigned call, uint64_t site, int source, int tag, MPI_Comm comm,
                  MPI_Message *message, MPI_Status *status) {
     MPI_Status own;
@@ -347,8 +346,11 @@ static int probe(unsigned call, uint64_t site, int source, int tag, MPI_Comm com
             break;
         }
         if (record) recorded(record, &from, &with);
-        rc = look_now(from, with, comm, &flag, message, status);
+        rc = PMPI_Iprobe(from, with, comm, &flag, status);
+        if (rc == MPI_SUCCESS && flag && brought_back(record)) flag = 0;
     } while (rc == MPI_SUCCESS && !flag);
+    if (message && flag && rc == MPI_SUCCESS)
+        rc = PMPI_Mprobe(status->MPI_SOURCE, status->MPI_TAG, comm, message, status);
     if (rc == MPI_SUCCESS) resolve(&note, status);
     if (message && rc == MPI_SUCCESS) keep_taken(*message, &note);
     finish(&note, rc);
@@ -376,20 +378,22 @@ static int probe_now(unsigned call, uint64_t site, int source, int tag, MPI_Comm
                      MPI_Message *message, MPI_Status *status) {
     MPI_Status own;
     struct note note = envelope(call, site, source, tag, comm, 0);
-    const struct crdebug_record *record = expected();
-    int rc = MPI_SUCCESS, from = source, with = tag;
-    *flag = 0;
-    if (recorded_no(&note, record)) return MPI_SUCCESS;
+    const struct crdebug_record *record;
+    int rc;
     if (status == MPI_STATUS_IGNORE) status = &own;
-    if (record && (record = begin(&note))) {
-        recorded(record, &from, &with);
-        do rc = look_now(from, with, comm, flag, message, status);
-        while (rc == MPI_SUCCESS && !*flag && expected()); /* until the log is cut */
-    }
-    if (rc == MPI_SUCCESS && !*flag) rc = look_now(source, tag, comm, flag, message, status);
+    do {
+        int from = source, with = tag;
+        *flag = 0;
+        record = expected();
+        if (recorded_no(&note, record)) return MPI_SUCCESS;
+        if (record && (record = begin(&note))) recorded(record, &from, &with);
+        rc = PMPI_Iprobe(from, with, comm, flag, status);
+    } while (rc == MPI_SUCCESS && ((record && !*flag) || brought_back(record)));
     if (rc == MPI_SUCCESS && !*flag) {
         finish_no(&note);
     } else {
+        if (message && rc == MPI_SUCCESS)
+            rc = PMPI_Mprobe(status->MPI_SOURCE, status->MPI_TAG, comm, message, status);
         if (rc == MPI_SUCCESS) resolve(&note, status);
         if (message && rc == MPI_SUCCESS) keep_taken(*message, &note);
         finish(&note, rc);

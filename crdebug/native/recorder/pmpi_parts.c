@@ -98,15 +98,17 @@ int wrap_Parrived(uint64_t site, MPI_Request handle, int partition, int *flag) {
     struct note no = {.head = CALL_Parrived,
                       .body = mix(mix(0, age + 1), (uint64_t)partition) >> 16,
                       .site = site};
-    const struct crdebug_record *record = expected();
-    if (record && says_no(record)) {
-        told_no(&no, flag);
-        return MPI_SUCCESS;
-    }
-    bool sure = record && begin(&yes);
+    const struct crdebug_record *record;
     int rc;
-    do rc = PMPI_Parrived(handle, partition, flag);
-    while (sure && rc == MPI_SUCCESS && !*flag && expected());
+    do {
+        record = expected();
+        if (record && says_no(record)) {
+            told_no(&no, flag);
+            return MPI_SUCCESS;
+        }
+        if (record) record = begin(&yes);
+        rc = PMPI_Parrived(handle, partition, flag);
+    } while (rc == MPI_SUCCESS && ((record && !*flag) || brought_back(record)));
     if (*flag || rc != MPI_SUCCESS) finish(&yes, rc);
     else finish_no(&no);
     return rc;

@@ -78,12 +78,13 @@ static int start(MPI_Request *handle, struct request *request, bool recorded, bo
     return PMPI_Start(handle);
 }
 
-static void started(struct request *request, uint64_t place, uint32_t slot) {
+/* The MPI has it: its record follows (request_recorded). */
+static void started(struct request *request, uint32_t slot) {
     posted++;
     if (request == NULL) return;
-    request->flags |= R_ACTIVE;
+    request->flags |= R_ACTIVE | R_NEW;
     request->number = posted;
-    request->record = place;
+    request->record = NOBODY;
     request->slot = slot;
     if (request->flags & R_WILD) C.pending_wild++;
     if (request->flags & (R_WILD | R_DEAD) || (request->flags & R_RECV && watched))
@@ -100,9 +101,12 @@ int wrap_Start(uint64_t site, MPI_Request *handle) {
     }
     const struct crdebug_record *record = begin(&note);
     uint64_t head = record ? record->head : 0, body = record ? record->body : 0;
+    uint64_t before = times_back;
     int rc = start(handle, request, record, head & FLAG(CRDEBUG_DONE), head & FLAG(CRDEBUG_ODD),
                    BODY_PEER(body), BODY_TAG(body));
-    started(request, finish(&note, rc), 0);
+    started(request, 0);
+    uint64_t place = finish(&note, rc);
+    if (request) request_recorded(request, place, before);
     if (deferred && !behind()) requests_caught_up();
     return rc;
 }
@@ -125,6 +129,7 @@ int wrap_Startall(uint64_t site, int count, MPI_Request handles[]) {
         slot[CRDEBUG_SLOT_SIZE] = request->bytes < SIZE_MOST ? (uint32_t)request->bytes : SIZE_MOST;
     }
     const struct crdebug_record *record = begin(&note);
+    uint64_t before = times_back;
     for (int i = 0; i < count && rc == MPI_SUCCESS; i++) {
         struct request *request = request_find(handles[i]);
         uint32_t *slot = words + CRDEBUG_SLOT * i;
@@ -141,8 +146,12 @@ int wrap_Startall(uint64_t site, int count, MPI_Request handles[]) {
     }
     note.words = words;
     note.count = CRDEBUG_SLOT * (uint32_t)count;
+    for (int i = 0; i < count; i++) started(request_find(handles[i]), (uint32_t)i + 1);
     uint64_t place = finish(&note, rc);
-    for (int i = 0; i < count; i++) started(request_find(handles[i]), place, (uint32_t)i + 1);
+    for (int i = 0; i < count; i++) {
+        struct request *request = request_find(handles[i]);
+        if (request) request_recorded(request, place, before);
+    }
     if (deferred && !behind()) requests_caught_up();
     free(words);
     return rc;
@@ -267,15 +276,16 @@ int wrap_Imrecv(uint64_t site, void *buf, int count, MPI_Datatype type, MPI_Mess
 
 int wrap_Win_test(uint64_t site, MPI_Win win, int *flag) {
     struct note yes = note_of(CALL_Win_test, site, window_number(win), 0, 0, 0), no = yes;
-    const struct crdebug_record *record = expected();
-    int rc = MPI_SUCCESS;
-    if (record && says_no(record)) {
-        told_no(&no, flag);
-        return rc;
-    }
-    bool sure = record && begin(&yes);
-    do rc = PMPI_Win_test(win, flag);
-    while (sure && rc == MPI_SUCCESS && !*flag && expected()); /* until the log is cut */
+    int rc;
+    do {
+        const struct crdebug_record *record = expected();
+        if (record && says_no(record)) {
+            told_no(&no, flag);
+            return MPI_SUCCESS;
+        }
+        if (record) begin(&yes);
+        rc = PMPI_Win_test(win, flag);
+    } while (rc == MPI_SUCCESS && !*flag && expected()); /* until the log is cut */
     if (*flag) {
         epoch(win, E_WAITED, EVERYBODY);
         finish(&yes, rc);

@@ -6,7 +6,7 @@
 #define BUCKETS 4096
 #define CHUNK 256
 
-uint64_t posted, shadows;
+uint64_t posted, shadows, times_back;
 struct request *watched;
 unsigned unsettled, deferred;
 static struct request *buckets[BUCKETS], *unused, *last_watched;
@@ -191,7 +191,7 @@ void requests_unsettle(void) {
             bool known = request->shadowed && !(request->flags & R_DEFERRED);
             struct crdebug_record *record = record_of(request);
             if (!(request->flags & R_ACTIVE) || !(request->flags & R_WILD) || known ||
-                record == NULL)
+                request->flags & R_NEW || record == NULL)
                 continue;
             if (request->flags & R_SETTLED) unsettled++;
             request->flags &= ~(unsigned)R_SETTLED;
@@ -213,7 +213,7 @@ void requests_unsettle(void) {
 
 /* MPICH from 4.2 on takes a persistent request that is complete for inactive once it was asked for its
  * status, and never tells of it. What such a one got, the log is told when it completes. */
-static bool may_be_asked(const struct request *request) {
+bool request_may_be_asked(const struct request *request) {
 #if defined(MPICH_NUMVERSION) && MPICH_NUMVERSION >= 40200000
     return request->shadowed || !(request->flags & R_PERSISTENT);
 #else
@@ -228,9 +228,10 @@ void requests_sweep(unsigned most) {
     for (struct request *request = watched; request && most; request = request->later) {
         int flag = 0;
         MPI_Status status;
-        if (!(request->flags & R_WILD) || request->flags & (R_SETTLED | R_DEFERRED | R_DEAD))
+        if (!(request->flags & R_WILD) ||
+            request->flags & (R_SETTLED | R_DEFERRED | R_DEAD | R_NEW))
             continue;
-        if (!may_be_asked(request)) continue;
+        if (!request_may_be_asked(request)) continue;
         most--;
         MPI_Request real = request->shadowed ? request->shadow : request->handle;
         if (PMPI_Request_get_status(real, &flag, &status) != MPI_SUCCESS || !flag) continue;
@@ -296,6 +297,36 @@ static bool is_posted_open(const struct request *request) {
     return !known && !(request->flags & (R_DEFERRED | R_DEAD));
 }
 
+/* Of one that was taken back: post it as the log says that it ended. */
+static void post_anew(struct request *request) {
+    int flag = 0, cancelled = 0, source = request->source, tag = request->tag;
+    MPI_Status status;
+    bool own = request->flags & R_OWN_SHADOW; /* once deferred, and started since */
+    if (!is_posted_open(request)) return;
+    MPI_Request real = request->shadowed ? request->shadow : request->handle;
+    PMPI_Request_get_status(real, &flag, &status);
+    if (flag) PMPI_Test_cancelled(&status, &cancelled);
+    if (!flag || !cancelled) return; /* matched already */
+    /* A persistent one is inactive then, and can be started again. */
+    if (own || request->flags & R_PERSISTENT) PMPI_Wait(&real, MPI_STATUS_IGNORE);
+    int end = outcome(request, &source, &tag);
+    if (end != 1 && own) {
+        request->flags |= end ? R_DEAD : R_DEFERRED;
+        deferred += !end;
+    } else if (end != 1) {
+        request_defer(request, end ? R_DEAD : R_DEFERRED);
+    } else {
+        if (own && request->handle != request->shadow) PMPI_Request_free(&request->shadow);
+        else if (own) request->flags |= R_OWN_HANDLE;
+        if (own) shadows--;
+        request->flags &= ~(unsigned)R_OWN_SHADOW;
+        PMPI_Irecv(request->buffer, request->count, request->type, source, tag, request->comm,
+                   &request->shadow);
+        request->shadowed = 1;
+        shadows++;
+    }
+}
+
 /* The process was put back to an earlier time, in which it had posted receives that were open. MPI
  * may match them otherwise now. Take back those that have not been matched yet, and post them as
  * the log says that they ended, in their order. */
@@ -305,32 +336,12 @@ void requests_went_back(void) {
         MPI_Request real = request->shadowed ? request->shadow : request->handle;
         if (is_posted_open(request)) PMPI_Cancel(&real);
     }
-    for (struct request *request = watched; request; request = request->later) {
-        int flag = 0, cancelled = 0, source = request->source, tag = request->tag;
-        MPI_Status status;
-        bool own = request->flags & R_OWN_SHADOW; /* once deferred, and started since */
-        if (!is_posted_open(request)) continue;
-        MPI_Request real = request->shadowed ? request->shadow : request->handle;
-        PMPI_Request_get_status(real, &flag, &status);
-        if (flag) PMPI_Test_cancelled(&status, &cancelled);
-        if (!flag || !cancelled) continue; /* matched already */
-        /* A persistent one is inactive then, and can be started again. */
-        if (own || request->flags & R_PERSISTENT) PMPI_Wait(&real, MPI_STATUS_IGNORE);
-        int end = outcome(request, &source, &tag);
-        if (end != 1 && own) {
-            request->flags |= end ? R_DEAD : R_DEFERRED;
-            deferred += !end;
-        } else if (end != 1) {
-            request_defer(request, end ? R_DEAD : R_DEFERRED);
-        } else {
-            if (own && request->handle != request->shadow) PMPI_Request_free(&request->shadow);
-            else if (own) request->flags |= R_OWN_HANDLE;
-            if (own) shadows--;
-            request->flags &= ~(unsigned)R_OWN_SHADOW;
-            PMPI_Irecv(request->buffer, request->count, request->type, source, tag, request->comm,
-                       &request->shadow);
-            request->shadowed = 1;
-            shadows++;
-        }
-    }
+    for (struct request *request = watched; request; request = request->later)
+        if (!(request->flags & R_NEW)) post_anew(request);
+}
+
+void request_recorded(struct request *request, uint64_t record, uint64_t before) {
+    request->record = record;
+    request->flags &= ~(unsigned)R_NEW;
+    if (times_back != before && request->flags & R_WATCH) post_anew(request);
 }

@@ -1,0 +1,43 @@
+"""Ranks that are saved inside an MPI call, and brought back when the call is on record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.layered import Layered
+from harness.programs import source
+
+HEADER = source("wildcard").with_name("brought_back.h")
+RECORDER = HEADER.parents[2] / "crdebug" / "native" / "recorder"
+FLAGS = ("-rdynamic", f"-I{RECORDER}", "-include", str(HEADER))
+
+# the program, how long its ranks wait at random between messages, and whether they wait until all
+# receives are posted
+PROGRAMS = {
+    "wildcard": (2, False),
+    "testsome": (3, False),
+    "testsome, asked": (3, True),
+    "master": (12, False),
+    "persistent": (15, False),
+    "persistent, asked": (15, True),
+}
+
+
+@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_each_call_is_the_recorded_one_all_the_same(
+    tmp_path: Path, name: str, every: int, thorough: bool
+) -> None:
+    """The ranks see the same, and in their records no word is lost, doubled or another one."""
+    rounds, asked = PROGRAMS[name]
+    arguments = ("--rounds", rounds, "--jitter-us", 1500, "--asked", int(asked))
+    job = Layered(tmp_path / "time", name.split(",")[0], *arguments, flags=FLAGS)
+    recorded = job.run()
+    logs = [(job.directory / str(rank)).read_bytes() for rank in range(job.ranks)]
+    brought_back = {"BROUGHT_BACK": str(every)} | ({"BROUGHT_BACK_POSTING": "1"} if asked else {})
+    for _ in range(20 if thorough else 1):
+        assert job.run(brought_back, seconds=60) == recorded
+        for rank, log in enumerate(logs):
+            assert (job.directory / str(rank)).read_bytes() == log, f"rank {rank}'s record"
