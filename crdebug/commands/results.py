@@ -59,6 +59,14 @@ class Ranked:
 
 
 @dataclass(frozen=True, slots=True)
+class Tabled:
+    """The values of several expressions on each rank. each: ranks are to be shown one by one."""
+
+    columns: tuple[tuple[str, Answers[str]], ...]
+    each: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Said:
     """What the ranks' GDBs printed, as they printed it."""
 
@@ -287,6 +295,7 @@ Result = (
     Stopped
     | Printed
     | Ranked
+    | Tabled
     | Said
     | Backtraces
     | Tree

@@ -7,6 +7,7 @@ import crdebug.commands.charts
 import crdebug.commands.displays
 import crdebug.commands.python
 import crdebug.commands.stacks
+import crdebug.commands.tables
 import crdebug.commands.timeline  # noqa: F401 - declare more of groups
 from crdebug.commands.breakpoints import BREAKPOINTS
 from crdebug.commands.checkpoints import CHECKPOINTS

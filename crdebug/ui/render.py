@@ -37,6 +37,7 @@ from crdebug.commands.results import (
     Several,
     Snapshots,
     Stopped,
+    Tabled,
     Text,
     Threads,
     ThreadStacks,
@@ -53,6 +54,7 @@ from crdebug.ui.source import SourceLines
 from crdebug.ui.stacks import tree
 from crdebug.ui.stops import describe, describe_places, gathered
 from crdebug.ui.tables import table
+from crdebug.ui.value_table import value_table
 
 if TYPE_CHECKING:
     from crdebug.base.answers import Answers
@@ -75,6 +77,8 @@ def _lines(result: Result, width: int) -> Iterator[str]:  # noqa: C901 - a case 
             yield from values(result.answers, each=result.each)
         case Ranked():
             yield from compared(result.answers, result.deviating)
+        case Tabled():
+            yield from value_table(result.columns, width, each=result.each)
         case Said():
             yield from _said(result.answers)
         case Backtraces():

@@ -62,6 +62,16 @@ async def sets_and_answers(desk: Desk) -> None:
     assert await says("[@stopped & where block[1][1] > 5] print rank") == ["[2] = 2", "[3] = 3"]
     assert await says("focus all - diagonal") == ["focus: [1-2]"]
     assert await says("print odd") == ["[1] = 8", "[2] = 7"]
+    assert await says("[all] info table rank, odd") == [
+        "ranks  rank  odd",
+        "0      0     7",
+        "1      1     8 *",
+        "2      2     7",
+        "3      3     7",
+        "min    0 @0  7 @0,2-3",
+        "max    3 @3  8 @1",
+        "mean   1.5   7.25",
+    ]
     assert await says("[all] compare odd") == [
         "2 values on 4 ranks: [1] is the odd one out",
         "  [0,2-3] = 7",
