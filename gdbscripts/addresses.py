@@ -1,7 +1,8 @@
 """-crdebug-lies [--outer N] EXPRESSION: the address of an expression in memory, and its size.
 
-{address=HEX, size=BYTES, outer=N}: outer counts the frames that called the selected one, and so
-identifies it whatever functions it calls. --outer: evaluate in that frame, and select it.
+{address=HEX, size=BYTES, kind=KIND, outer=N}: kind is signed, unsigned, float or pointer, or empty
+for what is no number. outer counts the frames that called the selected one, and so identifies it
+whatever functions it calls. --outer: evaluate in that frame, and select it.
 
 Works in every language: not all have an operator for addresses.
 """
@@ -31,6 +32,15 @@ def select_below(outer: int) -> None:
     frame.select()
 
 
+def kind_of(type: gdb.Type) -> str:
+    type = type.strip_typedefs()
+    if type.code in (gdb.TYPE_CODE_INT, gdb.TYPE_CODE_CHAR):
+        return "signed" if type.is_signed else "unsigned"
+    if type.code == gdb.TYPE_CODE_BOOL:
+        return "unsigned"
+    return {gdb.TYPE_CODE_FLT: "float", gdb.TYPE_CODE_PTR: "pointer"}.get(type.code, "")
+
+
 class Lies(gdb.MICommand):
     def invoke(self, arguments: list[str]) -> Answer:
         if arguments[0] == "--outer":
@@ -46,6 +56,7 @@ class Lies(gdb.MICommand):
         return {
             "address": hex(int(value.address)),
             "size": str(value.type.sizeof),
+            "kind": kind_of(value.type),
             "outer": str(frames_above(gdb.selected_frame())),
         }
 

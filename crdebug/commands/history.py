@@ -198,9 +198,10 @@ EXPRESSION = rest(
     """
 Go back to where EXPR was last changed.
 
-The job is then just after the instruction that changed it; or inside the MPI call that did, which
-is named with the origin of the data ('goto-sender' goes there). The rank is the one in brackets, or
-the one that stopped last. crdebug evaluates EXPR here, once, and follows that memory back,
+The job is then just after the instruction that changed it, and crdebug shows the line that did, and
+a number's old and new value; or inside the MPI call that did, which is named with the origin of the
+data ('goto-sender' goes there). The rank is the one in brackets, or the one that stopped last.
+crdebug evaluates EXPR here, once, and follows that memory back,
 also to places where the name is unknown. For a rank that has ended, it evaluates EXPR after the
 rank's last MPI call; changes after that call count too.
 """,

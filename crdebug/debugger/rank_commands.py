@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from crdebug.base.deadline import Deadline
 from crdebug.base.events import Location
 from crdebug.debugger import mi_values
+from crdebug.debugger.scalars import Kind
 from crdebug.debugger.target import Target
 from crdebug.gdbscripts.wire import Command
 
@@ -19,12 +20,13 @@ from crdebug.gdbscripts.wire import Command
 class InMemory:
     """The place of an expression.
 
-    size: in bytes.
+    size: in bytes.  kind: of number.
     outer: counts the callers of the frame in which it was evaluated.
     """
 
     address: int
     size: int
+    kind: Kind
     outer: int
 
 
@@ -35,7 +37,8 @@ async def in_memory(
     frame = "" if outer is None else f"--outer {outer} "
     found = (await target.mi(f"{Command.LIES} {frame}{expression}", deadline)).payload
     address = found.number("address", base=0)
-    return InMemory(address, found.number("size"), found.number("outer"))
+    kind = Kind(found.text("kind"))
+    return InMemory(address, found.number("size"), kind, found.number("outer"))
 
 
 async def symbol_at(target: Target, address: int, deadline: Deadline) -> str:

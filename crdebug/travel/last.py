@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import Refused, StoreError
@@ -16,6 +17,7 @@ from crdebug.base.events import Progress
 from crdebug.base.instant import Cut, Instant
 from crdebug.base.ranks import RankSet
 from crdebug.debugger.in_c import number_in_c
+from crdebug.debugger.rank_commands import call_sites
 from crdebug.travel.arrival import Arrival
 from crdebug.travel.goto_partner import Partners
 from crdebug.travel.restore_points import Base, StartOfHistory, below
@@ -183,10 +185,9 @@ class _Search:
         hits = await self._stops.hits(self._focus, end)
         after = self._watched.value()
         if hits:
-            put_back()
-            await self._stops.again(self._focus, len(hits))
+            changed = await self._to_hit(self._focus, len(hits), put_back)
             if own or self._watched.value() == after:
-                return f"{self._expression} has just been changed here"
+                return changed
             put_back()
             await self._stops.hits(self._focus, end)
         elif own or before == after:
@@ -195,6 +196,25 @@ class _Search:
             f"{self._expression} has been changed before this place, since tick "
             f"{self._reverse.piece.tick}, in a system call of the rank: the kernel has written it"
         )
+
+    async def _to_hit(self, rank: int, count: int, put_back: Callable[[], None]) -> str:
+        """To the last hit of the watchpoint in a rank; returns what it has done."""
+        before = b""
+
+        def look() -> None:
+            nonlocal before
+            before = self._watched.value()
+
+        put_back()
+        await self._stops.again(rank, count, look)
+        target = self._traveller.job.group[rank]
+        limit = Deadline(self._traveller.job.settings.command)
+        # The rank stands behind the instruction, which may be the last one of its line.
+        (site,) = await call_sites(target, [await number_in_c(target, "$pc", limit)], limit)
+        by = f", by rank {rank}" if rank != self._focus else ""
+        change = self._watched.change(before)
+        line = f", by {PurePath(site.file).name}:{site.line}" if site.file and site.line else ""
+        return f"{self._expression} has just been changed here{by}{change}{line}"
 
     async def _shared_as_at(self, rank: int, piece: Instant) -> Callable[[], None]:
         """No rank's origin takes back memory that is shared with other ranks: returns a function
@@ -245,9 +265,7 @@ class _Search:
         put_back = await self._shared_as_at(rank, now)
         put_back()
         hits = await self._stops.hits(rank, end)
-        put_back()
-        await self._stops.again(rank, len(hits))
-        return f"{self._expression} has just been changed here, by rank {rank}"
+        return await self._to_hit(rank, len(hits), put_back)
 
     async def _pass(self, cut: Cut) -> _Change | None:
         """Go on to a cut; its last change on the way."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from crdebug.base.deadline import Deadline
@@ -182,12 +182,19 @@ class Stops:
             for number in numbers:
                 await own_breakpoints.delete_left(self._group[focus], number, self._limit)
 
-    async def again(self, focus: int, count: int) -> None:
-        """From the origin to the stop of this number; if fewer come, to the end of the piece."""
+    async def again(
+        self, focus: int, count: int, before_last: Callable[[], None] | None = None
+    ) -> None:
+        """From the origin to the stop of this number; if fewer come, to the end of the piece.
+
+        before_last: called where the one before it was.
+        """
         await self._reverse.to_origin(focus)
         end = await self._insert(focus, self._end_of_piece(focus))
         try:
             for passed in range(count):
+                if before_last is not None and passed == count - 1:
+                    before_last()
                 stop = await self._resume(focus)
                 if end not in await self._breakpoints(focus):
                     raise CrdebugError(

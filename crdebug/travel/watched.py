@@ -16,6 +16,7 @@ from crdebug.base.deadline import Deadline
 from crdebug.debugger import own_breakpoints
 from crdebug.debugger.frames import at_program
 from crdebug.debugger.rank_commands import InMemory, in_memory
+from crdebug.debugger.scalars import Kind, scalar
 from crdebug.debugger.target import Target
 from crdebug.node import proc
 from crdebug.node.sharing import SharedMapping, shared_mappings
@@ -32,12 +33,13 @@ def _shared(pid: int | None) -> list[SharedMapping]:
 
 @dataclass(frozen=True, slots=True)
 class Lies:
-    """Where an expression lies in one incarnation of the job. fixed: in each of them.  elsewhere:
-    where other ranks have it, if it is in memory that they share."""
+    """Where an expression lies in one incarnation of the job. kind: of number.  fixed: in each of
+    them.  elsewhere: where other ranks have it, if it is in memory that they share."""
 
     incarnation: int
     address: int
     size: int
+    kind: Kind
     fixed: bool
     elsewhere: Mapping[int, int]
 
@@ -98,6 +100,11 @@ class Watched:
                 raise
             return b""
 
+    def change(self, before: bytes) -> str:
+        """From which number to which it changed, as words to follow; "" if it is no number."""
+        old, new = scalar(self.lies.kind, before), scalar(self.lies.kind, self.value())
+        return f", from {old} to {new}" if old and new else ""
+
     def write(self, value: bytes) -> None:
         """Write these bytes there."""
         pid = self._rank.pid
@@ -135,7 +142,8 @@ class Watched:
 
     def _as_told(self, told: InMemory) -> Lies:
         address, fixed = told.address, self._is_fixed(told.address)
-        return Lies(self._incarnation, address, told.size, fixed, self._elsewhere(address))
+        elsewhere = self._elsewhere(address)
+        return Lies(self._incarnation, address, told.size, told.kind, fixed, elsewhere)
 
     def _elsewhere(self, address: int) -> dict[int, int]:
         """By rank, where other ranks have this memory."""

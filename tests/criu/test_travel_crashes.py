@@ -83,7 +83,7 @@ async def test_what_changed_last_in_memory_that_lies_elsewhere_after_a_restart(w
         assert stop.cause[0].detail == "SIGSEGV", stop
         assert (await job.evaluate(ONE, "cells[0]")).values[1] == str(when or -1)
         moment = await past.last("cells[0]", 1)
-        assert moment.note == "cells[0] has just been changed here"
+        assert moment.note.startswith("cells[0] has just been changed here, from ")
         (inner, *_) = (await job.backtrace(ONE)).values[1]
         assert inner.location.function == ("change" if when else "main")
         told = [(await job.evaluate(ONE, each)).values[1] for each in ("step", "cells[0]")]
