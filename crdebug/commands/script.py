@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,7 +22,7 @@ class ScriptLine:
 
 @dataclass(eq=False)
 class ScriptFailed(CrdebugError):
-    """A line of a script failed; the lines after it were not run.
+    """A line of a script failed; the lines after it were not run, which `outcome` says.
 
     cause: what the line raised.
     """
@@ -32,11 +32,29 @@ class ScriptFailed(CrdebugError):
     cause: CrdebugError
 
     @classmethod
-    def at(cls, line: ScriptLine, cause: CrdebugError) -> ScriptFailed:
-        return cls(str(cause), line.file, line.number, cause)
+    def at(
+        cls, line: ScriptLine, cause: CrdebugError, missed: Sequence[ScriptLine]
+    ) -> ScriptFailed:
+        """missed: the lines after it, of this script and the next ones."""
+        here = "" if isinstance(cause, ScriptFailed) else line.file
+        outcome = _not_run(missed, here) if missed else None
+        return cls(str(cause), line.file, line.number, cause, outcome=outcome)
 
     def clause(self) -> str:
         return f"{self.file}:{self.line}: {self.problem}"
+
+
+def _not_run(missed: Sequence[ScriptLine], here: str) -> str:
+    """The clause that names these lines, and their files unless that is `here`."""
+    numbers: dict[str, list[int]] = {}
+    for line in missed:
+        numbers.setdefault(line.file, []).append(line.number)
+    spans = [
+        (f"lines {lines[0]}-{lines[-1]}" if len(lines) > 1 else f"line {lines[0]}")
+        + ("" if file == here else f" of {file}")
+        for file, lines in numbers.items()
+    ]
+    return f"{', '.join(spans)} {'were' if len(missed) > 1 else 'was'} not run"
 
 
 def read_script(file: str) -> tuple[ScriptLine, ...]:
@@ -68,14 +86,15 @@ def read_script(file: str) -> tuple[ScriptLine, ...]:
 BLOCK_END = "end"
 
 
-def _block(lines: Iterator[ScriptLine]) -> tuple[str, ...]:
-    """The lines up to ``end``. Raises BadInput when that is missing."""
-    found: list[str] = []
-    for line in lines:
-        if line.text == BLOCK_END:
-            return tuple(found)
-        found.append(line.text)
-    raise BadInput(f"'{BLOCK_END}' is missing", hint="it closes the lines that belong to a command")
+def _block(lines: list[ScriptLine]) -> tuple[str, ...]:
+    """Take the lines up to ``end`` off the list. Raises BadInput when that is missing."""
+    texts = [line.text for line in lines]
+    if BLOCK_END not in texts:
+        hint = "it closes the lines that belong to a command"
+        raise BadInput(f"'{BLOCK_END}' is missing", hint=hint)
+    end = texts.index(BLOCK_END)
+    del lines[: end + 1]
+    return tuple(texts[:end])
 
 
 async def play(
@@ -91,15 +110,16 @@ async def play(
     showing.  after: called with each result.
     Raises ScriptFailed at the first error.
     """
-    rest = iter(lines)
-    for line in rest:
+    rest = list(lines)
+    while rest:
+        line = rest.pop(0)
         try:
             if registry.read(line.text).command.echoed:
                 before(line.text)
             block = _block(rest) if registry.begins_block(line.text) else ()
             result = await run(line.text, block)
         except CrdebugError as error:
-            raise ScriptFailed.at(line, error) from error
+            raise ScriptFailed.at(line, error, rest) from error
         after(result)
         if isinstance(result, Left):
             return

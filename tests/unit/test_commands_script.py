@@ -70,8 +70,37 @@ async def test_the_first_error_ends_it_and_says_where(tmp_path: Path, bad: str) 
     with pytest.raises(ScriptFailed) as caught:
         await run(read_script(file))
     assert str(caught.value).startswith(f"{file}:3: ")
-    assert str(caught.value).endswith(str(caught.value.cause))
+    assert str(caught.value).endswith(f"{caught.value.cause}; line 4 was not run")
     assert caught.value.line == 3
+
+
+async def test_the_error_names_the_lines_that_were_not_run(tmp_path: Path) -> None:
+    lines = read_script(write(tmp_path, "frob\n# two\n\nbt\nbt\nbreak relax\n"))
+    after = (ScriptLine("next", 1, "bt"), ScriptLine("last", 2, "bt"), ScriptLine("last", 4, "bt"))
+    with pytest.raises(ScriptFailed) as caught:
+        await run((*lines, *after))
+    assert str(caught.value).endswith("; lines 4-6, line 1 of next, lines 2-4 of last were not run")
+    with pytest.raises(ScriptFailed) as caught:
+        await run(lines[:1])
+    assert "not run" not in str(caught.value)
+
+
+async def test_the_lines_of_a_command_that_failed_are_part_of_it(tmp_path: Path) -> None:
+    file = write(tmp_path, "commands 9\nbt\nend\nbt\n")
+    with pytest.raises(ScriptFailed, match=r":1: .*; line 4 was not run$"):
+        await run(read_script(file))
+    file = write(tmp_path, "commands 9\nbt\nbt\n")
+    with pytest.raises(ScriptFailed, match=r":1: 'end' is missing.*; lines 2-3 were not run$"):
+        await run(read_script(file))
+
+
+async def test_an_error_in_a_script_that_a_script_plays(tmp_path: Path) -> None:
+    inner = write(tmp_path, "frob\nbt\n")
+    lines = (ScriptLine("outer", 1, f"source {inner}"), ScriptLine("outer", 2, "bt"))
+    with pytest.raises(ScriptFailed) as caught:
+        await run(lines)
+    assert str(caught.value).startswith(f"outer:1: {inner}:1: there is no command 'frob'")
+    assert str(caught.value).endswith("; line 2 was not run; line 2 of outer was not run")
 
 
 async def test_nothing_is_run_after_the_session_was_left(tmp_path: Path) -> None:

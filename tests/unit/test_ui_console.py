@@ -254,7 +254,8 @@ async def test_batch_ends_at_the_first_error_and_a_changed_job_with_it(tmp_path:
         assert user.status == 1
         assert user.err.getvalue() == (
             f'{file}:2: ranks 0-3: No symbol "nosuch" in current context. '
-            "('backtrace' shows where ranks are, 'info locals' the variables there)\n"
+            "('backtrace' shows where ranks are, 'info locals' the variables there); "
+            "line 3 was not run\n"
         )
         assert shown[-1] == "the session is over: job heat is killed"
         assert user.session.closed
@@ -270,7 +271,10 @@ async def test_ctrl_c_ends_the_script_too(tmp_path: Path) -> None:
         await user.session.started.wait()
         os.kill(os.getpid(), signal.SIGINT)
         await talking
-        assert (user.status, user.err.getvalue()) == (1, f"{file}:1: interrupted\n")
+        assert (user.status, user.err.getvalue()) == (
+            1,
+            f"{file}:1: interrupted; line 2 was not run\n",
+        )
         assert "were interrupted" in user.out.getvalue()
 
 
