@@ -80,7 +80,8 @@ class Command:
     ARRIVE = "-crdebug-arrive"
     SHOW = "-crdebug-show"
     FORGET = "-crdebug-forget"
-    # timed_waits
+    # step_ends, timed_waits
+    STEP_ENDS = "-crdebug-step-ends"
     WAITS = "-crdebug-waits"
     # stepper.commands, stepper.meet
     WALK_LIBRARY = "-crdebug-walk-library"

@@ -15,8 +15,8 @@ from crdebug.base.settings import Settings
 from crdebug.debugger.breakpoints import Breakpoint, BreakpointTable, StoredBreakpoint
 from crdebug.debugger.frames import at_program, in_program
 from crdebug.debugger.group_run import GroupRun
-from crdebug.debugger.motions import completed
 from crdebug.debugger.questions import ask, look
+from crdebug.debugger.step_ends import is_end
 from crdebug.debugger.target import (
     BreakpointChanged,
     BreakpointGone,
@@ -244,8 +244,12 @@ class TargetGroup:
 
         See `resume`. If a rank waits for one that is stopped, this lasts until `interrupt`.
         """
+
+        async def done(target: Target, stop: RankStopped) -> bool:
+            return stop.reason is StopReason.FINISH
+
         return await self._go(
-            ranks, "finish", lambda each: each.finish(self._command(), level), StopReason.FINISH
+            ranks, "finish", lambda each: each.finish(self._command(), level), done
         )
 
     async def run(
@@ -256,7 +260,10 @@ class TargetGroup:
         together: bool = True,
     ) -> GroupStopped:
         """Like `finish`, for any motion. together: if False, every rank runs to its own stop."""
-        done = _of_reason(completed(motion)) if together else lambda stop: True
+
+        async def done(target: Target, stop: RankStopped) -> bool:
+            return not together or await is_end(target, motion, stop, self._command())
+
         return await self._go(
             ranks, motion.verb.value, lambda each: each.run(motion, self._command()), done
         )
@@ -277,7 +284,7 @@ class TargetGroup:
         Returns those that have come there, and the stop."""
         came = set()
 
-        def comes(stop: RankStopped) -> bool:
+        async def comes(target: Target, stop: RankStopped) -> bool:
             if there := self.table.is_at(stop, number):
                 came.add(stop.rank)
             return there
@@ -324,13 +331,12 @@ class TargetGroup:
         ranks: RankSet,
         verb: str,
         start: Callable[[Target], Awaitable[None]],
-        completed: StopReason | Callable[[RankStopped], bool] | None = None,
+        completed: Callable[[Target, RankStopped], Awaitable[bool]] | None = None,
     ) -> GroupStopped:
         if self._run is not None:
             raise self._run.refuse(verb)
         targets = [self[rank] for rank in ranks]
-        done = _of_reason(completed) if isinstance(completed, StopReason) else completed
-        self._run = GroupRun(targets, verb, start, done, self.settings.stop)
+        self._run = GroupRun(targets, verb, start, completed, self.settings.stop)
         try:
             result = await self._run.until_stopped()
         finally:
@@ -449,7 +455,3 @@ class TargetGroup:
 
     def _command(self) -> Deadline:
         return Deadline(self.settings.command)
-
-
-def _of_reason(reason: StopReason) -> Callable[[RankStopped], bool]:
-    return lambda stop: stop.reason is reason

@@ -18,7 +18,7 @@ class GroupRun:
 
     start: makes one target run, and returns once it runs.
     completed: does this stop complete one rank's part, so that it ends the run only when all ranks
-    have such a stop? None if every stop ends the run.
+    have such a stop? It may ask the rank. None if every stop ends the run.
     stop_seconds: how long the others may take to stop.
     """
 
@@ -27,12 +27,13 @@ class GroupRun:
         targets: Sequence[Target],
         verb: str,
         start: Callable[[Target], Awaitable[None]],
-        completed: Callable[[RankStopped], bool] | None,
+        completed: Callable[[Target, RankStopped], Awaitable[bool]] | None,
         stop_seconds: float,
     ) -> None:
         self._verb = verb
         self._start = start
-        self._completed = completed or (lambda stop: False)
+        self._completes = completed
+        self._completed: set[int] = set()  # the ranks whose stop completes their part
         self._stop_seconds = stop_seconds
         self._asked = asyncio.Event()
         self._check(targets)
@@ -117,12 +118,17 @@ class GroupRun:
                 await start(target)
             finally:
                 self._started[target.rank].set()
-            self._stops[target.rank] = await target.stopped()
+            await self._note(target, await target.stopped())
             self.changed = asyncio.get_running_loop().time()
         except CrdebugError as error:
             self._errors[target.rank] = error
         except Exception as error:
             self._fault = error
+
+    async def _note(self, target: Target, stop: RankStopped) -> None:
+        if self._completes is not None and await self._completes(target, stop):
+            self._completed.add(target.rank)
+        self._stops[target.rank] = stop
 
     async def _until_over(
         self, runs: set[asyncio.Future[None]], asked: asyncio.Task[Literal[True]]
@@ -138,7 +144,7 @@ class GroupRun:
     def _is_over(self) -> bool:
         """Has a rank failed, or stopped for a reason that ends the run?"""
         return bool(self._errors or self._fault) or any(
-            not self._completed(stop) for stop in self._stops.values()
+            rank not in self._completed for rank in self._stops
         )
 
     async def _stop(self, followers: Sequence[Target], reason: StopReason) -> None:
@@ -154,7 +160,7 @@ class GroupRun:
                 ranks=RankSet.of([target.rank]),
             )
             if target.rank not in self._errors:
-                self._stops[target.rank] = await target.interrupt(deadline, reason)
+                await self._note(target, await target.interrupt(deadline, reason))
         except CrdebugError as error:
             self._errors.setdefault(target.rank, error)
 
@@ -180,7 +186,7 @@ class GroupRun:
         causes = tuple(
             stop
             for stop in stops
-            if stop.reason is not StopReason.FOLLOWED and not self._completed(stop)
+            if stop.reason is not StopReason.FOLLOWED and stop.rank not in self._completed
         )
         done = tuple(stop for stop in stops if stop.reason is not StopReason.FOLLOWED)
         return GroupStopped(causes or done or stops, stops)

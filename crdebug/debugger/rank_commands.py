@@ -12,8 +12,9 @@ from crdebug.base.deadline import Deadline
 from crdebug.base.events import Location
 from crdebug.debugger import mi_values
 from crdebug.debugger.scalars import Kind
-from crdebug.debugger.target import Target
+from crdebug.debugger.target import Motion, Target
 from crdebug.gdbscripts.wire import Command
+from crdebug.mi.records import quote
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,13 @@ async def line_place(target: Target, line: str, deadline: Deadline) -> tuple[str
     """The file and number of a line that is given without its file, like ``12`` or ``+3``."""
     found = (await target.mi(f"{Command.LINE} {line}", deadline)).payload
     return found.text("file"), found.number("line")
+
+
+async def step_ends(target: Target, motion: Motion, deadline: Deadline) -> bool:
+    """Would the motion have ended where the rank has stopped at a breakpoint?"""
+    location = f" {quote(motion.location)}" if motion.location else ""
+    told = (await target.mi(f"{Command.STEP_ENDS} {motion.verb.value}{location}", deadline)).payload
+    return told.text("ended") == "yes"
 
 
 async def call_sites(

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from processes import Launch, Process, Spawn, kill_gdb, soon
 
+from crdebug.attached.gdbs import scripts
+from crdebug.base.deadline import Deadline
 from crdebug.base.errors import GdbDied
 from crdebug.base.events import StopReason
 from crdebug.base.ranks import RankSet
+from crdebug.debugger.gdb import GdbTarget
 from crdebug.debugger.group import TargetGroup
 from crdebug.debugger.target import BreakpointRequest, Motion, TargetState, Verb
 from harness.groups import attach_all
@@ -28,7 +33,17 @@ class Job:
 
 @pytest_asyncio.fixture
 async def job(launch: Launch, spawn: Spawn) -> Job:
-    targets = await asyncio.gather(*(launch(rank) for rank in range(SIZE)))
+    return await started(launch, spawn)
+
+
+@pytest_asyncio.fixture
+async def scripted(launch: Launch, spawn: Spawn) -> Job:
+    """With crdebug's part in each GDB."""
+    return await started(launch, spawn, scripts())
+
+
+async def started(launch: Launch, spawn: Spawn, scripts: Sequence[Path] = ()) -> Job:
+    targets = await asyncio.gather(*(launch(rank, scripts=scripts) for rank in range(SIZE)))
     job = Job(TargetGroup(targets), [spawn("pace=500", "threads=1") for _ in range(SIZE)])
     answers = await attach_all(job.group, job.pids)
     assert not answers.errors
@@ -79,6 +94,73 @@ async def test_steps_of_all(job: Job) -> None:
     assert (await job.group.evaluate(ALL, "k")).merged() == ((ALL, "2"),)
     result = await job.group.finish(ALL)
     assert {(stop.reason, stop.detail) for stop in result.stops} == {(StopReason.FINISH, "2")}
+
+
+async def come_to(job: Job, location: str) -> None:
+    """Bring all to a place."""
+    made = await job.group.add_breakpoint(ALL, BreakpointRequest(location))
+    there, _ = await job.group.gather(ALL, made.number)
+    assert there == ALL
+    await job.group.delete_breakpoint(made.number)
+
+
+AT_A_BREAKPOINT = [
+    (Motion(Verb.NEXT), "rank.c:79", "rank.c:82"),
+    (Motion(Verb.UNTIL), "rank.c:79", "rank.c:82"),
+    (Motion(Verb.UNTIL, location="rank.c:82"), "rank.c:79", "rank.c:82"),
+    (Motion(Verb.ADVANCE, location="rank.c:79"), "rank.c:79", "rank.c:79"),
+    (Motion(Verb.ADVANCE, location="hot"), "rank.c:79", "hot"),
+    (Motion(Verb.STEP), "rank.c:75", "hot"),  # into it
+    (Motion(Verb.NEXT), "rank.c:30", "rank.c:76"),  # out of it
+]
+
+
+@pytest.mark.parametrize(("motion", "start", "end"), AT_A_BREAKPOINT)
+async def test_a_breakpoint_at_the_end_of_a_step_does_not_stop_late_ranks_half_way(
+    scripted: Job, motion: Motion, start: str, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GDB reports it as a hit of the breakpoint, and of that only."""
+    real, others = GdbTarget.run, asyncio.Event()
+
+    async def run(target: GdbTarget, motion: Motion, deadline: Deadline) -> None:
+        if target.rank == 3:
+            await others.wait()
+        await real(target, motion, deadline)
+        if target.rank == 0:
+            await target.stopped()
+            others.set()
+
+    await scripted.group.evaluate(RankSet.of([3]), "pace = 100000")
+    await come_to(scripted, start)
+    made = await scripted.group.add_breakpoint(ALL, BreakpointRequest(end))
+    monkeypatch.setattr(GdbTarget, "run", run)
+    result = await scripted.group.run(ALL, motion)
+    told = {stop.rank: (stop.reason, stop.detail) for stop in result.stops}
+    assert told == dict.fromkeys(ALL, (StopReason.BREAKPOINT, str(made.number)))
+    assert result.cause == result.stops
+
+
+@pytest.mark.parametrize(
+    ("motion", "start", "way"),
+    [
+        (Motion(Verb.NEXT), "rank.c:75", "hot"),
+        (Motion(Verb.NEXT, 3), "rank.c:79", "rank.c:82"),
+        (Motion(Verb.ADVANCE, location="rank.c:82"), "rank.c:75", "rank.c:79"),
+        (Motion(Verb.STEP), "rank.c:79", "spin"),  # by another thread
+    ],
+)
+async def test_a_breakpoint_on_the_way_of_a_step_ends_it(
+    scripted: Job, motion: Motion, start: str, way: str
+) -> None:
+    one = RankSet.of([0])
+    await come_to(scripted, start)
+    await scripted.group.add_breakpoint(
+        one, BreakpointRequest(way if way != "spin" else "rank.c:65")
+    )
+    if way == "spin":
+        await scripted.group.evaluate(one, "pace = 100000")
+    result = await scripted.group.run(ALL, motion)
+    assert [(stop.rank, stop.reason) for stop in result.cause] == [(0, StopReason.BREAKPOINT)]
 
 
 async def test_an_interrupt_and_an_exit(job: Job) -> None:

@@ -23,7 +23,7 @@ from crdebug.debugger.target import (
     TargetState,
     ThreadInfo,
 )
-from crdebug.gdbscripts.wire import Thread
+from crdebug.gdbscripts.wire import Command, Thread
 from crdebug.mi.records import MiTuple, Result
 
 HERE = Location(0x1000, "main", "ring.c", 7)
@@ -36,6 +36,7 @@ class FakeTarget:
     errors: exceptions that verbs raise instead, by name.
     gates: a verb with an event here waits for it first.
     stubborn: does not stop when it is interrupted.
+    answers: to MI commands, by their names.
     own_stop: the reason with which it stops by itself just as it is interrupted.
     """
 
@@ -46,6 +47,7 @@ class FakeTarget:
         self.gates: dict[str, asyncio.Event] = {}
         self.selection = Selection()
         self.values: Mapping[str, str] = {}
+        self.answers = {Command.STEP_ENDS: MiTuple((("ended", "no"),))}
         self.stubborn = False
         self.own_stop: StopReason | None = None
         self.numbers = 10 * (rank + 1)
@@ -213,7 +215,7 @@ class FakeTarget:
 
     async def mi(self, command: str, deadline: Deadline) -> Result:
         await self._call(command)
-        return Result(1, "done")
+        return Result(1, "done", self.answers.get(command.split()[0], MiTuple()))
 
     async def insert_breakpoint(self, request: BreakpointRequest, deadline: Deadline) -> Inserted:
         await self._call("insert")

@@ -18,6 +18,8 @@ from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
 from crdebug.debugger.group import TargetGroup
 from crdebug.debugger.target import BreakpointRequest, Motion, TargetState, Verb
+from crdebug.gdbscripts.wire import Command
+from crdebug.mi.records import MiTuple
 
 pytestmark = pytest.mark.unit
 
@@ -146,6 +148,36 @@ async def test_another_stop_ends_a_step(job: Job, verb: str, reason: StopReason)
     result = await run
     assert reasons(result.cause) == {2: reason}
     assert reasons(result.stops) == {0: completed, 1: FOLLOWED, 2: reason, 3: FOLLOWED}
+
+
+@pytest.mark.parametrize(
+    ("motion", "asked"),
+    [
+        (Motion(Verb.NEXT), "-crdebug-step-ends next"),
+        (Motion(Verb.UNTIL), "-crdebug-step-ends until"),
+        (Motion(Verb.ADVANCE, location="work"), '-crdebug-step-ends advance "work"'),
+    ],
+)
+async def test_a_breakpoint_where_a_step_ends_is_no_other_stop(
+    job: Job, motion: Motion, asked: str
+) -> None:
+    run = await job.start(job.group.run(ALL, motion))
+    for target in job.targets:
+        target.answers[Command.STEP_ENDS] = MiTuple((("ended", "yes"),))
+        assert not run.done()
+        target.stops(*((STEP, "") if target.rank == 1 else (BREAKPOINT, "7")))
+        await turn()
+    result = await run
+    assert result.cause == result.stops
+    assert reasons(result.stops) == {0: BREAKPOINT, 1: STEP, 2: BREAKPOINT, 3: BREAKPOINT}
+    assert [asked in target.calls for target in job.targets] == [True, False, True, True]
+
+
+async def test_a_step_by_several_lines_ends_at_a_breakpoint(job: Job) -> None:
+    run = await job.start(job.group.run(ALL, Motion(Verb.NEXT, 2)))
+    job[0].answers[Command.STEP_ENDS] = MiTuple((("ended", "yes"),))
+    job[0].stops(BREAKPOINT, "7")
+    assert reasons((await run).cause) == {0: BREAKPOINT}
 
 
 async def test_a_step_that_hangs_ends_by_interrupt(job: Job) -> None:
