@@ -61,6 +61,7 @@ class AttendedJob:
         self._tell = tell
         self._relay: OutputRelay | None = None
         self.output_told: Mapping[Path, int] = {}  # once it is closed
+        self.end_told = False  # by then
         self._control: ControlServer | None = None
         self._hearing: asyncio.Task[None] | None = None
         self._asked = asyncio.Event()  # the user has cancelled the operation under way
@@ -104,6 +105,7 @@ class AttendedJob:
             self._relay.catch_up()
             await self._relay.stop()
             self.output_told = self._relay.told
+            self.end_told = self._relay.ended is not None
             self._relay = None
         self.directory.forget_if_over()
 

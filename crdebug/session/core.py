@@ -81,6 +81,11 @@ class Core:
         return self._attended.output_told if self._attended is not None else {}
 
     @property
+    def end_told(self) -> bool:
+        """Once the session is closed: had the job ended by then, and do subscribers know it?"""
+        return self._attended is None or self._attended.end_told
+
+    @property
     def attached(self) -> bool:
         """Is there a job that the session has not left yet?"""
         return not self._over and self.ended is None

@@ -134,7 +134,8 @@ class Conversation:
         self._asking: set[asyncio.Task[None]] = set()
         self._failed = False  # whether a script of --batch failed
         self.hung_up = False
-        self.goes_on = False  # we started the job, and have detached from it
+        # we started the job and have detached from it, and have not shown its end
+        self.goes_on = False
 
     async def hold(self, lines: Sequence[ScriptLine], open_source: OpenSource) -> int:
         """The scripts, then the console unless in batch; returns the exit status."""
@@ -327,9 +328,9 @@ class Conversation:
                 except CrdebugError as error:
                     self._screen.error(error)
                 else:
-                    if session.ended is not None:
-                        return  # it ended as it was detached from, which has been shown
-                    self.goes_on = goes_on
-                    self._screen.result(Left(session.job, detached=True, held=held))
+                    ended = session.ended is not None  # as it was detached from
+                    self.goes_on = goes_on and not (ended and session.end_told)
+                    if not ended:
+                        self._screen.result(Left(session.job, detached=True, held=held))
             case _:
                 assert_never(fate)

@@ -123,6 +123,8 @@ class FakeSession:
         self.ended = status
         self.tell(JobEnded(status))
 
+    end_told = True
+
     @property
     def output_told(self) -> dict[Path, int]:
         return {}

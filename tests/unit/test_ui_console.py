@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import os
 import signal
@@ -18,10 +19,11 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from crdebug.base.events import Event, StopReason
+from crdebug.base.events import Event, JobEnded, StopReason
 from crdebug.commands.context import Context, agree
 from crdebug.commands.registry import Registry
 from crdebug.commands.results import Nothing
+from crdebug.detached import jobs
 from crdebug.session import Session
 from crdebug.ui import console
 from crdebug.ui.conversation import Plan, TerminalGone, converse
@@ -294,18 +296,32 @@ async def test_a_script_that_leaves_opens_no_console(tmp_path: Path) -> None:
         assert user.session.asked == [("detach",)]
 
 
+@pytest.mark.parametrize("told", [True, False])
 async def test_a_job_that_ends_during_the_detach_does_not_run_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """told: the session knew it before it closed; otherwise the end is still to be shown."""
+    followed: list[str] = []
     async with desk() as user:
 
         async def detach(*, hold: bool = False) -> None:
             user.session.ended = 0
 
+        async def follow(
+            job: str, subscriber: Callable[[Event], None], *, told_before: dict[Path, int]
+        ) -> int:
+            followed.append(job)
+            subscriber(JobEnded(0))
+            return 0
+
         monkeypatch.setattr(user.session, "detach", detach)
+        monkeypatch.setattr(user.session, "end_told", told)
+        monkeypatch.setattr(jobs, "follow", follow)
+        monkeypatch.setattr(jobs, "followed", lambda job: contextlib.nullcontext())
         file = script(tmp_path, "frobnicate\n")
         shown = await user.talk(Plan([file], batch=True))
         assert not any("runs on" in line for line in shown)
+        assert shown.count("the job ended with status 0") == len(followed) == (not told)
         assert user.session.closed
 
 
