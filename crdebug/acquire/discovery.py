@@ -246,5 +246,10 @@ def _whole(launcher: int) -> int:
 def _program(first: int, told: Mapping[int, tuple[str, int, int]]) -> int:
     """The MPI program among a rank's processes: a launcher may have started a shell for it."""
     below = [each for each in process_tree.descendants(first) if told.get(each) == told[first]]
-    with_mpi = (each for each in (first, *below) if below and find_symbols(each, ("PMPI_Init",)))
-    return next(with_mpi, first)
+    return next((each for each in (first, *below) if below and _has_mpi(each)), first)
+
+
+def _has_mpi(pid: int) -> bool:
+    with contextlib.suppress(ProcessLookupError):
+        return bool(find_symbols(pid, ("PMPI_Init",)))
+    return False

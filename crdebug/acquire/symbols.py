@@ -89,7 +89,8 @@ def find_symbols(
 ) -> dict[str, int]:
     """The addresses of those of `names` that the process has; the program's own come first.
 
-    in_file chooses among the mapped files. Raises ProcessLookupError.
+    in_file chooses among the mapped files. Raises ProcessLookupError, also for a process that is
+    ending, and has given up its memory.
     """
     wanted = frozenset(names)
     bases = _loaded(each for each in proc.maps(pid) if each.path[:1] == "/" and in_file(each.path))
@@ -110,4 +111,6 @@ def find_symbols(
             for name, value in found.items():
                 addresses.setdefault(name, start - lowest + value if lowest < start else value)
             break
+    if not wanted <= addresses.keys() and not proc.maps(pid):
+        raise ProcessLookupError(f"process {pid} has ended, or is ending")
     return addresses

@@ -135,7 +135,7 @@ async def _enter(
     tell: Callable[[Event], None],
 ) -> Hold:
     """Put the shim into a rank; if that is impossible, SIGSTOP will hold it."""
-    with contextlib.suppress(NotAvailable):
+    with contextlib.suppress(NotAvailable, ProcessLookupError):
         return WaitpointHold.find(entry, record.shim)  # it was there before
     target = group[entry.rank]
     try:
@@ -145,6 +145,8 @@ async def _enter(
         return WaitpointHold.find(entry, record.shim)
     except (GdbError, NotAvailable) as error:
         tell(JobSays(f"rank {entry.rank}: it cannot get a shim: {error.problem}; {_LOST}"))
+        return SigstopHold(entry)
+    except ProcessLookupError:  # it is ending, as others find out
         return SigstopHold(entry)
 
 

@@ -60,8 +60,10 @@ class Incarnation:
         """The same for one rank; None if the program has not begun yet."""
         if not proc.is_alive(hold.pid) or not hold.is_elsewhere():
             return hold
-        entry = replace(hold.entry, executable=proc.executable(hold.pid))
         try:
+            entry = replace(hold.entry, executable=proc.executable(hold.pid))
             return find_hold(entry, self.record.shim, adopted=self.record.adopted)
         except NotAvailable:
             return None
+        except ProcessLookupError:  # it is ending, as others find out
+            return hold

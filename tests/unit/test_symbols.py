@@ -14,7 +14,11 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from crdebug.acquire import symbols
+from crdebug.acquire.mpir import ProcDesc
 from crdebug.acquire.symbols import find_symbols
+from crdebug.job import clocks
+from crdebug.job.holds import SigstopHold
+from crdebug.job.waitpoint import WaitpointHold
 from crdebug.node import proc
 
 pytestmark = pytest.mark.unit
@@ -49,6 +53,21 @@ def test_all_symbols_of_a_library_are_found_by_name() -> None:
     found = find_symbols(pid, defined, in_file=lambda each: each == path)
     assert found.keys() == defined.keys()
     assert all(address - base in defined[name] for name, address in found.items())
+
+
+def test_a_process_that_has_ended_is_no_process_without_the_symbol() -> None:
+    """It has no files mapped any more, also before its parent knows (proc(5): maps)."""
+    with subprocess.Popen(["true"]) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(ProcessLookupError, match=f"process {ended.pid} has ended"):
+            find_symbols(ended.pid, ["nice"])
+        entry = ProcDesc(0, "here", "true", ended.pid)
+        with pytest.raises(ProcessLookupError):
+            WaitpointHold.find(entry, "/shim.so")  # and not: it has no shim
+        (clock,) = clocks.find([SigstopHold(entry)], "/layer.so")
+        with pytest.raises(ProcessLookupError):
+            clock.read()
+    assert find_symbols(os.getpid(), ["no_such_symbol"]) == {}
 
 
 def test_a_fifo_with_the_name_of_a_deleted_library_is_not_waited_for(tmp_path: Path) -> None:
