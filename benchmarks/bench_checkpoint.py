@@ -42,6 +42,8 @@ class BareJob:
         self.criu = program.path
 
     def _within(self, keeper: int, *words: str) -> list[str]:
+        if os.geteuid():
+            words = (*words, *criu_trial.UNPRIVILEGED)
         command = [self.criu, *words, "--images-dir", str(self.images), "-v1"]
         return container.entering(Path(self.record.starter), keeper, command)
 
@@ -58,6 +60,7 @@ class BareJob:
         sizes = {p: p.stat().st_size for p in self.run.iterdir() if p.is_file()}
         first = proc.inner_pid(self.record.pid)
         shared = self.images.parent / "shared"
+        shutil.rmtree(shared, ignore_errors=True)
         shared_memory.save(Container(self.record.keeper).shared_memory, shared)
         signals.kill(self.record.keeper, None)
         await signals.ended(self.record.keeper, Deadline(30), "the bare job to end")
