@@ -88,7 +88,8 @@ class Running:
         found = {}
         for child in psutil.Process(self._process.pid).children(recursive=True):
             try:
-                rank = child.environ().get("OMPI_COMM_WORLD_RANK")
+                told = child.environ()
+                rank = told.get("OMPI_COMM_WORLD_RANK", told.get("PMI_RANK"))
                 maps = Path(f"/proc/{child.pid}/maps").read_text().splitlines()
             except (psutil.Error, OSError):
                 continue

@@ -147,6 +147,7 @@ def impure_protocol(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
 LAYOUTS = (
     "crdebug.native.matcher.library",
     "crdebug.native.recorder.clock",
+    "crdebug.native.recorder.doing",
     "crdebug.native.recorder.mpi_calls",
     "crdebug.native.recorder.mpi_errors",
 )

@@ -87,6 +87,9 @@ def test_the_layout_is_the_compilers(tmp_path: Path) -> None:
         ("clock", "diverged", clock.DIVERGED_OFFSET),
         ("clock", "last", clock.LAST_OFFSET),
         ("clock", "look_at", clock.LOOK_OFFSET),
+        ("clock", "doing", clock.DOING_OFFSET),
+        ("clock", "doing_count", clock.DOING_OFFSET + struct.calcsize("<5Q")),
+        ("clock", "ops", clock.DOING_OFFSET + struct.calcsize("<5Q16I")),
         ("log", "tail", clock.TAIL_OFFSET),
         ("log", "cuts", clock.CUTS_OFFSET),
         ("log", "room", clock.ROOM_OFFSET),
@@ -124,6 +127,7 @@ def test_every_field_of_the_clock_is_read_where_it_is() -> None:
         *(clock.ABI, clock.SIZE, 3, 4, 5, 6, 1, 1, 9, 10, 1, 2, 13, 3, 1, 1, 17),
         *(18, 19, 20, 21, 22, DIGEST, 1, 1, 2, 23, 2, *range(24, 32)),
         *(0x1000, 8, 1, 32, 33),
+        *(BY_NAME["MPI_Win_post"].number, 7 << 48, 5, 0x400, 0, 4, 1, 2, 5, 1, *range(11 + 14)),
     )
     found = clock.Clock.parse(data)
     assert (found.rank, found.world, found.now, found.stop) == (3, 4, 5, 6)

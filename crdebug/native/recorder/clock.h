@@ -15,13 +15,15 @@
 
 #include <stdint.h>
 
-#define CRDEBUG_CLOCK_ABI 3u
+#define CRDEBUG_CLOCK_ABI 4u
 #define CRDEBUG_TIME_DIR "/dev/shm/crdebug/time" /* one file a rank; or where $CRDEBUG_TIME says */
 #define CRDEBUG_NEVER UINT64_MAX
 #define CRDEBUG_SITES 65536
 #define CRDEBUG_LOG_HEADER (4096 + CRDEBUG_SITES * 8)
 #define CRDEBUG_OLD (UINT64_C(1) << 16) /* records in each of the two areas behind the ring */
 #define CRDEBUG_PAGE UINT64_C(256) /* records in a page of memory */
+#define CRDEBUG_DOING 15 /* words */
+#define CRDEBUG_OPS 14
 
 enum crdebug_mode { CRDEBUG_COUNTS = 0, CRDEBUG_RECORDS = 1 };
 
@@ -161,6 +163,19 @@ struct crdebug_clock {
     uint32_t look_size, look_known; /* known: look_seen is of them */
     uint64_t look_seen; /* what they were, hashed: mix() of each 8 of them, from 0 */
     uint64_t look_changed; /* the clock when they changed last; CRDEBUG_NEVER: they have not */
+    /* What was asked of the MPI last, written before it was asked, also while nothing is recorded: as a
+     * record says it, with what the program gave (so a wild receive is open), and without a site. Of two
+     * halves, what is received; the words are the peer, the tag and the bytes of what is sent. Of
+     * several requests, words say how far back each one was posted that is active. Of an MPI_File the
+     * communicator is that of its processes, as is the one of a window. doing_now is the clock inside
+     * the call: when it is not `now`, this is of another call. */
+    struct crdebug_record doing;
+    uint64_t doing_now;
+    uint64_t doing_site; /* where the call returns to */
+    uint64_t doing_op; /* of a reduction */
+    uint32_t doing_count; /* how many words there are; the first of them are here */
+    uint32_t doing_words[CRDEBUG_DOING];
+    uint64_t ops[CRDEBUG_OPS]; /* MPI's own, in the order of clock.py; 0 where it has none */
 };
 
 #endif

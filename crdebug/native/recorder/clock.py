@@ -12,10 +12,12 @@ from enum import IntEnum
 
 from crdebug.base.errors import NotAvailable
 from crdebug.base.instant import Instant
+from crdebug.native.recorder import doing
+from crdebug.native.recorder.doing import Doing
 from crdebug.native.recorder.mpi_calls import DIGEST
 from crdebug.native.recorder.mpi_errors import failure
 
-ABI = 3
+ABI = 4
 NEVER = Instant(2**64 - 1)
 SYMBOL = "crdebug_clock"
 HOLD_FUNCTION = "crdebug_hold"
@@ -34,7 +36,7 @@ RECORD = struct.Struct("<QQ")
 _RANKS = 1 << 20  # a limit: no job has so many on one machine
 _LATEST = 1 << 62  # half ticks
 
-_CLOCK = struct.Struct("<IIiiQQIIQQIiIIIIQ4QQQIHHII4I4IQIIQQ")
+_CLOCK = struct.Struct("<IIiiQQIIQQIiIIIIQ4QQQIHHII4I4IQIIQQQQQQQI15I14Q")
 _LOOK = struct.Struct("<QIIQQ")
 _LOG = struct.Struct("<IIiiQQQQQIIIIQQ")
 SIZE = _CLOCK.size
@@ -48,7 +50,8 @@ ENFORCE_OFFSET = 72
 DIVERGED_OFFSET = 76
 LAST_OFFSET = struct.calcsize("<IIiiQQIIQQIiIIIIQ4QQQIHHI")
 LOOK_SIZE = _LOOK.size
-LOOK_OFFSET = SIZE - LOOK_SIZE
+DOING_OFFSET = SIZE - doing.LAYOUT.size
+LOOK_OFFSET = DOING_OFFSET - LOOK_SIZE
 
 
 class Refused(IntEnum):
@@ -130,6 +133,7 @@ class Clock:
     expected_words: tuple[int, ...]
     actual_words: tuple[int, ...]
     looked_changed: Instant | None  # the clock when the bytes that are looked at changed last
+    doing: Doing | None = None  # the call that it is in, if it is in one and has said in which
 
     @classmethod
     def parse(cls, data: bytes) -> Clock:
@@ -148,7 +152,8 @@ class Clock:
             *(level, epochs, Refused(refused), Enforce(enforce), bool(diverged), at),
             *((e0, e1), (a0, a1), pending, bool(replaying), failure(e_failed), failure(a_failed)),
             *(words_from, Last(last), values[28:32], values[32:36]),
-            *(None if each == NEVER else Instant(each) for each in values[40:]),
+            None if values[40] == NEVER else Instant(values[40]),
+            doing.parse(now, values[41:]),
         )
 
 

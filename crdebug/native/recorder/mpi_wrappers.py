@@ -178,25 +178,27 @@ def _passed(function: Function, *first: str) -> str:
 
 def _body(function: Function, *, large: bool = False) -> Iterator[str]:
     asked = f"P{function.full}{'_c' if large else ''}({_passed(function)})"
-    own = f"wrap_{function.name}({_passed(function, 'SITE')})"
     if function.shape == "bare":
-        yield f"return {own};"
+        yield f"return wrap_{function.name}({_passed(function, 'SITE')});"
         return
     yield f"if (!enter()) return {asked};"
     yield "int rc;"
+    yield from _asked(function)
     # Requests that a replay has posted as in the log stay posted so when the record ends.
     open_ = " && !shadows" if function.shape == "own" else ""
     yield f"if (UNLIKELY(C.mode == CRDEBUG_COUNTS{open_})) {{"
     yield f"    rc = {asked};"
     yield from (f"    {line}" for line in _epoch(function))
+    yield from (f"    {line}" for line in _file(function))
     yield "    leave();"
     yield "    return rc;"
     yield "}"
     if function.shape == "own":
         yield "expected();"  # may change the data that MPI uses for a request
-        yield f"rc = {own};"
+        yield f"rc = wrap_{function.name}({_passed(function, 'note.site')});"
     else:
         yield from _noted(function, asked)
+        yield from _file(function)
     yield "leave();"
     yield "return rc;"
 
@@ -208,32 +210,70 @@ def _epoch(function: Function) -> Iterator[str]:
         yield f"epoch(win, E_{function.epoch}, {target});"
 
 
-def _noted(function: Function, asked: str) -> Iterator[str]:
+def _file(function: Function) -> Iterator[str]:
+    """So are the communicators of files."""
+    if "newfile" in function.words:
+        yield "if (rc == MPI_SUCCESS) file_made(*newfile, BODY_COMM(note.body));"
+    if "file_in" in function.words:
+        yield "if (rc == MPI_SUCCESS) file_gone(closed);"
+
+
+def _asked(function: Function) -> Iterator[str]:
+    """The note of the call, for its record (unless it makes one of its own), and said to whoever
+    looks from outside."""
     words = function.words
     comms = {
         "comm": "comm_number(comm)",
+        "comm_in": "comm_number(*comm_in)",
         "win": "window_number(win)",
         "win_in": "window_number(*win_in)",
     }
     comm = next((text for word, text in comms.items() if word in words), "0")
-    peer = next(
-        (f"peer_code({w})" for w in ("dest", "source", "root", "target_rank") if w in words), "0"
-    )
-    tag = "tag_code(tag)" if "tag" in words and "comm" in words else "0"
+    peer = next((w for w in ("dest", "source", "root", "target_rank") if w in words), "")
+    tag = "tag" if "tag" in words and "comm" in words else ""
     size = _bytes(function)
+    if function.shape == "own":
+        request = {"request": "*request", "request_of": "request_of"}
+        for word in words if function.kind in ("COMPLETE", "READY", "CANCEL", "PROBE") else ():
+            size = f"handle_age({request[word]})" if word in request else size
+    if "sendtag" in words:
+        peer, tag = "source", "recvtag"
+        size, sent = "bytes_of(count, type)", "bytes_of(count, type)"
+        if "sendcount" in words:
+            size, sent = "bytes_of(recvcount, recvtype)", "bytes_of(sendcount, sendtype)"
+    codes = f"peer_code({peer})" if peer else "0", f"tag_code({tag})" if tag else "0"
     yield (
-        f"struct note note = note_of(CALL_{function.name}, SITE, {comm}, {peer}, {tag}, {size});"
+        f"struct note note = note_of(CALL_{function.name}, SITE, {comm}, {', '.join(codes)}, "
+        f"{size});"
     )
-    if function.kind in ("SEND", "POST_SEND"):
+    if "sendtag" in words:
+        yield "note.few[0] = peer_code(dest);"
+        yield "note.few[1] = tag_code(sendtag);"
+        yield f"note.few[2] = (uint32_t){sent};"
+        yield "note.count = 3;"
+    elif tag and peer and (function.shape == "own" or function.kind in ("SEND", "POST_SEND")):
         yield "if (UNLIKELY(note_is_large(&note))) note_large(&note, " + (
-            f"{size}, (uint32_t)dest, (uint32_t)tag);"
+            f"{size}, (uint32_t){peer}, (uint32_t)tag);"
         )
-    if function.epoch == "FREE":
-        yield "epoch(*win_in, E_FREE, EVERYBODY);"
     if function.epoch == "FENCE":
         yield "if (assertion & MPI_MODE_NOPRECEDE) note.head |= FLAG(CRDEBUG_ODD);"
+    if "op" in words:
+        yield "C.doing_op = (uint64_t)(uintptr_t)op;"
+    file = {"file": "file_comm(file)", "file_in": "file_comm(*file_in)"}
+    of_file = next((text for word, text in file.items() if word in words), "")
+    if "file_in" in words:
+        yield "const MPI_File closed = *file_in;"
+    yield f"doing_in(&note, {of_file});" if of_file else "doing(&note);"
+
+
+def _noted(function: Function, asked: str) -> Iterator[str]:
+    words = function.words
+    size = _bytes(function)
+    if function.epoch == "FREE":
+        yield "epoch(*win_in, E_FREE, EVERYBODY);"
     if function.epoch in ("POST", "START"):
         yield "uint32_t *ranks = note_group(&note, group);"
+        yield "doing(&note);"
     yield "begin(&note);"
     yield f"rc = {asked};"
     yield from _epoch(function)

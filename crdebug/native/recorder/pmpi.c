@@ -43,6 +43,20 @@ struct constants mpi;
 #pragma weak ompi_message_no_proc
 #pragma weak ompi_mpi_datatype_null
 #pragma weak ompi_mpi_packed
+#pragma weak ompi_mpi_op_max
+#pragma weak ompi_mpi_op_min
+#pragma weak ompi_mpi_op_sum
+#pragma weak ompi_mpi_op_prod
+#pragma weak ompi_mpi_op_land
+#pragma weak ompi_mpi_op_band
+#pragma weak ompi_mpi_op_lor
+#pragma weak ompi_mpi_op_bor
+#pragma weak ompi_mpi_op_lxor
+#pragma weak ompi_mpi_op_bxor
+#pragma weak ompi_mpi_op_maxloc
+#pragma weak ompi_mpi_op_minloc
+#pragma weak ompi_mpi_op_replace
+#pragma weak ompi_mpi_op_no_op
 #define CONSTANT(value, symbol) ((void *)(value) ? (void *)(value) : dlsym(RTLD_DEFAULT, symbol))
 #else
 #define CONSTANT(value, symbol) (value)
@@ -71,6 +85,23 @@ static void find_mpi(void) {
     mpi.message_no_proc = CONSTANT(MPI_MESSAGE_NO_PROC, "ompi_message_no_proc");
     mpi.type_null = CONSTANT(MPI_DATATYPE_NULL, "ompi_mpi_datatype_null");
     mpi.packed = CONSTANT(MPI_PACKED, "ompi_mpi_packed");
+    const uint64_t ops[CRDEBUG_OPS] = {
+        (uintptr_t)CONSTANT(MPI_MAX, "ompi_mpi_op_max"),
+        (uintptr_t)CONSTANT(MPI_MIN, "ompi_mpi_op_min"),
+        (uintptr_t)CONSTANT(MPI_SUM, "ompi_mpi_op_sum"),
+        (uintptr_t)CONSTANT(MPI_PROD, "ompi_mpi_op_prod"),
+        (uintptr_t)CONSTANT(MPI_LAND, "ompi_mpi_op_land"),
+        (uintptr_t)CONSTANT(MPI_BAND, "ompi_mpi_op_band"),
+        (uintptr_t)CONSTANT(MPI_LOR, "ompi_mpi_op_lor"),
+        (uintptr_t)CONSTANT(MPI_BOR, "ompi_mpi_op_bor"),
+        (uintptr_t)CONSTANT(MPI_LXOR, "ompi_mpi_op_lxor"),
+        (uintptr_t)CONSTANT(MPI_BXOR, "ompi_mpi_op_bxor"),
+        (uintptr_t)CONSTANT(MPI_MAXLOC, "ompi_mpi_op_maxloc"),
+        (uintptr_t)CONSTANT(MPI_MINLOC, "ompi_mpi_op_minloc"),
+        (uintptr_t)CONSTANT(MPI_REPLACE, "ompi_mpi_op_replace"),
+        (uintptr_t)CONSTANT(MPI_NO_OP, "ompi_mpi_op_no_op"),
+    };
+    memcpy(C.ops, ops, sizeof ops);
 }
 
 /* ---- holding ------------------------------------------------------------------------------------ */
@@ -142,6 +173,21 @@ void compare_bytes(void) {
     errno = before;
 }
 
+/* ---- what the rank is in ------------------------------------------------------------------------- */
+
+void doing_words(const uint32_t *words, uint32_t count) {
+    memcpy(C.doing_words, words, (count < CRDEBUG_DOING ? count : CRDEBUG_DOING) * sizeof *words);
+}
+
+void doing_requests(const uint32_t *ages, int count) {
+    uint32_t active = 0;
+    for (int i = 0; i < count; i++) {
+        if (ages[i] && active < CRDEBUG_DOING) C.doing_words[active] = ages[i];
+        active += ages[i] != 0;
+    }
+    C.doing_count = active;
+}
+
 bool outside(void) {
     if (owner != NULL && &depth != owner) refuse(CRDEBUG_THREADS);
     return false;
@@ -168,18 +214,21 @@ static void started(unsigned call, uint64_t site) {
     C.initialized = 1;
 }
 
-static bool starting(void) {
+static bool starting(unsigned call, uint64_t site) {
     if (owner != NULL || depth || C.now != 0) return false;
     find_mpi();
     find_bindings();
     const char *stop = getenv("CRDEBUG_STOP"); /* for a run without crdebug */
     if (stop != NULL) C.stop = strtoull(stop, NULL, 10);
     owner = &depth;
-    return enter();
+    if (!enter()) return false;
+    struct note note = note_of(call, site, 0, 0, 0, 0);
+    doing(&note);
+    return true;
 }
 
 int wrap_Init(uint64_t site, int *argc, char ***argv) {
-    if (!starting()) return PMPI_Init(argc, argv);
+    if (!starting(CALL_Init, site)) return PMPI_Init(argc, argv);
     int rc = PMPI_Init(argc, argv);
     if (rc == MPI_SUCCESS) started(CALL_Init, site);
     leave();
@@ -187,7 +236,7 @@ int wrap_Init(uint64_t site, int *argc, char ***argv) {
 }
 
 int wrap_Init_thread(uint64_t site, int *argc, char ***argv, int required, int *provided) {
-    if (!starting()) return PMPI_Init_thread(argc, argv, required, provided);
+    if (!starting(CALL_Init_thread, site)) return PMPI_Init_thread(argc, argv, required, provided);
     int rc = PMPI_Init_thread(argc, argv, required, provided);
     if (rc == MPI_SUCCESS) started(CALL_Init_thread, site);
     leave();
@@ -201,6 +250,7 @@ int wrap_Finalize(uint64_t site) {
     }
     if (!enter()) return PMPI_Finalize();
     struct note note = note_of(CALL_Finalize, site, 0, 0, 0, 0);
+    doing(&note);
     begin(&note);
     C.initialized = 0;
     int rc = PMPI_Finalize();

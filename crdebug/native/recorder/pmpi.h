@@ -198,6 +198,22 @@ bool log_room(uint64_t end); /* up to this place */
 void told_no(struct note *note, int *flag); /* by the log: MPI is not asked, but goes on */
 uint64_t mix(uint64_t hash, uint64_t value);
 
+/* ---- what the rank is in ------------------------------------------------------------------------- */
+
+void doing_words(const uint32_t *words, uint32_t count);
+/* Of several requests: those that are active. ages: how far back each was posted. */
+void doing_requests(const uint32_t *ages, int count);
+/* Say what the MPI is asked, before it is. comm: 0, or of a file its communicator. */
+static inline void doing_in(const struct note *note, uint32_t comm) {
+    C.doing.head = note->head;
+    C.doing.body = note->body | (uint64_t)comm << 48;
+    C.doing_site = note->site;
+    C.doing_count = note->count;
+    if (UNLIKELY(note->count)) doing_words(words_of(note), note->count);
+    __atomic_store_n(&C.doing_now, C.now, __ATOMIC_RELEASE);
+}
+static inline void doing(const struct note *note) { doing_in(note, 0); }
+
 /* ---- communicators and types -------------------------------------------------------------------- */
 
 struct comm_entry {
@@ -216,6 +232,10 @@ void comm_made(MPI_Comm comm);              /* just created; MPI_COMM_NULL is no
 uint32_t comm_promise(MPI_Comm parent);     /* a duplicate that will be there later: its number */
 void comm_keep(uint32_t number, MPI_Comm comm); /* now it is */
 void comm_gone(MPI_Comm comm);              /* about to be freed */
+/* An MPI_File that was opened over a communicator: its number, or 0; and what to ask of it later. */
+void file_made(MPI_File file, uint32_t comm);
+uint32_t file_comm(MPI_File file);
+void file_gone(MPI_File file);
 
 struct type_entry {
     MPI_Datatype type;
@@ -240,11 +260,11 @@ enum request_flags {
     R_WILD = 2, /* the sender or the tag is open */
     R_PERSISTENT = 4,
     R_ACTIVE = 8,
-    R_COMM = 16,     /* its communicator is there when it completes */
-    R_WATCH = 32,    /* the log is told when it completes: behind an open one, or cancelled */
-    R_SETTLED = 64,  /* the log has it */
+    R_COMM = 16, /* its communicator is there when it completes */
+    R_WATCH = 32, /* the log is told when it completes: behind an open one, or cancelled */
+    R_SETTLED = 64, /* the log has it */
     R_DEFERRED = 128, /* not posted yet: its shadow is started at the tail of the log */
-    R_DEAD = 256,    /* it was cancelled, says the log: it is never posted */
+    R_DEAD = 256, /* it was cancelled, says the log: it is never posted */
     R_OWN_SHADOW = 512, /* the shadow is persistent, and ours to free */
     R_OWN_HANDLE = 2048, /* so is what the application has for a request of its own */
     R_SENDS = 4096, /* a receive with a sending half that is a request of its own, and under way */
@@ -313,6 +333,10 @@ static inline uint32_t request_age(const struct request *request) {
 bool request_sends_slow(struct request *request);
 static inline bool request_sends(struct request *request) {
     return UNLIKELY(request && request->flags & R_SENDS) && request_sends_slow(request);
+}
+/* The same of a handle, as long as requests are followed. */
+static inline uint32_t handle_age(MPI_Request handle) {
+    return C.mode == CRDEBUG_COUNTS ? 0 : request_age(request_find(handle));
 }
 /* It completed; the status must be valid if the request is wild. Drops it unless it is persistent. */
 void request_completed(struct request *request, MPI_Status *status);

@@ -13,6 +13,8 @@ struct comm_entry *last_comm;
 static struct comm_entry *buckets[BUCKETS];
 static uint32_t numbers_used, *numbers_free, numbers_free_count;
 static struct comm_entry no_comm;
+/* Their numbers in every log, for when there is none: MPI_Init defines them. */
+static struct comm_entry the_world = {.number = 1}, the_self = {.number = 2};
 
 static struct comm_entry **bucket(MPI_Comm comm) {
     return &buckets[mix(1, (uint64_t)(uintptr_t)comm) % BUCKETS];
@@ -107,7 +109,10 @@ struct comm_entry *comm_slow(MPI_Comm comm) {
     if (comm == mpi.comm_null) return &no_comm; /* the MPI itself will say so */
     for (struct comm_entry *entry = *bucket(comm); entry; entry = entry->next)
         if (entry->handle == comm) return last_comm = entry;
-    if (C.mode == CRDEBUG_COUNTS) return &no_comm;
+    if (C.mode == CRDEBUG_COUNTS) {
+        if (comm == mpi.world) return &the_world;
+        return comm == mpi.self ? &the_self : &no_comm;
+    }
     PMPI_Comm_test_inter(comm, &inter);
     uint32_t number = new_number();
     define(number, comm, inter, false);
@@ -142,13 +147,49 @@ void comm_gone(MPI_Comm comm) {
     last_comm = NULL;
 }
 
+/* ---- files -------------------------------------------------------------------------------------- */
+
+static struct file {
+    MPI_File handle;
+    uint32_t used, comm;
+} *files;
+static uint32_t files_count;
+
+void file_made(MPI_File file, uint32_t comm) {
+    uint32_t at = 0;
+    while (at < files_count && files[at].used) at++;
+    if (at == files_count) {
+        struct file *more = realloc(files, (files_count + 1) * sizeof *more);
+        if (more == NULL) return; /* nobody will know which processes it has */
+        files = more;
+        files_count++;
+    }
+    files[at] = (struct file){file, 1, comm};
+}
+
+static struct file *file_of(MPI_File file) {
+    for (uint32_t at = 0; at < files_count; at++)
+        if (files[at].used && files[at].handle == file) return &files[at];
+    return NULL;
+}
+
+uint32_t file_comm(MPI_File file) {
+    const struct file *found = file_of(file);
+    return found ? found->comm : 0;
+}
+
+void file_gone(MPI_File file) {
+    struct file *found = file_of(file);
+    if (found) found->used = 0;
+}
+
 /* ---- types -------------------------------------------------------------------------------------- */
 
 struct type_entry types[64];
 
 int type_size_slow(MPI_Datatype type) {
     int size = 0;
-    if (type == mpi.type_null) return 0;
+    if (type == mpi.type_null || C.mode == CRDEBUG_COUNTS) return 0;
     PMPI_Type_size(type, &size);
     types[((uintptr_t)type >> 4 ^ (uintptr_t)type >> 10) % 64] = (struct type_entry){type, size, 1};
     return size;
@@ -160,7 +201,7 @@ void types_forget(void) {
 
 uint64_t bytes_if(const void *buffer, int64_t count, MPI_Datatype type, int64_t other,
                   MPI_Datatype other_type, MPI_Comm comm) {
-    if (comm == mpi.comm_null || comm_entry(comm)->inter) return 0;
+    if (C.mode == CRDEBUG_COUNTS || comm == mpi.comm_null || comm_entry(comm)->inter) return 0;
     return buffer == MPI_IN_PLACE ? bytes_of(other, other_type) : bytes_of(count, type);
 }
 

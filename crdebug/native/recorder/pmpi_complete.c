@@ -63,6 +63,7 @@ static struct many *look_at(int count, MPI_Request *handles) {
         many->hash = mix(many->hash, age + 1);
     }
     many->hash >>= 16;
+    doing_requests(many->ages, count);
     return many;
 }
 
