@@ -171,6 +171,18 @@ class RankLog:
         names = [each.name for each in self._named.get(number, ()) if each.place <= place]
         return names[-1] if names else ""
 
+    def comm_ranks(self, number: int, place: int) -> tuple[int, ...]:
+        """The world ranks of the processes that calls on it name, in order."""
+        found = [each.peers for each in self._named.get(number, ()) if each.place <= place]
+        return found[-1] if found else ()
+
+    def posting(self, age: int) -> tuple[int, int] | None:
+        """The call that posted a request: its tick, and which of an MPI_Startall's it is, or 0.
+        age: 1 is the last request that was posted; None if there is none."""
+        slot = ints([0])
+        tick = self.library.log_posting(self._log, age, slot)
+        return (tick, slot[0]) if tick else None
+
     @property
     def sites(self) -> Sequence[int]:
         """The return addresses of all calls of MPI in the program."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator
 from enum import Enum
 
 from crdebug.native.matcher.library import (
@@ -125,6 +126,31 @@ class RankCalls:
     def open(self) -> list[int]:
         """The wild receives whose message is not known."""
         return numbers(self._struct.open, 3)[::3]  # of threes: the receive, and its record's place
+
+    def started(self, tick: int, slot: int) -> tuple[bool, int] | None:
+        """What MPI_Startall started as its `slot`-th: whether that is a send, and its row."""
+        for _, row, number, _, _ in self._took("started", tick):
+            if abs(number) == slot:
+                return number < 0, row
+        return None
+
+    def collected(self, tick: int, slot: int) -> tuple[int, int] | None:
+        """The collective that was posted: the number of its communicator in the tables, and its own
+        among the communicator's."""
+        for _, comm, number, _, which in self._took("collectives", tick):
+            if which == slot:
+                return comm, number
+        return None
+
+    def _took(self, name: str, tick: int) -> Iterator[tuple[int, int, int, int, int]]:
+        """The entries of a call, of a column of struct took."""
+        column = getattr(self._struct, name)
+        data = column.data
+        at = bisect_left(range(column.count), tick, key=lambda n: data[5 * n])
+        while at < column.count and data[5 * at] == tick:
+            one, two, three, four, five = data[5 * at : 5 * at + 5]
+            yield one, two, three, four, five
+            at += 1
 
     def grabbed(self, tick: int) -> int | None:
         """The receive that a matched probe took, by the tick of the MPI_(I)mrecv."""

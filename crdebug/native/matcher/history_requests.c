@@ -160,3 +160,12 @@ void log_cancels(struct log *log, struct history *h, const struct function *func
         else k++;
     }
 }
+
+/* Which call posted a request, and which of an MPI_Startall's it is: age 1 is the last that was posted.
+ * Returns its tick, or 0. */
+EXPORTED int64_t crdebug_log_posting(const struct log *log, uint64_t age, int32_t *slot) {
+    if (age == 0 || age > log->at.posted) return 0;
+    int64_t tick = log_posted(log, log->at.posted - age);
+    *slot = tick ? log_slot(log, log->at.posted - age) : 0;
+    return tick;
+}

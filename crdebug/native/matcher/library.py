@@ -327,6 +327,9 @@ class Library:
         self.history_settle = bind("history_settle", None, void)
         self.history_waiting = bind("history_waiting", None, void, c_int32, column)
         self.history_unposted = bind("history_unposted", None, void, c_int32, column)
+        self.history_unexposed = bind(
+            "history_unexposed", None, void, number, c_int32, c_int32, column
+        )
         self.history_kept = bind("history_kept", c_bool, void, POINTER(number), c_int32, column)
         self.history_keep = bind("history_keep", None, void, POINTER(KeptStruct), index)
         self.history_blind = bind("history_blind", None, void, c_int32, number, number)
@@ -338,6 +341,7 @@ class Library:
         self.log_prepared_as = bind("log_prepared_as", number, void, c_int32)
         self.log_cursor = bind("log_cursor", c_bool, void, table, number, POINTER(Cursor))
         self.log_number = bind("log_number", number, void, number, c_int32)
+        self.log_posting = bind("log_posting", number, void, index, POINTER(c_int32))
         self.log_place = bind("log_place", number, void, table, number)
         self.log_open = bind("log_open", void, ctypes.c_int, index, number, number)
         self.log_close = bind("log_close", None, void)

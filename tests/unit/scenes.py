@@ -1,0 +1,91 @@
+"""Scenes for timeline/waits.py: of the small MPI of mpi_story, and from lists of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from mpi_programs import ANY, Op
+from mpi_story import World
+
+from crdebug.native.recorder.doing import Peer, Tag
+from crdebug.timeline.asked import Asked
+from crdebug.timeline.calls import Call
+from crdebug.timeline.matching import Matching
+from crdebug.timeline.waits import Scene
+from harness.matcher import library
+
+
+def asked_of(world: World, rank: int) -> Asked | None:
+    """The call that a rank is in."""
+    now = world.states[rank].now
+    if now % 2 == 0:
+        return None
+    tick = (now + 1) // 2
+    op = world.programs[rank][tick - 1]
+    done = world.states[rank].done
+    window = op.name.startswith("MPI_Win")
+    peer, tag, sends = _open(op.peer, Peer.ANY), _open(op.tag, Tag.ANY), None
+    if op.name == "MPI_Sendrecv":
+        peer, tag = _open(op.source2, Peer.ANY), _open(op.tag2, Tag.ANY)
+        sends = (op.peer, op.tag, op.bytes)
+    return Asked(
+        rank,
+        tick,
+        op.name,
+        "window(world)" if window else "world",
+        peer,
+        tag,
+        op.bytes,
+        sends=sends,
+        requests=tuple((post, 0) for post in op.posts if post not in done),
+        group=op.group,
+        opens=op.opens,
+    )
+
+
+def _open(value: int, what: int) -> int:
+    return what if value == ANY else value
+
+
+def blocked(world: World) -> list[int]:
+    """The ranks that are in a call and cannot return now."""
+    return [
+        rank
+        for rank, state in enumerate(world.states)
+        if state.now % 2 and not world._able(rank, ())
+    ]
+
+
+def over(world: World) -> list[int]:
+    """The ranks that have done all their calls."""
+    programs = enumerate(world.programs)
+    return [rank for rank, ops in programs if world.states[rank].now == 2 * len(ops)]
+
+
+def scene_of(world: World, still: Collection[int] = ()) -> Scene:
+    size = len(world.programs)
+    matching = Matching(library())
+    comms = dict.fromkeys(("world", "window(world)"), tuple(range(size)))
+    matching.extend(world.logs(), comms)
+    found = {rank: asked_of(world, rank) for rank in range(size)}
+    asked = {rank: each for rank, each in found.items() if each is not None}
+    return Scene(matching, asked, size, still)
+
+
+def scene(
+    asked: Sequence[Asked],
+    logs: Mapping[int, Sequence[Call]] | None = None,
+    size: int = 0,
+    comms: Mapping[str, tuple[int, ...]] | None = None,
+    still: Collection[int] = (),
+) -> Scene:
+    """Ranks that have made the calls of these lists, and are in these ones."""
+    count = size or len(asked)
+    matching = Matching(library())
+    every = tuple(range(count))
+    known = {"world": every, "window(world)": every, **(comms or {})}
+    matching.extend({rank: list((logs or {}).get(rank, ())) for rank in every}, known)
+    return Scene(matching, {each.rank: each for each in asked}, count, still)
+
+
+__all__ = ["Op", "asked_of", "blocked", "over", "scene", "scene_of"]
