@@ -402,6 +402,20 @@ def jobs_(as_json: bool) -> None:
 
 
 @main.command()
+@click.argument("job", shell_complete=job_names)
+def why(job: str) -> None:
+    """Tell why a job's ranks wait.
+
+    Who waits for whom, who can never go on, and who is waited for. No rank is stopped for it, and
+    the job may be under a debugger.
+    """
+    from crdebug.detached.why import why
+
+    for line in _wait(why(job, _preferences()[1])):
+        echo(line)
+
+
+@main.command()
 @click.argument("handle", metavar="JOB:N", shell_complete=job_names)
 def delete(handle: str) -> None:
     """Delete a checkpoint."""

@@ -169,6 +169,11 @@ def processor_time(pid: int) -> int:
     return int(fields[11]) + int(fields[12])
 
 
+def ticks_a_second() -> int:
+    """How many of these clock ticks there are in a second."""
+    return os.sysconf("SC_CLK_TCK")
+
+
 def started(pid: int) -> int:
     """The start of the process, in clock ticks after the machine's start: with the PID it
     identifies a process uniquely."""

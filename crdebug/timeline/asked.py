@@ -41,6 +41,7 @@ class Asked:
     requests: what a Wait or Test is about: the tick of each posting call, and which of an
     MPI_Startall's it is. more: so many more, of which that is not known.
     moves: the rank has gone on since, or did so a moment ago.
+    blind: what it did before is not on record, or not all of it.
     """
 
     rank: int
@@ -58,6 +59,7 @@ class Asked:
     op: str = ""
     opens: bool = False
     moves: bool = False
+    blind: bool = False
     kind: Kind = field(init=False)
 
     def __post_init__(self) -> None:
@@ -74,7 +76,9 @@ class Asked:
         return Way.PASSES if posts and self.kind is not Kind.COMM else Way.BLOCKS
 
 
-def asked(rank: int, now: Instant, doing: Doing, log: RankLog | None, *, moves: bool) -> Asked:
+def asked(
+    rank: int, now: Instant, doing: Doing, log: RankLog | None, *, moves: bool, blind: bool
+) -> Asked:
     """log: of the rank, read to its end; None if it has none."""
     peers: tuple[int, ...] = ()
     if log is None:
@@ -90,9 +94,21 @@ def asked(rank: int, now: Instant, doing: Doing, log: RankLog | None, *, moves: 
 
     found = [log.posting(age) for age in doing.ages] if log is not None else []
     known = tuple(each for each in found if each is not None)
-    sends = doing.sends and (world(doing.sends[0]), *doing.sends[1:])
     return Asked(
-        rank, now.entered, doing.call, comm, world(doing.peer), doing.tag, doing.bytes, doing.site,
-        sends, known, doing.more + len(doing.ages) - len(known), doing.group, doing.op,
-        doing.opens, moves,
-    )  # fmt: skip
+        rank,
+        now.entered,
+        doing.call,
+        comm,
+        world(doing.peer),
+        doing.tag,
+        doing.bytes,
+        doing.site,
+        doing.sends and (world(doing.sends[0]), *doing.sends[1:]),
+        known,
+        doing.more + len(doing.ages) - len(known),
+        doing.group,
+        doing.op,
+        doing.opens,
+        moves,
+        blind,
+    )

@@ -146,7 +146,7 @@ class Meetings:
     def _place(self, each: Asked) -> tuple[str, int] | None:
         call = Call(each.rank, each.tick, each.call, each.kind, comm=each.comm)
         comm = communicator_of(call)
-        if not comm or each.call in _LOCAL:
+        if not comm or each.call in _LOCAL or each.blind:
             return None
         return comm, self._entered(comm, each.rank)
 

@@ -16,6 +16,7 @@ class State(Enum):
     """What a rank does, as seen from outside."""
 
     IN_MPI = "is in MPI"
+    RUNS = "goes on"  # it calls MPI again and again
     COMPUTES = "computes"
     STOPPED = "is stopped"  # by a signal
     ENDED = "has ended"

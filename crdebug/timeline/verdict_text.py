@@ -194,6 +194,7 @@ def named(ranks: Iterable[int]) -> str:
 
 _VERBS = {
     State.IN_MPI: ("is in", "are in"),
+    State.RUNS: ("goes on", "go on"),
     State.COMPUTES: ("computes", "compute"),
     State.STOPPED: ("is stopped", "are stopped"),
     State.ENDED: ("has ended", "have ended"),

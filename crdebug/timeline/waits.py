@@ -24,6 +24,8 @@ from crdebug.timeline.tables import BUFFERED, SYNCHRONOUS, UNKNOWN, UNMATCHED, m
 
 _STEPS = {"MPI_Win_start": 1, "MPI_Win_complete": 2, "MPI_Win_wait": 3}  # enum step
 _OUTSIDE = ("MPI_Comm_accept", "MPI_Comm_connect", "MPI_Comm_join", "MPI_Comm_spawn")
+_TOGETHER = ("_all", "_ordered", "_open", "_close", "_set_size", "_set_view", "_sync")
+LOCKS = ("MPI_Win_lock", "MPI_Win_unlock")
 NEVER_MET = Group((), every=False)
 
 
@@ -62,9 +64,10 @@ class Scene:
         asked: Mapping[int, Asked],
         size: int,
         still: Collection[int] = (),
-        holders: Mapping[tuple[str, int], Collection[int]] | None = None,
+        holders: Mapping[tuple[str, int], Mapping[int, bool]] | None = None,
     ) -> None:
-        """holders: by window and target, the ranks that have locked it, where somebody waits."""
+        """holders: by window and target, the ranks that have locked it, where somebody waits, and
+        whether that excludes others."""
         self.matching = matching
         self.asked = asked
         self.size = size
@@ -172,7 +175,7 @@ class Scene:
             options = self._completes(each, word)
         else:
             options = (tuple(self._needs(each)),)
-        if each.way is Way.POLLS:  # it may do something else any time
+        if each.way is Way.POLLS or each.blind:  # it may do something else any time
             return tuple(tuple(_doubtful(group) for group in option) for option in options)
         return options
 
@@ -191,16 +194,14 @@ class Scene:
             yield from self._for_receive(send, mode_of(each.call), each.rank)
         if each.call in _STEPS:
             yield from self._for_step(each)
-        elif each.kind is Kind.RMA and (each.comm, each.peer) in self.holders:
-            holders = [rank for rank in self.holders[each.comm, each.peer] if rank != each.rank]
-            if holders:
-                yield Group(tuple(holders), certain=each.rank in self.still)
+        elif each.call in LOCKS:
+            yield from self._for_lock(each)
         elif not each.call.startswith(_OUTSIDE):
             meeting = self.meetings.of(each)
             if meeting is not None:
                 yield from self._for_others(meeting, each.rank)
-            elif each.call.startswith("MPI_File_"):
-                yield from self._for_file(each)
+            else:
+                yield from self._for_alike(each)
 
     def _for_others(self, meeting: Meeting, rank: int) -> Iterator[Group]:
         """What a member waits for in a collective."""
@@ -235,12 +236,22 @@ class Scene:
             certain = step == _STEPS["MPI_Win_wait"] or each.rank in self.still
             yield Group(ranks, certain=certain)
 
-    def _for_file(self, each: Asked) -> Iterator[Group]:
-        """Of a file, nobody knows how often its processes have been together."""
-        together = ("_all", "_ordered", "_open", "_close", "_set_size", "_set_view", "_sync")
-        if not each.comm or not any(word in each.call for word in together):
+    def _for_lock(self, each: Asked) -> Iterator[Group]:
+        """What a lock waits for; MPIs may lock only where it is unlocked."""
+        held = self.holders.get((each.comm, each.peer), {})
+        alone = each.tag == 1 if each.call == "MPI_Win_lock" else held.get(each.rank, False)
+        others = [rank for rank, excludes in held.items() if excludes or alone]
+        holders = tuple(rank for rank in others if rank != each.rank)
+        if holders:
+            yield Group(holders, certain=each.rank in self.still)
+
+    def _for_alike(self, each: Asked) -> Iterator[Group]:
+        """Of a file, and of ranks whose record is not whole, nobody knows how often they have been
+        together: the others may have to make the same call."""
+        file = each.call.startswith("MPI_File_") and any(map(each.call.count, _TOGETHER))
+        if not each.comm or not (file or (each.blind and each.kind is Kind.COLLECTIVE)):
             return
-        there = {o.rank for o in self.asked.values() if o.call == each.call}
+        there = {other.rank for other in self.asked.values() if other.call == each.call}
         others = tuple(rank for rank in self.meetings.members(each.comm) if rank not in there)
         if others:
             yield Group(others, certain=False)

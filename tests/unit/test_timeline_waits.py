@@ -141,13 +141,17 @@ def test_a_window_waits_for_its_members() -> None:
 
 
 def test_a_lock_waits_for_its_holder_once_it_has_stood_there_for_long() -> None:
-    lock = Asked(0, 9, "MPI_Win_lock", "window(world)", 2)
+    lock = Asked(0, 9, "MPI_Win_lock", "window(world)", 2, 1)
     of = scene([lock, receive(1, 0)], size=3)
-    of.holders = {("window(world)", 2): (1,)}
+    of.holders = {("window(world)", 2): {1: False}}
     assert dead(of) == []
     assert dead(of, sure=False) == [0, 1]
     of.still = (0,)
     assert dead(of) == [0, 1]
+    shared = Asked(0, 9, "MPI_Win_lock", "window(world)", 2, 0)
+    of = scene([shared, receive(1, 0)], size=3, still=(0,))
+    of.holders = {("window(world)", 2): {1: False}}  # both may have it at once
+    assert dead(of) == []
 
 
 def test_of_what_is_not_known_nothing_is_claimed() -> None:

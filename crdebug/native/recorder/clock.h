@@ -59,7 +59,8 @@ enum crdebug_enforce {
  *   32 bits size     bytes of the message; of a completion, how far back the posting call is (1: the
  *                    last); of a run of calls that said no, their number
  * and of `body` (of MPI_Wtime the value; of a run of calls that said no, 48 bits that tell equal ones):
- *   28 bits tag      0 none, 1 any, else tag + 4; of a Wait*, Test* the index
+ *   28 bits tag      0 none, 1 any, else tag + 4; of a Wait*, Test* the index; of MPI_Win_lock
+ *                    whether it excludes others (1)
  *   20 bits peer     0 none, 1 MPI_PROC_NULL, 2 any, 3 MPI_ROOT, else rank in the communicator + 4
  *   16 bits comm     its number in this log, defined by a record of the call 0; so are windows
  * A packed one (two halves, of equal tag and size) has tag, source, destination of 16 bits each.

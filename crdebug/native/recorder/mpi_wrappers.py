@@ -241,6 +241,8 @@ def _asked(function: Function) -> Iterator[str]:
         size, sent = "bytes_of(count, type)", "bytes_of(count, type)"
         if "sendcount" in words:
             size, sent = "bytes_of(recvcount, recvtype)", "bytes_of(sendcount, sendtype)"
+    if "lock_type" in words:  # which locks exclude each other
+        tag = "lock_type == MPI_LOCK_EXCLUSIVE"
     codes = f"peer_code({peer})" if peer else "0", f"tag_code({tag})" if tag else "0"
     yield (
         f"struct note note = note_of(CALL_{function.name}, SITE, {comm}, {', '.join(codes)}, "

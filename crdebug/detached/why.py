@@ -1,0 +1,152 @@
+"""Why a job's ranks wait, without stopping any of them: with a debugger or without."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from crdebug.acquire import source_lines
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError, DeadlineExpired, NotAvailable
+from crdebug.base.settings import Settings
+from crdebug.job import clocks
+from crdebug.job.directory import JobDirectory, has_ended, is_alive
+from crdebug.job.ranks_there import await_ranks
+from crdebug.job.sight import Look, look, sight
+from crdebug.native.matcher.loading import load
+from crdebug.node import proc
+from crdebug.timeline.calls import entered_by
+from crdebug.timeline.matching import Matching
+from crdebug.timeline.recorded import Recorded
+from crdebug.timeline.verdict import Standing, State, Verdict, judge
+from crdebug.timeline.verdict_text import lines
+
+_LINES = 20.0  # seconds that addr2line may take for big programs
+_MESSAGES = 64  # of which the lines are asked for
+_WHILE, _WORKS = 1.5, 0.05  # seconds: of waiting for ranks that may go on; of their own work in it
+
+
+async def why(job: str, settings: Settings) -> list[str]:
+    """Who waits for whom, who can never go on, and who is waited for, in lines.
+
+    Where it depends on whether ranks go on by themselves, it waits a moment for that. Raises
+    NotAvailable for a job without a record, Refused for one that has ended.
+    """
+    directory = JobDirectory(job)
+    record = directory.read()
+    if not is_alive(record):
+        raise has_ended(directory)
+    if not record.layer:
+        raise NotAvailable(
+            f"job '{job}' does not record its MPI calls, and so what its ranks wait for",
+            hint=f"'crdebug attach {job}', then 'why-blocked' asks their stacks",
+        )
+    library = await load(settings.compiler)
+    there = await await_ranks(directory, record, Deadline(settings.launch))
+    found = clocks.find(there.holds, record.layer)
+    size = max((each.read().world for each in found[:1]), default=len(found))
+    recorded, run = Recorded(library), directory.run(record.incarnation)
+
+    def see(
+        seconds: Mapping[int, float], still: frozenset[int]
+    ) -> tuple[Verdict, dict[int, Standing], dict[int, Look], str]:
+        before, problem = look(found, debugged=False), ""
+        try:
+            recorded.read(clocks.of_ranks(run))
+            logs, matching = recorded.logs, recorded.matching
+        except (CrdebugError, OSError) as error:
+            logs, matching, problem = {}, Matching(library), f"the record cannot be used: {error}"
+        after = look(found, debugged=False)
+        scene, standings = sight(before, after, logs, matching, size, seconds, still)
+        return judge(scene, standings), standings, after, problem
+
+    verdict, standings, seen, problem = see({}, frozenset())
+    doubtful = verdict.perhaps - verdict.proved
+    if doubtful:
+        pids = {each.rank: each.pid for each in found if each.rank in doubtful}
+        still = await _those_that_stay(pids, seen, lambda: look(found, debugged=False))
+        verdict, standings, seen, problem = see({}, still)
+    pids = {each.rank: each.pid for each in found}
+    standings = await _with_lines(standings, pids, recorded)
+    sites = await _sites_of_unwanted(verdict, pids, recorded)
+    told = lines(verdict, standings, place=lambda rank, tick: sites.get((rank, tick), ""))
+    return [*told, *([problem] if problem else [])]
+
+
+async def _those_that_stay(
+    pids: Mapping[int, int], seen: Mapping[int, Look], again: Callable[[], Mapping[int, Look]]
+) -> frozenset[int]:
+    """Those of the ranks that are still in the same call after they have worked for a moment (MPIs
+    wait by looking again and again), or have slept all the time."""
+    ticks = {rank: _worked(pid) for rank, pid in pids.items()}
+    hertz = proc.ticks_a_second()
+
+    def all_have_worked() -> bool:
+        return all(_worked(pid) - ticks[rank] >= _WORKS * hertz for rank, pid in pids.items())
+
+    with contextlib.suppress(DeadlineExpired):
+        await Deadline(_WHILE).until(all_have_worked, "ranks to work")
+    now = again()
+    idle = {rank for rank, pid in pids.items() if _worked(pid) - ticks[rank] < _WORKS * hertz}
+
+    def clock(looks: Mapping[int, Look], rank: int) -> object:
+        found = looks[rank].clock
+        return found and (found.now, found.doing)
+
+    same = {rank for rank in pids if clock(seen, rank) == clock(now, rank) is not None}
+    return frozenset(rank for rank in same if rank not in idle or _sleeps(pids[rank]))
+
+
+def _sleeps(pid: int) -> bool:
+    """One that has not slept, and not worked, may only have had no processor."""
+    try:
+        return all(thread.state in "SD" for thread in proc.threads(pid))
+    except ProcessLookupError:
+        return False
+
+
+def _worked(pid: int) -> int:
+    try:
+        return proc.processor_time(pid)
+    except ProcessLookupError:
+        return 1 << 62  # it will not work any more
+
+
+async def _with_lines(
+    standings: Mapping[int, Standing], pids: Mapping[int, int], recorded: Recorded
+) -> dict[int, Standing]:
+    """With the lines of the calls that ranks are in, or were in last."""
+    sites = {}
+    last = {}
+    for rank, each in standings.items():
+        if each.asked is not None:
+            sites[rank] = pids[rank], each.asked.site
+        elif each.state is State.COMPUTES and rank in recorded.logs and recorded.logs[rank].calls:
+            last[rank] = recorded.logs[rank].calls[-1]
+            sites[rank] = pids[rank], last[rank].site
+    told = await source_lines.lines(sites.values(), Deadline(_LINES))
+    found = {}
+    for rank, each in standings.items():
+        place = told.get(sites.get(rank, (0, 0)), "")
+        if rank in last:
+            at = f" ({place})" if place else ""
+            after = f"since {last[rank].name}{at}, tick {last[rank].tick}"
+            found[rank] = replace(each, note=each.note or after)
+        else:
+            found[rank] = replace(each, place=place)
+    return found
+
+
+async def _sites_of_unwanted(
+    verdict: Verdict, pids: Mapping[int, int], recorded: Recorded
+) -> dict[tuple[int, int], str]:
+    sites: dict[tuple[int, int], tuple[int, int]] = {}
+    for each in verdict.unwanted[:_MESSAGES]:
+        log = recorded.logs.get(each.rank)
+        if log is None or each.rank not in pids:
+            continue
+        call = log.calls[entered_by(log.calls, each.tick) - 1]
+        sites[each.rank, each.tick] = pids[each.rank], call.site
+    told = await source_lines.lines(sites.values(), Deadline(_LINES))
+    return {key: told[site] for key, site in sites.items() if site in told}
