@@ -8,7 +8,8 @@ import crdebug.commands.displays
 import crdebug.commands.python
 import crdebug.commands.stacks
 import crdebug.commands.tables
-import crdebug.commands.timeline  # noqa: F401 - declare more of groups
+import crdebug.commands.timeline
+import crdebug.commands.why  # noqa: F401 - declare more of groups
 from crdebug.commands.breakpoints import BREAKPOINTS
 from crdebug.commands.checkpoints import CHECKPOINTS
 from crdebug.commands.gdb_commands import LOOKING

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
-from crdebug.acquire import source_lines
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, DeadlineExpired, NotAvailable
 from crdebug.base.settings import Settings
 from crdebug.job import clocks
+from crdebug.job.clocks import RankClock
 from crdebug.job.directory import JobDirectory, has_ended, is_alive
 from crdebug.job.ranks_there import await_ranks
-from crdebug.job.sight import Look, look, sight
+from crdebug.job.sight import Look, look, sight, without_record
+from crdebug.job.verdict_lines import in_words
+from crdebug.native.matcher.library import Library
 from crdebug.native.matcher.loading import load
 from crdebug.node import proc
-from crdebug.timeline.calls import entered_by
 from crdebug.timeline.matching import Matching
 from crdebug.timeline.recorded import Recorded
-from crdebug.timeline.verdict import Standing, State, Verdict, judge
-from crdebug.timeline.verdict_text import lines
+from crdebug.timeline.verdict import Standing, Verdict, judge
 
-_LINES = 20.0  # seconds that addr2line may take for big programs
-_MESSAGES = 64  # of which the lines are asked for
 _WHILE, _WORKS = 1.5, 0.05  # seconds: of waiting for ranks that may go on; of their own work in it
 
 
@@ -45,20 +43,28 @@ async def why(job: str, settings: Settings) -> list[str]:
     library = await load(settings.compiler)
     there = await await_ranks(directory, record, Deadline(settings.launch))
     found = clocks.find(there.holds, record.layer)
-    size = max((each.read().world for each in found[:1]), default=len(found))
-    recorded, run = Recorded(library), directory.run(record.incarnation)
+    run = directory.run(record.incarnation)
+    return await told(found, library, lambda: clocks.of_ranks(run))
+
+
+async def told(
+    found: Sequence[RankClock], library: Library, logs: Callable[[], Iterable[Path]]
+) -> list[str]:
+    """The same of ranks that have these clocks. logs: where they are."""
+    size = _size(found)
+    recorded = Recorded(library)
 
     def see(
         seconds: Mapping[int, float], still: frozenset[int]
     ) -> tuple[Verdict, dict[int, Standing], dict[int, Look], str]:
         before, problem = look(found, debugged=False), ""
         try:
-            recorded.read(clocks.of_ranks(run))
-            logs, matching = recorded.logs, recorded.matching
+            recorded.read(logs())
+            known, matching = recorded.logs, recorded.matching
         except (CrdebugError, OSError) as error:
-            logs, matching, problem = {}, Matching(library), f"the record cannot be used: {error}"
+            known, matching, problem = {}, Matching(library), f"the record cannot be used: {error}"
         after = look(found, debugged=False)
-        scene, standings = sight(before, after, logs, matching, size, seconds, still)
+        scene, standings = sight(before, after, known, matching, size, seconds, still)
         return judge(scene, standings), standings, after, problem
 
     verdict, standings, seen, problem = see({}, frozenset())
@@ -68,10 +74,16 @@ async def why(job: str, settings: Settings) -> list[str]:
         still = await _those_that_stay(pids, seen, lambda: look(found, debugged=False))
         verdict, standings, seen, problem = see({}, still)
     pids = {each.rank: each.pid for each in found}
-    standings = await _with_lines(standings, pids, recorded)
-    sites = await _sites_of_unwanted(verdict, pids, recorded)
-    told = lines(verdict, standings, place=lambda rank, tick: sites.get((rank, tick), ""))
-    return [*told, *([problem] if problem else [])]
+    said = await in_words(verdict, standings, pids, recorded.logs)
+    return [*said, *([problem] if problem else without_record(seen, recorded.logs))]
+
+
+def _size(found: Sequence[RankClock]) -> int:
+    """Of the world, as the first rank says that can be asked."""
+    for each in found:
+        with contextlib.suppress(CrdebugError, OSError):
+            return each.read().world
+    return len(found)
 
 
 async def _those_that_stay(
@@ -111,42 +123,3 @@ def _worked(pid: int) -> int:
         return proc.processor_time(pid)
     except ProcessLookupError:
         return 1 << 62  # it will not work any more
-
-
-async def _with_lines(
-    standings: Mapping[int, Standing], pids: Mapping[int, int], recorded: Recorded
-) -> dict[int, Standing]:
-    """With the lines of the calls that ranks are in, or were in last."""
-    sites = {}
-    last = {}
-    for rank, each in standings.items():
-        if each.asked is not None:
-            sites[rank] = pids[rank], each.asked.site
-        elif each.state is State.COMPUTES and rank in recorded.logs and recorded.logs[rank].calls:
-            last[rank] = recorded.logs[rank].calls[-1]
-            sites[rank] = pids[rank], last[rank].site
-    told = await source_lines.lines(sites.values(), Deadline(_LINES))
-    found = {}
-    for rank, each in standings.items():
-        place = told.get(sites.get(rank, (0, 0)), "")
-        if rank in last:
-            at = f" ({place})" if place else ""
-            after = f"since {last[rank].name}{at}, tick {last[rank].tick}"
-            found[rank] = replace(each, note=each.note or after)
-        else:
-            found[rank] = replace(each, place=place)
-    return found
-
-
-async def _sites_of_unwanted(
-    verdict: Verdict, pids: Mapping[int, int], recorded: Recorded
-) -> dict[tuple[int, int], str]:
-    sites: dict[tuple[int, int], tuple[int, int]] = {}
-    for each in verdict.unwanted[:_MESSAGES]:
-        log = recorded.logs.get(each.rank)
-        if log is None or each.rank not in pids:
-            continue
-        call = log.calls[entered_by(log.calls, each.tick) - 1]
-        sites[each.rank, each.tick] = pids[each.rank], call.site
-    told = await source_lines.lines(sites.values(), Deadline(_LINES))
-    return {key: told[site] for key, site in sites.items() if site in told}

@@ -6,11 +6,12 @@ that time, and so all such ranks were in theirs at once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from crdebug.base.errors import CrdebugError, NotAvailable
 from crdebug.base.instant import Instant
+from crdebug.base.ranks import RankSet
 from crdebug.job.clocks import AnotherProgram, RankClock
 from crdebug.native.recorder.clock import Clock
 from crdebug.node import proc
@@ -101,6 +102,17 @@ def sight(
     if any(each.call in LOCKS for each in asks.values()):
         scene.holders = _holders(asks, logs)
     return scene, standings
+
+
+def without_record(seen: Mapping[int, Look], logs: Mapping[int, RankLog]) -> Iterator[str]:
+    """A line for the ranks whose record is gone or damaged, if there are any."""
+    ranks = [
+        rank
+        for rank, each in seen.items()
+        if each.clock is not None and each.clock.records and rank not in logs
+    ]
+    if ranks:
+        yield f"the record of {RankSet.of(ranks)} cannot be read: its messages are not known"
 
 
 def _state(

@@ -50,11 +50,11 @@ from crdebug.session.points import Points
 from crdebug.session.python import Python
 from crdebug.session.running import Running
 from crdebug.session.selecting import Selecting
-from crdebug.session.stacks import Stacks
+from crdebug.session.why import Why
 from crdebug.travel.history import History, past
 
 
-class Session(Running, Selecting, Stacks, Python, Arrays, Points):
+class Session(Running, Selecting, Why, Python, Arrays, Points):
     """A job under the debugger. Made by `run`, `attach` or `restart_from`; owns its GDBs until
     `close` or `detach`."""
 

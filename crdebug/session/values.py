@@ -9,8 +9,9 @@ from crdebug.debugger.target import Frame, PointKind, ThreadInfo
 from crdebug.travel.auto_checkpoints import EVERY, Bound
 from crdebug.travel.branching import Compared
 from crdebug.travel.goto_partner import OnTheWay
-from crdebug.travel.history import History, Moment
+from crdebug.travel.history import History
 from crdebug.travel.memory_snapshots import Stock
+from crdebug.travel.moment import Moment
 from crdebug.travel.overview import Overview
 from crdebug.travel.snapshot_cost import BUDGET
 

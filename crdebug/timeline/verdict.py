@@ -70,7 +70,10 @@ def judge(scene: Scene, standings: Mapping[int, Standing]) -> Verdict:
         each
         for rank in sorted(stuck)
         for each in scene.sent.get(rank, ())
-        if rank in scene.asked and not scene.is_under_way(each) and not scene.wanted(each)
+        if rank in scene.asked
+        and rank in scene.matching.ranks
+        and not scene.is_under_way(each)
+        and not scene.wanted(each)
     ]
     return Verdict(
         proved - frozenset(gone),

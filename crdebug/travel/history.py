@@ -7,7 +7,7 @@ import contextlib
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from crdebug.attached.job import AttendedJob
 from crdebug.base.answers import Answers
@@ -21,7 +21,6 @@ from crdebug.job import half_back
 from crdebug.job.without_container import require_container
 from crdebug.native.matcher.library import Library
 from crdebug.native.recorder.clock import Refused as Reason
-from crdebug.timeline.branches import MAIN
 from crdebug.timeline.predicate import parse
 from crdebug.timeline.text import Place
 from crdebug.travel.arrival import Arrival, joined
@@ -33,6 +32,7 @@ from crdebug.travel.ends import Ends
 from crdebug.travel.goto_partner import Partner, Partners
 from crdebug.travel.last import Last
 from crdebug.travel.memory_snapshots import Stock
+from crdebug.travel.moment import Moment
 from crdebug.travel.overview import Overview, Survey
 from crdebug.travel.replay import divergence, diverges
 from crdebug.travel.reverse_continue import Stops
@@ -40,29 +40,8 @@ from crdebug.travel.reverse_step import Reverse
 from crdebug.travel.room import Room
 from crdebug.travel.seek import Traveller
 from crdebug.travel.snapshot_cost import COPYING, LEAST
+from crdebug.travel.stood import Stood
 from crdebug.travel.waits import Pauses
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """A place in the history of the job, seen from one rank.
-
-    cut: where every rank is.  focus: the rank whose place is exact.
-    recorded: how many of its MPI calls have been recorded. note: what else the user should know of
-    it. branch: of the history.
-    """
-
-    focus: int
-    cut: Cut
-    recorded: int
-    note: str = ""
-    branch: str = MAIN
-
-    @property
-    def tick(self) -> int:
-        """How many counted MPI calls the focused rank has completed."""
-        return self.cut[self.focus].tick
-
 
 NO_MORE = -1.0  # in place of the seconds until the next interlude: the run is over
 _READ_EVERY, _READ_FOR = 0.25, 0.01  # seconds: of run, and of reading in it
@@ -93,6 +72,7 @@ class History:
         self.survey = Survey(self.traveller)
         self.branching = Branching(job, self.traveller, tell, self.automatic.take_base)
         self._ends = Ends(self.traveller.recorded)
+        self.stood = Stood()
         self.at_end = False  # the last run was stopped because history ends there
         self._tell = tell
         self.marks: dict[str, Moment] = {}
@@ -119,18 +99,19 @@ class History:
     def forward(self) -> Iterator[None]:
         """Around every run that the user asks for. Call `stopped` with its end."""
         self.traveller.release()
-        if self.recorded and self._job.alive:
-            self._ends.hold()
         before, start = self._place(), time.monotonic()
         beside = None
         if self.recorded and self._job.alive:
+            self._ends.hold()
             behind = self.traveller.position.is_behind(before)
             beside = asyncio.create_task(self._guard() if behind else self._read_on())
         self._pauses.goes_on()
+        self.stood.goes_on()
         try:
             yield
         finally:
             self._pauses.stands()
+            self.stood.stands(self.traveller.recorded.clocks() if self.recorded else ())
             if beside is not None:
                 beside.cancel()
             now = self._place()
@@ -163,6 +144,7 @@ class History:
         while True:
             await asyncio.sleep(_READ_EVERY)
             with contextlib.suppress(CrdebugError, OSError):
+                self.stood.look(self.traveller.recorded.clocks())
                 self.traveller.recorded.read(_READ_FOR)
                 self._tell_unrecorded()
 

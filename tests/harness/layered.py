@@ -101,6 +101,13 @@ class Running:
         self.ranks = tuple(found[rank] for rank in sorted(found))
         return len(found) == self._count and all(rank.clock().now > 0 for rank in self.ranks)
 
+    @property
+    def launcher(self) -> int:
+        return self._process.pid
+
+    def goes_on(self) -> bool:
+        return self._process.poll() is None
+
     def held(self) -> bool:
         return all(rank.holds() for rank in self.ranks)
 

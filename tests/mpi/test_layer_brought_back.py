@@ -25,7 +25,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize("every", [1, *(pytest.param(n, marks=pytest.mark.sweep) for n in (2, 3))])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_each_call_is_the_recorded_one_all_the_same(
     tmp_path: Path, name: str, every: int, thorough: bool

@@ -10,8 +10,8 @@ from crdebug.base.ranks import RankSet
 from crdebug.timeline.branches import Branches
 from crdebug.timeline.text import Place
 from crdebug.travel.auto_checkpoints import EVERY, Bound
-from crdebug.travel.history import Moment
 from crdebug.travel.memory_snapshots import Stock
+from crdebug.travel.moment import Moment
 from crdebug.travel.overview import Overview
 from crdebug.travel.snapshot_cost import Costs
 

@@ -19,8 +19,8 @@ from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.matching import Matching
 from crdebug.timeline.page import Picture, page, save
 from crdebug.timeline.text import Place, steps, timeline_text
-from crdebug.travel.history import Moment
 from crdebug.travel.memory_snapshots import Snapshot, Stock
+from crdebug.travel.moment import Moment
 from crdebug.ui.render import render
 from harness.matcher import library
 

@@ -137,7 +137,6 @@ EXPORTED void crdebug_history_unexposed(struct history *h, int64_t comm, int32_t
         uint64_t number = e->ticks[own].count;
         if (who(e, own) != rank || e->origin == e->target || e->ticks[needed].count > number)
             continue;
-        if (own == START || e->ticks[begun].count > number)
-            PUSH(*found, int64_t, who(e, needed));
+        if (own == START || e->ticks[begun].count > number) PUSH(*found, int64_t, who(e, needed));
     }
 }

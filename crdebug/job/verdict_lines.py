@@ -1,0 +1,69 @@
+"""A verdict in words, with the source lines of the calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from crdebug.acquire import source_lines
+from crdebug.base.deadline import Deadline
+from crdebug.base.ranks import RankSet
+from crdebug.timeline.calls import entered_by
+from crdebug.timeline.log import RankLog
+from crdebug.timeline.verdict import Standing, State, Verdict
+from crdebug.timeline.verdict_text import lines
+
+_LINES = 20.0  # seconds that addr2line may take for big programs
+_MESSAGES = 64  # of which the lines are asked for
+
+
+async def in_words(
+    verdict: Verdict,
+    standings: Mapping[int, Standing],
+    pids: Mapping[int, int],
+    logs: Mapping[int, RankLog],
+    ranks: RankSet | None = None,
+) -> list[str]:
+    """pids: of the ranks that can be asked. ranks: only what these do; the verdict is of all."""
+    known = await _with_lines(standings, pids, logs)
+    sites = await _sites_of_unwanted(verdict, pids, logs)
+    return lines(verdict, known, ranks, lambda rank, tick: sites.get((rank, tick), ""))
+
+
+async def _with_lines(
+    standings: Mapping[int, Standing], pids: Mapping[int, int], logs: Mapping[int, RankLog]
+) -> dict[int, Standing]:
+    """With the lines of the calls that ranks are in, or were in last."""
+    sites = {}
+    last = {}
+    for rank, each in standings.items():
+        if each.asked is not None:
+            sites[rank] = pids[rank], each.asked.site
+        elif each.state is State.COMPUTES and rank in logs and logs[rank].calls:
+            last[rank] = logs[rank].calls[-1]
+            sites[rank] = pids[rank], last[rank].site
+    told = await source_lines.lines(sites.values(), Deadline(_LINES))
+    found = {}
+    for rank, each in standings.items():
+        place = told.get(sites.get(rank, (0, 0)), "")
+        if rank in last:
+            at = f" ({place})" if place else ""
+            after = f"since {last[rank].name}{at}, tick {last[rank].tick}"
+            found[rank] = replace(each, note=each.note or after)
+        else:
+            found[rank] = replace(each, place=place)
+    return found
+
+
+async def _sites_of_unwanted(
+    verdict: Verdict, pids: Mapping[int, int], logs: Mapping[int, RankLog]
+) -> dict[tuple[int, int], str]:
+    sites: dict[tuple[int, int], tuple[int, int]] = {}
+    for each in verdict.unwanted[:_MESSAGES]:
+        log = logs.get(each.rank)
+        if log is None or each.rank not in pids:
+            continue
+        call = log.calls[entered_by(log.calls, each.tick) - 1]
+        sites[each.rank, each.tick] = pids[each.rank], call.site
+    told = await source_lines.lines(sites.values(), Deadline(_LINES))
+    return {key: told[site] for key, site in sites.items() if site in told}
