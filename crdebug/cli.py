@@ -416,6 +416,19 @@ def why(job: str) -> None:
 
 
 @main.command()
+@click.argument("job", shell_complete=job_names)
+def check(job: str) -> None:
+    """Tell what a job's MPI calls show to be wrong.
+
+    Collectives that do not fit, messages and receives that nobody completed, calls that the MPI
+    refused. No rank is stopped for it, and the job may be under a debugger.
+    """
+    from crdebug.detached.check import checked
+
+    echo(_wait(checked(job, _preferences()[1])))
+
+
+@main.command()
 @click.argument("handle", metavar="JOB:N", shell_complete=job_names)
 def delete(handle: str) -> None:
     """Delete a checkpoint."""

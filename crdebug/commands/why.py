@@ -23,3 +23,20 @@ is waited for. If the job's MPI calls are not recorded, it says what the stacks 
 )
 async def why_blocked(call: Call) -> Result:
     return Text("\n".join(await call.context.session.why(call.ranks)))
+
+
+@HISTORY.command(
+    "check",
+    """
+Tell what the recorded MPI calls show to be wrong.
+
+Also where it went well this time: collectives whose members call another one, or with another root
+or size; messages that nobody received and receives that nobody completed by MPI_Finalize; calls
+that the MPI refused. Equal ones are one line, with the source line and the tick to go to. Ask at
+the end of the job: only then it is known what is missing.
+""",
+    requires=Requires.ANY,
+    ranks=True,
+)
+async def check(call: Call) -> Result:
+    return Text(await call.context.session.check(call.ranks))

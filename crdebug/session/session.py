@@ -46,15 +46,15 @@ from crdebug.native.matcher.library import Library
 from crdebug.native.matcher.loading import load
 from crdebug.native.shim.app_layout import Status, Wish
 from crdebug.session.arrays import Arrays
+from crdebug.session.checking import Checking
 from crdebug.session.points import Points
 from crdebug.session.python import Python
 from crdebug.session.running import Running
 from crdebug.session.selecting import Selecting
-from crdebug.session.why import Why
 from crdebug.travel.history import History, past
 
 
-class Session(Running, Selecting, Why, Python, Arrays, Points):
+class Session(Running, Selecting, Checking, Python, Arrays, Points):
     """A job under the debugger. Made by `run`, `attach` or `restart_from`; owns its GDBs until
     `close` or `detach`."""
 

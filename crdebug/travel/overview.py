@@ -82,7 +82,7 @@ class Survey:
         """The overview with all calls and messages, and the lines of the calls."""
         logs = overview.logs
         sites = {rank: log.sites for rank, log in self._traveller.recorded.logs().items()}
-        lines = {rank: await self._lines(rank, sites.get(rank, ())) for rank in logs}
+        lines = {rank: await self.lines(rank, sites.get(rank, ())) for rank in logs}
 
         def site(rank: int, tick: int) -> str:
             calls = logs[rank]
@@ -107,7 +107,7 @@ class Survey:
         picture, site = await self.picture(overview)
         save(page(picture, site), path)
 
-    async def _lines(self, rank: int, sites: Sequence[int]) -> dict[int, str]:
+    async def lines(self, rank: int, sites: Sequence[int]) -> dict[int, str]:
         """By site. If the rank can no longer be asked, those that are known from before."""
         try:
             found = await self._sites.find(rank, sites)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
 
@@ -67,3 +68,17 @@ async def test_of_one_without_a_record_the_stacks_say_perhaps() -> None:
             "3 is not in MPI: perhaps the others wait for it",
             "(from the stacks: this job's MPI calls are not recorded)",
         ], lines
+
+
+async def test_what_was_wrong_is_told_at_the_end_of_the_job() -> None:
+    async with recorded(build("errors"), "--mode", "root", ranks=4) as job:
+        await job.run_on(job.ranks)
+        await job.job_end()
+        title, line = await said(job, "check")
+        assert title == "1 is wrong:"
+        assert re.fullmatch(
+            r"  \[3\] MPI_Bcast \(errors.c:\d+\) has root 3, but root 0 in "
+            r"MPI_Bcast \(errors.c:\d+\) of rank 0; 'goto tick 2 on 3'",
+            line,
+        ), line
+        assert await said(job, "[1] check") == ["nothing wrong is on record"]

@@ -1,0 +1,212 @@
+"""What a job's record shows to be wrong, whatever came of it this time. Pure.
+
+Only what MPI's rules forbid is called wrong (MPI 4.1); where the record leaves it open, nothing is
+said. What must have happened by MPI_Finalize is looked for only if all ranks' records come to it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from crdebug.base.instant import BEGINNING
+from crdebug.base.ranks import RankSet
+from crdebug.native.recorder.clock import Refused
+from crdebug.native.recorder.mpi_errors import ARGUMENTS, NAMES
+from crdebug.timeline.calls import Call, entered_by
+from crdebug.timeline.collectives import Shape, communicator_of, shape_of
+from crdebug.timeline.findings import Finding, Spot, Weight
+from crdebug.timeline.log import RankLog
+from crdebug.timeline.matching import Matching
+from crdebug.timeline.needs import NEVER
+
+# Errors that MPI finds in the arguments, and a message that was too long. Others may be expected:
+# a file that is not there, a port with nobody behind it.
+_MISTAKES = frozenset((*NAMES[:ARGUMENTS], "MPI_ERR_TRUNCATE"))
+# Of these all members give as many bytes, as the types' signatures have to be the same.
+_SAME_SIZE = frozenset(
+    form
+    for name in (
+        *("Allgather", "Allreduce", "Alltoall", "Bcast", "Exscan", "Gather", "Reduce"),
+        *("Reduce_scatter_block", "Scan", "Scatter"),
+    )
+    for form in (f"MPI_{name}", f"MPI_I{name.lower()}", f"MPI_{name}_init")
+)
+_END = "MPI_Finalize"
+T = TypeVar("T")
+_FREEING = ("MPI_Comm_free", "MPI_Comm_disconnect", "MPI_Win_free")
+_DROPPING = ("MPI_Request_free", "MPI_Cancel")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is checked.
+
+    size: how many ranks there are.  cut_short: those whose record has begun late, or has ended
+    before the rank.
+    """
+
+    matching: Matching
+    calls: Mapping[int, Sequence[Call]]
+    size: int
+    cut_short: RankSet = field(default_factory=RankSet)
+
+    @classmethod
+    def of(cls, matching: Matching, logs: Mapping[int, RankLog], size: int) -> Record:
+        """Of all logs that there are."""
+        short = [
+            rank
+            for rank, log in logs.items()
+            if log.first_now > BEGINNING or log.refused is not Refused.NO
+        ]
+        calls = {rank: log.calls for rank, log in logs.items()}
+        return cls(matching, calls, size, RankSet.of(short))
+
+    @property
+    def whole(self) -> bool:
+        """Is every call of every rank on record, up to now?"""
+        return not self.cut_short and len(self.calls) == self.size
+
+    def caveats(self) -> list[str]:
+        """What was not looked at, and why."""
+        found = []
+        missing = RankSet.of(range(self.size)) - RankSet.of(self.calls)
+        if missing:
+            found.append(f"there is no record of {missing}: collectives were not compared")
+        elif self.cut_short:
+            ranks = self.cut_short
+            found.append(f"the record of {ranks} is not whole: collectives were not compared")
+        if not self.at_end:
+            found.append("the job has not come to MPI_Finalize on all ranks")
+        return found
+
+    def spot(self, rank: int, tick: int) -> Spot:
+        """The call of a tick."""
+        calls = self.calls.get(rank, ())
+        count = entered_by(calls, tick)
+        return _spot(calls[count - 1]) if count else Spot(rank, tick, 0, "a call")
+
+    @property
+    def at_end(self) -> bool:
+        """Have all ranks come to MPI_Finalize?"""
+        last = [self.calls.get(rank, ())[-1:] for rank in range(self.size)]
+        return self.whole and all(each and each[0].name == _END for each in last)
+
+
+def check(record: Record) -> list[Finding]:
+    """Everything that is found."""
+    found = [*_failed(record), *_unreceived(record), *_incomplete(record)]
+    return [*found, *_collectives(record)] if record.whole else found
+
+
+def _spot(call: Call) -> Spot:
+    return Spot(call.rank, call.tick, call.site, call.name)
+
+
+def _failed(record: Record) -> Iterator[Finding]:
+    """Calls that the MPI refused."""
+    for calls in record.calls.values():
+        for call in calls:
+            if call.failed in _MISTAKES:
+                yield Finding(Weight.WRONG, _spot(call), f"failed: {call.failed}")
+
+
+def _unreceived(record: Record) -> Iterator[Finding]:
+    """Messages that nobody received. Before the end they may still be on their way."""
+    matching, at_end = record.matching, record.at_end
+    weight, when = (Weight.WRONG, "by MPI_Finalize") if at_end else (Weight.OPEN, "so far")
+    for sender, receiver, row in sorted(matching.unmatched_sends()):
+        sends = matching.ranks[sender].sends
+        known = receiver in matching.ranks and not matching.ranks[receiver].blind
+        if sends.cancelled[row] or not known or not record.whole:
+            continue
+        comm = matching.comm_name(sends.comm[row])
+        on = "" if comm == "world" else f" on {comm}"
+        says = f"sends tag {sends.tag[row]}{on}, which is not received {when} by"
+        yield Finding(weight, record.spot(sender, sends.tick[row]), says, peer=receiver)
+
+
+def _incomplete(record: Record) -> Iterator[Finding]:
+    """Receives that were posted and never completed. Of sends the record does not say it: an MPI
+    may give one request for several that are complete at once."""
+    for rank, state in sorted(record.matching.ranks.items()):
+        if not record.at_end or any(call.name in _DROPPING for call in record.calls[rank]):
+            continue
+        receives = state.receives
+        for row, done in enumerate(receives.done):
+            if done == NEVER and not receives.cancelled[row]:
+                at = record.spot(rank, receives.tick[row])
+                yield Finding(Weight.WRONG, at, "is not completed by MPI_Finalize")
+
+
+# ---- collectives -------------------------------------------------------------------------------
+
+
+def _collectives(record: Record) -> Iterator[Finding]:
+    """All members of a communicator call its collectives in the same order (MPI 4.1, 6.1)."""
+    series: defaultdict[str, dict[int, list[Call]]] = defaultdict(dict)
+    for rank, calls in sorted(record.calls.items()):
+        for call in calls:
+            comm = communicator_of(call)
+            if comm and not comm.startswith("("):  # not the beginning and the end
+                series[comm].setdefault(rank, []).append(call)
+    for comm, called in sorted(series.items()):
+        for number in range(max(map(len, called.values()))):
+            there = [calls[number] for calls in called.values() if number < len(calls)]
+            wrong = [*_unlike(comm, there)]
+            yield from wrong
+            if any(each.says.startswith("is called") for each in wrong):
+                break  # from here on they do not belong together
+        else:
+            yield from _missing(record, comm, called)
+
+
+def _unlike(comm: str, calls: Sequence[Call]) -> Iterator[Finding]:
+    """Those of one collective that are not as most of the others."""
+    on = "" if comm == "world" else f" on {comm}"
+    most, names = _most([call.name for call in calls])
+    if names > 1:
+        other = next(call for call in calls if call.name == most)
+        for call in calls:
+            if call.name != most:
+                says = f"is called{on} where others call"
+                yield Finding(Weight.WRONG, _spot(call), says, _spot(other))
+        return
+    if "|" in comm:  # of two groups, whose arguments differ
+        return
+    rooted = shape_of(most) in (Shape.FROM_ROOT, Shape.TO_ROOT)
+    root, roots = _most([call.peer for call in calls]) if rooted else (None, 1)
+    size, sizes = _most([call.bytes for call in calls]) if most in _SAME_SIZE else (0, 1)
+    for call in calls:
+        if roots > 1 and call.peer != root:
+            other = next(each for each in calls if each.peer == root)
+            says = f"has root {call.peer}{on}, but root {root} in"
+            yield Finding(Weight.WRONG, _spot(call), says, _spot(other))
+        elif roots == 1 and sizes > 1 and call.bytes != size:
+            other = next(each for each in calls if each.bytes == size)
+            says = f"has {call.bytes} bytes{on}, but {size} in"
+            yield Finding(Weight.WRONG, _spot(call), says, _spot(other))
+
+
+def _most(values: Sequence[T]) -> tuple[T, int]:
+    """The most frequent, and how many different ones there are."""
+    counted = Counter(values)
+    return counted.most_common(1)[0][0], len(counted)
+
+
+def _missing(record: Record, comm: str, called: Mapping[int, Sequence[Call]]) -> Iterator[Finding]:
+    """A collective that some members have not called, though all are at their end."""
+    members = range(record.size) if comm == "world" else called
+    counts = {rank: len(called.get(rank, ())) for rank in members}
+    least = min(counts.values())
+    if not record.at_end or max(counts.values()) == least:
+        return
+    for rank in (rank for rank, count in counts.items() if count > least):
+        call = called[rank][least]
+        if call.name in _FREEING:  # who does not free it, leaves it behind
+            continue
+        on = "" if comm == "world" else f" on {comm}"
+        for absent in (absent for absent, count in counts.items() if count == least):
+            yield Finding(Weight.WRONG, _spot(call), f"is called{on}, but not by", peer=absent)

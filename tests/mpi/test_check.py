@@ -1,0 +1,78 @@
+"""What the record of wrong programs, and of right ones, shows to be wrong."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from crdebug.timeline.check import Record, check
+from crdebug.timeline.findings import Merged, merged
+from crdebug.timeline.recorded import Recorded
+from harness.layered import Layered
+from harness.matcher import library
+from harness.mpis import MPIS, Mpi
+
+DEBIANS = [mpi for mpi in MPIS if "Debian" in mpi.origin]
+
+# By mode, the lines.
+WRONG: dict[str, tuple[str, ...]] = {
+    "unreceived": (
+        r"\[0-3\] MPI_Send sends tag 8, which is not received by MPI_Finalize by ranks 0-3",
+    ),
+    "truncated": (r"\[1\] MPI_Recv failed: MPI_ERR_TRUNCATE",),
+    "refused": (r"\[2\] MPI_Send failed: MPI_ERR_RANK",),
+    "uncompleted": (r"\[1\] MPI_Irecv is not completed by MPI_Finalize",),
+    "root": (r"\[3\] MPI_Bcast has root 3, but root 0 in MPI_Bcast of rank 0",),
+    "size": (r"\[2\] MPI_Bcast has 8 bytes, but 4 in MPI_Bcast of rank 0",),
+    "missing": (r"\[0\] MPI_Bcast is called, but not by ranks 1-3",),
+}
+# Programs that are right, and how often they go round.
+RIGHT: dict[str, tuple[object, ...]] = {
+    "collectives": (),
+    "wildcard": ("--rounds", 1, "--jitter-us", 200),
+    "testsome": ("--rounds", 1, "--jitter-us", 200),
+    "persistent": ("--rounds", 3, "--jitter-us", 200),
+    "master": ("--rounds", 3, "--jitter-us", 200),
+    "onesided": (),
+    "started": (),
+    "longrun": ("--steps", 40),
+    "files": (),
+}
+
+
+def found_in(job: Layered) -> list[Merged]:
+    job.run()
+    recorded = Recorded(library())
+    recorded.read(sorted(job.directory.iterdir()))
+    record = Record.of(recorded.matching, recorded.logs, job.ranks)
+    assert record.at_end
+    assert not record.caveats()
+    return merged(check(record), lambda rank, site: "here")
+
+
+@pytest.mark.parametrize("mpi", DEBIANS, ids=lambda mpi: mpi.name)
+@pytest.mark.parametrize("mode", WRONG)
+def test_each_error_is_named(mode: str, mpi: Mpi, tmp_path: Path) -> None:
+    found = found_in(Layered(tmp_path / "time", "errors", "--mode", mode, mpi=mpi))
+    texts = [each.text.partition("; 'goto")[0].replace(" (here)", "") for each in found]
+    if mode == "size":  # who gets it from the odd one may find it too long
+        texts = [each for each in texts if "MPI_Bcast failed: MPI_ERR_TRUNCATE" not in each]
+    assert len(texts) == len(WRONG[mode]), texts
+    for text, pattern in zip(texts, WRONG[mode], strict=True):
+        assert re.fullmatch(pattern, text), text
+
+
+@pytest.mark.parametrize(
+    ("mpi", "program"),
+    # With MPICH 4.0 `onesided` fails, with the recorder and without.
+    [(mpi, name) for mpi in DEBIANS for name in RIGHT if (mpi, name) != (DEBIANS[1], "onesided")],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_of_a_right_program_nothing_is_claimed(program: str, mpi: Mpi, tmp_path: Path) -> None:
+    ranks = 2 if program in ("started", "onesided") else 4
+    # MPICH's declarations have gcc take MPI_STATUSES_IGNORE for an array of no size.
+    flags = ("-Wno-stringop-overflow",)
+    job = Layered(tmp_path / "time", program, *RIGHT[program], ranks=ranks, flags=flags, mpi=mpi)
+    assert [each.text for each in found_in(job)] == []

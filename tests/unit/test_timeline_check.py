@@ -1,0 +1,121 @@
+"""What a record shows to be wrong, from lists of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from crdebug.base.ranks import RankSet
+from crdebug.timeline.calls import Call, Kind
+from crdebug.timeline.check import Record, check
+from crdebug.timeline.findings import concerning, merged, report
+from crdebug.timeline.matching import Matching
+from harness.matcher import library
+
+pytestmark = pytest.mark.unit
+
+
+def numbered(rank: int, calls: Sequence[Call]) -> list[Call]:
+    return [replace(call, rank=rank, tick=tick, site=tick) for tick, call in enumerate(calls, 1)]
+
+
+def lines(logs: Mapping[int, Sequence[Call]], *, end: bool = True) -> list[str]:
+    last = [Call(0, 0, "MPI_Finalize", Kind.OTHER)] if end else []
+    calls = {rank: numbered(rank, [*each, *last]) for rank, each in logs.items()}
+    matching = Matching(library())
+    matching.extend(calls, {"world": tuple(range(len(logs)))})
+    found = check(Record(matching, calls, len(logs)))
+    return [each.text for each in merged(found, lambda rank, site: "")]
+
+
+def collective(name: str, root: int | None = None, size: int = 4) -> Call:
+    return Call(0, 0, name, Kind.COLLECTIVE, comm="world", peer=root, bytes=size)
+
+
+def send(to: int, tag: int = 7) -> Call:
+    return Call(0, 0, "MPI_Send", Kind.SEND, comm="world", peer=to, tag=tag, bytes=4)
+
+
+def receive(source: int, tag: int = 7, failed: str = "") -> Call:
+    return Call(
+        0, 0, "MPI_Recv", Kind.RECV, comm="world", peer=source, tag=tag, bytes=4, failed=failed
+    )
+
+
+BARRIER, BCAST = collective("MPI_Barrier", size=0), collective("MPI_Bcast", 0)
+
+
+def test_a_right_program() -> None:
+    calls = [BARRIER, BCAST, collective("MPI_Reduce", 1), collective("MPI_Gatherv", 0)]
+    logs = {0: [*calls, send(1)], 1: [*calls, receive(0)], 2: calls}
+    assert lines(logs) == []
+
+
+def test_members_that_call_another_collective() -> None:
+    logs = {0: [BARRIER, BCAST], 1: [BARRIER, BCAST], 2: [BCAST, BARRIER]}
+    assert lines(logs) == [
+        "[2] MPI_Bcast is called where others call MPI_Barrier of rank 0; 'goto tick 1 on 2'"
+    ]
+
+
+def test_another_root_and_another_size() -> None:
+    logs = {rank: [collective("MPI_Bcast", 0 if rank < 2 else 2)] for rank in range(3)}
+    (line,) = lines(logs)
+    assert line.startswith("[2] MPI_Bcast has root 2, but root 0 in MPI_Bcast of rank 0")
+    logs = {rank: [collective("MPI_Bcast", 0, 4 if rank else 8)] for rank in range(3)}
+    (line,) = lines(logs)
+    assert line.startswith("[0] MPI_Bcast has 8 bytes, but 4 in MPI_Bcast of rank 1")
+
+
+def test_sizes_may_differ_where_each_member_gives_its_own() -> None:
+    logs = {rank: [collective("MPI_Gatherv", 0, 4 * rank)] for rank in range(3)}
+    assert lines(logs) == []
+
+
+def test_a_collective_that_a_member_has_not_called() -> None:
+    logs = {0: [BARRIER, BARRIER], 1: [BARRIER, BARRIER], 2: [BARRIER]}
+    (line,) = lines(logs)
+    assert line.startswith("[0-1] MPI_Barrier is called, but not by rank 2")
+    assert lines(logs, end=False) == []
+
+
+def test_a_message_that_nobody_received() -> None:
+    logs = {0: [send(1), send(1, 8), send(1, 8)], 1: [receive(0)]}
+    (line,) = [each for each in lines(logs) if "tag 8" in each][:1]
+    assert "sends tag 8, which is not received by MPI_Finalize by rank 1" in line
+    assert "so far by rank 1" in lines(logs, end=False)[0]
+
+
+def test_a_call_that_the_mpi_refused() -> None:
+    (line,) = lines({0: [send(1)], 1: [receive(0, failed="MPI_ERR_TRUNCATE")]})
+    assert line == "[1] MPI_Recv failed: MPI_ERR_TRUNCATE; 'goto tick 1 on 1'"
+    assert lines({0: [receive(0, failed="MPI_ERR_NO_SUCH_FILE")]}, end=False) == []
+
+
+def test_a_receive_that_nobody_completed() -> None:
+    posted = Call(0, 0, "MPI_Irecv", Kind.POST_RECV, comm="world", peer=0, tag=7, bytes=4)
+    (line,) = lines({0: [send(1)], 1: [posted]})
+    assert line.startswith("[1] MPI_Irecv is not completed by MPI_Finalize")
+    dropped = Call(0, 0, "MPI_Request_free", Kind.OTHER)
+    assert lines({0: [send(1)], 1: [posted, dropped]}) == []
+
+
+def test_of_a_record_that_is_not_whole_collectives_are_not_compared() -> None:
+    calls = {0: numbered(0, [BARRIER]), 1: numbered(1, [BCAST])}
+    matching = Matching(library())
+    matching.extend(calls, {"world": (0, 1)})
+    record = Record(matching, calls, 2, RankSet.of([1]))
+    assert check(record) == []
+    assert record.caveats()[0] == "the record of 1 is not whole: collectives were not compared"
+    assert report([]) == "nothing wrong is on record"
+
+
+def test_only_what_is_about_these_ranks() -> None:
+    calls = {rank: numbered(rank, [BARRIER if rank else BCAST]) for rank in range(3)}
+    matching = Matching(library())
+    matching.extend(calls, {"world": (0, 1, 2)})
+    found = check(Record(matching, calls, 3))
+    assert len(found) == len(concerning(found, RankSet.of([0]))) == 1
+    assert concerning(found, RankSet.of([2])) == []
