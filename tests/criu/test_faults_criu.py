@@ -284,7 +284,8 @@ async def test_the_command_line_says_it_in_one_line(criu: FaultyCriu, tmp_path: 
 
         script.write_text("print step\nrestart 1\nprint step\n")
         ran = await crdebug("attach", "--batch", "-x", script, JOB, status=1)
-        assert re.search(f":2: {reasons('restore')['kill']}$", ran.stderr, re.M), ran
+        reason = f"{reasons('restore')['kill']}; line 3 was not run"
+        assert re.search(f":2: {reason}$", ran.stderr, re.M), ran
 
 
 # ---- a disk that is full -----------------------------------------------------------------------

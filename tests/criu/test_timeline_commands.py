@@ -165,7 +165,7 @@ async def test_snapshots_that_were_taken_while_the_job_ran_are_shown() -> None:
         found = [(int(match[1]), float(match[2])) for match in rows if match is not None]
         assert len(found) == count, lines
         ticks, ages = zip(*found, strict=True)
-        assert list(ticks) == sorted(ticks) and ticks[-1] <= past.now(1).tick
+        assert list(ticks) == sorted(ticks) and ticks[-1] <= past.now(1).cut[1].entered
         assert list(ages) == sorted(ages, reverse=True)
         held, cost, allowed = lines[count:]
         assert held.startswith("together they hold ")
