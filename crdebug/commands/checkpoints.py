@@ -29,6 +29,7 @@ Take a checkpoint of the stopped job.
 Afterwards every thread of every rank is where it was. The checkpoint outlives the session: it
 can be restarted here, or later with 'crdebug restart JOB:N', with a debugger or without one.
 """,
+    aliases=("ch",),  # as it was before there was `check`
     arguments=(NOTE,),
 )
 async def checkpoint(call: Call) -> Result:

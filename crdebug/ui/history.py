@@ -59,7 +59,7 @@ def snapshot_table(
         rows.append(
             (
                 clock_text(each.cut[focus]) + (f" ({names})" if names else ""),
-                f"{each.age:.1f} s ago" if each.age >= 0 else f"{-each.age:.1f} s ahead",
+                f"{abs(each.age):.1f} s ago" if each.age > -0.05 else f"{-each.age:.1f} s ahead",
                 "" if each.alone is None else bytes_text(each.alone),
                 "copied" if each.copied else "frozen",
             )
