@@ -94,7 +94,7 @@ def sight(
         if last.stopped and each is None:
             note = "" if "signal" in last.stopped else last.stopped
         if each is None and state is State.COMPUTES and last.clock.now == 0:
-            note = "it has not called MPI_Init"
+            note = "before MPI_Init"
         standings[rank] = Standing(rank, state, each, seconds=known, note=note)
         if each is not None:
             asks[rank] = each
