@@ -105,7 +105,7 @@ async def test_a_rank_that_is_killed_meanwhile_has_ended_at_once(program: Path) 
     async with walked(program) as process:
         target = process.target
         await process.with_trips(2000000)
-        await process.run_to("leaf", "x == 1501")
+        await process.run_to("leaf", "x == 15001")
         assert target.pid is not None
         pid = target.pid
         back = asyncio.create_task(process.back("next"))
