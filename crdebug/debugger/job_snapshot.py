@@ -169,6 +169,12 @@ class Snapshots:
         told = await asyncio.gather(*(each.kept_sizes(deadline) for each in targets))
         return {name: sum(sizes.get(name, 0) for sizes in told) for name in self._kept}
 
+    async def most_alone(self, name: str, deadline: Deadline) -> int:
+        """The bytes that only this snapshot holds now, of the rank with the most. Ranks may run."""
+        targets = [self._group[rank] for rank in self._group.ranks]
+        told = await asyncio.gather(*(each.kept_sizes(deadline) for each in targets))
+        return max((sizes.get(name, 0) for sizes in told), default=0)
+
     async def forget(self, name: str, deadline: Deadline) -> None:
         """Free its memory. Raises BadInput if there is no snapshot of that name."""
         self._require(name)

@@ -217,8 +217,13 @@ class History:
         """Until the job is to be stopped for the next interlude."""
         if self._ends.awaited or self._ends.last:
             await self._ends.until_there(seconds)
-        else:
-            await asyncio.sleep(seconds)
+            return
+        await asyncio.sleep(seconds)
+        while self._pauses.only_a_snapshot:
+            self.costs.snapshots.caused(COPYING * await self.traveller.near.copied())
+            if not (more := self._pauses.more(self.every)):
+                return
+            await asyncio.sleep(more)
 
     async def interlude(self, since: float) -> float:
         """Now and then while the job runs under the debugger, which has stopped it for this. since:
@@ -247,7 +252,7 @@ class History:
             near = self.traveller.near
             async with self._busy:
                 await near.keep(self.traveller.recorded.cut(), further=True)
-            self.costs.snapshots.cost(COPYING * near.changed)
+            self.costs.snapshots.had_caused(COPYING * near.changed)
         return self._pauses.begin(self.every)
 
     async def rest(self) -> None:
@@ -267,7 +272,7 @@ class History:
                     return
                 if await near.keep(cut, further=True) is not None:
                     self.costs.snapshots.stopped(self.costs.part_of_snapshots(self.every))
-                    self.costs.snapshots.cost(COPYING * near.changed)
+                    self.costs.snapshots.had_caused(COPYING * near.changed)
 
     def run_over(self) -> None:
         """A run with such interludes has ended."""

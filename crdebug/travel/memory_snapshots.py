@@ -201,6 +201,16 @@ class Near:
             if each.base in here
         )
 
+    async def copied(self) -> int:
+        """The bytes that the rank with the most changes has copied so far because of the last
+        snapshot. Ranks may run."""
+        last = self._kept[-1] if self._kept else None
+        if last is None or last.copied:
+            return 0
+        with contextlib.suppress(CrdebugError, OSError):
+            return await self._snapshots.most_alone(last.base.kept, self._deadline())
+        return 0
+
     @property
     def held(self) -> int:
         """The bytes that all of them hold, as far as it is known."""

@@ -3,9 +3,10 @@ of the run. Pure; all times are in seconds.
 
 A snapshot costs the time for which the job stands for it, from the interrupt until ranks go on, and
 some time afterwards: the first write to each page that a frozen snapshot shares with a rank is a
-fault and a copy. There are as many of these as pages that change from one snapshot to the next. The
-later one counts them (`KeptInfo.changed`), so they count as its cost. All ranks run at once, and
-wait for each other: the one that has changed most counts.
+fault and a copy. There are as many of these as pages that change from one snapshot to the next. They
+are counted before the next one is due (`caused`), so that it comes only when these are paid off
+too, and in full when it has been taken (`KeptInfo.changed`). All ranks run at once, and wait for
+each other: the one that has changed most counts.
 Pages that are new to a rank are counted too, though they would have cost nearly as much without a
 snapshot. A snapshot that was copied causes no such faults, nor does the first one, which shares its
 pages with none before it.
@@ -44,6 +45,8 @@ class Stops:
         self.count = 0
         self._greatest = greatest
         self._owed = 0.0  # when the last one was over; the run since pays it off
+        self._caused = 0.0  # the part of it that was seen to be caused by the last one
+        self._seen = 0.0  # the same of the one before
 
     def ran(self, seconds: float) -> None:
         self.since += seconds
@@ -54,11 +57,23 @@ class Stops:
         self._owed = 0.0 if paid else max(self._owed - part * self.since, 0.0)
         self.since = 0.0
         self.count += 1
+        self._seen, self._caused = self._caused, 0.0
 
     def cost(self, seconds: float) -> None:
         """The last one has cost this much more."""
         self.spent += seconds
         self._owed += seconds
+
+    def caused(self, seconds: float) -> None:
+        """The last one has cost so much until now by what it makes ranks do."""
+        if seconds > self._caused:
+            self.cost(seconds - self._caused)
+            self._caused = seconds
+
+    def had_caused(self, seconds: float) -> None:
+        """The one before has cost so much in that way, of which `caused` may know a part."""
+        self.cost(max(seconds - self._seen, 0.0))
+        self._seen = 0.0
 
     def expect(self, seconds: float) -> None:
         """There is one that cost nothing, and the next one will cost about this much."""

@@ -98,15 +98,30 @@ class Pauses:
         """The job is about to go on. Returns for how long, in seconds. every: seconds of run
         between two checkpoints at least, as the user wants it."""
         self._count(time.monotonic())
+        return max(self._plan(every, 0.0), LEAST)
+
+    def more(self, every: float) -> float:
+        """While the job runs, and something is due: the seconds until it is, if its cost is known
+        better now; 0 for at once."""
+        after = self._plan(every, time.monotonic() - self._ran_since)
+        return max(after, LEAST) if after > 0 else 0.0
+
+    @property
+    def only_a_snapshot(self) -> bool:
+        """Is it a snapshot that is due next, and nothing else?"""
+        return self._due.snapshot and not self._due.checkpoint
+
+    def _plan(self, every: float, ran: float) -> float:
+        """Say what is due next, and in how many seconds. ran: since the job last went on."""
         costs = self.costs
         snapshot = costs.snapshot_interval(every) * self._snapshots.factor
         checkpoint = costs.checkpoint_interval(every) * self._checkpoints.factor
-        snapshot -= costs.snapshots.since
-        checkpoint -= costs.checkpoints.since
-        after = max(min(snapshot, checkpoint), LEAST)
-        another = checkpoint <= _TOGETHER * after
+        snapshot -= costs.snapshots.since + ran
+        checkpoint -= costs.checkpoints.since + ran
+        after = min(snapshot, checkpoint)
+        another = checkpoint <= _TOGETHER * max(after, LEAST)
         # A checkpoint ends frozen snapshots: another one is taken with it, if any are wanted.
-        one = snapshot <= _TOGETHER * after or (another and costs.budget > 0)
+        one = snapshot <= _TOGETHER * max(after, LEAST) or (another and costs.budget > 0)
         self._due = Due(one, another)
         return after
 

@@ -125,6 +125,24 @@ def test_a_checkpoint_is_due_after_5_minutes_whatever_it_costs() -> None:
     assert Run(0.0, 60.0, every=900.0).until(1000).checkpoints == [900.0], "but as the user wants"
 
 
+def test_what_the_last_one_makes_ranks_copy_delays_the_next_and_counts_once() -> None:
+    costs = Costs()
+    costs.snapshots.stopped(BUDGET)
+    costs.snapshots.cost(0.1)
+    assert costs.snapshot_interval(EVERY) == pytest.approx(5.0)
+    for seen in (0.3, 0.8, 0.5):  # pages that were shared anew do not make it less
+        costs.snapshots.caused(seen)
+    assert costs.snapshot_interval(EVERY) == pytest.approx(0.9 / BUDGET)
+    costs.ran(0.9 / BUDGET)
+    costs.snapshots.stopped(BUDGET)
+    costs.snapshots.had_caused(1.0)
+    assert costs.snapshots.spent == pytest.approx(1.1)
+    assert costs.snapshot_interval(EVERY) == pytest.approx(0.2 / BUDGET)
+    costs.snapshots.stopped(BUDGET)
+    costs.snapshots.had_caused(0.4)
+    assert costs.snapshots.spent == pytest.approx(1.5)
+
+
 def test_one_odd_stop_is_forgotten_after_a_while() -> None:
     run = Run(0.1).until(10)
     run.costs.snapshots.cost(1000.0)
