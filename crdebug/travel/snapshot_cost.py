@@ -3,10 +3,10 @@ of the run. Pure; all times are in seconds.
 
 A snapshot costs the time for which the job stands for it, from the interrupt until ranks go on, and
 some time afterwards: the first write to each page that a frozen snapshot shares with a rank is a
-fault and a copy. There are as many of these as pages that change from one snapshot to the next. They
-are counted before the next one is due (`caused`), so that it comes only when these are paid off
-too, and in full when it has been taken (`KeptInfo.changed`). All ranks run at once, and wait for
-each other: the one that has changed most counts.
+fault and a copy. There are as many of these as pages that change from one snapshot to the next.
+They are counted before the next one is due (`caused`), so that it comes only when these are paid
+off too, and in full when it has been taken (`KeptInfo.changed`). All ranks run at once, and wait
+for each other: the one that has changed most counts.
 Pages that are new to a rank are counted too, though they would have cost nearly as much without a
 snapshot. A snapshot that was copied causes no such faults, nor does the first one, which shares its
 pages with none before it.
