@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -55,6 +56,7 @@ def snapshots_at_random(job: Session, chance: Random, longest: float = 0.15) -> 
         return chance.uniform(0.01, longest)
 
     past.begin_run, past.interlude = begin, interlude  # type: ignore[method-assign]
+    past.until_due = asyncio.sleep  # type: ignore[method-assign,assignment]
     return taken
 
 
