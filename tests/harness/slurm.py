@@ -70,7 +70,7 @@ def ask(*words: object) -> str:
     return ran.expect(0).stdout.strip()
 
 
-def _version() -> tuple[int, ...]:
+def version() -> tuple[int, ...]:
     """As in "slurm-wlm 24.11.5"."""
     return tuple(int(each) for each in ask("slurmd", "-V").split()[-1].split(".")[:2])
 
@@ -92,7 +92,7 @@ async def cluster(directory: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         host=host, directory=directory, ports=_ports(2), cpus=len(os.sched_getaffinity(0))
     )
     configuration.write_text(text)
-    if _version() >= (23, 11):  # it wants cgroups otherwise; before, it does not know the word
+    if version() >= (23, 11):  # it wants cgroups otherwise; before, it does not know the word
         (directory / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
     monkeypatch.setenv("SLURM_CONF", str(configuration))
     with ExitStack() as daemons:
