@@ -60,6 +60,7 @@ class Job:
 
     def __init__(self, ranks: RankSet) -> None:
         self.ranks = ranks
+        self.hosts: dict[str, RankSet] = {}
         self.sets = NamedSets()
         self.sets.define("odd", RankSet.of(range(1, RANKS, 2)))
 

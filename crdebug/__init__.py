@@ -16,6 +16,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from crdebug.base.version import VERSION
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from crdebug.session import Session
 
 __all__ = ["Session", "Settings", "attach", "errors", "events", "restart", "run"]
-__version__ = "0.2.0"
+__version__ = VERSION
 
 # Imported when they are first asked for: `crdebug.app` runs in other people's programs, and must
 # not bring all of crdebug into them.

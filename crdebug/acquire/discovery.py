@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 
+from crdebug.acquire.daemons import Daemon, daemons_here, daemons_of
 from crdebug.acquire.mpir import ProcDesc, acquire_of, is_here, is_starter
 from crdebug.acquire.symbols import find_symbols
 from crdebug.base.errors import BadInput, NotAvailable, Refused
@@ -36,10 +37,11 @@ class FoundJob:
     """A job that somebody else started.
 
     root: the process at its top: the launcher, or the rank itself if it has none.
-    how: for people, by what the ranks were told.  entries: by rank; some may be missing, those
-    that are on other machines or have ended.  size: the number of ranks as far as it is known.
+    how: for people, by what the ranks were told.  entries: by rank, those on this machine that have
+    not ended.  size: the number of ranks as far as it is known.
     ended: those that are known to have ended.
-    elsewhere: by machine, the ranks that are known to be there.
+    elsewhere: those on other machines, as far as the launcher's table knows them.
+    daemons: on other machines, with ranks that no table has; `ranks_of_daemon` finds them there.
     """
 
     root: int
@@ -47,40 +49,50 @@ class FoundJob:
     entries: tuple[ProcDesc, ...]
     size: int
     ended: RankSet = RankSet()  # noqa: RUF009 - immutable
-    elsewhere: Mapping[str, RankSet] = field(default_factory=dict)
+    elsewhere: tuple[ProcDesc, ...] = ()
+    daemons: tuple[Daemon, ...] = ()
+
+    @property
+    def everywhere(self) -> tuple[ProcDesc, ...]:
+        """The ranks on all machines."""
+        return self.entries + self.elsewhere
 
     @property
     def ranks(self) -> RankSet:
-        return RankSet.of(entry.rank for entry in self.entries)
+        return RankSet.of(entry.rank for entry in self.everywhere)
 
     def only(self, ranks: str) -> FoundJob:
         """The part that a user names, as in ``0,3-5``; empty is all that have not ended.
 
-        Raises BadInput for a rank that is not there; NotAvailable when all are wanted and some
-        are not on this machine, or one that is named has ended.
+        Raises BadInput for a rank that is not there; NotAvailable when all are wanted and nobody
+        knows where some are, or one that is named has ended.
         """
         if not ranks:
             missing = RankSet.span(self.size) - self.ranks - self.ended
-            hint = f"attach to the others: --ranks {self.ranks}" if self.entries else None
-            if self.elsewhere:
-                there = (f"{ranks} on {host}" for host, ranks in self.elsewhere.items())
-                raise NotAvailable(
-                    f"it has ranks on other machines: {', '.join(there)}; crdebug reaches only "
-                    "those on its own",
-                    hint=hint or "attach on one of these machines, to its part of the job",
-                )
             if missing:
                 raise NotAvailable(
                     "not on this machine, or ended",
                     ranks=missing,
-                    hint=hint,
+                    hint=f"attach to the others: --ranks {self.ranks}" if self.entries else None,
                 )
             return self
         chosen = RankSet.parse(ranks, self.ranks | self.ended)
         if chosen & self.ended:
             raise NotAvailable("has ended", ranks=chosen & self.ended)
-        entries = tuple(entry for entry in self.entries if entry.rank in chosen)
-        return replace(self, entries=entries)
+        return replace(
+            self,
+            entries=tuple(entry for entry in self.entries if entry.rank in chosen),
+            elsewhere=tuple(entry for entry in self.elsewhere if entry.rank in chosen),
+        )
+
+    def require_here(self, action: str) -> None:
+        """Raises Refused if it has ranks on other machines."""
+        if self.elsewhere or self.daemons:
+            hosts = {each.host for each in self.elsewhere} | {each.host for each in self.daemons}
+            raise Refused(
+                f"cannot {action}: the job has ranks on other hosts ({', '.join(sorted(hosts))})",
+                hint="checkpoints are of jobs on one host",
+            )
 
 
 def find_job(pid: int) -> FoundJob:
@@ -124,11 +136,7 @@ def _by_mpir(pid: int) -> FoundJob | None:
     entries, size = acquire_of(starter)
     local = tuple(entry for entry in entries if is_here(entry.host))
     ended = RankSet.span(size) - RankSet.of(entry.rank for entry in entries)
-    elsewhere: dict[str, RankSet] = {}
-    for entry in entries:
-        if not is_here(entry.host):
-            known = elsewhere.get(entry.host, RankSet())
-            elsewhere[entry.host] = known | RankSet.of([entry.rank])
+    elsewhere = tuple(entry for entry in entries if not is_here(entry.host))
     below = process_tree.descendants(starter)
     for entry in local:
         _require_rank_of(starter, entry, entry.pid in below)
@@ -211,9 +219,24 @@ def _by_environment(pid: int) -> FoundJob:
     )
     variable = told[first[0]][0]
     size = max((told[each][2] for each in first), default=0) or max(by_rank) + 1
+    daemons = daemons_of(root)
     how = f"{variable} in the environment of the processes below {_name(root)} (process {root})"
     ended = RankSet.span(size) - RankSet.of(by_rank) if _are_all_here(first, size) else RankSet()
-    return FoundJob(root, how, entries, size, ended)
+    return FoundJob(root, how, entries, size, ended, daemons=daemons)
+
+
+def ranks_of_daemon(daemon: Daemon, users: Collection[int]) -> tuple[ProcDesc, ...]:
+    """The ranks that a launcher's daemon on this machine has started; `host` is as in Daemon.
+
+    users: whose it is.  Raises NotAvailable.
+    """
+    for pid in daemons_here(daemon.owner, users):
+        with contextlib.suppress(BadInput):  # it has no ranks yet, or none any more
+            return tuple(replace(each, host=daemon.host) for each in _by_environment(pid).entries)
+    raise NotAvailable(
+        f"the launcher's daemon on {daemon.host} has no ranks",
+        hint="they have not been started yet, or have ended",
+    )
 
 
 def _are_all_here(ranks: Iterable[int], size: int) -> bool:

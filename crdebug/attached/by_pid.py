@@ -56,20 +56,22 @@ def _unreadable(found: FoundJob) -> Iterator[str]:
 async def choose(job: str, ranks: str, settings: Settings) -> tuple[str, FoundJob | None]:
     """Find the job that a user names, or that has a process with this PID.
 
-    Returns the name of one of our jobs, and None for all of its ranks; otherwise a name to call it
-    by, and the ranks. Raises BadInput, NotAvailable.
+    Returns the name of one of our jobs, and None if all of its ranks are wanted; otherwise a name
+    to call it by, and its ranks. Raises BadInput, NotAvailable.
     """
     if job.isdecimal() and not JobDirectory(job).exists():
         ours = [each.name for each in all_jobs() if is_of(each, int(job))]
         if not ours:
-            return job, find_job(int(job)).only(ranks)
+            return job, find_job(int(job))
         job = ours[0]
-    return job, await _part_of(JobDirectory(job), ranks, settings) if ranks else None
+    return job, await _part_of(JobDirectory(job), settings) if ranks else None
 
 
-async def _part_of(directory: JobDirectory, ranks: str, settings: Settings) -> FoundJob:
-    """Some of the ranks of a job of ours. Raises BadInput; Refused if a debugger is attached to
-    it."""
+async def _part_of(directory: JobDirectory, settings: Settings) -> FoundJob:
+    """A job of ours of which only some ranks are wanted.
+
+    Raises Refused if a debugger is attached to it.
+    """
     if await is_attended(directory.session_socket):
         raise attended_already(directory)
     record = directory.read()
@@ -84,4 +86,4 @@ async def _part_of(directory: JobDirectory, ranks: str, settings: Settings) -> F
     entries = tuple(hold.entry for hold in found.holds)
     ended = found.ended
     size = len(entries) + len(ended)
-    return FoundJob(record.pid, f"job {directory.name}", entries, size, ended).only(ranks)
+    return FoundJob(record.pid, f"job {directory.name}", entries, size, ended)

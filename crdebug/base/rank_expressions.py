@@ -1,12 +1,14 @@
 """Rank sets by name, state, predicate and algebra, as users write them in front of a command.
 
     0,3-7       all       edge       @stopped       all - edge       edge & @running | 5
-    where x > 3           edge & where p != 0       (where x > 3) - 0
+    @n7         where x > 3           edge & where p != 0       (where x > 3) - 0
 
     set      := both ("|" both)*
     both     := list (("-" | "&") list)*        from the left
     list     := item ("," item)*
-    item     := RANK | RANK "-" RANK | "all" | NAME | "@" STATE | "(" set ")" | "where" EXPRESSION
+    item     := RANK | RANK "-" RANK | "all" | NAME | "@" WORD | "(" set ")" | "where" EXPRESSION
+
+A word after an ``@`` is a state, or the name of a host, whose domain may be left out.
 
 The expression after `where` is in the program's language. It extends to the end of the text, or to
 the closing bracket of the pair that contains it. It is evaluated only on the ranks where its value
@@ -16,7 +18,7 @@ matters: in ``edge & where x`` on those of edge.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
@@ -25,10 +27,10 @@ from crdebug.base.gdb_values import closing
 from crdebug.base.ranks import RankSet
 
 STATES = ("stopped", "running", "exited", "dead")
-"""The words after an ``@``: the ranks that are in this state now."""
+"""States after an ``@``: the ranks that are in this state now."""
 
 _TOKEN = re.compile(
-    r"\s*(?:(?P<span>\d+(?:\s*-\s*\d+)?)(?!\w)|@(?P<state>\w*)|(?P<name>[A-Za-z_]\w*)"
+    r"\s*(?:(?P<span>\d+(?:\s*-\s*\d+)?)(?!\w)|@(?P<at>[\w.-]*)|(?P<name>[A-Za-z_]\w*)"
     r"|(?P<sign>[-&|,()]))",
     re.ASCII,
 )
@@ -45,6 +47,11 @@ class Scope(Protocol):
     @property
     def ranks(self) -> RankSet:
         """All of them."""
+        ...
+
+    @property
+    def hosts(self) -> Mapping[str, RankSet]:
+        """By the name of each host, the ranks there."""
         ...
 
     def in_state(self, word: str) -> RankSet:
@@ -170,8 +177,8 @@ class _Reader:
         self._at = match.end()
         if match["span"]:
             return RankSet.parse(match["span"], self._scope.ranks)
-        if match["state"] is not None:
-            return self._state(match["state"])
+        if match["at"] is not None:
+            return self._at_word(match["at"])
         if match["name"] == "all":
             return self._scope.ranks
         if match["name"] == "where":
@@ -187,11 +194,28 @@ class _Reader:
         self._open.pop()
         return node
 
-    def _state(self, word: str) -> RankSet:
-        if word not in STATES:
-            states = ", ".join(f"@{each}" for each in STATES)
-            raise BadInput(f"'@{word}' is not a state of ranks", hint=f"states: {states}")
-        return self._scope.in_state(word)
+    def _at_word(self, text: str) -> RankSet:
+        """A state or a host. text: what may belong to it: in ``@stopped-0`` the end does not."""
+        word = text
+        while True:
+            ranks = self._scope.in_state(word) if word in STATES else self._on_host(word)
+            if ranks is not None:
+                self._at -= len(text) - len(word)
+                return ranks
+            if "-" not in word:
+                break
+            word = word.rpartition("-")[0]
+        states = ", ".join(f"@{each}" for each in STATES)
+        raise BadInput(
+            f"'@{text}' is not a state of ranks, and not a host",
+            hint=f"states: {states}; 'info hosts' lists the hosts",
+        )
+
+    def _on_host(self, word: str) -> RankSet | None:
+        hosts = self._scope.hosts
+        short = [each for each in hosts if each.partition(".")[0] == word]
+        name = word if word in hosts else short[0] if len(short) == 1 else None
+        return None if name is None else hosts[name]
 
     def _where(self) -> _Where:
         end = closing(self._text, self._open[-1]) if self._open else len(self._text)

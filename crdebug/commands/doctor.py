@@ -1,7 +1,7 @@
 """`crdebug doctor`: how far can this user go on this machine, and what to do to go further.
 
-There are levels: to look at jobs, to go back in them, to take checkpoints, and to do all of that on
-many nodes. What a level needs and does not find is "missing"; what only some uses need is a
+There are levels: to look at jobs, to go back in them, to take checkpoints; and to look at jobs on
+many hosts. What a level needs and does not find is "missing"; what only some uses need is a
 "warning". Everything here but diagnose() is pure: crdebug.node.probes asks the machine, this page
 judges the answers.
 """
@@ -22,19 +22,20 @@ from crdebug.node.criu_program import CriuAttempt
 from crdebug.node.probes import Answer, Machine
 
 Status = Literal["ok", "warning", "missing"]
-LevelName = Literal["look", "go back", "checkpoint", "many nodes"]
+LevelName = Literal["look", "go back", "checkpoint", "many hosts"]
 
 # what each level gives, and on which it builds
 GIVES: dict[LevelName, str] = {
     "look": "run jobs, attach to them, stop, step and print on all ranks",
     "go back": "reverse commands, and the messages of the past",
     "checkpoint": "checkpoints on disk, restarts, branches side by side",
-    "many nodes": "jobs with ranks on more than one machine",
+    "many hosts": "attach to jobs with ranks on several machines; checkpoints are of one machine",
 }
 BUILDS_ON: dict[LevelName, tuple[LevelName, ...]] = {
     "look": ("look",),
     "go back": ("look", "go back"),
     "checkpoint": ("look", "checkpoint"),
+    "many hosts": ("look", "many hosts"),
 }
 
 # below this a checkpoint of a few small ranks may not fit
@@ -90,22 +91,18 @@ def main_job_can_run(findings: Sequence[Finding]) -> bool:
 
 def level_of(findings: Sequence[Finding]) -> LevelName | None:
     """The highest level that works."""
-    working = [level.name for level in levels(findings) if level.status == "ok"]
+    working = _working(levels(findings))
     return working[-1] if working else None
+
+
+def _working(answers: Sequence[Level]) -> list[LevelName]:
+    """On one machine, the lowest first."""
+    return [each.name for each in answers if each.status == "ok" and each.name in _READY]
 
 
 def levels(findings: Sequence[Finding]) -> tuple[Level, ...]:
     """The answer for each level, the lowest first."""
-    return (
-        *(_level(name, below, findings) for name, below in BUILDS_ON.items()),
-        Level(
-            "many nodes",
-            "missing",
-            GIVES["many nodes"],
-            "crdebug cannot do it yet: it names ranks elsewhere, and leaves them alone",
-            "run all ranks on this machine",
-        ),
-    )
+    return tuple(_level(name, below, findings) for name, below in BUILDS_ON.items())
 
 
 def _level(name: LevelName, below: tuple[LevelName, ...], findings: Sequence[Finding]) -> Level:
@@ -140,6 +137,13 @@ def judge(machine: Machine, environment: Mapping[str, str] | None = None) -> tup
             "only Fortran programs need it",
             "for Fortran programs, install gfortran",
             lacking="warning",
+        ),
+        _of_answer(
+            "asyncssh",
+            machine.asyncssh,
+            "reaches the ranks on other hosts",
+            "pip install 'crdebug[hosts]'",
+            level="many hosts",
         ),
         *_criu(machine),
         _namespaces(machine),
@@ -363,10 +367,10 @@ _READY: dict[LevelName, str] = {
 
 
 def _answer(answers: Sequence[Level]) -> str:
-    working = [level.name for level in answers if level.status == "ok"]
+    working = _working(answers)
     if not working:
         return f"not ready: {answers[0].why}"
-    lacking = [level for level in answers if level.name in BUILDS_ON and level.status != "ok"]
+    lacking = [level for level in answers if level.name in _READY and level.status != "ok"]
     without = "; ".join(f"not to {level.name}: {level.why}" for level in lacking)
     return _READY[working[-1]] + (f" ({without})" if without else "")
 

@@ -6,6 +6,7 @@ from crdebug.base.answers import NoRankAnswered, same_places, some
 from crdebug.commands.arguments import Completes, flag, letters, rest
 from crdebug.commands.registry import Call, Family, Group, Requires
 from crdebug.commands.results import (
+    Hosts,
     Printed,
     Ranks,
     Result,
@@ -35,6 +36,19 @@ ECHO = rest("TEXT", "what to show", default="")
 )
 async def info_ranks(call: Call) -> Result:
     return Ranks(tuple(r for r in call.context.session.info_ranks() if r.rank in call.ranks))
+
+
+@DATA.command(
+    "info hosts",
+    """
+Show the hosts that have ranks, and whether crdebug can reach its agents there.
+
+A host's name after an @ stands for its ranks: '[@n7] backtrace'.
+""",
+    requires=Requires.ANY,
+)
+async def info_hosts(call: Call) -> Result:
+    return Hosts(call.context.session.info_hosts())
 
 
 @DATA.command(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Checkpoint,
         Compared,
         Frame,
+        HostInfo,
         OnTheWay,
         Overview,
         RankInfo,
@@ -156,6 +157,13 @@ class Ranks:
     """Who the ranks are and what they do."""
 
     ranks: tuple[RankInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    """The hosts that have ranks."""
+
+    hosts: tuple[HostInfo, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +305,7 @@ Result = (
     | Ranked
     | Tabled
     | Said
+    | Hosts
     | Backtraces
     | Tree
     | Charted

@@ -15,7 +15,9 @@ SETS = Group("sets", "Sets of ranks")
 
 def set_words(context: Context) -> Iterable[str]:
     """What can be a rank set, for completion."""
-    return ("all", "where", *context.session.sets, *(f"@{state}" for state in STATES))
+    session = context.session
+    at = (*STATES, *session.hosts)
+    return ("all", "where", *session.sets, *(f"@{each}" for each in at))
 
 
 def _names(context: Context) -> Iterable[str]:
@@ -40,6 +42,7 @@ The prompt shows them; 'focus all' undoes it. A rank set is one of
     edge                    a set with a name, see 'define-set'
     @stopped @running @exited @dead
                             the ranks that are in this state (dead: their GDB died)
+    @n7                     the ranks on a host, see 'info hosts'
     where x > 3             the ranks on which an expression is true
     all - edge              without; also a & b (both), a | b or a,b (either), and brackets
 

@@ -218,6 +218,18 @@ def read_count(text: str) -> int:
     return int(text)
 
 
+def _put_host_interval(settings: Settings, seconds: float) -> None:
+    settings.host_interval = seconds
+
+
+def _put_host_patience(settings: Settings, seconds: float) -> None:
+    settings.host_patience = seconds
+
+
+def _put_host_misses(settings: Settings, count: int) -> None:
+    settings.host_misses = count
+
+
 def _put_full_every(settings: Settings, count: int) -> None:
     settings.full_every = count
 
@@ -366,6 +378,34 @@ SETTINGS = (
         put=_put_auto_load,
     ),
     _program("compiler", "the C compiler for crdebug's native part, with options if need be"),
+    of_session(
+        "host-interval",
+        "TIME",
+        "how often an agent on another host is asked whether it is there",
+        read=read_seconds,
+        text=seconds_text,
+        get=lambda settings: settings.host_interval,
+        put=_put_host_interval,
+    ),
+    of_session(
+        "host-misses",
+        "N",
+        "an agent on another host that has not answered for so many times 'host-interval' is lost",
+        read=read_count,
+        text=str,
+        get=lambda settings: settings.host_misses,
+        put=_put_host_misses,
+    ),
+    of_session(
+        "host-patience",
+        "TIME",
+        "an agent on another host that has heard nothing of crdebug for so long lets its ranks go",
+        read=read_seconds,
+        text=seconds_text,
+        get=lambda settings: settings.host_patience,
+        put=_put_host_patience,
+        fixed="the config file",
+    ),
     _limit("launch", "the start of all ranks"),
     _limit("attach", "attaching to all ranks"),
     _limit("stop", "stopping the job"),

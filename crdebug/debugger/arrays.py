@@ -11,6 +11,7 @@ from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput
 from crdebug.base.gdb_values import Number, not_a_number, number
 from crdebug.base.ranks import RankSet
+from crdebug.debugger.question import question
 from crdebug.debugger.target import Target
 from crdebug.gdbscripts.wire import Command
 from crdebug.mi.records import quote
@@ -35,6 +36,7 @@ class Numbers:
         return Numbers(shape, self.values)
 
 
+@question
 async def numbers(target: Target, expression: str, deadline: Deadline) -> Numbers:
     """The numbers in an expression, in the selected frame.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from crdebug.base.deadline import Deadline
 from crdebug.debugger.frames import at_program
+from crdebug.debugger.question import question
 from crdebug.debugger.target import Target
 
 _OWN = 500  # names of each kind
@@ -16,6 +17,7 @@ _OF_CRDEBUG = f"{Path(__file__).resolve().parents[1]}/"  # sources of crdebug's 
 _BEGUN = re.compile(r"((print|break) (?:.*(?<![\w.>:$]))?)([A-Za-z_]\w*)\Z", re.ASCII)
 
 
+@question
 async def complete(target: Target, line: str, deadline: Deadline) -> tuple[str, ...]:
     """Whole lines, the names of the frame and of the program before those of libraries."""
     await at_program(target, deadline)

@@ -14,6 +14,7 @@ from crdebug.base.errors import CrdebugError, GdbError
 from crdebug.base.events import RankStopped
 from crdebug.debugger import mi_values
 from crdebug.debugger.folding import is_inside
+from crdebug.debugger.question import question
 from crdebug.debugger.target import Frame, SelectedBy, Target, TargetState
 from crdebug.gdbscripts.wire import Command
 
@@ -39,6 +40,7 @@ async def to_level(target: Target, level: int, deadline: Deadline) -> None:
     await target.console(f"frame {level}", deadline)
 
 
+@question
 async def select(target: Target, move: str, deadline: Deadline) -> Frame:
     """Choose the frame by a GDB command: ``frame 2``, ``up``, ``frame``. Returns it."""
     await target.console(move, deadline)
@@ -48,6 +50,7 @@ async def select(target: Target, move: str, deadline: Deadline) -> Frame:
     return mi_values.frame(frame, (await target.mi(command, deadline)).payload)
 
 
+@question
 async def in_program(target: Target, stop: RankStopped, deadline: Deadline) -> RankStopped:
     """A stop in crdebug's own code as a stop at the program's call of it."""
     if stop.location is None or not is_inside(stop.location):

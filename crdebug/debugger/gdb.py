@@ -110,6 +110,10 @@ class GdbTarget(SnapshotVerbs):
         return self._tracker.rank
 
     @property
+    def node(self) -> None:
+        return None
+
+    @property
     def state(self) -> TargetState:
         return self._tracker.state
 

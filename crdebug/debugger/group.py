@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from crdebug.base.answers import Answers, T
+from crdebug.base.answers import Answers, T, classes
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, CrdebugError, GdbError
 from crdebug.base.events import Event, GroupStopped, Location, RankStopped, StopReason
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
+from crdebug.debugger import verbs
 from crdebug.debugger.breakpoints import Breakpoint, BreakpointTable, StoredBreakpoint
-from crdebug.debugger.frames import at_program, in_program
+from crdebug.debugger.folding import is_inside
+from crdebug.debugger.frames import in_program
 from crdebug.debugger.group_run import GroupRun
-from crdebug.debugger.questions import ask, look
+from crdebug.debugger.node import Node
+from crdebug.debugger.question import Question, asked
+from crdebug.debugger.questions import Asks, ask, joined, look
 from crdebug.debugger.step_ends import is_end
 from crdebug.debugger.target import (
     BreakpointChanged,
@@ -23,12 +28,15 @@ from crdebug.debugger.target import (
     BreakpointRequest,
     DebuggerDied,
     Frame,
+    Inserted,
     Motion,
     Notice,
     Target,
     TargetState,
     ThreadInfo,
 )
+
+V = TypeVar("V", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +64,19 @@ class RankInfo:
     location: Location | None
 
 
+@dataclass(frozen=True, slots=True)
+class HostInfo:
+    """A host with ranks, for a list of them.
+
+    lost: why its agent cannot be reached any more, as words; "" as long as it can. None on
+    crdebug's own host, which needs none.
+    """
+
+    name: str
+    ranks: RankSet
+    lost: str | None
+
+
 class TargetGroup:
     """Targets that are resumed and stopped together.
 
@@ -65,7 +86,9 @@ class TargetGroup:
 
     settings: how long a stop and an answer may take.
     subscriber: gets every event of every rank, breakpoints by the user's numbers.
-    on_death: called with the rank and its process when a GDB has died and left the process behind.
+    on_death: called with the rank and its process when a GDB on this host has died and left the
+    process behind.
+    nodes: the other hosts of ranks; `close` ends their agents too.
     """
 
     def __init__(
@@ -75,10 +98,12 @@ class TargetGroup:
         settings: Settings | None = None,
         subscriber: Callable[[Event], None] = lambda event: None,
         identities: Mapping[int, Identity] | None = None,
+        nodes: Sequence[Node] = (),
     ) -> None:
         self.settings = settings or Settings()
         self.subscriber = subscriber
         self.identities = dict(identities or {})
+        self.nodes = tuple(nodes)
         self.table = BreakpointTable()
         self.on_death: Callable[[int, int], None] = lambda rank, pid: None
         self._targets: dict[int, Target] = {}
@@ -129,13 +154,23 @@ class TargetGroup:
             stopped.location if stopped else None,
         )
 
+    def hosts(self) -> tuple[HostInfo, ...]:
+        """Those with ranks, by their first ones."""
+        lost = {node.host: node.lost for node in self.nodes}
+        members: dict[str, list[int]] = {}
+        for rank, identity in sorted(self.identities.items()):
+            members.setdefault(identity.host, []).append(rank)
+        return tuple(
+            HostInfo(name, RankSet.of(ranks), lost.get(name)) for name, ranks in members.items()
+        )
+
     # ---- asking many --------------------------------------------------------------------------
 
-    async def ask(self, ranks: RankSet, question: Callable[[Target], Awaitable[T]]) -> Answers[T]:
+    async def ask(self, ranks: RankSet, question: Asks[T]) -> Answers[T]:
         """Put one question to several ranks at once.
 
-        question: a coroutine function. Its CrdebugErrors become the ranks' errors; any other
-        exception is a fault of ours and is raised.
+        Its CrdebugErrors become the ranks' errors; any other exception is a fault of ours and is
+        raised.
         Raises BadInput if there is no such rank.
         """
         return await ask([self[rank] for rank in ranks], question)
@@ -143,7 +178,7 @@ class TargetGroup:
     async def look(
         self,
         ranks: RankSet,
-        question: Callable[[Target], Awaitable[T]],
+        question: Asks[T],
         *,
         also_ended: bool = False,
     ) -> Answers[T]:
@@ -154,25 +189,25 @@ class TargetGroup:
     async def evaluate(self, ranks: RankSet, expression: str, format: str = "") -> Answers[str]:
         """The output of print, on each rank."""
         deadline = self._command()
-        return await self.look(ranks, lambda each: each.evaluate(expression, deadline, format))
+        return await self.look(ranks, asked(verbs.evaluate, expression, deadline, format))
 
     async def backtrace(self, ranks: RankSet, limit: int = 0) -> Answers[tuple[Frame, ...]]:
         """Innermost frame first; at most `limit` frames unless it is 0."""
         deadline = self._command()
-        return await self.look(ranks, lambda each: each.backtrace(limit, deadline))
+        return await self.look(ranks, asked(verbs.backtrace, limit, deadline))
 
     async def threads(self, ranks: RankSet) -> Answers[tuple[ThreadInfo, ...]]:
         deadline = self._command()
-        return await self.look(ranks, lambda each: each.threads(deadline))
+        return await self.look(ranks, asked(verbs.threads, deadline))
 
     async def select_thread(self, ranks: RankSet, number: int) -> Answers[None]:
         deadline = self._command()
-        return await self.look(ranks, lambda each: each.select_thread(number, deadline))
+        return await self.look(ranks, asked(verbs.select_thread, number, deadline))
 
     async def console(self, ranks: RankSet, command: str) -> Answers[str]:
         """The output of a command on GDB's command line."""
         deadline = self._command()
-        return await self.ask(ranks, lambda each: each.console(command, deadline))
+        return await self.ask(ranks, asked(verbs.console, command, deadline))
 
     async def keep_console(self, ranks: RankSet, command: str) -> Answers[str]:
         """`console`, for a setting: GDBs that later replace these get it too."""
@@ -197,7 +232,7 @@ class TargetGroup:
         limit = deadline or Deadline(self.settings.attach)
         attached = self.in_state(TargetState.STOPPED, TargetState.RUNNING)
         chosen = attached if ranks is None else attached & ranks
-        return await self.ask(chosen, lambda each: each.detach(limit, hold=hold))
+        return await self.ask(chosen, asked(verbs.detach, limit, hold))
 
     async def replace(self, target: Target) -> tuple[Breakpoint, ...]:
         """Replace a rank's target by one with a new GDB, and insert the breakpoints there.
@@ -221,6 +256,10 @@ class TargetGroup:
         limit = deadline or Deadline(self.settings.stop)
         outcomes = await asyncio.gather(
             *(each.close(limit) for each in self._targets.values()), return_exceptions=True
+        )
+        left = Deadline(self.settings.stop)
+        outcomes += await asyncio.gather(
+            *(each.close(left) for each in self.nodes), return_exceptions=True
         )
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
@@ -322,7 +361,7 @@ class TargetGroup:
         """Stop every running rank (of `ranks`), whatever made it run."""
         limit = deadline or Deadline(self.settings.stop)
         chosen = self.running if ranks is None else self.running & ranks
-        answers = await self.ask(chosen, lambda each: each.interrupt(limit, reason))
+        answers = await self.ask(chosen, asked(verbs.interrupt, limit, reason))
         stops = {rank: self.table.translate(stop) for rank, stop in answers.values.items()}
         return Answers(stops, answers.errors)
 
@@ -342,11 +381,17 @@ class TargetGroup:
         finally:
             self._run = None
         await self.drop_spent(result.stops)
-        stops = {s.rank: await in_program(self[s.rank], s, self._command()) for s in result.stops}
+        stops = {stop.rank: await self._in_program(stop) for stop in result.stops}
         return GroupStopped(
             tuple(self.table.translate(stops[stop.rank]) for stop in result.cause),
             tuple(self.table.translate(stop) for stop in stops.values()),
         )
+
+    async def _in_program(self, stop: RankStopped) -> RankStopped:
+        if stop.location is None or not is_inside(stop.location):
+            return stop
+        found = await self.ask(RankSet.of([stop.rank]), asked(in_program, stop, self._command()))
+        return found.values.get(stop.rank, stop)
 
     # ---- breakpoints --------------------------------------------------------------------------
 
@@ -377,14 +422,15 @@ class TargetGroup:
         return False
 
     async def _insert(self, number: int, ranks: RankSet) -> Mapping[int, CrdebugError]:
-        deadline = self._command()
+        wanted = {rank: self.table.request(number, rank) for rank in ranks}
 
-        async def insert(target: Target) -> None:
-            await at_program(target, deadline)
-            request = self.table.request(number, target.rank)
-            self.table.bind(number, target.rank, await target.insert_breakpoint(request, deadline))
+        def insert(request: BreakpointRequest) -> Question[Inserted]:
+            return asked(verbs.insert, request, self._command())
 
-        errors = (await self.ask(ranks, insert)).errors
+        made = await self._ask_each(wanted, insert)
+        for rank, inserted in made.values.items():
+            self.table.bind(number, rank, inserted)
+        errors = made.errors
         for rank, error in errors.items():
             self.table.refuse(number, rank, error.clause())
         return errors
@@ -406,13 +452,19 @@ class TargetGroup:
             self.table.remove(number)
 
     async def _delete(self, numbers: Mapping[int, int]) -> Answers[None]:
-        deadline = self._command()
+        def delete(gdb_number: int) -> Question[None]:
+            return asked(verbs.delete, gdb_number, self._command())
 
-        async def delete(target: Target) -> None:
-            if target.state is not TargetState.DEAD:
-                await target.delete_breakpoint(numbers[target.rank], deadline)
+        return await self._ask_each(numbers, delete)
 
-        return await self.ask(RankSet.of(numbers), delete)
+    async def _ask_each(
+        self, about: Mapping[int, V], question: Callable[[V], Question[T]]
+    ) -> Answers[T]:
+        """Ask each rank about its own value; ranks with equal ones are asked at once."""
+        parts = await asyncio.gather(
+            *(self.ask(ranks, question(value)) for ranks, value in classes(about.items()))
+        )
+        return joined(parts)
 
     async def enable_breakpoint(self, number: int, enabled: bool) -> None:
         """Raises BadInput if there is no such number."""
@@ -430,12 +482,11 @@ class TargetGroup:
         self.table.change(number, ignore=count)
 
     async def _change(self, number: int, command: str) -> None:
-        numbers, deadline = self.table.gdb_numbers(number), self._command()
+        def change(gdb_number: int) -> Question[None]:
+            return asked(verbs.command, command.replace("{}", str(gdb_number), 1), self._command())
 
-        async def change(target: Target) -> None:
-            await target.mi(command.replace("{}", str(numbers[target.rank]), 1), deadline)
-
-        for error in (await self.ask(RankSet.of(numbers), change)).errors.values():
+        changed = await self._ask_each(self.table.gdb_numbers(number), change)
+        for error in changed.errors.values():
             raise error
 
     # ---- notices of the ranks -----------------------------------------------------------------
@@ -447,7 +498,8 @@ class TargetGroup:
             case BreakpointGone(rank=rank, gdb_number=number):
                 self.table.gone(rank, number)
             case DebuggerDied(rank=rank, pid=pid):
-                self.on_death(rank, pid)
+                if self[rank].node is None:
+                    self.on_death(rank, pid)
             case RankStopped() as stop:
                 self.subscriber(self.table.translate(stop))
             case event:

@@ -11,6 +11,7 @@ from crdebug.base.events import Location
 from crdebug.base.ranks import RankSet
 from crdebug.debugger import threads
 from crdebug.debugger.in_c import number_in_c
+from crdebug.debugger.question import question
 from crdebug.debugger.target import Frame, Target
 from crdebug.node.python_stacks import PythonFrame, PythonThread, python_stacks
 
@@ -64,6 +65,47 @@ async def variables(
         for each in chosen.frames[level:]
     )
 
+
+# ---- as questions --------------------------------------------------------------------------------
+
+
+@question
+async def top(target: Target, limit: int, both: bool, deadline: Deadline) -> tuple[Frame, ...]:
+    """At most `limit` frames of `stack` unless it is 0."""
+    return (await stack(target, deadline, both=both))[: limit or None]
+
+
+@question
+async def stacks(
+    target: Target, all_threads: bool, both: bool, deadline: Deadline
+) -> threads.Stacks:
+    """`all_stacks`, or only `stack`."""
+    if all_threads:
+        return await all_stacks(target, deadline, both=both)
+    return (await stack(target, deadline, both=both),)
+
+
+@question
+async def variable(target: Target, name: str, level: int, deadline: Deadline) -> str:
+    """The value of the first of `variables` with this name. Raises Refused if there is none."""
+    for _, there in await variables(target, level, deadline):
+        if name in there:
+            return there[name]
+    raise Refused(
+        f"no Python function here has a local variable '{name}'",
+        hint="'pyprint' shows those of the innermost; global ones are not searched",
+    )
+
+
+@question
+async def innermost_variables(
+    target: Target, level: int, deadline: Deadline
+) -> tuple[tuple[str, str], ...]:
+    """Those of the first function of `variables`."""
+    return tuple((await variables(target, level, deadline))[0][1].items())
+
+
+# --------------------------------------------------------------------------------------------------
 
 _Found = dict[int, PythonThread]
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from crdebug.base.deadline import Deadline
 from crdebug.base.events import Location
 from crdebug.debugger import mi_values
+from crdebug.debugger.question import question
 from crdebug.debugger.scalars import Kind
 from crdebug.debugger.target import Motion, Target
 from crdebug.gdbscripts.wire import Command
@@ -31,6 +32,7 @@ class InMemory:
     outer: int
 
 
+@question
 async def in_memory(
     target: Target, expression: str, deadline: Deadline, outer: int | None = None
 ) -> InMemory:
@@ -42,17 +44,20 @@ async def in_memory(
     return InMemory(address, found.number("size"), kind, found.number("outer"))
 
 
+@question
 async def symbol_at(target: Target, address: int, deadline: Deadline) -> str:
     """GDB's description of the symbol at an address, with the section that it is in."""
     return await target.console(f"info symbol {address}", deadline)
 
 
+@question
 async def line_place(target: Target, line: str, deadline: Deadline) -> tuple[str, int]:
     """The file and number of a line that is given without its file, like ``12`` or ``+3``."""
     found = (await target.mi(f"{Command.LINE} {line}", deadline)).payload
     return found.text("file"), found.number("line")
 
 
+@question
 async def step_ends(target: Target, motion: Motion, deadline: Deadline) -> bool:
     """Would the motion have ended where the rank has stopped at a breakpoint?"""
     location = f" {quote(motion.location)}" if motion.location else ""
@@ -69,12 +74,14 @@ async def call_sites(
     return tuple(mi_values.location(entry) for entry in told.list("sites").tuples())
 
 
+@question
 async def heed_endings(target: Target, heed: bool, offset: int, deadline: Deadline) -> None:
     """Choose whether the rank stops when it is about to end with an error. offset: of `initialized`
     in the MPI layer's clock."""
     await target.mi(f"{Command.ENDINGS} {'on' if heed else 'off'} {offset}", deadline)
 
 
+@question
 async def has_left_mpi(target: Target, deadline: Deadline) -> bool:
     """Is it known to have called MPI_Finalize?"""
     return bool((await target.mi(Command.LEFT_MPI, deadline)).payload.number("left"))
@@ -98,6 +105,7 @@ class TimedWait:
     leader: bool
 
 
+@question
 async def timed_waits(target: Target, deadline: Deadline) -> tuple[TimedWait, ...]:
     rows = (await target.mi(Command.WAITS, deadline)).payload.list("waits").tuples()
     return tuple(

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.events import Event, Location, RankStopped, StopReason
+from crdebug.debugger.node import Node
 from crdebug.gdbscripts.wire import Thread
 from crdebug.mi.records import MiTuple, Result
 
@@ -209,6 +210,11 @@ class Target(Protocol):
     def rank(self) -> int: ...
 
     @property
+    def node(self) -> Node | None:
+        """The other host that it is on; None for this one."""
+        ...
+
+    @property
     def state(self) -> TargetState: ...
 
     @property
@@ -232,7 +238,9 @@ class Target(Protocol):
         ...
 
     @property
-    def selection(self) -> Selection: ...
+    def selection(self) -> Selection:
+        """Only for questions, which are carried out on the rank's own host."""
+        ...
 
     @property
     def last_stop(self) -> RankStopped | None:

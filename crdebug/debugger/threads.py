@@ -11,12 +11,14 @@ from crdebug.base.events import Location
 from crdebug.base.ranks import RankSet
 from crdebug.debugger import mi_values
 from crdebug.debugger.folding import folded
+from crdebug.debugger.question import question
 from crdebug.debugger.target import Frame, Target, ThreadInfo
 
 Stacks = tuple[tuple[Frame, ...], ...]
 """The stacks of one rank's threads, each innermost frame first."""
 
 
+@question
 async def stacks(target: Target, deadline: Deadline) -> Stacks:
     """The stacks of all threads, without arguments; the selected thread and frame stay."""
     threads = await target.threads(deadline)
@@ -26,6 +28,7 @@ async def stacks(target: Target, deadline: Deadline) -> Stacks:
     return tuple(folded(mi_values.frames(listing.payload)) for listing in listings)
 
 
+@question
 async def backtraces(
     target: Target, numbers: tuple[int, ...] | None, limit: int, deadline: Deadline
 ) -> tuple[tuple[int, tuple[Frame, ...] | CrdebugError], ...]:
@@ -59,6 +62,7 @@ class LibraryFrame:
     location: Location
 
 
+@question
 async def library_frames(
     target: Target, number: int, deadline: Deadline
 ) -> tuple[LibraryFrame, ...]:
@@ -70,6 +74,7 @@ async def library_frames(
     )
 
 
+@question
 async def selected(target: Target, deadline: Deadline) -> tuple[ThreadInfo, ...]:
     """The thread that commands apply to, at its selected frame."""
     listing = (await target.mi("-thread-info", deadline)).payload
@@ -78,6 +83,7 @@ async def selected(target: Target, deadline: Deadline) -> tuple[ThreadInfo, ...]
     return tuple([replace(each, location=await target.location(deadline)) for each in found])
 
 
+@question
 async def apply(
     target: Target, numbers: tuple[int, ...] | None, command: str, deadline: Deadline
 ) -> tuple[tuple[int, str | CrdebugError], ...]:

@@ -229,6 +229,7 @@ async def take_checkpoint(
                 hint="take one without --stop first",
             )
         if found is not None:
+            found.require_here("checkpoint")
             return await checkpoint_once(job, note, kill, progress, settings)
     directory = JobDirectory(job)
     record = directory.read()

@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 from crdebug.base import settings
@@ -148,6 +149,7 @@ class Machine:
     cc: Answer
     mpicc: Answer
     mpifort: Answer
+    asyncssh: Answer
     launchers: tuple[Launcher, ...]
     criu: tuple[CriuAttempt, ...]
     criu_features: tuple[tuple[str, bool], ...]
@@ -339,6 +341,15 @@ def probe_space(path: Path) -> Space:
     return Space(str(path), shutil.disk_usage(existing).free)
 
 
+def probe_package(name: str) -> Answer:
+    """Is a Python package there, for this Python?"""
+    try:
+        version = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return Answer(False, "not installed")
+    return Answer(True, version=version)
+
+
 def probe_machine(*, gdb: str = "gdb", compiler: str = "cc") -> Machine:
     """Run all probes; takes about a second."""
     criu = probe_criu()
@@ -349,6 +360,7 @@ def probe_machine(*, gdb: str = "gdb", compiler: str = "cc") -> Machine:
         cc=probe_cc(compiler),
         mpicc=probe_mpicc(),
         mpifort=probe_mpifort(),
+        asyncssh=probe_package("asyncssh"),
         launchers=probe_launchers(),
         criu=criu,
         # asked outside of a container, where an ordinary user's CRIU refuses to answer

@@ -10,6 +10,7 @@ from crdebug.charts.images import Image, image
 from crdebug.charts.plots import Plot, plot
 from crdebug.debugger import arrays
 from crdebug.debugger.arrays import Numbers
+from crdebug.debugger.question import asked
 from crdebug.session.looking import Looking
 from crdebug.travel.history import heard
 
@@ -20,9 +21,7 @@ class Arrays(Looking):
     async def numbers(self, ranks: RankSet, expression: str) -> Answers[Numbers]:
         """The number or array of numbers that an expression evaluates to on each rank."""
         limit = Deadline(self.settings.command)
-        answers = await self._group.look(
-            ranks, lambda each: arrays.numbers(each, expression, limit)
-        )
+        answers = await self._group.look(ranks, asked(arrays.numbers, expression, limit))
         if self.history is not None:
             said = Answers(dict.fromkeys(answers.values, expression), answers.errors)
             await heard(self.history, f"print {expression}", said)

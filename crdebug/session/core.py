@@ -12,7 +12,7 @@ from crdebug.base.events import Event, RankStopped
 from crdebug.base.rank_expressions import NamedSets
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
-from crdebug.debugger.group import RankInfo, TargetGroup
+from crdebug.debugger.group import HostInfo, RankInfo, TargetGroup
 from crdebug.debugger.target import TargetState
 from crdebug.job.app_requests import Answer
 from crdebug.job.directory import JobRecord
@@ -124,6 +124,10 @@ class Core:
     def info_ranks(self) -> tuple[RankInfo, ...]:
         """One entry for each rank: state, pid, host, executable, location. Works while running."""
         return self._group.info()
+
+    def info_hosts(self) -> tuple[HostInfo, ...]:
+        """The hosts that have ranks. Works while running."""
+        return self._group.hosts()
 
     def info_launch(self) -> tuple[JobRecord, dict[str, str]]:
         """How the job was started, and why each variable was added to its environment. Raises

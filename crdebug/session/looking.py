@@ -8,9 +8,11 @@ from crdebug.base.answers import Answers, T, comparable, same_places
 from crdebug.base.deadline import Deadline
 from crdebug.base.ranks import RankSet
 from crdebug.base.summary import deviating
+from crdebug.debugger import verbs
 from crdebug.debugger.completion import complete
 from crdebug.debugger.frames import select
-from crdebug.debugger.target import Frame, SelectedBy, ThreadInfo
+from crdebug.debugger.question import asked
+from crdebug.debugger.target import Frame, ThreadInfo
 from crdebug.session.core import Core
 from crdebug.travel.history import heard
 
@@ -52,9 +54,9 @@ class Looking(Core):
         """Choose the frame that questions to the ranks apply to. move: ``frame 2``, ``up``,
         ``down 1``, or ``frame`` to stay."""
         limit = Deadline(self.settings.command)
-        told = await self._group.look(ranks, lambda each: select(each, move, limit))
+        told = await self._group.look(ranks, asked(select, move, limit))
         if move != "frame":
-            self._selected(told)
+            await self._selected(told)
         return told
 
     async def complete(self, rank: int, line: str) -> tuple[str, ...]:
@@ -63,7 +65,11 @@ class Looking(Core):
 
         GDB gets some seconds for it, because a big program has many names. Raises CrdebugError.
         """
-        return await complete(self._group[rank], line, Deadline(_COMPLETION))
+        question = asked(complete, line, Deadline(_COMPLETION))
+        told = await self._group.ask(RankSet.of([rank]), question)
+        for error in told.errors.values():
+            raise error
+        return told.values[rank]
 
     async def gdb(self, ranks: RankSet, command: str) -> Answers[str]:
         """A command for the ranks' GDBs as typed; the answer is GDB's output. Ranks that have ended
@@ -71,13 +77,12 @@ class Looking(Core):
         of_files = _OF_FILES.match(command) is not None
         limit = Deadline(self.settings.command)
         told = await self._group.look(
-            ranks, lambda each: each.console(command, limit), also_ended=of_files
+            ranks, asked(verbs.console, command, limit), also_ended=of_files
         )
         if _SELECTS.match(command):
-            self._selected(told)
+            await self._selected(told)
         return await heard(self.history, command, told)
 
-    def _selected(self, told: Answers[T]) -> None:
+    async def _selected(self, told: Answers[T]) -> None:
         """The user has chosen the frame of these ranks."""
-        for rank in told.values:
-            self._group[rank].selection.by = SelectedBy.USER
+        await self._group.ask(RankSet.of(told.values), asked(verbs.chosen))

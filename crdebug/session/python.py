@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from crdebug.base.answers import Answers, some
 from crdebug.base.deadline import Deadline
-from crdebug.base.errors import Refused
 from crdebug.base.ranks import RankSet
 from crdebug.debugger import python
+from crdebug.debugger.question import asked
 from crdebug.debugger.stacktree import StackTree, merge
-from crdebug.debugger.target import Frame, Target
+from crdebug.debugger.target import Frame
 from crdebug.session.core import Core
 
 
@@ -24,11 +22,7 @@ class Python(Core):
         the oldest that does), innermost first, at most `limit` unless it is 0. both: with the C
         frames in between."""
         deadline = Deadline(self.settings.command)
-
-        async def one(target: Target) -> tuple[Frame, ...]:
-            return (await python.stack(target, deadline, both=both))[: limit or None]
-
-        return await self._group.look(ranks, one)
+        return await self._group.look(ranks, asked(python.top, limit, both, deadline))
 
     async def python_tree(
         self,
@@ -41,14 +35,8 @@ class Python(Core):
     ) -> StackTree:
         """The same as a tree, see `stack_tree`. all_threads: all threads that run Python; with
         both, all threads. Raises NoRankAnswered."""
-        deadline = Deadline(self.settings.command)
-
-        async def one(target: Target) -> tuple[tuple[Frame, ...], ...]:
-            if all_threads:
-                return await python.all_stacks(target, deadline, both=both)
-            return (await python.stack(target, deadline, both=both),)
-
-        found = some(await self._group.look(ranks, one))
+        question = asked(python.stacks, all_threads, both, Deadline(self.settings.command))
+        found = some(await self._group.look(ranks, question))
         branches = merge(found.values, depth=depth, function_only=function_only)
         return StackTree(branches, all_threads, found.merged_errors())
 
@@ -56,27 +44,11 @@ class Python(Core):
         """A local variable of the Python function at a level, or of the nearest of its callers that
         has one of this name, as Python's repr shows it (long ones in part)."""
         deadline = Deadline(self.settings.command)
-
-        async def one(target: Target) -> str:
-            found = await python.variables(target, level, deadline)
-            for _, there in found:
-                if name in there:
-                    return there[name]
-            raise Refused(
-                f"no Python function here has a local variable '{name}'",
-                hint="'pyprint' shows those of the innermost; global ones are not searched",
-            )
-
-        return await self._group.look(ranks, one)
+        return await self._group.look(ranks, asked(python.variable, name, level, deadline))
 
     async def python_variables(
         self, ranks: RankSet, level: int = 0
     ) -> Answers[tuple[tuple[str, str], ...]]:
         """All local variables of the Python function at a level, with their values."""
         deadline = Deadline(self.settings.command)
-
-        async def one(target: Target) -> tuple[tuple[str, str], ...]:
-            there: Mapping[str, str] = (await python.variables(target, level, deadline))[0][1]
-            return tuple(there.items())
-
-        return await self._group.look(ranks, one)
+        return await self._group.look(ranks, asked(python.innermost_variables, level, deadline))

@@ -19,7 +19,9 @@ from crdebug.base.errors import CrdebugError, DeadlineExpired, Refused
 from crdebug.base.events import Event, GroupStopped, JobSays, RankStopped, StopReason
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
+from crdebug.debugger import verbs
 from crdebug.debugger.group import TargetGroup
+from crdebug.debugger.question import asked
 from crdebug.debugger.rank_commands import heed_endings
 from crdebug.debugger.target import Target, TargetState
 from crdebug.native.recorder.clock import INITIALIZED_OFFSET
@@ -239,7 +241,7 @@ class RunControl:
             await self._arrive(chosen)
             limit = Deadline(self._settings.command)
             self._alone |= chosen
-            answers = await group.ask(chosen, lambda each: each.resume(limit))
+            answers = await group.ask(chosen, asked(verbs.resume, limit))
             started = RankSet.of(answers.values)
             self._alone -= chosen - started
             self._unmet |= started
@@ -330,7 +332,7 @@ class RunControl:
         limit = Deadline(self._settings.stop)
         stopped = stops.values.items()
         ranks = RankSet.of(r for r, stop in stopped if stop.reason is StopReason.FOLLOWED)
-        told = await self._group.ask(ranks, lambda each: each.resume(limit))
+        told = await self._group.ask(ranks, asked(verbs.resume, limit))
         for error in (*stops.errors.values(), *told.errors.values()):
             self._tell(JobSays(str(error)))
 

@@ -14,9 +14,10 @@ from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, Refused
 from crdebug.base.events import GroupStopped, Location, RankStopped, StopReason
 from crdebug.base.ranks import RankSet
-from crdebug.debugger import mi_values, moving
+from crdebug.debugger import mi_values, moving, verbs
+from crdebug.debugger.question import Question, asked
 from crdebug.debugger.rank_commands import has_left_mpi
-from crdebug.debugger.target import BreakpointRequest, Motion, Target, TargetState, Verb
+from crdebug.debugger.target import BreakpointRequest, Motion, TargetState, Verb
 from crdebug.session.core import ALIVE, Core
 from crdebug.session.run_control import Waited
 from crdebug.session.source_lines import with_file
@@ -83,7 +84,7 @@ class Running(Core):
         """Are all of them known to have called MPI_Finalize?"""
         limit = Deadline(self.settings.command)
 
-        answers = await self._group.ask(ranks, lambda each: has_left_mpi(each, limit))
+        answers = await self._group.ask(ranks, asked(has_left_mpi, limit))
         return not answers.errors and all(answers.values.values())
 
     async def step(self, ranks: RankSet, count: int = 1) -> GroupStopped:
@@ -273,7 +274,7 @@ class Running(Core):
 
     async def _changing(self, ranks: RankSet, line: str) -> Answers[str]:
         limit = Deadline(self.settings.command)
-        said = await self._group.look(ranks, lambda each: each.console(line, limit))
+        said = await self._group.look(ranks, asked(verbs.console, line, limit))
         values = {rank: mi_values.printed(text) for rank, text in said.values.items()}
         return await heard(self.history, line, Answers(values, said.errors))
 
@@ -282,7 +283,7 @@ class Running(Core):
         the ranks' new places."""
         limit = Deadline(self.settings.command)
         line = f"return {value}".rstrip()
-        return await self._moving(ranks, line, lambda each: moving.return_(each, value, limit))
+        return await self._moving(ranks, line, asked(moving.return_, value, limit))
 
     async def jump(self, ranks: RankSet, location: str) -> GroupStopped:
         """Go on at a location of the same function, skipping the code in between; see `resume`.
@@ -291,13 +292,13 @@ class Running(Core):
         """
         limit = Deadline(self.settings.command)
         line = f"jump {location}"
-        moved = await self._moving(ranks, line, lambda each: moving.jump(each, location, limit))
+        moved = await self._moving(ranks, line, asked(moving.jump, location, limit))
         for error in moved.errors.values():
             raise error
         return await self.resume(ranks)
 
     async def _moving(
-        self, ranks: RankSet, line: str, move: Callable[[Target], Awaitable[Location]]
+        self, ranks: RankSet, line: str, move: Question[Location]
     ) -> Answers[Location]:
         moved = await self._group.ask(ranks, move)
         told = {rank: str(location) for rank, location in moved.values.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from crdebug.base.answers import Answers, some
 from crdebug.base.errors import Ended
@@ -23,6 +23,11 @@ _STATES = {
 
 class Selecting(Looking):
     """The verbs that answer with ranks. `sets` has the named sets."""
+
+    @property
+    def hosts(self) -> Mapping[str, RankSet]:
+        """By the name of each host, the ranks there."""
+        return {host.name: host.ranks for host in self.info_hosts()}
 
     def in_state(self, word: str) -> RankSet:
         """The ranks that are in a state now; word: one of crdebug.base.rank_expressions.STATES."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from crdebug.attached.adopt import adopt
-from crdebug.attached.by_pid import attach_found, choose
+from crdebug.attached.by_pid import choose
 from crdebug.attached.gdbs import attach_group, launch_group, to_main
 from crdebug.attached.job import AttendedJob
 from crdebug.base.deadline import Deadline
@@ -24,6 +24,8 @@ from crdebug.base.events import Event, JobSays
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
 from crdebug.checkpoint.store import Checkpoint, describe
+from crdebug.hosts import ssh
+from crdebug.hosts.attach import attach_everywhere
 from crdebug.job import app_requests, half_back
 from crdebug.job.control_socket import Request, is_attended
 from crdebug.job.directory import (
@@ -127,8 +129,8 @@ class Session(Running, Selecting, Checking, Python, Arrays, Points):
         tell_phase(subscriber, "attach", "attach")
         job, found = await choose(job, ranks, settings)
         if found is not None:
-            ended = found.ended if not ranks else RankSet()
-            group = await attach_found(found, settings, subscriber, ended)
+            start = ssh.starter(settings)
+            found, group = await attach_everywhere(found, ranks, settings, subscriber, start)
             session = cls(group, job, settings, subscriber)
             session._found = found
             return session
@@ -241,6 +243,7 @@ class Session(Running, Selecting, Checking, Python, Arrays, Points):
         """Make a job that crdebug did not start one of ours."""
         if self._attended is not None or self._found is None:
             return
+        self._found.require_here("checkpoint")
         library = await load(self.settings.compiler)
         job = await adopt(self._found, self._group, self.settings, self._tell)
         await self._attend(job, library).open(self._requested, self._asked)

@@ -9,6 +9,7 @@ from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput
 from crdebug.base.ranks import RankSet
 from crdebug.debugger.group import TargetGroup
+from crdebug.debugger.question import asked
 from crdebug.debugger.rank_commands import line_place
 
 _BARE = re.compile(r"(?:-line\s+)?([-+]?\d+)")
@@ -24,8 +25,8 @@ async def with_file(group: TargetGroup, ranks: RankSet, location: str) -> str:
     if bare is None:
         return location
     deadline = Deadline(group.settings.command)
-    asked = await group.look(ranks, lambda each: line_place(each, bare[1], deadline))
-    places = some(asked).merged()
+    told = await group.look(ranks, asked(line_place, bare[1], deadline))
+    places = some(told).merged()
     if len(places) > 1:
         known = ", ".join(f"[{ranks}] {file}:{line}" for ranks, (file, line) in places[:4])
         problem = f"line {bare[1]} is not the same place on all ranks: {known}"

@@ -9,6 +9,7 @@ from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError
 from crdebug.base.ranks import RankSet
 from crdebug.debugger import threads
+from crdebug.debugger.question import asked
 from crdebug.debugger.stacktree import StackTree, merge
 from crdebug.debugger.target import Frame, ThreadInfo
 from crdebug.session.looking import Looking
@@ -34,7 +35,7 @@ class Stacks(Looking):
         """
         limit = Deadline(self.settings.command)
         if all_threads:
-            found = some(await self._group.look(ranks, lambda each: threads.stacks(each, limit)))
+            found = some(await self._group.look(ranks, asked(threads.stacks, limit)))
             stacks, errors = found.values, found.merged_errors()
         else:
             one = some(await self.backtrace(ranks))
@@ -45,7 +46,7 @@ class Stacks(Looking):
     async def selected_thread(self, ranks: RankSet) -> Answers[tuple[ThreadInfo, ...]]:
         """The thread that other verbs apply to, at its selected frame."""
         limit = Deadline(self.settings.command)
-        return await self._group.look(ranks, lambda each: threads.selected(each, limit))
+        return await self._group.look(ranks, asked(threads.selected, limit))
 
     async def select_thread(self, ranks: RankSet, number: int) -> Answers[None]:
         """Make verbs apply to a thread, by GDB's number, until the rank has run."""
@@ -57,9 +58,7 @@ class Stacks(Looking):
         """GDB's answers to a command as typed, for each of these threads (None: for all of them),
         by the threads' numbers. The selected thread stays."""
         limit = Deadline(self.settings.command)
-        found = await self._group.look(
-            ranks, lambda each: threads.apply(each, numbers, command, limit)
-        )
+        found = await self._group.look(ranks, asked(threads.apply, numbers, command, limit))
         return {
             number: await heard(self.history, command, answers)
             for number, answers in _by_thread(found, numbers).items()
@@ -71,9 +70,7 @@ class Stacks(Looking):
         """The stacks of these threads (None: all), by the threads' numbers, innermost frame first,
         at most `limit` frames unless it is 0."""
         deadline = Deadline(self.settings.command)
-        found = await self._group.look(
-            ranks, lambda each: threads.backtraces(each, numbers, limit, deadline)
-        )
+        found = await self._group.look(ranks, asked(threads.backtraces, numbers, limit, deadline))
         return _by_thread(found, numbers)
 
 

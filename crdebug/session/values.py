@@ -3,7 +3,7 @@ import them from here."""
 
 from crdebug.checkpoint.store import Checkpoint
 from crdebug.debugger.breakpoints import Breakpoint
-from crdebug.debugger.group import RankInfo
+from crdebug.debugger.group import HostInfo, RankInfo
 from crdebug.debugger.stacktree import Branch, StackTree
 from crdebug.debugger.target import Frame, PointKind, ThreadInfo
 from crdebug.travel.auto_checkpoints import EVERY, Bound
@@ -25,6 +25,7 @@ __all__ = [
     "Compared",
     "Frame",
     "History",
+    "HostInfo",
     "Moment",
     "OnTheWay",
     "Overview",

@@ -21,6 +21,7 @@ from crdebug.commands.results import (
     Displayed,
     Frames,
     Gathered,
+    Hosts,
     Killed,
     Left,
     Messages,
@@ -59,7 +60,7 @@ from crdebug.ui.value_table import value_table
 if TYPE_CHECKING:
     from crdebug.base.answers import Answers
     from crdebug.base.events import Location
-    from crdebug.session.values import Breakpoint, Frame, RankInfo, ThreadInfo
+    from crdebug.session.values import Breakpoint, Frame, HostInfo, RankInfo, ThreadInfo
 
 T = TypeVar("T", bound=Hashable)
 
@@ -113,6 +114,8 @@ def _lines(result: Result, width: int) -> Iterator[str]:  # noqa: C901 - a case 
             yield from errors(result.answers)
         case Ranks():
             yield _ranks(result.ranks, width)
+        case Hosts():
+            yield _hosts(result.hosts, width)
         case Sets():
             rows = ((name, str(len(ranks)), f"[{ranks}]") for name, ranks in result.sets)
             yield table(("set", "size", "ranks"), rows, width)
@@ -245,6 +248,19 @@ def _ranks(ranks: Iterable[RankInfo], width: int) -> str:
         for each in ranks
     )
     return table(("rank", "state", "pid", "host", "executable", "where"), rows, width)
+
+
+def _hosts(hosts: Iterable[HostInfo], width: int) -> str:
+    rows = (
+        (each.name, str(len(each.ranks)), f"[{each.ranks}]", _agent(each.lost)) for each in hosts
+    )
+    return table(("host", "size", "ranks", "agent"), rows, width)
+
+
+def _agent(lost: str | None) -> str:
+    if lost is None:
+        return "none: crdebug is here"
+    return f"lost: it {lost}" if lost else "reached"
 
 
 def places(ranks: Iterable[RankInfo]) -> Iterator[str]:

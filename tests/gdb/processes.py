@@ -40,16 +40,23 @@ def compiled(name: str, directories: pytest.TempPathFactory, *options: str) -> P
 
 
 class Process:
-    """A running rank.c. user: it becomes this one before the program begins."""
+    """A running rank.c. user: it becomes this one before the program begins. rank: it says that it
+    is this rank of a job, as under a launcher."""
 
     def __init__(
-        self, program: Path, *arguments: str, user: Callable[[], None] | None = None
+        self,
+        program: Path,
+        *arguments: str,
+        user: Callable[[], None] | None = None,
+        rank: int | None = None,
     ) -> None:
+        says = {} if rank is None else {"PMI_RANK": str(rank)}
         self._popen = subprocess.Popen(
             [program, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             preexec_fn=user,
+            env=os.environ | says,
         )
         assert self._popen.stdout is not None
         assert self._popen.stdout.read(1) == b"!"
@@ -132,8 +139,8 @@ def spawn(program: Path) -> Iterator[Spawn]:
     """Start rank.c with arguments; it is ended after the test."""
     processes: list[Process] = []
 
-    def start(*arguments: str) -> Process:
-        processes.append(Process(program, *arguments))
+    def start(*arguments: str, rank: int | None = None) -> Process:
+        processes.append(Process(program, *arguments, rank=rank))
         return processes[-1]
 
     yield start

@@ -27,7 +27,7 @@ from crdebug.base.settings import Settings
 from crdebug.base.summary import deviating
 from crdebug.checkpoint.store import Checkpoint
 from crdebug.debugger.breakpoints import Breakpoint
-from crdebug.debugger.group import RankInfo
+from crdebug.debugger.group import HostInfo, RankInfo
 from crdebug.debugger.stacktree import StackTree, merge
 from crdebug.debugger.target import Frame, PointKind, ThreadInfo
 from crdebug.session import Session
@@ -154,6 +154,15 @@ class FakeSession:
         return (
             states.get(word, RankSet()) if word != "stopped" else self.ranks - self.running - gone
         )
+
+    @property
+    def hosts(self) -> dict[str, RankSet]:
+        return {"node1": self.ranks}
+
+    def info_hosts(self) -> tuple[HostInfo, ...]:
+        first = RankSet.of([self.ranks.first])
+        there = (("node1", first, None), ("node2", self.ranks - first, ""))
+        return tuple(HostInfo(*each) for each in there)
 
     def info_ranks(self) -> tuple[RankInfo, ...]:
         return tuple(self._info(rank) for rank in self.ranks)

@@ -79,6 +79,8 @@ class FakeTarget:
 
     # ---- Target -------------------------------------------------------------------------------
 
+    node = None
+
     @property
     def rank(self) -> int:
         return self._rank

@@ -97,7 +97,10 @@ def test_names_may_be_shortened(line: str, name: str) -> None:
         ("[a] print x", "there is no rank set 'a' ('info sets' lists them; write 0,2-3"),
         ("[0 print x", "']' is missing after '[0 print x' (write [0,2-3] print x)"),
         ("[(1) - 0-1] print x", "no rank is in '(1) - 0-1'"),
-        ("[@idle] print x", "'@idle' is not a state of ranks (states: @stopped, @running, @exited"),
+        (
+            "[@idle] print x",
+            "'@idle' is not a state of ranks, and not a host (states: @stopped, @runn",
+        ),
         ("define-set all 0", "'all' is not a name for a set"),
         ("undefine-set edge", "there is no rank set 'edge'"),
         ("[0] checkpoint", "'checkpoint' takes no rank set (it is for the whole job)"),

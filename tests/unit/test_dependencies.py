@@ -13,7 +13,7 @@ def required() -> set[str]:
     """The Python packages that pyproject.toml names, those for tests included."""
     project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
     optional = project["optional-dependencies"]
-    named = [*project["dependencies"], *optional["plot"], *optional["test"]]
+    named = [*project["dependencies"], *(each for extra in optional.values() for each in extra)]
     return {re.split(r"[<>=!~\[; ]", requirement)[0] for requirement in named}
 
 

@@ -45,6 +45,7 @@ WELL = Machine(
     cc=Answer(True, path="/usr/bin/cc", version="cc 14.2.0"),
     mpicc=Answer(True, path="/usr/bin/mpicc", version="gcc 14.2.0"),
     mpifort=Answer(True, path="/usr/bin/mpifort", version="GNU Fortran 14.2.0"),
+    asyncssh=Answer(True, version="2.24.1"),
     launchers=(Launcher("/usr/bin/mpirun", "Open MPI", "5.0.7"),),
     criu=(CriuAttempt("criu", CRIU, TRIED),),
     criu_features=(("mem_dirty_track", False), ("uffd", True)),
@@ -81,11 +82,13 @@ def test_a_machine_that_has_everything() -> None:
     assert "mem_dirty_track no, uffd yes" in as_text(findings)
 
 
-def test_many_nodes_are_not_there_yet() -> None:
-    last = levels(judge(WELL))[-1]
-    assert (last.name, last.status) == ("many nodes", "missing")
-    assert "cannot do it yet" in last.why and last.what_to_do
-    assert f"why: {last.why}" in as_text(judge(WELL))
+def test_ranks_on_other_hosts_need_a_package() -> None:
+    lacking = judge(replace(WELL, asyncssh=Answer(False, "not installed")))
+    *others, hosts = levels(lacking)
+    assert {level.status for level in others} == {"ok"}
+    assert (hosts.name, hosts.status) == ("many hosts", "missing")
+    assert "asyncssh missing" in hosts.why and "pip install" in hosts.what_to_do
+    assert level_of(lacking) == level_of(judge(WELL)) == "checkpoint"
 
 
 def test_what_is_set_for_launchers_and_why() -> None:
@@ -163,7 +166,7 @@ def test_without_checkpoints_all_else_works(
 
 def test_without_a_record_of_messages_there_are_still_checkpoints() -> None:
     findings = judge(NO_MPICC)
-    assert [level.status for level in levels(findings)] == ["ok", "missing", "ok", "missing"]
+    assert [level.status for level in levels(findings)] == ["ok", "missing", "ok", "ok"]
     assert main_job_can_run(findings) and level_of(findings) == "checkpoint"
     assert as_text(findings).endswith("restarted here (not to go back: mpicc missing)")
     neither = judge(replace(NO_MPICC, criu=(PRIVATE, failed("criu"))))

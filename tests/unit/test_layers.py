@@ -1,6 +1,6 @@
 """The architecture as a test: the allowed imports, and the modules that may touch the system.
 
-    cli → ui → {commands, detached} → session → travel → attached → job
+    cli → ui → {commands, detached} → session → {travel, hosts} → attached → job
         → {timeline, charts} → {debugger, checkpoint, acquire, native} → {node, mi} → base
 
 The reasons are in docs/architecture.md. Every check is a function from a module's source to
@@ -31,6 +31,7 @@ LEVELS: dict[str, int] = {
     **dict.fromkeys(("timeline", "charts"), 3),
     "job": 4,  # without a debugger
     "attached": 5,  # under one
+    "hosts": 6,  # under debuggers on several hosts
     "travel": 6,
     "session": 7,
     "": 8,  # crdebug/__init__.py: the public API

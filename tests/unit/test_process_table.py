@@ -12,7 +12,7 @@ import pytest
 
 from crdebug.acquire.discovery import find_job
 from crdebug.acquire.mpir import is_here
-from crdebug.base.errors import CrdebugError, NotAvailable, Refused
+from crdebug.base.errors import CrdebugError, Refused
 from crdebug.node import process_tree
 from harness import nobody
 from harness.nobody import needs_root, public  # noqa: F401
@@ -96,16 +96,17 @@ def test_ranks_on_other_machines_are_named_and_never_looked_for_here(program: Pa
         assert [(entry.rank, entry.pid) for entry in found.entries] == [
             (0, process_tree.descendants(pid)[0])
         ]
-        with pytest.raises(NotAvailable) as caught:
-            found.only("")
-        assert str(caught.value) == (
-            "it has ranks on other machines: 1-2 on nodeb.cluster, 3 on nodec; crdebug reaches "
-            "only those on its own (attach to the others: --ranks 0)"
-        )
-        assert found.only("0").entries == found.entries
-    with launched([program, 1, "nodec:1"]) as pid:
-        with pytest.raises(NotAvailable, match=r"0 on nodec; .*attach on one of these machines"):
-            find_job(pid).only("")
+        assert [(entry.rank, entry.host) for entry in found.elsewhere] == [
+            (1, "nodeb.cluster"),
+            (2, "nodeb.cluster"),
+            (3, "nodec"),
+        ]
+        assert found.only("") == found
+        assert found.only("0").elsewhere == ()
+        assert [entry.rank for entry in found.only("2-3").everywhere] == [2, 3]
+        with pytest.raises(Refused, match=r"cannot checkpoint: .*\(nodeb\.cluster, nodec\)"):
+            found.require_here("checkpoint")
+        found.only("0").require_here("checkpoint")
 
 
 @pytest.mark.parametrize(

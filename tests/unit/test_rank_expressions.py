@@ -30,6 +30,11 @@ class Job:
         self.sets.define("edge", RankSet.of([0, SIZE - 1]))
         self.sets.define("even", RankSet.of(range(0, SIZE, 2)))
 
+    @property
+    def hosts(self) -> dict[str, RankSet]:
+        names = ("n1", "n2-b", "n3.site.org", "n4.one.org", "n4.two.org")
+        return {name: RankSet.of([2 * at, 2 * at + 1]) for at, name in enumerate(names)}
+
     def in_state(self, word: str) -> RankSet:
         return RankSet.of([STATES.index(word)])
 
@@ -61,6 +66,12 @@ class Job:
         ("(where a[0] == 2 or ')' == 'x') | 5", "2,5"),
         ("even - (where x > 4) - where x == 2", "0,4"),
         ("edge - all", ""),
+        ("@n1", "0-1"),
+        ("@n2-b-3", "2"),
+        ("@n1-0, 5", "1"),  # as above, a comma joins first
+        ("all - @n3.site.org & 3-7", "3,6-7"),
+        ("@n3 | @n4.two.org", "4-5,8-9"),
+        ("@stopped-0 | @stopped", "0"),
     ],
 )
 async def test_algebra_as_text(text: str, ranks: str) -> None:
@@ -90,7 +101,7 @@ async def test_no_rank_is_asked_if_it_depends_on_none() -> None:
 
 BAD = r"""
     -  1,  ,1  all -  (1  1)  ()  1 2  all all  edge where x  !1  3x  where  (where) | 1  no  0,no
-    @  @no  @stopped edge  12  0-12  4-2  (where ')') | 1 x  ²  (where x) | no
+    @  @no  @n4  @n1.  @-0  @stopped edge  12  0-12  4-2  (where ')') | 1 x  ²  (where x) | no
 """
 
 

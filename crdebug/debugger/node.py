@@ -1,0 +1,42 @@
+"""The interface of another host that has some of the ranks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from crdebug.base.answers import Answers, T
+from crdebug.base.deadline import Deadline
+from crdebug.base.ranks import RankSet
+
+if TYPE_CHECKING:
+    from crdebug.debugger.question import Question
+
+
+class Node(Protocol):
+    """Another host, where an agent has the debuggers of the ranks there. One message carries a
+    question to all of them, and one brings back their answers, equal ones as one."""
+
+    @property
+    def host(self) -> str:
+        """Its name, as the launcher has it."""
+        ...
+
+    @property
+    def lost(self) -> str:
+        """Why its agent cannot be reached any more, as words that follow the host's name; "" as
+        long as it can."""
+        ...
+
+    async def ask(self, question: Question[T], ranks: RankSet) -> Answers[T]:
+        """See questions.ask. If the agent does not answer, every rank has that as its error."""
+        ...
+
+    async def look(
+        self, question: Question[T], ranks: RankSet, deadline: Deadline, also_ended: bool
+    ) -> Answers[T]:
+        """See questions.look."""
+        ...
+
+    async def close(self, deadline: Deadline) -> None:
+        """End the agent, once it has no ranks any more. Idempotent."""
+        ...

@@ -1,0 +1,64 @@
+"""Questions to ranks as data, so that they can be put to ranks on other hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Concatenate, Generic, ParamSpec, TypeVar, cast
+
+from crdebug.base.deadline import FOR_EVER, Deadline
+from crdebug.debugger.target import Target
+
+P = ParamSpec("P")
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+_known: dict[str, Callable[..., Awaitable[object]]] = {}
+
+
+def question(
+    function: Callable[Concatenate[Target, P], Awaitable[T]],
+) -> Callable[Concatenate[Target, P], Awaitable[T]]:
+    """Register a coroutine function as a question; it stays as it is. Its arguments and its answer
+    are values that crdebug.hosts.codec can carry."""
+    _known[_name(function)] = function
+    return function
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[T_co]):
+    """A question that `question` has registered.
+
+    name: of its function, with its module.
+    arguments: those after the target.
+    """
+
+    name: str
+    arguments: tuple[object, ...]
+
+    async def __call__(self, target: Target) -> T_co:
+        """The target's answer. Raises what the function raises; KeyError for an unknown name."""
+        return cast(T_co, await _known[self.name](target, *self.arguments))
+
+    @property
+    def known(self) -> bool:
+        """Has it been registered here?"""
+        return self.name in _known
+
+    @property
+    def seconds(self) -> float:
+        """How long the answer may take from now on."""
+        limits = [each.left for each in self.arguments if isinstance(each, Deadline)]
+        return max(limits, default=FOR_EVER)
+
+
+def asked(
+    function: Callable[Concatenate[Target, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+) -> Question[T]:
+    """A registered function and its arguments, all of them by position."""
+    assert not kwargs and _name(function) in _known, _name(function)
+    return Question(_name(function), args)
+
+
+def _name(function: Callable[..., object]) -> str:
+    return f"{function.__module__}.{function.__qualname__}"

@@ -1,0 +1,219 @@
+"""The agent: crdebug's process on another host, which has the debuggers of the ranks there.
+
+It serves one crdebug, over one stream. When that ends it lets its ranks go, as a GDB does whose
+crdebug has ended, and ends. It does so too when it has heard nothing for a long time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Awaitable, Callable
+
+from crdebug.acquire.discovery import rank_in, ranks_of_daemon
+from crdebug.acquire.mpir import ProcDesc
+from crdebug.attached.gdbs import attach_group, clear_code
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import BadInput, CrdebugError, NotAvailable, Refused
+from crdebug.base.events import Event, JobSays
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
+from crdebug.base.version import VERSION
+from crdebug.debugger import questions
+from crdebug.debugger.group import TargetGroup
+from crdebug.debugger.question import Question
+from crdebug.debugger.target import DebuggerDied, Notice, Target
+from crdebug.hosts import every_question, greeting
+from crdebug.hosts.messages import (
+    Ask,
+    Attach,
+    Classes,
+    Do,
+    Find,
+    Greeting,
+    Hello,
+    Mirror,
+    Ping,
+    Request,
+    Says,
+    Told,
+    as_classes,
+)
+from crdebug.hosts.wire import IsLost, Stream, Wire
+from crdebug.job.holds import refuse_traced
+from crdebug.node import owners, proc
+
+# The verbs of a target that may be asked for; all of Target's that do something.
+VERBS = frozenset(
+    (
+        *("attach", "detach", "lend", "take_back", "walk_out", "kill", "mark_ended", "close"),
+        *("resume", "step", "next", "finish", "run", "stopped", "interrupt", "arrive", "settle"),
+        *("stands", "evaluate", "backtrace", "threads", "select_thread", "location", "console"),
+        *("mi", "break_in", "insert_breakpoint", "delete_breakpoint", "keep", "kept_sizes"),
+        *("put_back_obstacles", "hold", "put_memory_back", "show_put_back", "forget", "walk"),
+    )
+)
+
+assert every_question.__all__  # they are registered now
+
+
+class Agent:
+    """Serves one wire."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._wire = Wire(stream, self._serve)
+        self._group: TargetGroup | None = None
+        self._shown: dict[int, Mirror] = {}
+        self._greeted = False
+        self._patience = Settings().host_patience
+
+    async def run(self) -> None:
+        """Until crdebug ends; then end the GDBs, which lets their ranks go."""
+        watching = asyncio.create_task(self._watch())
+        try:
+            await self._wire.run()
+        finally:
+            watching.cancel()
+            if self._group is not None:
+                with contextlib.suppress(CrdebugError):
+                    await self._group.close()
+
+    async def _watch(self) -> None:
+        """crdebug asks every few seconds whether we are there. sshd does not tell an agent that its
+        connection is cut, unless it was configured to find that out (sshd_config(5),
+        ClientAliveInterval)."""
+        while (left := self._wire.heard + self._patience - time.monotonic()) > 0:
+            await asyncio.sleep(left)
+        self._wire.end(IsLost("crdebug is silent"))
+
+    async def _serve(self, request: Request) -> object:
+        if isinstance(request, Hello):
+            greeting.require_same(request, "crdebug's own host")
+            self._greeted = True
+            return Greeting(VERSION, greeting.build(), os.uname().nodename)
+        if not self._greeted:
+            raise BadInput("an agent must be greeted first")
+        match request:
+            case Ping():
+                return None
+            case Find():
+                return ranks_of_daemon(request.daemon, request.users)
+            case Attach():
+                return await self._attach(request)
+            case Ask():
+                return await self._ask(request)
+            case Do():
+                return await self._do(request)
+        raise BadInput("an agent cannot do this")
+
+    # ---- attaching ----------------------------------------------------------------------------
+
+    async def _attach(self, request: Attach) -> object:
+        if self._group is not None:
+            raise Refused("this agent has its ranks already")
+        self._patience = request.settings.host_patience
+        entries = request.entries
+        for entry in entries:
+            _require_rank(entry, request.users)
+            refuse_traced(entry.pid, entry.rank)
+        group = self._group = await attach_group(entries, 0, request.settings, self._says)
+        for entry in entries:
+            rank = entry.rank
+            group[rank].subscriber = self._notices_of(group, rank)
+        return tuple(self._mirror(group[rank]) for rank in group.ranks)
+
+    def _says(self, event: Event) -> None:
+        if isinstance(event, JobSays):
+            self._wire.send(Says(event.text))
+
+    def _notices_of(self, group: TargetGroup, rank: int) -> Callable[[Notice], None]:
+        def take(notice: Notice) -> None:
+            self._show(group[rank])
+            if isinstance(notice, DebuggerDied):
+                clear_code(notice.rank, notice.pid)
+            self._wire.send(Told(rank, notice))
+
+        return take
+
+    # ---- asking -------------------------------------------------------------------------------
+
+    async def _ask(self, request: Ask) -> Classes:
+        question = request.question
+        if not isinstance(question, Question) or not question.known:
+            raise BadInput("an agent does not know this question")
+        targets = [self._target(rank) for rank in request.ranks]
+        if (how := request.looking) is None:
+            answers = await questions.ask(targets, question)
+        else:
+            answers = await questions.look(
+                targets, question, how.deadline, also_ended=how.also_ended
+            )
+        for target in targets:
+            self._show(target)
+        return as_classes(answers)
+
+    async def _do(self, request: Do) -> object:
+        target = self._target(request.rank)
+        try:
+            if request.verb == "detach_or_hold":
+                (deadline,) = request.arguments
+                assert isinstance(deadline, Deadline)
+                await target.detach(deadline, hold=True)
+                return None
+            if request.verb not in VERBS:
+                raise BadInput(f"a rank has no verb '{request.verb}'")
+            answer = getattr(target, request.verb)(*request.arguments)
+            return await answer if isinstance(answer, Awaitable) else answer
+        finally:
+            self._show(target)
+
+    def _target(self, rank: int) -> Target:
+        if self._group is None:
+            raise Refused("this agent has no ranks yet")
+        return self._group[rank]
+
+    # ---- what crdebug knows without asking ----------------------------------------------------
+
+    def _mirror(self, target: Target) -> Mirror:
+        self._shown[target.rank] = Mirror(
+            target.rank,
+            target.state,
+            target.pid,
+            target.gdb_pid,
+            target.dead,
+            target.lent,
+            target.last_stop,
+        )
+        return self._shown[target.rank]
+
+    def _show(self, target: Target) -> None:
+        """Before anything that follows from the rank's state: show it, if it is new."""
+        before = self._shown.get(target.rank)
+        if (now := self._mirror(target)) != before:
+            self._wire.send(now)
+
+
+def _require_rank(entry: ProcDesc, users: tuple[int, ...]) -> None:
+    """The table of a launcher may name any process, to make root stop processes of others: a
+    process must say itself that it is this rank, and belong to the launcher's user. Raises
+    NotAvailable, Refused."""
+    ranks = RankSet.of([entry.rank])
+    hint = "name one of the ranks on that host instead"
+    try:
+        told = rank_in(proc.environment(entry.pid))
+        whose = owners.users_of(entry.pid)
+    except ProcessLookupError:
+        raise NotAvailable(f"process {entry.pid} has ended", ranks=ranks) from None
+    except PermissionError:
+        raise NotAvailable(
+            f"process {entry.pid} is somebody else's",
+            ranks=ranks,
+            hint="attach as its owner, or as root",
+        ) from None
+    if 0 not in users and whose != frozenset(users):
+        raise Refused(f"process {entry.pid} belongs to another user", ranks=ranks, hint=hint)
+    if told is None or told[1] != entry.rank:
+        problem = f"process {entry.pid} does not say that it is this rank"
+        raise Refused(problem, ranks=ranks, hint=hint)

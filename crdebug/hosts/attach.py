@@ -1,0 +1,160 @@
+"""Attach debuggers to the ranks of a job wherever they are: here, and by agents on other hosts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from crdebug.acquire.daemons import Daemon
+from crdebug.acquire.discovery import FoundJob
+from crdebug.acquire.mpir import ProcDesc
+from crdebug.attached.by_pid import attach_found
+from crdebug.attached.gdbs import clear_code, raise_first
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError
+from crdebug.base.events import Event, JobSays
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
+from crdebug.debugger.group import Identity, TargetGroup
+from crdebug.debugger.target import Target
+from crdebug.hosts.node import RemoteNode
+from crdebug.hosts.remote import RemoteTarget
+from crdebug.hosts.starting import Start
+from crdebug.node import owners
+
+T = TypeVar("T")
+
+
+async def attach_everywhere(
+    found: FoundJob,
+    ranks: str,
+    settings: Settings,
+    subscriber: Callable[[Event], None] | None,
+    start: Start,
+) -> tuple[FoundJob, TargetGroup]:
+    """Attach a GDB to each of the ranks that a user names, as in ``0,3-5``; empty is all.
+
+    start: starts an agent.  Returns the part of the job that was chosen, and its debuggers.
+
+    Raises the first error, after letting every rank go.
+    """
+    agents = _Agents(settings, subscriber or (lambda event: None), start)
+    try:
+        if found.daemons:
+            found = await agents.find(found)
+        chosen = found.only(ranks)
+        ended = found.ended if not ranks else RankSet()
+        return chosen, await agents.attach(chosen, ended, subscriber)
+    except BaseException:
+        await agents.close()
+        raise
+
+
+class _Agents:
+    """Those of the other hosts, on the way to their ranks."""
+
+    def __init__(self, settings: Settings, tell: Callable[[Event], None], start: Start) -> None:
+        self._settings = settings
+        self._tell = tell
+        self._start = start
+        self._nodes: dict[str, RemoteNode] = {}
+
+    async def find(self, found: FoundJob) -> FoundJob:
+        """The same job, with the ranks that the launcher's daemons have."""
+        users = _users(found)
+
+        async def ask(daemon: Daemon) -> tuple[ProcDesc, ...]:
+            return await (await self._on(daemon.host)).find(daemon, users)
+
+        entries = [entry for part in await _all(map(ask, found.daemons)) for entry in part]
+        entries.sort(key=lambda entry: entry.rank)
+        return replace(found, elsewhere=found.elsewhere + tuple(entries), daemons=())
+
+    async def attach(
+        self, found: FoundJob, ended: RankSet, subscriber: Callable[[Event], None] | None
+    ) -> TargetGroup:
+        users = _users(found)
+
+        async def there(host: str, entries: Sequence[ProcDesc]) -> list[RemoteTarget]:
+            node = await self._on(host)
+            mirrors = await node.attach(entries, users)
+            return [RemoteTarget(node, mirror) for mirror in mirrors]
+
+        hosts = _by_host(found.elsewhere)
+        here = asyncio.create_task(attach_found(found, self._settings, subscriber, ended))
+        outcomes = await asyncio.gather(
+            here, *(there(host, entries) for host, entries in hosts), return_exceptions=True
+        )
+        try:
+            raise_first(outcomes)
+        except BaseException:
+            if isinstance(outcomes[0], TargetGroup):
+                with contextlib.suppress(CrdebugError):
+                    await outcomes[0].close()
+            raise
+        own = here.result()
+        targets: list[Target] = [own[rank] for rank in own.ranks]
+        for (host, entries), theirs in zip(hosts, outcomes[1:], strict=True):
+            assert isinstance(theirs, list)
+            targets += theirs
+            ranks = RankSet.of(entry.rank for entry in entries)
+            self._tell(JobSays(f"{ranks.words}: an agent on {host}"))
+        return await self._group(targets, found)
+
+    async def _group(self, targets: Sequence[Target], found: FoundJob) -> TargetGroup:
+        """One group of all, that ends the agents which have ranks; the others end now."""
+        used = {entry.host for entry in found.elsewhere}
+        idle = [self._nodes.pop(host) for host in set(self._nodes) - used]
+        await _close(idle, self._settings)
+        names = {each.rank: Identity(each.host, each.executable) for each in found.everywhere}
+        group = TargetGroup(
+            targets,
+            settings=self._settings,
+            identities=names,
+            nodes=tuple(self._nodes.values()),
+        )
+        group.on_death = clear_code
+        return group
+
+    async def _on(self, host: str) -> RemoteNode:
+        """The agent of a host, started if there is none yet. Raises NotAvailable."""
+        if host not in self._nodes:
+            deadline = Deadline(self._settings.attach)
+            started = await self._start(host, deadline)
+            self._nodes[host] = RemoteNode(host, started, self._settings, self._tell)
+            await self._nodes[host].greet(deadline)
+        return self._nodes[host]
+
+    async def close(self) -> None:
+        """End all of them, which lets their ranks go."""
+        await _close(self._nodes.values(), self._settings)
+
+
+async def _close(nodes: Iterable[RemoteNode], settings: Settings) -> None:
+    closing = [node.close(Deadline(settings.stop)) for node in nodes]
+    for outcome in await asyncio.gather(*closing, return_exceptions=True):
+        with contextlib.suppress(CrdebugError):
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+
+async def _all(asking: Iterable[Awaitable[T]]) -> list[T]:
+    """The results of all; when all are there, the first error is raised."""
+    outcomes = await asyncio.gather(*asking, return_exceptions=True)
+    raise_first(outcomes)
+    return [each for each in outcomes if not isinstance(each, BaseException)]
+
+
+def _users(found: FoundJob) -> tuple[int, ...]:
+    """Whose ranks they have to be: the launcher's user's."""
+    return tuple(owners.users_of(found.root))
+
+
+def _by_host(entries: Iterable[ProcDesc]) -> list[tuple[str, list[ProcDesc]]]:
+    found: dict[str, list[ProcDesc]] = {}
+    for entry in entries:
+        found.setdefault(entry.host, []).append(entry)
+    return sorted(found.items())

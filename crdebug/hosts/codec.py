@@ -1,0 +1,171 @@
+"""Values as bytes and back, for messages between crdebug and its agents.
+
+A value says what it is, so that the other side needs no description of it: scalars are themselves,
+everything else is a list that begins with a mark. Only classes that are listed here can come in
+(`_MODULES`), and they are data: nothing is called but their constructors.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from array import array
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from types import ModuleType
+
+import msgspec
+
+from crdebug.acquire import daemons, mpir
+from crdebug.base import answers, errors, events, ranks, settings
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError
+from crdebug.base.ranks import RankSet
+from crdebug.debugger import arrays, question, rank_commands, scalars, target, threads
+from crdebug.gdbscripts import wire
+from crdebug.hosts import messages
+from crdebug.mi import records
+
+_MODULES: tuple[ModuleType, ...] = (
+    *(answers, errors, events, ranks, settings),
+    *(arrays, question, rank_commands, scalars, target, threads),
+    *(daemons, messages, mpir, records, wire),
+)
+_DEEPEST = 64  # lists in lists
+_SMALL = 1 << 63
+
+
+# What the parser, the constructors and the lookups raise.
+_NONSENSE = (
+    *(msgspec.MsgspecError, ValueError, LookupError),
+    *(TypeError, AttributeError, RecursionError),
+)
+
+
+class BadMessage(CrdebugError):
+    """Bytes that no crdebug of this version has sent."""
+
+
+def _classes() -> Iterator[tuple[str, type]]:
+    for module in _MODULES:
+        for each in vars(module).values():
+            if isinstance(each, type) and each.__module__ == module.__name__ and _is_data(each):
+                yield each.__name__, each
+
+
+def _is_data(kind: type) -> bool:
+    return dataclasses.is_dataclass(kind) or issubclass(kind, Enum) or _is_named_tuple(kind)
+
+
+def _is_named_tuple(kind: type) -> bool:
+    return issubclass(kind, tuple) and hasattr(kind, "_fields")
+
+
+CLASSES: Mapping[str, type] = dict(_classes())
+"""By name, every class whose objects can be sent."""
+
+
+def encode(value: object) -> bytes:
+    """Raises TypeError for a value that cannot be sent, which is a fault of ours."""
+    return msgspec.msgpack.encode(_packed(value))
+
+
+def decode(data: bytes) -> object:
+    """Raises BadMessage."""
+    try:
+        return _unpacked(msgspec.msgpack.decode(data), 0)
+    except BadMessage:
+        raise
+    except (
+        msgspec.MsgspecError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
+        raise BadMessage(f"a message cannot be read: {error}") from error
+
+
+def _packed(value: object) -> object:
+    match value:
+        case None | bool() | float() | bytes():
+            return value
+        case str():
+            return value if value.isascii() else _text(value)
+        case Enum():
+            return ["e", type(value).__name__, value.value]
+        case int():
+            return value if -_SMALL <= value < _SMALL else ["i", f"{value:x}"]
+        case Deadline(left=left):
+            return ["d", left]  # the two sides have no clock in common
+        case RankSet(mask=mask):
+            return ["r", mask.to_bytes((mask.bit_length() + 7) // 8, "little")]
+        case array():
+            return ["a", value.typecode, value.tobytes()]
+        case tuple() if _is_named_tuple(type(value)):
+            return ["c", type(value).__name__, *map(_packed, value)]
+        case tuple() | list():
+            return ["t", *map(_packed, value)]
+        case Mapping():
+            return ["m", *([_packed(key), _packed(each)] for key, each in value.items())]
+        case _ if (name := _name_of(value)) is not None:
+            fields = dataclasses.fields(CLASSES[name])
+            return ["c", name, *(_packed(getattr(value, each.name)) for each in fields)]
+    raise TypeError(f"{type(value).__name__} cannot be sent")
+
+
+def _text(value: str) -> object:
+    """File names may have bytes that are no text (PEP 383)."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return ["s", value.encode("utf-8", "surrogatepass")]
+    return value
+
+
+def _name_of(value: object) -> str | None:
+    """Of its class; of an error that only one side knows, the nearest class that both do."""
+    for kind in type(value).__mro__:
+        if CLASSES.get(kind.__name__) is kind:
+            return kind.__name__
+        if not isinstance(value, CrdebugError):
+            break
+    return None
+
+
+def _unpacked(value: object, depth: int) -> object:
+    if not isinstance(value, list):
+        if isinstance(value, dict):
+            raise BadMessage("a message cannot be read: it has a mapping without a mark")
+        return value
+    if depth > _DEEPEST:
+        raise BadMessage("a message cannot be read: it is too deep")
+    mark, *rest = value
+    match mark:
+        case "e":
+            return CLASSES[rest[0]](rest[1])
+        case "i":
+            return int(rest[0], 16)
+        case "s":
+            return rest[0].decode("utf-8", "surrogatepass")
+        case "d":
+            return Deadline(float(rest[0]))
+        case "r":
+            return RankSet(int.from_bytes(rest[0], "little"))
+        case "a":
+            return array(rest[0], rest[1])
+        case "t":
+            return tuple(_unpacked(each, depth + 1) for each in rest)
+        case "m":
+            return {_unpacked(k, depth + 1): _unpacked(v, depth + 1) for k, v in rest}
+        case "c":
+            return _object(rest[0], [_unpacked(each, depth + 1) for each in rest[1:]])
+    raise BadMessage(f"a message cannot be read: it has the mark {mark!r}")
+
+
+def _object(name: str, values: list[object]) -> object:
+    kind = CLASSES[name]
+    if _is_named_tuple(kind):
+        return kind(*values)
+    fields = dataclasses.fields(kind)
+    return kind(**{each.name: value for each, value in zip(fields, values, strict=True)})

@@ -1,0 +1,23 @@
+"""Imports every module that registers questions, so that an agent knows all of them."""
+
+from crdebug.debugger import (
+    arrays,
+    completion,
+    frames,
+    moving,
+    python,
+    rank_commands,
+    threads,
+    verbs,
+)
+
+__all__ = [
+    "arrays",
+    "completion",
+    "frames",
+    "moving",
+    "python",
+    "rank_commands",
+    "threads",
+    "verbs",
+]

@@ -1,0 +1,195 @@
+"""The messages between crdebug and an agent, besides the values that they carry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from crdebug.acquire.daemons import Daemon
+from crdebug.acquire.mpir import ProcDesc
+from crdebug.base.answers import Answers, T
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError
+from crdebug.base.events import RankStopped
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
+from crdebug.debugger.question import Question
+from crdebug.debugger.target import Notice, TargetState
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request with this number; `Reply` or `Failed` answers it."""
+
+    number: int
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    number: int
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    number: int
+    error: CrdebugError
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Nobody waits for this answer any more."""
+
+    number: int
+
+
+# ---- requests -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The first one. The answer is a Greeting. build: of crdebug's code, see `greeting.build`."""
+
+    version: str
+    build: str
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """host: as the machine calls itself."""
+
+    version: str
+    build: str
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Find:
+    """Which ranks has this daemon of the launcher's started? The answer is a tuple of ProcDescs.
+
+    users: see Attach.
+    """
+
+    daemon: Daemon
+    users: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Attach:
+    """Start a GDB for each of these ranks and attach it. The answer is a tuple of Mirrors.
+
+    users: the ids of the launcher's user, to whom the ranks must belong.
+    """
+
+    entries: tuple[ProcDesc, ...]
+    settings: Settings
+    users: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A question to ranks. The answer is Classes. looking: see questions.look; None for
+    questions.ask."""
+
+    question: Question[object]
+    ranks: RankSet
+    looking: Looking | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    deadline: Deadline
+    also_ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Do:
+    """A verb of one rank's target, see debugger.target.Target. The answer is what it returns."""
+
+    rank: int
+    verb: str
+    arguments: tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """Are you there?"""
+
+
+Request = Hello | Find | Attach | Ask | Do | Ping
+
+
+# ---- what an agent sends unasked ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """What crdebug knows of a rank without asking. It comes before everything that follows from
+    it: a stop's notice, a verb's answer."""
+
+    rank: int
+    state: TargetState
+    pid: int | None
+    gdb_pid: int
+    dead: bool
+    lent: bool
+    last_stop: RankStopped | None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A target's notice."""
+
+    rank: int
+    notice: Notice
+
+
+@dataclass(frozen=True, slots=True)
+class Says:
+    """Words for the user."""
+
+    text: str
+
+
+Message = Call | Reply | Failed | Cancel | Mirror | Told | Says
+
+
+# ---- answers ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """The answers of many ranks, equal ones as one.
+
+    errors: equal ones as one; `ranks` of each is the rank itself, if it is empty here.
+    """
+
+    values: tuple[tuple[RankSet, object], ...]
+    errors: tuple[tuple[RankSet, CrdebugError], ...]
+
+
+def as_classes(answers: Answers[T]) -> Classes:
+    found: dict[tuple[str, str], tuple[CrdebugError, list[int]]] = {}
+    for rank, error in answers.errors.items():
+        own = RankSet.of([rank])
+        alike = str(error).replace(own.words, "") if error.ranks == own else str(error)
+        found.setdefault((type(error).__name__, alike), (error, []))[1].append(rank)
+    errors = [(RankSet.of(members), _general(error)) for error, members in found.values()]
+    return Classes(answers.merged(), tuple(errors))
+
+
+def _general(error: CrdebugError) -> CrdebugError:
+    if error.ranks is not None and len(error.ranks) == 1:
+        return replace(error, ranks=None)
+    return error
+
+
+def by_rank(classes: Classes) -> Answers[object]:
+    """The answers again, each rank's error with its rank."""
+    values = {rank: value for ranks, value in classes.values for rank in ranks}
+    errors = {
+        rank: replace(error, ranks=error.ranks or RankSet.of([rank]))
+        for ranks, error in classes.errors
+        for rank in ranks
+    }
+    return Answers(dict(sorted(values.items())), dict(sorted(errors.items())))

@@ -1,0 +1,217 @@
+"""Another host with ranks, as crdebug sees it: a wire to its agent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, cast
+
+from crdebug.acquire.daemons import Daemon
+from crdebug.acquire.mpir import ProcDesc
+from crdebug.base.answers import Answers, T
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError, DeadlineExpired
+from crdebug.base.events import Event, JobSays
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
+from crdebug.debugger.question import Question
+from crdebug.hosts import greeting
+from crdebug.hosts.messages import (
+    Ask,
+    Attach,
+    Classes,
+    Find,
+    Greeting,
+    Looking,
+    Message,
+    Mirror,
+    Ping,
+    Request,
+    Says,
+    Told,
+    by_rank,
+)
+from crdebug.hosts.wire import MARK, HasEnded, IsLost, Wire
+
+if TYPE_CHECKING:
+    from crdebug.hosts.remote import RemoteTarget
+    from crdebug.hosts.starting import Started
+
+_MARGIN = 2.0  # seconds beyond the time that an agent has: its own error says more than ours
+
+
+class RemoteNode:
+    """The agent on another host. See debugger.node.Node.
+
+    started: its connection.  settings: how long it may be silent: host_interval x host_misses.
+    tell: gets what happens to it.
+    """
+
+    def __init__(
+        self, host: str, started: Started, settings: Settings, tell: Callable[[Event], None]
+    ) -> None:
+        self._host = host
+        self._started = started
+        self._settings = settings
+        self._tell = tell
+        self._targets: dict[int, RemoteTarget] = {}
+        self._lost = ""
+        self._closing = False
+        self._posted: set[asyncio.Task[object]] = set()
+        self._wire = Wire(started.stream, self._serve, self._take, MARK)
+        self._reading = asyncio.create_task(self._read())
+        self._watching: asyncio.Task[None] | None = None
+
+    @property
+    def host(self) -> str:
+        return self._host
+
+    @property
+    def lost(self) -> str:
+        return self._lost
+
+    @property
+    def reachable(self) -> bool:
+        """It is neither lost nor closed."""
+        return not self._lost and not self._closing
+
+    @property
+    def ranks(self) -> RankSet:
+        return RankSet.of(self._targets)
+
+    def add(self, target: RemoteTarget) -> None:
+        self._targets[target.rank] = target
+
+    async def greet(self, deadline: Deadline) -> None:
+        """The first messages: both sides must be the same crdebug. Raises NotAvailable."""
+        try:
+            answer = await deadline.wait(self._wire.call(greeting.hello()), "its first answer")
+        except CrdebugError as error:
+            raise await self._started.why_not(error, deadline) from None
+        greeting.require_same(answer if isinstance(answer, Greeting) else None, self._host)
+        self._watching = asyncio.create_task(self._watch())
+
+    async def find(self, daemon: Daemon, users: Collection[int]) -> tuple[ProcDesc, ...]:
+        """The ranks that a launcher's daemon there has started. users: see messages.Attach."""
+        answer = await self.call(Find(daemon, tuple(users)), self._settings.command)
+        return cast(tuple[ProcDesc, ...], answer)
+
+    async def attach(
+        self, entries: Sequence[ProcDesc], users: Collection[int]
+    ) -> tuple[Mirror, ...]:
+        """Have the agent attach a GDB to each of these ranks. users: see messages.Attach."""
+        request = Attach(tuple(entries), self._settings, tuple(users))
+        return cast(tuple[Mirror, ...], await self.call(request, self._settings.attach))
+
+    async def ask(self, question: Question[T], ranks: RankSet) -> Answers[T]:
+        return await self._classes(Ask(cast(Question[object], question), ranks), question.seconds)
+
+    async def look(
+        self, question: Question[T], ranks: RankSet, deadline: Deadline, also_ended: bool
+    ) -> Answers[T]:
+        how = Looking(deadline, also_ended)
+        seconds = max(min(question.seconds, deadline.left), deadline.left)
+        return await self._classes(Ask(cast(Question[object], question), ranks, how), seconds)
+
+    async def _classes(self, request: Ask, seconds: float) -> Answers[T]:
+        try:
+            answer = await self.call(request, seconds)
+        except CrdebugError as error:
+            return Answers({}, dict.fromkeys(request.ranks, error))
+        assert isinstance(answer, Classes)
+        return cast(Answers[T], by_rank(answer))
+
+    async def call(self, request: Request, seconds: float | None) -> object:
+        """The agent's answer. seconds: how long the agent may take for it; None: for ever, but it
+        has to be alive. Raises what it raises; CrdebugError if it is lost."""
+        if self._lost:
+            raise self._error()
+        try:
+            if seconds is None:
+                return await self._wire.call(request)
+            limit = Deadline(seconds + _MARGIN)
+            return await limit.wait(self._wire.call(request), f"the agent on {self._host}")
+        except CrdebugError as error:
+            raise (self._error() if self._lost and error is self._wire.ended else error) from None
+
+    def post(self, request: Request) -> None:
+        """Send a request whose answer does not matter. It comes before all that follow."""
+        task = asyncio.create_task(self._ignore(request))
+        self._posted.add(task)
+        task.add_done_callback(self._posted.discard)
+
+    async def _ignore(self, request: Request) -> None:
+        with contextlib.suppress(CrdebugError):
+            await self.call(request, self._settings.command)
+
+    def _error(self) -> CrdebugError:
+        hint = "'detach', and attach again when it can be reached"
+        return CrdebugError(f"the agent on {self._host} {self._lost}", hint=hint)
+
+    # ---- what it says -------------------------------------------------------------------------
+
+    async def _serve(self, request: Request) -> object:
+        raise CrdebugError("an agent asks nothing")
+
+    def _take(self, message: Message) -> None:
+        match message:
+            case Mirror(rank=rank):
+                if (target := self._targets.get(rank)) is not None:
+                    target.reflect(message)
+            case Told(rank=rank, notice=notice):
+                if (target := self._targets.get(rank)) is not None:
+                    target.subscriber(notice)
+            case Says(text=text):
+                self._tell(JobSays(f"{self._host}: {text}"))
+            case _:
+                pass
+
+    async def _read(self) -> None:
+        match await self._wire.run():
+            case HasEnded():
+                self._is_lost("has ended", "run on without a debugger")
+            case IsLost(problem=problem):
+                self._is_lost(f"cannot be reached: {problem}", self._until_it_knows)
+            case ended:
+                self._is_lost(f"is lost: {ended.problem}", self._until_it_knows)
+
+    async def _watch(self) -> None:
+        """An agent that is silent for too long counts as dead. It answers whatever its GDBs do, so
+        that no long operation delays that."""
+        while not self._lost:
+            await asyncio.sleep(self._settings.host_interval)
+            patience = self._settings.host_interval * self._settings.host_misses
+            try:
+                await Deadline(patience).wait(self._wire.call(Ping()), "an answer")
+            except DeadlineExpired:
+                self._is_lost(f"has not answered for {patience:g} s", self._until_it_knows)
+            except CrdebugError:
+                return
+
+    @property
+    def _until_it_knows(self) -> str:
+        """What happens to the ranks of an agent that may be there, cut off."""
+        patience = self._settings.host_patience
+        return f"are let go by it within {patience:g} s if it is still there"
+
+    def _is_lost(self, how: str, ranks: str) -> None:
+        if self._lost or self._closing:
+            return
+        self._lost = how
+        self._wire.end(self._error())
+        if self.ranks:
+            self._tell(JobSays(f"the agent on {self._host} {how}: {self.ranks.words} {ranks}"))
+        for target in self._targets.values():
+            target.agent_lost()
+
+    async def close(self, deadline: Deadline) -> None:
+        self._closing = True
+        if self._watching is not None:
+            self._watching.cancel()
+        self._wire.end(CrdebugError("crdebug has ended the conversation"))
+        alive = self._watching is not None and not self._lost
+        await self._started.close(deadline if alive else Deadline(_MARGIN))
+        self._reading.cancel()
+        tasks = [self._reading, *self._posted, *([self._watching] if self._watching else [])]
+        await asyncio.gather(*tasks, return_exceptions=True)

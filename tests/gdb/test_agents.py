@@ -1,0 +1,265 @@
+"""Ranks whose GDBs are with agents, as on other hosts: the same answers as here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import pytest_asyncio
+from processes import Process, Spawn, kill_gdb, soon
+
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError, NotAvailable, Refused
+from crdebug.base.events import Event, JobSays, StopReason
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
+from crdebug.debugger.group import TargetGroup
+from crdebug.debugger.target import BreakpointRequest, Motion, TargetState, Verb
+from crdebug.hosts.attach import attach_everywhere
+from crdebug.node import proc
+from crdebug.session import Session
+from harness.agents import Agents, agents, found, stopped
+
+ALL = RankSet.span(4)
+HERE, THERE = RankSet.of([0, 1]), RankSet.of([2, 3])
+
+
+class Job:
+    """Ranks 0 and 1 here; 2 on a host n2, 3 on n3; or all of them here."""
+
+    def __init__(self, processes: list[Process], made: Agents) -> None:
+        self.processes = processes
+        self.agents = made
+        self.told: list[str] = []
+        self.settings = Settings(host_interval=0.5, host_misses=4, stop=10.0)
+        self.group: TargetGroup
+
+    def tell(self, event: Event) -> None:
+        if isinstance(event, JobSays):
+            self.told.append(event.text)
+
+    async def attach(self, *, over_hosts: bool) -> TargetGroup:
+        pids = {rank: process.pid for rank, process in enumerate(self.processes)}
+        far = {"n2": {2: pids[2]}, "n3": {3: pids[3]}} if over_hosts else {}
+        near = pids if not over_hosts else {rank: pids[rank] for rank in HERE}
+        _, self.group = await attach_everywhere(
+            found(near, far), "", self.settings, self.tell, self.agents.start
+        )
+        return self.group
+
+
+@asynccontextmanager
+async def job(spawn: Spawn) -> AsyncIterator[Job]:
+    processes = [spawn("pace=500", "threads=1", rank=rank) for rank in range(4)]
+    async with agents() as made:
+        job = Job(processes, made)
+        try:
+            yield job
+        finally:
+            if hasattr(job, "group"):
+                await job.group.close()
+
+
+@pytest_asyncio.fixture
+async def far(spawn: Spawn) -> AsyncIterator[Job]:
+    """Attached over hosts."""
+    async with job(spawn) as made:
+        await made.attach(over_hosts=True)
+        yield made
+
+
+async def tour(group: TargetGroup) -> list[object]:
+    """What a user does, and what is the same wherever the ranks are."""
+    session = Session(group, "test", group.settings, None)
+    seen: list[object] = []
+    made = await session.add_breakpoint(ALL, "factorial", condition="k == 3")
+    seen += [made.number, made.problems]
+    there, stop = await group.gather(ALL, made.number)
+    seen += [there, [(each.rank, each.reason, each.detail) for each in stop.stops]]
+    await session.delete_breakpoint(made.number)
+    seen.append((await session.evaluate(ALL, "pace")).merged())
+    seen.append((await session.evaluate(ALL, "nothing_of_this_name")).merged_errors())
+    seen.append([(r, str(f[1].location)) for r, f in (await session.backtrace(ALL)).merged()])
+    seen.append((await session.select_frame(ALL, "up")).merged()[0][1].location.function)
+    seen.append((await session.gdb(ALL, "info frame")).merged_errors())
+    seen.append((await session.select_thread(ALL, 1)).merged())
+    seen.append([(b.frames[-1:], b.ranks) for b in (await session.stack_tree(ALL)).branches])
+    seen.append(len((await session.info_threads(ALL)).merged()[0][1]))
+    seen.append([n.values for n in (await session.numbers(ALL, "pace")).values.values()])
+    stopped = await session.finish(ALL)
+    seen.append([(each.rank, each.reason, str(each.location)) for each in stopped.cause])
+    stopped = await session.next(ALL)
+    seen.append([(each.rank, each.reason, str(each.location)) for each in stopped.cause])
+    seen.append((await session.set_variable(ALL, "pace = 700")).merged())
+    seen.append((await session.evaluate(ALL, "pace", "/x")).merged())
+    seen.append((await session.barrier(ALL, "rank.c:75")).there)
+    seen.append([line for line in await session.complete(3, "print pac") if "pace" in line])
+    watch = await session.add_breakpoint(RankSet.of([3]), "hot", condition="1 == 1")
+    stopped = await session.resume(ALL)
+    seen.append([(each.rank, each.reason, each.detail) for each in stopped.cause])
+    await session.delete_breakpoint(watch.number)
+    return seen
+
+
+async def test_the_same_answers_as_on_one_host(spawn: Spawn) -> None:
+    seen = []
+    for over_hosts in (False, True):
+        async with job(spawn) as made:
+            seen.append(await tour(await made.attach(over_hosts=over_hosts)))
+            detached = await made.group.detach_all()
+            assert not detached.errors
+            for process in made.processes:
+                process.assert_free()
+    assert seen[0] == seen[1]
+
+
+async def test_an_interrupt_and_an_end_reach_the_other_hosts(far: Job) -> None:
+    run = asyncio.create_task(far.group.resume(ALL))
+    while far.group.running != ALL:
+        await asyncio.sleep(0)
+    await far.group.interrupt()
+    result = await soon().wait(run, "the stop")
+    assert {stop.reason for stop in result.stops} == {StopReason.INTERRUPT}
+    await far.group.evaluate(RankSet.of([3]), "ending = 4")
+    result = await soon().wait(far.group.resume(ALL), "rank 3 to come to its end")
+    assert [(stop.rank, stop.reason) for stop in result.cause] == [(3, StopReason.ENDING)]
+    result = await soon().wait(far.group.resume(ALL), "the end of rank 3")
+    assert [(stop.rank, stop.reason, stop.detail) for stop in result.cause] == [
+        (3, StopReason.EXITED, "3")
+    ]
+    told = await far.group.evaluate(ALL, "pace")
+    assert str(told.errors[3]) == "rank 3 exited with status 3"
+
+
+async def test_a_session_over_hosts_takes_no_checkpoint_and_says_so(far: Job) -> None:
+    session = Session(far.group, "test", far.settings, None)
+    session._found = found({}, {"n2": {2: far.processes[2].pid}})
+    with pytest.raises(Refused, match="ranks on other hosts"):
+        await session.checkpoint()
+
+
+# ---- what can go wrong -------------------------------------------------------------------------
+
+
+# By default each of both; with --all each with each.
+LOST = [
+    *(("killed", "runs"), ("killed", "is asked"), ("stopped", "stands")),
+    *(("stopped", "steps"), ("cut", "runs"), ("cut", "is asked")),
+]
+MORE = [
+    *(("killed", "stands"), ("killed", "steps"), ("stopped", "runs")),
+    *(("stopped", "is asked"), ("cut", "stands"), ("cut", "steps")),
+]
+
+
+@pytest.mark.parametrize(
+    ("how", "meanwhile"), [*LOST, *(pytest.param(*each, marks=pytest.mark.sweep) for each in MORE)]
+)
+async def test_an_agent_that_is_lost_is_named_and_the_others_go_on(
+    far: Job, how: str, meanwhile: str
+) -> None:
+    group, agent = far.group, far.agents.hosts["n3"]
+    work: asyncio.Task[object] | None = None
+    if meanwhile == "runs":
+        work = asyncio.create_task(group.resume(ALL))
+        while group.running != ALL:
+            await asyncio.sleep(0)
+    elif meanwhile == "steps":
+        work = asyncio.create_task(group.run(ALL, Motion(Verb.NEXT, 100000)))
+        while group.running != ALL:
+            await asyncio.sleep(0)
+    elif meanwhile == "is asked":
+        line = "python import time; time.sleep(3)"
+        work = asyncio.create_task(group.console(ALL, line))
+        await asyncio.sleep(0)
+    with stopped(agent) if how == "stopped" else contextlib.nullcontext():
+        if how == "killed":
+            agent.signal(signal.SIGKILL)
+        elif how == "cut":
+            agent.stream.cut = True
+        latency = Deadline(far.settings.host_interval * (far.settings.host_misses + 2) + 5)
+        await latency.until(lambda: bool(group.nodes[1].lost), "the agent to be lost")
+        if work is not None:
+            with contextlib.suppress(CrdebugError):  # in words, of the lost rank
+                await latency.wait(work, "the others")
+    assert any("the agent on n3" in each and "rank 3" in each for each in far.told), far.told
+    assert group[3].state is TargetState.DEAD
+    others = ALL - RankSet.of([3])
+    if group.running:
+        await group.interrupt()
+        await soon().until(lambda: not group.running, "the others to stop")
+    told = await group.evaluate(ALL, "pace")
+    assert told.merged() == ((others, "500"),)
+    assert "the agent on n3" in str(told.errors[3])
+    if how == "killed":  # the GDB has let its rank go; else it will, as soon as it is noticed
+        await soon().until(lambda: proc.status(far.processes[3].pid)["TracerPid"] == "0", "gdb")
+    await group.detach_all()
+
+
+async def test_an_agent_that_is_cut_off_lets_its_ranks_go(spawn: Spawn) -> None:
+    async with job(spawn) as made:
+        made.settings.host_patience = 3.0
+        await made.attach(over_hosts=True)
+        made.agents.hosts["n3"].stream.cut = True
+        there = made.processes[3].pid
+        await soon().until(lambda: proc.status(there)["TracerPid"] == "0", "the agent to let go")
+        assert made.group[2].state is TargetState.STOPPED
+
+
+@pytest.mark.parametrize("rank", [1, 3])
+async def test_a_gdb_that_dies_there_is_as_one_that_dies_here(far: Job, rank: int) -> None:
+    await far.group.add_breakpoint(RankSet.of([rank]), BreakpointRequest("hot"))
+    await far.group.resume(ALL)
+    kill_gdb(far.group[rank])
+    await soon().until(lambda: far.group[rank].state is TargetState.DEAD, "its death")
+    told = await far.group.evaluate(ALL, "pace")
+    assert "gdb ended" in str(told.errors[rank])
+    assert told.merged() == ((ALL - RankSet.of([rank]), "500"),)
+
+
+async def test_a_process_that_is_no_such_rank_is_left_alone(spawn: Spawn) -> None:
+    """Whoever forges a launcher's table could have crdebug stop any process."""
+    async with job(spawn) as made:
+        made.processes[3] = spawn("pace=500", rank=7)
+        with pytest.raises(Refused, match=r"rank 3: process \d+ does not say that it is this rank"):
+            await made.attach(over_hosts=True)
+        for process in made.processes:
+            process.assert_free()
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["false"], "no agent answers"),
+        (["cat", "/dev/urandom"], "no agent answers"),
+        (
+            ["sh", "-c", "sleep 0.1; echo Welcome to this host, have fun and see you; cat"],
+            "no agent",
+        ),
+        (["python3", "-c", "import os, sys; os.write(1, bytes(4)); sys.stdin.read()"], "no"),
+    ],
+)
+async def test_something_else_that_answers_is_named(
+    spawn: Spawn, command: list[str], words: str
+) -> None:
+    processes = [spawn("pace=500", rank=rank) for rank in range(4)]
+    async with agents(command) as made:
+        job = Job(processes, made)
+        with pytest.raises(NotAvailable, match=words):
+            await job.attach(over_hosts=True)
+    for process in processes:
+        process.assert_free()
+
+
+async def test_one_that_never_answers_is_not_waited_for(spawn: Spawn) -> None:
+    process = spawn("pace=500", rank=0)
+    async with agents(["sleep", "1000"]) as made:
+        with pytest.raises(NotAvailable, match=r"no agent answers: .* its first answer"):
+            await attach_everywhere(
+                found({}, {"n2": {0: process.pid}}), "", Settings(attach=0.5), None, made.start
+            )
+    process.assert_free()
