@@ -225,7 +225,8 @@ class Scene:
         self.matching.library.history_unexposed(history, comm, each.rank, step, found.reference)
         ranks = tuple(found.numbers())
         if step == _STEPS["MPI_Win_start"]:
-            ranks = tuple(rank for rank in ranks if rank in each.group)
+            posted = {each.rank, *ranks}
+            ranks = tuple(rank for rank in each.group if rank not in posted)
         if step == _STEPS["MPI_Win_wait"]:
             in_it = {o.rank for o in self.asked.values() if o.call == "MPI_Win_complete"}
             ranks = tuple(rank for rank in ranks if rank not in in_it)
@@ -242,6 +243,8 @@ class Scene:
         alone = each.tag == 1 if each.call == "MPI_Win_lock" else held.get(each.rank, False)
         others = [rank for rank, excludes in held.items() if excludes or alone]
         holders = tuple(rank for rank in others if rank != each.rank)
+        if each.call == "MPI_Win_lock" and each.rank in held:  # MPI allows one lock of a target
+            holders = (each.rank,)
         if holders:
             yield Group(holders, certain=each.rank in self.still)
 

@@ -124,8 +124,8 @@ EXPORTED void crdebug_history_unposted(struct history *h, int32_t absent, struct
 }
 
 /* Whom a rank waits for in the step of a window that it is in, and that is not on record: COMPLETE for
- * the posts of its targets, WAIT for the completes of its origins; START for the posts of those of its
- * targets of which there has been an exposure. */
+ * the posts of its targets, WAIT for the completes of its origins. For START those of its targets whose
+ * posts are there. */
 EXPORTED void crdebug_history_unexposed(struct history *h, int64_t comm, int32_t rank, int32_t step,
                                         struct column *found) {
     const struct succession *window = succession_of(h, comm);
@@ -135,8 +135,9 @@ EXPORTED void crdebug_history_unexposed(struct history *h, int64_t comm, int32_t
     for (uint64_t k = 0; k < window->exposures.count; k++) {
         const struct exposure *e = &AT(window->exposures, struct exposure, k);
         uint64_t number = e->ticks[own].count;
-        if (who(e, own) != rank || e->origin == e->target || e->ticks[needed].count > number)
-            continue;
-        if (own == START || e->ticks[begun].count > number) PUSH(*found, int64_t, who(e, needed));
+        bool there = e->ticks[needed].count > number;
+        if (who(e, own) != rank || e->origin == e->target) continue;
+        if (own == START ? there : !there && e->ticks[begun].count > number)
+            PUSH(*found, int64_t, who(e, needed));
     }
 }
