@@ -44,7 +44,7 @@ class Logs:
         kept = logs / KEPT
         self._kept = kept.read_bytes() if kept.exists() else b""
         self._mend_kept()
-        for log in (each for each in logs.iterdir() if each.name != KEPT):
+        for log in (each for each in logs.iterdir() if each.name.isdigit()):
             with open(log, "rb") as file:
                 head = file.read(clock.LOG_SIZE)
                 file.seek(0)

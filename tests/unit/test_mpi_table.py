@@ -94,6 +94,10 @@ def test_the_layout_is_the_compilers(tmp_path: Path) -> None:
         ("log", "cuts", clock.CUTS_OFFSET),
         ("log", "room", clock.ROOM_OFFSET),
         ("log", "begin", clock.BEGIN_OFFSET),
+        ("log", "doing", clock.DOING_IN_LOG_OFFSET),
+        ("log", "ended_now", clock.DOING_IN_LOG_OFFSET + struct.calcsize("<4Q")),
+        ("log", "left", clock.DOING_IN_LOG_OFFSET + struct.calcsize("<6Q")),
+        ("log", "outside", clock.DOING_IN_LOG_OFFSET + struct.calcsize("<6QII")),
     ]
     # where the two formats read the fields
     parts = [("<", "abi"), ("<IIii", "now"), ("<IIiiQQ", "held"), ("<IIiiQQI", "mode")]

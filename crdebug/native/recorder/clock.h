@@ -15,7 +15,7 @@
 
 #include <stdint.h>
 
-#define CRDEBUG_CLOCK_ABI 4u
+#define CRDEBUG_CLOCK_ABI 5u
 #define CRDEBUG_TIME_DIR "/dev/shm/crdebug/time" /* one file a rank; or where $CRDEBUG_TIME says */
 #define CRDEBUG_NEVER UINT64_MAX
 #define CRDEBUG_SITES 65536
@@ -112,6 +112,9 @@ enum crdebug_slot {
 #define CRDEBUG_CUT_HEAD (UINT64_C(16) << 9) /* CRDEBUG_NO, of no call */
 #define CRDEBUG_CUT_BODY UINT64_C(0x6572656820747563)
 
+#define CRDEBUG_FAILED_NOW(failed) ((uint64_t)(failed) << 56)
+#define CRDEBUG_ABORTS UINT32_MAX /* MPI_Abort */
+
 struct crdebug_log {
     uint32_t abi;
     uint32_t size; /* of this header: where the records begin */
@@ -126,6 +129,16 @@ struct crdebug_log {
     uint64_t room; /* in records: up to here the disk has space for this file */
     uint64_t
         begin; /* twice the first place that is on record, and which of the areas holds: 0, 1 */
+    /* As in the clock, for whoever looks when the rank is gone; CRDEBUG_FAILED_NOW is or'ed into doing_now
+     * where the MPI ends the process in this call, which failed so (mpi_errors.py).
+     * How it has ended outside of all calls: `left` by exit, before MPI_Finalize, its status + 1, or
+     * CRDEBUG_ABORTS; outside_failed: a call that is not counted has failed so. ended_now: the clock then; when
+     * it is not tail_now, that was in another course. */
+    struct crdebug_record doing;
+    uint64_t doing_now, doing_site;
+    uint64_t ended_now, outside_site;
+    uint32_t left, outside_failed;
+    char outside[40]; /* its name */
 };
 
 struct crdebug_clock {

@@ -17,7 +17,7 @@ from crdebug.native.recorder.doing import Doing
 from crdebug.native.recorder.mpi_calls import DIGEST
 from crdebug.native.recorder.mpi_errors import failure
 
-ABI = 4
+ABI = 5
 NEVER = Instant(2**64 - 1)
 SYMBOL = "crdebug_clock"
 HOLD_FUNCTION = "crdebug_hold"
@@ -29,16 +29,19 @@ REFUSED_OFFSET = 56  # refused
 CUTS_OFFSET = 64
 ROOM_OFFSET = 72
 BEGIN_OFFSET = 80
+DOING_IN_LOG_OFFSET = 88
 OLD = 1 << 16  # records in each of the two areas after the ring
 PAGE = 256  # records
 CUT_HERE = (16 << 9, 0x6572656820747563)  # the last record of a log that was cut from outside
 RECORD = struct.Struct("<QQ")
 _RANKS = 1 << 20  # a limit: no job has so many on one machine
 _LATEST = 1 << 62  # half ticks
+_FAILED_NOW = 56  # bits of doing_now in the log; above, how the call failed
+_ABORTS = 2**32 - 1
 
 _CLOCK = struct.Struct("<IIiiQQIIQQIiIIIIQ4QQQIHHII4I4IQIIQQQQQQQI15I14Q")
 _LOOK = struct.Struct("<QIIQQ")
-_LOG = struct.Struct("<IIiiQQQQQIIIIQQ")
+_LOG = struct.Struct("<IIiiQQQQQIIIIQQ6QII40s")
 SIZE = _CLOCK.size
 LOG_SIZE = _LOG.size
 VERSION_SIZE = 4  # of the log: its first number
@@ -175,6 +178,16 @@ def _hash(data: bytes) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Outside:
+    """A call that is not counted, in which the MPI has ended the process. site: where it returns
+    to; 0 if unknown. failed: the class of the error."""
+
+    name: str
+    site: int
+    failed: str
+
+
+@dataclass(frozen=True, slots=True)
 class LogHeader:
     """struct crdebug_log: the beginning of a rank's log."""
 
@@ -189,6 +202,11 @@ class LogHeader:
     cuts: int  # how often it was cut at the cursor, to record another future
     first: int = 0  # the first place that is on record
     area: int = 0  # which of the two areas holds
+    doing: Doing | None = None  # the call that follows what is on record, if it was begun
+    doing_failed: str = ""  # the process has ended in it: the class of the error
+    left: int | None = None  # it has called exit outside of all calls: the status
+    aborts: bool = False  # it has called MPI_Abort
+    outside: Outside | None = None
 
     @classmethod
     def parse(cls, data: bytes) -> LogHeader:
@@ -202,7 +220,18 @@ class LogHeader:
             )
         why = Refused(refused) if refused in iter(Refused) else Refused.LOG_FILE
         begin = values[14]
-        known = why, sites, cuts, begin >> 1, begin & 1
+        doing_now, ended_now, outside_site, left, outside_failed = values[17], *values[19:23]
+        now = doing_now & (1 << _FAILED_NOW) - 1
+        at_end = doing.parse_asked(tail_now + 1, (*values[15:17], now, values[18]))
+        failed = failure(doing_now >> _FAILED_NOW) if at_end else ""
+        how: tuple[int | None, bool, Outside | None] = None, False, None
+        if ended_now == tail_now:
+            name = values[23].partition(b"\0")[0].decode(errors="replace")
+            outside = Outside(name, outside_site, failure(outside_failed))
+            aborts = left == _ABORTS
+            status = left - 1 if left and not aborts else None
+            how = status, aborts, outside if outside_failed else None
+        known = why, sites, cuts, begin >> 1, begin & 1, at_end, failed, *how
         return cls(rank, world, capacity, tail, Instant(tail_now), Instant(first), *known)
 
     def is_sound(self, size: int) -> bool:

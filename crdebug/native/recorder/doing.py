@@ -104,6 +104,11 @@ def parse(now: int, values: Sequence[int]) -> Doing | None:
     return Doing(name, site, comm, peer, tag, size, op=named, opens=opens)
 
 
+def parse_asked(now: int, values: Sequence[int]) -> Doing | None:
+    """The same of what a log keeps of it: no words, and no operation."""
+    return parse(now, (*values, 0, 0, *(0,) * (_WORDS + len(OPS))))
+
+
 def _peer(code: int) -> int:
     known = {0: Peer.NONE, _PROC_NULL: Peer.PROC_NULL, _ANY_SOURCE: Peer.ANY, _ROOT: Peer.ROOT}
     return known[code] if code < _BIAS else code - _BIAS

@@ -212,6 +212,7 @@ static void started(unsigned call, uint64_t site) {
     comm_made(mpi.world);
     comm_made(mpi.self);
     C.initialized = 1;
+    log_the_end();
 }
 
 static bool starting(unsigned call, uint64_t site) {
@@ -249,6 +250,7 @@ int wrap_Finalize(uint64_t site) {
         C.stop = C.now;
     }
     if (!enter()) return PMPI_Finalize();
+    if (C.mode == CRDEBUG_RECORDS) log_no_end();
     struct note note = note_of(CALL_Finalize, site, 0, 0, 0, 0);
     doing(&note);
     begin(&note);

@@ -177,10 +177,10 @@ static inline bool brought_back(const struct crdebug_record *record) {
  * place, or NOBODY. */
 uint64_t finish_slow(struct note *note);
 uint64_t append(struct note *note);
-void note_failed(struct note *note, int rc);
+uint32_t failure_of(int rc); /* as the log has it (mpi_errors.py) */
 static inline uint64_t finish(struct note *note, int rc) {
     if (UNLIKELY(C.mode == CRDEBUG_COUNTS)) return NOBODY;
-    if (UNLIKELY(rc != MPI_SUCCESS)) note_failed(note, rc);
+    if (UNLIKELY(rc != MPI_SUCCESS)) note->failed = failure_of(rc);
     if (UNLIKELY(behind())) return finish_slow(note);
     return append(note);
 }
@@ -193,6 +193,8 @@ bool says_no(const struct crdebug_record *record);
 uint32_t word_of(const struct crdebug_record *record, unsigned k);
 uint32_t *word_at(struct crdebug_record *record, unsigned k);
 void refuse(unsigned reason);
+void log_the_end(void); /* when the process ends, from now on */
+void log_no_end(void); /* what was said of it does not hold */
 bool log_open(int rank, int world);
 bool log_room(uint64_t end); /* up to this place */
 void told_no(struct note *note, int *flag); /* by the log: MPI is not asked, but goes on */
@@ -211,6 +213,10 @@ static inline void doing_in(const struct note *note, uint32_t comm) {
     C.doing_count = note->count;
     if (UNLIKELY(note->count)) doing_words(words_of(note), note->count);
     __atomic_store_n(&C.doing_now, C.now, __ATOMIC_RELEASE);
+    if (UNLIKELY(C.mode == CRDEBUG_COUNTS)) return;
+    log_header->doing = C.doing;
+    log_header->doing_site = note->site;
+    __atomic_store_n(&log_header->doing_now, C.now, __ATOMIC_RELEASE);
 }
 static inline void doing(const struct note *note) { doing_in(note, 0); }
 

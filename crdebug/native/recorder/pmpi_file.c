@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -136,6 +137,18 @@ static void *map(int file, uint64_t records) {
     return NULL;
 }
 
+/* Where the code of this process is, for whoever looks for the lines of calls when it is gone: /proc/PID/maps,
+ * the lines of code. */
+static void write_maps(void) {
+    char path[sizeof log_path + 8], line[4096];
+    snprintf(path, sizeof path, "%s.maps", log_path);
+    FILE *from = fopen("/proc/self/maps", "re"), *to = from ? fopen(path, "we") : NULL;
+    while (to && fgets(line, sizeof line, from))
+        if (strstr(line, " r-xp ")) fputs(line, to);
+    if (to) fclose(to);
+    if (from) fclose(from);
+}
+
 bool log_open(int rank, int world) {
     const char *directory = getenv("CRDEBUG_TIME");
     unsigned reason = CRDEBUG_LOG_FILE;
@@ -176,6 +189,7 @@ bool log_open(int rank, int world) {
                                        .calls = CRDEBUG_TABLE};
         /* last: whoever looks at a rank that stands in the midst of this sees no log yet */
         __atomic_store_n(&header->abi, CRDEBUG_CLOCK_ABI, __ATOMIC_RELEASE);
+        write_maps();
     } else if (header->abi != CRDEBUG_CLOCK_ABI || header->calls != CRDEBUG_TABLE ||
                header->rank != rank || header->world != world || header->capacity != records) {
         goto unmap;

@@ -47,13 +47,13 @@ static uint32_t failed_of(const struct crdebug_record *record) {
     return record->head & FLAG(CRDEBUG_MORE) ? (uint32_t)record[1].head >> CRDEBUG_FAILED_SHIFT : 0;
 }
 
-void note_failed(struct note *note, int rc) {
+uint32_t failure_of(int rc) {
     static const int classes[] = {CRDEBUG_ERRORS};
     int class, count = sizeof classes / sizeof *classes;
-    note->failed = CRDEBUG_OTHER_ERROR;
-    if (PMPI_Error_class(rc, &class) != MPI_SUCCESS) return;
+    if (PMPI_Error_class(rc, &class) != MPI_SUCCESS) return CRDEBUG_OTHER_ERROR;
     for (int i = 0; i < count; i++)
-        if (classes[i] == class) note->failed = (uint32_t)i + 1;
+        if (classes[i] == class) return (uint32_t)i + 1;
+    return CRDEBUG_OTHER_ERROR;
 }
 
 uint32_t *word_at(struct crdebug_record *record, unsigned k) {
