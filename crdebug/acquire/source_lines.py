@@ -1,9 +1,9 @@
-"""The source lines of addresses in running processes, without a debugger: by addr2line."""
+"""The source lines of addresses in processes, without a debugger: by addr2line."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 
 from elftools.common.exceptions import ELFError
@@ -19,12 +19,19 @@ _LINE = re.compile(r"(?P<file>.+):(?P<line>[1-9]\d*)( \(discriminator \d+\))?\Z"
 Address = tuple[int, int]  # a process, and a return address in it
 
 
-async def lines(addresses: Iterable[Address], deadline: Deadline) -> dict[Address, str]:
+async def lines(
+    addresses: Iterable[Address],
+    deadline: Deadline,
+    maps: Mapping[int, Sequence[proc.Mapping]] | None = None,
+) -> dict[Address, str]:
     """By return address, the line of the call: "heat.c:88". Those that are not known are left out:
-    of a program without debug information, or where there is no addr2line."""
+    of a program without debug information, or where there is no addr2line.
+
+    maps: what the processes had mapped, if they may be gone; they then have any numbers.
+    """
     places: dict[tuple[str, int], list[Address]] = {}  # by file and address in it
     for address in dict.fromkeys(addresses):
-        found = _place(*address)
+        found = _place(*address, maps)
         if found is not None:
             places.setdefault(found, []).append(address)
     by_file: dict[str, list[int]] = {}
@@ -39,13 +46,15 @@ async def lines(addresses: Iterable[Address], deadline: Deadline) -> dict[Addres
     return told
 
 
-def _place(pid: int, address: int) -> tuple[str, int] | None:
+def _place(
+    pid: int, address: int, maps: Mapping[int, Sequence[proc.Mapping]] | None
+) -> tuple[str, int] | None:
     """The file that has it, and its address there."""
     try:
-        mappings = proc.maps(pid)
+        mappings = proc.maps(pid) if maps is None else maps.get(pid, ())
         for each in mappings:
             if each.start <= address < each.end and each.path.startswith("/"):
-                path = f"{proc.root(pid)}{each.path}"
+                path = f"{proc.root(pid) if maps is None else ''}{each.path}"
                 return path, _in_file(path, address - each.start + each.offset)
     except (OSError, ELFError, ValueError):
         return None

@@ -1,17 +1,22 @@
-"""What a running job's record shows to be wrong, without a debugger."""
+"""What a job's record shows to be wrong, without a debugger, also when the job has ended."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
 from crdebug.acquire import source_lines
 from crdebug.base.deadline import Deadline
-from crdebug.base.errors import NotAvailable
+from crdebug.base.errors import BadInput, NotAvailable
 from crdebug.base.settings import Settings
 from crdebug.job import clocks
 from crdebug.job.directory import JobDirectory, has_ended, is_alive
 from crdebug.job.ranks_there import await_ranks
+from crdebug.native.matcher.library import Library
 from crdebug.native.matcher.loading import load
+from crdebug.node import proc
 from crdebug.timeline.check import Record, check
-from crdebug.timeline.findings import merged, report, sites_of
+from crdebug.timeline.findings import Finding, merged, report, sites_of
 from crdebug.timeline.recorded import Recorded
 
 _LINES = 20.0  # seconds that addr2line may take for big programs
@@ -20,24 +25,62 @@ _LINES = 20.0  # seconds that addr2line may take for big programs
 async def checked(job: str, settings: Settings) -> str:
     """As lines. Nothing is stopped for it.
 
-    Raises NotAvailable for a job without a record, Refused for one that has ended.
+    Raises NotAvailable for a job without a record; BadInput, Refused for one that has ended and
+    whose record was not kept.
     """
     directory = JobDirectory(job)
-    state = directory.read()
-    if not is_alive(state):
-        raise has_ended(directory)
+    library = await load(settings.compiler)
+    try:
+        state = directory.read()
+    except BadInput:
+        if not directory.last_record.is_dir():
+            raise
+        return await of_logs([*directory.last_record.iterdir()], library, over=True)
     if not state.layer:
         raise NotAvailable(
             f"job '{job}' does not record its MPI calls", hint="'crdebug run --record' does"
         )
-    recorded = Recorded(await load(settings.compiler))
+    run = directory.run(state.incarnation)
+    if not is_alive(state):
+        if not clocks.logs(run).is_dir():
+            raise has_ended(directory)
+        return await of_logs([*clocks.logs(run).iterdir()], library, over=True)
     there = await await_ranks(directory, state, Deadline(settings.launch))
     pids = {each.rank: each.pid for each in clocks.find(there.holds, state.layer)}
-    recorded.read(clocks.of_ranks(directory.run(state.incarnation)))
-    size = max((log.world for log in recorded.logs.values()), default=len(pids))
-    record = Record.of(recorded.matching, recorded.logs, size)
+    return await of_logs([*clocks.logs(run).iterdir()], library, pids=pids)
+
+
+async def of_logs(
+    files: Sequence[Path],
+    library: Library,
+    *,
+    over: bool = False,
+    pids: Mapping[int, int] | None = None,
+) -> str:
+    """The same of logs. files: all of their directory. over: the job has ended. pids: by rank, of
+    the processes while they are there."""
+    recorded = Recorded(library)
+    recorded.read(files)
+    size = max((log.world for log in recorded.logs.values()), default=len(pids or ()))
+    record = Record.of(recorded.matching, recorded.logs, size, over=over)
     found = check(record)
-    wanted = {each: (pids[each[0]], each[1]) for each in sites_of(found) if each[0] in pids}
-    told = await source_lines.lines(wanted.values(), Deadline(_LINES))
-    lines = {each: told.get(address, "") for each, address in wanted.items()}
+    lines = await _lines(found, files, pids)
     return report(merged(found, lambda *site: lines.get(site, "")), record.caveats())
+
+
+async def _lines(
+    found: Sequence[Finding], files: Sequence[Path], pids: Mapping[int, int] | None
+) -> dict[tuple[int, int], str]:
+    """By rank and return address."""
+    sites = sites_of(found)
+    if pids is None:
+        texts = {
+            int(each.stem): each.read_bytes().decode(errors="surrogateescape")
+            for each in files
+            if each.suffix == ".maps" and each.stem.isdigit()
+        }
+        maps = {rank: proc.parse_maps(text) for rank, text in texts.items()}
+        return await source_lines.lines(sites, Deadline(_LINES), maps)
+    wanted = {each: (pids[each[0]], each[1]) for each in sites if each[0] in pids}
+    told = await source_lines.lines(wanted.values(), Deadline(_LINES))
+    return {each: told.get(address, "") for each, address in wanted.items()}

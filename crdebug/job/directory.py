@@ -49,6 +49,7 @@ BESIDE = "beside"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
 _REMEMBERED = 100
+_RECORDS = 256 << 20  # bytes of the logs that are kept of jobs that are forgotten
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +292,7 @@ class JobDirectory:
             if self.exists():
                 self._end_remains()
                 self._remember_its_end()
+                self._keep_its_record()
             self.remove()
 
     def sweep_if_over(self) -> None:
@@ -329,6 +331,28 @@ class JobDirectory:
             known = sorted(self._epitaph.parent.iterdir(), key=lambda each: each.stat().st_mtime)
             for path in known[:-_REMEMBERED]:
                 path.unlink()
+
+    @property
+    def last_record(self) -> Path:
+        """Where the logs of its MPI calls are once it is forgotten, if they were kept."""
+        return state_home() / "records" / self.name
+
+    def _keep_its_record(self) -> None:
+        """Keep the logs, for `check`; those of the newest jobs, as long as they are not large."""
+        place = self.last_record
+        with contextlib.suppress(OSError, CrdebugError):
+            logs = self.run(self.read().incarnation) / "time"
+            shutil.rmtree(place, ignore_errors=True)
+            if not logs.is_dir() or _allocated(logs) > _RECORDS:
+                return
+            owners.make_private(place.parent)
+            logs.rename(place)
+            known = sorted(place.parent.iterdir(), key=lambda each: each.stat().st_mtime)
+            room = _RECORDS
+            for path in reversed(known):
+                room -= _allocated(path)
+                if room < 0:
+                    shutil.rmtree(path, ignore_errors=True)
 
     def remove(self) -> None:
         """Remove all of it. Callers hold the lock."""
@@ -371,6 +395,11 @@ def _read_if_there(path: Path) -> str | None:
         return path.read_text()
     except OSError:
         return None
+
+
+def _allocated(directory: Path) -> int:
+    """The bytes that its files take on the disk, which may be less than their sizes."""
+    return sum(512 * each.stat().st_blocks for each in directory.iterdir())
 
 
 def _is_there(path: Path) -> bool:

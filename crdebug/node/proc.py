@@ -299,7 +299,12 @@ def maps_text(pid: int) -> str:
 
 
 def maps(pid: int) -> tuple[Mapping, ...]:
-    found = map(_mapping, maps_text(pid).splitlines())
+    return parse_maps(maps_text(pid))
+
+
+def parse_maps(text: str) -> tuple[Mapping, ...]:
+    """text: of /proc/PID/maps, or some lines of it."""
+    found = map(_mapping, text.splitlines())
     return tuple(mapping for mapping in found if mapping is not None)
 
 

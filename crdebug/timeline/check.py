@@ -11,12 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from crdebug.base.instant import BEGINNING
+from crdebug.base.instant import BEGINNING, Instant
 from crdebug.base.ranks import RankSet
 from crdebug.native.recorder.clock import Refused
 from crdebug.native.recorder.mpi_errors import ARGUMENTS, NAMES
-from crdebug.timeline.calls import Call, entered_by
+from crdebug.timeline.asked import asked
+from crdebug.timeline.calls import Call, Kind, entered_by
 from crdebug.timeline.collectives import Shape, communicator_of, shape_of
+from crdebug.timeline.epochs import epochs
 from crdebug.timeline.findings import Finding, Spot, Weight
 from crdebug.timeline.log import RankLog
 from crdebug.timeline.matching import Matching
@@ -24,7 +26,8 @@ from crdebug.timeline.needs import NEVER
 
 # Errors that MPI finds in the arguments, and a message that was too long. Others may be expected:
 # a file that is not there, a port with nobody behind it.
-_MISTAKES = frozenset((*NAMES[:ARGUMENTS], "MPI_ERR_TRUNCATE"))
+_REFUSED = frozenset(NAMES[:ARGUMENTS])
+_MISTAKES = _REFUSED | {"MPI_ERR_TRUNCATE"}
 # Of these all members give as many bytes, as the types' signatures have to be the same.
 _SAME_SIZE = frozenset(
     form
@@ -46,15 +49,24 @@ class Record:
 
     size: how many ranks there are.  cut_short: those whose record has begun late, or has ended
     before the rank.
+    unfinished: by rank, the call after these, which has not returned; failed: because the MPI has
+    ended the process in it.  left: with which status ranks have called exit before MPI_Finalize.
+    over: the job has ended.  aborts: those that have called MPI_Abort.
     """
 
     matching: Matching
     calls: Mapping[int, Sequence[Call]]
     size: int
     cut_short: RankSet = field(default_factory=RankSet)
+    unfinished: Mapping[int, Call] = field(default_factory=dict)
+    left: Mapping[int, int] = field(default_factory=dict)
+    over: bool = False
+    aborts: RankSet = field(default_factory=RankSet)
 
     @classmethod
-    def of(cls, matching: Matching, logs: Mapping[int, RankLog], size: int) -> Record:
+    def of(
+        cls, matching: Matching, logs: Mapping[int, RankLog], size: int, *, over: bool = False
+    ) -> Record:
         """Of all logs that there are."""
         short = [
             rank
@@ -62,7 +74,11 @@ class Record:
             if log.first_now > BEGINNING or log.refused is not Refused.NO
         ]
         calls = {rank: log.calls for rank, log in logs.items()}
-        return cls(matching, calls, size, RankSet.of(short))
+        unfinished = {rank: call for rank, log in logs.items() if (call := _unfinished(log))}
+        left = {rank: log.left for rank, log in logs.items() if log.left is not None}
+        aborts = RankSet.of(rank for rank, log in logs.items() if log.aborts)
+        known = RankSet.of(short), unfinished, left, over, aborts
+        return cls(matching, calls, size, *known)
 
     @property
     def whole(self) -> bool:
@@ -78,6 +94,8 @@ class Record:
         elif self.cut_short:
             ranks = self.cut_short
             found.append(f"the record of {ranks} is not whole: collectives were not compared")
+        if self.aborts:
+            found.append(f"{self.aborts} called MPI_Abort")
         if not self.at_end:
             found.append("the job has not come to MPI_Finalize on all ranks")
         return found
@@ -95,9 +113,29 @@ class Record:
         return self.whole and all(each and each[0].name == _END for each in last)
 
 
+def _unfinished(log: RankLog) -> Call | None:
+    """The call after those that are on record, if the rank was in one."""
+    now, outside = Instant(log.tail_now + 1), log.outside
+    if outside is not None:
+        name = f"MPI_{outside.name.removeprefix('MPI_').removeprefix('internal_')}"
+        kind, site, failed = Kind.OTHER, outside.site, outside.failed
+        return Call(log.rank, log.tail_now.tick, name, kind, site, failed=failed)
+    if log.doing is None or log.unread:
+        return None
+    each = asked(log.rank, now, log.doing, log, moves=False, blind=False)
+    peer = each.peer if each.peer >= 0 else None
+    tag = each.tag if each.tag >= 0 else None
+    return Call(
+        *(log.rank, each.tick, each.call, each.kind, each.site, each.comm, peer, tag),
+        bytes=max(each.bytes, 0),
+        failed=log.doing_failed,
+    )
+
+
 def check(record: Record) -> list[Finding]:
     """Everything that is found."""
-    found = [*_failed(record), *_unreceived(record), *_incomplete(record)]
+    found = [*_failed(record), *_left(record), *_unreceived(record), *_incomplete(record)]
+    found += epochs({r: each for r, each in record.calls.items() if r not in record.cut_short})
     return [*found, *_collectives(record)] if record.whole else found
 
 
@@ -111,6 +149,21 @@ def _failed(record: Record) -> Iterator[Finding]:
         for call in calls:
             if call.failed in _MISTAKES:
                 yield Finding(Weight.WRONG, _spot(call), f"failed: {call.failed}")
+    for call in record.unfinished.values():
+        if call.failed:
+            yield Finding(Weight.WRONG, _spot(call), f"failed: {call.failed}, which ended the job")
+
+
+def _left(record: Record) -> Iterator[Finding]:
+    """Ranks that have not come to the end of MPI. Where one failed, the others were ended."""
+    for rank, status in record.left.items():
+        if status == 0 and record.calls.get(rank):
+            says = "is followed by exit(0), without MPI_Finalize"
+            yield Finding(Weight.WRONG, _spot(record.calls[rank][-1]), says)
+    failed = any(call.failed for call in record.unfinished.values())
+    if record.over and not failed and not record.left and not record.aborts:
+        for call in record.unfinished.values():
+            yield Finding(Weight.OPEN, _spot(call), "had not returned when the job ended")
 
 
 def _unreceived(record: Record) -> Iterator[Finding]:
@@ -145,13 +198,21 @@ def _incomplete(record: Record) -> Iterator[Finding]:
 
 
 def _collectives(record: Record) -> Iterator[Finding]:
-    """All members of a communicator call its collectives in the same order (MPI 4.1, 6.1)."""
+    """All members of a communicator call its collectives in the same order (MPI 4.1, 6.1).
+
+    Not the beginning and the end of MPI; and not what the MPI refused for an argument, for a root
+    that is not there is no other root.
+    """
     series: defaultdict[str, dict[int, list[Call]]] = defaultdict(dict)
     for rank, calls in sorted(record.calls.items()):
         for call in calls:
             comm = communicator_of(call)
-            if comm and not comm.startswith("("):  # not the beginning and the end
+            if call.failed not in _REFUSED and comm and not comm.startswith("("):
                 series[comm].setdefault(rank, []).append(call)
+    for rank, call in record.unfinished.items():
+        comm = communicator_of(call)
+        if call.failed not in _REFUSED and comm and not comm.startswith("("):
+            series[comm].setdefault(rank, []).append(call)
     for comm, called in sorted(series.items()):
         for number in range(max(map(len, called.values()))):
             there = [calls[number] for calls in called.values() if number < len(calls)]

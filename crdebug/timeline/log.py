@@ -26,7 +26,8 @@ from crdebug.native.matcher.library import (
     ints,
 )
 from crdebug.native.recorder import clock
-from crdebug.native.recorder.clock import LogHeader, Refused
+from crdebug.native.recorder.clock import LogHeader, Outside, Refused
+from crdebug.native.recorder.doing import Doing
 from crdebug.native.recorder.mpi_errors import failure
 from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.functions import KINDS, NAMES, table
@@ -209,6 +210,32 @@ class RankLog:
         return self._header.refused
 
     @property
+    def doing(self) -> Doing | None:
+        """The call that follows these, if the rank is in it, or ended in it."""
+        return self._header.doing
+
+    @property
+    def doing_failed(self) -> str:
+        """The class of the error with which the MPI has ended the process in that call, if it
+        has."""
+        return self._header.doing_failed
+
+    @property
+    def outside(self) -> Outside | None:
+        """A call that is not counted, in which the MPI has ended the process."""
+        return self._header.outside
+
+    @property
+    def left(self) -> int | None:
+        """With which status the rank has called exit before MPI_Finalize, if it has."""
+        return self._header.left
+
+    @property
+    def aborts(self) -> bool:
+        """Has the rank called MPI_Abort?"""
+        return self._header.aborts
+
+    @property
     def records(self) -> int:
         """How many records of 16 bytes there have been."""
         return self._header.tail
@@ -249,7 +276,7 @@ class RankLog:
         """Find out how long it is. Returns False if it no longer has what was read of it."""
         with self.path.open("rb", buffering=0) as file:
             found = os.fstat(file.fileno())
-            header = LogHeader.parse(file.read(clock.LOG_SIZE))
+            header = _header(file)
             if not header.is_sound(found.st_size):
                 raise damaged(self.path, "its header")
             header = _up_to_the_cut(file, header)
@@ -401,6 +428,15 @@ def damaged(path: Path, what: str) -> NotAvailable:
 def _close(library: Library, log: int, _owners: tuple[object, ...]) -> None:
     """Close the log before the history that it was read into is freed."""
     library.log_close(log)
+
+
+def _header(file: FileIO) -> LogHeader:
+    """What a rank is in, it writes part by part: that holds only if it still stands in it."""
+    data = os.pread(file.fileno(), clock.LOG_SIZE, 0)
+    header = LogHeader.parse(data)
+    if header.doing is None or os.pread(file.fileno(), clock.LOG_SIZE, 0) == data:
+        return header
+    return replace(header, doing=None, doing_failed="")
 
 
 def _or_none(number: int) -> int | None:

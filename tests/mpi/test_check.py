@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 
 import pytest
 
+from crdebug.base.deadline import Deadline
 from crdebug.timeline.check import Record, check
 from crdebug.timeline.findings import Merged, merged
 from crdebug.timeline.recorded import Recorded
+from harness.cli import argv, crdebug, finish, started
 from harness.layered import Layered
 from harness.matcher import library
+from harness.mpirun import command, run
 from harness.mpis import MPIS, Mpi
+from harness.programs import build, source
 
 DEBIANS = [mpi for mpi in MPIS if "Debian" in mpi.origin]
 
@@ -76,3 +81,29 @@ def test_of_a_right_program_nothing_is_claimed(program: str, mpi: Mpi, tmp_path:
     flags = ("-Wno-stringop-overflow",)
     job = Layered(tmp_path / "time", program, *RIGHT[program], ranks=ranks, flags=flags, mpi=mpi)
     assert [each.text for each in found_in(job)] == []
+
+
+async def test_what_ended_a_job_is_named_with_its_line_when_it_is_gone() -> None:
+    program, text = build("wrong_messages"), source("wrong_messages").read_text().splitlines()
+    call = "MPI_Send(&value, 1, MPI_INT, WRONG_ELSE(rank_count, 1)"
+    line = next(n for n, each in enumerate(text, 1) if call in each)
+    job = command(program, "--mode", "no_such_rank", ranks=3)
+    ran = await crdebug("run", "--no-debugger", "--record", "--name", "bad", "--", *job, status=6)
+    assert "MPI_ERR_RANK" in ran.stderr
+    told = (await crdebug("check", "bad")).stdout.splitlines()
+    assert told[0] == "1 is wrong:"
+    named = f"  [0] MPI_Send (wrong_messages.c:{line}) failed: MPI_ERR_RANK, which ended the job;"
+    assert told[1].startswith(named)
+
+
+async def test_of_a_job_that_was_killed_the_calls_are_told_that_it_was_in() -> None:
+    job = command(build("hangs"), "--mode", "member", ranks=4)
+    with started("run", "--no-debugger", "--record", "--name", "stuck", "--", *job) as running:
+        said, deadline = "", Deadline(60)
+        while "whatever else happens" not in said and deadline.left > 0:
+            said = (await asyncio.to_thread(run, argv("why", "stuck"))).stdout
+        await crdebug("kill", "stuck")
+        await finish(running)
+    told = (await crdebug("check", "stuck")).stdout
+    assert re.search(r"\[0-2\] MPI_Barrier \(hangs.c:\d+\) had not returned", told), told
+    assert re.search(r"\[3\] MPI_Recv \(hangs.c:\d+\) had not returned", told), told

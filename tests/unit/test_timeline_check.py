@@ -21,13 +21,24 @@ def numbered(rank: int, calls: Sequence[Call]) -> list[Call]:
     return [replace(call, rank=rank, tick=tick, site=tick) for tick, call in enumerate(calls, 1)]
 
 
-def lines(logs: Mapping[int, Sequence[Call]], *, end: bool = True) -> list[str]:
+def lines(
+    logs: Mapping[int, Sequence[Call]],
+    *,
+    end: bool = True,
+    unfinished: Mapping[int, Call] | None = None,
+    left: Mapping[int, int] | None = None,
+    over: bool = False,
+) -> list[str]:
     last = [Call(0, 0, "MPI_Finalize", Kind.OTHER)] if end else []
     calls = {rank: numbered(rank, [*each, *last]) for rank, each in logs.items()}
+    then = {
+        rank: replace(each, rank=rank, tick=len(calls[rank]) + 1)
+        for rank, each in (unfinished or {}).items()
+    }
     matching = Matching(library())
     matching.extend(calls, {"world": tuple(range(len(logs)))})
-    found = check(Record(matching, calls, len(logs)))
-    return [each.text for each in merged(found, lambda rank, site: "")]
+    record = Record(matching, calls, len(logs), unfinished=then, left=left or {}, over=over)
+    return [each.text for each in merged(check(record), lambda rank, site: "")]
 
 
 def collective(name: str, root: int | None = None, size: int = 4) -> Call:
@@ -100,6 +111,62 @@ def test_a_receive_that_nobody_completed() -> None:
     assert line.startswith("[1] MPI_Irecv is not completed by MPI_Finalize")
     dropped = Call(0, 0, "MPI_Request_free", Kind.OTHER)
     assert lines({0: [send(1)], 1: [posted, dropped]}) == []
+
+
+def test_a_call_in_which_the_mpi_ended_the_job() -> None:
+    then = {0: replace(send(9), peer=None, failed="MPI_ERR_RANK"), 1: receive(0)}
+    assert lines({0: [BARRIER], 1: [BARRIER]}, end=False, unfinished=then, over=True) == [
+        "[0] MPI_Send failed: MPI_ERR_RANK, which ended the job; 'goto tick 2 on 0'"
+    ]
+
+
+def test_calls_that_had_not_returned_when_the_job_was_ended() -> None:
+    then = {0: receive(1), 1: receive(0)}
+    logs: dict[int, list[Call]] = {0: [BARRIER], 1: [BARRIER]}
+    (line,) = lines(logs, end=False, unfinished=then, over=True)
+    assert line.startswith("[0-1] MPI_Recv had not returned when the job ended")
+    assert lines(logs, end=False, unfinished=then) == []
+
+
+def test_collectives_that_ranks_are_in_are_compared_too() -> None:
+    then = {0: BCAST, 1: collective("MPI_Bcast", 1), 2: BCAST}
+    (line,) = lines({rank: [BARRIER] for rank in range(3)}, end=False, unfinished=then)
+    assert line.startswith("[1] MPI_Bcast has root 1, but root 0 in MPI_Bcast of rank 0")
+
+
+def test_a_rank_that_has_called_exit_without_mpi_finalize() -> None:
+    (line,) = lines({0: [BARRIER], 1: [BARRIER]}, end=False, left={1: 0}, over=True)
+    assert line.startswith("[1] MPI_Barrier is followed by exit(0), without MPI_Finalize")
+    assert lines({0: [BARRIER], 1: [BARRIER]}, end=False, left={1: 3}, over=True) == []
+
+
+def rma(name: str, target: int | None = None) -> Call:
+    return Call(0, 0, f"MPI_{name}", Kind.RMA, comm="window(world)", peer=target)
+
+
+@pytest.mark.parametrize(
+    ("calls", "says"),
+    [
+        ([rma("Win_fence"), rma("Put", 1), rma("Win_fence"), rma("Win_free")], ""),
+        ([rma("Win_lock", 1), rma("Put", 1), rma("Win_unlock", 1)], ""),
+        ([rma("Win_lock_all"), rma("Get", 1), rma("Win_flush", 1), rma("Win_unlock_all")], ""),
+        ([rma("Win_start"), rma("Put", 1), rma("Win_complete"), rma("Win_free")], ""),
+        ([rma("Win_post"), rma("Win_wait"), rma("Win_free")], ""),
+        ([rma("Put", 1)], "MPI_Put is called outside of an epoch"),
+        ([rma("Win_unlock", 1)], "MPI_Win_unlock is called without MPI_Win_lock"),
+        ([rma("Win_lock", 0), rma("Win_flush", 1)], "MPI_Win_flush is called without a lock"),
+        ([rma("Win_complete")], "MPI_Win_complete is called without MPI_Win_start"),
+        ([rma("Win_wait")], "MPI_Win_wait is called without MPI_Win_post"),
+        ([rma("Win_lock", 1), rma("Win_free")], "MPI_Win_free is called while a lock is held"),
+        ([rma("Win_post"), rma("Win_free")], "without MPI_Win_wait after MPI_Win_post"),
+    ],
+)
+def test_one_sided_calls_outside_of_their_epochs(calls: list[Call], says: str) -> None:
+    found = [
+        line for line in lines({0: calls, 1: []}, end=False) if "Win_free is called," not in line
+    ]
+    assert len(found) == bool(says)
+    assert not found or says in found[0]
 
 
 def test_of_a_record_that_is_not_whole_collectives_are_not_compared() -> None:
