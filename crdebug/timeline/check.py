@@ -20,7 +20,7 @@ from crdebug.timeline.calls import Call, Kind, entered_by
 from crdebug.timeline.collectives import Shape, communicator_of, shape_of
 from crdebug.timeline.epochs import epochs
 from crdebug.timeline.findings import Finding, Spot, Weight
-from crdebug.timeline.log import RankLog
+from crdebug.timeline.log import RankLog, Unfreed
 from crdebug.timeline.matching import Matching
 from crdebug.timeline.needs import NEVER
 
@@ -52,6 +52,7 @@ class Record:
     unfinished: by rank, the call after these, which has not returned; failed: because the MPI has
     ended the process in it.  left: with which status ranks have called exit before MPI_Finalize.
     over: the job has ended.  aborts: those that have called MPI_Abort.
+    unfreed: by rank, what it had not freed at MPI_Finalize.
     """
 
     matching: Matching
@@ -62,6 +63,7 @@ class Record:
     left: Mapping[int, int] = field(default_factory=dict)
     over: bool = False
     aborts: RankSet = field(default_factory=RankSet)
+    unfreed: Mapping[int, Sequence[Unfreed]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -76,8 +78,9 @@ class Record:
         calls = {rank: log.calls for rank, log in logs.items()}
         unfinished = {rank: call for rank, log in logs.items() if (call := _unfinished(log))}
         left = {rank: log.left for rank, log in logs.items() if log.left is not None}
+        unfreed = {rank: log.unfreed for rank, log in logs.items()}
         aborts = RankSet.of(rank for rank, log in logs.items() if log.aborts)
-        known = RankSet.of(short), unfinished, left, over, aborts
+        known = RankSet.of(short), unfinished, left, over, aborts, unfreed
         return cls(matching, calls, size, *known)
 
     @property
@@ -105,6 +108,11 @@ class Record:
         calls = self.calls.get(rank, ())
         count = entered_by(calls, tick)
         return _spot(calls[count - 1]) if count else Spot(rank, tick, 0, "a call")
+
+    def finalizes(self, rank: int) -> bool:
+        """Has it come to MPI_Finalize? Not all MPIs return from it where something is left."""
+        last = [*self.calls.get(rank, ())[-1:], *filter(None, [self.unfinished.get(rank)])]
+        return bool(last) and last[-1].name == _END
 
     @property
     def at_end(self) -> bool:
@@ -135,6 +143,7 @@ def _unfinished(log: RankLog) -> Call | None:
 def check(record: Record) -> list[Finding]:
     """Everything that is found."""
     found = [*_failed(record), *_left(record), *_unreceived(record), *_incomplete(record)]
+    found += _unfreed(record)
     found += epochs({r: each for r, each in record.calls.items() if r not in record.cut_short})
     return [*found, *_collectives(record)] if record.whole else found
 
@@ -182,8 +191,8 @@ def _unreceived(record: Record) -> Iterator[Finding]:
 
 
 def _incomplete(record: Record) -> Iterator[Finding]:
-    """Receives that were posted and never completed. Of sends the record does not say it: an MPI
-    may give one request for several that are complete at once."""
+    """Receives that were posted and never completed. Of sends the calls do not say it: an MPI may
+    give one request for several that are complete at once; see `_unfreed`."""
     for rank, state in sorted(record.matching.ranks.items()):
         if not record.at_end or any(call.name in _DROPPING for call in record.calls[rank]):
             continue
@@ -192,6 +201,20 @@ def _incomplete(record: Record) -> Iterator[Finding]:
             if done == NEVER and not receives.cancelled[row]:
                 at = record.spot(rank, receives.tick[row])
                 yield Finding(Weight.WRONG, at, "is not completed by MPI_Finalize")
+
+
+def _unfreed(record: Record) -> Iterator[Finding]:
+    """Requests that were not completed, and objects that were not freed."""
+    for rank, found in sorted(record.unfreed.items()):
+        for each in found if record.finalizes(rank) else ():
+            at = record.spot(rank, each.tick)
+            at = at._replace(site=each.site, name=each.name or at.name)
+            if each.kind == "request":
+                yield Finding(Weight.WRONG, at, "is not completed by MPI_Finalize")
+            else:
+                what = "persistent request" if each.kind == "persistent" else each.kind
+                article = "an" if what[0] in "aeiou" else "a"
+                yield Finding(Weight.LEFT, at, f"makes {article} {what} that is not freed")
 
 
 # ---- collectives -------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ class Weight(Enum):
     """How much a finding says."""
 
     WRONG = "wrong"  # the program breaks a rule of MPI's
+    LEFT = "left"  # it has made something, and not freed it
     OPEN = "open"  # wrong if it stays so; the job has not come to its end
 
 
@@ -121,6 +122,7 @@ def sites_of(findings: Iterable[Finding]) -> set[tuple[int, int]]:
 NOTHING = "nothing wrong is on record"
 _TITLES = {
     Weight.WRONG: ("{} is wrong", "{} are wrong"),
+    Weight.LEFT: ("{} is never freed", "{} are never freed"),
     Weight.OPEN: ("{} is open so far", "{} are open so far"),
 }
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import struct
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from io import FileIO
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 from crdebug.base.errors import NotAvailable
 from crdebug.base.instant import BEGINNING, Instant
@@ -34,6 +35,7 @@ from crdebug.timeline.functions import KINDS, NAMES, table
 from crdebug.timeline.kept import KeptRank, Named, Names, kept_of, read
 from crdebug.timeline.matching import Matching
 
+_UNFREED = re.compile(r"(\w+) (\d{1,20}) (\d{1,20}) (-|MPI_\w+)")
 _OTHER_JOB = (1 << 32) - 1
 _TAG = (1 << 28) - 1
 _LONGEST_NAME = 40
@@ -92,6 +94,18 @@ def _digest(data: bytes) -> int:
     for byte in data:
         value = (value ^ byte) * 16777619 % 2**32
     return value
+
+
+class Unfreed(NamedTuple):
+    """What a rank had not freed, or not completed, at MPI_Finalize. kind: "request", "persistent"
+    (request), "communicator", "window", "type", "group", "operation". tick, site: of the call that
+    made it, or, if it is not counted, of the last one before. name: of a call that is not
+    counted, or ""."""
+
+    kind: str
+    site: int
+    tick: int
+    name: str
 
 
 class Calls(Sequence[Call]):
@@ -219,6 +233,22 @@ class RankLog:
         """The class of the error with which the MPI has ended the process in that call, if it
         has."""
         return self._header.doing_failed
+
+    @property
+    def unfreed(self) -> list[Unfreed]:
+        """What the rank had not freed at MPI_Finalize, if it has come to it."""
+        try:
+            lines = self.path.with_name(f"{self.path.name}.unfreed").read_text().splitlines()
+        except OSError:
+            return []
+        found = []
+        for line in lines:
+            match = _UNFREED.fullmatch(line)
+            if match is not None:
+                kind, site, now, name = match.groups()
+                tick = (int(now) + 1) // 2
+                found.append(Unfreed(kind, int(site), tick, "" if name == "-" else name))
+        return found
 
     @property
     def outside(self) -> Outside | None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from crdebug.base.deadline import Deadline
+from crdebug.detached.check import of_logs
 from crdebug.timeline.check import Record, check
-from crdebug.timeline.findings import Merged, merged
+from crdebug.timeline.findings import NOTHING, Merged, merged
 from crdebug.timeline.recorded import Recorded
 from harness.cli import argv, crdebug, finish, started
 from harness.layered import Layered
@@ -81,6 +82,22 @@ def test_of_a_right_program_nothing_is_claimed(program: str, mpi: Mpi, tmp_path:
     flags = ("-Wno-stringop-overflow",)
     job = Layered(tmp_path / "time", program, *RIGHT[program], ranks=ranks, flags=flags, mpi=mpi)
     assert [each.text for each in found_in(job)] == []
+
+
+@pytest.mark.parametrize("mpi", DEBIANS, ids=lambda mpi: mpi.name)
+@pytest.mark.parametrize("mode", ["aborts", "finalizes_in_exit", "freed_at_the_end", "given_back",
+                                  "idup_and_window", "win_test"])  # fmt: skip
+def test_of_an_unusual_end_that_mpi_allows_nothing_is_claimed(
+    mode: str, mpi: Mpi, tmp_path: Path
+) -> None:
+    flags = ("-Wno-stringop-overflow",)
+    job = Layered(tmp_path / "time", "ends", "--mode", mode, ranks=3, flags=flags, mpi=mpi)
+    ran = run(job.argv, extra=job.environment(), seconds=60)
+    assert mode == "aborts" or ran.status == 0, ran
+    told = asyncio.run(of_logs(sorted(job.directory.iterdir()), library(), over=True))
+    assert told.splitlines()[0] == NOTHING, told
+    if mode == "aborts":
+        assert "(0 called MPI_Abort)" in told
 
 
 async def test_what_ended_a_job_is_named_with_its_line_when_it_is_gone() -> None:

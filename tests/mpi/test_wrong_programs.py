@@ -17,7 +17,7 @@ WRITES = os.environ.get("CRDEBUG_WRITE_DOCS")
 # One of each kind; the others with --all.
 FEW = frozenset(
     (
-        *("wrong_tag", "no_receive", "no_such_rank", "receive_not_completed"),
+        *("wrong_tag", "no_receive", "no_such_rank", "send_not_completed"),
         *("other_order", "other_root_of_bcast", "start_without_post", "no_finalize"),
     )
 )

@@ -11,6 +11,7 @@ from crdebug.base.ranks import RankSet
 from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.check import Record, check
 from crdebug.timeline.findings import concerning, merged, report
+from crdebug.timeline.log import Unfreed
 from crdebug.timeline.matching import Matching
 from harness.matcher import library
 
@@ -28,6 +29,7 @@ def lines(
     unfinished: Mapping[int, Call] | None = None,
     left: Mapping[int, int] | None = None,
     over: bool = False,
+    unfreed: Mapping[int, Sequence[Unfreed]] | None = None,
 ) -> list[str]:
     last = [Call(0, 0, "MPI_Finalize", Kind.OTHER)] if end else []
     calls = {rank: numbered(rank, [*each, *last]) for rank, each in logs.items()}
@@ -37,7 +39,13 @@ def lines(
     }
     matching = Matching(library())
     matching.extend(calls, {"world": tuple(range(len(logs)))})
-    record = Record(matching, calls, len(logs), unfinished=then, left=left or {}, over=over)
+    record = Record(
+        *(matching, calls, len(logs)),
+        unfinished=then,
+        left=left or {},
+        over=over,
+        unfreed=unfreed or {},
+    )
     return [each.text for each in merged(check(record), lambda rank, site: "")]
 
 
@@ -138,6 +146,31 @@ def test_a_rank_that_has_called_exit_without_mpi_finalize() -> None:
     (line,) = lines({0: [BARRIER], 1: [BARRIER]}, end=False, left={1: 0}, over=True)
     assert line.startswith("[1] MPI_Barrier is followed by exit(0), without MPI_Finalize")
     assert lines({0: [BARRIER], 1: [BARRIER]}, end=False, left={1: 3}, over=True) == []
+
+
+def test_what_is_never_freed_and_requests_that_nobody_completed() -> None:
+    calls = [collective("MPI_Comm_dup"), collective("MPI_Iallreduce")]
+    unfreed = {
+        rank: [
+            Unfreed("communicator", 0x10, 1, ""),
+            Unfreed("request", 0x20, 2, ""),
+            Unfreed("operation", 0x30, 2, "MPI_Op_create"),
+        ]
+        for rank in range(2)
+    }
+    logs = {0: calls, 1: calls}
+    assert [line.partition(";")[0] for line in lines(logs, unfreed=unfreed)] == [
+        "[0-1] MPI_Iallreduce is not completed by MPI_Finalize",
+        "[0-1] MPI_Comm_dup makes a communicator that is not freed",
+        "[0-1] MPI_Op_create makes an operation that is not freed",
+    ]
+    assert lines(logs, end=False, unfreed=unfreed) == []
+
+
+def test_a_receive_that_nobody_completed_is_told_once() -> None:
+    posted = Call(0, 0, "MPI_Irecv", Kind.POST_RECV, comm="world", peer=0, tag=7, bytes=4)
+    (line,) = lines({0: [send(1)], 1: [posted]}, unfreed={1: [Unfreed("request", 1, 1, "")]})
+    assert line.startswith("[1] MPI_Irecv is not completed by MPI_Finalize; 'goto")
 
 
 def rma(name: str, target: int | None = None) -> Call:

@@ -36,7 +36,6 @@ def wrappers() -> str:
         parts.append(where_it_is(function.full, _defined(function), always=not function.newer))
     for function in LARGE:
         parts.append(where_it_is(f"{function.full}_c", _defined(function, large=True)))
-    parts.append(_TYPE_FREE)
     names = {"MPI_Type_free": True} | {f.full: not f.newer for f in FUNCTIONS}
     names |= {f"{f.full}_c": False for f in LARGE}
     entries = "\n".join(
@@ -145,13 +144,6 @@ _INCLUDED = """#include <stdlib.h>
 
 #include "pmpi.h"
 #include "pmpi_own.h"
-"""
-
-# Not counted: the layer only forgets the type.
-_TYPE_FREE = """EXPORTED int MPI_Type_free(MPI_Datatype *type) {
-    types_forget();
-    return PMPI_Type_free(type);
-}
 """
 
 _LOOKED_UP = """void *wrapper_of(const char *name) {{

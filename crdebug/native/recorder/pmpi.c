@@ -190,6 +190,7 @@ void doing_requests(const uint32_t *ages, int count) {
 
 bool outside(void) {
     if (owner != NULL && &depth != owner) refuse(CRDEBUG_THREADS);
+    unfreed_called();
     return false;
 }
 
@@ -213,6 +214,7 @@ static void started(unsigned call, uint64_t site) {
     comm_made(mpi.self);
     C.initialized = 1;
     log_the_end();
+    unfreed_begin();
 }
 
 static bool starting(unsigned call, uint64_t site) {
@@ -254,6 +256,7 @@ int wrap_Finalize(uint64_t site) {
     struct note note = note_of(CALL_Finalize, site, 0, 0, 0, 0);
     doing(&note);
     begin(&note);
+    unfreed_finalizing();
     C.initialized = 0;
     int rc = PMPI_Finalize();
     finish(&note, rc);

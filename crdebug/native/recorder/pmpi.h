@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "clock.h"
 #include "pmpi_calls.h" /* generated: enum crdebug_call, CRDEBUG_TABLE */
@@ -197,6 +198,7 @@ void log_the_end(void); /* when the process ends, from now on */
 void log_no_end(void); /* what was said of it does not hold */
 bool log_open(int rank, int world);
 bool log_room(uint64_t end); /* up to this place */
+FILE *log_beside(const char *suffix); /* a file beside the log, to write; NULL if it cannot be */
 void told_no(struct note *note, int *flag); /* by the log: MPI is not asked, but goes on */
 uint64_t mix(uint64_t hash, uint64_t value);
 
@@ -226,6 +228,7 @@ struct comm_entry {
     MPI_Comm handle;
     uint32_t number, inter;
     struct comm_entry *next;
+    uint64_t site, now; /* where it was made, and when; 0 if it was met otherwise */
 };
 extern struct comm_entry *last_comm;
 struct comm_entry *comm_slow(MPI_Comm comm);
@@ -236,12 +239,22 @@ static inline struct comm_entry *comm_entry(MPI_Comm comm) {
 static inline uint32_t comm_number(MPI_Comm comm) { return comm_entry(comm)->number; }
 void comm_made(MPI_Comm comm);              /* just created; MPI_COMM_NULL is nothing */
 uint32_t comm_promise(MPI_Comm parent);     /* a duplicate that will be there later: its number */
-void comm_keep(uint32_t number, MPI_Comm comm); /* now it is */
+/* Now it is; where and when it was asked for. */
+void comm_keep(uint32_t number, MPI_Comm comm, uint64_t site, uint64_t now);
 void comm_gone(MPI_Comm comm);              /* about to be freed */
 /* An MPI_File that was opened over a communicator: its number, or 0; and what to ask of it later. */
 void file_made(MPI_File file, uint32_t comm);
 uint32_t file_comm(MPI_File file);
 void file_gone(MPI_File file);
+
+/* What is not freed by MPI_Finalize is told there, from MPI_Init on. called: in a callback, by the program
+ * or the MPI. Of each kind; one, with the clock when it was made. */
+void unfreed_begin(void);
+void unfreed_finalizing(void);
+void unfreed_called(void);
+void comms_tell_unfreed(void);
+void requests_tell_unfreed(void);
+void tell_unfreed(const char *kind, uint64_t site, uint64_t now);
 
 struct type_entry {
     MPI_Datatype type;
@@ -287,6 +300,7 @@ struct request {
     struct request *next;
     uint64_t number; /* of the posting */
     uint64_t record; /* its record, or NOBODY */
+    uint64_t site, now; /* where it was made, and when */
     uint32_t flags, slot; /* slot: in a record of many, which; else 0 */
     uint32_t shadowed, comm_promised;
     MPI_Request sending; /* R_SENDS: it is complete when both are */

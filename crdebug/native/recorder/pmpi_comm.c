@@ -99,7 +99,7 @@ static struct comm_entry *add(MPI_Comm comm, uint32_t number, int inter) {
         refuse(CRDEBUG_MEMORY);
         return &no_comm;
     }
-    *entry = (struct comm_entry){comm, number, (uint32_t)inter, *place};
+    *entry = (struct comm_entry){comm, number, (uint32_t)inter, *place, 0, 0};
     *place = entry;
     return entry;
 }
@@ -119,7 +119,12 @@ struct comm_entry *comm_slow(MPI_Comm comm) {
     return last_comm = add(comm, number, inter);
 }
 
-void comm_made(MPI_Comm comm) { comm_slow(comm); }
+void comm_made(MPI_Comm comm) {
+    struct comm_entry *entry = comm_slow(comm);
+    if (entry == &no_comm || comm == mpi.world || comm == mpi.self) return;
+    entry->site = C.doing_site;
+    entry->now = C.now;
+}
 
 uint32_t comm_promise(MPI_Comm parent) {
     if (C.mode == CRDEBUG_COUNTS) return 0;
@@ -128,11 +133,14 @@ uint32_t comm_promise(MPI_Comm parent) {
     return number;
 }
 
-void comm_keep(uint32_t number, MPI_Comm comm) {
+void comm_keep(uint32_t number, MPI_Comm comm, uint64_t site, uint64_t now) {
     int inter;
     if (number == 0) return;
     PMPI_Comm_test_inter(comm, &inter);
-    add(comm, number, inter);
+    struct comm_entry *entry = add(comm, number, inter);
+    if (entry == &no_comm) return;
+    entry->site = site;
+    entry->now = now;
 }
 
 void comm_gone(MPI_Comm comm) {
@@ -216,6 +224,7 @@ static struct window {
     uint32_t used, fence, locks, start, post, number;
     uint64_t *targets;
     uint32_t words, accessed; /* of targets: how long, and how many bits are set */
+    uint64_t site, now; /* where it was made, and when */
 } *windows;
 static uint32_t windows_count;
 
@@ -273,6 +282,8 @@ void window_made(MPI_Win win, MPI_Comm comm) {
     struct window *window = window_of(win);
     if (window == NULL || C.mode == CRDEBUG_COUNTS) return;
     window->number = new_number();
+    window->site = C.doing_site;
+    window->now = C.now;
     define(window->number, comm, 0, true);
 }
 
@@ -326,4 +337,15 @@ void epoch(MPI_Win win, enum epoch_event event, int target) {
         break;
     }
     C.open_epochs += open_in(window) - before;
+}
+
+/* ---- not freed ---------------------------------------------------------------------------------- */
+
+void comms_tell_unfreed(void) {
+    for (unsigned i = 0; i < BUCKETS; i++)
+        for (const struct comm_entry *entry = buckets[i]; entry; entry = entry->next)
+            if (entry->site) tell_unfreed("communicator", entry->site, entry->now);
+    for (uint32_t i = 0; i < windows_count; i++)
+        if (windows[i].used && windows[i].site)
+            tell_unfreed("window", windows[i].site, windows[i].now);
 }

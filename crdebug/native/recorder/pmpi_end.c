@@ -26,7 +26,8 @@ static void ending(int status, void *unused) {
 /* After all that the program has registered for its end, which may call MPI_Finalize. */
 __attribute__((destructor)) static void ended(void) {
     if (!leaves || !is_recorded() || !C.initialized || C.now % 2) return;
-    if (log_header->ended_now == C.now) return; /* it has failed, or called MPI_Abort, which exits */
+    if (log_header->ended_now == C.now)
+        return; /* it has failed, or called MPI_Abort, which exits */
     log_header->left = leaves;
     log_header->outside_failed = 0;
     log_header->ended_now = C.now;

@@ -137,12 +137,17 @@ static void *map(int file, uint64_t records) {
     return NULL;
 }
 
+FILE *log_beside(const char *suffix) {
+    char path[sizeof log_path + 16];
+    snprintf(path, sizeof path, "%s.%s", log_path, suffix);
+    return fopen(path, "we");
+}
+
 /* Where the code of this process is, for whoever looks for the lines of calls when it is gone: /proc/PID/maps,
  * the lines of code. */
 static void write_maps(void) {
-    char path[sizeof log_path + 8], line[4096];
-    snprintf(path, sizeof path, "%s.maps", log_path);
-    FILE *from = fopen("/proc/self/maps", "re"), *to = from ? fopen(path, "we") : NULL;
+    char line[4096];
+    FILE *from = fopen("/proc/self/maps", "re"), *to = from ? log_beside("maps") : NULL;
     while (to && fgets(line, sizeof line, from))
         if (strstr(line, " r-xp ")) fputs(line, to);
     if (to) fclose(to);

@@ -40,6 +40,8 @@ struct request *request_new(MPI_Request handle, unsigned flags) {
     request->handle = handle;
     request->flags = flags;
     request->record = NOBODY;
+    request->site = C.doing_site;
+    request->now = C.now;
     request->slot = request->shadowed = request->comm_promised = 0;
     request->earlier = request->later = NULL;
     request->copy = NULL;
@@ -168,7 +170,7 @@ void request_completed(struct request *request, MPI_Status *status) {
         if (request->flags & R_WILD) C.pending_wild--;
     }
     if (request->flags & R_COMM && request->new_comm)
-        comm_keep(request->comm_promised, *request->new_comm);
+        comm_keep(request->comm_promised, *request->new_comm, request->site, request->now);
     if (request->flags & R_PERSISTENT) {
         request->flags &= ~(unsigned)(R_ACTIVE | R_WATCH | R_DEAD | R_CANCEL);
         end_shadow(request);
@@ -344,4 +346,15 @@ void request_recorded(struct request *request, uint64_t record, uint64_t before)
     request->record = record;
     request->flags &= ~(unsigned)R_NEW;
     if (times_back != before && request->flags & R_WATCH) post_anew(request);
+}
+
+/* A handle that the MPI gives more than once does not tell of which call it is. */
+void requests_tell_unfreed(void) {
+    for (unsigned i = 0; i < BUCKETS; i++)
+        for (const struct request *request = buckets[i]; request; request = request->next) {
+            if (request->flags & R_PERSISTENT)
+                tell_unfreed("persistent", request->site, request->now);
+            else if (!(request->flags & R_SHARED) && request->flags & R_ACTIVE)
+                tell_unfreed("request", request->site, request->now);
+        }
 }
