@@ -9,6 +9,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -30,8 +31,6 @@ from crdebug.ui.printable import echo, for_stream
 from crdebug.ui.waiting import wait as _wait
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from crdebug.base.events import Event
     from crdebug.commands.context import Context
     from crdebug.commands.preferences import Preference
@@ -242,6 +241,39 @@ def attach(job: str, ranks: str, scripts: tuple[str, ...], batch: bool) -> None:
         from crdebug.session import Session
 
         return await Session.attach(job, ranks, settings=settings, subscriber=subscriber)
+
+    preferences, settings = _preferences()
+    _debug(begin, scripts, batch, preferences, owns_job=False)
+
+
+@main.command()
+@_SCRIPTS
+@_BATCH
+@click.option(
+    "--program",
+    "programs",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    multiple=True,
+    metavar="FILE",
+    help="The executable, by default the one that the core files name; one option for each.",
+)
+@click.argument(
+    "paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DIR|FILE..."
+)
+def core(
+    paths: tuple[Path, ...], programs: tuple[Path, ...], scripts: tuple[str, ...], batch: bool
+) -> None:
+    """Open the core files of a job as its ranks.
+
+    Of a directory, all core files are taken. They can be looked at, but not run.
+    """
+
+    async def begin(subscriber: Subscriber) -> Session:
+        from crdebug.session import Session
+
+        return await Session.of_core_files(
+            paths, programs=programs, settings=settings, subscriber=subscriber
+        )
 
     preferences, settings = _preferences()
     _debug(begin, scripts, batch, preferences, owns_job=False)

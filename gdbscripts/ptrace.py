@@ -232,5 +232,11 @@ def threads() -> list[gdb.InferiorThread]:
     return sorted(gdb.selected_inferior().threads(), key=lambda thread: thread.num)
 
 
+def is_core() -> bool:
+    """Does GDB look at a core file? Its threads' numbers may be those of others by now."""
+    connection = gdb.selected_inferior().connection
+    return connection is not None and connection.type == "core"
+
+
 def tids() -> list[int]:
-    return [thread.ptid[1] for thread in threads()]
+    return [] if is_core() else [thread.ptid[1] for thread in threads()]

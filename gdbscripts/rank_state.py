@@ -41,6 +41,7 @@ from .ptrace import (
     WORD,
     Gone,
     extended_state,
+    is_core,
     ptrace,
     registers_of,
     run_into,
@@ -307,7 +308,7 @@ def drop_stop(pid: int) -> None:
 def before_end(event: object) -> None:
     """GDB detaches from its rank when it exits, as it also does after crdebug was killed."""
     pid = gdb.selected_inferior().pid
-    if pid == 0:
+    if pid == 0 or is_core():
         return
     block_as_before()
     if all(thread.is_stopped() for thread in gdb.selected_inferior().threads()):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -30,6 +31,7 @@ VARIABLES: tuple[tuple[str, str], ...] = (
 )
 # How many of them are on this machine; MPICH's hydra has the second.
 _LOCAL = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
+_NUMBER = re.compile("[0-9]{1,8}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +182,9 @@ def rank_in(environment: Mapping[str, str]) -> tuple[str, int, int] | None:
     """The variable, the rank and the number of ranks (0: unknown) of a process; None if it is no
     rank."""
     for name, size in VARIABLES:
-        if environment.get(name, "").isdecimal():
+        if _NUMBER.fullmatch(environment.get(name, "")):
             told = environment.get(size, "")
-            return name, int(environment[name]), int(told) if told.isdecimal() else 0
+            return name, int(environment[name]), int(told) if _NUMBER.fullmatch(told) else 0
     return None
 
 

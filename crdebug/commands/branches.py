@@ -94,6 +94,7 @@ for the comparison, in a container and with GDBs of its own; your job stays wher
     arguments=(COMPARISON,),
     requires=Requires.ANY,
     ranks=True,
+    of_cores=True,
 )
 async def compare(call: Call) -> Result:
     words = call[COMPARISON].split()

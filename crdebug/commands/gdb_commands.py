@@ -13,7 +13,7 @@ from crdebug.commands.arguments import Argument, integer, letters, rest
 from crdebug.commands.registry import Call, Group, Handler
 from crdebug.commands.results import Frames, Result, Said
 
-LOOKING = Group("looking", "Looking closer, as GDB does")
+LOOKING = Group("looking", "Looking closer, as GDB does", of_cores=True)
 
 
 @dataclass(frozen=True, slots=True)

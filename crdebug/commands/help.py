@@ -9,7 +9,7 @@ from crdebug.commands.arguments import Argument, Kind, rest
 from crdebug.commands.registry import Call, Command, Family, Group, Registry, Requires
 from crdebug.commands.results import Result, Text
 
-HELP = Group("help", "Help")
+HELP = Group("help", "Help", of_cores=True)
 
 TOPIC = rest("TOPIC", "a command, or a group of them", default="")
 

@@ -115,6 +115,7 @@ Without FILE, show which file that is.
 """,
     arguments=(PATH,),
     requires=Requires.ANY,
+    of_cores=True,
 )
 async def log(call: Call) -> Result:
     transcript = call.context.transcript
@@ -141,6 +142,7 @@ Lines that begin with # are skipped; one that ends with a backslash continues on
 """,
     arguments=(SCRIPT,),
     requires=Requires.ANY,
+    of_cores=True,
 )
 async def source(call: Call) -> Result:
     context, file = call.context, call[SCRIPT]
@@ -174,6 +176,7 @@ attached to runs on. At the prompt Ctrl-D does the same.
 """,
     aliases=("q", "exit"),
     requires=Requires.ANY,
+    of_cores=True,
 )
 async def quit_(call: Call) -> Result:
     return await leave(call)
@@ -191,6 +194,7 @@ It does not concern the ranks, and its output is not in the transcript.
 """,
     arguments=(SHELL_LINE,),
     requires=Requires.ANY,
+    of_cores=True,
 )
 async def shell(call: Call) -> Result:
     status = await programs.shell(call[SHELL_LINE])
@@ -201,7 +205,7 @@ async def leave(call: Call) -> Result:
     """quit, after a question if the job lives: what happens to it is said before it happens."""
     context = call.context
     session = context.session
-    if session.ended is not None:
+    if session.ended is not None or session.of_cores:
         context.over = True
         return Left(session.job, detached=False)
     fate = "will be killed" if context.owns_job else "will run on without a debugger"

@@ -16,7 +16,7 @@ from crdebug.commands.results import (
 )
 
 INFO = Family("info", "Show the state of things", aliases=("i",))
-DATA = Group("data", "Looking at the job", families=(INFO,))
+DATA = Group("data", "Looking at the job", families=(INFO,), of_cores=True)
 
 EACH = flag("--each", "a line for every rank")
 EXPRESSION = rest("EXPR", "an expression in the program's language", completes=Completes.EXPRESSION)

@@ -46,6 +46,7 @@ another one that was built with -g the helpers are Tools/gdb/libpython.py in its
 """,
     arguments=(BOTH, TREE, *TREE_OPTIONS, EACH, FRAMES),
     ranks=True,
+    of_cores=False,
 )
 async def pybt(call: Call) -> Result:
     session, both = call.context.session, call[BOTH]
@@ -78,6 +79,7 @@ class is shown. Variables of a module are not searched.
 """,
     arguments=(FRAME, EACH, NAME),
     ranks=True,
+    of_cores=False,
 )
 async def pyprint(call: Call) -> Result:
     session, name = call.context.session, call[NAME]

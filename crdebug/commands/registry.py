@@ -82,6 +82,7 @@ class Command:
     repeats: an empty line runs it again.  echoed: a script shows the line before it runs.
     block: the lines after it, up to one that says ``end``, belong to it.
     changes: it may change what the program does, and does not only look or let it run.
+    of_cores: it needs no process, so core files will do.
     """
 
     name: str
@@ -95,6 +96,7 @@ class Command:
     echoed: bool = True
     block: bool = False
     changes: bool = False
+    of_cores: bool = False
 
     @property
     def summary(self) -> str:
@@ -125,13 +127,14 @@ class Family:
 class Group:
     """Commands that the help shows together. Filled at import, by the decorator.
 
-    requires: of those that do not say it themselves.
+    requires, of_cores: of those that do not say it themselves.
     """
 
     name: str
     title: str
     families: tuple[Family, ...] = ()
     requires: Requires = Requires.STOPPED
+    of_cores: bool = False
     commands: list[Command] = field(default_factory=list)
 
     def command(
@@ -147,6 +150,7 @@ class Group:
         echoed: bool = True,
         block: bool = False,
         changes: bool = False,
+        of_cores: bool | None = None,
     ) -> Callable[[Handler], Handler]:
         """Declare the decorated coroutine function as a command; see Command for the fields."""
 
@@ -164,6 +168,7 @@ class Group:
                     echoed=echoed,
                     block=block,
                     changes=changes,
+                    of_cores=self.of_cores if of_cores is None else of_cores,
                 )
             )
             return handler
@@ -331,6 +336,11 @@ class Registry:
 
     def _check(self, context: Context, command: Command, ranks: RankSet) -> None:
         session = context.session
+        if session.of_cores and not command.of_cores:
+            raise Refused(
+                f"'{command.name}' needs a process, and a core file cannot run",
+                hint="'backtrace', 'stack', 'print', 'compare' and 'info table' look at it",
+            )
         match command.requires:
             case Requires.ANY:
                 return

@@ -10,7 +10,7 @@ from crdebug.commands.context import Context
 from crdebug.commands.registry import Call, Group, Requires
 from crdebug.commands.results import Nothing, Result, Sets, Text
 
-SETS = Group("sets", "Sets of ranks")
+SETS = Group("sets", "Sets of ranks", of_cores=True)
 
 
 def set_words(context: Context) -> Iterable[str]:

@@ -446,7 +446,7 @@ def find(name: str, *, whole: bool = False) -> Setting:
     )
 
 
-GROUP = Group("settings", "Settings")
+GROUP = Group("settings", "Settings", of_cores=True)
 NAME = word("NAME", "which one", candidates=_names)
 VALUE = rest("VALUE", "see above")
 ONE = word("NAME", "which one; without it, all are shown", default="", candidates=_names)

@@ -20,6 +20,7 @@ is waited for. If the job's MPI calls are not recorded, it says what the stacks 
 """,
     requires=Requires.ANY,
     ranks=True,
+    of_cores=True,
 )
 async def why_blocked(call: Call) -> Result:
     return Text("\n".join(await call.context.session.why(call.ranks)))

@@ -15,13 +15,13 @@ from crdebug.base.events import RankStopped
 from crdebug.debugger import mi_values
 from crdebug.debugger.folding import is_inside
 from crdebug.debugger.question import question
-from crdebug.debugger.target import Frame, SelectedBy, Target, TargetState
+from crdebug.debugger.target import LOOKED_AT, Frame, SelectedBy, Target, TargetState
 from crdebug.gdbscripts.wire import Command
 
 
 async def at_program(target: Target, deadline: Deadline) -> None:
     """Make the next questions to a stopped rank apply to the program's frame."""
-    if target.selection.by is SelectedBy.NOBODY and target.state is TargetState.STOPPED:
+    if target.selection.by is SelectedBy.NOBODY and target.state in LOOKED_AT:
         with contextlib.suppress(GdbError):  # the question itself will report any error
             await target.mi(Command.PROGRAM_FRAME, deadline)
         target.selection.by = SelectedBy.RULE

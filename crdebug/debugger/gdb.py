@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from crdebug.base.deadline import Deadline
@@ -21,6 +22,7 @@ from crdebug.debugger.snapshot import Keeper
 from crdebug.debugger.snapshot_verbs import SnapshotVerbs
 from crdebug.debugger.startup import command_line, environment
 from crdebug.debugger.target import (
+    NO_PROCESS,
     BreakpointRequest,
     Frame,
     Inserted,
@@ -147,6 +149,8 @@ class GdbTarget(SnapshotVerbs):
         if self._lent:
             raise Refused(f"cannot {verb}: a checkpoint is being taken", ranks=self._ranks)
         if self._tracker.state not in states:
+            if self._tracker.state is TargetState.CORE:
+                raise Refused(f"cannot {verb}: {NO_PROCESS}", ranks=self._ranks)
             raise Refused(f"cannot {verb}: the rank is {self._tracker.word}", ranks=self._ranks)
 
     async def _stand(self, verb: str, deadline: Deadline) -> None:
@@ -183,6 +187,23 @@ class GdbTarget(SnapshotVerbs):
             # GDB before 14 looks for it by name only, and finds no file, or a newer one.
             await self.mi(f"-file-exec-and-symbols /proc/{pid}/exe", deadline)
         return await self._acquire(f"-target-attach {pid}", deadline, pid)
+
+    async def open_core(
+        self, core: Path, program: Path, stop: RankStopped, deadline: Deadline
+    ) -> RankStopped:
+        self._require("open a core file", TargetState.IDLE)
+        await self.mi(f"-file-exec-and-symbols {quote(str(program))}", deadline)
+        try:
+            await self._connection.console(f"core-file {core}", deadline)
+        except GdbError:
+            # GDB before 16 takes all that follows for the name; later ones want quotes and
+            # backslashes in front of blanks and quotes.
+            if not set(str(core)) & set(" \\'\""):
+                raise
+            await self._connection.console(f"core-file {quote(str(core))}", deadline)
+        self._tracker.opens(replace(stop, location=await self.location(deadline)))
+        assert self.last_stop is not None
+        return self.last_stop
 
     async def _acquire(self, command: str, deadline: Deadline, pid: int = 0) -> RankStopped:
         async with self._lock:

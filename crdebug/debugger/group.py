@@ -23,6 +23,7 @@ from crdebug.debugger.question import Question, asked
 from crdebug.debugger.questions import Asks, ask, joined, look
 from crdebug.debugger.step_ends import is_end
 from crdebug.debugger.target import (
+    LOOKED_AT,
     BreakpointChanged,
     BreakpointGone,
     BreakpointRequest,
@@ -41,10 +42,12 @@ V = TypeVar("V", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A rank's host and program, known before a debugger attaches."""
+    """A rank's host and program, known before a debugger attaches; the name of its core file, if it
+    has one instead of a process."""
 
     host: str = ""
     executable: str = ""
+    core: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +55,8 @@ class RankInfo:
     """One rank, for a list of them.
 
     pid: None without a process.
-    state: one of TargetState's words.
-    location: None unless stopped.
+    state: one of TargetState's words; the name of a core file follows it.
+    location: None unless stopped, or of a core file.
     """
 
     rank: int
@@ -144,13 +147,13 @@ class TargetGroup:
 
     def _info(self, rank: int, target: Target) -> RankInfo:
         identity = self.identities.get(rank, Identity())
-        stopped = target.last_stop if target.state is TargetState.STOPPED else None
+        stopped = target.last_stop if target.state in LOOKED_AT else None
         return RankInfo(
             rank,
             identity.host,
             identity.executable,
             target.pid,
-            target.state.value,
+            f"{target.state.value} {identity.core}".rstrip(),
             stopped.location if stopped else None,
         )
 

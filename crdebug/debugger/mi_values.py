@@ -19,6 +19,10 @@ _PENDING = re.compile(
     r"(Function \".*\" not defined.*|No source file named .*"
     r"|No (line|compiled code for line) \S+ in .*)\.\s*$"
 )
+_OF_CORES = re.compile(
+    r"during file-backed mapping note processing|Unexpected size of section `\.reg"
+    r"|Section `\.reg-xstate.* too small|core file may not match specified executable file"
+)
 _HISTORY = re.compile(r"^\$\d+ = ", re.MULTILINE)
 _LOCATION = re.compile(r"^-l(?:ocation)? ")
 _SYMBOL = re.compile(r"<(.*?)(?:\+\d+)?>")
@@ -224,6 +228,9 @@ def report(ending: str) -> str:
 def is_noise(log: str) -> bool:
     """Is a line of GDB's log of no use to the user?
 
+    Of a core file, GDB warns of each mapped file that is gone (an MPI's shared memory always is),
+    of registers that are new to it, and of another program, which crdebug itself has looked for.
+
     Each rank's GDB would say why a breakpoint is pending. It announces a stop's source line that it
     cannot show (GDB 14 and later: as a warning), and two intended conditions: libthread_db is
     missing (see startup), and the rank is in a PID namespace of its own, where GDB finds the
@@ -235,7 +242,9 @@ def is_noise(log: str) -> bool:
     )
     if _PENDING.match(log):
         return True
-    text = log.removeprefix("warning: ")
+    text = log.removeprefix("warning: ").removeprefix("BFD: ")
+    if _OF_CORES.search(text):
+        return True
     return text[:1].isdigit() or (text != log and text.startswith(intended))
 
 

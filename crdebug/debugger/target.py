@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Protocol
 
 from crdebug.base.deadline import Deadline
@@ -22,6 +23,12 @@ class TargetState(Enum):
     RUNNING = "running"
     EXITED = "exited"
     DEAD = "gdb died"
+    CORE = "core file"
+
+
+NO_PROCESS = "a core file cannot run"
+# whose memory and registers can be looked at
+LOOKED_AT = (TargetState.STOPPED, TargetState.CORE)
 
 
 class SelectedBy(Enum):
@@ -251,6 +258,15 @@ class Target(Protocol):
         """Attach to a process and stop it.
 
         If SIGSTOP had stopped it, resume and detach still let it run.
+        """
+        ...
+
+    async def open_core(
+        self, core: Path, program: Path, stop: RankStopped, deadline: Deadline
+    ) -> RankStopped:
+        """Look at a core file instead of a process; verbs that need a process are refused then.
+
+        stop: how the process ended, without its place. Returns it with the place.
         """
         ...
 

@@ -65,6 +65,7 @@ class Tracker:
             TargetState.RUNNING: "running",
             TargetState.EXITED: "at its end",
             TargetState.DEAD: "without its gdb",
+            TargetState.CORE: "a core file",
         }[self.state]
 
     async def stopped(self) -> RankStopped:
@@ -107,6 +108,11 @@ class Tracker:
         if self.last_stop is not None and self.state is TargetState.STOPPED:
             self.restore(replace(self.last_stop, location=location))
             self.selection.by = SelectedBy.USER
+
+    def opens(self, stop: RankStopped) -> None:
+        """GDB looks at a core file. stop: how its process ended."""
+        self.state, self.pid = TargetState.CORE, None  # the number may be another process's by now
+        self.restore(stop)
 
     def let_go(self) -> None:
         """The process is gone."""

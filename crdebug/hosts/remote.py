@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from crdebug.base.deadline import Deadline
@@ -120,6 +121,11 @@ class RemoteTarget:
 
     async def attach(self, pid: int, deadline: Deadline) -> RankStopped:
         return await self._get(RankStopped, "attach", pid, deadline)
+
+    async def open_core(
+        self, core: Path, program: Path, stop: RankStopped, deadline: Deadline
+    ) -> RankStopped:
+        raise AssertionError("core files are read on crdebug's own host")
 
     async def detach(self, deadline: Deadline, *, hold: bool = False) -> None:
         await self._do("detach_or_hold" if hold else "detach", deadline)

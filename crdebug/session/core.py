@@ -20,7 +20,7 @@ from crdebug.job.launch_environment import why_added
 from crdebug.session.run_control import RunControl
 from crdebug.travel.history import History
 
-ALIVE = (TargetState.STOPPED, TargetState.RUNNING, TargetState.DEAD)
+ALIVE = (TargetState.STOPPED, TargetState.RUNNING, TargetState.DEAD, TargetState.CORE)
 
 
 class Core:
@@ -89,6 +89,11 @@ class Core:
     def attached(self) -> bool:
         """Is there a job that the session has not left yet?"""
         return not self._over and self.ended is None
+
+    @property
+    def of_cores(self) -> bool:
+        """Are the ranks core files, which can be looked at, but not run?"""
+        return bool(self._group.in_state(TargetState.CORE))
 
     @property
     def running(self) -> RankSet:

@@ -6,13 +6,14 @@ import re
 
 from crdebug.base.answers import Answers, T, comparable, same_places
 from crdebug.base.deadline import Deadline
+from crdebug.base.errors import Refused
 from crdebug.base.ranks import RankSet
 from crdebug.base.summary import deviating
 from crdebug.debugger import verbs
 from crdebug.debugger.completion import complete
 from crdebug.debugger.frames import select
 from crdebug.debugger.question import asked
-from crdebug.debugger.target import Frame, ThreadInfo
+from crdebug.debugger.target import NO_PROCESS, Frame, ThreadInfo
 from crdebug.session.core import Core
 from crdebug.travel.history import heard
 
@@ -22,6 +23,12 @@ _OF_FILES = re.compile(
     r"(set(?!\s+var)|show|handle|help|apropos|skip|directory|complete|ptype|whatis|search)\b"
     r"|(list|info\s+(line|scope))\s+\S"
     r"|info\s+(breakpoints|functions|macro|signals|sources|types|variables)\b"
+)
+# Commands that would put a process, another core file or nothing in a core file's place, as GDB
+# abbreviates them.
+_REPLACES = re.compile(
+    r"(r|run?|start|starti|at|att|atta|attac|attach|tar|targ|targe|target|core(-file)?|det\w*"
+    r"|disco\w*|k|kill?|file|exec-file|symbol-file|add-inferior|clone-inferior|inferior|checkpoint)\b"
 )
 # Commands that choose a frame, as GDB abbreviates them.
 _SELECTS = re.compile(r"(frame|fr?|up(-silently)?|down?(-silently)?|select-frame|thread|t)\b")
@@ -74,6 +81,8 @@ class Looking(Core):
     async def gdb(self, ranks: RankSet, command: str) -> Answers[str]:
         """A command for the ranks' GDBs as typed; the answer is GDB's output. Ranks that have ended
         answer only settings, and questions that their files can answer."""
+        if self.of_cores and _REPLACES.match(command):
+            raise Refused(f"cannot {command}: {NO_PROCESS}", hint="'crdebug run' starts a job")
         of_files = _OF_FILES.match(command) is not None
         limit = Deadline(self.settings.command)
         told = await self._group.look(

@@ -14,8 +14,10 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from crdebug.acquire.core_ranks import find_cores
 from crdebug.attached.adopt import adopt
 from crdebug.attached.by_pid import choose
+from crdebug.attached.cores import open_cores
 from crdebug.attached.gdbs import attach_group, launch_group, to_main
 from crdebug.attached.job import AttendedJob
 from crdebug.base.deadline import Deadline
@@ -57,8 +59,8 @@ from crdebug.travel.history import History, past
 
 
 class Session(Running, Selecting, Checking, Python, Arrays, Points):
-    """A job under the debugger. Made by `run`, `attach` or `restart_from`; owns its GDBs until
-    `close` or `detach`."""
+    """A job under the debugger. Made by `run`, `attach`, `restart_from` or `of_core_files`; owns
+    its GDBs until `close` or `detach`."""
 
     # ---- beginning and end --------------------------------------------------------------------
 
@@ -155,6 +157,29 @@ class Session(Running, Selecting, Checking, Python, Arrays, Points):
         except BaseException:
             await session.detach()
             raise
+        return session
+
+    @classmethod
+    async def of_core_files(
+        cls,
+        paths: Sequence[Path],
+        *,
+        programs: Sequence[Path] = (),
+        settings: Settings | None = None,
+        subscriber: Callable[[Event], None] | None = None,
+    ) -> Session:
+        """Open core files of a job as its ranks, each with a GDB of its own. The verbs that look at
+        ranks work; those that need a process raise Refused.
+
+        See crdebug.acquire.core_ranks.find_cores for the arguments, and for what is raised. An
+        event (GroupStopped) says how the ranks ended.
+        """
+        settings = settings or Settings()
+        tell_phase(subscriber, "core", "attach")
+        found = find_cores(paths, programs)
+        group, stop = await open_cores(found, settings, subscriber)
+        session = cls(group, str(paths[0]), settings, subscriber)
+        session._tell(stop)
         return session
 
     async def _make_whole(self) -> None:

@@ -140,7 +140,8 @@ class Conversation:
     async def hold(self, lines: Sequence[ScriptLine], open_source: OpenSource) -> int:
         """The scripts, then the console unless in batch; returns the exit status."""
         session = self.context.session
-        self._screen.note("\n".join([ranks_line(session.job, session.ranks), *self._places()]))
+        if not session.of_cores:  # the events of their opening have told it
+            self._screen.note("\n".join([ranks_line(session.job, session.ranks), *self._places()]))
         try:
             await play(lines, self._run, self.registry, self._echo, self._screen.result)
         except ScriptFailed as error:
@@ -287,7 +288,7 @@ class Conversation:
         """
         session = self.context.session
         try:
-            if not self.context.over and session.ended is None:
+            if not self.context.over and session.ended is None and not session.of_cores:
                 await self._leave(self._fate(hangup), following)
         finally:
             with self._screen.busy():

@@ -94,6 +94,7 @@ class FakeSession:
         self.step_others = StepOthers.ASK
         self.ask: object = None
         self.running = RankSet()
+        self.of_cores = False
         self.alone = RankSet()
         self.exited = RankSet()
         self.incarnation = 1

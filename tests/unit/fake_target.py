@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, GdbDied, Refused
@@ -130,6 +131,14 @@ class FakeTarget:
         await self._call("attach")
         self._pid, self._state = pid, TargetState.STOPPED
         self._last = RankStopped(self._rank, StopReason.OTHER, "", 1, HERE)
+        return self._last
+
+    async def open_core(
+        self, core: Path, program: Path, stop: RankStopped, deadline: Deadline
+    ) -> RankStopped:
+        await self._call("open core")
+        self._pid, self._state = None, TargetState.CORE
+        self._last = replace(stop, location=HERE)
         return self._last
 
     async def detach(self, deadline: Deadline, *, hold: bool = False) -> None:

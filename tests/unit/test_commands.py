@@ -344,7 +344,7 @@ def test_the_fake_session_has_the_face_of_the_real_one() -> None:
     from crdebug.session import Session
 
     real = {name: member for name, member in vars(Session).items() if not name.startswith("_")}
-    begin = {"run", "attach", "restart_from"}
+    begin = {"run", "attach", "restart_from", "of_core_files"}
     fake = FakeSession()
     for name, member in real.items():
         if name in begin:
