@@ -164,6 +164,7 @@ def run(
     env: dict[str, str],
     cwd: Path | None,
     stdin: Path | int | None,
+    label_output: bool | None,
 ) -> None:
     """Start a job: `crdebug run -- mpirun -n 4 ./heat`.
 
@@ -174,6 +175,9 @@ def run(
         settings.signal = signal_number
     if record is not None or (no_debugger and settings.record is None):
         settings.record = bool(record)
+    if label_output is None:
+        label_output = settings.label_output and sys.stdout.isatty()
+    settings.label_output = label_output
     if no_debugger:
         if scripts or batch:
             raise click.UsageError("-x and --batch are for the debugger; leave --no-debugger out")
@@ -207,7 +211,7 @@ def run(
             subscriber=subscriber,
         )
 
-    options = {"signal": signal_number, "record": record}
+    options = {"signal": signal_number, "record": record, "label-output": label_output}
     chosen = [name for name, value in options.items() if value is not None]
     _debug(begin, scripts, batch, preferences, given=chosen)
 

@@ -76,8 +76,12 @@ class AttendedJob:
         await self._control.start()
         for shim in with_shims(self.holds):
             shim.set_with_checkpoint(1)
-        self._relay = OutputRelay(self.run_directory, self._tell, from_now=False)
+        self._relay = self._output(from_now=False)
         self._hearing = asyncio.create_task(self._hear(answer_ranks))
+
+    def _output(self, *, from_now: bool) -> OutputRelay:
+        labelled = self.record.labelled
+        return OutputRelay(self.run_directory, self._tell, from_now=from_now, labelled=labelled)
 
     async def _hear(
         self, answer_ranks: Callable[[tuple[app_requests.Asked, ...]], Awaitable[None]]
@@ -205,7 +209,7 @@ class AttendedJob:
         for name, size in zip(OUTPUT, sizes, strict=True):
             os.truncate(self.run_directory / name, size)
         if self._relay is not None:
-            self._relay = OutputRelay(self.run_directory, self._tell, from_now=True)
+            self._relay = self._output(from_now=True)
 
     def leave(self) -> None:
         """Set the ranks' variables for the time without a debugger."""
@@ -442,4 +446,4 @@ class AttendedJob:
         self._identify()
         if self._relay is not None:  # else nobody should get output yet, see `open`
             await self._relay.stop()
-            self._relay = OutputRelay(self.run_directory, self._tell, from_now=True)
+            self._relay = self._output(from_now=True)

@@ -59,6 +59,7 @@ class Settings:
     full_every: one of so many checkpoints in a row is full, the others hold only changes; 1: all
     are full, as they are on kernels that do not track changes.
     record: have the ranks record their MPI calls, for going back in time; None: if possible.
+    label_output: ask launchers to mark each line of a job's output with its rank.
     Limits in seconds: attach, to attach to all ranks; stop, for a job to stop; command, for one
     answer of GDB; herd, to lead threads to the waitpoint; hook, for one of the operator's programs,
     or the program's callbacks; quiet, for quiet regions to end; dump and restore, for the CRS.
@@ -73,6 +74,7 @@ class Settings:
     signal: int = 0
     record: bool | None = False
     full_every: int = 10
+    label_output: bool = False
     launch: float = 120.0
     attach: float = 120.0
     stop: float = 30.0

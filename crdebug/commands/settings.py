@@ -211,6 +211,10 @@ def _put_record(settings: Settings, record: bool | None) -> None:
     settings.record = record
 
 
+def _put_label_output(settings: Settings, wanted: bool) -> None:
+    settings.label_output = wanted
+
+
 def read_count(text: str) -> int:
     """A whole number, from 1 on."""
     if not re.fullmatch(r"0*[1-9][0-9]{0,5}", text, re.ASCII):
@@ -355,6 +359,17 @@ SETTINGS = (
         get=lambda settings: settings.record,
         put=_put_record,
         fixed="'crdebug run --record', or the config file",
+    ),
+    of_session(
+        "label-output",
+        "on|off",
+        "show which rank wrote a line of the job's output, as in '[2] text', a line when it is "
+        "whole; off where crdebug's output is no terminal, unless --label-output asks for it",
+        read=read_switch,
+        text=switch_text,
+        get=lambda settings: settings.label_output,
+        put=_put_label_output,
+        fixed="'crdebug run --label-output', or the config file",
     ),
     of_session(
         "signal",

@@ -157,7 +157,14 @@ async def follow(
     run = directory.run(record.incarnation)
     try:
         with directory.followed():
-            relay = OutputRelay(run, subscriber, from_now=False, since=since, told=told_before)
+            relay = OutputRelay(
+                run,
+                subscriber,
+                from_now=False,
+                since=since,
+                told=told_before,
+                labelled=record.labelled,
+            )
             try:
                 await signals.ended(record.last, Deadline(FOR_EVER), f"job '{job}' to end")
                 relay.catch_up()

@@ -67,6 +67,7 @@ class JobRecord:
     parts: crdebug's own parts that it runs with, the SHA-256 of each by its path, see native_parts.
     adopted: crdebug did not start it; it has no container, and pid is its launcher's.
     keeper: PID 1 of its container, see crdebug.node.container; 0 if it has none.
+    labelled: the launcher was asked to mark each line of output with its rank.
     container: "own"; or "none", for the reason `no_container`, a clause: then pid is the starter's.
     """
 
@@ -91,6 +92,7 @@ class JobRecord:
     parts: dict[str, str] = field(default_factory=dict)
     container: str = "own"
     no_container: str = ""
+    labelled: bool = False
 
     @property
     def mark(self) -> str:

@@ -19,10 +19,13 @@ from crdebug.job import clocks, native_parts, standard_input
 from crdebug.job.directory import JobDirectory, JobRecord, is_alive, sweep_ended_jobs, unused
 from crdebug.job.given import Given
 from crdebug.job.launch_environment import IN_SCRATCH, added_to
+from crdebug.job.output_labels import asking
 from crdebug.native.build import build
 from crdebug.native.recorder.build import build_layer, mpicc_of
 from crdebug.native.shim import layout
-from crdebug.node import bare, container, proc
+from crdebug.node import bare, container, proc, programs
+from crdebug.node.launchers import NAMES
+from crdebug.node.probes import mpi_family
 
 
 async def launch(
@@ -64,7 +67,10 @@ async def launch(
     layer = await _layer_for(argv, settings.record, deadline)
     no_container = await bare.why_no_container(native.starter, deadline)
     _require_tracing(contained=not no_container)
-    added = added_to(environment, debugged=hold, recorded=layer is not None)
+    labelled = settings.label_output
+    launched = await _asking_for_labels(argv, deadline) if labelled else argv
+    recorded = layer is not None
+    added = added_to(environment, debugged=hold, recorded=recorded, labelled=labelled)
     with contextlib.ExitStack() as stack:
         source = None
         if given.stdin is not None:
@@ -100,6 +106,7 @@ async def launch(
                 boot=proc.boot_id(),
                 container="none" if no_container else "own",
                 no_container=no_container,
+                labelled=labelled,
             )
 
             def register(keeper: int, pid: int) -> None:
@@ -110,7 +117,7 @@ async def launch(
             await container.start(
                 native.starter,
                 [native.shim, *([layer] if layer else [])],
-                argv,
+                launched,
                 job=directory.name,
                 directory=run,
                 hold=hold,
@@ -190,6 +197,17 @@ async def _layer_for(argv: Sequence[str], wanted: bool | None, deadline: Deadlin
         f"MPI calls cannot be recorded: there is no mpicc that belongs to '{argv[0]}'",
         hint="install the MPI's development package, or run with --no-record",
     )
+
+
+async def _asking_for_labels(argv: Sequence[str], deadline: Deadline) -> Sequence[str]:
+    """The command line with which the launcher says which rank wrote a line, if it can."""
+    if Path(argv[0]).name not in NAMES:  # a script would start the job
+        return argv
+    try:
+        ran = await programs.run([argv[0], "--version"], deadline, "the launcher's version")
+    except NotAvailable:
+        return argv  # starting it will say why
+    return asking(argv, *mpi_family(ran.out + ran.err))
 
 
 def _started(pid: int) -> int:

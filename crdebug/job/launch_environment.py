@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from crdebug.job.output_labels import IN_OPEN_MPI_4
 from crdebug.node import bare
 
 _CARDS = "transports that bypass the kernel cannot be dumped"
@@ -49,6 +50,10 @@ _BARE: Mapping[str, str] = {
     bare.LOGS: "without a container, the record of MPI calls is there",
     bare.TRACER: "Yama lets only the process of this number debug the ranks",
 }
+_LABELS = "'label-output' is on: each line is to say which rank wrote it"
+_LABELLED: Mapping[str, tuple[str, str]] = {
+    IN_OPEN_MPI_4: ("1", _LABELS),
+}
 # For programs built with a sanitizer; only if ranks wait for a debugger.
 _DEBUGGED: Mapping[str, tuple[str, str]] = {
     "LSAN_OPTIONS": ("detect_leaks=0", "LeakSanitizer ends a program that a debugger traces"),
@@ -59,15 +64,20 @@ _RECORDED: Mapping[str, tuple[str, str]] = {
 
 
 def added_to(
-    environment: Mapping[str, str], *, debugged: bool = False, recorded: bool = False
+    environment: Mapping[str, str],
+    *,
+    debugged: bool = False,
+    recorded: bool = False,
+    labelled: bool = False,
 ) -> dict[str, str]:
     """The variables added to the user's environment, so that the job can be dumped, debugged, and
-    replayed."""
+    replayed. labelled: and so that its output is marked by rank, see output_labels.py."""
     needed = {
         **NEEDED,
         **(_AS_ROOT if os.geteuid() == 0 else {}),
         **(_DEBUGGED if debugged else {}),
         **(_RECORDED if recorded else {}),
+        **(_LABELLED if labelled else {}),
     }
     if "OMPI_MCA_btl_tcp_if_exclude" in environment:  # Open MPI refuses to have both
         del needed["OMPI_MCA_btl_tcp_if_include"]
@@ -76,5 +86,5 @@ def added_to(
 
 def why_added(name: str) -> str:
     """The reason for a variable of `added_to`, or of a job without a container."""
-    found = {**NEEDED, **_AS_ROOT, **_DEBUGGED, **_RECORDED}.get(name, ("", ""))[1]
+    found = {**NEEDED, **_AS_ROOT, **_DEBUGGED, **_RECORDED, **_LABELLED}.get(name, ("", ""))[1]
     return found or _BARE.get(name, "")

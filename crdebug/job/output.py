@@ -9,8 +9,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from crdebug.base.events import Event, JobEnded, JobOutput, JobSays, Progress
+from crdebug.job.output_labels import Labels
 from crdebug.job.starter_events import starter_events
 from crdebug.node import file_watch
+
+NO_LABELS = (
+    "this launcher does not say which rank wrote a line, so lines have no label (in a script, Open "
+    "MPI 5 does with 'mpirun --output tag')"
+)
 
 
 class OutputRelay:
@@ -19,6 +25,8 @@ class OutputRelay:
     from_now: only output from now on; otherwise all of it.
     since: leave out what the checkpoint in this directory has.
     told: leave out what another relay has already reported, up to these offsets.
+    labelled: the launcher was asked to mark each line with its rank (see output_labels.py): then
+    lines are told when they are whole, as ``[2] text``.
     ended: the launcher's status once it is known.
     """
 
@@ -30,6 +38,7 @@ class OutputRelay:
         from_now: bool,
         since: Path | None = None,
         told: Mapping[Path, int] | None = None,
+        labelled: bool = False,
     ) -> None:
         self.ended: int | None = None
         self._run = run
@@ -41,6 +50,9 @@ class OutputRelay:
         self._decoders = {
             run / name: codecs.getincrementaldecoder("utf-8")("replace") for name in names[:2]
         }
+        self._labels = {path: Labels() for path in self._decoders} if labelled else {}
+        # It was told that the launcher makes no marks; what begins here may be within a line.
+        self._unmarked = from_now or since is not None or bool(told)
         self._follower = file_watch.Follower(offsets)
         self._over = asyncio.Event()
         self._said = 0
@@ -68,9 +80,19 @@ class OutputRelay:
         """final: no more output will come, so half a character is shown as a broken one."""
         data = dict(news)
         for path, decoder in self._decoders.items():
-            text = decoder.decode(data.get(path, b""), final)
+            wrote = data.get(path, b"")
+            if path in self._labels:  # marks may be between the bytes of a character
+                wrote = self._labelled(self._labels[path], wrote, final=final)
+            text = decoder.decode(wrote, final)
             if text:
                 self._tell(JobOutput(path.name, text))
+
+    def _labelled(self, labels: Labels, text: bytes, *, final: bool) -> bytes:
+        text = labels.feed(text, final=final)
+        if labels.unmarked and not self._unmarked:
+            self._unmarked = True
+            self._tell(JobSays(NO_LABELS))
+        return text
 
     def catch_up(self) -> None:
         """Pass on everything written so far, without waiting for the kernel's notice."""
@@ -88,10 +110,12 @@ class OutputRelay:
         return self.ended
 
     async def stop(self) -> None:
-        """Pass on nothing more."""
+        """Pass on nothing more, but the beginnings of lines that were kept back."""
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
+        if self._labels and self.ended is None:
+            self._tell_output([], final=True)
         self._follower.close()
 
 

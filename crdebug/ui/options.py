@@ -149,11 +149,16 @@ _START = (
         metavar="FILE",
         help="A file for rank 0 to read; '-': crdebug's own input. By default `send` is its input.",
     ),
+    click.option(
+        "--label-output/--no-label-output",
+        default=None,
+        help="Show which rank wrote a line of output: [2] text.",
+    ),
 )
 
 
 def start_options(function: F) -> F:
-    """The options for a new job besides its command line: `env`, `cwd`, `stdin`."""
+    """The options for a new job besides its command line: env, cwd, stdin, label_output."""
     for option in reversed(_START):
         function = option(function)
     return function
