@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from crdebug.acquire.discovery import find_job
+from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, CrdebugError, Refused
 from crdebug.base.events import JobSays
 from crdebug.detached import jobs
@@ -141,6 +142,11 @@ def different(before: Look, after: Look) -> list[str]:
     return [line for line in lines if not line.endswith("orig_rax was 0x7, is 0xdb")]
 
 
+def are_asleep(pids: list[int]) -> bool:
+    tids = [(pid, thread.tid) for pid in pids for thread in proc.threads(pid)]
+    return all(proc.status(pid, tid)["State"].startswith("S") for pid, tid in tids)
+
+
 def open_files(pids: list[int]) -> list[tuple[str, str]]:
     """Every descriptor, with its file."""
     paths = sorted(path for pid in pids for path in Path(f"/proc/{pid}/fd").iterdir())
@@ -167,6 +173,8 @@ async def test_a_job_survives_many_attaches_and_detaches_unchanged(
         for _ in range(8 if thorough else 2):
             assert not (await session.group.detach_all()).errors
             assert threads(pids) == free
+            # A thread whose call was interrupted stands in front of it until it runs.
+            await Deadline(60).until(lambda: are_asleep(pids), "the threads to be in their calls")
             await attach_all(session.group, {entry.rank: entry.pid for entry in found.entries})
         assert not different(before, await look_at_strangers(session))
         await session.detach()

@@ -131,7 +131,7 @@ SPOILT: dict[str, tuple[Callable[[Path], None], str]] = {
 @pytest_asyncio.fixture
 async def ended() -> None:
     """A job that was checkpointed without a debugger, and then came to its end."""
-    async with bare_job(build("files"), "--steps", 200, "--delay-us", 10000, ranks=RANKS):
+    async with bare_job(build("files"), "--steps", 200, "--delay-us", 20000, ranks=RANKS):
         await looks.reach(HERE)
         await jobs.take_checkpoint(JOB, "", False, lambda event: None)
         await run_to_end_bare()

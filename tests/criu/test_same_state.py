@@ -173,5 +173,13 @@ async def test_at_a_signal_that_is_yet_to_be_delivered() -> None:
         await job.checkpoint()
         before.expect_same(await look(job), "a checkpoint")
         await job.restart()
-        assert not before.differences_after_restart(await look(job))
+        # A rank that was stopped for the others' sake may have its signal, too: in its queue, or
+        # taken from there by its GDB, which has not told of it.
+        taken = [f"rank {rank}" for rank in job.ranks if rank not in {s.rank for s in stop.cause}]
+        lines = before.differences_after_restart(await look(job))
+        assert not [
+            line
+            for line in lines
+            if not (line.split(":")[0] in taken and line.endswith(f"pending={1 << 39})"))
+        ]
         assert await run_to_end(job) == 0
