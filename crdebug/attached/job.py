@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 from crdebug.attached.checkpoint import (
     Operation,
@@ -35,6 +36,7 @@ from crdebug.job.holds import Hold, hold_of, with_shims
 from crdebug.job.imaging import Imaging
 from crdebug.job.incarnation import Incarnation
 from crdebug.job.output import OutputRelay
+from crdebug.job.output_cuts import MOST, Cuts, Written
 from crdebug.job.restoring import OUTPUT
 from crdebug.job.starter_events import starter_events
 from crdebug.job.without_container import require_container
@@ -62,6 +64,7 @@ class AttendedJob:
         self._relay: OutputRelay | None = None
         self.output_told: Mapping[Path, int] = {}  # once it is closed
         self.end_told = False  # by then
+        self._cuts = {name: Cuts() for name in OUTPUT}
         self._control: ControlServer | None = None
         self._hearing: asyncio.Task[None] | None = None
         self._asked = asyncio.Event()  # the user has cancelled the operation under way
@@ -167,9 +170,10 @@ class AttendedJob:
             hint = "'restart', or 'goto tick N', brings back a checkpoint"
             raise half_back.refused(self.name, hint)
 
-    def output_sizes(self) -> tuple[int, ...]:
-        """How much the job has written so far, in bytes."""
-        return tuple((self.run_directory / name).stat().st_size for name in OUTPUT)
+    def written(self) -> Written:
+        """How much the job has written so far."""
+        sizes = ((self.run_directory / name).stat().st_size for name in OUTPUT)
+        return Written(tuple(sizes), self._cuts[OUTPUT[0]].count)
 
     def input_size(self) -> int:
         """The size of the input sent so far, only good for comparing."""
@@ -201,13 +205,23 @@ class AttendedJob:
             async with self.directory.lock_within("give its input again", limit):
                 standard_input.give_again(self.run_directory, self.record.pid)
 
-    async def rewind_output(self, sizes: Sequence[int]) -> None:
-        """Cut the job's output to these lengths. Its writers append (O_APPEND)."""
+    async def rewind_output(self, written: Written) -> None:
+        """Make the job's output what it was then. Its writers append (O_APPEND)."""
         if self._relay is not None:
             self._relay.catch_up()
             await self._relay.stop()
-        for name, size in zip(OUTPUT, sizes, strict=True):
-            os.truncate(self.run_directory / name, size)
+        for name, size in zip(OUTPUT, written.sizes, strict=True):
+            with open(self.run_directory / name, "r+b") as file:
+                length = file.seek(0, os.SEEK_END)
+
+                def read(since: int, file: BinaryIO = file) -> bytes:
+                    file.seek(since)
+                    return file.read(MOST + 1)
+
+                low, tail = self._cuts[name].back_to(size, written.cuts, length, read)
+                file.truncate(low)
+                file.seek(low)
+                file.write(tail)
         if self._relay is not None:
             self._relay = self._output(from_now=True)
 
@@ -443,6 +457,7 @@ class AttendedJob:
     async def _follow(self, incarnation: Incarnation) -> None:
         """Go on with another incarnation of the job."""
         self.incarnation = incarnation
+        self._cuts = {name: Cuts() for name in OUTPUT}  # a snapshot is of one incarnation
         self._identify()
         if self._relay is not None:  # else nobody should get output yet, see `open`
             await self._relay.stop()

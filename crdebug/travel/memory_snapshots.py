@@ -23,6 +23,7 @@ from crdebug.base.ranks import RankSet
 from crdebug.base.units import bytes_text
 from crdebug.debugger.job_snapshot import Snapshots
 from crdebug.job import clocks, half_back
+from crdebug.job.output_cuts import Written
 from crdebug.node import in_flight, memory, proc, process_tree
 from crdebug.node.leaderless import leader_has_ended
 from crdebug.timeline.elapsed import Elapsed
@@ -41,7 +42,7 @@ class _Kept:
     begins with it."""
 
     base: Base
-    output: tuple[int, ...]
+    output: Written
     input: int
     at: float
     copied: bool
@@ -182,7 +183,7 @@ class Near:
             return None
         self.why_not = ""
         self.changed = taken.changed_most if self._kept and taken.frozen else 0
-        sizes = self._job.output_sizes(), self._job.input_size()
+        sizes = self._job.written(), self._job.input_size()
         copied = not taken.frozen
         self._kept.append(_Kept(base, *sizes, now, copied, self._way, further, stays))
         self._way = (*(each.kept for each in reversed(self.before_here())), name)

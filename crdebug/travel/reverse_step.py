@@ -27,6 +27,7 @@ from crdebug.debugger.group import TargetGroup
 from crdebug.debugger.target import Target
 from crdebug.gdbscripts.wire import ErrorKind, Reach, place_text
 from crdebug.job import half_back
+from crdebug.job.output_cuts import Written
 from crdebug.native.recorder import clock as layout
 from crdebug.node import in_flight, proc
 from crdebug.travel.arrival import Arrival
@@ -58,7 +59,7 @@ class _Origin:
     name: str
     incarnation: int
     now: Instant
-    output: tuple[int, ...]
+    output: Written
     ways: int
     others: tuple[RankStopped | None, ...]
     within: str = ""
@@ -164,7 +165,7 @@ class Reverse:
         assert self._origin is not None
         await self._traveller.near.drained()
         job = self._traveller.job
-        if job.output_sizes() == self._origin.output:
+        if job.written().sizes == self._origin.output.sizes:
             return False
         await job.rewind_output(self._origin.output)
         return True
@@ -250,7 +251,7 @@ class Reverse:
     def _begin_at(self, name: str, focus: int, now: Instant, within: str = "") -> None:
         """The job stands at the origin, where this snapshot was kept."""
         job, ways = self._traveller.job, self._traveller.position.ways
-        incarnation, output = job.record.incarnation, job.output_sizes()
+        incarnation, output = job.record.incarnation, job.written()
         others = self._stops_of_others(focus)
         self._origin = _Origin(focus, name, incarnation, now, output, ways, others, within)
 

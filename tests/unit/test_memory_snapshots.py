@@ -12,6 +12,7 @@ from crdebug.base.instant import cut_of
 from crdebug.base.settings import Settings
 from crdebug.debugger.job_snapshot import KeptJob
 from crdebug.debugger.target import KeptInfo
+from crdebug.job.output_cuts import Written
 from crdebug.node import memory, proc
 from crdebug.travel import memory_snapshots
 from crdebug.travel.memory_snapshots import Near
@@ -78,8 +79,8 @@ class Job:
     async def drained(self) -> list[int]:
         return []
 
-    def output_sizes(self) -> tuple[int, ...]:
-        return (0, 0)
+    def written(self) -> Written:
+        return Written((0, 0), 0)
 
     def input_size(self) -> int:
         return 0
