@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -20,7 +20,7 @@ from crdebug.attached.checkpoint import (
 from crdebug.attached.gdbs import attach_gdb, end_job, launch_gdb, raise_first, replace_gdb
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, GdbDied, Interrupted, Refused
-from crdebug.base.events import Event, JobSays, Progress
+from crdebug.base.events import Event, JobOutput, JobSays, Progress
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
 from crdebug.checkpoint.driver import drive
@@ -35,7 +35,8 @@ from crdebug.job.directory import JobDirectory, JobRecord
 from crdebug.job.holds import Hold, hold_of, with_shims
 from crdebug.job.imaging import Imaging
 from crdebug.job.incarnation import Incarnation
-from crdebug.job.output import OutputRelay
+from crdebug.job.output import OutputRelay, shown_of
+from crdebug.job.output_again import Again
 from crdebug.job.output_cuts import MOST, Cuts, Written
 from crdebug.job.restoring import OUTPUT
 from crdebug.job.starter_events import starter_events
@@ -65,6 +66,7 @@ class AttendedJob:
         self.output_told: Mapping[Path, int] = {}  # once it is closed
         self.end_told = False  # by then
         self._cuts = {name: Cuts() for name in OUTPUT}
+        self._again = {name: Again(self._as_shown) for name in OUTPUT[:2]}
         self._control: ControlServer | None = None
         self._hearing: asyncio.Task[None] | None = None
         self._asked = asyncio.Event()  # the user has cancelled the operation under way
@@ -83,8 +85,16 @@ class AttendedJob:
         self._hearing = asyncio.create_task(self._hear(answer_ranks))
 
     def _output(self, *, from_now: bool) -> OutputRelay:
-        labelled = self.record.labelled
-        return OutputRelay(self.run_directory, self._tell, from_now=from_now, labelled=labelled)
+        return OutputRelay(
+            self.run_directory,
+            self._tell,
+            from_now=from_now,
+            labelled=self.record.labelled,
+            again=self._again,
+        )
+
+    def _as_shown(self, text: bytes) -> str:
+        return shown_of(text, labelled=self.record.labelled)
 
     async def _hear(
         self, answer_ranks: Callable[[tuple[app_requests.Asked, ...]], Awaitable[None]]
@@ -207,8 +217,8 @@ class AttendedJob:
 
     async def rewind_output(self, written: Written) -> None:
         """Make the job's output what it was then. Its writers append (O_APPEND)."""
+        self.repeats_from(written.sizes)
         if self._relay is not None:
-            self._relay.catch_up()
             await self._relay.stop()
         for name, size in zip(OUTPUT, written.sizes, strict=True):
             with open(self.run_directory / name, "r+b") as file:
@@ -224,6 +234,41 @@ class AttendedJob:
                 file.write(tail)
         if self._relay is not None:
             self._relay = self._output(from_now=True)
+
+    def repeats_from(self, sizes: Sequence[int]) -> None:
+        """The job is about to be where it had written so much: what follows comes again."""
+        if self._relay is not None:
+            self._relay.catch_up()
+        for (name, again), size in zip(self._again.items(), sizes, strict=False):
+            again.cut(size, self._written_since(name, size))
+
+    def _written_since(self, name: str, size: int) -> bytes:
+        with open(self.run_directory / name, "rb") as file:
+            file.seek(size)
+            return file.read(MOST + 1)
+
+    @contextlib.contextmanager
+    def repeating(self) -> Iterator[None]:
+        """While it is brought to another place of its history, its output is none that is new."""
+        if self._relay is not None:
+            self._relay.catch_up()
+        for again in self._again.values():
+            again.begin()
+        try:
+            yield
+        finally:
+            if self._relay is not None:
+                self._relay.catch_up()
+            for name, again in self._again.items():
+                again.end(b"" if again.low is None else self._written_since(name, again.low))
+
+    def output_is_new(self) -> None:
+        """What the job writes from now on is nothing that the user has seen."""
+        if self._relay is not None:
+            self._relay.catch_up()
+        for name, again in self._again.items():
+            if begun := again.is_over():
+                self._tell(JobOutput(name, begun))
 
     def leave(self) -> None:
         """Set the ranks' variables for the time without a debugger."""
@@ -405,6 +450,8 @@ class AttendedJob:
     async def restart(self, manifest: Manifest, store: CheckpointStore | None = None) -> None:
         """See Session.restart. store: of the checkpoint, if not the store of the user's."""
         before = self._points()
+        if store is None:
+            self.output_is_new()
         with self.directory.lock("restart"):
             record = self.directory.read()  # others may have changed it before we attended the job
             self.incarnation = replace(self.incarnation, record=record)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from crdebug.base.events import Event, JobEnded, JobOutput, JobSays, Progress
+from crdebug.job.output_again import Again
 from crdebug.job.output_labels import Labels
 from crdebug.job.starter_events import starter_events
 from crdebug.node import file_watch
@@ -25,6 +26,7 @@ class OutputRelay:
     from_now: only output from now on; otherwise all of it.
     since: leave out what the checkpoint in this directory has.
     told: leave out what another relay has already reported, up to these offsets.
+    again: by stream, what is expected to come again, and is left out.
     labelled: the launcher was asked to mark each line with its rank (see output_labels.py): then
     lines are told when they are whole, as ``[2] text``.
     ended: the launcher's status once it is known.
@@ -39,6 +41,7 @@ class OutputRelay:
         since: Path | None = None,
         told: Mapping[Path, int] | None = None,
         labelled: bool = False,
+        again: Mapping[str, Again] | None = None,
     ) -> None:
         self.ended: int | None = None
         self._run = run
@@ -53,6 +56,7 @@ class OutputRelay:
         self._labels = {path: Labels() for path in self._decoders} if labelled else {}
         # It was told that the launcher makes no marks; what begins here may be within a line.
         self._unmarked = from_now or since is not None or bool(told)
+        self._again = again or {}
         self._follower = file_watch.Follower(offsets)
         self._over = asyncio.Event()
         self._said = 0
@@ -71,8 +75,8 @@ class OutputRelay:
         status = known.status
         if status is not None and self.ended is None:
             # Report output that was written before the end, but not read yet, before the end.
-            self._tell_output(self._follower.read(), final=True)
             self.ended = status
+            self._tell_output(self._follower.read(), final=True)
             self._over.set()
             self._tell(JobEnded(status))
 
@@ -84,6 +88,8 @@ class OutputRelay:
             if path in self._labels:  # marks may be between the bytes of a character
                 wrote = self._labelled(self._labels[path], wrote, final=final)
             text = decoder.decode(wrote, final)
+            if path.name in self._again:
+                text = self._again[path.name].feed(text, final=final and self.ended is not None)
             if text:
                 self._tell(JobOutput(path.name, text))
 
@@ -117,6 +123,11 @@ class OutputRelay:
         if self._labels and self.ended is None:
             self._tell_output([], final=True)
         self._follower.close()
+
+
+def shown_of(data: bytes, *, labelled: bool) -> str:
+    """How a relay shows this part of a stream."""
+    return (Labels().feed(data, final=True) if labelled else data).decode(errors="replace")
 
 
 def tell_phase(tell: Callable[[Event], None] | None, what: str, phase: str) -> None:

@@ -126,6 +126,7 @@ class Branching:
         name. Raises BadInput if the name is taken, StoreError."""
         traveller, recorded, old = self._traveller, self._traveller.recorded, self.current
         cut, tails = recorded.cut(), recorded.tails()
+        self._job.output_is_new()
         branches = self.branches.reached(cut).add(cut, datetime.now(), name=name, note=note)
         name = branches.current
         if not _is_name(name):

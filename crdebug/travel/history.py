@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
+from operator import gt
 
 from crdebug.attached.job import AttendedJob
 from crdebug.base.answers import Answers
@@ -80,6 +81,7 @@ class History:
         self._pauses = Pauses(job)
         self.costs = self._pauses.costs  # of snapshots and automatic checkpoints
         self._last = 0  # the rank for which the job stopped
+        self._repeats_to: Cut = ()  # what the ranks write up to there, the user has seen
         self._rests = False  # the job has stopped, and nothing was done since; see `rest`
         self._unrecorded: dict[int, Reason] = {}  # as the user was told
 
@@ -191,11 +193,20 @@ class History:
         seconds until the next interlude."""
         async with self._busy:
             await self.branching.before_running()
+            self._expect_again()
         if not (self.recorded and self.every and self._job.alive):
             return 0.0
         if not self.traveller.bases():
             await self._begin_history()
         return self._pauses.begin(self.every)
+
+    def _expect_again(self) -> None:
+        """Once all ranks are further than they had been before the last way back, nothing that the
+        user has seen comes again. (A rank between two calls may be further back than it was.)"""
+        to = self._repeats_to
+        if to and self.recorded and self._job.alive and all(map(gt, self._place(), to)):
+            self._job.output_is_new()
+            self._repeats_to = ()
 
     async def _begin_history(self) -> None:
         """With a checkpoint; where none can be taken, with a snapshot."""
@@ -316,7 +327,8 @@ class History:
                 )
             self._job.begin()
             try:
-                yield
+                with self._job.repeating():
+                    yield
             except Interrupted as error:
                 self._reverse.forget()
                 with contextlib.suppress(CrdebugError, OSError):
@@ -324,6 +336,7 @@ class History:
                     error.outcome = joined(error.outcome, here)
                 raise
             finally:
+                self._repeats_to = self.traveller.position.furthest
                 half_back.steps_done(self._job.run_directory)
 
     def now(self, focus: int, note: str = "") -> Moment:

@@ -17,6 +17,7 @@ from crdebug.checkpoint.store import CheckpointStore
 from crdebug.debugger.target import Target, TargetState
 from crdebug.job import clocks
 from crdebug.job.clocks import NEVER, RankClock
+from crdebug.job.restoring import OUTPUT
 from crdebug.native.matcher.library import Library
 from crdebug.timeline.cuts import latest_cut
 from crdebug.timeline.functions import OUTSIDE
@@ -282,7 +283,10 @@ class Traveller:
                 await show_callers(self.job.group, self.job.group.ranks, self.job.record.layer)
             return
         store = self.store(base)
-        await self.job.restart(store.load(base.number), store)
+        manifest = store.load(base.number)
+        run = store.path(base.number) / "run"
+        self.job.repeats_from([(run / name).stat().st_size for name in OUTPUT])
+        await self.job.restart(manifest, store)
         await self.job.give_input_again()
         self.position.change_is_over()
         if all(base.cut):  # a snapshot from before MPI_Init could never be put back

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from crdebug.base.ranks import RankSet
 from crdebug.session import Session
-from harness.jobs import run_to_end
+from harness.jobs import Heard, run_to_end
 from harness.mpirun import reference
 from harness.programs import build
 from harness.travel import history, recorded
@@ -49,3 +50,44 @@ async def test_going_forward_to_a_snapshot_brings_the_output_of_then() -> None:
             assert not wrote(job) - expected
         assert await run_to_end(job) == 0
         assert wrote(job) == expected
+
+
+def shown(heard: Heard) -> Counter[str]:
+    return Counter(heard.text().splitlines())
+
+
+@pytest.mark.parametrize("by", ["snapshot", "checkpoint"])
+async def test_each_line_is_shown_once(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, heard = build("prints"), Heard()
+    expected = Counter(reference(program, "--rounds", ROUNDS, ranks=RANKS).splitlines())
+    async with recorded(program, "--rounds", ROUNDS, ranks=RANKS, heard=heard) as job:
+        past = history(job)
+        stop = await job.add_breakpoint(job.ranks, "work", condition="step == 4")
+        await job.resume(job.ranks)
+        await job.delete_breakpoint(stop.number)
+        await past.traveller.near.drained()
+        before = shown(heard)
+        if by == "checkpoint":
+            monkeypatch.setattr(past.traveller.near, "bases", list)
+        here = past.now(0).tick
+        await past.goto_tick(0, here - 2)
+        await past.goto_tick(1, here - 1)
+        await past.reverse("step", 1)
+        await past.goto_tick(0, here)
+        await past.traveller.near.drained()
+        assert not shown(heard) - expected - before
+        assert await run_to_end(job) == 0
+    assert shown(heard) == expected
+
+
+async def test_what_a_changed_past_leads_to_is_shown() -> None:
+    program, heard = build("prints"), Heard()
+    async with recorded(program, "--rounds", ROUNDS, ranks=RANKS, heard=heard) as job:
+        assert await run_to_end(job) == 0
+        before = shown(heard)
+        await history(job).goto_tick(0, history(job).now(0).tick - 4)
+        assert shown(heard) == before
+        await job.set_variable(RankSet.of([0]), "total = 5000")
+        assert await run_to_end(job) == 0
+        new = shown(heard) - before
+        assert new and any(": 50" in line or ": 51" in line for line in new)

@@ -1,0 +1,101 @@
+"""Output that comes a second time because a job repeats its past."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from crdebug.job.output_again import MOST, Again
+
+pytestmark = pytest.mark.unit
+
+
+def expecting(text: str) -> Again:
+    """Of a job that was taken back to where it had not written this yet."""
+    again = Again(bytes.decode)
+    taken_back(again, text)
+    return again
+
+
+def taken_back(again: Again, text: str) -> None:
+    again.begin()
+    again.cut(100, text.encode())
+    again.end(b"")
+
+
+def test_what_was_shown_is_left_out_and_what_is_new_is_shown() -> None:
+    again = expecting("step 3\nstep 4\n")
+    assert again.feed("step 3\nstep") == ""
+    assert again.feed(" 4\nstep 5\nst") == "step 5\nst"
+    assert again.feed("ep 6\n") == "ep 6\n"
+
+
+def test_a_line_is_left_out_as_often_as_it_was_shown() -> None:
+    again = expecting("done\ndone\n")
+    assert again.feed("done\n" * 3) == "done\n"
+
+
+def test_what_another_rank_prints_for_the_first_time_is_shown_at_once() -> None:
+    again = expecting("[0] step 3\n[0] step 4\n")
+    assert again.feed("[1] step 5\n[0] step 3\n") == "[1] step 5\n"
+
+
+def test_a_question_is_shown_although_something_is_expected() -> None:
+    again = expecting("step 3\n")
+    assert again.feed("how many? ") == "how many? "
+    assert again.feed("step 3\n") == ""
+
+
+def test_going_back_while_it_repeats() -> None:
+    again = expecting("a\nb\nc\n")
+    assert again.feed("a\nb") == ""
+    taken_back(again, "a\nb")  # to the beginning; c is still expected
+    assert again.feed("a\nb\nc\nd\n") == "d\n"
+
+
+def test_while_a_place_is_looked_for_nothing_is_shown_and_one_of_the_ways_counts() -> None:
+    again = Again(bytes.decode)
+    again.begin()
+    again.cut(10, b"a\nb\nc\n")
+    assert again.feed("a\nb\n") == ""
+    again.cut(8, b"z\na\nb\n")  # further back: of this, only z was not known
+    assert again.feed("z\na\nz\na\n") == ""
+    again.cut(8, b"z\na\nz\na\n")
+    again.end(b"z\na\n")
+    assert again.low == 8
+    assert again.feed("a\nb\nc\nd\n") == "a\nd\n"
+    again.begin()
+    again.end(b"")
+    assert again.feed("b\n") == "b\n"
+
+
+def test_what_was_kept_back_is_shown_when_it_turns_out_to_be_new() -> None:
+    again = expecting("step 3\nstep 4\n")
+    assert again.feed("ste") == ""
+    assert again.is_over() == "ste"
+    assert again.feed("p 3\n") == "p 3\n"
+    again = expecting("step 3\n")
+    assert again.feed("ste", final=True) == "ste"
+
+
+def test_of_very_much_all_is_shown_again() -> None:
+    began = time.process_time()
+    again = expecting("".join(f"line {n}\n" for n in range(200_000)))
+    assert again.feed("line 7\nline") == ""
+    taken_back(again, "x" * MOST)
+    assert again.feed("line 8\n") == "line 8\n"
+    assert time.process_time() - began < 3
+
+
+@given(some.text("ab\n"), some.lists(some.integers(0, 40), max_size=6))
+def test_however_it_comes_in_pieces_nothing_new_is_lost(text: str, cuts: list[int]) -> None:
+    again, told, at = expecting(text), "", 0
+    whole = text[: text.rfind("\n") + 1]
+    repeated = whole + "new\n"
+    for cut in [*sorted(cuts), len(repeated)]:
+        told += again.feed(repeated[at:cut])
+        at = max(at, cut)
+    assert told == "new\n"
