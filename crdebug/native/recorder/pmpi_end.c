@@ -57,12 +57,13 @@ static const void *object_of(const void *address) {
 /* Where the program has called the MPI: a call that is not counted says it to nobody. */
 static uint64_t caller(void) {
     void *frames[FRAMES];
-    int count = backtrace(frames, FRAMES), at = 0;
-    const void *here = object_of((const void *)&own), *first = here, *next = NULL;
-    while (at < count && (first = object_of(frames[at])) == here) at++;
-    for (; at < count; at++) /* the MPI's own */
-        if ((next = object_of(frames[at])) != first && next != here)
-            return (uint64_t)(uintptr_t)frames[at];
+    const void *layer = object_of((const void *)&own), *mpis = dlsym(RTLD_DEFAULT, "PMPI_Init");
+    int count = backtrace(frames, FRAMES);
+    if (mpis) mpis = object_of(mpis);
+    for (int at = 0; at < count; at++) {
+        const void *object = object_of(frames[at]);
+        if (object != layer && object != mpis) return site_of((uint64_t)(uintptr_t)frames[at]);
+    }
     return 0;
 }
 
