@@ -182,7 +182,7 @@ async def test_a_signal_that_the_program_uses_itself(number: int) -> None:
 # err].
 AS_NOBODY = """
 import importlib, json, os, pkgutil, pwd, sys, tempfile
-import rich.console, rich.table, rich.filesize
+import email.parser, rich.console, rich.table, rich.filesize
 import crdebug
 for module in pkgutil.walk_packages(crdebug.__path__, "crdebug."):
     if not module.name.startswith(("crdebug.gdbscripts", "crdebug.__main__")):
