@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
 
 from crdebug.attached.checkpoint import (
     Operation,
@@ -221,14 +220,10 @@ class AttendedJob:
         if self._relay is not None:
             await self._relay.stop()
         for name, size in zip(OUTPUT, written.sizes, strict=True):
-            with open(self.run_directory / name, "r+b") as file:
-                length = file.seek(0, os.SEEK_END)
-
-                def read(since: int, file: BinaryIO = file) -> bytes:
-                    file.seek(since)
-                    return file.read(MOST + 1)
-
-                low, tail = self._cuts[name].back_to(size, written.cuts, length, read)
+            place = self.run_directory / name
+            length, read = place.stat().st_size, partial(self._written_since, name)
+            low, tail = self._cuts[name].back_to(size, written.cuts, length, read)
+            with open(place, "r+b") as file:
                 file.truncate(low)
                 file.seek(low)
                 file.write(tail)
@@ -237,8 +232,7 @@ class AttendedJob:
 
     def repeats_from(self, sizes: Sequence[int]) -> None:
         """The job is about to be where it had written so much: what follows comes again."""
-        if self._relay is not None:
-            self._relay.catch_up()
+        self.catch_up()
         for (name, again), size in zip(self._again.items(), sizes, strict=False):
             again.cut(size, self._written_since(name, size))
 
@@ -250,22 +244,19 @@ class AttendedJob:
     @contextlib.contextmanager
     def repeating(self) -> Iterator[None]:
         """While it is brought to another place of its history, its output is none that is new."""
-        if self._relay is not None:
-            self._relay.catch_up()
+        self.catch_up()
         for again in self._again.values():
             again.begin()
         try:
             yield
         finally:
-            if self._relay is not None:
-                self._relay.catch_up()
+            self.catch_up()
             for name, again in self._again.items():
                 again.end(b"" if again.low is None else self._written_since(name, again.low))
 
     def output_is_new(self) -> None:
         """What the job writes from now on is nothing that the user has seen."""
-        if self._relay is not None:
-            self._relay.catch_up()
+        self.catch_up()
         for name, again in self._again.items():
             if begun := again.is_over():
                 self._tell(JobOutput(name, begun))

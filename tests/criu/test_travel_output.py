@@ -9,6 +9,7 @@ import pytest
 
 from crdebug.base.ranks import RankSet
 from crdebug.session import Session
+from crdebug.travel.history import History
 from harness.jobs import Heard, run_to_end
 from harness.mpirun import reference
 from harness.programs import build
@@ -29,6 +30,22 @@ def wrote(job: Session) -> Counter[bytes]:
     )
 
 
+async def run_into_the_middle(job: Session) -> None:
+    stop = await job.add_breakpoint(job.ranks, "work", condition="step == 4")
+    await job.resume(job.ranks)
+    await job.delete_breakpoint(stop.number)
+
+
+async def go_back_and_forth(past: History) -> None:
+    """By both ranks, and to where the job was."""
+    here = past.now(0).tick
+    await past.goto_tick(0, here - 2)
+    await past.goto_tick(1, here - 1)
+    await past.reverse("step", 1)
+    await past.goto_tick(0, here)
+    await past.traveller.near.drained()
+
+
 async def test_going_forward_to_a_snapshot_brings_the_output_of_then() -> None:
     """It had been cut on the way back."""
     program = build("prints")
@@ -37,16 +54,9 @@ async def test_going_forward_to_a_snapshot_brings_the_output_of_then() -> None:
     )
     async with recorded(program, "--rounds", ROUNDS, ranks=RANKS) as job:
         past = history(job)
-        stop = await job.add_breakpoint(job.ranks, "work", condition="step == 4")
-        await job.resume(job.ranks)
-        await job.delete_breakpoint(stop.number)
+        await run_into_the_middle(job)
         for _ in range(2):
-            here = past.now(0).tick
-            await past.goto_tick(0, here - 2)
-            await past.goto_tick(1, here - 1)
-            await past.reverse("step", 1)
-            await past.goto_tick(0, here)
-            await past.traveller.near.drained()
+            await go_back_and_forth(past)
             assert not wrote(job) - expected
         assert await run_to_end(job) == 0
         assert wrote(job) == expected
@@ -62,19 +72,12 @@ async def test_each_line_is_shown_once(by: str, monkeypatch: pytest.MonkeyPatch)
     expected = Counter(reference(program, "--rounds", ROUNDS, ranks=RANKS).splitlines())
     async with recorded(program, "--rounds", ROUNDS, ranks=RANKS, heard=heard) as job:
         past = history(job)
-        stop = await job.add_breakpoint(job.ranks, "work", condition="step == 4")
-        await job.resume(job.ranks)
-        await job.delete_breakpoint(stop.number)
+        await run_into_the_middle(job)
         await past.traveller.near.drained()
         before = shown(heard)
         if by == "checkpoint":
             monkeypatch.setattr(past.traveller.near, "bases", list)
-        here = past.now(0).tick
-        await past.goto_tick(0, here - 2)
-        await past.goto_tick(1, here - 1)
-        await past.reverse("step", 1)
-        await past.goto_tick(0, here)
-        await past.traveller.near.drained()
+        await go_back_and_forth(past)
         assert not shown(heard) - expected - before
         assert await run_to_end(job) == 0
     assert shown(heard) == expected

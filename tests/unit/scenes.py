@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Collection, Mapping, Sequence
 
 from mpi_programs import ANY, Op
@@ -88,4 +89,43 @@ def scene(
     return Scene(matching, {each.rank: each for each in asked}, count, still)
 
 
-__all__ = ["Op", "asked_of", "blocked", "over", "scene", "scene_of"]
+# ---- the calls that ranks are in, and ten thousand of them ---------------------------------------
+
+MANY = 10_000
+
+
+def receive(rank: int, source: int, tag: int = 7, tick: int = 9) -> Asked:
+    return Asked(rank, tick, "MPI_Recv", "world", source, tag)
+
+
+def barrier(rank: int) -> Asked:
+    return Asked(rank, 9, "MPI_Barrier", "world")
+
+
+def graphs() -> dict[str, Sequence[Asked]]:
+    """By name, who waits for whom of so many."""
+    chooser = random.Random(1)
+    return {
+        "cycle": [receive(rank, (rank + 1) % MANY) for rank in range(MANY)],
+        "tree": [receive(0, 1), *(receive(rank, (rank - 1) // 2) for rank in range(1, MANY))],
+        "random": [
+            receive(rank, chooser.randrange(MANY), chooser.randrange(100), chooser.randrange(99))
+            for rank in range(MANY)
+        ],
+        "wild": [receive(rank, Peer.ANY) for rank in range(MANY)],
+        "collective": [*(barrier(rank) for rank in range(MANY - 1)), receive(MANY - 1, 0)],
+    }
+
+
+__all__ = [
+    "MANY",
+    "Op",
+    "asked_of",
+    "barrier",
+    "blocked",
+    "graphs",
+    "over",
+    "receive",
+    "scene",
+    "scene_of",
+]

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
-
 import pytest
-from scenes import scene
+from scenes import MANY, barrier, graphs, receive, scene
 
 from crdebug.base.ranks import RankSet
 from crdebug.native.recorder.doing import Peer, Tag
@@ -26,14 +23,6 @@ def told(
     standings = {rank: Standing(rank, State.IN_MPI, each, place) for rank, each in of.asked.items()}
     standings |= {each.rank: each for each in others}
     return lines(judge(of, standings), standings, ranks, lambda _rank, tick: f"a.c:{tick}")
-
-
-def receive(rank: int, source: int, tag: int = 7, tick: int = 9) -> Asked:
-    return Asked(rank, tick, "MPI_Recv", "world", source, tag)
-
-
-def barrier(rank: int) -> Asked:
-    return Asked(rank, 9, "MPI_Barrier", "world")
 
 
 def sent(rank: int, to: int, tag: int, comm: str = "world") -> Call:
@@ -156,22 +145,6 @@ def test_nobody_waits() -> None:
 
 
 # ---- the scale ---------------------------------------------------------------------------------
-
-MANY = 10_000
-
-
-def graphs() -> dict[str, Sequence[Asked]]:
-    chooser = random.Random(1)
-    return {
-        "cycle": [receive(rank, (rank + 1) % MANY) for rank in range(MANY)],
-        "tree": [receive(0, 1), *(receive(rank, (rank - 1) // 2) for rank in range(1, MANY))],
-        "random": [
-            receive(rank, chooser.randrange(MANY), chooser.randrange(100), chooser.randrange(99))
-            for rank in range(MANY)
-        ],
-        "wild": [receive(rank, Peer.ANY) for rank in range(MANY)],
-        "collective": [*(barrier(rank) for rank in range(MANY - 1)), receive(MANY - 1, 0)],
-    }
 
 
 @pytest.mark.parametrize("name", ["cycle", "tree", "random", "wild", "collective"])
