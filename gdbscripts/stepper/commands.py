@@ -125,9 +125,14 @@ class Walk:
         self.origin.put_back_near(start)
         level = stack_level(here.registers.rsp)
         self.engine.wanted, self.engine.limits = here.registers, CRASHES
+        if here.pc == self.limit:
+            # The thread comes there once, and waits. Memory may differ from the last time: an MPI
+            # that looks for messages while it waits may keep the time.
+            self.engine.run([point_at(here.pc, STOP, 1)])
+            return End(here.pc, level, 1), start
         passed = 0  # since `start`
         alike = []  # passages with the same registers, but other memory
-        beyond = [point_at(self.limit, STOP, 1)] if self.limit not in (0, here.pc) else []
+        beyond = [point_at(self.limit, STOP, 1)] if self.limit else []
         while True:
             compare = point_at(here.pc, COMPARE, 0, level)
             portion = point_at(here.pc, STOP, PORTION - passed, level)

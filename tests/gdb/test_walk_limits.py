@@ -130,6 +130,19 @@ async def test_a_thread_that_sleeps_meanwhile_is_reported_with_a_hint(program: P
             await process.back("next", "--seconds 0.001")
 
 
+async def test_where_the_thread_is_held_other_memory_does_not_matter(program: Path) -> None:
+    """An MPI may keep the time in it; beyond that place the thread would wait for good."""
+    async with walked(program) as process:
+        await process.target.console("set var waits = 1", soon())
+        await process.with_trips(20)
+        await process.run_to("*boundary")
+        await process.target.console("set var numbers[0] = 77", soon())
+        limit = await number(process.target, "(unsigned long) &boundary")
+        await process.back("finish", "--seconds 0.5", f"--limit {limit:x}")
+        assert (await process.where())[0] == "main"
+        assert await process.value("(int) passed") == "1"
+
+
 async def test_a_thread_that_rests_between_its_work_goes_on(program: Path) -> None:
     async with walked(program) as process:
         await process.with_trips(20000)

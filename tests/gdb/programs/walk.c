@@ -9,7 +9,7 @@
 void boundary(int number);
 int without_lines(int (*callback)(int), int value); void create(void);
 
-volatile int sink, handled, changed, trips = 20, raised = SIGUSR1, creates;
+volatile int sink, handled, changed, trips = 20, raised = SIGUSR1, creates, waits;
 int numbers[6] = {5, 3, 9, 1, 7, 2};
 static jmp_buf back;
 
