@@ -229,12 +229,11 @@ class History:
         if self._ends.awaited or self._ends.last:
             await self._ends.until_there(seconds)
             return
-        await asyncio.sleep(seconds)
-        while self._pauses.only_a_snapshot:
-            self.costs.snapshots.caused(COPYING * await self.traveller.near.copied())
-            if not (more := self._pauses.more(self.every)):
-                return
-            await asyncio.sleep(more)
+        while seconds:
+            await asyncio.sleep(seconds)
+            if self._pauses.only_a_snapshot:
+                self.costs.snapshots.caused(COPYING * await self.traveller.near.copied())
+            seconds = self._pauses.more(self.every)
 
     async def interlude(self, since: float) -> float:
         """Now and then while the job runs under the debugger, which has stopped it for this. since:

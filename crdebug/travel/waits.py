@@ -10,6 +10,7 @@ reached within some 4 T then.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +20,8 @@ from crdebug.attached.job import AttendedJob
 from crdebug.base.deadline import Deadline
 from crdebug.debugger.rank_commands import timed_waits
 from crdebug.debugger.target import Target, TargetState
-from crdebug.travel.snapshot_cost import LEAST, Costs
+from crdebug.node import proc
+from crdebug.travel.snapshot_cost import LEAST, WRITING, Costs
 
 # Everything that is due within this many times the interval is done in one stop.
 _TOGETHER = 1.1
@@ -79,6 +81,7 @@ class Pauses:
         self._stands_since: float | None = None  # by a stop of ours, unless it is counted already
         self._pays = self.costs.snapshots  # for that stop
         self._due = Due(False, False)
+        self._saved = 0  # bytes of memory of the ranks at the last checkpoint
 
     def goes_on(self) -> None:
         """Ranks go on, for whatever reason."""
@@ -114,6 +117,7 @@ class Pauses:
     def _plan(self, every: float, ran: float) -> float:
         """Say what is due next, and in how many seconds. ran: since the job last went on."""
         costs = self.costs
+        costs.checkpoints.foreseen = WRITING * max(self._memory() - self._saved, 0)
         snapshot = costs.snapshot_interval(every) * self._snapshots.factor
         checkpoint = costs.checkpoint_interval(every) * self._checkpoints.factor
         snapshot -= costs.snapshots.since + ran
@@ -144,11 +148,20 @@ class Pauses:
 
     def taken(self, seconds: float) -> None:
         """After this many seconds there is a checkpoint, or it is clear that there will be none."""
+        self._saved = self._memory()
         if self._stands_since is None:
             self.costs.checkpoints.expect(seconds)  # nothing was running
             return
         self.costs.checkpoints.cost(seconds)
         self._stands_since += seconds
+
+    def _memory(self) -> int:
+        """The bytes of private memory of all ranks."""
+        total = 0
+        for hold in self._job.holds:
+            with contextlib.suppress(ProcessLookupError):
+                total += proc.private_memory(hold.pid)
+        return total
 
     def _count(self, now: float) -> None:
         """Count the cost of the present stop by now."""

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from crdebug.travel import waits
-from crdebug.travel.snapshot_cost import BUDGET, CHECKPOINTS, FIRST
+from crdebug.travel.snapshot_cost import BUDGET, CHECKPOINTS, FIRST, LEAST, WRITING
 from crdebug.travel.waits import Due, Pace, Pauses, Place, Wait
 
 pytestmark = pytest.mark.unit
@@ -80,6 +80,8 @@ class Job:
         patch.setattr(waits, "time", SimpleNamespace(monotonic=lambda: self.now))
         self.pauses = Pauses(None)  # type: ignore[arg-type]
         patch.setattr(self.pauses, "_look", self.look)
+        self.memory = 0
+        patch.setattr(self.pauses, "_memory", lambda: self.memory)
         self.costs = self.pauses.costs
 
     async def look(self) -> list[Wait]:
@@ -135,6 +137,25 @@ async def test_the_checkpoint_before_the_first_run_predicts_the_cost_of_others(j
     job.pauses.taken(0.3)
     assert job.costs.checkpoints.spent == 0.0
     assert job.costs.checkpoint_interval(EVERY) == pytest.approx(0.3 / (BUDGET * CHECKPOINTS))
+
+
+async def test_a_job_that_has_grown_since_its_checkpoint_pays_for_the_next_one_first(
+    job: Job,
+) -> None:
+    """A dump takes longer by the memory that the ranks have by then."""
+    job.pauses.taken(0.05)
+    job.run(job.pauses.begin(EVERY))  # at first there is no more memory than before
+    job.memory = 128 << 20
+    assert await job.interlude(0.0, 0.0) == Due(True, False)
+    more = WRITING * job.memory
+    due = (0.05 + more) / (BUDGET * CHECKPOINTS)
+    assert job.costs.checkpoint_interval(EVERY) == pytest.approx(due)
+    job.run(job.after)
+    while not (await job.interlude(0.0, 0.05 + more)).checkpoint:
+        job.run(job.after)
+    assert job.costs.run == pytest.approx(due, abs=2 * LEAST)
+    # That was paid for: the one after it comes as if the memory had always been there.
+    assert job.costs.checkpoint_interval(EVERY) == pytest.approx(EVERY, abs=2 * LEAST)
 
 
 async def test_what_is_due_at_about_the_same_time_is_done_in_one_stop(job: Job) -> None:
