@@ -302,12 +302,16 @@ class GdbTarget(SnapshotVerbs):
             self._require(verb, TargetState.STOPPED)
             if await self._was_killed(deadline):
                 return  # the kill counts as the stop that ends this run
-            await self._stopper.settle(deadline)
-            self._require(verb, TargetState.STOPPED)
-            await self._put_before_calls(deadline)
-            await at_innermost(self, deadline)
-            self._tracker.by_instructions = "-instruction" in command
-            await self._start_running(command, deadline)
+            try:
+                await self._stopper.settle(deadline)
+                self._require(verb, TargetState.STOPPED)
+                await self._put_before_calls(deadline)
+                await at_innermost(self, deadline)
+                self._tracker.by_instructions = "-instruction" in command
+                await self._start_running(command, deadline)
+            except GdbError:  # it may be killed at any of these steps
+                if not await self._was_killed(deadline):
+                    raise
 
     async def _was_killed(self, deadline: Deadline) -> bool:
         """Was the process killed while it was stopped? GDB does not check before it lets it run,

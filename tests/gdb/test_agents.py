@@ -250,7 +250,7 @@ async def test_something_else_that_answers_is_named(
     processes = [spawn("pace=500", rank=rank) for rank in range(4)]
     async with agents(command) as made:
         job = Job(processes, made)
-        job.settings = replace(job.settings, attach=20)  # some say nothing more
+        job.settings = replace(job.settings, attach=3)  # some say nothing more
         with pytest.raises(NotAvailable, match=words):
             await job.attach(over_hosts=True)
     for process in processes:

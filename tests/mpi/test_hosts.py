@@ -62,7 +62,9 @@ def gated(cluster: Cluster, mpi: str, launcher: list[str]) -> Iterator[int]:
     program = hosts.give(cluster, "gated", hosts.mpi(mpi))
     with cluster.hosts[0].started([*launcher, program]) as process:
         assert process.stdout is not None
-        said = {process.stdout.readline() for _ in range(RANKS)}
+        said: set[bytes] = set()  # and what Open MPI's launcher says between
+        while len(said) < RANKS and (line := process.stdout.readline()):
+            said |= {line} if line.endswith(b"waits\n") else set()
         assert said == {f"rank {rank}: waits\n".encode() for rank in range(RANKS)}
         yield proc.inner_pid(hosts.program(process.pid))
 
