@@ -15,6 +15,7 @@ from crdebug.base.instant import BEGINNING, Instant
 from crdebug.base.ranks import RankSet
 from crdebug.native.recorder.clock import Refused
 from crdebug.native.recorder.mpi_errors import ARGUMENTS, NAMES
+from crdebug.native.recorder.mpi_types import KIND
 from crdebug.timeline.asked import asked
 from crdebug.timeline.calls import Call, Kind, entered_by
 from crdebug.timeline.collectives import Shape, communicator_of, shape_of
@@ -22,6 +23,7 @@ from crdebug.timeline.epochs import epochs
 from crdebug.timeline.findings import Finding, Spot, Weight
 from crdebug.timeline.log import RankLog, Unfreed
 from crdebug.timeline.matching import Matching
+from crdebug.timeline.mistyped import mistyped
 from crdebug.timeline.needs import NEVER
 
 # Errors that MPI finds in the arguments, and a message that was too long. Others may be expected:
@@ -37,6 +39,8 @@ _SAME_SIZE = frozenset(
     )
     for form in (f"MPI_{name}", f"MPI_I{name.lower()}", f"MPI_{name}_init")
 )
+# Of these the record does not say how many bytes there are.
+_COUNTS_ARE_ARRAYS = ("MPI_Reduce_scatter", "MPI_Ireduce_scatter", "MPI_Reduce_scatter_init")
 _END = "MPI_Finalize"
 T = TypeVar("T")
 _FREEING = ("MPI_Comm_free", "MPI_Comm_disconnect", "MPI_Win_free")
@@ -136,6 +140,7 @@ def _unfinished(log: RankLog) -> Call | None:
     return Call(
         *(log.rank, each.tick, each.call, each.kind, each.site, each.comm, peer, tag),
         bytes=max(each.bytes, 0),
+        types=log.doing.types,
         failed=log.doing_failed,
     )
 
@@ -143,7 +148,7 @@ def _unfinished(log: RankLog) -> Call | None:
 def check(record: Record) -> list[Finding]:
     """Everything that is found."""
     found = [*_failed(record), *_left(record), *_unreceived(record), *_incomplete(record)]
-    found += _unfreed(record)
+    found += [*_unfreed(record), *mistyped(record.matching, record.calls)]
     found += epochs({r: each for r, each in record.calls.items() if r not in record.cut_short})
     return [*found, *_collectives(record)] if record.whole else found
 
@@ -262,11 +267,24 @@ def _unlike(comm: str, calls: Sequence[Call]) -> Iterator[Finding]:
         return
     rooted = shape_of(most) in (Shape.FROM_ROOT, Shape.TO_ROOT)
     root, roots = _most([call.peer for call in calls]) if rooted else (None, 1)
+    moving = [call for call in calls if call.bytes or call.name in _COUNTS_ARE_ARRAYS]
+    typed = [call for call in moving if call.types.type]
+    kind, kinds = _most([KIND[call.types.type] for call in typed] or [""])
+    ops = [call.types.op for call in moving]
+    op, differ = _most(ops) if ops and all(ops) else ("", 1)
     size, sizes = _most([call.bytes for call in calls]) if most in _SAME_SIZE else (0, 1)
     for call in calls:
         if roots > 1 and call.peer != root:
             other = next(each for each in calls if each.peer == root)
             says = f"has root {call.peer}{on}, but root {root} in"
+            yield Finding(Weight.WRONG, _spot(call), says, _spot(other))
+        elif kinds > 1 and call in typed and KIND[call.types.type] != kind:
+            other = next(each for each in typed if KIND[each.types.type] == kind)
+            says = f"has {call.types.type}{on}, but {other.types.type} in"
+            yield Finding(Weight.WRONG, _spot(call), says, _spot(other))
+        elif differ > 1 and call in moving and call.types.op != op:
+            other = next(each for each in moving if each.types.op == op)
+            says = f"has {call.types.op}{on}, but {op} in"
             yield Finding(Weight.WRONG, _spot(call), says, _spot(other))
         elif roots == 1 and sizes > 1 and call.bytes != size:
             other = next(each for each in calls if each.bytes == size)

@@ -30,6 +30,7 @@ from crdebug.native.recorder import clock
 from crdebug.native.recorder.clock import LogHeader, Outside, Refused
 from crdebug.native.recorder.doing import Doing
 from crdebug.native.recorder.mpi_errors import failure
+from crdebug.native.recorder.mpi_types import ADDRESS, types
 from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.functions import KINDS, NAMES, table
 from crdebug.timeline.kept import KeptRank, Named, Names, kept_of, read
@@ -201,7 +202,7 @@ class RankLog:
     @property
     def sites(self) -> Sequence[int]:
         """The return addresses of all calls of MPI in the program."""
-        return self._sites
+        return [site & ADDRESS for site in self._sites]
 
     @property
     def tail_now(self) -> Instant:
@@ -382,13 +383,14 @@ class RankLog:
     def _call(self, each: CallStruct, numbers: tuple[int, ...]) -> Call:
         """numbers: the ticks that it completes, or the ranks of its group."""
         kind = KINDS[each.kind]
+        site = self._sites[each.site] if each.site < len(self._sites) else 0
         time, window = kind is Kind.TIME, kind is Kind.RMA
         return Call(
             self.rank,
             each.tick,
             NAMES[each.function],
             kind,
-            self._sites[each.site] if each.site < len(self._sites) else 0,
+            site & ADDRESS,
             self._names.comm_name(each.comm),
             _or_none(each.peer),
             _or_none(each.tag),
@@ -401,6 +403,7 @@ class RankLog:
             struct.unpack("<d", struct.pack("<q", each.bytes))[0] if time else 0.0,
             numbers if window else (),
             bool(each.odd),
+            types(site),
             failure(each.failed),
         )
 

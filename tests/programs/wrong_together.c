@@ -190,6 +190,31 @@ static void other_operation_of_reduce(void) {
 
 static void other_type_of_bcast(void) {
     MPI_Bcast(values, 1, ONE_IS(2, MPI_FLOAT, MPI_INT), 0, WORLD);  // !
+    MPI_Datatype three;
+    MPI_Type_contiguous(3, MPI_INT, &three);
+    MPI_Type_commit(&three);
+    MPI_Bcast(values, my_rank ? 1 : 3, my_rank ? three : MPI_INT, 0, WORLD);
+    MPI_Type_free(&three);
+}
+
+// What only the root gives may be anything elsewhere, and with MPI_IN_PLACE its own part counts.
+static void other_type_of_gather(void) {
+    const void *own = my_rank ? (void *)values : MPI_IN_PLACE;
+    MPI_Datatype sent = my_rank ? ONE_IS(2, MPI_FLOAT, MPI_INT) : MPI_DATATYPE_NULL;
+    MPI_Datatype got = my_rank ? MPI_DATATYPE_NULL : MPI_INT;
+    MPI_Gather(own, 1, sent, others, 1, got, 0, WORLD);  // !
+}
+
+static void add(void *in, void *out, int *count, MPI_Datatype *type) {
+    (void)type;
+    for (int i = 0; i < *count; i++) ((int *)out)[i] += ((int *)in)[i];
+}
+
+static void other_operation_of_its_own(void) {
+    MPI_Op op = MPI_SUM;
+    if (ONE_IS(0, true, false)) MPI_Op_create(add, true, &op);
+    MPI_Allreduce(&value, &other, 1, MPI_INT, op, WORLD);  // !
+    if (op != MPI_SUM) MPI_Op_free(&op);
 }
 
 static void other_type_of_allreduce(void) {
@@ -262,11 +287,6 @@ static void window_not_freed(void) {
     MPI_Win_create(values, sizeof values, 1, MPI_INFO_NULL, WORLD, &window);  // !
     MPI_Win_fence(0, window);
     if (right) MPI_Win_free(&window);
-}
-
-static void add(void *in, void *out, int *count, MPI_Datatype *type) {
-    (void)type;
-    for (int i = 0; i < *count; i++) ((int *)out)[i] += ((int *)in)[i];
 }
 
 static void operation_not_freed(void) {
@@ -439,6 +459,7 @@ static const struct {
     MODE(other_count_of_allreduce), MODE(other_count_of_alltoall), MODE(other_counts_of_gatherv),
     MODE(other_counts_of_reduce_scatter), MODE(other_operation), MODE(other_operation_of_reduce),
     MODE(other_type_of_bcast),  MODE(other_type_of_allreduce), MODE(other_type_and_size),
+    MODE(other_type_of_gather), MODE(other_operation_of_its_own),
     MODE(no_such_root),         MODE(negative_root),           MODE(null_operation),
     MODE(operation_not_for_type), MODE(null_type_of_bcast),    MODE(negative_count_of_bcast),
     MODE(null_communicator_of_barrier), MODE(null_communicator_of_ibarrier), MODE(same_buffer),

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from crdebug.base.ranks import RankSet
+from crdebug.native.recorder.mpi_types import KIND, OPS, TYPES, Types, types
 from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.check import Record, check
 from crdebug.timeline.findings import concerning, merged, report
@@ -219,3 +220,69 @@ def test_only_what_is_about_these_ranks() -> None:
     found = check(Record(matching, calls, 3))
     assert len(found) == len(concerning(found, RankSet.of([0]))) == 1
     assert concerning(found, RankSet.of([2])) == []
+
+
+# ---- types and operations ------------------------------------------------------------------------
+
+
+def typed(call: Call, type_: str = "MPI_INT", second: str = "", op: str = "") -> Call:
+    return replace(call, types=Types(type_, second, op))
+
+
+def test_a_message_that_is_received_as_another_type() -> None:
+    calls = [typed(send(1))], [typed(receive(0), "MPI_FLOAT")]
+    (line,) = lines(dict(enumerate(calls)))
+    assert line == (
+        "[1] MPI_Recv receives MPI_FLOAT, but MPI_INT comes from MPI_Send of rank 0; "
+        "'goto tick 1 on 1'"
+    )
+
+
+@pytest.mark.parametrize("as_", ["MPI_INT", "MPI_INT32_T", "MPI_INTEGER", ""])
+def test_types_of_one_kind_fit_and_so_does_what_is_not_known(as_: str) -> None:
+    other = [typed(send(1), "MPI_DOUBLE")], [typed(receive(0), "MPI_C_DOUBLE_COMPLEX")]
+    here = [typed(send(1)), *other[0]], [typed(receive(0), as_), *other[1]]
+    assert lines(dict(enumerate(here))) == []
+
+
+def test_a_message_of_no_bytes_has_no_type() -> None:
+    empty = replace(typed(send(1)), bytes=0)
+    assert lines({0: [empty], 1: [typed(receive(0), "MPI_FLOAT")]}) == []
+
+
+def test_both_halves_of_an_exchange_have_types() -> None:
+    one = Call(
+        *(0, 0, "MPI_Sendrecv", Kind.SENDRECV),
+        comm="world",
+        peer=1,
+        tag=7,
+        bytes=4,
+        source2=1,
+        tag2=7,
+    )
+    other = replace(one, peer=0, source2=0)
+    first, second = typed(one, "MPI_INT", "MPI_FLOAT"), typed(other, "MPI_FLOAT", "MPI_INT")
+    assert lines({0: [first], 1: [second]}) == []
+    (line,) = lines({0: [first], 1: [typed(other, "MPI_FLOAT", "MPI_FLOAT")]})
+    assert line.startswith("[1] MPI_Sendrecv receives MPI_FLOAT, but MPI_INT comes from")
+
+
+def test_a_collective_of_another_type_or_operation() -> None:
+    reduce = typed(collective("MPI_Allreduce"), op="MPI_SUM")
+    (line,) = lines({0: [reduce], 1: [reduce], 2: [typed(reduce, "MPI_FLOAT", op="MPI_SUM")]})
+    assert line.startswith("[2] MPI_Allreduce has MPI_FLOAT, but MPI_INT in MPI_Allreduce")
+    (line,) = lines({0: [reduce], 1: [reduce], 2: [typed(reduce, op="MPI_MAX")]})
+    assert line.startswith("[2] MPI_Allreduce has MPI_MAX, but MPI_SUM in MPI_Allreduce")
+
+
+def test_members_that_give_nothing_may_have_any_type() -> None:
+    gather = typed(collective("MPI_Gatherv", 0))
+    assert lines({0: [gather], 1: [replace(typed(gather, "MPI_FLOAT"), bytes=0)]}) == []
+
+
+def test_each_number_of_a_type_fits_its_bits() -> None:
+    assert len(TYPES) < 64
+    assert len(OPS) + 1 == 15
+    assert {name for name, _ in TYPES} == set(KIND)
+    code = 1 + TYPES.index(("MPI_INT", 4)) | 1 << 6 | 3 << 12
+    assert types(code << 48 | 0x7F00_1234) == Types("MPI_INT", "MPI_CHAR", "MPI_SUM")

@@ -55,7 +55,9 @@ enum crdebug_enforce {
 /* One call, or what belongs to one. Fields of `head`, from the lowest bit:
  *    9 bits call     its number in the table, crdebug/native/recorder/mpi_calls.py
  *    7 bits flags    enum crdebug_flags
- *   16 bits site     index into the header's table of return addresses
+ *   16 bits site     index into the header's table of sites: return addresses, of which the upper 16 bits
+ *                    say what is sent: 6 bits the type, 6 that of what is received besides, 4 the operation
+ *                    (mpi_types.py)
  *   32 bits size     bytes of the message; of a completion, how far back the posting call is (1: the
  *                    last); of a run of calls that said no, their number
  * and of `body` (of MPI_Wtime the value; of a run of calls that said no, 48 bits that tell equal ones):

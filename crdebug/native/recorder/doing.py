@@ -11,11 +11,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from crdebug.native.recorder.mpi_calls import BY_NUMBER
+from crdebug.native.recorder.mpi_types import ADDRESS, NO_TYPES, OPS, Types, types
 
-OPS = (
-    *("MPI_MAX", "MPI_MIN", "MPI_SUM", "MPI_PROD", "MPI_LAND", "MPI_BAND", "MPI_LOR", "MPI_BOR"),
-    *("MPI_LXOR", "MPI_BXOR", "MPI_MAXLOC", "MPI_MINLOC", "MPI_REPLACE", "MPI_NO_OP"),
-)
 _ANY_TAG, _PROC_NULL, _ANY_SOURCE, _ROOT, _BIAS = 1, 1, 2, 3, 4
 LAYOUT = struct.Struct("<QQQQQI15I14Q")
 _WORDS = 15
@@ -53,6 +50,7 @@ class Doing:
     group: of MPI_Win_post and MPI_Win_start, the world ranks.
     op: of a reduction; "" if the program has made it.
     opens: of a fence: it ends no epoch.
+    types: of what it sends, receives or reduces.
     """
 
     call: str
@@ -67,6 +65,7 @@ class Doing:
     group: tuple[int, ...] = ()
     op: str = ""
     opens: bool = False
+    types: Types = NO_TYPES
 
 
 _SINGLE = frozenset(("COMPLETE", "CANCEL", "READY"))
@@ -81,6 +80,7 @@ def parse(now: int, values: Sequence[int]) -> Doing | None:
     function = BY_NUMBER.get(head & 0x1FF)
     if at != now or not now % 2 or function is None:
         return None
+    moved, site = types(site), site & ADDRESS
     words, ops = rest[:_WORDS][: min(count, _WORDS)], rest[_WORDS:]
     comm, size = body >> 48, head >> 32
     name = function.full
@@ -90,7 +90,16 @@ def parse(now: int, values: Sequence[int]) -> Doing | None:
         return Doing(name, site, ages=(size,) if size else ())
     peer, tag = _peer(body >> 28 & _PEER_MOST), _tag(body & _TAG_MOST)
     if "sendtag" in function.words and len(words) >= 3:
-        return Doing(name, site, comm, peer, tag, size, (_peer(words[0]), _tag(words[1]), words[2]))
+        return Doing(
+            name,
+            site,
+            comm,
+            peer,
+            tag,
+            size,
+            (_peer(words[0]), _tag(words[1]), words[2]),
+            types=moved,
+        )
     if function.epoch in ("POST", "START"):
         return Doing(name, site, comm, group=tuple(_runs(words)), more=max(count - len(words), 0))
     if len(words) >= 4:
@@ -101,7 +110,7 @@ def parse(now: int, values: Sequence[int]) -> Doing | None:
     if "op" in function.words:
         named = next((name for name, each in zip(OPS, ops, strict=True) if each == op and op), "")
     opens = function.epoch == "FENCE" and bool(head >> 9 & 32)
-    return Doing(name, site, comm, peer, tag, size, op=named, opens=opens)
+    return Doing(name, site, comm, peer, tag, size, op=named, opens=opens, types=moved)
 
 
 def parse_asked(now: int, values: Sequence[int]) -> Doing | None:

@@ -7,15 +7,18 @@ from collections.abc import Iterator
 from crdebug.native.recorder.mpi_calls import DIGEST, FUNCTIONS, Function
 from crdebug.native.recorder.mpi_errors import NAMES, OTHER
 from crdebug.native.recorder.mpi_four import COUNTS, LARGE, ONE, PLACES, UNIT, where_it_is
+from crdebug.native.recorder.mpi_types import TYPES
 
 
 def calls_header() -> str:
     """pmpi_calls.h: the numbers of the calls."""
     numbers = "\n".join(f"    CALL_{f.name} = {f.number}," for f in FUNCTIONS)
+    types = ", ".join(f'{{"{name}", {size}}}' for name, size in TYPES)
     return (
         f"#define CRDEBUG_TABLE UINT64_C({DIGEST})\n"
         f"#define CRDEBUG_ERRORS {', '.join(NAMES)}\n"
         f"#define CRDEBUG_OTHER_ERROR {OTHER}\n"
+        f"#define CRDEBUG_TYPES {types}\n"
         f"enum crdebug_call {{\n    CALL_none = 0,\n{numbers}\n}};\n"
     )
 
@@ -237,8 +240,8 @@ def _asked(function: Function) -> Iterator[str]:
         tag = "lock_type == MPI_LOCK_EXCLUSIVE"
     codes = f"peer_code({peer})" if peer else "0", f"tag_code({tag})" if tag else "0"
     yield (
-        f"struct note note = note_of(CALL_{function.name}, SITE, {comm}, {', '.join(codes)}, "
-        f"{size});"
+        f"struct note note = note_of(CALL_{function.name}, SITE{_types(function)}, {comm}, "
+        f"{', '.join(codes)}, {size});"
     )
     if "sendtag" in words:
         yield "note.few[0] = peer_code(dest);"
@@ -291,6 +294,27 @@ def _noted(function: Function, asked: str) -> Iterator[str]:
         yield "if (rc == MPI_SUCCESS) window_made(*newwin, comm);"
     if function.shape == "comm":
         yield "if (rc == MPI_SUCCESS) comm_made(*newcomm);"
+
+
+def _types(function: Function) -> str:
+    """What a message or a reduction is of; of a call that sends and receives, both."""
+    has = set(function.words)
+    one, two, op = "0", "0", "op_code(op)" if "op" in has else "0"
+    if function.kind == "RMA" or has & {"file", "file_in"} or "eighbor" in function.name:
+        return ""  # neighbours need not have the same type as others have
+    if "sendtype" in has and "sendtag" in has:
+        one, two = "type_code(sendtype)", "type_code(recvtype)"
+    elif "sendtag" in has:
+        one = two = "type_code(type)"
+    elif "type" in has:
+        one = "type_code(type)"
+    elif "catter" in function.name and has >= {"recvbuf", "recvcount", "recvtype"}:
+        one = "type_if(recvbuf, recvtype, sendtype, comm)"
+    elif has >= {"sendbuf", "sendcount", "sendtype"}:
+        one = "type_if(sendbuf, sendtype, recvtype, comm)"
+    else:
+        return ""
+    return f" | TYPES({one}, {two}, {op})"
 
 
 def _bytes(function: Function) -> str:

@@ -18,6 +18,8 @@
 #define EXPORTED __attribute__((visibility("default")))
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define LIKELY(x) __builtin_expect(!!(x), 1)
+#define ADDRESS(site) ((site) & ((UINT64_C(1) << 48) - 1))
+#define TYPES(type, second, op) ((uint64_t)((type) | (second) << 6 | (op) << 12) << 48)
 #define SITE site_of((uint64_t)(uintptr_t)__builtin_return_address(0))
 
 /* ---- MPI's constants ---------------------------------------------------------------------------- */
@@ -90,7 +92,7 @@ enum { TAG_ANY = 1, PEER_NULL = 1, PEER_ANY = 2, PEER_ROOT = 3, BIAS = 4 };
 #define BODY_PEER(body) ((uint32_t)((body) >> 28) & PEER_MOST)
 #define BODY_COMM(body) ((uint32_t)((body) >> 48))
 
-/* A record in the making. site: an address. words: what follows it; NULL: that is in `few`, which goes
+/* A record in the making. site: an address, with TYPES. words: what follows it; NULL: that is in `few`, which goes
  * with a note that is copied. */
 struct note {
     uint64_t head, body, site;
@@ -256,21 +258,29 @@ void comms_tell_unfreed(void);
 void requests_tell_unfreed(void);
 void tell_unfreed(const char *kind, uint64_t site, uint64_t now);
 
+/* size: in bytes. code: of the basic type of all its elements (mpi_types.py), or 0. */
 struct type_entry {
     MPI_Datatype type;
-    int size, known;
+    int size;
+    uint32_t code, known;
 };
-extern struct type_entry types[64];
-int type_size_slow(MPI_Datatype type);
+extern struct type_entry types[256];
+const struct type_entry *type_slow(MPI_Datatype type);
 void types_forget(void);
-static inline uint64_t bytes_of(int64_t count, MPI_Datatype type) {
-    const struct type_entry *entry = &types[((uintptr_t)type >> 4 ^ (uintptr_t)type >> 10) % 64];
-    int size = LIKELY(entry->type == type && entry->known) ? entry->size : type_size_slow(type);
-    return (uint64_t)count * (uint64_t)(int64_t)size;
+uint32_t made_type(MPI_Datatype type, bool *made); /* the code of one that the program has made */
+uint32_t op_code(MPI_Op op);
+static inline const struct type_entry *type_entry(MPI_Datatype type) {
+    const struct type_entry *entry = &types[((uintptr_t)type >> 4 ^ (uintptr_t)type >> 10) % 256];
+    return LIKELY(entry->type == type && entry->known) ? entry : type_slow(type);
 }
+static inline uint64_t bytes_of(int64_t count, MPI_Datatype type) {
+    return (uint64_t)count * (uint64_t)(int64_t)type_entry(type)->size;
+}
+static inline uint32_t type_code(MPI_Datatype type) { return type_entry(type)->code; }
 /* Of a collective, where half of the arguments may be without meaning. */
 uint64_t bytes_if(const void *buffer, int64_t count, MPI_Datatype type, int64_t other,
                   MPI_Datatype other_type, MPI_Comm comm);
+uint32_t type_if(const void *buffer, MPI_Datatype type, MPI_Datatype other_type, MPI_Comm comm);
 
 /* ---- requests ----------------------------------------------------------------------------------- */
 

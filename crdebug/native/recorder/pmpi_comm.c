@@ -191,28 +191,6 @@ void file_gone(MPI_File file) {
     if (found) found->used = 0;
 }
 
-/* ---- types -------------------------------------------------------------------------------------- */
-
-struct type_entry types[64];
-
-int type_size_slow(MPI_Datatype type) {
-    int size = 0;
-    if (type == mpi.type_null || C.mode == CRDEBUG_COUNTS) return 0;
-    PMPI_Type_size(type, &size);
-    types[((uintptr_t)type >> 4 ^ (uintptr_t)type >> 10) % 64] = (struct type_entry){type, size, 1};
-    return size;
-}
-
-void types_forget(void) {
-    for (unsigned i = 0; i < sizeof types / sizeof *types; i++) types[i].known = 0;
-}
-
-uint64_t bytes_if(const void *buffer, int64_t count, MPI_Datatype type, int64_t other,
-                  MPI_Datatype other_type, MPI_Comm comm) {
-    if (C.mode == CRDEBUG_COUNTS || comm == mpi.comm_null || comm_entry(comm)->inter) return 0;
-    return buffer == MPI_IN_PLACE ? bytes_of(other, other_type) : bytes_of(count, type);
-}
-
 /* ---- one-sided ---------------------------------------------------------------------------------- */
 
 /* A fence opens an epoch only with the first access after it; what is in a start or against a post is

@@ -98,6 +98,7 @@ int wrap_Start(uint64_t site, MPI_Request *handle) {
         note = note_of(CALL_Start, site, comm_number(request->comm), peer_code(request->source),
                        tag_code(request->tag), request->bytes);
         note.head |= FLAG(kind_of(request));
+        note.site |= request->site & ~ADDRESS(request->site);
     }
     const struct crdebug_record *record = begin(&note);
     uint64_t head = record ? record->head : 0, body = record ? record->body : 0;
@@ -238,7 +239,7 @@ static void promised(uint64_t site, int rc, uint64_t place, MPI_Comm comm, MPI_C
     uint32_t number = comm_promise(comm);
     if (request) {
         /* The bindings' variable is gone when the request completes: it is met when it is used. */
-        request->new_comm = from_fortran(site) ? NULL : newcomm;
+        request->new_comm = from_fortran(ADDRESS(site)) ? NULL : newcomm;
         request->comm_promised = number;
     }
 }

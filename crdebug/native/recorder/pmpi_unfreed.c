@@ -21,6 +21,7 @@ static struct made {
     uint64_t handle, site, now;
     const char *function; /* that made it */
     enum kind kind;
+    uint32_t code; /* of a type: that of all its elements, or 0 */
     struct made *next;
 } *made[BUCKETS];
 
@@ -42,10 +43,11 @@ static bool is_followed(void) {
 /* What the MPI's own functions make, they free themselves. */
 static bool counts(void) { return is_followed() && C.initialized && !depth; }
 
-static void keep(enum kind kind, uint64_t handle, const char *function, uint64_t site) {
+static void keep(enum kind kind, uint64_t handle, const char *function, uint64_t site,
+                 uint32_t code) {
     struct made **place = place_of(kind, handle), *one = malloc(sizeof *one);
     if (one == NULL) return;
-    *one = (struct made){handle, site, C.now, function, kind, *place};
+    *one = (struct made){handle, site, C.now, function, kind, code, *place};
     *place = one;
 }
 
@@ -59,11 +61,27 @@ static void forget(enum kind kind, uint64_t handle) {
     }
 }
 
+uint32_t made_type(MPI_Datatype type, bool *found) {
+    uint64_t handle = (uint64_t)(uintptr_t)type;
+    const struct made *one = *place_of(TYPE, handle);
+    while (one && (one->kind != TYPE || one->handle != handle)) one = one->next;
+    *found = one != NULL;
+    return one ? one->code : 0;
+}
+
+/* The basic type that all elements have of a type that is made of others. */
+static uint32_t common_code(int count, const MPI_Datatype parts[]) {
+    uint32_t code = count > 0 ? type_code(parts[0]) : 0;
+    for (int i = 1; i < count; i++)
+        if (type_code(parts[i]) != code) code = 0;
+    return code;
+}
+
 static FILE *file;
 
 /* A line: the kind, the address that the call returned to, the clock, and the call, if it is not counted. */
 static void tell(const char *kind, uint64_t site, uint64_t now, const char *function) {
-    if (file) fprintf(file, "%s %" PRIu64 " %" PRIu64 " %s\n", kind, site, now, function);
+    if (file) fprintf(file, "%s %" PRIu64 " %" PRIu64 " %s\n", kind, ADDRESS(site), now, function);
 }
 
 void tell_unfreed(const char *kind, uint64_t site, uint64_t now) { tell(kind, site, now, "-"); }
@@ -108,53 +126,55 @@ void unfreed_called(void) { called_back |= finalizing; }
 
 /* ---- the calls, which are not counted ----------------------------------------------------------- */
 
-#define MAKES(kind, name, object, parameters, arguments) \
+#define MAKES(name, parameters, arguments, ...) \
     EXPORTED int MPI_##name parameters { \
         int rc = PMPI_##name arguments; \
         if (rc == MPI_SUCCESS && counts()) \
-            keep(kind, (uint64_t)(uintptr_t)*object, "MPI_" #name, SITE); \
+            keep(TYPE, (uint64_t)(uintptr_t)*type, "MPI_" #name, SITE, common_code(__VA_ARGS__)); \
         return rc; \
     }
 
-MAKES(TYPE, Type_contiguous, type, (int count, MPI_Datatype old, MPI_Datatype *type),
-      (count, old, type))
-MAKES(TYPE, Type_vector, type,
-      (int count, int length, int stride, MPI_Datatype old, MPI_Datatype *type),
-      (count, length, stride, old, type))
-MAKES(TYPE, Type_create_hvector, type,
+MAKES(Type_contiguous, (int count, MPI_Datatype old, MPI_Datatype *type), (count, old, type), 1,
+      &old)
+MAKES(Type_vector, (int count, int length, int stride, MPI_Datatype old, MPI_Datatype *type),
+      (count, length, stride, old, type), 1, &old)
+MAKES(Type_create_hvector,
       (int count, int length, MPI_Aint stride, MPI_Datatype old, MPI_Datatype *type),
-      (count, length, stride, old, type))
-MAKES(TYPE, Type_indexed, type,
+      (count, length, stride, old, type), 1, &old)
+MAKES(Type_indexed,
       (int count, const int lengths[], const int places[], MPI_Datatype old, MPI_Datatype *type),
-      (count, lengths, places, old, type))
-MAKES(TYPE, Type_create_hindexed, type,
+      (count, lengths, places, old, type), 1, &old)
+MAKES(Type_create_hindexed,
       (int count, const int lengths[], const MPI_Aint places[], MPI_Datatype old,
        MPI_Datatype *type),
-      (count, lengths, places, old, type))
-MAKES(TYPE, Type_create_indexed_block, type,
+      (count, lengths, places, old, type), 1, &old)
+MAKES(Type_create_indexed_block,
       (int count, int length, const int places[], MPI_Datatype old, MPI_Datatype *type),
-      (count, length, places, old, type))
-MAKES(TYPE, Type_create_hindexed_block, type,
+      (count, length, places, old, type), 1, &old)
+MAKES(Type_create_hindexed_block,
       (int count, int length, const MPI_Aint places[], MPI_Datatype old, MPI_Datatype *type),
-      (count, length, places, old, type))
-MAKES(TYPE, Type_create_struct, type,
+      (count, length, places, old, type), 1, &old)
+MAKES(Type_create_struct,
       (int count, const int lengths[], const MPI_Aint places[], const MPI_Datatype types[],
        MPI_Datatype *type),
-      (count, lengths, places, types, type))
-MAKES(TYPE, Type_create_subarray, type,
+      (count, lengths, places, types, type), count, types)
+MAKES(Type_create_subarray,
       (int n, const int sizes[], const int parts[], const int starts[], int order, MPI_Datatype old,
        MPI_Datatype *type),
-      (n, sizes, parts, starts, order, old, type))
-MAKES(TYPE, Type_create_darray, type,
+      (n, sizes, parts, starts, order, old, type), 1, &old)
+MAKES(Type_create_darray,
       (int size, int rank, int n, const int sizes[], const int spread[], const int how[],
        const int ranks[], int order, MPI_Datatype old, MPI_Datatype *type),
-      (size, rank, n, sizes, spread, how, ranks, order, old, type))
-MAKES(TYPE, Type_create_resized, type,
-      (MPI_Datatype old, MPI_Aint low, MPI_Aint extent, MPI_Datatype *type),
-      (old, low, extent, type))
-MAKES(TYPE, Type_dup, type, (MPI_Datatype old, MPI_Datatype *type), (old, type))
-MAKES(OP, Op_create, op, (MPI_User_function * function, int commutes, MPI_Op *op),
-      (function, commutes, op))
+      (size, rank, n, sizes, spread, how, ranks, order, old, type), 1, &old)
+MAKES(Type_create_resized, (MPI_Datatype old, MPI_Aint low, MPI_Aint extent, MPI_Datatype *type),
+      (old, low, extent, type), 1, &old)
+MAKES(Type_dup, (MPI_Datatype old, MPI_Datatype *type), (old, type), 1, &old)
+
+EXPORTED int MPI_Op_create(MPI_User_function *function, int commutes, MPI_Op *op) {
+    int rc = PMPI_Op_create(function, commutes, op);
+    if (rc == MPI_SUCCESS && counts()) keep(OP, (uint64_t)(uintptr_t)*op, "MPI_Op_create", SITE, 0);
+    return rc;
+}
 
 EXPORTED int MPI_Type_free(MPI_Datatype *type) {
     uint64_t handle = (uint64_t)(uintptr_t)*type;
@@ -175,7 +195,7 @@ EXPORTED int MPI_Op_free(MPI_Op *op) {
 static void keep_group(MPI_Group group, const char *function, uint64_t site) {
     int size = 0;
     PMPI_Group_size(group, &size);
-    if (size) keep(GROUP, (uint64_t)(uintptr_t)group, function, site);
+    if (size) keep(GROUP, (uint64_t)(uintptr_t)group, function, site, 0);
 }
 
 #define GROUPS(name, parameters, arguments) \
