@@ -1,4 +1,4 @@
-"""Why ranks wait: why-blocked."""
+"""Why ranks wait, and what is wrong with their calls: why-blocked, check, info races."""
 
 from __future__ import annotations
 
@@ -31,13 +31,31 @@ async def why_blocked(call: Call) -> Result:
     """
 Tell what the recorded MPI calls show to be wrong.
 
-Also where it went well this time: collectives whose members call another one, or with another root
-or size; messages that nobody received and receives that nobody completed by MPI_Finalize; calls
-that the MPI refused. Equal ones are one line, with the source line and the tick to go to. Ask at
-the end of the job: only then it is known what is missing.
+Also where it went well this time: collectives whose members call another one, or with another
+root, type, operation or size; messages that are received as another type, or by nobody, and
+receives that nobody completed by MPI_Finalize; calls that the MPI refused. Below a title of their
+own, receives that could have got another message ('info races'). Equal ones are one line, with the
+source line and the tick to go to. Ask at the end of the job: only then it is known what is missing.
 """,
     requires=Requires.ANY,
     ranks=True,
 )
 async def check(call: Call) -> Result:
     return Text(await call.context.session.check(call.ranks))
+
+
+@HISTORY.command(
+    "info races",
+    """
+List the receives and probes that could have got another message.
+
+Each of them took a message from whichever rank; and as the record shows, a message of another rank
+could have been there first. That is no error where any order is fine; where it is not, the program
+goes wrong now and then. Of each source line of a rank the first one is named, with the tick to go
+to; 'branch' there lets MPI choose anew.
+""",
+    requires=Requires.ANY,
+    ranks=True,
+)
+async def info_races(call: Call) -> Result:
+    return Text(await call.context.session.races(call.ranks))

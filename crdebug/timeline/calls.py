@@ -49,7 +49,7 @@ class Call:
     peer: int | None = None  # world rank: destination, or matched source; root of a collective
     tag: int | None = None
     bytes: int = 0
-    wild: bool = False  # posted with MPI_ANY_SOURCE or MPI_ANY_TAG
+    wild: int = 0  # posted with MPI_ANY_SOURCE (1), MPI_ANY_TAG (2), or both (3)
     repeats: int = 1  # a run of equal NOTHING calls: ticks tick .. tick+repeats-1
     completes: tuple[int, ...] = ()  # ticks of the posting calls that this call completed
     source2: int | None = None  # (POST_)SENDRECV: the receiving half

@@ -25,6 +25,7 @@ from crdebug.timeline.log import RankLog, Unfreed
 from crdebug.timeline.matching import Matching
 from crdebug.timeline.mistyped import mistyped
 from crdebug.timeline.needs import NEVER
+from crdebug.timeline.races import races
 
 # Errors that MPI finds in the arguments, and a message that was too long. Others may be expected:
 # a file that is not there, a port with nobody behind it.
@@ -150,7 +151,9 @@ def check(record: Record) -> list[Finding]:
     found = [*_failed(record), *_left(record), *_unreceived(record), *_incomplete(record)]
     found += [*_unfreed(record), *mistyped(record.matching, record.calls)]
     found += epochs({r: each for r, each in record.calls.items() if r not in record.cut_short})
-    return [*found, *_collectives(record)] if record.whole else found
+    if record.whole:
+        found += [*_collectives(record), *in_races(record)]
+    return found
 
 
 def _spot(call: Call) -> Spot:
@@ -220,6 +223,18 @@ def _unfreed(record: Record) -> Iterator[Finding]:
                 what = "persistent request" if each.kind == "persistent" else each.kind
                 article = "an" if what[0] in "aeiou" else "a"
                 yield Finding(Weight.LEFT, at, f"makes {article} {what} that is not freed")
+
+
+def in_races(record: Record) -> Iterator[Finding]:
+    """Receives that could have got another message; not wrong by itself, for any order may be fine.
+
+    record: a whole one.
+    """
+    for race in races(record.matching, record.calls):
+        sender, tick = race.others[0]
+        says = "could have got another message, that of"
+        other = record.spot(sender, tick)
+        yield Finding(Weight.RACE, _spot(race.call), says, other)
 
 
 # ---- collectives -------------------------------------------------------------------------------

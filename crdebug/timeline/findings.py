@@ -19,6 +19,7 @@ class Weight(Enum):
 
     WRONG = "wrong"  # the program breaks a rule of MPI's
     LEFT = "left"  # it has made something, and not freed it
+    RACE = "race"  # it depends on which of two messages comes first
     OPEN = "open"  # wrong if it stays so; the job has not come to its end
 
 
@@ -120,9 +121,11 @@ def sites_of(findings: Iterable[Finding]) -> set[tuple[int, int]]:
 
 
 NOTHING = "nothing wrong is on record"
+NO_RACE = "no receive or probe could have got another message"
 _TITLES = {
     Weight.WRONG: ("{} is wrong", "{} are wrong"),
     Weight.LEFT: ("{} is never freed", "{} are never freed"),
+    Weight.RACE: ("{} depends on who comes first", "{} depend on who comes first"),
     Weight.OPEN: ("{} is open so far", "{} are open so far"),
 }
 

@@ -395,7 +395,7 @@ class RankLog:
             _or_none(each.peer),
             _or_none(each.tag),
             0 if time else each.bytes,
-            bool(each.wild),
+            each.wild,
             each.repeats,
             () if window else numbers,
             _or_none(each.peer2),

@@ -220,4 +220,4 @@ def _same(one: Call, other: Call) -> bool:
         return True
     if (one.name, one.tick, one.completes) != (other.name, other.tick, other.completes):
         return False
-    return one.peer == other.peer or (one.wild and None in (one.peer, one.tag))
+    return one.peer == other.peer or (one.wild > 0 and None in (one.peer, one.tag))

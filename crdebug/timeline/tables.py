@@ -18,6 +18,7 @@ from crdebug.timeline.needs import NEVER
 
 UNKNOWN = -1  # the source or tag of a wild receive that has not completed
 UNMATCHED = -1
+ANY_SOURCE, ANY_TAG = 1, 2  # bits: what a receive leaves open
 
 # what a send waits for (MPI 4.1, section 3.4): its own buffer, or the receive
 STANDARD, BUFFERED, SYNCHRONOUS, PARTITIONS = range(4)
@@ -84,7 +85,7 @@ class Receives:
     """The receives of one rank, in the order of being posted (`tick`).
 
     done: the tick at which it completed.  partner: index of the send in the table of `peer`.
-    wild, cancelled: 1 for those that are.
+    wild: ANY_SOURCE and ANY_TAG, for those with that.  cancelled: 1 for those that are.
     """
 
     def __init__(self, struct: ReceivesStruct, owner: Owner) -> None:

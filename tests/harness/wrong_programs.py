@@ -188,16 +188,25 @@ def _messages() -> Iterator[Case]:
         ("started_not_completed", "no wait for MPI_Start", "MPI_Start.* is not completed"),
         ("persistent_not_freed", "a persistent request is not freed", "MPI_Recv_init.* not freed"),
         ("all_started_one_missing", "MPI_Startall, and one is not sent", "MPI_Waitall.* for 0"),
-        ("other_type", "MPI_INT is received as MPI_FLOAT", "receives MPI_FLOAT, but MPI_INT"),
-        ("other_type_of_exchange", "the same in MPI_Sendrecv", "MPI_FLOAT, but MPI_INT"),
-        ("other_type_started", "the same, persistent", "receives MPI_FLOAT, but MPI_INT"),
-        ("other_type_of_elements", "of a type that is made of it", "MPI_INT, but MPI_FLOAT"),
-        ("other_type_than_bytes", "another size of number", "MPI_DOUBLE, but MPI_UNSIGNED_LONG"),
+        ("two_senders", "two messages for one wildcard", "could have got another message"),
+        ("probe_of_two_senders", "the same, probed", "could have got another message"),
+        ("posted_to_two_senders", "the same, posted", "could have got another message"),
         ("written_while_sent", "the buffer of MPI_Isend is written", ""),
         ("read_too_soon", "the buffer of MPI_Irecv is read", ""),
         ("no_finalize", "exit without MPI_Finalize", "exit\\(0\\), without MPI_Finalize"),
     ):
         yield Case("wrong_messages", mode, what, says)
+
+
+def _types() -> Iterator[Case]:
+    for mode, what, says in (
+        ("other_type", "MPI_INT is received as MPI_FLOAT", "receives MPI_FLOAT, but MPI_INT"),
+        ("other_type_of_exchange", "the same in MPI_Sendrecv", "MPI_FLOAT, but MPI_INT"),
+        ("other_type_started", "the same, persistent", "receives MPI_FLOAT, but MPI_INT"),
+        ("other_type_of_elements", "of a type that is made of it", "MPI_INT, but MPI_FLOAT"),
+        ("other_type_than_bytes", "another size of number", "MPI_DOUBLE, but MPI_UNSIGNED_LONG"),
+    ):
+        yield Case("wrong_types", mode, what, says)
 
 
 def _together() -> Iterator[Case]:
@@ -268,7 +277,7 @@ def _together() -> Iterator[Case]:
         yield Case("wrong_together", mode, what, says)
 
 
-CASES = (*_messages(), *_together())
+CASES = (*_messages(), *_types(), *_together())
 
 
 # ---- the page ------------------------------------------------------------------------------------

@@ -18,10 +18,17 @@ WRITES = os.environ.get("CRDEBUG_WRITE_DOCS")
 FEW = frozenset(
     (
         *("wrong_tag", "no_receive", "no_such_rank", "send_not_completed"),
-        *("other_order", "other_root_of_bcast", "start_without_post", "no_finalize"),
+        *(
+            "other_order",
+            "other_root_of_bcast",
+            "start_without_post",
+            "no_finalize",
+            "other_type",
+            "two_senders",
+        ),
     )
 )
-TWINS = frozenset(("wildcard_takes_it", "posted_other_order", "locks_cross"))
+TWINS = frozenset(("wildcard_takes_it", "other_type_than_bytes", "two_senders", "locks_cross"))
 SWEPT = (pytest.mark.sweep,)
 
 

@@ -399,69 +399,43 @@ static void all_started_one_missing(void) {
     }
 }
 
-// ---- types, and what no record shows ------------------------------------------------------------
+// ---- messages in a race -------------------------------------------------------------------------
 
-static void other_type(void) {
-    if (my_rank == 0) MPI_Send(&value, 1, MPI_INT, 1, 7, WORLD);  // !
-    float number = 0;
-    if (my_rank == 1 && right) MPI_Recv(&other, 1, MPI_INT, 0, 7, WORLD, NO_STATUS);
-    if (my_rank == 1 && !right) MPI_Recv(&number, 1, MPI_FLOAT, 0, 7, WORLD, NO_STATUS);  // !
-}
-
-static void other_type_of_exchange(void) {
-    MPI_Datatype type = my_rank == 1 ? WRONG_ELSE(MPI_FLOAT, MPI_INT) : MPI_INT;
-    int peer = 1 - my_rank;
-    if (my_rank < 2)
-        MPI_Sendrecv(values, 1, MPI_INT, peer, 7, values, 1, type, peer, 7, WORLD,  // !
-                     NO_STATUS);
-}
-
-static void other_type_started(void) {
-    MPI_Request request;
-    if (my_rank == 0) MPI_Send_init(&value, 1, MPI_INT, 1, 7, WORLD, &request);
-    if (my_rank == 1)
-        MPI_Recv_init(values, 1, WRONG_ELSE(MPI_FLOAT, MPI_INT), 0, 7, WORLD, &request);
-    if (my_rank < 2) {
-        MPI_Start(&request);  // !
-        MPI_Wait(&request, NO_STATUS);
-        MPI_Request_free(&request);
-    }
-}
-
-// Only what the type is made of counts, not its shape.
-static void other_type_of_elements(void) {
-    MPI_Datatype pair;
-    MPI_Type_vector(2, 1, 2, WRONG_ELSE(MPI_FLOAT, MPI_INT), &pair);
-    MPI_Type_commit(&pair);
-    if (my_rank == 0) MPI_Send(values, 1, pair, 1, 7, WORLD);                   // !
-    if (my_rank == 1) MPI_Recv(values, 2, MPI_INT, 0, 7, WORLD, NO_STATUS);     // !
-    MPI_Type_free(&pair);
-}
-
-// Bytes fit everything, nothing has no type, and a type of several has none that is compared.
-static void other_type_than_bytes(void) {
-    struct both { int one; float two; } both = {1, 2};
-    MPI_Datatype mixed, parts[2] = {MPI_INT, MPI_FLOAT};
-    MPI_Type_create_struct(2, (int[]){1, 1}, (MPI_Aint[]){0, 4}, parts, &mixed);
-    MPI_Type_commit(&mixed);
+// In the right one rank 2 sends when it has been told that the first message is there.
+static void two_senders(void) {
     if (my_rank == 0) {
-        MPI_Send(&both, 1, mixed, 1, 7, WORLD);
-        MPI_Send(values, 1, MPI_INT, 1, 7, WORLD);
-        MPI_Send(values, 4, MPI_BYTE, 1, 7, WORLD);
-        MPI_Send(values, 0, MPI_INT, 1, 7, WORLD);
-        MPI_Send(values, 1, MPI_C_FLOAT_COMPLEX, 1, 7, WORLD);
-        MPI_Send(values, 1, MPI_UNSIGNED_LONG, 1, 7, WORLD);  // !
+        MPI_Recv(&other, 1, MPI_INT, MPI_ANY_SOURCE, 7, WORLD, NO_STATUS);  // !
+        if (right) MPI_Send(&value, 1, MPI_INT, 2, 8, WORLD);
+        MPI_Recv(&other, 1, MPI_INT, MPI_ANY_SOURCE, 7, WORLD, NO_STATUS);
+    } else {
+        if (right && my_rank == 2) MPI_Recv(&other, 1, MPI_INT, 0, 8, WORLD, NO_STATUS);
+        MPI_Send(&value, 1, MPI_INT, 0, 7, WORLD);  // !
     }
-    if (my_rank == 1) {
-        MPI_Recv(&both, 1, mixed, 0, 7, WORLD, NO_STATUS);
-        MPI_Recv(values, 4, MPI_BYTE, 0, 7, WORLD, NO_STATUS);
-        MPI_Recv(values, 1, MPI_FLOAT, 0, 7, WORLD, NO_STATUS);
-        MPI_Recv(values, 1, MPI_DOUBLE, 0, 7, WORLD, NO_STATUS);
-        MPI_Recv(values, 2, MPI_FLOAT, 0, 7, WORLD, NO_STATUS);
-        MPI_Recv(values, 1, WRONG_ELSE(MPI_DOUBLE, MPI_UINT64_T), 0, 7, WORLD, NO_STATUS);  // !
-    }
-    MPI_Type_free(&mixed);
 }
+
+static void probe_of_two_senders(void) {
+    MPI_Status status;
+    if (my_rank == 0)
+        for (int i = 0; i < 2; i++) {
+            MPI_Probe(WRONG_ELSE(MPI_ANY_SOURCE, 2 - i), 7, WORLD, &status);  // !
+            MPI_Recv(&other, 1, MPI_INT, status.MPI_SOURCE, 7, WORLD, NO_STATUS);
+        }
+    else MPI_Send(&value, 1, MPI_INT, 0, 7, WORLD);  // !
+}
+
+static void posted_to_two_senders(void) {
+    MPI_Request requests[2];
+    if (my_rank == 0) {
+        for (int i = 0; i < 2; i++)
+            MPI_Irecv(&values[i], 1, MPI_INT, MPI_ANY_SOURCE, WRONG_ELSE(7, 8 - i), WORLD,  // !
+                      &requests[i]);
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    } else {
+        MPI_Send(&value, 1, MPI_INT, 0, WRONG_ELSE(7, 6 + my_rank), WORLD);  // !
+    }
+}
+
+// ---- what no record shows -----------------------------------------------------------------------
 
 static void written_while_sent(void) {
     MPI_Request request;
@@ -509,8 +483,7 @@ static const struct {
     MODE(wait_for_nothing),  MODE(one_of_all_never_comes), MODE(none_of_any_comes),
     MODE(waits_cross),       MODE(tests_for_ever),        MODE(started_never),
     MODE(started_not_completed), MODE(persistent_not_freed), MODE(all_started_one_missing),
-    MODE(other_type),        MODE(other_type_of_exchange), MODE(other_type_started),
-    MODE(other_type_of_elements), MODE(other_type_than_bytes),
+    MODE(two_senders), MODE(probe_of_two_senders), MODE(posted_to_two_senders),
     MODE(written_while_sent),    MODE(read_too_soon),
     MODE(no_finalize),
 };

@@ -151,6 +151,7 @@ LAYOUTS = (
     "crdebug.native.recorder.doing",
     "crdebug.native.recorder.mpi_calls",
     "crdebug.native.recorder.mpi_errors",
+    "crdebug.native.recorder.mpi_types",
 )
 # modules of timeline/ whose subject is a file: a rank's log, what is kept beside it, the page
 OF_FILES = ("crdebug.timeline.log", "crdebug.timeline.kept", "crdebug.timeline.page")

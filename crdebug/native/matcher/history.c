@@ -184,7 +184,7 @@ static int32_t post(struct history *h, struct rank *r, const struct call *c, int
     PUSH(t->comm, int32_t, c->comm);
     PUSH(t->tag, int32_t, tag == NONE ? UNKNOWN : tag);
     PUSH(t->partner, int32_t, UNMATCHED);
-    PUSH(t->wild, uint8_t, c->wild != 0);
+    PUSH(t->wild, uint8_t, c->wild);
     PUSH(t->cancelled, uint8_t, 0);
     if (c->slot) PUSH(r->started, struct took, ((struct took){c->tick, row, c->slot, 0, 0}));
     if (!known) {

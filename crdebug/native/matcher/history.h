@@ -76,6 +76,9 @@ struct column { /* that grows; of elements of one size */
 /* Communicators that have no record. */
 enum { C_NONE = -1, C_BEGIN = 0, C_END = 1, C_SELF = 2 };
 
+/* What a receive leaves open; bits. */
+enum { W_SOURCE = 1, W_TAG = 2 };
+
 struct call { /* timeline/calls.py: Call */
     int64_t tick, repeats, bytes; /* of MPI_Wtime, bytes is the value's bits */
     int64_t place;                /* of its record, or -1 */

@@ -173,7 +173,7 @@ uint64_t log_next(const struct log *log, struct cursor *at, const struct functio
                        .peer2 = NONE,
                        .tag2 = NONE,
                        .failed = failed,
-                       .wild = (head & FLAG(CRDEBUG_WILD_SOURCE | CRDEBUG_WILD_TAG)) != 0};
+                       .wild = wild_of((uint32_t)(head >> 9))};
     if (c->function == DEFINITION) return 0;
     const struct function *function = &functions[c->function];
     uint32_t special = (uint32_t)function->special;

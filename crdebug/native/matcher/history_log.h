@@ -61,6 +61,12 @@ struct log {
     struct column prepares; /* struct call: of these */
 };
 
+/* What a receive with these flags leaves open. */
+static inline int32_t wild_of(uint32_t flags) {
+    return (int32_t)((flags & CRDEBUG_WILD_SOURCE ? W_SOURCE : 0) |
+                     (flags & CRDEBUG_WILD_TAG ? W_TAG : 0));
+}
+
 static inline const struct crdebug_record *record_at(const struct log *log, uint64_t place) {
     return (const struct crdebug_record *)(log->map + CRDEBUG_LOG_HEADER) +
            (place & (log->capacity - 1));

@@ -40,7 +40,7 @@ void log_started(const struct log *log, uint64_t flags, struct call *c) {
     }
     bool receive = flags & CRDEBUG_PACKED;
     c->kind = receive ? K_POST_RECV : K_POST_SEND;
-    c->wild = receive && flags & (CRDEBUG_WILD_SOURCE | CRDEBUG_WILD_TAG);
+    c->wild = receive ? wild_of(flags) : 0;
     if (!receive)
         c->mode = flags & CRDEBUG_SYNCHRONOUS ? M_SYNCHRONOUS
                   : flags & CRDEBUG_BUFFERED  ? M_BUFFERED

@@ -2,7 +2,7 @@
 
 Two types fit if they are of one kind, whatever language names them: an MPI_INT is received as
 MPI_INTEGER, though the standard says so only of equal names (MPI 4.1, 3.3.1 and 19.3.10). Complex
-numbers count as two real ones, and all types of one byte are alike, so that nothing is said of what
+numbers and pairs count as two, and all types of one byte are alike, so that nothing is said of what
 works everywhere. MPI_BYTE and MPI_PACKED fit everything, and have no number.
 """
 
@@ -38,9 +38,9 @@ real8i  12 DOUBLE_INT
 int8i   12 LONG_INT
 int2i    6 SHORT_INT
 real16i 20 LONG_DOUBLE_INT
-int4s    8 2INT 2INTEGER
-real4s   8 2REAL
-real8s  16 2DOUBLE_PRECISION
+int4     8 2INT 2INTEGER
+real4    8 2REAL
+real8   16 2DOUBLE_PRECISION
 """
 _ROWS = [line.split() for line in _KINDS.strip().splitlines()]
 

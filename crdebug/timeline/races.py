@@ -1,0 +1,153 @@
+"""Receives and probes that could have got another message than they did. Pure.
+
+A wild receive is in a race if another rank can have sent it a message that fits while the receiver
+has not got the one that it got: if the receiver is held in the call that completes the receive, and
+everybody else goes on as far as that lets them (`cuts.latest_cut`), the other message has been
+sent. It must not have been taken by a receive that was posted earlier. Messages of one sender do
+not overtake each other (MPI 4.1, 3.5), so only the first that fits of each other sender counts.
+
+That a call completes only after others have come, the rules of cuts assume rather too often; so a
+race that is named is one, and some are not found. Netzer, Brennan and Damodaran-Kamal 1996,
+"Debugging Race Conditions in Message-Passing Programs", define them so.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from crdebug.base.errors import BadInput, Refused
+from crdebug.base.instant import BEGINNING, Cut, Instant
+from crdebug.timeline.calls import Call, Kind, entered_by
+from crdebug.timeline.cuts import latest_cut
+from crdebug.timeline.matching import Matching
+from crdebug.timeline.needs import NEVER
+from crdebug.timeline.tables import ANY_SOURCE, ANY_TAG, UNMATCHED
+
+# Of receives at one source line so many are looked at, until one is in a race.
+_TRIES = 50
+
+
+_Way = tuple[int, int, int | None]  # receiver, communicator, tag; None: any
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """A choice that could have been another one.
+
+    call: the receive or the probe.  source, sent: the rank whose message it got, and the tick of
+    the send.  others: the same of messages that it could have got.
+    """
+
+    call: Call
+    source: int
+    sent: int
+    others: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """row: receives from this one on have not been posted.  done: where it is made."""
+
+    call: Call
+    comm: int
+    source: int
+    sent: int
+    tag: int | None  # None for any
+    row: int
+    done: int
+
+
+def races(matching: Matching, calls: Mapping[int, Sequence[Call]]) -> Iterator[Race]:
+    """At most one for each source line of each rank, in the order of ranks.
+
+    calls: of all ranks, from the beginning.
+    """
+    matching.settle()
+    sent = _Sent(matching)
+    ends = [each[-1].returned if each else BEGINNING for _, each in sorted(calls.items())]
+    for rank in sorted(matching.ranks):
+        tries: Counter[int] = Counter()
+        for choice in _choices(matching, rank, calls[rank], sent):
+            site = choice.call.site
+            tries[site] += 1
+            if tries[site] > _TRIES:
+                continue
+            others = tuple(_others(matching, rank, choice, tuple(ends), sent))
+            if others:
+                tries[site] = _TRIES
+                yield Race(choice.call, choice.source, choice.sent, others)
+
+
+class _Sent:
+    """The messages of each rank by where they go, looked up when they are asked for."""
+
+    def __init__(self, matching: Matching) -> None:
+        self._matching = matching
+        self._by_sender: dict[int, dict[_Way, list[tuple[int, int]]]] = {}
+
+    def first(self, sender: int, receiver: int, comm: int, tag: int | None, row: int) -> int | None:
+        """The tick of the first that fits, and that no receive before this row has taken."""
+        sends = self._of(sender).get((receiver, comm, tag), [])
+        # Of equal envelopes, what was sent first is received first.
+        least = 0 if tag is None else bisect_left(sends, row, key=lambda each: each[0])
+        return next((tick for partner, tick in sends[least:] if partner >= row), None)
+
+    def _of(self, sender: int) -> dict[_Way, list[tuple[int, int]]]:
+        if sender not in self._by_sender:
+            found: defaultdict[_Way, list[tuple[int, int]]] = defaultdict(list)
+            sends = self._matching.ranks[sender].sends
+            for at, (receiver, cancelled) in enumerate(
+                zip(sends.peer, sends.cancelled, strict=True)
+            ):
+                partner = sends.partner[at]
+                each = NEVER if partner == UNMATCHED else partner, sends.tick[at]
+                for tag in () if cancelled else (sends.tag[at], None):
+                    found[receiver, sends.comm[at], tag].append(each)
+            self._by_sender[sender] = dict(found)
+        return self._by_sender[sender]
+
+
+def _choices(
+    matching: Matching, rank: int, calls: Sequence[Call], sent: _Sent
+) -> Iterator[_Choice]:
+    """What a rank has got of messages that anyone could have sent."""
+    receives = matching.ranks[rank].receives
+    for row, wild in enumerate(receives.wild):
+        partner, done = receives.partner[row], receives.done[row]
+        if not wild & ANY_SOURCE or partner == UNMATCHED or done == NEVER:
+            continue
+        at = entered_by(calls, receives.tick[row])
+        if at and not receives.cancelled[row]:
+            source = receives.peer[row]
+            tick = matching.ranks[source].sends.tick[partner]
+            tag = None if wild & ANY_TAG else receives.tag[row]
+            yield _Choice(calls[at - 1], receives.comm[row], source, tick, tag, row, done)
+    for call in calls:
+        peer = call.peer
+        if call.kind is Kind.PROBE and call.wild & ANY_SOURCE and peer in matching.ranks:
+            comm, row = matching.number_of(call.comm), receives.tick.first_at(call.tick)
+            tag = None if call.wild & ANY_TAG else call.tag
+            seen = sent.first(peer, rank, comm, call.tag, row)
+            if seen is not None:
+                yield _Choice(call, comm, peer, seen, tag, row, call.tick)
+
+
+def _others(
+    matching: Matching, rank: int, choice: _Choice, ends: Cut, sent: _Sent
+) -> Iterator[tuple[int, int]]:
+    """Whose message it could have been besides, and the tick of the send."""
+    found = []
+    for sender in matching.ranks:
+        if sender not in (choice.source, rank):
+            tick = sent.first(sender, rank, choice.comm, choice.tag, choice.row)
+            found += [(sender, tick)] if tick is not None else []
+    if not found:
+        return
+    try:
+        cut = latest_cut(matching, rank, Instant.within(choice.done), ends)
+    except (BadInput, Refused):
+        return
+    yield from ((sender, tick) for sender, tick in found if tick <= cut[sender].entered)
