@@ -63,6 +63,7 @@ class Settings:
     Limits in seconds: attach, to attach to all ranks; stop, for a job to stop; command, for one
     answer of GDB; herd, to lead threads to the waitpoint; hook, for one of the operator's programs,
     or the program's callbacks; quiet, for quiet regions to end; dump and restore, for the CRS.
+    patience: seconds for which no rank may come further before crdebug says why; 0: for ever.
     host_interval, host_misses: an agent on another host is asked so often, in seconds, whether it
     is there, and is lost if it has not answered for so many times as long.
     host_patience: seconds after which an agent that hears nothing lets its ranks go.
@@ -84,6 +85,7 @@ class Settings:
     quiet: float = 60.0
     dump: float = 600.0
     restore: float = 600.0
+    patience: float = 60.0
     host_interval: float = 5.0
     host_misses: int = 3
     host_patience: float = 600.0

@@ -226,6 +226,10 @@ def _put_host_interval(settings: Settings, seconds: float) -> None:
     settings.host_interval = seconds
 
 
+def _put_standing(settings: Settings, seconds: float) -> None:
+    settings.patience = seconds
+
+
 def _put_host_patience(settings: Settings, seconds: float) -> None:
     settings.host_patience = seconds
 
@@ -393,6 +397,16 @@ SETTINGS = (
         put=_put_auto_load,
     ),
     _program("compiler", "the C compiler for crdebug's native part, with options if need be"),
+    of_session(
+        "patience",
+        "off|TIME",
+        "how long no rank may come further before crdebug tells why, as 'why-blocked' does, while "
+        "the job runs on",
+        read=read_patience,
+        text=lambda seconds: seconds_text(seconds) if seconds else "off",
+        get=lambda settings: settings.patience,
+        put=_put_standing,
+    ),
     of_session(
         "host-interval",
         "TIME",

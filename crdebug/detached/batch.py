@@ -30,6 +30,7 @@ from crdebug.checkpoint import staging
 from crdebug.checkpoint.retention import Keep, Upkeep, expendable
 from crdebug.checkpoint.store import Checkpoint, CheckpointStore, none_yet
 from crdebug.detached import jobs
+from crdebug.detached.standstill import watch
 from crdebug.job import app_requests, second_place
 from crdebug.job.directory import JobDirectory, is_alive, parse_handle
 from crdebug.job.ranks_there import await_ranks
@@ -102,6 +103,7 @@ class _Attendant:
     async def _attend_to(self, rung: asyncio.Event) -> int:
         following = asyncio.create_task(self._follow())
         work = asyncio.create_task(self._work(rung))
+        watching = asyncio.create_task(watch(self._job, self._settings or Settings(), self._tell))
         try:
             await asyncio.wait({following, work}, return_when=asyncio.FIRST_COMPLETED)
             if work.done() and not following.done():
@@ -113,9 +115,10 @@ class _Attendant:
             await self._prune()
             return EXIT_AGAIN if self._ended_by_us else status
         finally:
-            for task in (work, following):
+            tasks = (work, following, watching)
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(work, following, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _follow(self) -> int:
         """To the end of the job, through the restarts that its program asks for."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from crdebug.acquire import source_lines
 from crdebug.base.deadline import Deadline
+from crdebug.base.events import JobSays
 from crdebug.base.ranks import RankSet
+from crdebug.base.units import seconds_text
 from crdebug.timeline.calls import entered_by
 from crdebug.timeline.log import RankLog
 from crdebug.timeline.verdict import Standing, State, Verdict
@@ -15,6 +17,12 @@ from crdebug.timeline.verdict_text import lines
 
 _LINES = 20.0  # seconds that addr2line may take for big programs
 _MESSAGES = 64  # of which the lines are asked for
+
+
+def standstill(seconds: float, lines: Sequence[str]) -> JobSays:
+    """What is told when no rank has come further for so long. lines: why."""
+    said = f"no rank has come further in its MPI calls for {seconds_text(seconds)}:"
+    return JobSays("\n  ".join([said, *lines]))
 
 
 async def in_words(

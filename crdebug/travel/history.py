@@ -41,6 +41,7 @@ from crdebug.travel.reverse_step import Reverse
 from crdebug.travel.room import Room
 from crdebug.travel.seek import Traveller
 from crdebug.travel.snapshot_cost import COPYING, LEAST
+from crdebug.travel.standstill import Standstill
 from crdebug.travel.stood import Stood
 from crdebug.travel.waits import Pauses
 
@@ -74,6 +75,7 @@ class History:
         self.branching = Branching(job, self.traveller, tell, self.automatic.take_base)
         self._ends = Ends(self.traveller.recorded)
         self.stood = Stood()
+        self._standstill = Standstill(self.traveller.recorded, self.stood, tell)
         self.at_end = False  # the last run was stopped because history ends there
         self._tell = tell
         self.marks: dict[str, Moment] = {}
@@ -149,6 +151,7 @@ class History:
                 self.stood.look(self.traveller.recorded.clocks())
                 self.traveller.recorded.read(_READ_FOR)
                 self._tell_unrecorded()
+                await self._standstill.look()
 
     def _tell_unrecorded(self) -> None:
         """Report ranks whose record has ended, now: users would only notice when they go back."""

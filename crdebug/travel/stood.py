@@ -60,6 +60,13 @@ class Stood:
         """By rank, for how long it has been where it is."""
         return {rank: self._so_far - place.since for rank, place in self._same(clocks).items()}
 
+    @property
+    def quiet(self) -> tuple[float, float]:
+        """For how long no rank has come further, in seconds of run, and since when, as it was seen
+        by the last `look`."""
+        last = max((place.since for place in self._places.values()), default=self._so_far)
+        return self._so_far - last, last
+
     def still(self, clocks: Iterable[RankClock]) -> frozenset[int]:
         """The ranks that have been where they are for long, and have worked there: an MPI that
         waits looks again and again, so they have had time to go on."""

@@ -9,13 +9,14 @@ import pytest
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import Refused
+from crdebug.base.events import JobSays
 from crdebug.base.ranks import RankSet
 from crdebug.commands.context import Context
 from crdebug.commands.standard import standard
 from crdebug.session import Session
 from crdebug.ui.render import render
 from harness import cli
-from harness.jobs import JOB, session
+from harness.jobs import JOB, Heard, session
 from harness.programs import build
 from harness.travel import history, recorded
 
@@ -82,3 +83,59 @@ async def test_what_was_wrong_is_told_at_the_end_of_the_job() -> None:
             line,
         ), line
         assert await said(job, "[1] check") == ["nothing wrong is on record"]
+
+
+async def test_receives_that_could_have_got_another_message_are_told() -> None:
+    async with recorded(build("wrong_messages"), "--mode", "two_senders", ranks=3) as job:
+        await job.run_on(job.ranks)
+        await job.job_end()
+        title, line = await said(job, "info races")
+        assert title == "1 depends on who comes first:"
+        assert re.fullmatch(
+            r"  \[0\] MPI_Recv \(wrong_messages.c:\d+\) could have got another message, that of "
+            r"MPI_Send \(wrong_messages.c:\d+\) of rank [12]; 'goto tick 2 on 0'",
+            line,
+        ), line
+        assert (await said(job, "check"))[:2] == [title, line]
+        assert await said(job, "[1-2] info races") == [title, line]
+
+
+async def test_where_the_order_is_given_there_is_no_race() -> None:
+    arguments = ("--mode", "two_senders", "--right", 1)
+    async with recorded(build("wrong_messages"), *arguments, ranks=3) as job:
+        await job.run_on(job.ranks)
+        await job.job_end()
+        told = ["no receive or probe could have got another message"]
+        assert await said(job, "info races") == told
+
+
+async def test_a_standstill_is_told_while_the_job_runs_on() -> None:
+    heard = Heard()
+    async with recorded(build("hangs"), "--mode", "member", ranks=4, heard=heard) as job:
+        job.settings.patience = 0.5
+        running = asyncio.create_task(job.resume(job.ranks))
+        deadlock = "  0 → 3 → 0: a deadlock, whatever else happens"
+
+        def told() -> list[str]:
+            return [text for text in standstills(heard) if deadlock in text.splitlines()]
+
+        await Deadline(60).until(lambda: bool(told()), "the notice")
+        first = told()[0].splitlines()[0]
+        assert first == "no rank has come further in its MPI calls for 0.5 s:"
+        await asyncio.sleep(1.5)
+        assert len(told()) == 1  # for this standstill
+        await job.interrupt()
+        await running
+
+
+async def test_a_job_that_computes_is_not_told_of() -> None:
+    heard = Heard()
+    async with recorded(build("alone"), "--blocks", 200, ranks=1, heard=heard) as job:
+        job.settings.patience = 0.3
+        await job.resume(job.ranks)
+        assert standstills(heard) == []
+
+
+def standstills(heard: Heard) -> list[str]:
+    says = [event.text for event in heard.events if isinstance(event, JobSays)]
+    return [text for text in says if text.startswith("no rank has come further")]

@@ -1,0 +1,35 @@
+"""Notice that no rank of a job comes further while it runs under the debugger, and tell why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from crdebug.base.events import Event
+from crdebug.job.verdict_lines import standstill
+from crdebug.travel.recorded_job import RecordedJob
+from crdebug.travel.stood import Stood
+from crdebug.travel.why import why_blocked
+
+
+class Standstill:
+    """Tells it once, until a rank has come further."""
+
+    def __init__(self, recorded: RecordedJob, stood: Stood, tell: Callable[[Event], None]) -> None:
+        self._recorded = recorded
+        self._stood = stood
+        self._tell = tell
+        self._told = -1.0  # of the last one that was told, when it began
+
+    async def look(self) -> None:
+        """After each `Stood.look`. Where all ranks compute, that is their business.
+
+        Raises CrdebugError, OSError if a rank cannot be read.
+        """
+        job = self._recorded.job
+        patience, (quiet, since) = job.settings.patience, self._stood.quiet
+        if not patience or quiet < patience or since == self._told:
+            return
+        self._told = since
+        if any(clock.read().now.inside for clock in self._recorded.clocks()):
+            lines = await why_blocked(self._recorded, self._stood, job.group.ranks)
+            self._tell(standstill(patience, lines))
