@@ -19,6 +19,7 @@ from crdebug.base.settings import Settings, config_file
 from crdebug.ui.installing import completion, man, setup
 from crdebug.ui.linking import app
 from crdebug.ui.options import (
+    REPORT,
     STAGE,
     SignalNumber,
     batch_options,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from crdebug.commands.context import Context
     from crdebug.commands.preferences import Preference
     from crdebug.commands.registry import Registry
-    from crdebug.detached.values import Given, Keep, Upkeep
+    from crdebug.detached.values import Keep, Upkeep
     from crdebug.session import Session
     from crdebug.ui.conversation import Begin, LineSource
     from crdebug.ui.screen import Screen
@@ -134,6 +135,7 @@ def main() -> None:
     is_flag=True,
     help="If the job has a complete checkpoint, restart it from the newest (with --no-debugger).",
 )
+@REPORT
 @batch_options
 @click.option("--front", type=int, hidden=True, help="The starter's socket, see front.c.")
 @click.option("--gated", is_flag=True, hidden=True, help="It also says when ranks may begin.")
@@ -154,6 +156,7 @@ def run(
     stop_at: str,
     no_debugger: bool,
     resume: bool,
+    report: Path | None,
     front: int | None,
     gated: bool,
     record: bool | None,
@@ -178,6 +181,8 @@ def run(
     if label_output is None:
         label_output = settings.label_output and sys.stdout.isatty()
     settings.label_output = label_output
+    if report is not None and (scripts or batch or no_debugger):
+        raise click.UsageError("--report is for a run by itself: leave -x and --no-debugger out")
     if no_debugger:
         if scripts or batch:
             raise click.UsageError("-x and --batch are for the debugger; leave --no-debugger out")
@@ -186,12 +191,13 @@ def run(
         if resume and front is not None:
             raise click.UsageError("--resume is not for a job that a tool starts")
         from crdebug.detached.mpir_frontend import Front
+        from crdebug.detached.values import from_a_shell
         from crdebug.ui.detached import run_detached
 
         shown = None if front is None else Front(front, gated)
-        given = _given(env, cwd, stdin, ours=front is None)
+        given = from_a_shell(env, cwd, stdin, ours=front is None)
         ctx.exit(_wait(run_detached(argv, name, resume, care, settings, _screen(), shown, given)))
-    if stdin == 0 and not batch:
+    if stdin == 0 and not batch and report is None:
         raise click.UsageError("'--stdin -' is the console's: give a file, or --batch")
     refuse_batch_options(ctx, "--no-debugger", stage=True)
     if resume:
@@ -211,22 +217,14 @@ def run(
             subscriber=subscriber,
         )
 
+    if report is not None:
+        from crdebug.ui.reporting import reported
+
+        told: list[int] = []
+        ctx.exit(_wait(reported(begin, report, argv, told), told))
     options = {"signal": signal_number, "record": record, "label-output": label_output}
     chosen = [name for name, value in options.items() if value is not None]
     _debug(begin, scripts, batch, preferences, given=chosen)
-
-
-def _given(env: dict[str, str], cwd: Path | None, stdin: Path | int | None, *, ours: bool) -> Given:
-    """What a job without a debugger is started with. ours: it may read crdebug's own standard
-    input, unless that is a terminal, as a launcher passes on its own."""
-    from crdebug.detached.values import Given
-    from crdebug.job import standard_input
-
-    if stdin is None and ours and sys.stdin is not None and not sys.stdin.isatty():
-        stdin = 0
-    if stdin == 0 and standard_input.waits(0):
-        return Given(env, cwd, more=True, relayed=True)
-    return Given(env, cwd, stdin)
 
 
 @main.command()

@@ -121,6 +121,13 @@ class JobSays:
 
 
 @dataclass(frozen=True, slots=True)
+class StandsStill(JobSays):
+    """No rank has come further for a while. for_ever: it is proved that none ever can."""
+
+    for_ever: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class JobEnded:
     """The launcher ended. status: its exit status; 128 + n when signal n ended it."""
 
@@ -155,6 +162,7 @@ Event = (
     | GdbSays
     | JobOutput
     | JobSays
+    | StandsStill
     | JobEnded
     | RankRestored
     | Progress

@@ -1,1 +1,1 @@
-"""Pictures of a session's answers, in files. They need matplotlib, which is optional."""
+"""Pictures of a session's answers, which need matplotlib, and pages, in files."""

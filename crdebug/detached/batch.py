@@ -30,7 +30,6 @@ from crdebug.checkpoint import staging
 from crdebug.checkpoint.retention import Keep, Upkeep, expendable
 from crdebug.checkpoint.store import Checkpoint, CheckpointStore, none_yet
 from crdebug.detached import jobs
-from crdebug.detached.standstill import watch
 from crdebug.job import app_requests, second_place
 from crdebug.job.directory import JobDirectory, is_alive, parse_handle
 from crdebug.job.ranks_there import await_ranks
@@ -103,6 +102,8 @@ class _Attendant:
     async def _attend_to(self, rung: asyncio.Event) -> int:
         following = asyncio.create_task(self._follow())
         work = asyncio.create_task(self._work(rung))
+        from crdebug.detached.standstill import watch  # other uses of this module need no records
+
         watching = asyncio.create_task(watch(self._job, self._settings or Settings(), self._tell))
         try:
             await asyncio.wait({following, work}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,6 +1,6 @@
 """What the verbs for jobs without a debugger take, from packages below. `ui` imports it here."""
 
 from crdebug.checkpoint.retention import Keep, Upkeep
-from crdebug.job.given import Given
+from crdebug.job.given import Given, from_a_shell
 
-__all__ = ["Given", "Keep", "Upkeep"]
+__all__ = ["Given", "Keep", "Upkeep", "from_a_shell"]

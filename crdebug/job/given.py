@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from crdebug.job import standard_input
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +35,15 @@ class Given:
         if self.stdin is not None:
             return str(self.stdin)
         return "what 'send' gives it" if self.more else "empty"
+
+
+def from_a_shell(
+    env: Mapping[str, str], cwd: Path | None, stdin: Path | int | None, *, ours: bool
+) -> Given:
+    """What a job without a debugger is started with. ours: it may read crdebug's own standard
+    input, unless that is a terminal, as a launcher passes on its own."""
+    if stdin is None and ours and sys.stdin is not None and not sys.stdin.isatty():
+        stdin = 0
+    if stdin == 0 and standard_input.waits(0):
+        return Given(env, cwd, more=True, relayed=True)
+    return Given(env, cwd, stdin)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from crdebug.acquire import source_lines
 from crdebug.base.deadline import Deadline
-from crdebug.base.events import JobSays
+from crdebug.base.events import StandsStill
 from crdebug.base.ranks import RankSet
 from crdebug.base.units import seconds_text
 from crdebug.timeline.calls import entered_by
@@ -19,10 +19,10 @@ _LINES = 20.0  # seconds that addr2line may take for big programs
 _MESSAGES = 64  # of which the lines are asked for
 
 
-def standstill(seconds: float, lines: Sequence[str]) -> JobSays:
+def standstill(seconds: float, lines: Sequence[str], *, for_ever: bool = False) -> StandsStill:
     """What is told when no rank has come further for so long. lines: why."""
     said = f"no rank has come further in its MPI calls for {seconds_text(seconds)}:"
-    return JobSays("\n  ".join([said, *lines]))
+    return StandsStill("\n  ".join([said, *lines]), for_ever)
 
 
 async def in_words(

@@ -9,18 +9,14 @@ security policy forbids it.
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
-from crdebug.base.errors import BadInput, Refused
 from crdebug.base.instant import Cut
 from crdebug.timeline.branches import Branch
 from crdebug.timeline.calls import Call
@@ -30,8 +26,6 @@ from crdebug.timeline.messages import message
 from crdebug.timeline.text import Place, Site
 
 CALLS = 100_000  # at most on the page; a browser draws these without delay
-_SIGNATURE = b'<meta name="generator" content="crdebug">'
-_HEAD = 1000  # bytes, in which it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,37 +59,6 @@ def page(picture: Picture, site: Site = lambda _rank, _tick: "", *, calls: int =
         lambda place: parts[place[1]],
         here.joinpath("page.html").read_text(encoding="utf-8"),
     )
-
-
-def save(html: str, path: Path) -> None:
-    """Write a page. Raises Refused rather than overwrite a file that is not one, and BadInput
-    when the file cannot be written."""
-    try:
-        if path.exists() and not _is_page(path):
-            raise Refused(
-                f"{path} exists, and is not one of crdebug's pages",
-                hint="remove it, or choose another name",
-            )
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=".crdebug-", delete=False
-        ) as unfinished:
-            try:
-                unfinished.write(html)
-                unfinished.close()
-                os.chmod(unfinished.name, 0o600)
-                os.replace(unfinished.name, path)
-            except BaseException:
-                os.unlink(unfinished.name)
-                raise
-    except OSError as error:
-        raise BadInput(f"cannot write {path}: {error.strerror}") from None
-
-
-def _is_page(path: Path) -> bool:
-    if not path.is_file():
-        return False
-    with open(path, "rb") as file:
-        return _SIGNATURE in file.read(_HEAD)
 
 
 def page_data(picture: Picture, site: Site, *, calls: int = CALLS) -> dict[str, Any]:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from crdebug.base.errors import CrdebugError
 from crdebug.base.instant import Cut
+from crdebug.charts.pages import save
 from crdebug.timeline.branches import Branch
 from crdebug.timeline.calls import Call
-from crdebug.timeline.page import Picture, page, save
+from crdebug.timeline.page import Picture, page
 from crdebug.timeline.text import Place, Site
 from crdebug.travel.call_sites import Sites
 from crdebug.travel.restore_points import Base, below

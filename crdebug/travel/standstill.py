@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from crdebug.base.events import Event
+from crdebug.debugger.target import TargetState
 from crdebug.job.verdict_lines import standstill
 from crdebug.travel.recorded_job import RecordedJob
 from crdebug.travel.stood import Stood
-from crdebug.travel.why import why_blocked
+from crdebug.travel.why import judged
 
 
 class Standstill:
@@ -31,5 +32,6 @@ class Standstill:
             return
         self._told = since
         if any(clock.read().now.inside for clock in self._recorded.clocks()):
-            lines = await why_blocked(self._recorded, self._stood, job.group.ranks)
-            self._tell(standstill(patience, lines))
+            lines, stuck = await judged(self._recorded, self._stood, job.group.ranks)
+            alive = job.group.in_state(TargetState.RUNNING, TargetState.STOPPED)
+            self._tell(standstill(patience, lines, for_ever=not alive - stuck))

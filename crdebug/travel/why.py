@@ -21,6 +21,11 @@ async def why_blocked(recorded: RecordedJob, stood: Stood, ranks: RankSet) -> li
 
     Raises NotAvailable if the job is not recorded.
     """
+    return (await judged(recorded, stood, ranks))[0]
+
+
+async def judged(recorded: RecordedJob, stood: Stood, ranks: RankSet) -> tuple[list[str], RankSet]:
+    """The same, and the ranks of which it is proved that they can never go on."""
     clocks, group = recorded.clocks(), recorded.job.group
     debugged = not group.running
     before, problem = look(clocks, debugged=debugged), ""
@@ -41,8 +46,10 @@ async def why_blocked(recorded: RecordedJob, stood: Stood, ranks: RankSet) -> li
         if each.state is State.COMPUTES and at is not None:
             standings[info.rank] = replace(each, place=_place(at))
     pids = {clock.rank: clock.pid for clock in clocks}
-    told = await in_words(judge(scene, standings), standings, pids, logs, ranks)
-    return [*told, *([problem] if problem else without_record(after, logs))]
+    verdict = judge(scene, standings)
+    told = await in_words(verdict, standings, pids, logs, ranks)
+    lines = [*told, *([problem] if problem else without_record(after, logs))]
+    return lines, RankSet.of(verdict.proved)
 
 
 def _place(at: Location) -> str:

@@ -84,6 +84,12 @@ STAGE = click.option(
     metavar="DIR",
     help="Copy checkpoints there too, while the job runs on.",
 )
+REPORT = click.option(
+    "--report",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.html",
+    help="No prompt: run the job to its end, and write what goes wrong into a page.",
+)
 _BATCH = (
     click.option(
         "--every",

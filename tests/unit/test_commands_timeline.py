@@ -13,11 +13,12 @@ from fake_session import FakeSession, as_session
 from crdebug.base.errors import BadInput, Refused
 from crdebug.base.instant import cut_of
 from crdebug.base.ranks import RankSet
+from crdebug.charts.pages import save
 from crdebug.commands.context import Context
 from crdebug.commands.standard import standard
 from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.matching import Matching
-from crdebug.timeline.page import Picture, page, save
+from crdebug.timeline.page import Picture, page
 from crdebug.timeline.text import Place, steps, timeline_text
 from crdebug.travel.memory_snapshots import Snapshot, Stock
 from crdebug.travel.moment import Moment
