@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from elftools.common.exceptions import ELFError
@@ -29,46 +32,61 @@ async def lines(
 
     maps: what the processes had mapped, if they may be gone; they then have any numbers.
     """
-    places: dict[tuple[str, int], list[Address]] = {}  # by file and address in it
+    files: dict[_Identity, _File] = {}
     for address in dict.fromkeys(addresses):
-        found = _place(*address, maps)
-        if found is not None:
-            places.setdefault(found, []).append(address)
-    by_file: dict[str, list[int]] = {}
-    for file, offset in places:
-        by_file.setdefault(file, []).append(offset)
+        with contextlib.suppress(OSError, ELFError):
+            _place(*address, maps, files)
     told: dict[Address, str] = {}
-    for file, offsets in by_file.items():
+    for file in files.values():
+        offsets = [*file.places]
         for start in range(0, len(offsets), _AT_ONCE):
             some = offsets[start : start + _AT_ONCE]
-            for offset, line in zip(some, await _ask(file, some, deadline), strict=False):
-                told |= dict.fromkeys(places[file, offset], line) if line else {}
+            for offset, line in zip(some, await _ask(file.path, some, deadline), strict=False):
+                told |= dict.fromkeys(file.places[offset], line) if line else {}
     return told
 
 
+_Identity = tuple[int, int]
+"""Device and inode: the ranks of a program see it below roots of their own."""
+
+
+@dataclass(slots=True)
+class _File:
+    """A program or a library. segments: where they are in the file, their sizes, and where they are
+    loaded.  places: the addresses that are asked for, by what the file calls them."""
+
+    path: str
+    segments: tuple[tuple[int, int, int], ...]
+    places: dict[int, list[Address]] = field(default_factory=dict)
+
+
 def _place(
-    pid: int, address: int, maps: Mapping[int, Sequence[proc.Mapping]] | None
-) -> tuple[str, int] | None:
-    """The file that has it, and its address there."""
-    try:
-        mappings = proc.maps(pid) if maps is None else maps.get(pid, ())
-        for each in mappings:
-            if each.start <= address < each.end and each.path.startswith("/"):
-                path = f"{proc.root(pid) if maps is None else ''}{each.path}"
-                return path, _in_file(path, address - each.start + each.offset)
-    except (OSError, ELFError, ValueError):
-        return None
-    return None
+    pid: int,
+    address: int,
+    maps: Mapping[int, Sequence[proc.Mapping]] | None,
+    files: dict[_Identity, _File],
+) -> None:
+    """Note it with the file that has it. Raises OSError, ELFError."""
+    mappings = proc.maps(pid) if maps is None else maps.get(pid, ())
+    for each in mappings:
+        if each.start <= address < each.end and each.path.startswith("/"):
+            path = f"{proc.root(pid) if maps is None else ''}{each.path}"
+            status = os.stat(path)
+            identity = status.st_dev, status.st_ino
+            if identity not in files:
+                files[identity] = _File(path, _segments(path))
+            offset = address - each.start + each.offset
+            for start, size, loaded in files[identity].segments:
+                if start <= offset < start + size:
+                    places = files[identity].places
+                    places.setdefault(offset - start + loaded, []).append((pid, address))
+                    return
 
 
-def _in_file(path: str, offset: int) -> int:
-    """The address that a file gives to what is at this offset. Raises ELFError."""
+def _segments(path: str) -> tuple[tuple[int, int, int], ...]:
     with open(path, "rb") as file:
-        for segment in ELFFile(file).iter_segments("PT_LOAD"):
-            start = segment["p_offset"]
-            if start <= offset < start + segment["p_filesz"]:
-                return int(offset - start + segment["p_vaddr"])
-    raise ValueError("it is in no segment")
+        loaded = ELFFile(file).iter_segments("PT_LOAD")
+        return tuple((each["p_offset"], each["p_filesz"], each["p_vaddr"]) for each in loaded)
 
 
 async def _ask(file: str, offsets: list[int], deadline: Deadline) -> list[str]:
