@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from crdebug.base.errors import BadInput, Refused
 from crdebug.base.instant import BEGINNING, Cut, Instant
 from crdebug.timeline.calls import Call, Kind, entered_by
-from crdebug.timeline.cuts import latest_cut
+from crdebug.timeline.cuts import latest_cut, past
 from crdebug.timeline.matching import Matching
 from crdebug.timeline.needs import NEVER
-from crdebug.timeline.tables import ANY_SOURCE, ANY_TAG, UNMATCHED
+from crdebug.timeline.tables import ANY_SOURCE, ANY_TAG, SYNCHRONOUS, UNMATCHED
 
 # Of receives at one source line so many are looked at, until one is in a race.
 _TRIES = 50
@@ -49,7 +49,8 @@ class Race:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """row: receives from this one on have not been posted.  done: where it is made."""
+    """row: receives from this one on have not been posted.  done: where it is made.  known: the
+    tick at which its sender knows of it, by a synchronous send, or NEVER."""
 
     call: Call
     comm: int
@@ -58,6 +59,7 @@ class _Choice:
     tag: int | None  # None for any
     row: int
     done: int
+    known: int = NEVER
 
 
 def races(matching: Matching, calls: Mapping[int, Sequence[Call]]) -> Iterator[Race]:
@@ -122,9 +124,11 @@ def _choices(
         at = entered_by(calls, receives.tick[row])
         if at and not receives.cancelled[row]:
             source = receives.peer[row]
-            tick = matching.ranks[source].sends.tick[partner]
+            sends = matching.ranks[source].sends
             tag = None if wild & ANY_TAG else receives.tag[row]
-            yield _Choice(calls[at - 1], receives.comm[row], source, tick, tag, row, done)
+            known = sends.done[partner] if sends.mode[partner] == SYNCHRONOUS else NEVER
+            what = receives.comm[row], source, sends.tick[partner], tag, row, done, known
+            yield _Choice(calls[at - 1], *what)
     for call in calls:
         peer = call.peer
         if call.kind is Kind.PROBE and call.wild & ANY_SOURCE and peer in matching.ranks:
@@ -150,4 +154,14 @@ def _others(
         cut = latest_cut(matching, rank, Instant.within(choice.done), ends)
     except (BadInput, Refused):
         return
-    yield from ((sender, tick) for sender, tick in found if tick <= cut[sender].entered)
+    for sender, tick in found:
+        if tick <= cut[sender].entered and not _follows(matching, choice, sender, tick, len(ends)):
+            yield sender, tick
+
+
+def _follows(matching: Matching, choice: _Choice, sender: int, tick: int, size: int) -> bool:
+    """Has another been sent only when the sender of the first knew that it was received?"""
+    if choice.known == NEVER:
+        return False
+    least = past(matching, sender, Instant.before(tick), size=size)
+    return least[choice.source].tick >= choice.known

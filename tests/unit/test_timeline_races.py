@@ -86,6 +86,14 @@ def test_an_answer_to_what_was_received_is_later() -> None:
     assert found(*calls) == []
 
 
+def test_a_synchronous_send_that_has_completed_was_received() -> None:
+    """Rank 2 sends when rank 1 tells it to, which then knows that its own message is there."""
+    for name, expected in (("MPI_Ssend", []), ("MPI_Send", [(0, 1, 1, (2,))])):
+        first = [send(0, name=name), send(2, 8)]
+        calls = [anyone(1), anyone(2)], first, [receive(1, 8), send(0)]
+        assert found(*calls) == expected
+
+
 def test_what_an_earlier_receive_has_taken_is_no_choice() -> None:
     calls = [receive(2), anyone(1)], [send(0)], [send(0)]
     assert found(*calls) == []
