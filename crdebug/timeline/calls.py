@@ -57,6 +57,7 @@ class Call:
     value: float = 0.0  # TIME
     group: tuple[int, ...] = ()  # MPI_Win_start, MPI_Win_post: the world ranks that it is for
     opens: bool = False  # MPI_Win_fence: it ends no epoch (MPI_MODE_NOPRECEDE)
+    frees: int = 0  # MPI_Request_free: the tick of the posting call, if the request was active
     types: Types = NO_TYPES  # of what it sends, receives or reduces
     failed: str = ""  # the class of the error that it returned: "MPI_ERR_TRUNCATE"
 

@@ -17,6 +17,7 @@ from crdebug.native.recorder.clock import Refused
 from crdebug.native.recorder.mpi_errors import ARGUMENTS, NAMES
 from crdebug.native.recorder.mpi_types import KIND
 from crdebug.timeline.asked import asked
+from crdebug.timeline.buffered import buffered
 from crdebug.timeline.calls import Call, Kind, entered_by
 from crdebug.timeline.collectives import Shape, communicator_of, shape_of
 from crdebug.timeline.epochs import epochs
@@ -45,7 +46,6 @@ _COUNTS_ARE_ARRAYS = ("MPI_Reduce_scatter", "MPI_Ireduce_scatter", "MPI_Reduce_s
 _END = "MPI_Finalize"
 T = TypeVar("T")
 _FREEING = ("MPI_Comm_free", "MPI_Comm_disconnect", "MPI_Win_free")
-_DROPPING = ("MPI_Request_free", "MPI_Cancel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +149,10 @@ def _unfinished(log: RankLog) -> Call | None:
 def check(record: Record) -> list[Finding]:
     """Everything that is found."""
     found = [*_failed(record), *_left(record), *_unreceived(record), *_incomplete(record)]
-    found += [*_unfreed(record), *mistyped(record.matching, record.calls)]
+    found += [*_freed(record), *_unfreed(record), *mistyped(record.matching, record.calls)]
     found += epochs({r: each for r, each in record.calls.items() if r not in record.cut_short})
     if record.whole:
-        found += [*_collectives(record), *in_races(record)]
+        found += [*_collectives(record), *in_races(record), *_buffered(record)]
     return found
 
 
@@ -202,13 +202,27 @@ def _incomplete(record: Record) -> Iterator[Finding]:
     """Receives that were posted and never completed. Of sends the calls do not say it: an MPI may
     give one request for several that are complete at once; see `_unfreed`."""
     for rank, state in sorted(record.matching.ranks.items()):
-        if not record.at_end or any(call.name in _DROPPING for call in record.calls[rank]):
+        calls = record.calls[rank]
+        if not record.at_end or any(call.name == "MPI_Cancel" for call in calls):
             continue
-        receives = state.receives
+        receives, freed = state.receives, {call.frees for call in calls}
         for row, done in enumerate(receives.done):
-            if done == NEVER and not receives.cancelled[row]:
+            if done == NEVER and not receives.cancelled[row] and receives.tick[row] not in freed:
                 at = record.spot(rank, receives.tick[row])
                 yield Finding(Weight.WRONG, at, "is not completed by MPI_Finalize")
+
+
+def _freed(record: Record) -> Iterator[Finding]:
+    """Requests that were freed while they were active. Of MPI_Isend a program may do that; then it
+    learns in another way that the message has been received (MPI 4.1, 3.7.3, 3.9 and 6.12)."""
+    for rank, calls in sorted(record.calls.items()):
+        if rank in record.cut_short or any(call.name == "MPI_Cancel" for call in calls):
+            continue
+        for call in calls:
+            count = entered_by(calls, call.frees) if call.frees else 0
+            if count and not (posted := calls[count - 1]).name.endswith("send"):
+                says = "frees a request that is not completed, that of"
+                yield Finding(Weight.WRONG, _spot(call), says, _spot(posted))
 
 
 def _unfreed(record: Record) -> Iterator[Finding]:
@@ -235,6 +249,12 @@ def in_races(record: Record) -> Iterator[Finding]:
         says = "could have got another message, that of"
         other = record.spot(sender, tick)
         yield Finding(Weight.RACE, _spot(race.call), says, other)
+
+
+def _buffered(record: Record) -> Iterator[Finding]:
+    for each in buffered(record.matching, record.calls):
+        at = record.spot(each.rank, each.sent)
+        yield Finding(Weight.BUFFERED, at, "would wait for ever for", peer=each.receiver)
 
 
 # ---- collectives -------------------------------------------------------------------------------

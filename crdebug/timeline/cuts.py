@@ -75,7 +75,7 @@ def past(
     while changed:
         rank = changed.pop()
         done = cut[rank].entered if rank == focus else cut[rank].tick
-        needed = [*_past_of(matching, rank, done)]
+        needed = [*needs_of(matching, rank, done)]
         needed += [need[2:] for need in under_way if need[0] == rank and need[1] <= done]
         for other, tick in needed:
             if other != rank and cut[other] < (needs := Instant.within(tick)):
@@ -84,7 +84,9 @@ def past(
     return tuple(cut)
 
 
-def _past_of(matching: Matching, rank: int, done: int) -> Iterator[tuple[int, int]]:
+def needs_of(matching: Matching, rank: int, done: int) -> Iterator[tuple[int, int]]:
+    """Ranks, and the calls of theirs that they had entered for certain before this rank completed
+    its calls up to `done`."""
     for other, why, needs in matching.waiting.get(rank, ()):
         if why in CERTAIN and other != rank:
             tick = needs.needed_by(done)

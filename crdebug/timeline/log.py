@@ -32,7 +32,7 @@ from crdebug.native.recorder.doing import Doing
 from crdebug.native.recorder.mpi_errors import failure
 from crdebug.native.recorder.mpi_types import ADDRESS, types
 from crdebug.timeline.calls import Call, Kind
-from crdebug.timeline.functions import KINDS, NAMES, table
+from crdebug.timeline.functions import KINDS, NAMES, NUMBERS, table
 from crdebug.timeline.kept import KeptRank, Named, Names, kept_of, read
 from crdebug.timeline.matching import Matching
 
@@ -41,6 +41,7 @@ _OTHER_JOB = (1 << 32) - 1
 _TAG = (1 << 28) - 1
 _LONGEST_NAME = 40
 _AT_ONCE = 1 << 16  # calls of one rank before those of the next: little is unmatched meanwhile
+_REQUEST_FREE = NUMBERS["MPI_Request_free"]
 _CHUNK = 256  # calls that are looked at together, see STEP in native/matcher/history_log.c
 _EMPTY = LogHeader(-1, 0, 0, 0, BEGINNING, BEGINNING, Refused.NO, 0, 0)
 
@@ -385,6 +386,7 @@ class RankLog:
         kind = KINDS[each.kind]
         site = self._sites[each.site] if each.site < len(self._sites) else 0
         time, window = kind is Kind.TIME, kind is Kind.RMA
+        frees = each.function == _REQUEST_FREE
         return Call(
             self.rank,
             each.tick,
@@ -394,7 +396,7 @@ class RankLog:
             self._names.comm_name(each.comm),
             _or_none(each.peer),
             _or_none(each.tag),
-            0 if time else each.bytes,
+            0 if time or frees else each.bytes,
             each.wild,
             each.repeats,
             () if window else numbers,
@@ -403,6 +405,7 @@ class RankLog:
             struct.unpack("<d", struct.pack("<q", each.bytes))[0] if time else 0.0,
             numbers if window else (),
             bool(each.odd),
+            each.bytes if frees else 0,
             types(site),
             failure(each.failed),
         )

@@ -144,6 +144,7 @@ def _messages() -> Iterator[Case]:
     for mode, what, says in (
         ("receive_first", "both receive before they send", "0 → 1 → 0: a deadlock"),
         ("send_first_large", "both send much before they receive", "a deadlock"),
+        ("send_first_small", "both send a little before they receive", "would wait for ever for"),
         ("synchronous_first", "both send synchronously before they receive", "a deadlock"),
         ("ring_of_receives", "all receive before they send, in a ring", "a deadlock"),
         ("to_itself", "a synchronous send to itself", "can never go on"),
@@ -187,6 +188,7 @@ def _messages() -> Iterator[Case]:
         ("started_never", "a persistent send that is never started", "a deadlock"),
         ("started_not_completed", "no wait for MPI_Start", "MPI_Start.* is not completed"),
         ("persistent_not_freed", "a persistent request is not freed", "MPI_Recv_init.* not freed"),
+        ("freed_while_active", "a request is freed before its wait", "frees a request that is not"),
         ("all_started_one_missing", "MPI_Startall, and one is not sent", "MPI_Waitall.* for 0"),
         ("two_senders", "two messages for one wildcard", "could have got another message"),
         ("probe_of_two_senders", "the same, probed", "could have got another message"),

@@ -38,6 +38,14 @@ static void send_first_large(void) {
     else MPI_Recv(large2, LARGE, MPI_CHAR, peer, 7, WORLD, NO_STATUS);
 }
 
+static void send_first_small(void) {
+    if (my_rank > 1) return;
+    int peer = 1 - my_rank;
+    if (right && my_rank == 0) MPI_Recv(&other, 1, MPI_INT, peer, 7, WORLD, NO_STATUS);
+    MPI_Send(&value, 1, MPI_INT, peer, 7, WORLD);  // !
+    if (!right || my_rank == 1) MPI_Recv(&other, 1, MPI_INT, peer, 7, WORLD, NO_STATUS);
+}
+
 static void synchronous_first(void) {
     if (my_rank > 1) return;
     int peer = 1 - my_rank;
@@ -386,6 +394,17 @@ static void persistent_not_freed(void) {
     }
 }
 
+static void freed_while_active(void) {
+    MPI_Request request;
+    if (my_rank == 0) MPI_Send(&value, 1, MPI_INT, 1, 7, WORLD);
+    if (my_rank == 1) {
+        MPI_Recv_init(&other, 1, MPI_INT, 0, 7, WORLD, &request);
+        MPI_Start(&request);  // !
+        if (right) MPI_Wait(&request, NO_STATUS);
+        MPI_Request_free(&request);  // !
+    }
+}
+
 static void all_started_one_missing(void) {
     MPI_Request requests[2];
     if (my_rank == 0)
@@ -469,6 +488,7 @@ static const struct {
     void (*run)(void);
 } modes[] = {
     MODE(receive_first),     MODE(send_first_large),      MODE(synchronous_first),
+    MODE(send_first_small),  MODE(freed_while_active),
     MODE(ring_of_receives),  MODE(to_itself),             MODE(from_itself),
     MODE(wrong_tag),         MODE(wrong_communicator),    MODE(wrong_source),
     MODE(no_send),           MODE(no_receive),            MODE(no_receive_large),

@@ -118,8 +118,18 @@ def test_a_receive_that_nobody_completed() -> None:
     posted = Call(0, 0, "MPI_Irecv", Kind.POST_RECV, comm="world", peer=0, tag=7, bytes=4)
     (line,) = lines({0: [send(1)], 1: [posted]})
     assert line.startswith("[1] MPI_Irecv is not completed by MPI_Finalize")
-    dropped = Call(0, 0, "MPI_Request_free", Kind.OTHER)
-    assert lines({0: [send(1)], 1: [posted, dropped]}) == []
+    cancel = Call(0, 0, "MPI_Cancel", Kind.OTHER)
+    assert lines({0: [send(1)], 1: [posted, cancel]}) == []
+
+
+def test_a_request_that_is_freed_while_it_is_active() -> None:
+    posted = Call(0, 0, "MPI_Irecv", Kind.POST_RECV, comm="world", peer=0, tag=7, bytes=4)
+    freed = Call(0, 0, "MPI_Request_free", Kind.OTHER, frees=1)
+    (line,) = lines({0: [send(1)], 1: [posted, freed]})
+    says = "[1] MPI_Request_free frees a request that is not completed, that of MPI_Irecv of rank 1"
+    assert line.startswith(says)
+    posted = Call(0, 0, "MPI_Isend", Kind.POST_SEND, comm="world", peer=0, tag=7, bytes=4)
+    assert lines({0: [receive(1)], 1: [posted, freed]}) == []
 
 
 def test_a_call_in_which_the_mpi_ended_the_job() -> None:

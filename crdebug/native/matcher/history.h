@@ -80,9 +80,10 @@ enum { C_NONE = -1, C_BEGIN = 0, C_END = 1, C_SELF = 2 };
 enum { W_SOURCE = 1, W_TAG = 2 };
 
 struct call { /* timeline/calls.py: Call */
-    int64_t tick, repeats, bytes; /* of MPI_Wtime, bytes is the value's bits */
-    int64_t place;                /* of its record, or -1 */
-    const int64_t *completes;     /* ticks; of F_EXPOSES and F_ACCESSES the ranks of the group */
+    /* bytes: of MPI_Wtime the value's bits; of MPI_Request_free the tick of what posted it, or 0 */
+    int64_t tick, repeats, bytes;
+    int64_t place; /* of its record, or -1 */
+    const int64_t *completes; /* ticks; of F_EXPOSES and F_ACCESSES the ranks of the group */
     uint64_t completes_count;
     int32_t rank, function, kind, site, comm, peer, tag, peer2, tag2, wild;
     int32_t odd; /* of a window's fence: it ends no epoch */

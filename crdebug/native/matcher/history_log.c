@@ -212,7 +212,9 @@ uint64_t log_next(const struct log *log, struct cursor *at, const struct functio
         partitions(log, at->posted, head, body, words, c, completes, slots);
     } else if (function->kind == K_SENDRECV || function->kind == K_POST_SENDRECV) {
         both(comm, head, body, words, c);
-    } else if (function->kind != K_CANCEL && !(special & F_FREES)) {
+    } else if (special & F_FREES) {
+        if (size && size <= at->posted) c->bytes = log_posted(log, at->posted - size);
+    } else if (function->kind != K_CANCEL) {
         plain(comm, head, body, words, c);
     }
     if (special & F_START) log_started(log, head >> 9, c);

@@ -1,0 +1,117 @@
+"""Sends that need a buffer of the MPI, from lists of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from crdebug.timeline.buffered import buffered
+from crdebug.timeline.calls import Call, Kind
+from crdebug.timeline.matching import Matching
+from crdebug.timeline.tables import ANY_SOURCE
+from harness.matcher import library
+
+pytestmark = pytest.mark.unit
+
+
+def found(*logs: Sequence[Call]) -> list[tuple[int, int, int]]:
+    """Rank and tick of each send, and for whom it would wait."""
+    calls = {
+        rank: [replace(call, rank=rank, tick=tick, site=tick) for tick, call in enumerate(each, 1)]
+        for rank, each in enumerate(logs)
+    }
+    matching = Matching(library())
+    matching.extend(calls, {"world": tuple(range(len(logs)))})
+    return [(each.rank, each.sent, each.receiver) for each in buffered(matching, calls)]
+
+
+def send(to: int, tag: int = 7, name: str = "MPI_Send") -> Call:
+    return Call(0, 0, name, Kind.SEND, comm="world", peer=to, tag=tag, bytes=4)
+
+
+def receive(source: int, tag: int = 7, wild: int = 0) -> Call:
+    kind = Kind.RECV
+    return Call(0, 0, "MPI_Recv", kind, comm="world", peer=source, tag=tag, bytes=4, wild=wild)
+
+
+def posted(name: str, peer: int) -> Call:
+    kind = Kind.POST_SEND if "send" in name else Kind.POST_RECV
+    return Call(0, 0, name, kind, comm="world", peer=peer, tag=7, bytes=4)
+
+
+def completion(name: str, tick: int) -> Call:
+    return Call(0, 0, name, Kind.COMPLETE, completes=(tick,))
+
+
+BARRIER = Call(0, 0, "MPI_Barrier", Kind.COLLECTIVE, comm="world")
+WAIT = completion("MPI_Wait", 1)
+
+
+def test_two_that_both_send_first() -> None:
+    assert sorted(found([send(1), receive(1)], [send(0), receive(0)])) == [(0, 1, 1), (1, 1, 0)]
+
+
+def test_one_sends_first_and_one_receives() -> None:
+    assert found([send(1), receive(1)], [receive(0), send(0)]) == []
+
+
+def test_a_ring_of_three_that_send_to_the_right() -> None:
+    ring = [[send((rank + 1) % 3), receive((rank - 1) % 3)] for rank in range(3)]
+    assert len(found(*ring)) == 3
+    ring[1].reverse()
+    assert found(*ring) == []
+
+
+def test_a_rank_that_sends_to_itself_first() -> None:
+    assert found([send(0), receive(0)]) == [(0, 1, 0)]
+    assert found([posted("MPI_Isend", 0), receive(0), WAIT]) == []
+
+
+def test_a_posted_send_waits_in_its_wait() -> None:
+    both = [[posted("MPI_Isend", 1 - rank), WAIT, receive(1 - rank)] for rank in range(2)]
+    assert sorted(found(*both)) == [(0, 1, 1), (1, 1, 0)]
+    both = [[posted("MPI_Isend", 1 - rank), receive(1 - rank), WAIT] for rank in range(2)]
+    assert found(*both) == []
+
+
+def test_a_receive_that_is_posted_before_lets_the_send_go() -> None:
+    both = [[posted("MPI_Irecv", 1 - rank), send(1 - rank), WAIT] for rank in range(2)]
+    assert found(*both) == []
+
+
+def test_what_is_sent_into_a_buffer_of_the_program_needs_none() -> None:
+    both = [[send(1 - rank, name="MPI_Bsend"), receive(1 - rank)] for rank in range(2)]
+    assert found(*both) == []
+
+
+def test_a_receive_behind_a_barrier() -> None:
+    assert found([send(1), BARRIER], [BARRIER, receive(0)]) == [(0, 1, 1)]
+    assert found([send(1), BARRIER], [receive(0), BARRIER]) == []
+
+
+def test_a_receive_behind_that_of_another_message() -> None:
+    calls = [send(1, 7), send(1, 8)], [receive(0, 8), receive(0, 7)]
+    assert found(*calls) == [(0, 1, 1)]
+
+
+def test_a_send_that_was_tested_need_not_have_been_waited_for() -> None:
+    test = completion("MPI_Test", 1)
+    both = [[posted("MPI_Isend", 1 - rank), test, receive(1 - rank)] for rank in range(2)]
+    assert found(*both) == []
+
+
+def test_a_receive_from_anyone_could_have_got_another_message() -> None:
+    """Rank 0 has got the message of rank 2 first; it could have got that of rank 1, which waits."""
+    calls = (
+        [receive(2, wild=ANY_SOURCE), receive(1, wild=ANY_SOURCE)],
+        [send(0), send(2, 8)],
+        [receive(1, 8), send(0)],
+    )
+    assert found(*calls) == []
+
+
+def test_each_of_two_rings_is_found() -> None:
+    both = [[send(1 - rank), receive(1 - rank), BARRIER] * 2 for rank in range(2)]
+    assert len(found(*both)) == 4
