@@ -56,6 +56,8 @@ class RankClock:
             data = proc.read_memory(self.pid, self.address, layout.SIZE)
         except OSError as error:
             raise self._what_it_means(error) from None
+        if len(data) < layout.SIZE:  # a process that ends has its memory no longer
+            raise self._what_it_means(ProcessLookupError())
         return Clock.parse(data)
 
     def set_stop(self, stop: Instant) -> None:

@@ -17,7 +17,6 @@ from crdebug.native.recorder.clock import Refused
 from crdebug.native.recorder.mpi_errors import ARGUMENTS, NAMES
 from crdebug.native.recorder.mpi_types import KIND
 from crdebug.timeline.asked import asked
-from crdebug.timeline.buffered import buffered
 from crdebug.timeline.calls import Call, Kind, entered_by
 from crdebug.timeline.collectives import Shape, communicator_of, shape_of
 from crdebug.timeline.epochs import epochs
@@ -27,6 +26,7 @@ from crdebug.timeline.matching import Matching
 from crdebug.timeline.mistyped import mistyped
 from crdebug.timeline.needs import NEVER
 from crdebug.timeline.races import races
+from crdebug.timeline.unsafe import unsafe
 
 # Errors that MPI finds in the arguments, and a message that was too long. Others may be expected:
 # a file that is not there, a port with nobody behind it.
@@ -152,7 +152,7 @@ def check(record: Record) -> list[Finding]:
     found += [*_freed(record), *_unfreed(record), *mistyped(record.matching, record.calls)]
     found += epochs({r: each for r, each in record.calls.items() if r not in record.cut_short})
     if record.whole:
-        found += [*_collectives(record), *in_races(record), *_buffered(record)]
+        found += [*_collectives(record), *in_races(record), *_unsafe(record)]
     return found
 
 
@@ -251,10 +251,10 @@ def in_races(record: Record) -> Iterator[Finding]:
         yield Finding(Weight.RACE, _spot(race.call), says, other)
 
 
-def _buffered(record: Record) -> Iterator[Finding]:
-    for each in buffered(record.matching, record.calls):
-        at = record.spot(each.rank, each.sent)
-        yield Finding(Weight.BUFFERED, at, "would wait for ever for", peer=each.receiver)
+def _unsafe(record: Record) -> Iterator[Finding]:
+    for each in unsafe(record.matching, record.calls):
+        at = record.spot(each.rank, each.tick)
+        yield Finding(Weight.UNSAFE, at, "would wait for ever for", peer=each.awaited)
 
 
 # ---- collectives -------------------------------------------------------------------------------

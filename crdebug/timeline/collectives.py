@@ -154,6 +154,11 @@ class Succession:
             for rank, each in zip(ranks, structures(column, Longs), strict=True)
         }
 
+    @property
+    def blocking(self) -> Column:
+        """The numbers of those that complete in the call itself."""
+        return self._blocking
+
     def name(self, number: int) -> str:
         """The name of the MPI function, as the first participant called it."""
         return mpi_calls.BY_NUMBER[self._struct.names.data[number]].full

@@ -13,6 +13,7 @@ from crdebug.native.recorder.mpi_calls import BY_NAME
 from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.findings import Finding, Spot, Weight
 
+_NOT_BEFORE = "has MPI_MODE_NOPRECEDE, though there were accesses"
 _ALL = -1  # MPI_Win_lock_all: the lock of all targets
 _FLUSHES = frozenset(("MPI_Win_flush", "MPI_Win_flush_local"))
 _FLUSHES_ALL = frozenset(("MPI_Win_flush_all", "MPI_Win_flush_local_all"))
@@ -20,9 +21,11 @@ _FLUSHES_ALL = frozenset(("MPI_Win_flush_all", "MPI_Win_flush_local_all"))
 
 @dataclass(slots=True)
 class _Window:
-    """What a rank has begun at a window. begun: by kind, the call. locks: by target."""
+    """What a rank has begun at a window. accessed: since the last fence, and by that alone.
+    locks: by target."""
 
     fenced: bool = False
+    accessed: bool = False
     start: Call | None = None
     post: Call | None = None
     locks: dict[int, Call] = field(default_factory=dict)
@@ -48,7 +51,8 @@ def _step(window: _Window, call: Call) -> str:
     wrong = ""
     match call.name:
         case "MPI_Win_fence":
-            window.fenced = True
+            wrong = _NOT_BEFORE if call.opens and window.accessed else ""
+            window.fenced, window.accessed = True, False
         case "MPI_Win_start":
             window.start = call
         case "MPI_Win_complete":
@@ -77,6 +81,7 @@ def _step(window: _Window, call: Call) -> str:
         case name if BY_NAME[name].epoch == "ACCESS":
             open_ = window.fenced or window.start or window.locks
             wrong = "" if open_ else "is called outside of an epoch"
+            window.accessed |= not window.start and not window.locks
     return wrong
 
 
@@ -85,4 +90,6 @@ def _unfinished(window: _Window) -> str:
         return "is called without MPI_Win_complete after MPI_Win_start"
     if window.post:
         return "is called without MPI_Win_wait after MPI_Win_post"
+    if window.accessed:
+        return "is called without MPI_Win_fence after the last access"
     return "is called while a lock is held" if window.locks else ""

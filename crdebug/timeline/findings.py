@@ -20,7 +20,7 @@ class Weight(Enum):
     WRONG = "wrong"  # the program breaks a rule of MPI's
     LEFT = "left"  # it has made something, and not freed it
     RACE = "race"  # it depends on which of two messages comes first
-    BUFFERED = "buffered"  # it goes well only if the MPI buffers a message
+    UNSAFE = "unsafe"  # it goes well only if the MPI does not wait in it
     OPEN = "open"  # wrong if it stays so; the job has not come to its end
 
 
@@ -127,9 +127,9 @@ _TITLES = {
     Weight.WRONG: ("{} is wrong", "{} are wrong"),
     Weight.LEFT: ("{} is never freed", "{} are never freed"),
     Weight.RACE: ("{} depends on who comes first", "{} depend on who comes first"),
-    Weight.BUFFERED: (
-        "{} hangs where the MPI does not buffer it",
-        "{} hang where the MPI does not buffer them",
+    Weight.UNSAFE: (
+        "{} hangs if the MPI waits in it, as it may",
+        "{} hang if the MPI waits in them, as it may",
     ),
     Weight.OPEN: ("{} is open so far", "{} are open so far"),
 }

@@ -185,10 +185,12 @@ static void taken_and_left(void) {
 static void both_probe(void) {
     if (my_rank > 1) return;
     int peer = 1 - my_rank;
-    if (right) MPI_Send(&value, 1, MPI_INT, peer, 7, WORLD);
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (right) MPI_Isend(&value, 1, MPI_INT, peer, 7, WORLD, &request);
     MPI_Probe(peer, 7, WORLD, NO_STATUS);  // !
     if (!right) MPI_Send(&value, 1, MPI_INT, peer, 7, WORLD);
     MPI_Recv(&other, 1, MPI_INT, peer, 7, WORLD, NO_STATUS);
+    MPI_Wait(&request, NO_STATUS);
 }
 
 // ---- what the MPI refuses -----------------------------------------------------------------------

@@ -330,6 +330,21 @@ static void fence_without_one(void) {
     MPI_Win_free(&window);                                // !
 }
 
+static void free_without_fence(void) {
+    MPI_Win window = made();
+    MPI_Win_fence(0, window);
+    if (my_rank == 0) MPI_Put(&value, 1, MPI_INT, 1, 0, 1, MPI_INT, window);
+    if (right) MPI_Win_fence(0, window);
+    MPI_Win_free(&window);  // !
+}
+
+static void root_goes_on(void) {
+    if (my_rank == 0 && right) MPI_Send(&value, 1, MPI_INT, 1, 7, WORLD);
+    if (my_rank == 1) MPI_Recv(&other, 1, MPI_INT, 0, 7, WORLD, NO_STATUS);
+    MPI_Bcast(&value, 1, MPI_INT, 0, WORLD);  // !
+    if (my_rank == 0 && !right) MPI_Send(&value, 1, MPI_INT, 1, 7, WORLD);
+}
+
 static void unlock_without_lock(void) {
     MPI_Win window = made();
     if (my_rank == 0 && right) MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, window);
@@ -465,6 +480,7 @@ static const struct {
     MODE(null_communicator_of_barrier), MODE(null_communicator_of_ibarrier), MODE(same_buffer),
     MODE(communicator_not_freed), MODE(type_not_freed),        MODE(window_not_freed),
     MODE(operation_not_freed),  MODE(group_not_freed),         MODE(put_outside_of_epoch),
+    MODE(free_without_fence),   MODE(root_goes_on),
     MODE(fence_without_one),    MODE(unlock_without_lock),     MODE(lock_twice),
     MODE(flush_without_lock),   MODE(put_to_nobody),           MODE(start_without_post),
     MODE(post_without_start),   MODE(complete_without_start),  MODE(locks_cross),

@@ -13,6 +13,7 @@ import pytest
 from crdebug.base.errors import CrdebugError
 from crdebug.job import clocks
 from crdebug.job.waitpoint import WaitpointHold
+from crdebug.node import proc
 
 pytestmark = pytest.mark.unit
 
@@ -28,6 +29,13 @@ def test_of_a_rank_that_is_gone_there_is_a_clock_that_says_so() -> None:
         # whoever did not expect it says it in words
         assert isinstance(error.value, CrdebugError)
         assert str(error.value).startswith("rank 3: it has ended")
+
+
+def test_a_rank_that_is_ending_has_no_memory_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the last thread has given it up, and its file was open, a read has no bytes."""
+    monkeypatch.setattr(proc, "read_memory", lambda pid, address, size: b"")
+    with pytest.raises(clocks.RankGone):
+        clocks.RankClock(3, 1, 0x1000, 0).read()
 
 
 def test_logs_that_are_overwritten_stay_the_files_that_ranks_have_mapped(tmp_path: Path) -> None:

@@ -196,6 +196,8 @@ def rma(name: str, target: int | None = None) -> Call:
         ([rma("Win_lock_all"), rma("Get", 1), rma("Win_flush", 1), rma("Win_unlock_all")], ""),
         ([rma("Win_start"), rma("Put", 1), rma("Win_complete"), rma("Win_free")], ""),
         ([rma("Win_post"), rma("Win_wait"), rma("Win_free")], ""),
+        ([rma("Win_fence"), rma("Put", 1), rma("Win_free")], "without MPI_Win_fence after"),
+        ([rma("Win_fence"), rma("Win_lock", 1), rma("Put", 1), rma("Win_unlock", 1)], ""),
         ([rma("Put", 1)], "MPI_Put is called outside of an epoch"),
         ([rma("Win_unlock", 1)], "MPI_Win_unlock is called without MPI_Win_lock"),
         ([rma("Win_lock", 0), rma("Win_flush", 1)], "MPI_Win_flush is called without a lock"),

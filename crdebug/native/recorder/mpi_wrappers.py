@@ -326,6 +326,8 @@ def _bytes(function: Function) -> str:
         return "bytes_of(origin_count, origin_datatype)"
     if {"count", "type"} <= has:
         return "bytes_of(count, type)"
+    if {"recvcount", "type"} <= has:
+        return "bytes_of(recvcount, type)"
     send = ("sendbuf", "sendcount", "sendtype")
     recv = ("recvbuf", "recvcount", "recvtype")
     gives = has.issuperset(send)

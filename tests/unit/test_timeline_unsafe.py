@@ -1,4 +1,4 @@
-"""Sends that need a buffer of the MPI, from lists of calls."""
+"""Calls that would wait for ever in another MPI, from lists of calls."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dataclasses import replace
 
 import pytest
 
-from crdebug.timeline.buffered import buffered
 from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.matching import Matching
 from crdebug.timeline.tables import ANY_SOURCE
+from crdebug.timeline.unsafe import unsafe
 from harness.matcher import library
 
 pytestmark = pytest.mark.unit
 
 
 def found(*logs: Sequence[Call]) -> list[tuple[int, int, int]]:
-    """Rank and tick of each send, and for whom it would wait."""
+    """Rank and tick of each, and for whom it would wait."""
     calls = {
         rank: [replace(call, rank=rank, tick=tick, site=tick) for tick, call in enumerate(each, 1)]
         for rank, each in enumerate(logs)
     }
     matching = Matching(library())
     matching.extend(calls, {"world": tuple(range(len(logs)))})
-    return [(each.rank, each.sent, each.receiver) for each in buffered(matching, calls)]
+    return [(each.rank, each.tick, each.awaited) for each in unsafe(matching, calls)]
 
 
 def send(to: int, tag: int = 7, name: str = "MPI_Send") -> Call:
@@ -115,3 +115,15 @@ def test_a_receive_from_anyone_could_have_got_another_message() -> None:
 def test_each_of_two_rings_is_found() -> None:
     both = [[send(1 - rank), receive(1 - rank), BARRIER] * 2 for rank in range(2)]
     assert len(found(*both)) == 4
+
+
+def test_a_root_that_need_not_wait_for_the_others_but_may() -> None:
+    bcast = Call(0, 0, "MPI_Bcast", Kind.COLLECTIVE, comm="world", peer=0)
+    late = send(1, name="MPI_Ssend")
+    assert found([bcast, late], [receive(0), bcast]) == [(0, 1, 1)]
+    assert found([late, bcast], [receive(0), bcast]) == []
+
+
+def test_a_root_that_needs_the_others_is_waited_for_in_any_mpi() -> None:
+    reduce = Call(0, 0, "MPI_Reduce", Kind.COLLECTIVE, comm="world", peer=0)
+    assert found([receive(1), reduce], [reduce, send(0)]) == [(1, 1, 0)]
