@@ -26,8 +26,10 @@ from crdebug.timeline.matching import Matching
 from crdebug.timeline.needs import NEVER
 from crdebug.timeline.tables import ANY_SOURCE, ANY_TAG, SYNCHRONOUS, UNMATCHED
 
-# Of receives at one source line so many are looked at, until one is in a race.
+# Of receives at one source line so many are looked at, until one is in a race; and of all, so many
+# times as the square of the number of ranks goes into this.
 _TRIES = 50
+_WORK = 1_000_000
 
 
 _Way = tuple[int, int, int | None]  # receiver, communicator, tag; None: any
@@ -63,21 +65,27 @@ class _Choice:
 
 
 def races(matching: Matching, calls: Mapping[int, Sequence[Call]]) -> Iterator[Race]:
-    """At most one for each source line of each rank, in the order of ranks.
+    """At most one for each source line of each rank, in the order of ranks; of many ranks, not of
+    all.
 
     calls: of all ranks, from the beginning.
     """
     matching.settle()
     sent = _Sent(matching)
     ends = [each[-1].returned if each else BEGINNING for _, each in sorted(calls.items())]
+    left = max(_WORK // max(len(ends), 1) ** 2, 2)
     for rank in sorted(matching.ranks):
         tries: Counter[int] = Counter()
         for choice in _choices(matching, rank, calls[rank], sent):
             site = choice.call.site
             tries[site] += 1
-            if tries[site] > _TRIES:
+            fitting = _fitting(matching, rank, choice, sent) if tries[site] <= _TRIES else []
+            if not fitting:
                 continue
-            others = tuple(_others(matching, rank, choice, tuple(ends), sent))
+            if left == 0:
+                return
+            left -= 1
+            others = tuple(_others(matching, rank, choice, tuple(ends), fitting))
             if others:
                 tries[site] = _TRIES
                 yield Race(choice.call, choice.source, choice.sent, others)
@@ -139,22 +147,25 @@ def _choices(
                 yield _Choice(call, comm, peer, seen, tag, row, call.tick)
 
 
-def _others(
-    matching: Matching, rank: int, choice: _Choice, ends: Cut, sent: _Sent
-) -> Iterator[tuple[int, int]]:
-    """Whose message it could have been besides, and the tick of the send."""
+def _fitting(matching: Matching, rank: int, choice: _Choice, sent: _Sent) -> list[tuple[int, int]]:
+    """Messages that it would have taken had they come first: their senders, and the ticks."""
     found = []
     for sender in matching.ranks:
         if sender not in (choice.source, rank):
             tick = sent.first(sender, rank, choice.comm, choice.tag, choice.row)
             found += [(sender, tick)] if tick is not None else []
-    if not found:
-        return
+    return found
+
+
+def _others(
+    matching: Matching, rank: int, choice: _Choice, ends: Cut, fitting: Sequence[tuple[int, int]]
+) -> Iterator[tuple[int, int]]:
+    """Those of them that can have come first."""
     try:
         cut = latest_cut(matching, rank, Instant.within(choice.done), ends)
     except (BadInput, Refused):
         return
-    for sender, tick in found:
+    for sender, tick in fitting:
         if tick <= cut[sender].entered and not _follows(matching, choice, sender, tick, len(ends)):
             yield sender, tick
 

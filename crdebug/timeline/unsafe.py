@@ -14,19 +14,17 @@ not have waited.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from crdebug.timeline.calls import Call
+from crdebug.timeline.calls import Call, entered_by
 from crdebug.timeline.collectives import Shape
-from crdebug.timeline.cuts import needs_of
 from crdebug.timeline.matching import Matching
 from crdebug.timeline.needs import NEVER
-from crdebug.timeline.tables import STANDARD, UNMATCHED
+from crdebug.timeline.tables import CERTAIN, STANDARD, UNMATCHED, Why
 
-# Of each rank so many calls are looked at, and so many rings are told apart; and of the pairs of
-# members of all collectives no more than so many.
-_CALLS, _RINGS, _PAIRS = 20_000, 1_000, 1_000_000
+# Of each rank so many ticks are looked at, and so many rings are told apart.
+_TICKS, _RINGS = 20_000, 1_000
 _EITHER = ("MPI_Test", "MPI_Waitany", "MPI_Waitsome", "MPI_Iprobe", "MPI_Improbe", "MPI_Parrived")
 
 
@@ -40,16 +38,34 @@ class Unsafe:
 
 
 @dataclass(slots=True)
-class _Runner:
-    """A rank in that run. ticks: of its calls.  free: those in which it need not wait.  at: how
-    many it has completed.  sends: by the tick at which they completed, the tick of each, its
-    receiver, and when the receive was posted.  together: by the ticks of collectives, the other
-    members and theirs."""
+class _Gathering:
+    """A collective of one member. absent: for all of them, who has not come to it, and at which
+    tick it does.  in_any: the member needs them all in any MPI."""
 
-    ticks: Sequence[int]
-    free: Collection[int]
-    sends: dict[int, list[tuple[int, int, int]]]
-    together: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    absent: list[tuple[int, int]]
+    in_any: bool
+
+
+@dataclass(slots=True)
+class _Runner:
+    """A rank in that run. By the ticks of the calls in which it may have to wait:
+
+    sends: the tick of a send, its receiver, and when the receive was posted.  needs: ranks and what
+    they must have entered, in any MPI.  together: a collective.
+    wild: the calls in which it has received from anyone.  ticks: of all of these.  at: how many it
+    has completed.
+    """
+
+    calls: Sequence[Call]
+    sends: defaultdict[int, list[tuple[int, int, int]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    needs: defaultdict[int, list[tuple[int, int]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    together: dict[int, _Gathering] = field(default_factory=dict)
+    wild: set[int] = field(default_factory=set)
+    ticks: Sequence[int] = ()
     at: int = 0
 
     @property
@@ -57,75 +73,75 @@ class _Runner:
         """The tick of the call that it is in; NEVER after all of them."""
         return self.ticks[self.at] if self.at < len(self.ticks) else NEVER
 
+    @property
+    def has_a_choice(self) -> bool:
+        """Could another course of events have completed the call?"""
+        call = self.calls[entered_by(self.calls, self.inside) - 1]
+        return self.inside in self.wild or call.wild > 0 or call.name.startswith(_EITHER)
+
+
+_Runners = Mapping[int, _Runner]
+
 
 def unsafe(matching: Matching, calls: Mapping[int, Sequence[Call]]) -> Iterator[Unsafe]:
     """calls: of all ranks, from the beginning."""
     matching.settle()
-    runners = {
-        rank: _Runner(
-            [call.tick for call in each], _free(matching, rank, each), _sends(matching, rank)
-        )
-        for rank, each in ((rank, each[:_CALLS]) for rank, each in sorted(calls.items()))
-    }
-    _gather(matching, runners)
-    if not any(runner.sends or runner.together for runner in runners.values()):
-        return
+    runners = {rank: _Runner(each) for rank, each in sorted(calls.items())}
+    for rank, runner in runners.items():
+        _messages(matching, rank, runner)
+    _collectives(matching, runners)
+    for runner in runners.values():
+        runner.ticks = sorted({*runner.sends, *runner.needs, *runner.together})
     for _ in range(_RINGS):
-        _run(matching, runners)
-        ring = _ring(matching, runners)
+        _run(runners)
+        ring = _ring(runners)
         if not ring:
             return
         for rank, awaited in ring:
-            runner = runners[rank]
-            tick, left = runner.inside, runner.sends.get(runner.inside, [])
-            held = [each for each in left if runners[each[1]].inside < each[2]]
-            if held:
-                left.remove(held[0])
-                tick = held[0][0]
-            else:
-                del runner.together[runner.inside]
-            yield Unsafe(rank, tick, awaited)
+            yield Unsafe(rank, _let_go(runners, rank), awaited)
 
 
-def _sends(matching: Matching, rank: int) -> dict[int, list[tuple[int, int, int]]]:
-    found: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
-    sends = matching.ranks[rank].sends
-    for row, mode in enumerate(sends.mode):
+def _messages(matching: Matching, rank: int, runner: _Runner) -> None:
+    state = matching.ranks[rank]
+    sends, receives = state.sends, state.receives
+    for row in range(sends.tick.first_at(_TICKS)):
         peer, partner, done = sends.peer[row], sends.partner[row], sends.done[row]
-        if mode != STANDARD or partner == UNMATCHED or done == NEVER or sends.cancelled[row]:
-            continue
-        receives = matching.ranks[peer].receives
-        if not receives.wild[partner]:
-            found[done].append((sends.tick[row], peer, receives.tick[partner]))
-    return dict(found)
+        if sends.mode[row] == STANDARD and partner != UNMATCHED and done < _TICKS:
+            taken = matching.ranks[peer].receives
+            if not taken.wild[partner] and not sends.cancelled[row]:
+                runner.sends[done].append((sends.tick[row], peer, taken.tick[partner]))
+    for row in range(receives.tick.first_at(_TICKS)):
+        peer, partner, done = receives.peer[row], receives.partner[row], receives.done[row]
+        if partner != UNMATCHED and done < _TICKS:
+            runner.needs[done].append((peer, matching.ranks[peer].sends.tick[partner]))
+            if receives.wild[row]:
+                runner.wild.add(done)
+    for other, why, needs in matching.waiting.get(rank, ()):
+        if why in CERTAIN and why is not Why.RECEIVED:
+            for key, done in zip(needs.keys, needs.values, strict=True):
+                if done < _TICKS:
+                    runner.needs[done].append((other, key))
 
 
-def _gather(matching: Matching, runners: Mapping[int, _Runner]) -> None:
-    """Of those collectives in which not all members need all others (for that see `needs_of`)."""
-    pairs = 0
-    for succession in matching.successions.values():
+def _collectives(matching: Matching, runners: _Runners) -> None:
+    for name, succession in matching.successions.items():
+        columns, members = succession.entered, set(succession.members)
         for number in succession.blocking:
-            if succession.shape(number) in (Shape.ALL, Shape.NOBODY):
-                continue
-            there = succession.instance(number)
-            pairs += len(there.entered) ** 2
-            if pairs > _PAIRS:
-                return
-            if there.missing:
-                continue
-            for rank, tick in there.entered.items():
-                others = [each for each in there.entered.items() if each[0] != rank]
-                runners[rank].together[tick] = others
+            shape, root = succession.shape(number), succession.roots[number]
+            came = {rank: each[number] for rank, each in columns.items() if number < len(each)}
+            if shape is Shape.NOBODY or max(came.values()) >= _TICKS:
+                break
+            between_groups = "|" in name and shape is not Shape.ALL
+            gathering = None if members - came.keys() or between_groups else [*came.items()]
+            for rank, tick in came.items():
+                if shape is Shape.FROM_ROOT and root != rank and root in came:
+                    runners[rank].needs[tick].append((root, came[root]))
+                if gathering is not None:
+                    in_any = shape is Shape.ALL or (shape is Shape.TO_ROOT and rank == root)
+                    runners[rank].together[tick] = _Gathering(gathering, in_any)
 
 
-def _free(matching: Matching, rank: int, calls: Sequence[Call]) -> set[int]:
-    """The calls that another course of events could have completed."""
-    found = {call.tick for call in calls if call.wild or call.name.startswith(_EITHER)}
-    receives = matching.ranks[rank].receives
-    return found | {receives.done[row] for row, wild in enumerate(receives.wild) if wild}
-
-
-def _run(matching: Matching, runners: Mapping[int, _Runner]) -> None:
+def _run(runners: _Runners) -> None:
     """Until no rank can go on."""
     waiting: defaultdict[int, set[int]] = defaultdict(set)
     ready = set(runners)
@@ -133,10 +149,10 @@ def _run(matching: Matching, runners: Mapping[int, _Runner]) -> None:
         rank = ready.pop()
         runner, before = runners[rank], runners[rank].at
         while runner.inside != NEVER:
-            wants = _awaited(matching, runners, rank)
+            wants = _awaited(runners, rank)
             if wants is None:
                 runner.at += 1
-            elif runner.inside in runner.free:
+            elif runner.has_a_choice:
                 runner.at = len(runner.ticks)
             else:
                 waiting[wants].add(rank)
@@ -145,48 +161,66 @@ def _run(matching: Matching, runners: Mapping[int, _Runner]) -> None:
             ready |= waiting.pop(rank, set())
 
 
-def _awaited(matching: Matching, runners: Mapping[int, _Runner], rank: int) -> int | None:
+def _held(runners: _Runners, rank: int) -> tuple[int, int, int] | None:
+    """The send that it waits for, if it does."""
+    runner = runners[rank]
+    sends = runner.sends.get(runner.inside, ())
+    return next((each for each in sends if runners[each[1]].inside < each[2]), None)
+
+
+def _needed(runners: _Runners, rank: int) -> int | None:
+    """For whom it waits in any MPI."""
+    runner = runners[rank]
+    needs = runner.needs.get(runner.inside, ())
+    return next((each for each, tick in needs if runners[each].inside < tick), None)
+
+
+def _awaited(runners: _Runners, rank: int) -> int | None:
     """The rank that another one waits for in its call, if it does."""
-    inside = runners[rank].inside
-    for _, receiver, posted in runners[rank].sends.get(inside, ()):
-        if runners[receiver].inside < posted:
-            return receiver
-    for other, tick in needs_of(matching, rank, inside):
-        if other in runners and runners[other].inside < tick:
-            return other
-    for other, tick in runners[rank].together.get(inside, ()):
-        if runners[other].inside < tick:
-            return other
-    return None
+    held = _held(runners, rank)
+    if held is not None:
+        return held[1]
+    needed = _needed(runners, rank)
+    if needed is not None:
+        return needed
+    gathering = runners[rank].together.get(runners[rank].inside)
+    absent = gathering.absent if gathering is not None else []
+    while absent and runners[absent[-1][0]].inside >= absent[-1][1]:
+        absent.pop()
+    return absent[-1][0] if absent else None
 
 
-def _ring(matching: Matching, runners: Mapping[int, _Runner]) -> list[tuple[int, int]]:
+def _ring(runners: _Runners) -> list[tuple[int, int]]:
     """Of a ring of ranks that wait for each other, those that need not, and for whom."""
-    stuck = [rank for rank, runner in runners.items() if runner.inside != NEVER]
-    if not stuck:
-        return []
+    rank = next((rank for rank, runner in runners.items() if runner.inside != NEVER), None)
     ring: dict[int, int] = {}
-    rank = stuck[0]
-    while rank not in ring:
-        awaited = _awaited(matching, runners, rank)
+    while rank is not None and rank not in ring:
+        awaited = _awaited(runners, rank)
         if awaited is None:
             return []
         ring[rank] = awaited
         rank = awaited
     found: list[tuple[int, int]] = []
     first = rank
-    while not found or rank != first:
+    while rank is not None and (not found or rank != first):
         found.append((rank, ring[rank]))
         rank = ring[rank]
-    return [each for each in found if _may_wait(matching, runners, each[0])]
+    return [each for each in found if _may_wait(runners, each[0])]
 
 
-def _may_wait(matching: Matching, runners: Mapping[int, _Runner], rank: int) -> bool:
+def _may_wait(runners: _Runners, rank: int) -> bool:
     """Does it wait only because of what an MPI may do?"""
-    runner = runners[rank]
-    if any(runners[each[1]].inside < each[2] for each in runner.sends.get(runner.inside, ())):
+    if _held(runners, rank) is not None:
         return True
-    needed = needs_of(matching, rank, runner.inside)
-    if any(other in runners and runners[other].inside < tick for other, tick in needed):
-        return False
-    return runner.inside in runner.together
+    gathering = runners[rank].together.get(runners[rank].inside)
+    return _needed(runners, rank) is None and gathering is not None and not gathering.in_any
+
+
+def _let_go(runners: _Runners, rank: int) -> int:
+    """From here on it does not wait in this call. Returns the tick of the send or collective."""
+    runner, held = runners[rank], _held(runners, rank)
+    if held is not None:
+        runner.sends[runner.inside].remove(held)
+        return held[0]
+    del runner.together[runner.inside]
+    return runner.inside
