@@ -54,6 +54,7 @@ def _step(window: _Window, call: Call) -> str:
             wrong = _NOT_BEFORE if call.opens and window.accessed else ""
             window.fenced, window.accessed = True, False
         case "MPI_Win_start":
+            wrong = "is called before MPI_Win_complete of the last" if window.start else ""
             window.start = call
         case "MPI_Win_complete":
             wrong = "" if window.start else "is called without MPI_Win_start"
@@ -64,6 +65,7 @@ def _step(window: _Window, call: Call) -> str:
             wrong = "" if window.post else "is called without MPI_Win_post"
             window.post = None
         case "MPI_Win_lock" | "MPI_Win_lock_all":
+            wrong = "is called while that lock is held" if target in window.locks else ""
             window.locks[target] = call
         case "MPI_Win_unlock":
             wrong = "" if target in window.locks else "is called without MPI_Win_lock"
@@ -79,7 +81,8 @@ def _step(window: _Window, call: Call) -> str:
         case name if name in _FLUSHES_ALL:
             wrong = "" if window.locks else "is called without a lock"
         case name if BY_NAME[name].epoch == "ACCESS":
-            open_ = window.fenced or window.start or window.locks
+            held = window.locks.keys() & {target, _ALL} if target != _ALL else window.locks
+            open_ = window.fenced or window.start or held
             wrong = "" if open_ else "is called outside of an epoch"
             window.accessed |= not window.start and not window.locks
     return wrong

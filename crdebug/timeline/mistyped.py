@@ -1,8 +1,8 @@
-"""Messages that are received as another type than they were sent as (MPI 4.1, 3.3.1)."""
+"""Data that is received or accessed as another type than it has (MPI 4.1, 3.3.1 and 12.3)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from crdebug.native.recorder.mpi_types import KIND, NO_TYPES
 from crdebug.timeline.calls import Call, Kind
@@ -10,11 +10,12 @@ from crdebug.timeline.findings import Finding, Spot, Weight
 from crdebug.timeline.matching import Matching
 from crdebug.timeline.tables import UNMATCHED
 
+_OF_PROBED = ("MPI_Mrecv", "MPI_Imrecv")
 _BOTH = (Kind.SENDRECV, Kind.POST_SENDRECV)
 
 
 def mistyped(matching: Matching, calls: Mapping[int, Sequence[Call]]) -> Iterator[Finding]:
-    """Of messages without a byte nothing is said, nor where an element's type is not known."""
+    """Of data without a byte nothing is said, nor where an element's type is not known."""
     typed = {
         rank: {call.tick: call for call in each if call.types != NO_TYPES}
         for rank, each in calls.items()
@@ -24,12 +25,18 @@ def mistyped(matching: Matching, calls: Mapping[int, Sequence[Call]]) -> Iterato
         return
     for rank, state in sorted(matching.ranks.items()):
         receives = state.receives
+        mine = typed.get(rank, {})
+        yield from _accesses(mine.values())
+        # what a matched probe has taken, MPI_Mrecv says the type of
+        probed = {
+            state.grabbed(tick): call for tick, call in mine.items() if call.name in _OF_PROBED
+        }
         for row, partner in enumerate(receives.partner):
             sender = receives.peer[row]
             if partner == UNMATCHED or sender not in matching.ranks:
                 continue
             sends = matching.ranks[sender].sends
-            taken = typed.get(rank, {}).get(receives.tick[row])
+            taken = probed.get(row) or mine.get(receives.tick[row])
             sent = typed.get(sender, {}).get(sends.tick[partner])
             if taken is None or sent is None or not sends.bytes[partner]:
                 continue
@@ -38,6 +45,13 @@ def mistyped(matching: Matching, calls: Mapping[int, Sequence[Call]]) -> Iterato
             if here and there and KIND[here] != KIND[there]:
                 says = f"receives {here}, but {there} comes from"
                 yield Finding(Weight.WRONG, _spot(taken), says, _spot(sent))
+
+
+def _accesses(calls: Iterable[Call]) -> Iterator[Finding]:
+    for call in calls:
+        here, there = call.types.type, call.types.second
+        if call.kind is Kind.RMA and call.bytes and here and there and KIND[here] != KIND[there]:
+            yield Finding(Weight.WRONG, _spot(call), f"accesses {there} as {here}")
 
 
 def _spot(call: Call) -> Spot:

@@ -198,6 +198,11 @@ def rma(name: str, target: int | None = None) -> Call:
         ([rma("Win_post"), rma("Win_wait"), rma("Win_free")], ""),
         ([rma("Win_fence"), rma("Put", 1), rma("Win_free")], "without MPI_Win_fence after"),
         ([rma("Win_fence"), rma("Win_lock", 1), rma("Put", 1), rma("Win_unlock", 1)], ""),
+        ([rma("Win_lock", 1), rma("Win_lock", 2)], ""),
+        ([rma("Win_lock", 1), rma("Win_lock", 1)], "is called while that lock is held"),
+        ([rma("Win_start"), rma("Win_start")], "is called before MPI_Win_complete of the last"),
+        ([rma("Win_lock", 1), rma("Put"), rma("Win_unlock", 1)], ""),
+        ([rma("Win_lock", 1), rma("Put", 2)], "MPI_Put is called outside of an epoch"),
         ([rma("Put", 1)], "MPI_Put is called outside of an epoch"),
         ([rma("Win_unlock", 1)], "MPI_Win_unlock is called without MPI_Win_lock"),
         ([rma("Win_lock", 0), rma("Win_flush", 1)], "MPI_Win_flush is called without a lock"),
@@ -285,6 +290,14 @@ def test_a_collective_of_another_type_or_operation() -> None:
     assert line.startswith("[2] MPI_Allreduce has MPI_FLOAT, but MPI_INT in MPI_Allreduce")
     (line,) = lines({0: [reduce], 1: [reduce], 2: [typed(reduce, op="MPI_MAX")]})
     assert line.startswith("[2] MPI_Allreduce has MPI_MAX, but MPI_SUM in MPI_Allreduce")
+
+
+def test_an_access_as_another_type() -> None:
+    put = replace(rma("Put", 1), bytes=4, types=Types("MPI_INT", "MPI_FLOAT"))
+    (line,) = lines({0: [rma("Win_fence"), put, rma("Win_fence")], 1: []}, end=False)
+    assert line.startswith("[0] MPI_Put accesses MPI_FLOAT as MPI_INT")
+    put = replace(put, types=Types("MPI_INT", ""))
+    assert lines({0: [rma("Win_fence"), put, rma("Win_fence")], 1: []}, end=False) == []
 
 
 def test_members_that_give_nothing_may_have_any_type() -> None:

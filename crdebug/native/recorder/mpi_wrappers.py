@@ -300,8 +300,13 @@ def _types(function: Function) -> str:
     """What a message or a reduction is of; of a call that sends and receives, both."""
     has = set(function.words)
     one, two, op = "0", "0", "op_code(op)" if "op" in has else "0"
-    if function.kind == "RMA" or has & {"file", "file_in"} or "eighbor" in function.name:
-        return ""  # neighbours need not have the same type as others have
+    if "eighbor" in function.name or function.name.endswith("et_accumulate"):
+        return ""  # neighbours have types of their own, and with MPI_NO_OP the origin has none
+    if {"origin_datatype", "target_datatype"} <= has:
+        one, two = "type_code(origin_datatype)", "type_code(target_datatype)"
+        return f" | TYPES({one}, {two}, {op})"
+    if function.kind == "RMA" or has & {"file", "file_in"}:
+        return ""
     if "sendtype" in has and "sendtag" in has:
         one, two = "type_code(sendtype)", "type_code(recvtype)"
     elif "sendtag" in has:
