@@ -41,7 +41,7 @@ async def lines(
         offsets = [*file.places]
         for start in range(0, len(offsets), _AT_ONCE):
             some = offsets[start : start + _AT_ONCE]
-            for offset, line in zip(some, await _ask(file.path, some, deadline), strict=False):
+            for offset, line in zip(some, await _ask(file, some, deadline), strict=False):
                 told |= dict.fromkeys(file.places[offset], line) if line else {}
     return told
 
@@ -52,10 +52,11 @@ _Identity = tuple[int, int]
 
 @dataclass(slots=True)
 class _File:
-    """A program or a library. segments: where they are in the file, their sizes, and where they are
-    loaded.  places: the addresses that are asked for, by what the file calls them."""
+    """A program or a library. paths: below the roots of processes, of which any may end.
+    segments: where they are in the file, their sizes, and where they are loaded.  places: the
+    addresses that are asked for, by what the file calls them."""
 
-    path: str
+    paths: list[str]
     segments: tuple[tuple[int, int, int], ...]
     places: dict[int, list[Address]] = field(default_factory=dict)
 
@@ -74,7 +75,8 @@ def _place(
             status = os.stat(path)
             identity = status.st_dev, status.st_ino
             if identity not in files:
-                files[identity] = _File(path, _segments(path))
+                files[identity] = _File([], _segments(path))
+            files[identity].paths.append(path)
             offset = address - each.start + each.offset
             for start, size, loaded in files[identity].segments:
                 if start <= offset < start + size:
@@ -89,15 +91,16 @@ def _segments(path: str) -> tuple[tuple[int, int, int], ...]:
         return tuple((each["p_offset"], each["p_filesz"], each["p_vaddr"]) for each in loaded)
 
 
-async def _ask(file: str, offsets: list[int], deadline: Deadline) -> list[str]:
+async def _ask(file: _File, offsets: list[int], deadline: Deadline) -> list[str]:
+    """Raises nothing: where nobody answers, no line is known."""
     # the call is before the address to which it returns
-    words = ["addr2line", "-e", file, *(f"{offset - 1:#x}" for offset in offsets)]
-    try:
-        done = await programs.run(words, deadline, "addr2line")
-    except CrdebugError:
-        return []
-    found = []
-    for line in done.out.splitlines():
-        match = _LINE.match(line)
-        found.append(f"{PurePath(match['file']).name}:{match['line']}" if match else "")
-    return found
+    words = [f"{offset - 1:#x}" for offset in offsets]
+    for path in dict.fromkeys(file.paths):
+        try:
+            done = await programs.run(["addr2line", "-e", path, *words], deadline, "addr2line")
+        except CrdebugError:
+            return []
+        if done.status == 0:
+            matches = map(_LINE.match, done.out.splitlines())
+            return [f"{PurePath(m['file']).name}:{m['line']}" if m else "" for m in matches]
+    return []
