@@ -233,13 +233,18 @@ class Reverse(Search):
         seen: set[Line | None] = set()
         unfinished = None  # the call that contains the thread
         waiting = None  # a beginning, if the instruction before it belongs to another line
+        held = (
+            None  # the same of a call that contains the thread, while the last other line is sought
+        )
         source = self.back_from(start, end, level, fresh)
         while True:
             try:
                 item = next(source)
             except StopIteration:
+                waiting = waiting or held
                 return waiting[0] if waiting else None
             except BeforeOrigin:
+                waiting = waiting or held
                 if waiting and self.line_at_origin(level) not in (None, waiting[1]):
                     return waiting[0]
                 if waiting and self.begins_at_origin(waiting[0], level):
@@ -254,11 +259,14 @@ class Reverse(Search):
                     end = self.end_at(start, Mark(unfinished, 0))
                 (only,) = seen
                 source = self.back_from_other_line(start, end, level, fresh, only, enter)
-                waiting = None
+                held, waiting = waiting if unfinished is not None else None, None
                 continue
             segment, index = item
             pc, _, flags = segment.entries[index]
             line, here = self.book.line(pc), self.book.chain(pc)
+            if held is not None:  # was the call all that the thread has done of its line?
+                waiting = held if line != held[1] else None
+                held = None
             if waiting is not None and (enter or here == waiting[2][: len(here)]):
                 if line != waiting[1] or self.sets_up(pc):
                     return waiting[0]

@@ -12,7 +12,7 @@ from crdebug.base.ranks import RankSet
 from crdebug.session import Session
 from harness import looks, mpirun
 from harness.jobs import run_to_end
-from harness.programs import build
+from harness.programs import build, source
 from harness.travel import Place, history, place, recorded, run_to
 
 # What MPI leaves open: handles, and what receives that have not completed are received into.
@@ -58,6 +58,17 @@ async def test_random_ways_back_and_every_place_again(
             now_here = await _look(job, focus)
             there = places[number]
             assert (now_here.cut, there.differences(now_here)) == (there.cut, ()), number
+
+
+async def test_a_line_that_is_a_call_and_no_more_is_met_from_inside_of_it() -> None:
+    one, lines = RankSet.of([0]), source("threads").read_text().splitlines()
+    program = build("threads", flags=["-O0"])
+    async with recorded(program, "--steps", 40, "--rest-us", 20000, ranks=2) as job:
+        await run_to(job, 0, "work_step", "step == 5")
+        await history(job).reverse("step", 0)
+        here = (await job.backtrace(one)).values[0][0].location
+        assert (here.function, here.line) == ("main", lines.index("        work_step();") + 1)
+        assert (await job.evaluate(one, "'threads.c'::step")).values[0] == "5"
 
 
 async def test_next_undoes_reverse_next() -> None:
