@@ -39,9 +39,10 @@ class Unsafe:
 
 @dataclass(slots=True)
 class _Gathering:
-    """A collective of one member. absent: for all of them, who has not come to it, and at which
-    tick it does.  in_any: the member needs them all in any MPI."""
+    """A collective of one member, which calls it at `tick`. absent: for all of them, who has not
+    come to it, and at which tick it does.  in_any: the member needs them all in any MPI."""
 
+    tick: int
     absent: list[tuple[int, int]]
     in_any: bool
 
@@ -63,7 +64,7 @@ class _Runner:
     needs: defaultdict[int, list[tuple[int, int]]] = field(
         default_factory=lambda: defaultdict(list)
     )
-    together: dict[int, _Gathering] = field(default_factory=dict)
+    together: defaultdict[int, list[_Gathering]] = field(default_factory=lambda: defaultdict(list))
     wild: set[int] = field(default_factory=set)
     ticks: Sequence[int] = ()
     at: int = 0
@@ -125,20 +126,24 @@ def _messages(matching: Matching, rank: int, runner: _Runner) -> None:
 
 def _collectives(matching: Matching, runners: _Runners) -> None:
     for name, succession in matching.successions.items():
-        columns, members = succession.entered, set(succession.members)
-        for number in succession.blocking:
+        columns, ends, members = succession.entered, succession.completed, {*succession.members}
+        for number in range(max(map(len, columns.values()), default=0)):
             shape, root = succession.shape(number), succession.roots[number]
             came = {rank: each[number] for rank, each in columns.items() if number < len(each)}
-            if shape is Shape.NOBODY or max(came.values()) >= _TICKS:
+            if max(came.values()) >= _TICKS:
                 break
             between_groups = "|" in name and shape is not Shape.ALL
-            gathering = None if members - came.keys() or between_groups else [*came.items()]
+            if shape is Shape.NOBODY or members - came.keys() or between_groups:
+                continue
+            absent = [*came.items()]
             for rank, tick in came.items():
+                done = ends[rank][number]
+                if done >= _TICKS:
+                    continue
                 if shape is Shape.FROM_ROOT and root != rank and root in came:
-                    runners[rank].needs[tick].append((root, came[root]))
-                if gathering is not None:
-                    in_any = shape is Shape.ALL or (shape is Shape.TO_ROOT and rank == root)
-                    runners[rank].together[tick] = _Gathering(gathering, in_any)
+                    runners[rank].needs[done].append((root, came[root]))
+                in_any = shape is Shape.ALL or (shape is Shape.TO_ROOT and rank == root)
+                runners[rank].together[done].append(_Gathering(tick, absent, in_any))
 
 
 def _run(runners: _Runners) -> None:
@@ -183,11 +188,19 @@ def _awaited(runners: _Runners, rank: int) -> int | None:
     needed = _needed(runners, rank)
     if needed is not None:
         return needed
-    gathering = runners[rank].together.get(runners[rank].inside)
-    absent = gathering.absent if gathering is not None else []
-    while absent and runners[absent[-1][0]].inside >= absent[-1][1]:
-        absent.pop()
-    return absent[-1][0] if absent else None
+    gathering = _gathering(runners, rank)
+    return gathering.absent[-1][0] if gathering is not None else None
+
+
+def _gathering(runners: _Runners, rank: int) -> _Gathering | None:
+    """The collective that others have not come to, if it is in one."""
+    runner = runners[rank]
+    for each in runner.together.get(runner.inside, ()):
+        while each.absent and runners[each.absent[-1][0]].inside >= each.absent[-1][1]:
+            each.absent.pop()
+        if each.absent:
+            return each
+    return None
 
 
 def _ring(runners: _Runners) -> list[tuple[int, int]]:
@@ -212,7 +225,7 @@ def _may_wait(runners: _Runners, rank: int) -> bool:
     """Does it wait only because of what an MPI may do?"""
     if _held(runners, rank) is not None:
         return True
-    gathering = runners[rank].together.get(runners[rank].inside)
+    gathering = _gathering(runners, rank)
     return _needed(runners, rank) is None and gathering is not None and not gathering.in_any
 
 
@@ -222,5 +235,7 @@ def _let_go(runners: _Runners, rank: int) -> int:
     if held is not None:
         runner.sends[runner.inside].remove(held)
         return held[0]
-    del runner.together[runner.inside]
-    return runner.inside
+    gathering = _gathering(runners, rank)
+    assert gathering is not None, "who may wait is in a send or a collective"
+    runner.together[runner.inside].remove(gathering)
+    return gathering.tick

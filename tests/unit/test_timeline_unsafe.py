@@ -127,3 +127,18 @@ def test_a_root_that_need_not_wait_for_the_others_but_may() -> None:
 def test_a_root_that_needs_the_others_is_waited_for_in_any_mpi() -> None:
     reduce = Call(0, 0, "MPI_Reduce", Kind.COLLECTIVE, comm="world", peer=0)
     assert found([receive(1), reduce], [reduce, send(0)]) == [(1, 1, 0)]
+
+
+def test_a_posted_collective_waits_in_its_wait() -> None:
+    kind = Kind.POST_COLLECTIVE
+    bcast = Call(0, 0, "MPI_Ibcast", kind, comm="world", peer=0)
+    late, wait = send(1, name="MPI_Ssend"), completion("MPI_Wait", 1)
+    calls = [bcast, wait, late], [receive(0), bcast, completion("MPI_Wait", 2)]
+    assert found(*calls) == [(0, 1, 1)]
+    assert found([bcast, late, wait], calls[1]) == []
+
+
+def test_after_a_call_in_which_nobody_waits_there_may_be_others() -> None:
+    fence = Call(0, 0, "MPI_Win_fence", Kind.RMA, comm="window(world)", opens=True)
+    both = [[fence, send(1 - rank), receive(1 - rank)] for rank in range(2)]
+    assert len(found(*both)) == 2
