@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from mpi_programs import ANY, Op, random_programs
+from mpi_story import Collectives, World
 
 from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.matching import Matching
@@ -142,3 +145,60 @@ def test_after_a_call_in_which_nobody_waits_there_may_be_others() -> None:
     fence = Call(0, 0, "MPI_Win_fence", Kind.RMA, comm="window(world)", opens=True)
     both = [[fence, send(1 - rank), receive(1 - rank)] for rank in range(2)]
     assert len(found(*both)) == 2
+
+
+# ---- random programs -----------------------------------------------------------------------------
+
+
+def shuffled(chooser: random.Random, program: list[Op]) -> list[Op]:
+    """With up to two calls before their neighbours, but for those that depend on each other."""
+    order = [*range(1, len(program) + 1)]
+    for _ in range(chooser.randrange(3) if len(order) > 1 else 0):
+        at = chooser.randrange(len(order) - 1)
+        one, two = program[order[at] - 1], program[order[at + 1] - 1]
+        if order[at] not in two.posts and "Win" not in one.name + two.name:
+            order[at], order[at + 1] = order[at + 1], order[at]
+    new = {old: number for number, old in enumerate(order, 1)}
+    programs = [program[old - 1] for old in order]
+    return [replace(op, posts=tuple(new[post] for post in op.posts)) for op in programs]
+
+
+def ended(world: World) -> bool:
+    return all(
+        state.now == 2 * len(program)
+        for state, program in zip(world.states, world.programs, strict=True)
+    )
+
+
+def hangs(programs: list[list[Op]], seed: int) -> bool:
+    """In an MPI in which all waits that may."""
+    world = World(programs, eager=-1, collectives=Collectives.FULL)
+    world.run(random.Random(seed))
+    return not ended(world)
+
+
+def test_what_is_found_in_a_run_that_went_well_hangs_in_an_mpi_that_waits() -> None:
+    """And nothing else does, where the program has one course."""
+    unsafe_ones = 0
+    for seed in range(1200):
+        chooser = random.Random(seed)
+        size = chooser.choice((2, 3, 3, 4))
+        programs = random_programs(chooser, size, chooser.randrange(2, 12))
+        programs = [shuffled(chooser, program) for program in programs]
+        world = World(programs, eager=1 << 30)
+        world.run(chooser)
+        if not ended(world):
+            continue
+        matching, logs = Matching(library(), eager=1 << 30), world.logs()
+        everyone = tuple(range(size))
+        matching.extend(logs, {"world": everyone, "window(world)": everyone})
+        names = {op.name for program in programs for op in program}
+        wild = any(ANY in (op.peer, op.tag) for program in programs for op in program
+                   if op.name in ("MPI_Recv", "MPI_Irecv"))  # fmt: skip
+        told = [*unsafe(matching, logs)]
+        unsafe_ones += bool(told)
+        if told:
+            assert any(hangs(programs, 100 * seed + n) for n in range(20)), seed
+        elif not wild and "MPI_Test" not in names and not any("Win" in name for name in names):
+            assert not hangs(programs, seed), seed
+    assert unsafe_ones > 30
