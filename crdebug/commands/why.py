@@ -33,9 +33,10 @@ Tell what the recorded MPI calls show to be wrong.
 
 Also where it went well this time: collectives whose members call another one, or with another
 root, type, operation or size; messages that are received as another type, or by nobody, and
-receives that nobody completed by MPI_Finalize; calls that the MPI refused. Below a title of their
-own, receives that could have got another message ('info races'). Equal ones are one line, with the
-source line and the tick to go to. Ask at the end of the job: only then it is known what is missing.
+receives that nobody completed by MPI_Finalize; calls that the MPI refused. Below titles of their
+own, receives that could have got another message ('info races'), and sends and collectives that
+hang if the MPI waits in them. Equal ones are one line, with the source line and the tick to go to.
+Ask at the end of the job: only then it is known what is missing.
 """,
     requires=Requires.ANY,
     ranks=True,

@@ -245,10 +245,11 @@ def in_races(record: Record) -> Iterator[Finding]:
     record: a whole one.
     """
     for race in races(record.matching, record.calls):
-        sender, tick = race.others[0]
-        says = "could have got another message, that of"
-        other = record.spot(sender, tick)
-        yield Finding(Weight.RACE, _spot(race.call), says, other)
+        says, then = "could have got another message, that of", ", instead of that of"
+        for sender, tick in race.others:
+            other = record.spot(sender, tick)
+            at = _spot(race.call)
+            yield Finding(Weight.RACE, at, says, other, peer=race.source, then=then)
 
 
 def _unsafe(record: Record) -> Iterator[Finding]:

@@ -36,13 +36,14 @@ class Spot(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Finding:
     """says: the predicate of a sentence about the call at `at`; it ends in front of `other`, if
-    there is one. peer: a rank that it is about besides."""
+    there is one. peer: a rank that it is about besides.  then: in front of that, behind `other`."""
 
     weight: Weight
     at: Spot
     says: str
     other: Spot | None = None
     peer: int | None = None
+    then: str = ""
 
 
 Line = Callable[[int, int], str]
@@ -60,6 +61,7 @@ class Merged:
     first: Spot
     other_name: str = ""
     other_line: str = ""
+    then: str = ""
     ranks: set[int] = field(default_factory=set)
     others: set[int] = field(default_factory=set)
     peers: set[int] = field(default_factory=set)
@@ -72,7 +74,7 @@ class Merged:
         if self.other_name:
             text += f" {_call(self.other_name, self.other_line)} of {_ranks(self.others)}"
         if self.peers:
-            text += f" {_ranks(self.peers)}"
+            text += f"{self.then} {_ranks(self.peers)}"
         if len(self.calls) > len(self.ranks):
             text += f"; {len(self.calls)} times"
         return f"{text}; 'goto tick {self.first.tick} on {self.first.rank}'"
@@ -92,7 +94,7 @@ def merged(findings: Iterable[Finding], line: Line) -> list[Merged]:
         )
         one = found.get(key)
         if one is None:
-            one = Merged(each.weight, at.name, here, each.says, at, other_name, there)
+            one = Merged(*(each.weight, at.name, here, each.says, at, other_name, there, each.then))
             found[key] = one
         one.ranks.add(at.rank)
         one.others |= {other.rank} if other else set()

@@ -300,6 +300,14 @@ def test_an_access_as_another_type() -> None:
     assert lines({0: [rma("Win_fence"), put, rma("Win_fence")], 1: []}, end=False) == []
 
 
+def test_a_race_names_the_messages_of_all_that_could_have_come_first() -> None:
+    got = [replace(receive(source), wild=1) for source in (1, 2, 3)]
+    one, other = lines({0: got, 1: [send(0)], 2: [send(0)], 3: [send(0)]})
+    says = "MPI_Recv could have got another message, that of MPI_Send of"
+    assert one == f"[0] {says} ranks 2-3, instead of that of rank 1; 'goto tick 1 on 0'"
+    assert other == f"[0] {says} rank 3, instead of that of rank 2; 'goto tick 2 on 0'"
+
+
 def test_members_that_give_nothing_may_have_any_type() -> None:
     gather = typed(collective("MPI_Gatherv", 0))
     assert lines({0: [gather], 1: [replace(typed(gather, "MPI_FLOAT"), bytes=0)]}) == []
