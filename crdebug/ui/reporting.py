@@ -13,7 +13,6 @@ import re
 import shlex
 import signal
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from crdebug.session import Session
 
 STUCK = 1  # the status for a job that was ended because it could never go on
-_LAST = 400  # lines of the job's output
+_LAST = 1 << 16  # characters of the job's output
 _GATHER = 60.0  # seconds for all questions, when the job or the queue's patience ends
 _FAILED = (StopReason.ENDING, StopReason.REPORT, StopReason.EXITED, StopReason.KILLED)
 # signal(7): these are for errors of the program's; others it may expect.
@@ -74,7 +73,7 @@ class _Watcher:
     def __init__(self, file: Path, argv: Sequence[str], told: Sequence[int]) -> None:
         self._file, self._argv, self._signals = file, argv, told
         self._relay = Relay()
-        self._output: deque[str] = deque([""], _LAST)
+        self._output = ""
         self._stuck = asyncio.Event()
         self._began = time.time()
         self._summary = ""
@@ -84,9 +83,7 @@ class _Watcher:
         """The session's subscriber."""
         self._relay(event)
         if isinstance(event, JobOutput):
-            first, *more = event.text.split("\n")
-            self._output[-1] += first
-            self._output.extend(more)
+            self._output = (self._output + event.text)[-_LAST:]
         if isinstance(event, StandsStill) and event.for_ever:
             self._stuck.set()
 
@@ -179,7 +176,7 @@ class _Watcher:
             ("lasted", f"{time.time() - self._began:.1f} s"),
             ("ended with status", "not yet" if ended is None else exit_words(ended)),
         ]
-        output = Section("The end of its output", "\n".join(self._output))
+        output = Section("The end of its output", self._output)
         save(
             html(Report(f"crdebug: {name}", self._summary, facts, [*self._sections, output])),
             self._file,

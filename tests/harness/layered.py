@@ -99,7 +99,10 @@ class Running:
             if rank is not None and bases:
                 found[int(rank)] = Rank(child.pid, min(bases) + symbol(self._layer, clock.SYMBOL))
         self.ranks = tuple(found[rank] for rank in sorted(found))
-        return len(found) == self._count and all(rank.clock().now > 0 for rank in self.ranks)
+        try:
+            return len(found) == self._count and all(rank.clock().now > 0 for rank in self.ranks)
+        except ProcessLookupError:  # one has ended already
+            return False
 
     @property
     def launcher(self) -> int:
