@@ -16,6 +16,7 @@ import click
 
 from crdebug import __version__
 from crdebug.base.settings import Settings, config_file
+from crdebug.ui.doctor import doctor
 from crdebug.ui.installing import completion, man, setup
 from crdebug.ui.linking import app
 from crdebug.ui.options import (
@@ -521,21 +522,5 @@ def starter() -> None:
     click.echo(_wait(program(_preferences()[1])))
 
 
-@main.command()
-@_JSON
-@click.option("--verbose", is_flag=True, help="Also how launchers are set up, and why.")
-@click.pass_context
-def doctor(ctx: click.Context, as_json: bool, verbose: bool) -> None:
-    """Show what this machine has and what it lacks.
-
-    Hints say what to do. The exit status is 0 if jobs can run.
-    """
-    from crdebug.commands import doctor as doctors
-
-    report = doctors.diagnose()
-    echo(doctors.as_json(report) if as_json else doctors.as_text(report, verbose=verbose))
-    ctx.exit(0 if doctors.main_job_can_run(report) else 1)
-
-
-for _command in (app, completion, man, setup):
+for _command in (app, completion, doctor, man, setup):
     main.add_command(_command)

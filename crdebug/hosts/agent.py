@@ -36,6 +36,7 @@ from crdebug.hosts.messages import (
     Hello,
     Mirror,
     Ping,
+    Probe,
     Request,
     Says,
     Told,
@@ -43,7 +44,7 @@ from crdebug.hosts.messages import (
 )
 from crdebug.hosts.wire import IsLost, Stream, Wire
 from crdebug.job.holds import refuse_traced
-from crdebug.node import owners, proc
+from crdebug.node import owners, probes, proc
 
 # The verbs of a target that may be asked for; all of Target's that do something.
 VERBS = frozenset(
@@ -98,6 +99,8 @@ class Agent:
         match request:
             case Ping():
                 return None
+            case Probe(gdb=gdb, compiler=compiler):
+                return await asyncio.to_thread(probes.probe_machine, gdb=gdb, compiler=compiler)
             case Find():
                 return ranks_of_daemon(request.daemon, request.users)
             case Attach():

@@ -24,11 +24,13 @@ from crdebug.debugger import arrays, question, rank_commands, scalars, target, t
 from crdebug.gdbscripts import wire
 from crdebug.hosts import messages
 from crdebug.mi import records
+from crdebug.node import criu_program, probes
 
 _MODULES: tuple[ModuleType, ...] = (
     *(answers, errors, events, ranks, settings),
     *(arrays, question, rank_commands, scalars, target, threads),
     *(daemons, messages, mpir, records, wire),
+    *(criu_program, probes),
 )
 _DEEPEST = 64  # lists in lists
 _SMALL = 1 << 63

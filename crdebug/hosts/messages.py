@@ -116,7 +116,15 @@ class Ping:
     """Are you there?"""
 
 
-Request = Hello | Find | Attach | Ask | Do | Ping
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What has this machine? The answer is a Machine of node.probes. gdb, compiler: see there."""
+
+    gdb: str
+    compiler: str
+
+
+Request = Hello | Find | Attach | Ask | Do | Ping | Probe
 
 
 # ---- what an agent sends unasked ----------------------------------------------------------------

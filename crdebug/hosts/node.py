@@ -27,12 +27,14 @@ from crdebug.hosts.messages import (
     Message,
     Mirror,
     Ping,
+    Probe,
     Request,
     Says,
     Told,
     by_rank,
 )
 from crdebug.hosts.wire import MARK, HasEnded, IsLost, Wire
+from crdebug.node.probes import Machine
 
 if TYPE_CHECKING:
     from crdebug.hosts.remote import RemoteTarget
@@ -96,6 +98,11 @@ class RemoteNode:
         """The ranks that a launcher's daemon there has started. users: see messages.Attach."""
         answer = await self.call(Find(daemon, tuple(users)), self._settings.command)
         return cast(tuple[ProcDesc, ...], answer)
+
+    async def probe(self) -> Machine:
+        """What that host has. Raises CrdebugError."""
+        request = Probe(self._settings.gdb, self._settings.compiler)
+        return cast(Machine, await self.call(request, self._settings.attach))
 
     async def attach(
         self, entries: Sequence[ProcDesc], users: Collection[int]

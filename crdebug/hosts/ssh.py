@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 import shlex
+import socket
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -120,6 +121,8 @@ def _asyncssh() -> Any:
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, socket.gaierror):  # its numbers are not errno's
+        return (error.strerror or str(error)).lower()
     if isinstance(error, OSError):  # asyncio's own words name an address and a port
         return (os.strerror(error.errno) if error.errno else str(error)).lower()
     return str(error).rstrip(".")

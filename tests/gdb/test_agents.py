@@ -21,9 +21,11 @@ from crdebug.base.settings import Settings
 from crdebug.debugger.group import TargetGroup
 from crdebug.debugger.target import BreakpointRequest, Motion, TargetState, Verb
 from crdebug.hosts.attach import attach_everywhere
-from crdebug.node import proc
+from crdebug.hosts.survey import survey
+from crdebug.node import probes, proc
+from crdebug.node.probes import Machine
 from crdebug.session import Session
-from harness.agents import Agents, agents, found, stopped
+from harness.agents import Agents, LocalAgent, agents, found, stopped
 
 ALL = RankSet.span(4)
 HERE, THERE = RankSet.of([0, 1]), RankSet.of([2, 3])
@@ -265,3 +267,21 @@ async def test_one_that_never_answers_is_not_waited_for(spawn: Spawn) -> None:
                 found({}, {"n2": {0: process.pid}}), "", Settings(attach=0.5), None, made.start
             )
     process.assert_free()
+
+
+async def test_agents_say_what_their_machines_have() -> None:
+    """The same as is found here; a host that has no agent has an error, and keeps nobody waiting.
+    No agent is left."""
+    here = probes.probe_machine()
+    async with agents() as made, agents(["false"]) as broken:
+
+        async def start(host: str, deadline: Deadline) -> LocalAgent:
+            return await (broken if host == "n3" else made).start(host, deadline)
+
+        answers = await survey(("localhost", "n2", "n3"), Settings(), start)
+        assert list(made.hosts) == ["n2"] and made.hosts["n2"].process.returncode is not None
+    for host in ("localhost", "n2"):
+        answer = answers[host]
+        assert isinstance(answer, Machine)
+        assert replace(answer, space=here.space) == here
+    assert isinstance(answers["n3"], NotAvailable) and "no agent answers" in str(answers["n3"])

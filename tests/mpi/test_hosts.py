@@ -193,6 +193,25 @@ def run_alone() -> Iterator[tuple[Cluster, int]]:
             yield made, pid
 
 
+# ---- before there is a job ----------------------------------------------------------------------
+
+
+def test_the_doctor_says_how_far_a_user_can_go_on_each_host(cluster: Cluster) -> None:
+    """Those with the same answer are one line. The first is asked without an agent."""
+    one = cluster.hosts[0]
+    doctor = [sys.executable, "-m", "crdebug", "doctor", "--hosts"]
+    alone = one.run([*doctor, "n1"]).expect().stdout
+    levels = re.fullmatch(r"ok +n1  (look, .*)\n(?: .*\n)*ready: .*\n", alone)
+    assert levels is not None, alone
+    ran = one.run([*doctor, "n1,n2,n3,n9"])
+    assert ran.status == 1, ran
+    first, *_, last = ran.stdout.splitlines()
+    assert first.split(maxsplit=2) == ["ok", "n1,n2,n3", levels[1]], ran
+    assert re.search(r"^missing +n9 +cannot reach n9 by ssh: ", ran.stdout, re.M), ran
+    assert last == "not ready: n9"
+    assert not any(agents(host) for host in cluster.hosts)
+
+
 # ---- hosts that will not have it -----------------------------------------------------------------
 
 

@@ -60,6 +60,7 @@ BEYOND: dict[tuple[str, str], str] = {
         "crdebug.native.applib.build",
     ): "`crdebug app` is about a program, no job",
     ("crdebug.commands.doctor", "crdebug.node.probes"): "it judges the machine, no job",
+    ("crdebug.commands.doctor_hosts", "crdebug.node.probes"): "it judges machines, no job",
     ("crdebug.commands.doctor", "crdebug.node.criu_program"): "it judges the machine's CRIU",
     ("crdebug.commands.doctor", "crdebug.job.launch_environment"): "it says what a launch will add",
     ("crdebug.commands.job", "crdebug.node.programs"): "`shell` runs a program that is no job's",
