@@ -32,6 +32,18 @@ class Report:
     sections: Sequence[Section]
 
 
+_HEAD, _TAIL = 200, 100  # lines of a section
+
+
+def shortened(text: str) -> str:
+    """The text without the middle of very many lines."""
+    lines = text.splitlines()
+    left_out = len(lines) - _HEAD - _TAIL
+    if left_out <= 0:
+        return text
+    return "\n".join([*lines[:_HEAD], f"({left_out} lines are left out)", *lines[-_TAIL:]])
+
+
 _STYLE = """
 body { font: 16px/1.5 sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; }
 pre { font: 14px/1.4 monospace; background: #f4f4f4; padding: .8em; overflow-x: auto; }

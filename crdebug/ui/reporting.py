@@ -34,15 +34,16 @@ from crdebug.commands.standard import standard
 from crdebug.ui.conversation import Begin
 from crdebug.ui.output import Relay
 from crdebug.ui.render import render
-from crdebug.ui.report import Report, Section, html
+from crdebug.ui.report import Report, Section, html, shortened
 from crdebug.ui.screen import exit_words
 from crdebug.ui.stops import describe
 
 if TYPE_CHECKING:
     from crdebug.session import Session
 
-STUCK = 1  # the status for a job that was ended because it could never go on
+STUCK = 1  # the status for a job that crdebug ended, for instance because it could never go on
 _LAST = 1 << 16  # characters of the job's output
+_FRAMES = 50  # of a stack; one that has overflown has a hundred thousand
 _GATHER = 60.0  # seconds for all questions, when the job or the queue's patience ends
 _FAILED = (StopReason.ENDING, StopReason.REPORT, StopReason.EXITED, StopReason.KILLED)
 # signal(7): these are for errors of the program's; others it may expect.
@@ -115,7 +116,13 @@ class _Watcher:
 
     async def _to_its_end(self, session: Session) -> int:
         while session.ended is None:
-            stop = await self._run_on(session)
+            try:
+                stop = await self._run_on(session)
+            except CrdebugError as error:
+                if not self._sections:
+                    raise
+                self.heard(JobSays(str(error)))  # the page is written: this is how it ended
+                return session.ended or STUCK
             if stop is None:
                 await self._gather(session, "no rank can ever go on, so crdebug ended the job")
                 return STUCK
@@ -157,7 +164,9 @@ class _Watcher:
             except CrdebugError as error:
                 return f"({error})"
 
-        self._sections = [Section(title, await said(line)) for title, line in _questions(failed)]
+        self._sections = [
+            Section(title, shortened(await said(line))) for title, line in _questions(failed)
+        ]
         self._write(session)
         taken = await said("checkpoint taken for the report")
         handle = re.search(rf"\b{re.escape(session.job)}:\d+", taken)
@@ -201,7 +210,7 @@ def _questions(failed: RankSet | None) -> Iterator[tuple[str, str]]:
     yield "Their stacks", "stack"
     yield "Why they wait", "why-blocked"
     if failed:
-        yield f"The calls of {failed.words}", f"[{failed}] backtrace"
+        yield f"The calls of {failed.words}", f"[{failed}] backtrace {_FRAMES}"
         yield f"The variables of {failed.words} there", f"[{failed}] info locals"
     yield "Their stacks in Python", "pybt --tree"
     yield "Messages on their way", "info messages"

@@ -9,7 +9,7 @@ import pytest
 
 from crdebug.base.errors import BadInput, Refused
 from crdebug.charts.pages import SIGNATURE, claim, save
-from crdebug.ui.report import Report, Section, html
+from crdebug.ui.report import Report, Section, html, shortened
 
 pytestmark = pytest.mark.unit
 
@@ -52,3 +52,11 @@ def test_it_is_written_over_a_page_of_crdebugs_and_nothing_else(tmp_path: Path) 
     with pytest.raises(BadInput, match="there is no directory"):
         claim(tmp_path / "none" / "a.html")
     assert [each.name for each in tmp_path.iterdir()] == ["a.html"]
+
+
+def test_of_very_many_lines_the_middle_is_left_out() -> None:
+    lines = [f"line {number}" for number in range(1000)]
+    found = shortened("\n".join(lines)).splitlines()
+    assert len(found) == 301
+    assert found[199:202] == ["line 199", "(700 lines are left out)", "line 900"]
+    assert shortened("\n".join(lines[:300])).splitlines() == lines[:300]
