@@ -103,12 +103,17 @@ def test_of_an_unusual_end_that_mpi_allows_nothing_is_claimed(
 
 
 async def test_what_ended_a_job_is_named_with_its_line_when_it_is_gone() -> None:
-    program, text = build("wrong_messages"), source("wrong_messages").read_text().splitlines()
+    """With MPICH: Open MPI 4.1's launcher may crash or hang when a rank ends so, also without
+    crdebug (9 of 81 bare runs, 6 at a time)."""
+    mpi, text = DEBIANS[1], source("wrong_messages").read_text().splitlines()
+    flags = ("-Wno-stringop-overflow", "-Wno-array-bounds")
+    program = build("wrong_messages", compiler=mpi.tool("mpicc"), flags=flags)
     call = "MPI_Send(&value, 1, MPI_INT, WRONG_ELSE(rank_count, 1)"
     line = next(n for n, each in enumerate(text, 1) if call in each)
-    job = command(program, "--mode", "no_such_rank", ranks=3)
-    ran = await crdebug("run", "--no-debugger", "--record", "--name", "bad", "--", *job, status=6)
-    assert "MPI_ERR_RANK" in ran.stderr
+    job = (*mpi.launch(3), program, "--mode", "no_such_rank")
+    options = ("--no-debugger", "--record", "--name", "bad")
+    ran = await asyncio.to_thread(run, argv("run", *options, "--", *job))
+    assert ran.status != 0, ran
     told = (await crdebug("check", "bad")).stdout.splitlines()
     assert told[0] == "1 is wrong:"
     named = f"  [0] MPI_Send (wrong_messages.c:{line}) failed: MPI_ERR_RANK, which ended the job;"
