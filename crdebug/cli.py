@@ -24,6 +24,7 @@ from crdebug.ui.options import (
     STAGE,
     SignalNumber,
     batch_options,
+    hosts_options,
     job_names,
     keep_options,
     refuse_batch_options,
@@ -146,6 +147,7 @@ def main() -> None:
     help="Record MPI calls, to go back in time; by default if the MPI's mpicc is there.",
 )
 @click.option("--name", metavar="JOB", help="The job's name; by default the program's.")
+@hosts_options
 @start_options
 @_SIGNAL
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- mpirun ...")
@@ -169,6 +171,8 @@ def run(
     cwd: Path | None,
     stdin: Path | int | None,
     label_output: bool | None,
+    hosts: str,
+    hostfile: Path | None,
 ) -> None:
     """Start a job: `crdebug run -- mpirun -n 4 ./heat`.
 
@@ -187,6 +191,8 @@ def run(
     if no_debugger:
         if scripts or batch:
             raise click.UsageError("-x and --batch are for the debugger; leave --no-debugger out")
+        if hosts or hostfile:
+            raise click.UsageError("--hosts and --hostfile are for the debugger")
         if resume and name is None:
             raise click.UsageError("--resume needs the job's name: --name JOB")
         if resume and front is not None:
@@ -205,7 +211,7 @@ def run(
         raise click.UsageError("--resume is for --no-debugger; else use 'crdebug restart'")
 
     async def begin(subscriber: Subscriber) -> Session:
-        from crdebug.session import Session
+        from crdebug.session import Named, Session
 
         return await Session.run(
             argv,
@@ -214,6 +220,7 @@ def run(
             env=env,
             cwd=cwd,
             stdin=stdin,
+            hosts=Named(hosts, hostfile),
             settings=settings,
             subscriber=subscriber,
         )

@@ -7,7 +7,8 @@ rank stop it under GDB anyway.
 -crdebug-endings on|off [OFFSET]
     OFFSET: of `initialized` in the MPI layer's clock (crdebug/native/recorder/clock.h).
 -crdebug-left-mpi
-    {left="1"} if the rank is in MPI_Finalize, or after it; 0 if it is not, or if that is unknown.
+    {left="1"} if the rank is in MPI_Finalize, or after it; 0 if it is not, or if that is unknown: a
+    GDB that was attached later knows it only of Open MPI.
 
 Sanitizers report a fault, and then end the rank in ways of their own, or let it go on: the rank
 stops at the report.
@@ -38,6 +39,7 @@ SUMMARY, LONGEST = "__sanitizer_report_error_summary", 300
 START = "__libc_start"  # begins the name of main's caller
 RANK, NO_RANK = 8, 0xFFFFFFFF  # in the MPI layer's clock; before MPI_Init
 wanted = {"on": True, "offset": 0}
+finalizing: set[int] = set()  # processes that have called MPI_Finalize, as far as we have seen it
 
 
 def word(name: str, offset: int = 0) -> int | None:
@@ -73,7 +75,8 @@ def left_mpi() -> bool:
     rank = word("crdebug_clock", RANK) if wanted["offset"] else None
     if rank is not None:
         return rank != NO_RANK and not in_mpi()
-    return (word("ompi_mpi_state") or 0) >= 3  # Open MPI: ompi/runtime/mpiruntime.h
+    state = word("ompi_mpi_state")  # Open MPI: ompi/runtime/mpiruntime.h
+    return state >= 3 if state is not None else gdb.selected_inferior().pid in finalizing
 
 
 def callers() -> list[tuple[str, str]]:
@@ -145,6 +148,17 @@ class Ending(gdb.Breakpoint):
         return True
 
 
+class Finalizing(gdb.Breakpoint):
+    """A breakpoint at MPI_Finalize, for an MPI that says nowhere whether it has been called."""
+
+    def __init__(self) -> None:
+        super().__init__(function="PMPI_Finalize", internal=True, qualified=True)
+
+    def stop(self) -> bool:
+        finalizing.add(gdb.selected_inferior().pid)
+        return False
+
+
 class Report(gdb.Breakpoint):
     """A breakpoint at the function that a sanitizer calls after a report. All of them except
     UBSan's get the summary (sanitizer/common_interface_defs.h); UBSan calls its own earlier, and we
@@ -189,3 +203,4 @@ for function, holder in (*ABORTS.items(), *EXITS.items()):
     Ending(function, holder)
 for function in (SUMMARY, "__ubsan_on_report"):
     Report(function)
+Finalizing()

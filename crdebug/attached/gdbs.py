@@ -31,6 +31,7 @@ from crdebug.node.ask import gdb_program
 from crdebug.node.code import remove_breakpoints
 
 Tell = Callable[[Event], None] | None
+SetGate = Callable[[int], Awaitable[None]]  # opens (1) or closes (0) a rank's gate
 Launch = Callable[[int], Awaitable[Target]]  # starts a GDB for a rank, attached to nothing
 
 
@@ -243,26 +244,38 @@ async def end_job(group: TargetGroup, record: JobRecord) -> None:
         await end(record, Deadline(stop))
 
 
-async def to_main(group: TargetGroup, shims: Sequence[WaitpointHold], settings: Settings) -> None:
+def gates_of(shims: Iterable[WaitpointHold]) -> dict[int, SetGate]:
+    """By rank."""
+
+    def gate(shim: WaitpointHold) -> SetGate:
+        async def set_gate(value: int) -> None:
+            shim.set_gate(value)
+
+        return set_gate
+
+    return {shim.rank: gate(shim) for shim in shims}
+
+
+async def to_main(group: TargetGroup, gates: Mapping[int, SetGate], settings: Settings) -> None:
     """Let ranks that are held before main run to its first line; in Fortran, to the first line of
-    the program.
+    the program. gates: of these, by rank.
 
     If there is no symbol main, the rank stops at the first instruction of main, whose address
     __libc_start_main gets (System V ABI, glibc csu/libc-start.c).
     """
     deadline = Deadline(settings.launch)
-    await asyncio.gather(*(_one_to_main(group, shim, deadline) for shim in shims))
+    coming = (_one_to_main(group[rank], gate, deadline) for rank, gate in gates.items())
+    await asyncio.gather(*coming)
 
 
 _MAIN = ("MAIN__", "main")  # gfortran's main calls MAIN__, so that comes first here
 
 
-async def _one_to_main(group: TargetGroup, shim: WaitpointHold, deadline: Deadline) -> None:
-    target = group[shim.rank]
+async def _one_to_main(target: Target, set_gate: SetGate, deadline: Deadline) -> None:
     names = [each for each in _MAIN if await _has_symbol(target, each, deadline)]
     known = bool(names)
     await _insert(target, names[0] if known else "__libc_start_main", deadline)
-    shim.set_gate(1)
+    await set_gate(1)
     await target.resume(deadline)
     await deadline.wait(target.stopped(), "the program to come to main")
     if not known and target.state is TargetState.STOPPED:
@@ -270,7 +283,7 @@ async def _one_to_main(group: TargetGroup, shim: WaitpointHold, deadline: Deadli
         await target.resume(deadline)
         await deadline.wait(target.stopped(), "the program to come to main")
     if target.state is TargetState.STOPPED:
-        shim.set_gate(0)
+        await set_gate(0)
 
 
 async def _has_symbol(target: Target, name: str, deadline: Deadline) -> bool:

@@ -26,6 +26,8 @@ _TICK = re.compile(r"tick\s+(\d+)(?:\s+on\s+(\d+))?\Z")
 def history(call: Call) -> History:
     """The session's. Raises Refused for a job that has none."""
     found = call.context.session.history
+    if found is None and call.context.session.over_hosts:
+        raise Refused("there is no way back in time: the job runs over several hosts")
     if found is None:
         raise Refused(
             "there is no way back in time: the job was not started by crdebug",

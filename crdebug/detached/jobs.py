@@ -352,6 +352,11 @@ async def release(job: str, settings: Settings | None = None) -> tuple[str, ...]
         raise has_ended(directory)
     if await is_attended(directory.session_socket):
         raise Refused(f"job '{job}' is under a debugger", hint="use 'continue' or 'detach' there")
+    if record.hosts:
+        from crdebug.detached.over_hosts import release_there
+
+        async with directory.lock_within("release it", Deadline(settings.stop)):
+            return await release_there(record, settings)
     from crdebug.job import clocks
     from crdebug.job.recovery import take_over
 

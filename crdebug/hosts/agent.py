@@ -32,18 +32,24 @@ from crdebug.hosts.messages import (
     Classes,
     Do,
     Find,
+    Gather,
     Greeting,
     Hello,
+    LetBegin,
     Mirror,
     Ping,
+    Prepare,
     Probe,
     Request,
     Says,
+    SetGate,
     Told,
     as_classes,
 )
 from crdebug.hosts.wire import IsLost, Stream, Wire
+from crdebug.job import gathering, over_hosts
 from crdebug.job.holds import refuse_traced
+from crdebug.native.build import build
 from crdebug.node import owners, probes, proc
 
 # The verbs of a target that may be asked for; all of Target's that do something.
@@ -68,6 +74,7 @@ class Agent:
         self._group: TargetGroup | None = None
         self._shown: dict[int, Mirror] = {}
         self._greeted = False
+        self._holding = ""  # the mark of a job whose new ranks wait here
         self._patience = Settings().host_patience
 
     async def run(self) -> None:
@@ -77,6 +84,7 @@ class Agent:
             await self._wire.run()
         finally:
             watching.cancel()
+            self._end_holding()
             if self._group is not None:
                 with contextlib.suppress(CrdebugError):
                     await self._group.close()
@@ -103,6 +111,15 @@ class Agent:
                 return await asyncio.to_thread(probes.probe_machine, gdb=gdb, compiler=compiler)
             case Find():
                 return ranks_of_daemon(request.daemon, request.users)
+            case Prepare():
+                return await self._prepare(request)
+            case Gather(mark=mark, shim=shim, host=host):
+                return await asyncio.to_thread(gathering.gather, mark, shim, host)
+            case SetGate(entry=entry, shim=shim, value=value):
+                gathering.set_gate(entry, shim, value)
+                return None
+            case LetBegin(mark=mark, shim=shim):
+                return await gathering.let_begin(mark, shim)
             case Attach():
                 return await self._attach(request)
             case Ask():
@@ -111,11 +128,23 @@ class Agent:
                 return await self._do(request)
         raise BadInput("an agent cannot do this")
 
+    async def _prepare(self, request: Prepare) -> str:
+        native = await build(request.compiler, Deadline(Settings().launch))
+        over_hosts.begin_holding(request.mark)
+        self._holding = request.mark
+        return str(native.shim)
+
+    def _end_holding(self) -> None:
+        if self._holding:
+            over_hosts.forget(self._holding)
+            self._holding = ""
+
     # ---- attaching ----------------------------------------------------------------------------
 
     async def _attach(self, request: Attach) -> object:
         if self._group is not None:
             raise Refused("this agent has its ranks already")
+        self._end_holding()
         self._patience = request.settings.host_patience
         entries = request.entries
         for entry in entries:

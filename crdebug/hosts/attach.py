@@ -41,7 +41,7 @@ async def attach_everywhere(
 
     Raises the first error, after letting every rank go.
     """
-    agents = _Agents(settings, subscriber or (lambda event: None), start)
+    agents = Agents(settings, subscriber or (lambda event: None), start)
     try:
         if found.daemons:
             found = await agents.find(found)
@@ -53,7 +53,7 @@ async def attach_everywhere(
         raise
 
 
-class _Agents:
+class Agents:
     """Those of the other hosts, on the way to their ranks."""
 
     def __init__(self, settings: Settings, tell: Callable[[Event], None], start: Start) -> None:
@@ -67,9 +67,9 @@ class _Agents:
         users = _users(found)
 
         async def ask(daemon: Daemon) -> tuple[ProcDesc, ...]:
-            return await (await self._on(daemon.host)).find(daemon, users)
+            return await (await self.on(daemon.host)).find(daemon, users)
 
-        entries = [entry for part in await _all(map(ask, found.daemons)) for entry in part]
+        entries = [entry for part in await gather_all(map(ask, found.daemons)) for entry in part]
         entries.sort(key=lambda entry: entry.rank)
         return replace(found, elsewhere=found.elsewhere + tuple(entries), daemons=())
 
@@ -79,7 +79,7 @@ class _Agents:
         users = _users(found)
 
         async def there(host: str, entries: Sequence[ProcDesc]) -> list[RemoteTarget]:
-            node = await self._on(host)
+            node = await self.on(host)
             mirrors = await node.attach(entries, users)
             return [RemoteTarget(node, mirror) for mirror in mirrors]
 
@@ -119,7 +119,7 @@ class _Agents:
         group.on_death = clear_code
         return group
 
-    async def _on(self, host: str) -> RemoteNode:
+    async def on(self, host: str) -> RemoteNode:
         """The agent of a host, started if there is none yet. Raises NotAvailable."""
         if host not in self._nodes:
             deadline = Deadline(self._settings.attach)
@@ -141,7 +141,7 @@ async def _close(nodes: Iterable[RemoteNode], settings: Settings) -> None:
                 raise outcome
 
 
-async def _all(asking: Iterable[Awaitable[T]]) -> list[T]:
+async def gather_all(asking: Iterable[Awaitable[T]]) -> list[T]:
     """The results of all; when all are there, the first error is raised."""
     outcomes = await asyncio.gather(*asking, return_exceptions=True)
     raise_first(outcomes)

@@ -23,13 +23,14 @@ from crdebug.base.ranks import RankSet
 from crdebug.debugger import arrays, question, rank_commands, scalars, target, threads
 from crdebug.gdbscripts import wire
 from crdebug.hosts import messages
+from crdebug.job import gathering
 from crdebug.mi import records
 from crdebug.node import criu_program, probes
 
 _MODULES: tuple[ModuleType, ...] = (
     *(answers, errors, events, ranks, settings),
     *(arrays, question, rank_commands, scalars, target, threads),
-    *(daemons, messages, mpir, records, wire),
+    *(daemons, gathering, messages, mpir, records, wire),
     *(criu_program, probes),
 )
 _DEEPEST = 64  # lists in lists

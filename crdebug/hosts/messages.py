@@ -124,7 +124,49 @@ class Probe:
     compiler: str
 
 
-Request = Hello | Find | Attach | Ask | Do | Ping | Probe
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Ranks of a new job over hosts are about to begin there: make them wait for their debuggers.
+    The answer is the path of the shim there.
+
+    mark: the job's, see node.bare.  compiler: the user's.
+    """
+
+    mark: str
+    compiler: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """Which ranks of this job over hosts have begun there? The answer is Gathered.
+
+    host: its name for the user.
+    """
+
+    mark: str
+    shim: str
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetGate:
+    """Open (1) or close (0) the gate of a gathered rank that waits before its main."""
+
+    entry: ProcDesc
+    shim: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class LetBegin:
+    """Let all gathered ranks of a job that wait before their main go on, without a debugger. The
+    answer is the RankSet of those that waited."""
+
+    mark: str
+    shim: str
+
+
+Request = Hello | Find | Attach | Ask | Do | Ping | Probe | Prepare | Gather | SetGate | LetBegin
 
 
 # ---- what an agent sends unasked ----------------------------------------------------------------

@@ -22,18 +22,23 @@ from crdebug.hosts.messages import (
     Attach,
     Classes,
     Find,
+    Gather,
     Greeting,
+    LetBegin,
     Looking,
     Message,
     Mirror,
     Ping,
+    Prepare,
     Probe,
     Request,
     Says,
+    SetGate,
     Told,
     by_rank,
 )
 from crdebug.hosts.wire import MARK, HasEnded, IsLost, Wire
+from crdebug.job.gathering import Gathered
 from crdebug.node.probes import Machine
 
 if TYPE_CHECKING:
@@ -103,6 +108,25 @@ class RemoteNode:
         """What that host has. Raises CrdebugError."""
         request = Probe(self._settings.gdb, self._settings.compiler)
         return cast(Machine, await self.call(request, self._settings.attach))
+
+    async def prepare(self, mark: str) -> str:
+        """Make new ranks of a job over hosts wait there; returns the shim's path there."""
+        request = Prepare(mark, self._settings.compiler)
+        return cast(str, await self.call(request, self._settings.launch))
+
+    async def gather(self, mark: str, shim: str) -> Gathered:
+        """The ranks of a job over hosts that have begun there."""
+        return cast(
+            Gathered, await self.call(Gather(mark, shim, self._host), self._settings.command)
+        )
+
+    async def set_gate(self, entry: ProcDesc, shim: str, value: int) -> None:
+        """Open or close the gate of a rank there that waits before its main."""
+        await self.call(SetGate(entry, shim, value), self._settings.command)
+
+    async def let_begin(self, mark: str, shim: str) -> RankSet:
+        """Let the ranks there that wait before their main go on; returns which they were."""
+        return cast(RankSet, await self.call(LetBegin(mark, shim), self._settings.command))
 
     async def attach(
         self, entries: Sequence[ProcDesc], users: Collection[int]

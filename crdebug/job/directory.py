@@ -69,6 +69,7 @@ class JobRecord:
     keeper: PID 1 of its container, see crdebug.node.container; 0 if it has none.
     labelled: the launcher was asked to mark each line of output with its rank.
     container: "own"; or "none", for the reason `no_container`, a clause: then pid is the starter's.
+    hosts: of a job over several, see crdebug.job.over_hosts: the hosts that it may have ranks on.
     """
 
     name: str
@@ -93,6 +94,7 @@ class JobRecord:
     container: str = "own"
     no_container: str = ""
     labelled: bool = False
+    hosts: tuple[str, ...] = ()
 
     @property
     def mark(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable
+from signal import SIGTERM
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import DeadlineExpired
@@ -32,6 +33,8 @@ async def end(
                 signals.kill(pid, None)
         elif is_alive(record):
             members = (record.last,)
+            if record.hosts:
+                await _ask_launcher(record, deadline, note)
             signals.kill(record.last, None if record.keeper else record.start)
         if note is not None:
             await note()
@@ -48,3 +51,15 @@ async def _end_bare(mark: str, deadline: Deadline, what: str) -> None:
         return
     bare.end_remains(mark)
     await deadline.until(lambda: not bare.processes_of(mark), what)
+
+
+async def _ask_launcher(
+    record: JobRecord, deadline: Deadline, note: Callable[[], Awaitable[object]] | None
+) -> None:
+    """Only the launcher of a job over hosts can end its ranks elsewhere, and it does at SIGTERM,
+    which the starter passes on. Slurm's, killed by SIGKILL, would leave them."""
+    with contextlib.suppress(ProcessLookupError, DeadlineExpired):
+        signals.kill(record.pid, record.start, SIGTERM)
+        if note is not None:
+            await note()
+        await signals.ended(record.pid, Deadline(deadline.left / 2), "the launcher to end")

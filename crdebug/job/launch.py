@@ -15,11 +15,12 @@ from crdebug.base import signal_names
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, NotAvailable, Refused
 from crdebug.base.settings import Settings
-from crdebug.job import clocks, native_parts, standard_input
+from crdebug.job import clocks, native_parts, over_hosts, standard_input
 from crdebug.job.directory import JobDirectory, JobRecord, is_alive, sweep_ended_jobs, unused
 from crdebug.job.given import Given
 from crdebug.job.launch_environment import IN_SCRATCH, added_to
 from crdebug.job.output_labels import asking
+from crdebug.job.over_hosts import WHY_NO_CONTAINER, Spread
 from crdebug.native.build import build
 from crdebug.native.recorder.build import build_layer, mpicc_of
 from crdebug.native.shim import layout
@@ -35,24 +36,31 @@ async def launch(
     hold: bool,
     settings: Settings,
     given: Given | None = None,
+    spread: Spread | None = None,
 ) -> tuple[JobDirectory, JobRecord]:
     """Start a launcher in a new job container. Returns as soon as it runs.
 
     hold: every rank waits before main until its gate is opened.
+    spread: the job runs over hosts, and has no container.
     Raises Refused if a job of that name is alive or has checkpoints; BadInput; NotAvailable, also
     for srun, and for a program that is linked statically.
     """
     given = given or Given()
     if not argv:
         raise BadInput("there is no command to run", hint="crdebug run -- mpirun -n 4 PROGRAM")
+    if spread is not None and settings.record:
+        raise NotAvailable(
+            "MPI calls of a job over several hosts cannot be recorded", hint="leave --record out"
+        )
     signal = settings.signal or layout.DEFAULT_SIGNAL
     signal_names.require_usable(signal)
-    if Path(argv[0]).name == "srun":
+    if Path(argv[0]).name == "srun" and spread is None:
         raise NotAvailable(
             "srun has Slurm's daemon start the ranks, where crdebug cannot hold them",
-            hint="in an allocation run mpirun; or start srun, and 'crdebug attach' to its PID",
+            hint="name the hosts, with --hosts, or be in an allocation; "
+            "or start srun, and 'crdebug attach' to its PID",
         )
-    _require_tracing(contained=True)
+    _require_tracing(contained=spread is None)
     environment = {**os.environ, **given.environment}
     if bare.MARK in environment:  # we are a process of a job ourselves
         for name in bare.VARIABLES:
@@ -64,13 +72,22 @@ async def launch(
     sweep_ended_jobs()
     deadline = Deadline(settings.launch)
     native = await build(settings.compiler, deadline)
-    layer = await _layer_for(argv, settings.record, deadline)
-    no_container = await bare.why_no_container(native.starter, deadline)
+    if spread is not None:
+        layer, no_container = None, WHY_NO_CONTAINER
+    else:
+        layer = await _layer_for(argv, settings.record, deadline)
+        no_container = await bare.why_no_container(native.starter, deadline)
     _require_tracing(contained=not no_container)
     labelled = settings.label_output
     launched = await _asking_for_labels(argv, deadline) if labelled else argv
     recorded = layer is not None
-    added = added_to(environment, debugged=hold, recorded=recorded, labelled=labelled)
+    added = added_to(
+        environment,
+        debugged=hold,
+        recorded=recorded,
+        labelled=labelled,
+        over_hosts=spread is not None,
+    )
     with contextlib.ExitStack() as stack:
         source = None
         if given.stdin is not None:
@@ -85,7 +102,9 @@ async def launch(
             if layer is not None:
                 clocks.make_room(run)
             form: tuple[str, ...] = ()
-            if no_container:
+            if spread is not None:
+                form, added, launched = _over_hosts(spread, run, added, launched)
+            elif no_container:
                 form, added = _bare(environment, run, added)
             record = JobRecord(
                 name=directory.name,
@@ -107,6 +126,7 @@ async def launch(
                 container="none" if no_container else "own",
                 no_container=no_container,
                 labelled=labelled,
+                hosts=spread.hosts if spread is not None else (),
             )
 
             def register(keeper: int, pid: int) -> None:
@@ -141,16 +161,23 @@ def _bare(
 ) -> tuple[tuple[str, ...], dict[str, str]]:
     """Options for the starter, and the variables for the launcher, of a job without a container."""
     mark = bare.new_mark()
-    scratch = bare.scratch_of(mark)
-    try:
-        scratch.mkdir(mode=0o700)
-    except OSError as error:
-        raise NotAvailable(f"cannot make {scratch}: {error.strerror}") from None
+    scratch = bare.make_scratch(mark)
     for_files = {name: str(scratch) for name in IN_SCRATCH if name not in environment}
     own = {bare.MARK: mark, bare.DIRECTORY: str(run), bare.LOGS: str(clocks.logs(run))}
     if bare.yama_scope() == 1:
         own[bare.TRACER] = str(os.getpid())
     return ("--bare", str(scratch)), {**added, **for_files, **own}
+
+
+def _over_hosts(
+    spread: Spread, run: Path, added: Mapping[str, str], argv: Sequence[str]
+) -> tuple[tuple[str, ...], dict[str, str], Sequence[str]]:
+    """The same for a job over hosts, whose MPI has its files where it wants; and the launcher's
+    command line."""
+    place = over_hosts.begin_holding(spread.mark)
+    added = {**added, **over_hosts.variables(spread.mark)}
+    argv = over_hosts.command(argv, spread, added)
+    return ("--bare", str(place)), {**added, bare.DIRECTORY: str(run)}, argv
 
 
 @contextlib.contextmanager

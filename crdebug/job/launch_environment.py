@@ -48,6 +48,7 @@ _BARE: Mapping[str, str] = {
     bare.MARK: "without a container, the job's processes are known by it",
     bare.DIRECTORY: "without a container, the job's directory is there",
     bare.LOGS: "without a container, the record of MPI calls is there",
+    bare.OVER_HOSTS: "ranks on several hosts wait for debuggers as long as it is there",
     bare.TRACER: "Yama lets only the process of this number debug the ranks",
 }
 _LABELS = "'label-output' is on: each line is to say which rank wrote it"
@@ -69,18 +70,20 @@ def added_to(
     debugged: bool = False,
     recorded: bool = False,
     labelled: bool = False,
+    over_hosts: bool = False,
 ) -> dict[str, str]:
     """The variables added to the user's environment, so that the job can be dumped, debugged, and
-    replayed. labelled: and so that its output is marked by rank, see output_labels.py."""
+    replayed. labelled: and so that its output is marked by rank, see output_labels.py. over_hosts:
+    it is to reach other hosts, and cannot be dumped."""
     needed = {
-        **NEEDED,
+        **({} if over_hosts else NEEDED),
         **(_AS_ROOT if os.geteuid() == 0 else {}),
         **(_DEBUGGED if debugged else {}),
         **(_RECORDED if recorded else {}),
         **(_LABELLED if labelled else {}),
     }
     if "OMPI_MCA_btl_tcp_if_exclude" in environment:  # Open MPI refuses to have both
-        del needed["OMPI_MCA_btl_tcp_if_include"]
+        needed.pop("OMPI_MCA_btl_tcp_if_include", None)
     return {name: value for name, (value, _) in needed.items() if name not in environment}
 
 

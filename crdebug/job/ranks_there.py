@@ -73,6 +73,10 @@ async def await_ranks(
     Raises CrdebugError with the launcher's last words if the launcher ends before that, Refused if
     it ends right then, DeadlineExpired.
     """
+    if record.hosts:
+        raise NotAvailable(
+            "its ranks are on several hosts", hint=f"'crdebug attach {directory.name}' finds them"
+        )
     events = directory.run(record.incarnation) / "events"
 
     async def registered() -> None:

@@ -12,6 +12,11 @@ def at_the_start(record: JobRecord) -> str:
     """The sentence; "" for a job that lacks nothing."""
     if record.container != "none":
         return ""
+    if record.hosts:
+        return (
+            f"this job may use {', '.join(record.hosts)}: its MPI calls are not recorded, and it "
+            "does not go back in time; checkpoints are of jobs on one host"
+        )
     return (
         f"this job has no container, because {record.no_container}: it goes back in time by "
         "snapshots in memory, to the end of MPI_Init at most and only while all ranks live, and "
@@ -24,5 +29,6 @@ def require_container(record: JobRecord, what: str) -> None:
     infinitive, as in "take a checkpoint"."""
     if record.container == "none":
         raise NotAvailable(
-            f"cannot {what}: the job has no container, because {record.no_container}", hint=_LEFT
+            f"cannot {what}: the job has no container, because {record.no_container}",
+            hint=_LEFT if not record.hosts else None,
         )

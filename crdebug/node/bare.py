@@ -17,13 +17,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from crdebug.base.deadline import Deadline
+from crdebug.base.errors import NotAvailable
 from crdebug.node import proc, programs, signals
 
 MARK = "CRDEBUG_JOB"
 DIRECTORY = "CRDEBUG_DIR"  # of places.h
 LOGS = "CRDEBUG_TIME"  # of clock.h
 TRACER = "CRDEBUG_TRACER"  # of places.h
-VARIABLES = (MARK, DIRECTORY, LOGS, TRACER)
+OVER_HOSTS = "CRDEBUG_OVER_HOSTS"  # of places.h
+RANK = "CRDEBUG_RANK"  # of shim.c
+VARIABLES = (MARK, DIRECTORY, LOGS, TRACER, OVER_HOSTS, RANK)
 _SYSTEM = Path("/proc/sys")
 _SYS_ADMIN = 1 << 21  # of capabilities(7)
 _PLACES = (Path("/dev/shm"), Path("/tmp"))
@@ -105,6 +108,16 @@ def scratch_of(mark: str) -> Path:
     sockets."""
     place = next((each for each in _PLACES if os.access(each, os.W_OK | os.X_OK)), _PLACES[-1])
     return place / f"crdebug-{mark[:16]}"
+
+
+def make_scratch(mark: str) -> Path:
+    """Make that directory. Raises NotAvailable."""
+    scratch = scratch_of(mark)
+    try:
+        scratch.mkdir(mode=0o700)
+    except OSError as error:
+        raise NotAvailable(f"cannot make {scratch}: {error.strerror}") from None
+    return scratch
 
 
 def processes_of(mark: str) -> tuple[int, ...]:

@@ -91,6 +91,16 @@ class Core:
         return not self._over and self.ended is None
 
     @property
+    def living(self) -> RankSet:
+        """The ranks that have not ended."""
+        return self._group.in_state(*ALIVE)
+
+    @property
+    def over_hosts(self) -> bool:
+        """Did crdebug start it over several hosts? Such a job is not recorded."""
+        return self._attended is not None and bool(self._attended.record.hosts)
+
+    @property
     def of_cores(self) -> bool:
         """Are the ranks core files, which can be looked at, but not run?"""
         return bool(self._group.in_state(TargetState.CORE))

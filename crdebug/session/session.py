@@ -11,14 +11,16 @@ time.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from crdebug.acquire.core_ranks import find_cores
 from crdebug.attached.adopt import adopt
 from crdebug.attached.by_pid import choose
 from crdebug.attached.cores import open_cores
-from crdebug.attached.gdbs import attach_group, launch_group, to_main
+from crdebug.attached.gdbs import attach_group, gates_of, launch_group, to_main
 from crdebug.attached.job import AttendedJob
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, Refused, StoreError
@@ -26,8 +28,10 @@ from crdebug.base.events import Event, JobSays
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
 from crdebug.checkpoint.store import Checkpoint, describe
+from crdebug.debugger.group import TargetGroup
 from crdebug.hosts import ssh
 from crdebug.hosts.attach import attach_everywhere
+from crdebug.hosts.launch import spread_of
 from crdebug.job import app_requests, half_back
 from crdebug.job.control_socket import Request, is_attended
 from crdebug.job.directory import (
@@ -43,12 +47,14 @@ from crdebug.job.holds import with_shims
 from crdebug.job.incarnation import Incarnation
 from crdebug.job.launch import launch
 from crdebug.job.output import tell_phase
+from crdebug.job.over_hosts import Named
 from crdebug.job.ranks_there import await_ranks
 from crdebug.job.recovery import recover, take_over
 from crdebug.job.without_container import at_the_start, require_container
 from crdebug.native.matcher.library import Library
 from crdebug.native.matcher.loading import load
 from crdebug.native.shim.app_layout import Status, Wish
+from crdebug.session import over_hosts
 from crdebug.session.arrays import Arrays
 from crdebug.session.checking import Checking
 from crdebug.session.points import Points
@@ -74,6 +80,7 @@ class Session(Running, Selecting, Checking, Python, Arrays, Points):
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         stdin: Path | int | None = None,
+        hosts: Named | None = None,
         settings: Settings | None = None,
         subscriber: Callable[[Event], None] | None = None,
     ) -> Session:
@@ -84,11 +91,31 @@ class Session(Running, Selecting, Checking, Python, Arrays, Points):
         cwd: the directory in which it runs.
         stdin: a file or descriptor whose content it reads; without one it reads the input that
         `send` sends.
+        hosts: those that the launcher is to use; by default those that it knows itself, by its
+        options or the allocation. If some are other machines, the job has no container.
         Raises NotAvailable, Refused, and the launcher's last words if it ends early.
         """
         settings = settings or Settings()
         tell_phase(subscriber, "run", "launch")
         given = Given(env or {}, cwd, stdin, more=stdin is None)
+        known = {**os.environ, **given.environment}
+        place, limit = (cwd or Path.cwd()).resolve(), Deadline(settings.launch)
+        argv, spread = await spread_of(argv, hosts or Named(), known, place, limit)
+        if spread is not None:
+            start = partial(
+                launch, argv, name=name, hold=True, settings=settings, given=given, spread=spread
+            )
+            group, now, gates = await over_hosts.run(start, spread, settings, subscriber)
+            session = await cls._of_hosts(group, now, settings, subscriber)
+            session._tell(JobSays(at_the_start(now.record)))
+            try:
+                await over_hosts.let_begin(
+                    group, gates, settings, subscriber, stop_at_main=stop_at_main
+                )
+            except BaseException:
+                await session.close()
+                raise
+            return session
         directory, record = await launch(argv, name=name, hold=True, settings=settings, given=given)
         try:
             job = await await_ranks(directory, record, Deadline(settings.launch))
@@ -103,7 +130,7 @@ class Session(Running, Selecting, Checking, Python, Arrays, Points):
         try:
             if stop_at_main:
                 tell_phase(subscriber, "run", "main")
-                await to_main(session._group, with_shims(job.holds), settings)
+                await to_main(session._group, gates_of(with_shims(job.holds)), settings)
             else:
                 for hold in job.holds:
                     hold.open()
@@ -142,6 +169,16 @@ class Session(Running, Selecting, Checking, Python, Arrays, Points):
             raise has_ended(directory)
         if await is_attended(directory.session_socket):
             raise attended_already(directory)
+        if record.hosts:
+            async with directory.lock_within("attach", Deadline(settings.stop)):
+                group, now = await over_hosts.attach(directory, record, settings, subscriber)
+                session = await cls._of_hosts(group, now, settings, subscriber)
+                try:
+                    await session._bring_points_back()
+                except BaseException:
+                    await session.detach()
+                    raise
+            return session
         async with directory.lock_within("attach", Deadline(settings.stop)):
             now = await take_over(directory, settings)
             session = await cls._begin(now, settings, subscriber)
@@ -180,6 +217,26 @@ class Session(Running, Selecting, Checking, Python, Arrays, Points):
         group, stop = await open_cores(found, settings, subscriber)
         session = cls(group, str(paths[0]), settings, subscriber)
         session._tell(stop)
+        return session
+
+    @classmethod
+    async def _of_hosts(
+        cls,
+        group: TargetGroup,
+        now: Incarnation,
+        settings: Settings,
+        subscriber: Callable[[Event], None] | None,
+    ) -> Session:
+        """Of a job over hosts: it has the job's output, input and end; there is no history, and no
+        part of a rank that crdebug could look at from here."""
+        session = cls(group, now.directory.name, settings, subscriber)
+        session._attended = AttendedJob(group, now, settings, session._tell)
+        try:
+            await session._attended.open(session._requested, session._asked)
+        except BaseException:
+            session._over = True
+            await session.close()
+            raise
         return session
 
     async def _make_whole(self) -> None:
@@ -329,6 +386,7 @@ class Session(Running, Selecting, Checking, Python, Arrays, Points):
             await self._adopt()
             job = self._job("checkpoint")
             job.begin()
+            require_container(job.record, "checkpoint")
             past(self.history).warn_of_open_epochs()
             await past(self.history).branching.before_running()
             return await job.checkpoint(note)

@@ -287,6 +287,9 @@ class Conversation:
         following: open until the output of a job that runs on has been shown.
         """
         session = self.context.session
+        if not self.context.over and not session.living and session.ended is None:
+            with contextlib.suppress(CrdebugError):  # the launcher still has to collect its ranks
+                await session.job_end()
         try:
             if not self.context.over and session.ended is None and not session.of_cores:
                 await self._leave(self._fate(hangup), following)

@@ -117,6 +117,29 @@ _BATCH = (
 )
 
 
+_HOSTS = (
+    click.option(
+        "--hosts",
+        default="",
+        metavar="N1,N2:8",
+        help="The hosts to run on; by default what the launcher is told, or has allocated.",
+    ),
+    click.option(
+        "--hostfile",
+        type=click.Path(path_type=Path, exists=True, dir_okay=False, resolve_path=True),
+        metavar="FILE",
+        help="A file with these hosts, one in a line.",
+    ),
+)
+
+
+def hosts_options(function: F) -> F:
+    """The options that say where a job's ranks are to run: hosts, hostfile."""
+    for option in reversed(_HOSTS):
+        function = option(function)
+    return function
+
+
 def _variable(
     ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]
 ) -> dict[str, str]:

@@ -95,6 +95,7 @@ class FakeSession:
         self.ask: object = None
         self.running = RankSet()
         self.of_cores = False
+        self.over_hosts = False
         self.alone = RankSet()
         self.exited = RankSet()
         self.incarnation = 1
@@ -148,6 +149,10 @@ class FakeSession:
         return lambda: self._subscribers.remove(subscriber)
 
     # ---- looking
+
+    @property
+    def living(self) -> RankSet:
+        return self.ranks - (self.exited if self.ended is None else self.ranks)
 
     def in_state(self, word: str) -> RankSet:
         gone = self.exited if self.ended is None else self.ranks

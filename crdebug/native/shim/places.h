@@ -8,6 +8,9 @@
 
 #define CRDEBUG_DIR_VARIABLE "CRDEBUG_DIR"
 #define CRDEBUG_TRACER_VARIABLE "CRDEBUG_TRACER"
+/* Set in a job over several hosts: the path of a file. There is no starter on most of them. Ranks that
+ * begin while the file is there wait before their main, for the debuggers that look for them. */
+#define CRDEBUG_OVER_HOSTS_VARIABLE "CRDEBUG_OVER_HOSTS"
 
 /* The path of something in that directory, in `place`; as it was when this process started, whatever
  * the program makes of its environment. */

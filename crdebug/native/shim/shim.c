@@ -249,7 +249,12 @@ static const char *const wrappers[] = {
 static const char *const interpreters[] = {"python", "pypy",   "julia", "R",    "perl",   "ruby",
                                            "lua",    "octave", "java",  "node", "ipython"};
 
+/* Slurm, asked by another launcher to start its daemons, gives each of them a rank's number. */
+static const char *const daemons[] = {"orted", "prted", "hydra_pmi_proxy", "hydra_bstrap_proxy"};
+
 static int is_wrapper(const char *name) {
+    for (size_t i = 0; i < sizeof daemons / sizeof *daemons; i++)
+        if (strcmp(name, daemons[i]) == 0) return 1;
     for (size_t i = 0; i < sizeof wrappers / sizeof *wrappers; i++)
         if (strcmp(name, wrappers[i]) == 0) return 1;
     return 0;
@@ -306,6 +311,18 @@ static int ask_starter(const struct crdebug_register *request, struct crdebug_re
     return ok ? 0 : -1;
 }
 
+/* Without a starter, on one of several hosts, every process that may be the rank is. Not one that a
+ * rank has started; a rank that becomes another program is still the rank, but nobody looks for it. */
+static int accept_over_hosts(const char *hold, struct crdebug_reply *reply) {
+    char own[32];
+    const char *first = getenv("CRDEBUG_RANK");
+    snprintf(own, sizeof own, "%d", (int)getpid());
+    if (first != NULL && strcmp(first, own) != 0) return -1;
+    reply->accepted = 1;
+    reply->hold = first == NULL && access(hold, F_OK) == 0;
+    return setenv("CRDEBUG_RANK", own, 1);
+}
+
 static void install_handler(int number) {
     /* All signals but ours are blocked in the waitpoint: no handler of the application's runs there.
      * Ours once more makes a waiting thread run the hook. The alternate stack is not used: its
@@ -348,7 +365,9 @@ __attribute__((constructor)) static void start(void) {
         errno = saved_errno;
         return;
     }
-    if (ask_starter(&request, &reply) == 0 && reply.accepted) {
+    const char *hold = getenv(CRDEBUG_OVER_HOSTS_VARIABLE);
+    int asked = hold ? accept_over_hosts(hold, &reply) : ask_starter(&request, &reply);
+    if (asked == 0 && reply.accepted) {
         int number = number_of("CRDEBUG_SIGNAL");
         crdebug_shim.rank = request.rank;
         install_handler(number > 0 ? number : CRDEBUG_DEFAULT_SIGNAL);

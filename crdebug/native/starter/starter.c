@@ -167,6 +167,8 @@ static void prepare_environment(void) {
         setenv("LD_PRELOAD", text, 1);
     }
     if (options.bare == NULL) setenv("CRDEBUG_ASIDE", "1", 1);
+    /* Ranks on other hosts could not reach it, so those on this one do not either. */
+    if (getenv(CRDEBUG_OVER_HOSTS_VARIABLE)) unsetenv(CRDEBUG_DIR_VARIABLE);
     snprintf(text, sizeof text, "%d", options.signal);
     setenv("CRDEBUG_SIGNAL", text, 1);
 }

@@ -1,0 +1,211 @@
+"""Start a job over hosts with all of its ranks held before main, and find those ranks; also those
+of such a job that has lost its debugger."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from operator import or_
+from pathlib import Path
+
+from crdebug.acquire.discovery import FoundJob
+from crdebug.acquire.mpir import ProcDesc, is_here
+from crdebug.attached.gdbs import SetGate
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import NotAvailable
+from crdebug.base.events import Event
+from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
+from crdebug.debugger.group import TargetGroup
+from crdebug.hosts.attach import Agents, gather_all
+from crdebug.hosts.starting import Start
+from crdebug.job import gathering, over_hosts
+from crdebug.job.directory import JobDirectory, JobRecord
+from crdebug.job.gathering import Gathered
+from crdebug.job.over_hosts import Named, Spread
+from crdebug.job.ranks_there import why_ended
+from crdebug.job.starter_events import starter_events
+from crdebug.native.build import build
+from crdebug.node import bare, programs
+from crdebug.node.launchers import NAMES
+from crdebug.node.probes import mpi_family
+from crdebug.node.slurm import host_names
+
+_PAUSE = 0.05  # seconds between two questions for the ranks that have begun
+
+
+async def spread_of(
+    argv: Sequence[str],
+    named: Named,
+    environment: Mapping[str, str],
+    place: Path,
+    deadline: Deadline,
+) -> tuple[Sequence[str], Spread | None]:
+    """How a launcher's command spreads a job over hosts; None if all of it is here. Then the
+    command line is as it has to be, too.
+
+    Raises BadInput, NotAvailable.
+    """
+    launcher = argv[0] if argv else ""
+    by_slurm = Path(launcher).name == "srun"
+    wanted = bool(named.hosts or named.file)
+    if not wanted and not by_slurm and not over_hosts.may_spread(argv, environment):
+        return argv, None
+    known = by_slurm or Path(launcher).name in NAMES
+    if not known and not wanted:
+        return argv, None  # a script would start the job: nobody knows where
+    told = ("", "")
+    if known and not by_slurm:
+        ran = await programs.run([launcher, "--version"], deadline, "the launcher's version")
+        told = mpi_family(ran.out + ran.err)
+    family = over_hosts.family_of(launcher, told)
+
+    def is_program(word: str) -> bool:
+        return shutil.which(place / word if "/" in word else word) is not None
+
+    hosts = over_hosts.hosts_named(argv, family, named, environment, host_names, place, is_program)
+    if not hosts or (not by_slurm and all(map(_is_here, hosts))):
+        return over_hosts.with_hosts(argv, family, named), None
+    return argv, Spread(hosts, family, named, bare.new_mark())
+
+
+class OverHosts:
+    """The agents of a job over hosts, on the way to its ranks.
+
+    hosts: those that the job may use.  mark: the job's.
+    start: starts an agent.
+    """
+
+    def __init__(
+        self,
+        hosts: Sequence[str],
+        mark: str,
+        settings: Settings,
+        subscriber: Callable[[Event], None] | None,
+        start: Start,
+    ) -> None:
+        self._hosts = hosts
+        self._mark = mark
+        self._settings = settings
+        self._subscriber = subscriber
+        self._agents = Agents(settings, subscriber or (lambda event: None), start)
+        self._here = os.uname().nodename
+        self._shim = ""
+        self._held: tuple[ProcDesc, ...] = ()
+
+    @property
+    def _away(self) -> list[str]:
+        return [host for host in self._hosts if not _is_here(host)]
+
+    async def prepare(self) -> None:
+        """Make ranks that begin on other hosts wait for their debuggers. Raises NotAvailable."""
+        self._shim = str((await build(self._settings.compiler, self._limit)).shim)
+
+        async def one(host: str) -> None:
+            path = await (await self._agents.on(host)).prepare(self._mark)
+            if path != self._shim:
+                raise NotAvailable(
+                    f"{host} has crdebug's part for the ranks in another place: {path}, here it is "
+                    f"{self._shim}",
+                    hint="$CRDEBUG_CACHE and the C compiler must be the same on all hosts",
+                )
+
+        await gather_all(map(one, self._away))
+
+    @property
+    def _limit(self) -> Deadline:
+        return Deadline(self._settings.launch)
+
+    async def _ask(self) -> Gathered:
+        """All of its ranks that have begun so far."""
+
+        async def there(host: str) -> Gathered:
+            return await (await self._agents.on(host)).gather(self._mark, self._shim)
+
+        parts = await gather_all(map(there, self._away))
+        parts.append(await asyncio.to_thread(gathering.gather, self._mark, self._shim, self._here))
+        entries = sorted((each for p in parts for each in p.entries), key=lambda each: each.rank)
+        return Gathered(tuple(entries), max(part.size for part in parts))
+
+    async def all_ranks(self, directory: JobDirectory, record: JobRecord) -> FoundJob:
+        """Wait until all ranks have begun. Raises CrdebugError with the launcher's last words if it
+        ends before that, DeadlineExpired."""
+        limit = self._limit
+        events = directory.run(record.incarnation) / "events"
+        while True:
+            found = await self._ask()
+            said = starter_events(events)
+            if said.status is not None or said.failure:
+                raise why_ended(directory, record)
+            if 0 < found.size <= len(found.entries):
+                break
+            if not limit.left:
+                raise self._late(found, limit)
+            await asyncio.sleep(_PAUSE)
+        over_hosts.end_holding(self._mark)
+        return self._found(found, directory, record)
+
+    def _late(self, found: Gathered, limit: Deadline) -> Exception:
+        there = RankSet.of(each.rank for each in found.entries)
+        missing = RankSet.span(found.size) - there
+        error = limit.expired(f"all ranks to start on {', '.join(self._hosts)}", ranks=missing)
+        error.hint = "does the job have ranks on other hosts? name all: --hosts n1,n2"
+        return error
+
+    async def ranks_now(self, directory: JobDirectory, record: JobRecord) -> FoundJob:
+        """The ranks of a job that has been there for a while: those that are left."""
+        self._shim = record.shim
+        found = await self._ask()
+        if not found.entries:
+            raise NotAvailable(
+                f"job '{directory.name}' has no ranks on {', '.join(self._hosts)}",
+                hint="they have not begun yet, or have ended",
+            )
+        return self._found(found, directory, record)
+
+    def _found(self, found: Gathered, directory: JobDirectory, record: JobRecord) -> FoundJob:
+        self._held = found.entries
+        here = tuple(each for each in found.entries if each.host == self._here)
+        elsewhere = tuple(each for each in found.entries if each.host != self._here)
+        size = max(found.size, max(each.rank for each in found.entries) + 1)
+        ended = RankSet.span(size) - RankSet.of(each.rank for each in found.entries)
+        return FoundJob(record.pid, f"job {directory.name}", here, size, ended, elsewhere)
+
+    async def attach(self, found: FoundJob) -> TargetGroup:
+        """Attach a GDB to each of these ranks. The group ends the agents."""
+        return await self._agents.attach(found, RankSet(), self._subscriber)
+
+    def gates(self) -> dict[int, SetGate]:
+        """Of the ranks that were found, by rank."""
+        return {entry.rank: self._gate(entry) for entry in self._held}
+
+    def _gate(self, entry: ProcDesc) -> SetGate:
+        async def set_gate(value: int) -> None:
+            if entry.host == self._here:
+                gathering.set_gate(entry, self._shim, value)
+            else:
+                await (await self._agents.on(entry.host)).set_gate(entry, self._shim, value)
+
+        return set_gate
+
+    async def let_begin(self, shim: str) -> RankSet:
+        """Let the ranks that wait before their main go on without a debugger; returns which they
+        were."""
+
+        async def there(host: str) -> RankSet:
+            return await (await self._agents.on(host)).let_begin(self._mark, shim)
+
+        over_hosts.end_holding(self._mark)
+        here = await gathering.let_begin(self._mark, shim)
+        return reduce(or_, await gather_all(map(there, self._away)), here)
+
+    async def close(self) -> None:
+        """End the agents; before `attach`, or if that has failed."""
+        await self._agents.close()
+
+
+def _is_here(host: str) -> bool:
+    return is_here(host.rpartition("@")[2])

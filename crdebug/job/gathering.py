@@ -1,0 +1,70 @@
+"""The ranks of a job over hosts that have begun on this host: they are registered nowhere."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from crdebug.acquire.discovery import VARIABLES, rank_in
+from crdebug.acquire.mpir import ProcDesc
+from crdebug.base.errors import NotAvailable
+from crdebug.base.ranks import RankSet
+from crdebug.job.waitpoint import WaitpointHold
+from crdebug.node import bare, proc
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """entries: the ranks here.  size: how many the job has on all hosts; 0: no rank knows it."""
+
+    entries: tuple[ProcDesc, ...]
+    size: int
+
+
+def gather(mark: str, shim: str, host: str) -> Gathered:
+    """mark: the job's, see crdebug.node.bare.  host: this one's name for the user.
+
+    Of several processes that say that they are one rank (MPI_Comm_spawn starts such), the eldest
+    is."""
+    found: dict[int, tuple[int, ProcDesc]] = {}
+    size = 0
+    for pid in bare.processes_of(mark):
+        try:
+            environment = proc.environment(pid)
+            told = rank_in(environment)
+            if told is None:
+                continue
+            entry = ProcDesc(told[1], host, proc.executable(pid), pid)
+            if WaitpointHold.find(entry, shim).is_elsewhere():
+                continue  # it is the rank's shell, say, or has not begun yet
+            age = proc.started(pid)
+        except (NotAvailable, OSError):  # it has not begun yet, or has just ended
+            continue
+        size = max(size, _size_in(environment))
+        if entry.rank not in found or age < found[entry.rank][0]:
+            found[entry.rank] = age, entry
+    return Gathered(tuple(found[rank][1] for rank in sorted(found)), size)
+
+
+def _size_in(environment: Mapping[str, str]) -> int:
+    told = [environment.get(size, "") for _, size in VARIABLES]
+    return max((int(each) for each in told if each.isdecimal()), default=0)
+
+
+def set_gate(entry: ProcDesc, shim: str, value: int) -> None:
+    """Open or close the gate of a rank that waits before its main. Raises ProcessLookupError."""
+    WaitpointHold.find(entry, shim).set_gate(value)
+
+
+async def let_begin(mark: str, shim: str) -> RankSet:
+    """Let the ranks here that wait before their main go on; returns which they were. Raises
+    PermissionError if something traces one."""
+    waited = []
+    for entry in gather(mark, shim, "").entries:
+        with contextlib.suppress(NotAvailable, ProcessLookupError):
+            hold = WaitpointHold.find(entry, shim)
+            if hold.waiting():
+                await hold.let_begin()
+                waited.append(entry.rank)
+    return RankSet.of(waited)
