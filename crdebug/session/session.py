@@ -386,7 +386,7 @@ class Session(Running, Selecting, Checking, Python, Arrays, Points):
             await self._adopt()
             job = self._job("checkpoint")
             job.begin()
-            require_container(job.record, "checkpoint")
+            require_container(job.record, "take a checkpoint")
             past(self.history).warn_of_open_epochs()
             await past(self.history).branching.before_running()
             return await job.checkpoint(note)

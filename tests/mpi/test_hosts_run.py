@@ -184,7 +184,7 @@ def running(cluster: Cluster, name: str) -> Iterator[pexpect.spawn[str]]:
 
 def test_what_is_not_there_says_why(cluster: Cluster) -> None:
     with running(cluster, "limits") as at:
-        ask(at, "checkpoint", "cannot checkpoint: .* because it runs over several hosts")
+        ask(at, "checkpoint", "cannot take a checkpoint: .* because it runs over several hosts")
         ask(at, "restart", "cannot restart: .* because it runs over several hosts")
         ask(at, "reverse-next", "no way back in time: the job runs over several hosts")
         ask(at, "info launch", "CRDEBUG_OVER_HOSTS")

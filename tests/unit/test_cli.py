@@ -28,6 +28,7 @@ from crdebug.base.settings import Settings
 from crdebug.checkpoint.store import Checkpoint
 from crdebug.cli import main
 from crdebug.job.given import Given
+from crdebug.job.over_hosts import Named
 
 pytestmark = pytest.mark.unit
 
@@ -55,6 +56,7 @@ class World:
     status: int = 0
     interrupted: bool = False
     given: list[Given] = field(default_factory=list)
+    hosts: Named = field(default_factory=Named)
 
     def _note(self, *what: object) -> None:
         self.asked.append(what)
@@ -72,10 +74,12 @@ class World:
         env: Mapping[str, str],
         cwd: Path | None,
         stdin: Path | int | None,
+        hosts: Named,
         settings: Settings,
         subscriber: Callable[[Event], None],
     ) -> FakeSession:
         self.given = [Given(env, cwd, stdin)]
+        self.hosts = hosts
         subscriber(Progress("run", "launch"))
         self.session.subscribe(subscriber)
         self._note("run", tuple(argv), name, stop_at_main, settings.signal)
@@ -344,6 +348,18 @@ def test_what_a_job_is_given_besides_its_command_line(world: World, tmp_path: Pa
     assert world.given == [Given(stdin=0)]
     assert crdebug_("run", "--no-debugger", *options, "--stdin", str(file), *start).exit_code == 0
     assert world.given == [replace(given, stdin=file)]
+
+
+def test_the_hosts_that_a_job_is_to_run_on(world: World, tmp_path: Path) -> None:
+    start = ("--", "mpirun", "./heat")
+    file = tmp_path / "hosts"
+    file.write_text("n1\n")
+    assert crdebug_("run", "--hosts", "n1,n2:8", *start).exit_code == 0
+    assert world.hosts == Named("n1,n2:8")
+    assert crdebug_("run", "--hostfile", str(file), *start).exit_code == 0
+    assert world.hosts == Named(file=file)
+    refused = crdebug_("run", "--no-debugger", "--hosts", "n1", *start)
+    assert "--hosts and --hostfile are for the debugger" in refused.output
 
 
 @pytest.mark.parametrize(
