@@ -200,14 +200,16 @@ def test_before_mpi_init_there_is_no_way_back(home: Path, program: Path) -> None
 
 
 def test_a_checkpoint_from_outside_is_refused_too(home: Path, program: Path) -> None:
-    argv = ("run", "--no-debugger", "--name", "example", "--", *command(program, *FOREVER))
+    # A name of its own: the events of an earlier job of the same name say "ranks 4" as well.
+    argv = ("run", "--no-debugger", "--name", "outside", "--", *command(program, *FOREVER))
+    events = home / RUN.replace("example", "outside") / "events"
     with begun(home, *argv) as job:
-        until(lambda: (home / RUN / "events").exists(), job)
-        until(lambda: "ranks 4" in (home / RUN / "events").read_text(), job)
-        taken = crdebug(home, "checkpoint", "example")
+        until(events.exists, job)
+        until(lambda: "ranks 4" in events.read_text(), job)
+        taken = crdebug(home, "checkpoint", "outside")
         assert taken.returncode == 1
         assert "cannot take a checkpoint: the job has no container" in taken.stderr
-        assert crdebug(home, "kill", "example").returncode == 0
+        assert crdebug(home, "kill", "outside").returncode == 0
         said, _ = job.communicate(timeout=200)
         assert len(re.findall("this job has no container", said)) == 1
 
