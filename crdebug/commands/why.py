@@ -1,10 +1,12 @@
-"""Why ranks wait, and what is wrong with their calls: why-blocked, check, info races."""
+"""Why ranks wait, and what is wrong with their calls: why-blocked, check, info races, try."""
 
 from __future__ import annotations
 
+from crdebug.base.errors import BadInput
+from crdebug.commands.arguments import integer, word
 from crdebug.commands.history import HISTORY
 from crdebug.commands.registry import Call, Requires
-from crdebug.commands.results import Result, Text
+from crdebug.commands.results import Result, Stopped, Text
 
 
 @HISTORY.command(
@@ -53,10 +55,42 @@ List the receives and probes that could have got another message.
 Each of them took a message from whichever rank; and as the record shows, a message of another rank
 could have been there first. That is no error where any order is fine; where it is not, the program
 goes wrong now and then. Of each source line of a rank the first one is named, with the tick to go
-to; 'branch' there lets MPI choose anew.
+to; 'try N' runs the job on from there with another message.
 """,
     requires=Requires.ANY,
     ranks=True,
 )
 async def info_races(call: Call) -> Result:
     return Text(await call.context.session.races(call.ranks))
+
+
+NUMBER = integer("N", "its number in 'info races'")
+SOURCE = word("RANK", "the rank whose message it gets; one that could have come first", default="")
+
+
+@HISTORY.command(
+    "try",
+    """
+Run on with another choice of messages than the one on record.
+
+The job goes to where the receive or probe of that number is about to be called, begins a branch of
+history there, and runs on: that call gets the message of the other rank, and from then on MPI
+chooses. If the result is another one, the program depends on who comes first. What was recorded
+stays as the branch that the job was on: 'compare EXPR main try-1' compares both ends, and 'switch
+main' goes back.
+
+    info races
+    try 1
+    try 2 3
+""",
+    arguments=(NUMBER, SOURCE),
+    requires=Requires.ANY,
+    ranks=True,
+)
+async def try_(call: Call) -> Result:
+    session = call.context.session
+    if call[SOURCE] and not (call[SOURCE].isascii() and call[SOURCE].isdigit()):
+        raise BadInput(f"'{call[SOURCE]}' is not a rank")
+    source = int(call[SOURCE]) if call[SOURCE] else None
+    await session.try_another(call[NUMBER], source, call.ranks)
+    return Stopped(await session.run_on(session.ranks, to_end=True))

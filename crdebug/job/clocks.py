@@ -75,6 +75,11 @@ class RankClock:
     def look_no_more(self) -> None:
         self._write(layout.LOOK_OFFSET, bytes(layout.LOOK_SIZE))
 
+    def choose(self, source: int) -> None:
+        """The next receive or probe that leaves its sender open, and is not on record, takes its
+        message from this rank of its communicator."""
+        self._write(layout.CHOICE_OFFSET, (source + 1).to_bytes(4, "little"))
+
     def set_enforce(self, enforce: Enforce) -> None:
         """Make the rank repeat its record, or make a new one; see Enforce."""
         self._write(layout.ENFORCE_OFFSET, int(enforce).to_bytes(4, "little"))

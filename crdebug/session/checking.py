@@ -6,19 +6,22 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 
-from crdebug.base.errors import NotAvailable
+from crdebug.base.errors import BadInput, NotAvailable
 from crdebug.base.ranks import RankSet
 from crdebug.session.why import Why
 from crdebug.timeline.check import Record, check, in_races
 from crdebug.timeline.findings import (
     NO_RACE,
-    NOTHING,
     Finding,
+    Merged,
     concerning,
     merged,
     report,
     sites_of,
 )
+from crdebug.timeline.races import races
+from crdebug.travel.history import past
+from crdebug.travel.other_choice import choose_another
 
 
 class Checking(Why):
@@ -37,13 +40,42 @@ class Checking(Why):
 
         Raises NotAvailable if the job is not recorded, or not from its beginning.
         """
+        found = await self._merged(in_races(self._whole_record()), ranks)
+        return report(found, nothing=NO_RACE, numbered=True)
+
+    async def try_another(self, number: int, source: int | None, ranks: RankSet) -> None:
+        """Go to where a receive of `races`, by its number there, is about to be called, and begin a
+        branch on which it gets another message: of this rank, or of the first that is named.
+
+        Raises NotAvailable like `races`, BadInput, Refused.
+        """
+        record = self._whole_record()
+        numbered = await self._merged(in_races(record), ranks)
+        if not numbered:
+            raise BadInput(NO_RACE)
+        if number > len(numbered):
+            last = len(numbered)
+            raise BadInput(f"there are {last} such receives, not {number}", hint="'info races'")
+        at = numbered[number - 1].first
+        found = races(record.matching, record.calls)
+        race = next(each for each in found if (each.call.rank, each.call.tick) == at[:2])
+        senders = [sender for sender, _ in race.others]
+        if source is not None and source not in senders:
+            raise BadInput(
+                f"a message of rank {source} could not have come first",
+                hint=f"one of {RankSet.of(senders).words} could",
+            )
+        other = senders[0] if source is None else source
+        await choose_another(past(self.history), race.call, other)
+
+    def _whole_record(self) -> Record:
         record = self._record()
         if not record.whole:
             raise NotAvailable(
                 "the record does not have all calls from the beginning of the job",
                 hint="what could have come first is found from all of them",
             )
-        return await self._told(in_races(record), ranks, nothing=NO_RACE)
+        return record
 
     def _record(self) -> Record:
         past = self.history
@@ -60,8 +92,11 @@ class Checking(Why):
         findings: Iterable[Finding],
         ranks: RankSet,
         caveats: Sequence[str] = (),
-        nothing: str = NOTHING,
     ) -> str:
+        return report(await self._merged(findings, ranks), caveats)
+
+    async def _merged(self, findings: Iterable[Finding], ranks: RankSet) -> list[Merged]:
+        """Equal ones as one, with the lines of the calls."""
         found = concerning(findings, ranks)
         sites: defaultdict[int, list[int]] = defaultdict(list)
         for rank, site in sorted(sites_of(found)):
@@ -70,5 +105,4 @@ class Checking(Why):
         if self.history is not None:
             survey = self.history.survey
             lines = {rank: await survey.lines(rank, each) for rank, each in sites.items()}
-        told = merged(found, lambda rank, site: PurePath(lines.get(rank, {}).get(site, "")).name)
-        return report(told, caveats, nothing)
+        return merged(found, lambda rank, site: PurePath(lines.get(rank, {}).get(site, "")).name)

@@ -137,16 +137,23 @@ _TITLES = {
 }
 
 
-def report(found: Sequence[Merged], caveats: Sequence[str] = (), nothing: str = NOTHING) -> str:
+def report(
+    found: Sequence[Merged],
+    caveats: Sequence[str] = (),
+    nothing: str = NOTHING,
+    *,
+    numbered: bool = False,
+) -> str:
     """All lines, below a title for each weight. caveats: what could not be looked at; nothing: the
-    answer if nothing was found."""
+    answer if nothing was found.  numbered: for `try`, of findings of one weight."""
     lines = []
     for weight, (one, many) in _TITLES.items():
         same = [each for each in found if each.weight is weight]
         if same:
             title = one if len(same) == 1 else many
             lines.append(f"{title.format(len(same))}:")
-            lines += [f"  {each.text}" for each in same]
+            numbers = [f"{number}: " if numbered else "" for number in range(1, len(same) + 1)]
+            lines += [f"  {n}{each.text}" for n, each in zip(numbers, same, strict=True)]
     if not lines:
         lines.append(nothing)
     return "\n".join([*lines, *(f"({caveat})" for caveat in caveats)])

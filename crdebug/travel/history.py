@@ -490,13 +490,13 @@ class History:
 
     async def _goto_partner(self, partner: Partner) -> Moment:
         if partner.tick > self.traveller.recorded.tails()[partner.rank].tick:
-            moment = await self._goto_entry(partner.rank, partner.tick)
+            moment = await self.goto_entry(partner.rank, partner.tick)
         else:
             moment = await self.goto_tick(partner.rank, partner.tick)
         self._last = partner.rank
         return replace(moment, note=joined(partner.text, moment.note))
 
-    async def _goto_entry(self, focus: int, tick: int) -> Moment:
+    async def goto_entry(self, focus: int, tick: int) -> Moment:
         """To where a rank is about to make a call, which has not returned yet."""
         async with self._going():
             place = Instant.before(tick)

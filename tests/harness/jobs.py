@@ -6,6 +6,7 @@ import asyncio
 import shutil
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from copy import copy
 from pathlib import Path
 
 import pytest
@@ -81,12 +82,13 @@ async def session(
     settings: Settings | None = None,
     options: Sequence[str] = (),
 ) -> AsyncIterator[Session]:
-    """A job under the debugger; it and its GDBs are gone afterwards."""
+    """A job under the debugger; it and its GDBs are gone afterwards. It has settings of its own:
+    what a test sets there, no other one has."""
     opened = await Session.run(
         mpirun.command(program, *arguments, ranks=ranks, options=options),
         name=name,
         stop_at_main=stop_at_main,
-        settings=settings,
+        settings=copy(settings),
         subscriber=heard,
     )
     try:

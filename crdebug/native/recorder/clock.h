@@ -15,7 +15,7 @@
 
 #include <stdint.h>
 
-#define CRDEBUG_CLOCK_ABI 5u
+#define CRDEBUG_CLOCK_ABI 6u
 #define CRDEBUG_TIME_DIR "/dev/shm/crdebug/time" /* one file a rank; or where $CRDEBUG_TIME says */
 #define CRDEBUG_NEVER UINT64_MAX
 #define CRDEBUG_SITES 65536
@@ -173,6 +173,9 @@ struct crdebug_clock {
     uint32_t words_from;
     uint32_t last; /* enum crdebug_last; CRDEBUG_WAITS is set from outside */
     uint32_t expected_words[4], actual_words[4];
+    /* Set from outside: the rank, in the communicator and plus 1, from which the next receive or probe
+     * takes its message that leaves the sender open, and that is not recorded yet; 0: the MPI chooses. */
+    uint32_t choice, reserved;
     /* crdebug asks in which calls, and between which, these bytes change; while it does not, look_size
      * is 0. Looked at where a call begins, and where it ends. */
     uint64_t look_at;

@@ -17,7 +17,7 @@ from crdebug.native.recorder.doing import Doing
 from crdebug.native.recorder.mpi_calls import DIGEST
 from crdebug.native.recorder.mpi_errors import failure
 
-ABI = 5
+ABI = 6
 NEVER = Instant(2**64 - 1)
 SYMBOL = "crdebug_clock"
 HOLD_FUNCTION = "crdebug_hold"
@@ -39,7 +39,7 @@ _LATEST = 1 << 62  # half ticks
 _FAILED_NOW = 56  # bits of doing_now in the log; above, how the call failed
 _ABORTS = 2**32 - 1
 
-_CLOCK = struct.Struct("<IIiiQQIIQQIiIIIIQ4QQQIHHII4I4IQIIQQQQQQQI15I14Q")
+_CLOCK = struct.Struct("<IIiiQQIIQQIiIIIIQ4QQQIHHII4I4IIIQIIQQQQQQQI15I14Q")
 _LOOK = struct.Struct("<QIIQQ")
 _LOG = struct.Struct("<IIiiQQQQQIIIIQQ6QII40s")
 SIZE = _CLOCK.size
@@ -55,6 +55,7 @@ LAST_OFFSET = struct.calcsize("<IIiiQQIIQQIiIIIIQ4QQQIHHI")
 LOOK_SIZE = _LOOK.size
 DOING_OFFSET = SIZE - doing.LAYOUT.size
 LOOK_OFFSET = DOING_OFFSET - LOOK_SIZE
+CHOICE_OFFSET = LOOK_OFFSET - 8
 
 
 class Refused(IntEnum):
@@ -155,8 +156,8 @@ class Clock:
             *(level, epochs, Refused(refused), Enforce(enforce), bool(diverged), at),
             *((e0, e1), (a0, a1), pending, bool(replaying), failure(e_failed), failure(a_failed)),
             *(words_from, Last(last), values[28:32], values[32:36]),
-            None if values[40] == NEVER else Instant(values[40]),
-            doing.parse(now, values[41:]),
+            None if values[42] == NEVER else Instant(values[42]),
+            doing.parse(now, values[43:]),
         )
 
 

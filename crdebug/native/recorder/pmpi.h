@@ -282,6 +282,19 @@ uint64_t bytes_if(const void *buffer, int64_t count, MPI_Datatype type, int64_t 
                   MPI_Datatype other_type, MPI_Comm comm);
 uint32_t type_if(const void *buffer, MPI_Datatype type, MPI_Datatype other_type, MPI_Comm comm);
 
+/* ---- choices that crdebug makes ----------------------------------------------------------------- */
+
+/* The source of a receive or probe that may leave it open. */
+static inline int chosen(int source) {
+    return UNLIKELY(C.choice) && source == MPI_ANY_SOURCE ? (int)C.choice - 1 : source;
+}
+/* The same of the one that has got its message, or will: the next one is the MPI's. */
+static inline int chosen_for_good(int source) {
+    int from = chosen(source);
+    if (source == MPI_ANY_SOURCE) C.choice = 0;
+    return from;
+}
+
 /* ---- requests ----------------------------------------------------------------------------------- */
 
 enum request_flags {

@@ -31,7 +31,10 @@ static void resolve(struct note *note, const MPI_Status *status) {
 
 /* What the record of a wild call says instead of its own source and tag. */
 static void recorded(const struct crdebug_record *record, int *source, int *tag) {
-    if (*source == MPI_ANY_SOURCE) *source = rank_of(BODY_PEER(record->body));
+    if (*source == MPI_ANY_SOURCE) {
+        *source = rank_of(BODY_PEER(record->body));
+        C.choice = 0; /* a repeat of what was chosen */
+    }
     if (*tag == MPI_ANY_TAG) *tag = tag_of(BODY_TAG(record->body));
 }
 
@@ -46,9 +49,10 @@ static int receive_wild(struct note *note, void *buf, int count, MPI_Datatype ty
         int from = source, with = tag;
         record = begin(note); /* until the log is cut */
         if (record) recorded(record, &from, &with);
-        rc = PMPI_Iprobe(from, with, comm, &flag, status);
+        rc = PMPI_Iprobe(chosen(from), with, comm, &flag, status);
         if (rc != MPI_SUCCESS) return rc;
     } while (!flag || brought_back(record));
+    chosen_for_good(source);
     resolve(note, status);
     return PMPI_Recv(buf, count, type, status->MPI_SOURCE, status->MPI_TAG, comm, status);
 }
@@ -82,6 +86,7 @@ static int post_watched(struct note *note, const struct crdebug_record *record,
         *handle = like->shadow;
     } else {
         if (done) recorded(record, &source, &tag);
+        else source = chosen_for_good(source);
         rc = PMPI_Irecv(like->buffer, like->count, like->type, source, tag, like->comm, handle);
     }
     struct request *request = request_posted(rc == MPI_SUCCESS ? *handle : mpi.request_null,
@@ -346,9 +351,10 @@ static int probe(unsigned call, uint64_t site, int source, int tag, MPI_Comm com
             break;
         }
         if (record) recorded(record, &from, &with);
-        rc = PMPI_Iprobe(from, with, comm, &flag, status);
+        rc = PMPI_Iprobe(chosen(from), with, comm, &flag, status);
         if (rc == MPI_SUCCESS && flag && brought_back(record)) flag = 0;
     } while (rc == MPI_SUCCESS && !flag);
+    if (flag) chosen_for_good(source);
     if (message && flag && rc == MPI_SUCCESS)
         rc = PMPI_Mprobe(status->MPI_SOURCE, status->MPI_TAG, comm, message, status);
     if (rc == MPI_SUCCESS) resolve(&note, status);
@@ -387,8 +393,9 @@ static int probe_now(unsigned call, uint64_t site, int source, int tag, MPI_Comm
         record = expected();
         if (recorded_no(&note, record)) return MPI_SUCCESS;
         if (record && (record = begin(&note))) recorded(record, &from, &with);
-        rc = PMPI_Iprobe(from, with, comm, flag, status);
+        rc = PMPI_Iprobe(chosen(from), with, comm, flag, status);
     } while (rc == MPI_SUCCESS && ((record && !*flag) || brought_back(record)));
+    if (*flag) chosen_for_good(source);
     if (rc == MPI_SUCCESS && !*flag) {
         finish_no(&note);
     } else {

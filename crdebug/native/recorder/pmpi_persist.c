@@ -68,7 +68,12 @@ static unsigned kind_of(const struct request *request) {
  * an open one (see wrap_Irecv). */
 static int start(MPI_Request *handle, struct request *request, bool recorded, bool done,
                  bool cancelled, uint32_t peer, uint32_t tag) {
-    if (!recorded || !request || !(request->flags & R_RECV)) return PMPI_Start(handle);
+    if (!request || !(request->flags & R_RECV)) return PMPI_Start(handle);
+    if (!recorded) {
+        int source = chosen_for_good(request->source);
+        return source == request->source ? PMPI_Start(handle)
+                                         : start_known(request, source, request->tag);
+    }
     if (done && cancelled) return request_defer(request, R_DEAD);
     if (done && request->flags & R_WILD)
         return start_known(request,
